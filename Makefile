@@ -1,0 +1,76 @@
+# Everything runs inside .venv, which the first `make tune` or `make test` creates.
+# `make` alone lists the targets.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check
+
+# Options of `make tune`: how many configurations to measure, and where the log goes.
+TRIALS ?= 64
+LOG    ?= matmul_1024.jsonl
+
+# Options of `make test`: more arguments for pytest, such as ARGS="-k split".
+ARGS   ?=
+
+# A stamp per kind of installation: a second call installs nothing unless pyproject.toml changed.
+RUN_STAMP := $(VENV)/.installed-run
+DEV_STAMP := $(VENV)/.installed-dev
+
+.DEFAULT_GOAL := help
+.PHONY: help tune test check format bench clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) \
+		| sed -E 's/^([a-z]+):.*## (.*)/  make \1|\2/' | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
+
+tune: $(RUN_STAMP) ## set up, then tune the 1024x1024x1024 fp32 matmul (TRIALS=64 LOG=matmul_1024.jsonl)
+	$(BIN)/loopwright tune matmul M=1024 N=1024 K=1024 --trials $(TRIALS) --log $(LOG)
+
+test: $(DEV_STAMP) ## set up, then run all tests (ARGS="-k split" to choose)
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(DEV_STAMP) ## formatting, lint, types, import layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_layers.py
+
+format: $(DEV_STAMP) ## rewrite the sources in the project's format
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+bench: $(DEV_STAMP) ## measure the project: lowering, build, import, throughput, best kernels
+	$(BIN)/python -m benchmarks
+
+clean: ## remove .venv, caches and build leftovers (logs stay)
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks
+	find loopwright tests tutorials benchmarks -name __pycache__ -type d -prune \
+		-exec rm -rf {} + 2>/dev/null || true
+
+# --- set-up ----------------------------------------------------------------------------------
+
+$(BIN)/python:
+	@command -v $(PYTHON) >/dev/null || { \
+		echo "error: '$(PYTHON)' was not found; install Python 3.11 or newer," \
+			"or name it: make PYTHON=/path/to/python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "error: loopwright needs Python 3.11 or newer, '$(PYTHON)' is $$($(PYTHON) -V 2>&1);" \
+			"name a newer one: make PYTHON=/path/to/python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+		version=$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
+		echo "error: this Python cannot make a virtual environment (ensurepip is missing);" \
+			"on Debian and Ubuntu: apt-get install python$$version-venv" >&2; exit 1; }
+	@echo "creating $(VENV)"
+	@$(PYTHON) -m venv --clear $(VENV) || { rm -rf $(VENV); exit 1; }
+
+$(RUN_STAMP): pyproject.toml | $(BIN)/python
+	@echo "installing loopwright and what it needs into $(VENV) (once)"
+	@$(PIP) install --quiet --editable .
+	@touch $@
+
+# The development installation holds the other one too.
+$(DEV_STAMP): pyproject.toml | $(BIN)/python
+	@echo "installing loopwright and its development tools into $(VENV) (once)"
+	@$(PIP) install --quiet --editable '.[dev]'
+	@touch $(RUN_STAMP) $@

@@ -1,0 +1,110 @@
+"""The group of all verbs, and what becomes of errors."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import ClassVar
+
+import click
+
+from loopwright.errors import InternalError, LoopwrightError, UsageError, did_you_mean
+from loopwright.version import __version__
+
+
+class Verbs(click.Group):
+    """Loads the module of a verb when that verb is used, so that each starts quickly."""
+
+    modules: ClassVar[dict[str, str]] = {
+        "tune": "tune",
+        "records": "records",
+        "lower": "lower",
+        "build": "build",
+        "run": "run",
+        "bench": "bench",
+        "devices": "devices",
+    }
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The verbs, in the order in which one uses them."""
+        return list(self.modules)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a verb."""
+        if cmd_name not in self.modules:
+            return None
+        module = importlib.import_module(f"loopwright.cli.{self.modules[cmd_name]}")
+        command: click.Command = module.command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the verb, or say which there are."""
+        name = args[0]
+        if name not in self.modules and not name.startswith("-"):
+            hint = did_you_mean(name, self.modules)
+            raise click.UsageError(
+                f"unknown command {name!r}{hint}; there are {', '.join(self.modules)}", ctx
+            )
+        return super().resolve_command(ctx, args)
+
+
+@click.group(
+    cls=Verbs,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    help="Search for the schedule that makes a tensor program fast on this machine.",
+)
+@click.version_option(__version__, prog_name="loopwright")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error (anywhere).")
+def app(debug: bool) -> None:
+    """The command line of loopwright."""
+
+
+def run(argv: Sequence[str] | None) -> int:
+    """Run a command line; returns the exit code."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in args
+    args = [arg for arg in args if arg != "--debug"]
+    try:
+        code = app.main(args, prog_name="loopwright", standalone_mode=False)
+        sys.stdout.flush()
+    except (Exception, KeyboardInterrupt) as error:
+        if debug and not isinstance(error, KeyboardInterrupt | click.Abort):
+            traceback.print_exception(error)
+        return _report(error)
+    return code if isinstance(code, int) else 0
+
+
+def _report(error: BaseException) -> int:
+    """Say in one line what went wrong; returns the exit code."""
+    if isinstance(error, KeyboardInterrupt | click.Abort):
+        return _say("interrupted", 130)
+    if isinstance(error, click.UsageError):
+        where = error.ctx.command_path if error.ctx is not None else "loopwright"
+        text = error.format_message().strip()
+        return _say(f"{_joined(text)} (see '{where} --help')", 2)
+    if isinstance(error, click.ClickException):
+        return _say(error.format_message(), error.exit_code)
+    if isinstance(error, BrokenPipeError):
+        # Whoever read our output has left: not a failure, and nothing to say to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    if isinstance(error, UsageError):
+        return _say(str(error), 2)
+    if isinstance(error, InternalError) or not isinstance(error, LoopwrightError | OSError):
+        kind = "" if isinstance(error, InternalError) else f"{type(error).__name__}: "
+        return _say(f"internal error: {kind}{error}; --debug shows the traceback", 1)
+    return _say(str(error), 1)
+
+
+def _say(text: str, code: int) -> int:
+    print(f"error: {_joined(text)}" if code != 130 else text, file=sys.stderr)
+    return code
+
+
+def _joined(text: str) -> str:
+    return " ".join(text.split())

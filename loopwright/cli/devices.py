@@ -1,0 +1,38 @@
+"""``loopwright devices``: what this machine can run, and its measured limits."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+
+@click.command("devices", short_help="List devices with their measured limits.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+@click.option("--threads", type=click.IntRange(1), help="Threads [default: all cores].")
+def command(as_json: bool, threads: int | None) -> None:
+    """List the devices of this machine: CPU, caches, and the measured FMA peak and bandwidth."""
+    from loopwright import env, runtime
+
+    threads = threads or runtime.get_num_threads()
+    machine = env.machine()
+    device = runtime.cpu(0)
+    found = {
+        "device": str(device),
+        "cpu": machine["cpu"],
+        "isa": machine["isa"],
+        "cores": machine["cores"],
+        "caches": dict(device.cache_sizes),
+        "threads": threads,
+        "fma_peak_gflops": runtime.fma_peak(threads) / 1e9,
+        "bandwidth_gbytes": runtime.bandwidth(threads) / 1e9,
+    }
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    click.echo(f"{found['device']}: {found['cpu']}, {found['cores']} usable cores")
+    click.echo(f"  instruction sets: {' '.join(machine['isa'])}")
+    caches = ", ".join(f"{name} {size >> 10} KiB" for name, size in device.cache_sizes.items())
+    click.echo(f"  caches: {caches or 'not known'}")
+    click.echo(f"  float32 peak, {threads} threads: {found['fma_peak_gflops']:.1f} GFLOP/s")
+    click.echo(f"  memory bandwidth, {threads} threads: {found['bandwidth_gbytes']:.1f} GB/s")

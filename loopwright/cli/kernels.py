@@ -1,0 +1,92 @@
+"""Kernels of a workload for the verbs that build: the default one, and that of the best record."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+
+from loopwright.cli.workload import Workload
+
+if TYPE_CHECKING:
+    from loopwright.runtime import Module
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """A schedule with its arguments, and where it is from.
+
+    Attributes:
+        schedule: the schedule.
+        args: its tensors in calling order.
+        choice: which record it is, in words; empty for the default configuration.
+    """
+
+    schedule: Any
+    args: list[Any]
+    choice: str = ""
+
+
+def default(workload: Workload) -> Scheduled:
+    """The schedule of the default configuration."""
+    task = workload.task
+    schedule, args = task.instantiate(task.config_space.get(task.config_space.default_index))
+    return Scheduled(schedule, list(args))
+
+
+def best(workload: Workload, history: str | None) -> Scheduled | None:
+    """The schedule of the best record of a log; None, said on standard error, without one.
+
+    Raises:
+        RecordError: the log is missing or cannot be read.
+    """
+    from loopwright.records import load
+    from loopwright.task import apply_history_best
+
+    if history is None:
+        return None
+    log = load(history)
+    if complaint := log.complaint():
+        click.echo(complaint, err=True)
+    # From the records, not from the log: the line above has said what was skipped.
+    context = apply_history_best(log.records)
+    found = context.apply(workload.task)
+    if found is None:
+        click.echo(f"{history}: {context.explain(workload.task)}", err=True)
+        return None
+    return Scheduled(found[0], list(found[1]), str(context.explain(workload.task)))
+
+
+def compiled(workload: Workload, scheduled: Scheduled) -> Module:
+    """Compile a schedule for the workload's target."""
+    from loopwright.driver import build
+
+    name = re.sub(r"\W+", "_", workload.task.name)
+    name = name if name[0].isalpha() and not name.startswith("lw_") else f"kernel_{name}"
+    return build(scheduled.schedule, scheduled.args, workload.task.target, name)
+
+
+def random_arguments(module: Module) -> list[Any]:
+    """Arrays for the entry function: random inputs, outputs full of NaN or of a pattern."""
+    from loopwright.measure.check import make_input
+
+    entry = module.artifact.manifest["entry"]
+    functions = module.artifact.manifest["functions"]
+    specs = next(f["args"] for f in functions if f["name"] == entry)
+    arrays = []
+    for index, spec in enumerate(specs):
+        array = make_input(spec["shape"], spec["dtype"], 0, index)
+        if spec["output"]:
+            array = np.full_like(array, np.nan if array.dtype.kind == "f" else 85)
+        arrays.append(array)
+    return arrays
+
+
+def threads_of(module: Module) -> int:
+    """How many threads a module's parallel loops use."""
+    from loopwright.runtime import get_num_threads
+
+    return int(module.artifact.manifest["num_threads"]) or get_num_threads()

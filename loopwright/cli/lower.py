@@ -1,0 +1,38 @@
+"""``loopwright lower``: the loop nest of a workload, before and after its best record."""
+
+from __future__ import annotations
+
+import click
+
+from loopwright.cli import kernels
+from loopwright.cli.workload import find_workload, workload_options
+
+
+@click.command("lower", short_help="Print the loop nest, before and after the best record.")
+@workload_options
+@click.option("--history", metavar="LOG", help="Log whose best record is shown as well.")
+@click.option("--python", "as_python", is_flag=True, help="Print the schedules as Python instead.")
+def command(
+    workload: str,
+    params: tuple[str, ...],
+    target: str,
+    threads: int | None,
+    history: str | None,
+    as_python: bool,
+) -> None:
+    """Print the loop nest of WORKLOAD under its default configuration and, with --history, under
+    the best record of a log.
+    """
+    from loopwright.lower import lower
+
+    found = find_workload(workload, params, target, threads)
+    shown = [("default configuration", kernels.default(found))]
+    tuned = kernels.best(found, history)
+    if tuned is not None:
+        shown.append((tuned.choice, tuned))
+    for title, scheduled in shown:
+        click.echo(f"# {title}")
+        if as_python:
+            click.echo(scheduled.schedule.as_python())
+        else:
+            click.echo(str(lower(scheduled.schedule, scheduled.args)))

@@ -1,0 +1,189 @@
+"""``loopwright records``: what a log holds."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from loopwright.errors import RecordError, UsageError
+
+if TYPE_CHECKING:
+    from loopwright.records import Log, Record
+
+
+def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The argument and the filters that list, best and show share."""
+    decorators = (
+        click.argument("log"),
+        click.option("--task", help="Only tasks whose key contains this text."),
+        click.option("--target", help="Only records of this kind of target, such as llvm."),
+        click.option("--json", "as_json", is_flag=True, help="Print JSON lines."),
+    )
+    for decorate in reversed(decorators):
+        command = decorate(command)
+    return command
+
+
+@click.group("records", short_help="Inspect a log: list, best, show.")
+def command() -> None:
+    """Inspect a log of measurements."""
+
+
+@command.command("list")
+@log_options
+@click.option("--run", help="Only records of this run.")
+@click.option(
+    "--status",
+    type=click.Choice(["valid", "usable", "dropped", "failed"]),
+    help="Only such records.",
+)
+@click.option("--limit", type=click.IntRange(1), help="At most so many, the last ones.")
+@click.option("--sort", type=click.Choice(["log", "time"]), default="log", show_default=True)
+def list_records(
+    log: str,
+    task: str | None,
+    target: str | None,
+    as_json: bool,
+    run: str | None,
+    status: str | None,
+    limit: int | None,
+    sort: str,
+) -> None:
+    """List the records of LOG, a line each."""
+    read = _load(log)
+    found = [r for r in _filtered(read, task, target) if run is None or r.run == run]
+    found = [r for r in found if status is None or _is(r, status)]
+    if sort == "time":
+        found.sort(key=lambda r: r.median or float("inf"))
+        found = found[:limit]
+    elif limit is not None:
+        found = found[-limit:]
+    _print(found, as_json)
+    if not as_json:
+        _footer(read, len(found))
+
+
+@command.command("best")
+@log_options
+@click.option("-k", "--top", type=click.IntRange(1), default=1, help="The best so many per task.")
+def best(log: str, task: str | None, target: str | None, as_json: bool, top: int) -> None:
+    """Show the best records of each task in LOG, apart by hardware and threads."""
+    from loopwright.records import by_task, top_k
+
+    read = _load(log)
+    found: list[Record] = []
+    for records in by_task(_filtered(read, task, target)).values():
+        for hardware, threads in dict.fromkeys((r.hardware, r.threads) for r in records):
+            found += top_k(records, top, hardware=hardware, threads=threads)
+    if not found:
+        raise RecordError(
+            f"{log} has no usable record{_such(task, target)} among {len(read)}; "
+            f"`loopwright records list {log}` shows what it holds"
+        )
+    _print(found, as_json)
+
+
+@command.command("show")
+@log_options
+@click.argument("record")
+def show(log: str, task: str | None, target: str | None, as_json: bool, record: str) -> None:
+    """Show one RECORD of LOG in full: its id (or the beginning of it), or `best`."""
+    from loopwright.records import best as best_of
+
+    found = _filtered(_load(log), task, target)
+    if record == "best":
+        one = best_of(found)
+        chosen = [] if one is None else [one]
+    else:
+        chosen = [r for r in found if r.id.startswith(record)]
+    if len(chosen) != 1:
+        what = "no record" if not chosen else f"{len(chosen)} records"
+        raise UsageError(f"{log} has {what} {record!r}; `loopwright records list {log}` shows ids")
+    if as_json:
+        click.echo(chosen[0].to_line())
+        return
+    for name, value in chosen[0].to_json().items():
+        click.echo(f"{name + ':':11}{json.dumps(value)}")
+
+
+def _load(path: str) -> Log:
+    """Read a log, and say what of it was not understood."""
+    from loopwright.records import load
+
+    read = load(path)
+    if complaint := read.complaint():
+        click.echo(complaint, err=True)
+    return read
+
+
+def _filtered(log: Log, task: str | None, target: str | None) -> list[Record]:
+    return [
+        record
+        for record in log
+        if (task is None or task in record.task) and (target is None or record.kind == target)
+    ]
+
+
+def _is(record: Record, status: str) -> bool:
+    match status:
+        case "failed":
+            return record.error is not None
+        case "dropped":
+            return record.dropped
+        case "usable":
+            return record.usable
+    return record.valid
+
+
+def _such(task: str | None, target: str | None) -> str:
+    words = [f"task {task!r}"] if task else []
+    words += [f"target {target!r}"] if target else []
+    return f" of {' and '.join(words)}" if words else ""
+
+
+def _print(found: Sequence[Record], as_json: bool) -> None:
+    if as_json:
+        for record in found:
+            click.echo(record.to_line())
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("id", "task", "threads", "trial", "median", "status", "when", "config", box=None)
+    for record in found:
+        config = " ".join(f"{k}={json.dumps(v)}" for k, v in record.config.items())
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(record.ts))
+        table.add_row(
+            record.id,
+            f"{record.op}({', '.join(map(str, record.args))})",
+            str(record.threads or "?"),
+            str(record.trial),
+            "-" if record.median is None else f"{record.median * 1e3:.4g} ms",
+            _status(record),
+            when,
+            config.replace("[", r"\["),
+        )
+    console = Console()
+    # A file or a pipe gets whole lines, whatever the width of the screen.
+    width = None if console.is_terminal else 100_000
+    Console(width=width, highlight=False).print(table, crop=False, soft_wrap=width is not None)
+
+
+def _status(record: Record) -> str:
+    if record.error is not None:
+        return str(record.error["kind"])
+    phase = str(record.extra.get("phase", ""))
+    return "dropped" if record.dropped else phase or "ok"
+
+
+def _footer(log: Log, shown: int) -> None:
+    failed = sum(record.error is not None for record in log)
+    click.echo(
+        f"{shown} of {len(log)} records shown, {failed} failed, "
+        f"{len({r.task for r in log})} tasks, {len(log.headers)} runs, "
+        f"{len(log.skipped)} lines skipped"
+    )

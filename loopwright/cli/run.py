@@ -1,0 +1,53 @@
+"""``loopwright run``: check a built kernel on random data, and time it."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from loopwright.errors import RunError
+
+
+@click.command("run", short_help="Check and time what `build` wrote.")
+@click.argument("file")
+@click.option("--repeat", type=click.IntRange(1), default=10, show_default=True, help="Samples.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+def command(file: str, repeat: int, as_json: bool) -> None:
+    """Run the kernel in FILE on random inputs: all outputs must be written and finite. Then time
+    it.
+    """
+    import numpy as np
+
+    from loopwright import runtime
+    from loopwright.cli import kernels
+
+    module = runtime.load_module(file.removesuffix(".json"))
+    function = module[module.entry_name]
+    arrays = kernels.random_arguments(module)
+    specs = next(
+        f["args"] for f in module.artifact.manifest["functions"] if f["name"] == function.name
+    )
+    function(*arrays)
+    for spec, array in zip(specs, arrays, strict=True):
+        bad = int(np.count_nonzero(~np.isfinite(array))) if array.dtype.kind == "f" else 0
+        if spec["output"] and bad:
+            raise RunError(
+                f"{file}: {bad} of {array.size} elements of output {spec['name']!r} are not "
+                "finite; build it again, or look at the schedule with `loopwright lower`"
+            )
+    threads = kernels.threads_of(module)
+    with runtime.pinned(threads):
+        times = runtime.measure_windows(function.bind(*arrays), windows=repeat)
+    result = runtime.BenchmarkResult(tuple(times))
+    if as_json:
+        click.echo(
+            json.dumps(
+                {"function": function.name, "args": specs, "threads": threads, "times": times}
+            )
+        )
+        return
+    shapes = ", ".join(f"{s['name']}: {s['dtype']}{s['shape']}" for s in specs)
+    click.echo(f"{function.name}({shapes}), {threads} threads")
+    click.echo("outputs: all finite")
+    click.echo(f"time:    {result}")

@@ -1,0 +1,228 @@
+"""``WORKLOAD [key=value ...]``: from the words of a command line to a task.
+
+A workload is an operator of ``loopwright.ops``, or ``path/to/file.py:template``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import inspect
+import re
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from loopwright.errors import LoopwrightError, TaskError, UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from loopwright.target import Target
+    from loopwright.task import Task, Template
+
+_NUMBER = re.compile(r"[+-]?[0-9]+")
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A task, and how the command line names it.
+
+    Attributes:
+        words: the workload and its parameters as they were written.
+        task: what is tuned.
+        operator: the operator of ``loopwright.ops``, or None for a template in a file.
+        threads: what ``--threads`` said, or None.
+        target: what ``--target`` said.
+    """
+
+    words: tuple[str, ...]
+    task: Task
+    operator: Any
+    threads: int | None
+    target: str
+
+    def command(self, verb: str, *options: str) -> str:
+        """A command line for this workload that can be pasted into a shell."""
+        words = ["loopwright", verb, *self.words]
+        if self.target != "llvm":
+            words += ["--target", self.target]
+        if self.threads is not None:
+            words += ["--threads", str(self.threads)]
+        return shlex.join([*words, *options])
+
+    @property
+    def default_log(self) -> str:
+        """The log's name when none is given, such as ``matmul_1024x1024x1024.jsonl``."""
+        name = re.sub(r"[^A-Za-z0-9_.-]+", "_", self.task.name)
+        sizes = "x".join(str(arg) for arg in self.task.args if isinstance(arg, int))
+        plain = all(isinstance(arg, int | str) for arg in self.task.args)
+        tag = "" if plain else "_" + hashlib.sha256(self.task.key.encode()).hexdigest()[:6]
+        return f"{name}_{sizes}{tag}.jsonl"
+
+
+def workload_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The arguments that every verb with a workload takes."""
+    decorators = (
+        click.argument("workload"),
+        click.argument("params", nargs=-1, metavar="[KEY=VALUE]..."),
+        click.option(
+            "--target", default="llvm", show_default=True, help="Target, with its attributes."
+        ),
+        click.option(
+            "--threads", type=click.IntRange(1), help="Threads of the kernel [default: all cores]."
+        ),
+    )
+    for decorate in reversed(decorators):
+        command = decorate(command)
+    return command
+
+
+def find_workload(
+    workload: str, params: Sequence[str], target: str = "llvm", threads: int | None = None
+) -> Workload:
+    """Return the workload that the words of a command line name.
+
+    Raises:
+        UsageError: the workload, the template or a parameter is unknown, missing or malformed.
+    """
+    given = _parameters(params)
+    resolved = _target(target, threads)
+    name, separator, template = workload.partition(".py:")
+    if separator:
+        task = _from_file(Path(f"{name}.py"), template, given, resolved)
+        operator = None
+    else:
+        task, operator = _from_operator(workload, given, resolved)
+    return Workload((workload, *params), task, operator, threads, target)
+
+
+def _target(text: str, threads: int | None) -> Target:
+    from loopwright.target import Target
+
+    return Target(text if threads is None else f"{text} -num-threads={threads}")
+
+
+def _from_operator(name: str, given: Mapping[str, Any], target: Target) -> tuple[Task, Any]:
+    from loopwright import ops
+    from loopwright.task import create_task
+
+    if name not in ops.WORKLOADS:
+        raise UsageError(
+            f"unknown workload {name!r}{did_you_mean(name, ops.WORKLOADS)}; "
+            f"there are {', '.join(ops.WORKLOADS)}, or path/to/file.py:template"
+        )
+    operator = ops.WORKLOADS[name]
+    _check_names(name, given, list(operator.params))
+    with _usage(name):
+        return create_task(operator.template, operator.args(dict(given)), target), operator
+
+
+def _from_file(path: Path, template: str, given: Mapping[str, Any], target: Target) -> Task:
+    from loopwright.task import TASKS, Template, create_task
+
+    module = _load(path)
+    # By its registered name, or by that of the decorated function.
+    known = {n: t for n, t in vars(module).items() if isinstance(t, Template)}
+    known |= {t.name: t for t in TASKS.values() if t.function.__module__ == module.__name__}
+    if template not in known:
+        raise UsageError(
+            f"{path} has no template {template!r}{did_you_mean(template, known)}; "
+            f"it has {', '.join(sorted(known)) or 'none'}"
+        )
+    with _usage(template):
+        return create_task(known[template], _bind(template, known[template], given), target)
+
+
+def _load(path: Path) -> Any:
+    if not path.is_file():
+        raise UsageError(f"no file {str(path)!r}; name a Python file that defines the template")
+    # One name per file: loading it again must not define its templates twice.
+    name = "loopwright_user_" + hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{str(path)!r} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    sys.path.insert(0, str(path.resolve().parent))
+    try:
+        spec.loader.exec_module(module)
+    except LoopwrightError:
+        del sys.modules[name]
+        raise
+    except Exception as error:
+        del sys.modules[name]
+        raise TaskError(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.remove(str(path.resolve().parent))
+    return module
+
+
+def _bind(name: str, template: Template, given: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The template's arguments in order, from parameters by name."""
+    signature = inspect.signature(template.function)
+    _check_names(name, given, list(signature.parameters))
+    missing = [
+        key
+        for key, parameter in signature.parameters.items()
+        if parameter.default is parameter.empty and key not in given
+    ]
+    if missing:
+        raise UsageError(f"{name} needs {', '.join(f'{key}=...' for key in missing)}")
+    bound = signature.bind(**given)
+    bound.apply_defaults()
+    return tuple(bound.arguments.values())
+
+
+def _parameters(words: Sequence[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for word in words:
+        key, separator, text = word.partition("=")
+        if not separator or not key.isidentifier() or not text:
+            raise UsageError(f"{word!r} is not a parameter; write it as key=value")
+        if key in found:
+            raise UsageError(f"parameter {key!r} is given twice; give it once")
+        found[key] = _value(text)
+    return found
+
+
+def _value(text: str) -> Any:
+    """``1024``, ``true``, ``1,2`` (a tuple), ``3x3`` (a tuple of integers), else a word."""
+    if _NUMBER.fullmatch(text):
+        return int(text)
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if "," in text:
+        return tuple(_value(part) for part in text.split(",") if part)
+    sizes = text.split("x")
+    if len(sizes) > 1 and all(_NUMBER.fullmatch(size) for size in sizes):
+        return tuple(int(size) for size in sizes)
+    return text
+
+
+def _check_names(name: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
+    for key in given:
+        if key not in known:
+            raise UsageError(
+                f"{name} has no parameter {key!r}{did_you_mean(key, known)}; "
+                f"it takes {', '.join(known)}"
+            )
+
+
+@contextmanager
+def _usage(name: str) -> Iterator[None]:
+    """What a template says about its arguments is about the command line."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except LoopwrightError as error:
+        raise UsageError(f"{name}: {error}") from error

@@ -1,0 +1,100 @@
+"""The LLVM target: loop IR to LLVM IR text, optimised and emitted as an object file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from loopwright.codegen.writer_llvm import FunctionWriter, ModuleWriter
+from loopwright.errors import InternalError
+from loopwright.ir.stmt import Func
+from loopwright.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A compiled function.
+
+    Attributes:
+        objects: the object file.
+        text: LLVM IR before optimisation.
+        optimised: LLVM IR after optimisation, made when asked for.
+        assembly: assembly text, made when asked for.
+        workspace_bytes: bytes that a caller provides.
+        parallel_workspace_bytes: bytes of each worker of the pool.
+        uses_pool: whether `lw_parallel_launch` must be bound when linking.
+    """
+
+    objects: bytes
+    text: str
+    optimised: Callable[[], str]
+    assembly: Callable[[], str]
+    workspace_bytes: int
+    parallel_workspace_bytes: int
+    uses_pool: bool
+
+
+def write_module(f: Func, target: Target) -> tuple[str, ModuleWriter, int]:
+    """LLVM IR text of a function; also the module's facts and the entry's workspace bytes."""
+    threads = target.options["num_threads"]
+    module = ModuleWriter(f.name, target.options["fastmath"], target.vector_bytes, threads)
+    entry = FunctionWriter(module, f.name, inside_parallel=False)
+    entry.write_entry(f.params, f.body)
+    return module.text(), module, entry.workspace
+
+
+def compile_func(f: Func, target: Target) -> Code:
+    """Compile a lowered function for a target.
+
+    Raises:
+        CodegenError: the function holds something that the target cannot run (thread axes).
+        InternalError: LLVM refused the text.
+    """
+    text, module, workspace = write_module(f, target)
+    machine = target_machine(target)
+    ref = _optimise(text, machine, target)
+    return Code(
+        machine.emit_object(ref),
+        text,
+        lambda: str(_optimise(text, machine, target)),
+        lambda: str(machine.emit_assembly(_optimise(text, machine, target))),
+        workspace,
+        module.parallel_workspace,
+        module.uses_pool,
+    )
+
+
+def _optimise(text: str, machine: Any, target: Target) -> Any:
+    import llvmlite.binding as llvm
+
+    try:
+        ref = llvm.parse_assembly(text)
+    except RuntimeError as e:
+        raise InternalError(f"LLVM refused generated code: {e}\n{text}") from e
+    ref.triple = machine.triple
+    ref.data_layout = str(machine.target_data)
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    options.loop_vectorization = options.loop_interleaving = target.options["loop_vectorize"]
+    options.slp_vectorization = False
+    options.loop_unrolling = target.options["loop_unroll"]
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(ref, builder)
+    return ref
+
+
+def target_machine(target: Target) -> Any:
+    """LLVM's target machine for a target, made once."""
+    return _machine(target.options["mcpu"], target.options["mattr"])
+
+
+@lru_cache(maxsize=16)
+def _machine(cpu: str, features: str) -> Any:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm.Target.from_default_triple().create_target_machine(
+        cpu=cpu, features=features, opt=3, reloc="pic", codemodel="small"
+    )

@@ -1,0 +1,198 @@
+"""Where buffers live, and addresses, loads and stores as LLVM IR text.
+
+Buffers of at most `STACK_LIMIT` bytes are stack slots of the function's entry block, which LLVM turns
+into registers where every access has a constant index; larger ones are cut from the workspace.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loopwright import dtypes
+from loopwright.codegen.ops_llvm import Value, llvm_type
+from loopwright.ir.affine import Affine
+from loopwright.ir.expr import Buffer, Var
+
+if TYPE_CHECKING:
+    from loopwright.codegen.writer_llvm import FunctionWriter
+
+#: Largest buffer, in bytes, that is kept on the stack, and most bytes of all of them together.
+STACK_LIMIT = 4096
+STACK_TOTAL = 1 << 16
+#: The lane number inside a vectorized loop, as a variable of affine forms.
+LANE = Var("lane", "int64")
+
+
+def memory_type(dtype: str) -> str:
+    """The type of an element in memory; a bool is a byte."""
+    return "i8" if dtype == "bool" else llvm_type(dtype)
+
+
+class Memory:
+    """Addresses and accesses of one function."""
+
+    def __init__(self, writer: FunctionWriter) -> None:
+        self.w = writer
+
+    def flat(self, b: Buffer, indices: list[Affine]) -> Affine:
+        """Offset in elements of an affine access, row-major."""
+        out = Affine(0)
+        for i, n in zip(indices, b.shape, strict=True):
+            out = out * n + i
+        return out
+
+    def address(self, b: Buffer, offset: Affine) -> str:
+        """Pointer to the element at ``offset`` (without the lane), shared within a scope."""
+        w = self.w
+        base = w.pointers[b]
+        ty = memory_type(b.dtype)
+        terms = {v: c for v, c in offset.terms.items() if v is not LANE}
+        if terms:
+            key = (b, frozenset(terms.items()))
+            base = w.cached(
+                key,
+                lambda: w.emit(
+                    f"getelementptr {ty}, ptr {w.pointers[b]}, i64 {w.scalar(Affine(0, terms))}"
+                ),
+            )
+        if offset.const == 0:
+            return base
+        return w.emit(f"getelementptr {ty}, ptr {base}, i64 {offset.const}")
+
+    def load(self, b: Buffer, offset: Affine | Value) -> Value:
+        """Load one element, or as many as there are lanes, under the writer's mask."""
+        w = self.w
+        if isinstance(offset, Value):
+            return self._boolean(b, self._gather(b, offset))
+        stride = offset.terms.get(LANE, 0)
+        if stride == 0:
+            return self._boolean(b, self._load_scalar(b, offset))
+        if stride != 1 or (w.mask is not None and b.dtype == "bool"):
+            return self._boolean(b, self._load_strided(b, offset, stride))
+        ptr = self.address(b, offset)
+        ty = f"<{w.lanes} x {memory_type(b.dtype)}>"
+        size = dtypes.nbytes(b.dtype)
+        if w.mask is None:
+            ref = w.emit(f"load {ty}, ptr {ptr}, align {size}")
+        else:
+            mask = w.vector_mask()
+            name = f"llvm.masked.load.v{w.lanes}{_suffix(b.dtype)}.p0"
+            mty = f"<{w.lanes} x i1>"
+            w.declare(name, f"declare {ty} @{name}(ptr, i32, {mty}, {ty})")
+            ref = w.emit(
+                f"call {ty} @{name}(ptr {ptr}, i32 {size}, {mty} {mask}, {ty} zeroinitializer)"
+            )
+        return self._boolean(b, Value(ref, b.dtype, w.lanes))
+
+    def _boolean(self, b: Buffer, v: Value) -> Value:
+        """Bytes of a bool buffer as i1."""
+        if b.dtype != "bool":
+            return v
+        ty = "i8" if v.lanes == 1 else f"<{v.lanes} x i8>"
+        zero = "0" if v.lanes == 1 else "zeroinitializer"
+        return Value(self.w.emit(f"icmp ne {ty} {v.ref}, {zero}"), "bool", v.lanes)
+
+    def _load_scalar(self, b: Buffer, offset: Affine) -> Value:
+        w = self.w
+        ty, size = memory_type(b.dtype), dtypes.nbytes(b.dtype)
+        if w.mask is None:
+            ptr = self.address(b, offset)
+            return Value(w.emit(f"load {ty}, ptr {ptr}, align {size}"), b.dtype)
+        # Element 0 always exists: an inactive load reads it instead of branching.
+        index = w.emit(f"select i1 {w.any_active()}, i64 {w.scalar(offset)}, i64 0")
+        ptr = w.emit(f"getelementptr {ty}, ptr {w.pointers[b]}, i64 {index}")
+        return Value(w.emit(f"load {ty}, ptr {ptr}, align {size}"), b.dtype)
+
+    def _load_strided(self, b: Buffer, offset: Affine, stride: int) -> Value:
+        w = self.w
+        if w.mask is not None:
+            return self._gather(b, w.index_vector(offset))
+        ty, size = memory_type(b.dtype), dtypes.nbytes(b.dtype)
+        vty, out = f"<{w.lanes} x {ty}>", "poison"
+        scalar = Affine(offset.const, {v: c for v, c in offset.terms.items() if v is not LANE})
+        for i in range(w.lanes):
+            x = w.emit(f"load {ty}, ptr {self.address(b, scalar + i * stride)}, align {size}")
+            out = w.emit(f"insertelement {vty} {out}, {ty} {x}, i64 {i}")
+        return Value(out, b.dtype, w.lanes)
+
+    def _gather(self, b: Buffer, index: Value) -> Value:
+        """Load from computed indices (one, or one a lane)."""
+        w = self.w
+        ty, size = memory_type(b.dtype), dtypes.nbytes(b.dtype)
+        if index.lanes == 1:
+            ref = index.ref
+            if w.mask is not None:
+                ref = w.emit(f"select i1 {w.any_active()}, i64 {ref}, i64 0")
+            ptr = w.emit(f"getelementptr {ty}, ptr {w.pointers[b]}, i64 {ref}")
+            return Value(w.emit(f"load {ty}, ptr {ptr}, align {size}"), b.dtype)
+        ity, vty, out = f"<{w.lanes} x i64>", f"<{w.lanes} x {ty}>", "poison"
+        ref = index.ref
+        if w.mask is not None:
+            mty = f"<{w.lanes} x i1>"
+            ref = w.emit(f"select {mty} {w.vector_mask()}, {ity} {ref}, {ity} zeroinitializer")
+        for i in range(w.lanes):
+            at = w.emit(f"extractelement {ity} {ref}, i64 {i}")
+            ptr = w.emit(f"getelementptr {ty}, ptr {w.pointers[b]}, i64 {at}")
+            x = w.emit(f"load {ty}, ptr {ptr}, align {size}")
+            out = w.emit(f"insertelement {vty} {out}, {ty} {x}, i64 {i}")
+        return Value(out, b.dtype, w.lanes)
+
+    def store(self, b: Buffer, offset: Affine | Value, value: Value) -> None:
+        """Store one element, or one a lane, under the writer's mask."""
+        w = self.w
+        if b.dtype == "bool":
+            ty = "i1" if value.lanes == 1 else f"<{value.lanes} x i1>"
+            to = "i8" if value.lanes == 1 else f"<{value.lanes} x i8>"
+            value = Value(w.emit(f"zext {ty} {value.ref} to {to}"), "bool", value.lanes)
+        ty, size = memory_type(b.dtype), dtypes.nbytes(b.dtype)
+        stride = 0 if isinstance(offset, Value) else offset.terms.get(LANE, 0)
+        if w.lanes == 1:
+            ptr = self._scalar_pointer(b, offset)
+            w.put(f"store {ty} {value.ref}, ptr {ptr}, align {size}")
+            return
+        if value.lanes == 1:
+            value = w.splat_memory(value, ty)
+        if stride != 1 or isinstance(offset, Value):
+            self._scatter(b, offset, value, ty, size)
+            return
+        ptr = self.address(b, offset)
+        vty = f"<{w.lanes} x {ty}>"
+        if w.mask is None:
+            w.put(f"store {vty} {value.ref}, ptr {ptr}, align {size}")
+            return
+        name = f"llvm.masked.store.v{w.lanes}{_suffix(b.dtype)}.p0"
+        mty = f"<{w.lanes} x i1>"
+        w.declare(name, f"declare void @{name}({vty}, ptr, i32, {mty})")
+        mask = w.vector_mask()
+        w.put(f"call void @{name}({vty} {value.ref}, ptr {ptr}, i32 {size}, {mty} {mask})")
+
+    def _scalar_pointer(self, b: Buffer, offset: Affine | Value) -> str:
+        if isinstance(offset, Affine):
+            return self.address(b, offset)
+        ty = memory_type(b.dtype)
+        return self.w.emit(f"getelementptr {ty}, ptr {self.w.pointers[b]}, i64 {offset.ref}")
+
+    def _scatter(self, b: Buffer, offset: Affine | Value, v: Value, ty: str, size: int) -> None:
+        w = self.w
+        index = offset if isinstance(offset, Value) else w.index_vector(offset)
+        if index.lanes == 1:
+            index = w.splat(index, w.lanes)
+        mask = w.vector_mask() if w.mask is not None else None
+        for i in range(w.lanes):
+            at = w.emit(f"extractelement <{w.lanes} x i64> {index.ref}, i64 {i}")
+            x = w.emit(f"extractelement <{w.lanes} x {ty}> {v.ref}, i64 {i}")
+            ptr = w.emit(f"getelementptr {ty}, ptr {w.pointers[b]}, i64 {at}")
+            if mask is None:
+                w.put(f"store {ty} {x}, ptr {ptr}, align {size}")
+                continue
+            on = w.emit(f"extractelement <{w.lanes} x i1> {mask}, i64 {i}")
+            then, done = w.label("lane"), w.label("next")
+            w.put(f"br i1 {on}, label %{then}, label %{done}")
+            w.start(then)
+            w.put(f"store {ty} {x}, ptr {ptr}, align {size}")
+            w.put(f"br label %{done}")
+            w.start(done)
+
+
+def _suffix(dtype: str) -> str:
+    return {"float32": "f32", "float64": "f64", "bool": "i8"}.get(dtype, f"i{dtypes.bits(dtype)}")

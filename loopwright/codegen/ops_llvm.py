@@ -1,0 +1,236 @@
+"""Scalar and vector operations as LLVM IR text: arithmetic, comparison, conversion, intrinsics."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from loopwright import dtypes
+from loopwright.errors import CodegenError
+
+#: Intrinsics that LLVM turns into instructions, for every vector length.
+_NATIVE = {
+    "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven",
+}  # fmt: skip
+#: Functions of the C library, called a lane at a time.
+_LIBM = {
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sinh", "cosh", "sin", "cos",
+    "tan", "atan", "erf", "pow", "fmod",
+}  # fmt: skip
+_COMPARE = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A computed value: its text (a register or a literal), element dtype and number of lanes."""
+
+    ref: str
+    dtype: str
+    lanes: int = 1
+
+
+def llvm_type(dtype: str, lanes: int = 1) -> str:
+    """The register type of a dtype."""
+    base = {"float32": "float", "float64": "double", "bool": "i1"}.get(dtype)
+    if base is None:
+        base = f"i{dtypes.bits(dtype)}"
+    return base if lanes == 1 else f"<{lanes} x {base}>"
+
+
+def literal(value: float, dtype: str) -> str:
+    """A literal in LLVM's spelling; floats as the bits of a double."""
+    if dtype == "bool":
+        return "true" if value else "false"
+    if not dtypes.is_float(dtype):
+        return str(int(value))
+    bits = struct.unpack("<Q", struct.pack("<d", float(value)))[0]
+    return f"0x{bits:016X}"
+
+
+class Operations:
+    """Writes operations; the owner gives ``emit(text) -> register`` and ``declare(text)``."""
+
+    def __init__(
+        self,
+        emit: Callable[[str], str],
+        declare: Callable[[str, str], None],
+        fastmath: bool,
+        splat: Callable[[Value, int], Value],
+    ) -> None:
+        self.emit, self.declare, self.splat = emit, declare, splat
+        self.flags = "fast " if fastmath else "contract "
+
+    def align(self, *values: Value) -> list[Value]:
+        """Bring values to one number of lanes by broadcasting scalars."""
+        lanes = max(v.lanes for v in values)
+        return [v if v.lanes == lanes else self.splat(v, lanes) for v in values]
+
+    def binary(self, op: str, a: Value, b: Value, dtype: str) -> Value:
+        """A binary operation of the IR; ``dtype`` is the result's."""
+        a, b = self.align(a, b)
+        if op in _COMPARE:
+            return self.compare(op, a, b)
+        if op in ("and", "or"):
+            return self._op(op, a, b, "bool")
+        if op in ("min", "max"):
+            return self._min_max(op, a, b)
+        if dtypes.is_float(dtype):
+            name = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}[op]
+            return self._op(f"{name} {self.flags}".strip(), a, b, dtype)
+        if op in ("+", "-", "*"):
+            return self._op({"+": "add", "-": "sub", "*": "mul"}[op], a, b, dtype)
+        return self._divide(op, a, b, dtype)
+
+    def _op(self, name: str, a: Value, b: Value, dtype: str) -> Value:
+        ty = llvm_type(a.dtype, a.lanes)
+        return Value(self.emit(f"{name} {ty} {a.ref}, {b.ref}"), dtype, a.lanes)
+
+    def compare(self, op: str, a: Value, b: Value) -> Value:
+        """A comparison; comparisons with NaN are false, except ``!=``."""
+        a, b = self.align(a, b)
+        ty = llvm_type(a.dtype, a.lanes)
+        if dtypes.is_float(a.dtype):
+            name = "fcmp une" if op == "!=" else f"fcmp o{_COMPARE[op]}"
+        else:
+            signed = not (dtypes.is_unsigned(a.dtype) or a.dtype == "bool")
+            sign = "" if op in ("==", "!=") else "s" if signed else "u"
+            name = f"icmp {sign}{_COMPARE[op]}"
+        return Value(self.emit(f"{name} {ty} {a.ref}, {b.ref}"), "bool", a.lanes)
+
+    def select(self, c: Value, a: Value, b: Value) -> Value:
+        """``a`` where ``c`` holds, else ``b``."""
+        if c.lanes == 1:
+            a, b = self.align(a, b)
+        else:
+            c, a, b = self.align(c, a, b)
+        ty, cty = llvm_type(a.dtype, a.lanes), llvm_type("bool", c.lanes)
+        return Value(self.emit(f"select {cty} {c.ref}, {ty} {a.ref}, {ty} {b.ref}"), a.dtype, a.lanes)
+
+    def _min_max(self, op: str, a: Value, b: Value) -> Value:
+        m = self.select(self.compare(">" if op == "max" else "<", a, b), a, b)
+        if not dtypes.is_float(a.dtype):
+            return m
+        ty = llvm_type(a.dtype, a.lanes)
+        nan = Value(self.emit(f"fcmp uno {ty} {a.ref}, {a.ref}"), "bool", a.lanes)
+        return self.select(nan, a, m)
+
+    def const(self, value: float, like: Value) -> Value:
+        """A literal with the dtype and lanes of another value."""
+        one = Value(literal(value, like.dtype), like.dtype)
+        return one if like.lanes == 1 else self.splat(one, like.lanes)
+
+    def _divide(self, op: str, a: Value, b: Value, dtype: str) -> Value:
+        """Integer division; by zero it gives 0, and it never traps."""
+        known = b.ref.lstrip("-").isdigit() and b.ref not in ("0", "-1")
+        zero = self.const(0, b)
+        bad = None
+        safe = b
+        if not known:
+            bad = self.compare("==", b, zero)
+            unsafe = bad
+            if not dtypes.is_unsigned(dtype):
+                minus = self.compare("==", b, self.const(-1, b))
+                unsafe = self._op("or", bad, minus, "bool")
+            safe = self.select(unsafe, self.const(1, b), b)
+        out = self._safe_divide(op, a, safe, dtype)
+        if bad is None:
+            return out
+        if not dtypes.is_unsigned(dtype) and op in ("//", "tdiv"):
+            out = self.select(minus, self._op("sub", zero, a, dtype), out)
+        return self.select(bad, zero, out)
+
+    def _safe_divide(self, op: str, a: Value, b: Value, dtype: str) -> Value:
+        sign = "u" if dtypes.is_unsigned(dtype) else "s"
+        div = self._op(f"{sign}div", a, b, dtype)
+        if op == "tdiv" or (op == "//" and sign == "u"):
+            return div
+        rem = self._op(f"{sign}rem", a, b, dtype)
+        if op == "tmod" or sign == "u":
+            return rem
+        zero = self.const(0, a)
+        signs = self._op("xor", rem, b, dtype)
+        differ = self.compare("<", signs, zero)
+        off = self._op("and", self.compare("!=", rem, zero), differ, "bool")
+        if op == "//":
+            return self.select(off, self._op("sub", div, self.const(1, a), dtype), div)
+        return self.select(off, self._op("add", rem, b, dtype), rem)
+
+    def cast(self, v: Value, to: str) -> Value:
+        """Convert between dtypes as NumPy's astype does."""
+        frm = v.dtype
+        if frm == to:
+            return v
+        if to == "bool":
+            return self.compare("!=", v, self.const(0, v))
+        src, dst = llvm_type(frm, v.lanes), llvm_type(to, v.lanes)
+        return Value(self.emit(f"{_conversion(frm, to)} {src} {v.ref} to {dst}"), to, v.lanes)
+
+    def negate(self, v: Value) -> Value:
+        """``-v``."""
+        if dtypes.is_float(v.dtype):
+            return Value(self.emit(f"fneg {llvm_type(v.dtype, v.lanes)} {v.ref}"), v.dtype, v.lanes)
+        return self._op("sub", self.const(0, v), v, v.dtype)
+
+    def invert(self, v: Value) -> Value:
+        """``not v``."""
+        return self._op("xor", v, self.const(1, v), "bool")
+
+    def call(self, fn: str, args: list[Value]) -> Value:
+        """A pure function of `loopwright.ir.expr.INTRINSICS`."""
+        args = self.align(*args)
+        x = args[0]
+        if fn == "abs" and not dtypes.is_float(x.dtype):
+            return self._min_max("max", x, self.negate(x))
+        if fn == "abs":
+            return self._native("fabs", x)
+        if fn in _NATIVE:
+            return self._native(_NATIVE[fn], x)
+        if fn == "rsqrt":
+            return self.binary("/", self.const(1, x), self._native("sqrt", x), x.dtype)
+        if fn == "sigmoid":
+            one = self.const(1, x)
+            e = self._libm("exp", [self.negate(x)])
+            return self.binary("/", one, self.binary("+", one, e, x.dtype), x.dtype)
+        if fn in _LIBM:
+            return self._libm(fn, args)
+        raise CodegenError(f"llvm: no code for the intrinsic {fn!r}")
+
+    def _native(self, name: str, x: Value) -> Value:
+        suffix = {"float32": "f32", "float64": "f64"}[x.dtype]
+        full = f"llvm.{name}.{'v' + str(x.lanes) if x.lanes > 1 else ''}{suffix}"
+        ty = llvm_type(x.dtype, x.lanes)
+        self.declare(full, f"declare {ty} @{full}({ty})")
+        return Value(self.emit(f"call {ty} @{full}({ty} {x.ref})"), x.dtype, x.lanes)
+
+    def _libm(self, fn: str, args: list[Value]) -> Value:
+        dtype, lanes = args[0].dtype, args[0].lanes
+        name = fn + ("f" if dtype == "float32" else "")
+        ty = llvm_type(dtype)
+        params = ", ".join([ty] * len(args))
+        self.declare(name, f"declare {ty} @{name}({params}) nounwind willreturn memory(none)")
+        if lanes == 1:
+            given = ", ".join(f"{ty} {a.ref}" for a in args)
+            return Value(self.emit(f"call {ty} @{name}({given})"), dtype)
+        out = "poison"
+        vty = llvm_type(dtype, lanes)
+        for i in range(lanes):
+            xs = [self.emit(f"extractelement {vty} {a.ref}, i64 {i}") for a in args]
+            y = self.emit(f"call {ty} @{name}({', '.join(f'{ty} {x}' for x in xs)})")
+            out = self.emit(f"insertelement {vty} {out}, {ty} {y}, i64 {i}")
+        return Value(out, dtype, lanes)
+
+
+def _conversion(frm: str, to: str) -> str:
+    unsigned = dtypes.is_unsigned(frm) or frm == "bool"
+    if dtypes.is_float(frm) and dtypes.is_float(to):
+        return "fpext" if dtypes.bits(to) > dtypes.bits(frm) else "fptrunc"
+    if dtypes.is_float(frm):
+        return "fptoui" if dtypes.is_unsigned(to) else "fptosi"
+    if dtypes.is_float(to):
+        return "uitofp" if unsigned else "sitofp"
+    if dtypes.bits(to) < dtypes.bits(frm):
+        return "trunc"
+    if dtypes.bits(to) == dtypes.bits(frm):
+        return "bitcast"
+    return "zext" if unsigned else "sext"

@@ -1,0 +1,105 @@
+"""Data types: their names, widths, NumPy counterparts, and the promotion rule of expressions.
+
+Only names are passed around (``"float32"``); this module is the one place that knows what they mean.
+float16 and bfloat16 are known as names and refused where code would have to be made for them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from loopwright.errors import TensorError, did_you_mean
+
+_BITS = {
+    "float64": 64,
+    "float32": 32,
+    "float16": 16,
+    "bfloat16": 16,
+    "int64": 64,
+    "int32": 32,
+    "int16": 16,
+    "int8": 8,
+    "uint64": 64,
+    "uint32": 32,
+    "uint16": 16,
+    "uint8": 8,
+    "bool": 1,
+}
+#: The types for which expressions can be built, interpreted and compiled today.
+SUPPORTED = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool")
+
+
+def check(dtype: object) -> str:
+    """Return the canonical name of a dtype (a name, or anything NumPy understands).
+
+    Raises:
+        TensorError: the type is unknown, or known but not supported yet.
+    """
+    name = dtype if isinstance(dtype, str) else _numpy_name(dtype)
+    if name in SUPPORTED:
+        return name
+    if name in _BITS:
+        raise TensorError(f"dtype {name!r} is not supported yet; use one of {', '.join(SUPPORTED)}")
+    raise TensorError(
+        f"unknown dtype {dtype!r}{did_you_mean(str(name), SUPPORTED)}; "
+        f"use one of {', '.join(SUPPORTED)}"
+    )
+
+
+def _numpy_name(dtype: object) -> str:
+    try:
+        return np.dtype(dtype).name  # type: ignore[call-overload, no-any-return]
+    except TypeError:
+        return repr(dtype)
+
+
+def bits(dtype: str) -> int:
+    """Width in bits; ``bool`` counts 1 though it is stored in a byte."""
+    return _BITS[dtype]
+
+
+def nbytes(dtype: str) -> int:
+    """Bytes of one element in memory."""
+    return max(1, _BITS[dtype] // 8)
+
+
+def is_float(dtype: str) -> bool:
+    """True for floating point types."""
+    return dtype.startswith(("float", "bfloat"))
+
+
+def is_int(dtype: str) -> bool:
+    """True for signed and unsigned integers, not for ``bool``."""
+    return dtype.startswith(("int", "uint"))
+
+
+def is_unsigned(dtype: str) -> bool:
+    """True for unsigned integers."""
+    return dtype.startswith("uint")
+
+
+def promote(a: str, b: str) -> str:
+    """The type in which two operands meet, as in TE.
+
+    A float beats any integer; of two of a kind the wider wins; of signed and unsigned of one width
+    the unsigned wins; ``bool`` gives way to everything.
+    """
+    if a == b:
+        return a
+    if is_float(a) != is_float(b):
+        return a if is_float(a) else b
+    if "bool" in (a, b):
+        return b if a == "bool" else a
+    if bits(a) != bits(b):
+        return a if bits(a) > bits(b) else b
+    return a if is_unsigned(a) else b
+
+
+def limits(dtype: str) -> tuple[float | int, float | int]:
+    """Smallest and largest value; infinities for floats."""
+    if is_float(dtype):
+        return (float("-inf"), float("inf"))
+    if dtype == "bool":
+        return (0, 1)
+    info = np.iinfo(dtype)
+    return (int(info.min), int(info.max))

@@ -1,0 +1,155 @@
+"""The one place that reads environment variables, and the facts about this machine for records.
+
+`settings()` gives every setting as a field of one frozen dataclass; nothing else in the package
+reads ``LOOPWRIGHT_*``. `machine()` describes the hardware and the software versions that a
+measurement depends on. Neither imports LLVM.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from loopwright.errors import UsageError
+
+MAX_THREADS = 1023
+_SPIN = 2000
+_POOLS = ("auto", "futex", "pthread")
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+#: Instruction sets worth a line in a record: they decide which kernels a CPU can run, and how fast.
+_ISA = frozenset(
+    {"sse4_2", "avx", "fma", "f16c", "avx2", "avx512f", "avx512bw", "avx512vl", "avx512dq"}
+    | {"avx512_vnni", "avx_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_int8", "amx_bf16"}
+    | {"asimd", "asimddp", "asimdhp", "i8mm", "bf16", "sve", "sve2"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Every setting that is read from the environment.
+
+    Attributes:
+        num_threads: ``LOOPWRIGHT_NUM_THREADS``, threads of a parallel loop, the caller included;
+            None (unset) means all usable cores.
+        spin: ``LOOPWRIGHT_SPIN``, how many times an idle thread of the pool looks for work before
+            it sleeps, one pause instruction (10 to 50 ns) between two looks; default 2000.
+            0 sleeps at once: best on a machine shared with others.
+        workspace_limit: ``LOOPWRIGHT_WORKSPACE_LIMIT``, bytes of workspace that one kernel call
+            may need, all threads together, as a number with an optional K, M, G or T; None (unset)
+            means half of the memory.
+        pool: ``LOOPWRIGHT_POOL``, how threads of the pool sleep: ``futex`` (Linux on x86-64 and
+            aarch64), ``pthread`` (any POSIX system), or ``auto`` (default: futex where it exists).
+    """
+
+    num_threads: int | None = None
+    spin: int = _SPIN
+    workspace_limit: int | None = None
+    pool: str = "auto"
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str]) -> Settings:
+        """Read the settings from a mapping such as ``os.environ``; empty values count as unset.
+
+        Raises:
+            UsageError: a value is not understood; the message names the variable and the range.
+        """
+        threads = _integer(environ, "LOOPWRIGHT_NUM_THREADS", 1, MAX_THREADS)
+        spin = _integer(environ, "LOOPWRIGHT_SPIN", 0, 1_000_000_000)
+        pool = environ.get("LOOPWRIGHT_POOL", "").strip() or "auto"
+        if pool not in _POOLS:
+            raise UsageError(f"LOOPWRIGHT_POOL={pool!r} is not one of {', '.join(_POOLS)}")
+        return cls(
+            num_threads=threads,
+            spin=_SPIN if spin is None else spin,
+            workspace_limit=_size(environ, "LOOPWRIGHT_WORKSPACE_LIMIT"),
+            pool=pool,
+        )
+
+
+def _integer(environ: Mapping[str, str], name: str, low: int, high: int) -> int | None:
+    text = environ.get(name, "").strip()
+    if not text:
+        return None
+    if not re.fullmatch(r"[0-9]{1,18}", text) or not low <= int(text) <= high:
+        raise UsageError(f"{name}={text!r} is not a whole number from {low} to {high}")
+    return int(text)
+
+
+def _size(environ: Mapping[str, str], name: str) -> int | None:
+    text = environ.get(name, "").strip()
+    if not text:
+        return None
+    match = re.fullmatch(r"([0-9]{1,15})([KMGT]?)(?:i?B)?", text, re.IGNORECASE)
+    if not match:
+        raise UsageError(f"{name}={text!r} is not a size; write bytes, or a number and K, M, G, T")
+    return int(match[1]) * _UNITS[match[2].upper()]
+
+
+@lru_cache(maxsize=1)
+def settings() -> Settings:
+    """The settings of this process, read once from its environment.
+
+    Raises:
+        UsageError: a variable holds a value that is not understood.
+    """
+    return Settings.from_environ(os.environ)
+
+
+def total_memory() -> int:
+    """Bytes of physical memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def usable_cpus() -> tuple[int, ...]:
+    """Numbers of the CPUs that the calling thread may run on, ascending."""
+    if hasattr(os, "sched_getaffinity"):
+        return tuple(sorted(os.sched_getaffinity(0)))
+    return tuple(range(os.cpu_count() or 1))
+
+
+@lru_cache(maxsize=1)
+def cpu_info() -> tuple[str, tuple[str, ...]]:
+    """Model name of the CPU, and those of its instruction sets that matter to kernels, sorted."""
+    path = Path("/proc/cpuinfo")
+    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    fields = dict(re.findall(r"^([^\t:]+?)\s*: (.*)$", text.partition("\n\n")[0], re.MULTILINE))
+    model = fields.get("model name") or platform.processor() or platform.machine()
+    flags = (fields.get("flags") or fields.get("Features") or "").split()
+    return model.strip(), tuple(sorted(_ISA.intersection(flags)))
+
+
+def version(distribution: str) -> str:
+    """Version of an installed distribution, ``"not installed"`` without one; imports nothing."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+@lru_cache(maxsize=1)
+def machine() -> dict[str, Any]:
+    """What a measurement depends on, ready for JSON; equal on one machine with one installation.
+
+    Returns:
+        ``{"cpu": model, "arch", "isa": [flags], "cores": usable when first asked, "os",
+        "python", "loopwright", "llvmlite", "numpy"}``, the last four being versions.
+    """
+    model, isa = cpu_info()
+    return {
+        "cpu": model,
+        "arch": platform.machine(),
+        "isa": list(isa),
+        "cores": len(usable_cpus()),
+        "os": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "loopwright": version("loopwright"),
+        "llvmlite": version("llvmlite"),
+        "numpy": version("numpy"),
+    }

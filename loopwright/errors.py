@@ -1,0 +1,80 @@
+"""Every exception that loopwright raises on purpose.
+
+One base class, one subclass per stage of the pipeline. A message says what was asked, what the
+state is, and what to do instead; the command line prints it as one line.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class LoopwrightError(Exception):
+    """Base class of all errors raised on purpose."""
+
+
+class UsageError(LoopwrightError):
+    """The caller asked for something that does not exist or cannot be combined (exit code 2)."""
+
+
+class TensorError(LoopwrightError):
+    """A tensor expression is malformed: shape, dtype, axis or reducer."""
+
+
+class ScheduleError(LoopwrightError):
+    """A schedule primitive is illegal in the present state."""
+
+
+class LowerError(LoopwrightError):
+    """A schedule could not be turned into a loop nest."""
+
+
+class CodegenError(LoopwrightError):
+    """A loop nest could not be turned into code for the target."""
+
+
+class TargetError(UsageError):
+    """A target string or dictionary is not understood, or the target is not available."""
+
+
+class BuildError(LoopwrightError):
+    """Compiling a candidate failed."""
+
+
+class ArgumentError(LoopwrightError):
+    """A kernel was called with arguments that it does not accept."""
+
+
+class RunError(LoopwrightError):
+    """A kernel failed while it ran."""
+
+
+class RecordError(LoopwrightError):
+    """A log of records is missing, unreadable, or of a version that is not understood."""
+
+
+class SpaceError(LoopwrightError):
+    """A search space is malformed, or a point of it is not valid."""
+
+
+class InstantiationError(SpaceError):
+    """A template refused a configuration (`cfg.raise_error`)."""
+
+
+class TaskError(UsageError):
+    """A task or template is unknown, or was given arguments that it does not accept."""
+
+
+class TuneError(LoopwrightError):
+    """A tuning run could not start or go on."""
+
+
+class InternalError(LoopwrightError):
+    """A fault of loopwright itself; please report it with the text."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return ``" (did you mean 'x'?)"`` for the nearest known name, or an empty string."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f" (did you mean {close[0]!r}?)" if close else ""

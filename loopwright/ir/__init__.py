@@ -1,0 +1,8 @@
+"""The loop IR: nodes, affine arithmetic, printer, interpreter."""
+
+from __future__ import annotations
+
+from loopwright.ir.expr import Buffer, Expr, IterVar, Var
+from loopwright.ir.stmt import Func, Stmt
+
+__all__ = ["Buffer", "Expr", "Func", "IterVar", "Stmt", "Var"]

@@ -1,0 +1,229 @@
+"""Affine index arithmetic: ``const + sum(coeff * var)``, intervals, and exact division.
+
+Almost every index of a scheduled program is affine over its loops. Keeping indices in this form
+makes regions, guards and addresses a matter of adding dictionaries (DESIGN: no generic rewriting).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import gcd
+
+from loopwright import dtypes
+from loopwright.ir.expr import Binary, Cast, Const, Expr, Select, Unary, Var, binary, const
+
+Interval = tuple[int, int]
+#: Inclusive bounds of variables.
+Ranges = Mapping[Var, Interval]
+
+
+class Affine:
+    """``const + sum(coeff * var)`` with integer coefficients; zero coefficients are never stored."""
+
+    __slots__ = ("const", "terms")
+
+    def __init__(self, const_: int = 0, terms: dict[Var, int] | None = None) -> None:
+        self.const = const_
+        self.terms = terms or {}
+
+    @staticmethod
+    def of(v: Var) -> Affine:
+        """The variable itself."""
+        return Affine(0, {v: 1})
+
+    def __add__(self, other: Affine | int) -> Affine:
+        if isinstance(other, int):
+            return Affine(self.const + other, self.terms)
+        if not other.terms:
+            return Affine(self.const + other.const, self.terms)
+        terms = dict(self.terms)
+        for v, c in other.terms.items():
+            s = terms.get(v, 0) + c
+            if s:
+                terms[v] = s
+            else:
+                del terms[v]
+        return Affine(self.const + other.const, terms)
+
+    def __mul__(self, k: int) -> Affine:
+        if k == 1:
+            return self
+        return Affine(self.const * k, {v: c * k for v, c in self.terms.items()} if k else {})
+
+    def __sub__(self, other: Affine | int) -> Affine:
+        return self + (-other if isinstance(other, int) else other * -1)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Affine)
+            and self.const == other.const
+            and self.terms == other.terms
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.const, frozenset(self.terms.items())))
+
+    def __repr__(self) -> str:
+        parts = [f"{c}*{v.name}" for v, c in self.terms.items()]
+        return " + ".join([*parts, str(self.const)])
+
+    def bounds(self, ranges: Ranges) -> Interval:
+        """Inclusive bounds, exact when variables vary independently."""
+        lo = hi = self.const
+        for v, c in self.terms.items():
+            a, b = ranges[v]
+            lo += c * (a if c > 0 else b)
+            hi += c * (b if c > 0 else a)
+        return lo, hi
+
+    def split(self, keep: set[Var]) -> tuple[Affine, Affine]:
+        """The part over variables in ``keep`` (without the constant), and the rest."""
+        inside = {v: c for v, c in self.terms.items() if v in keep}
+        rest = {v: c for v, c in self.terms.items() if v not in keep}
+        return Affine(0, inside), Affine(self.const, rest)
+
+    def substitute(self, env: Mapping[Var, Affine]) -> Affine:
+        """Replace variables by affine forms."""
+        if not any(v in env for v in self.terms):
+            return self
+        out = Affine(self.const)
+        for v, c in self.terms.items():
+            out = out + (env[v] * c if v in env else Affine(0, {v: c}))
+        return out
+
+    def to_expr(self, dtype: str = "int32") -> Expr:
+        """Back to an expression; large coefficients first, so that text reads outer to inner."""
+        out: Expr | None = None
+        for v, c in sorted(self.terms.items(), key=lambda t: -abs(t[1])):
+            term: Expr = v if c == 1 else binary("*", v, c)
+            out = term if out is None else binary("+", out, term)
+        if out is None:
+            return const(self.const, dtype)
+        if self.const < 0:
+            return binary("-", out, -self.const)
+        return binary("+", out, self.const) if self.const else out
+
+
+def to_affine(e: Expr, env: Mapping[Var, Affine], ranges: Ranges) -> Affine | None:
+    """The affine form of an integer expression, or None.
+
+    Args:
+        e: the expression.
+        env: variables to replace on the way.
+        ranges: bounds of the variables that remain; they decide ``//`` and ``%``.
+    """
+    match e:
+        case Const(value=int(v)):
+            return Affine(v)
+        case Var():
+            return env[e] if e in env else Affine.of(e)
+        case Cast(value=v, dtype=d) if dtypes.is_int(d) and dtypes.is_int(v.dtype):
+            return to_affine(v, env, ranges) if dtypes.bits(d) >= dtypes.bits(v.dtype) else None
+        case Unary(op="-", a=a):
+            x = to_affine(a, env, ranges)
+            return x * -1 if x is not None else None
+        case Binary(op=op, a=a, b=b) if op in ("+", "-", "*", "//", "%"):
+            x, y = to_affine(a, env, ranges), to_affine(b, env, ranges)
+            return _combine(op, x, y, ranges) if x is not None and y is not None else None
+    return None
+
+
+def _combine(op: str, x: Affine, y: Affine, ranges: Ranges) -> Affine | None:
+    if op == "+":
+        return x + y
+    if op == "-":
+        return x - y
+    if op == "*":
+        if y.terms:
+            x, y = y, x
+        return None if y.terms else x * y.const
+    if y.terms or y.const <= 0:
+        return None
+    whole, part = _whole_part(x, y.const)
+    lo, hi = part.bounds(ranges)
+    if lo // y.const != hi // y.const:
+        return None
+    q = lo // y.const
+    return whole + q if op == "//" else part - q * y.const
+
+
+def _whole_part(x: Affine, m: int) -> tuple[Affine, Affine]:
+    """``x = m * whole + part`` where part holds the terms that m does not divide."""
+    whole = {v: c // m for v, c in x.terms.items() if c % m == 0}
+    part = {v: c for v, c in x.terms.items() if c % m}
+    return Affine(x.const // m, whole), Affine(x.const % m, part)
+
+
+def div_mod(
+    x: Affine, m: int, ranges: dict[Var, Interval], lets: list[tuple[Var, Expr]], hint: str
+) -> tuple[Affine, Affine]:
+    """Exact ``(x // m, x % m)`` as affine forms, with new let-bound variables where needed.
+
+    With ``x = m*w + d*A + B``, ``0 <= B < d`` and ``d | m``: the quotient is ``w + A // (m/d)`` and
+    the remainder ``(A % (m/d)) * d + B``. Only A's quotient and remainder need variables, so the
+    low part (a vector lane, say) stays affine. New variables are appended to ``lets`` with their
+    definitions and entered in ``ranges``.
+    """
+    whole, part = _whole_part(x, m)
+    lo, hi = part.bounds(ranges)
+    if lo // m == hi // m:
+        return whole + lo // m, part - (lo // m) * m
+    high, low, d = _split_digits(part, m, ranges)
+    n = m // d
+    lo, hi = high.bounds(ranges)
+    q, r = Var(f"{hint}.q"), Var(f"{hint}.r")
+    value = high.to_expr()
+    lets += [(q, binary("//", value, n)), (r, binary("%", value, n))]
+    ranges[q] = (lo // n, hi // n)
+    ranges[r] = (0, n - 1)
+    return whole + Affine.of(q), Affine.of(r) * d + low
+
+
+def _split_digits(x: Affine, m: int, ranges: Ranges) -> tuple[Affine, Affine, int]:
+    """``x = d * high + low`` with ``0 <= low < d``, ``d`` a divisor of ``m`` as large as found."""
+    terms = sorted(x.terms.items(), key=lambda t: abs(t[1]))
+    for cut in range(len(terms) - 1, 0, -1):
+        d = m
+        for _, c in terms[cut:]:
+            d = gcd(d, c)
+        low = Affine(x.const % d, dict(terms[:cut]))
+        lo, hi = low.bounds(ranges)
+        if lo >= 0 and hi < d:
+            return Affine(x.const // d, {v: c // d for v, c in terms[cut:]}), low, d
+    return x, Affine(0), 1
+
+
+def interval(e: Expr, env: Mapping[Var, Affine], ranges: Ranges) -> Interval | None:
+    """Inclusive bounds of an integer expression, or None when they are not known."""
+    a = to_affine(e, env, ranges)
+    if a is not None:
+        return a.bounds(ranges) if all(v in ranges for v in a.terms) else None
+    match e:
+        case Binary(op=op, a=x, b=y) if op in ("+", "-", "*", "//", "%", "min", "max"):
+            p, q = interval(x, env, ranges), interval(y, env, ranges)
+            return _interval_op(op, p, q)
+        case Select(a=x, b=y):
+            p, q = interval(x, env, ranges), interval(y, env, ranges)
+            return (min(p[0], q[0]), max(p[1], q[1])) if p and q else None
+    return None
+
+
+def _interval_op(op: str, p: Interval | None, q: Interval | None) -> Interval | None:
+    if op == "%" and q and q[0] == q[1] > 0:
+        return (0, q[0] - 1)
+    if p is None or q is None:
+        return None
+    if op == "+":
+        return p[0] + q[0], p[1] + q[1]
+    if op == "-":
+        return p[0] - q[1], p[1] - q[0]
+    if op == "*":
+        corners = [x * y for x in p for y in q]
+        return min(corners), max(corners)
+    if op == "min":
+        return min(p[0], q[0]), min(p[1], q[1])
+    if op == "max":
+        return max(p[0], q[0]), max(p[1], q[1])
+    if op == "//" and q[0] == q[1] > 0:
+        return p[0] // q[0], p[1] // q[0]
+    return None

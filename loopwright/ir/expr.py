@@ -1,0 +1,490 @@
+"""Expressions: what a value is. Shared by tensor expressions and by the loop IR.
+
+`Read` names a tensor (te) or a stage (schedule); lowering turns it into `Load` of a buffer. `Reduce`
+occurs only as the whole body of a compute. ``==`` on nodes compares structure; the comparison that
+becomes part of a program is `equal`.
+
+NaN: ``max`` and ``min`` return NaN when either operand is NaN (as ``numpy.maximum``), in the
+interpreter, in compiled code and in the references alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Union
+
+import numpy as np
+
+from loopwright import dtypes
+from loopwright.errors import TensorError
+from loopwright.ir.node import Node, node
+
+ExprLike = Union["Expr", "IterVar", int, float, bool]
+
+COMPARE = ("==", "!=", "<", "<=", ">", ">=")
+#: Pure functions of floats that both the interpreter and every code generator know.
+INTRINSICS = (
+    "exp", "exp2", "log", "log2", "log10", "log1p", "expm1", "tanh", "sigmoid", "erf", "sqrt",
+    "rsqrt", "sin", "cos", "tan", "sinh", "cosh", "atan", "floor", "ceil", "round", "trunc",
+    "abs", "pow", "fmod",
+)  # fmt: skip
+
+
+class ExprOps:
+    """Arithmetic shared by expressions and loop axes."""
+
+    __slots__ = ()
+
+    def __add__(self, o: ExprLike) -> Expr:
+        return binary("+", self, o)
+
+    def __radd__(self, o: ExprLike) -> Expr:
+        return binary("+", o, self)
+
+    def __sub__(self, o: ExprLike) -> Expr:
+        return binary("-", self, o)
+
+    def __rsub__(self, o: ExprLike) -> Expr:
+        return binary("-", o, self)
+
+    def __mul__(self, o: ExprLike) -> Expr:
+        return binary("*", self, o)
+
+    def __rmul__(self, o: ExprLike) -> Expr:
+        return binary("*", o, self)
+
+    def __truediv__(self, o: ExprLike) -> Expr:
+        return binary("/", self, o)
+
+    def __rtruediv__(self, o: ExprLike) -> Expr:
+        return binary("/", o, self)
+
+    def __floordiv__(self, o: ExprLike) -> Expr:
+        return binary("//", self, o)
+
+    def __rfloordiv__(self, o: ExprLike) -> Expr:
+        return binary("//", o, self)
+
+    def __mod__(self, o: ExprLike) -> Expr:
+        return binary("%", self, o)
+
+    def __rmod__(self, o: ExprLike) -> Expr:
+        return binary("%", o, self)
+
+    def __neg__(self) -> Expr:
+        e = as_expr(self)
+        return const(-e.value, e.dtype) if isinstance(e, Const) else Unary("-", e, e.dtype)
+
+    def __lt__(self, o: ExprLike) -> Expr:
+        return binary("<", self, o)
+
+    def __le__(self, o: ExprLike) -> Expr:
+        return binary("<=", self, o)
+
+    def __gt__(self, o: ExprLike) -> Expr:
+        return binary(">", self, o)
+
+    def __ge__(self, o: ExprLike) -> Expr:
+        return binary(">=", self, o)
+
+    def equal(self, o: ExprLike) -> Expr:
+        """The expression ``self == o`` (the operator itself compares structure)."""
+        return binary("==", self, o)
+
+    def __bool__(self) -> bool:
+        raise TensorError(
+            "an expression has no truth value while a program is being described; use te.all, "
+            "te.any, te.select or te.if_then_else, and te.equal for =="
+        )
+
+    def astype(self, dtype: str) -> Expr:
+        """Convert to another dtype; floats truncate towards zero when they become integers."""
+        return cast(self, dtype)
+
+
+class Expr(Node, ExprOps):
+    """Base class of expressions; every expression has a ``dtype``."""
+
+    __slots__ = ()
+    dtype: str
+
+
+@node
+class Var(Expr):
+    """A scalar variable. Two variables are equal only when they are one object."""
+
+    name: str
+    dtype: str = "int32"
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self) >> 4
+
+
+@node
+class Const(Expr):
+    """A literal; floats are stored as Python floats already rounded to their dtype."""
+
+    value: Any
+    dtype: str
+
+
+@node
+class Cast(Expr):
+    """A conversion of ``value`` to ``dtype``."""
+
+    value: Expr
+    dtype: str
+
+
+@node
+class Unary(Expr):
+    """``-a`` or ``not a``."""
+
+    op: str
+    a: Expr
+    dtype: str
+
+
+@node
+class Binary(Expr):
+    """Arithmetic, comparison or logic on two operands of one dtype.
+
+    ``//`` and ``%`` round towards minus infinity; ``tdiv`` and ``tmod`` towards zero.
+    """
+
+    op: str
+    a: Expr
+    b: Expr
+    dtype: str
+
+
+@node
+class Select(Expr):
+    """Both sides are evaluated, one is taken."""
+
+    cond: Expr
+    a: Expr
+    b: Expr
+    dtype: str
+
+
+@node
+class IfThenElse(Expr):
+    """Only the side taken touches memory."""
+
+    cond: Expr
+    a: Expr
+    b: Expr
+    dtype: str
+
+
+@node
+class Call(Expr):
+    """A pure function from `INTRINSICS`."""
+
+    fn: str
+    args: tuple[Expr, ...]
+    dtype: str
+
+
+@node
+class Read(Expr):
+    """An element of a tensor (te) or of a stage (schedule), before buffers exist."""
+
+    source: Any
+    indices: tuple[Expr, ...]
+    dtype: str
+
+
+class Buffer:
+    """Memory of known shape: an argument or an allocation. Compared by identity."""
+
+    __slots__ = ("dtype", "name", "scope", "shape")
+
+    def __init__(
+        self, name: str, shape: tuple[int, ...], dtype: str, scope: str = "global"
+    ) -> None:
+        self.name, self.shape, self.dtype, self.scope = name, shape, dtype, scope
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the whole buffer."""
+        return self.size * dtypes.nbytes(self.dtype)
+
+    def __repr__(self) -> str:
+        return f"Buffer({self.name}: {self.dtype}{list(self.shape)} {self.scope})"
+
+
+@node
+class Load(Expr):
+    """An element of a buffer, one index a dimension."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    dtype: str
+
+
+class IterVar(ExprOps):
+    """A loop axis: a variable, its extent (it starts at 0) and its kind.
+
+    Attributes:
+        var: the variable that stands for the axis in expressions.
+        extent: number of iterations.
+        kind: ``"spatial"`` or ``"reduce"`` (TE: DataPar, CommReduce), or ``"thread"``.
+        thread_tag: ``"threadIdx.x"`` and the like for thread axes, else ``""``.
+    """
+
+    __slots__ = ("extent", "kind", "thread_tag", "var")
+
+    def __init__(self, var: Var, extent: int, kind: str, thread_tag: str = "") -> None:
+        self.var, self.extent, self.kind, self.thread_tag = var, extent, kind, thread_tag
+
+    @property
+    def name(self) -> str:
+        """Name of the variable."""
+        return self.var.name
+
+    @property
+    def dom(self) -> Range:
+        """The domain as TE spells it: ``axis.dom.extent``."""
+        return Range(0, self.extent)
+
+    def __repr__(self) -> str:
+        return f"IterVar({self.name}, extent={self.extent}, {self.kind})"
+
+
+class Range:
+    """A half-open domain of a loop: ``min`` and ``extent``."""
+
+    __slots__ = ("extent", "min")
+
+    def __init__(self, min_: int, extent: int) -> None:
+        self.min, self.extent = min_, extent
+
+
+@node
+class Combiner(Node):
+    """A commutative, associative reducer: ``result`` over the variables ``lhs`` and ``rhs``."""
+
+    name: str
+    lhs: Var
+    rhs: Var
+    result: Expr
+    identity: Expr
+
+    def combine(self, a: Expr, b: Expr) -> Expr:
+        """``result`` with ``a`` for ``lhs`` and ``b`` for ``rhs``."""
+        return substitute(self.result, {self.lhs: a, self.rhs: b})
+
+
+@node
+class Reduce(Expr):
+    """The reduction of ``source`` over ``axes``; the whole body of a compute.
+
+    ``where`` (may be None) restricts the points that are combined; ``init`` (may be None) replaces
+    the combiner's identity as the starting value.
+    """
+
+    combiner: Combiner
+    source: Expr
+    axes: tuple[Any, ...]
+    where: Any
+    init: Any
+    dtype: str
+
+
+# ---------------------------------------------------------------- construction
+
+
+def const(value: float | bool, dtype: str) -> Const:
+    """A literal of the given dtype; integers wrap as they do in memory, floats are rounded."""
+    if dtype == "bool":
+        return Const(bool(value), dtype)
+    if dtypes.is_float(dtype):
+        return Const(float(np.dtype(dtype).type(value)), dtype)
+    lo, hi = dtypes.limits(dtype)
+    v = int(value)
+    if not lo <= v <= hi:
+        v = (v - int(lo)) % (int(hi) - int(lo) + 1) + int(lo)
+    return Const(v, dtype)
+
+
+def as_expr(x: object, dtype: str | None = None) -> Expr:
+    """Turn a Python number, NumPy scalar, axis or expression into an expression.
+
+    Python integers are int32 (int64 when they do not fit), floats float32, as in TE, unless
+    ``dtype`` is given.
+    """
+    if isinstance(x, Expr):
+        return x
+    if isinstance(x, IterVar):
+        return x.var
+    if isinstance(x, bool | np.bool_):
+        return const(bool(x), dtype or "bool")
+    if isinstance(x, int | np.integer):
+        return const(int(x), dtype or ("int32" if -(2**31) <= int(x) < 2**31 else "int64"))
+    if isinstance(x, float | np.floating):
+        return const(float(x), dtype or "float32")
+    raise TensorError(
+        f"cannot use {x!r} (a {type(x).__name__}) in a tensor expression; use a number, an axis, "
+        "or an element of a tensor such as A[i, j]"
+    )
+
+
+def cast(x: ExprLike, dtype: str) -> Expr:
+    """Convert an expression to ``dtype``."""
+    e = as_expr(x)
+    if e.dtype == dtypes.check(dtype):
+        return e
+    if isinstance(e, Const) and not (dtypes.is_float(e.dtype) and not np.isfinite(e.value)):
+        return const(e.value, dtype)
+    return Cast(e, dtype)
+
+
+def _meet(a: ExprLike | ExprOps, b: ExprLike | ExprOps) -> tuple[Expr, Expr, str]:
+    """Bring two operands to one dtype; a Python number takes the other side's dtype if it can."""
+    if isinstance(a, int | float) and not isinstance(b, int | float):
+        y = as_expr(b)
+        return _literal(a, y.dtype), *_common(_literal(a, y.dtype), y)[1:]
+    if isinstance(b, int | float) and not isinstance(a, int | float):
+        x = as_expr(a)
+        return _common(x, _literal(b, x.dtype))
+    return _common(as_expr(a), as_expr(b))
+
+
+def _literal(value: float, other: str) -> Expr:
+    """A Python number beside an operand of dtype ``other``: it does not widen that operand."""
+    if isinstance(value, bool) or (isinstance(value, float) and not dtypes.is_float(other)):
+        return as_expr(value)
+    if other == "bool":
+        return as_expr(value)
+    lo, hi = dtypes.limits(other)
+    return as_expr(value, other if lo <= value <= hi or value != value else None)
+
+
+def _common(a: Expr, b: Expr) -> tuple[Expr, Expr, str]:
+    dtype = dtypes.promote(a.dtype, b.dtype)
+    return cast(a, dtype), cast(b, dtype), dtype
+
+
+_FOLD: dict[str, Callable[[Any, Any], Any]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "//": lambda a, b: a // b,
+    "%": lambda a, b: a % b,
+    "min": min,
+    "max": max,
+    "==": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+}
+
+
+def binary(op: str, a: ExprLike | ExprOps, b: ExprLike | ExprOps) -> Expr:
+    """A binary operation with TE's promotion and constant folding of integers.
+
+    Raises:
+        TensorError: ``/`` on two integers (ambiguous: use ``//``, te.truncdiv or a cast), division
+            by the constant zero, or arithmetic on ``bool``.
+    """
+    x, y, dtype = _meet(a, b)
+    if op == "/" and not dtypes.is_float(dtype):
+        raise TensorError(
+            f"'/' on integers ({dtype}) is ambiguous: use // (floor), te.truncdiv (towards zero), "
+            "or cast an operand to a float"
+        )
+    if dtype == "bool" and op in ("+", "-", "*", "//", "%", "tdiv", "tmod"):
+        raise TensorError(f"{op!r} on bool operands: cast them to an integer type first")
+    if op in ("//", "%", "tdiv", "tmod") and dtypes.is_float(dtype) and op != "%":
+        raise TensorError(f"{op!r} on {dtype}: it is for integers; use / and te.floor for floats")
+    if op == "%" and dtypes.is_float(dtype):
+        raise TensorError(f"'%' on {dtype}: it is for integers; use te.fmod for floats")
+    if op in ("//", "%", "tdiv", "tmod") and isinstance(y, Const) and y.value == 0:
+        raise TensorError(f"{op!r} by the constant zero")
+    folded = _fold(op, x, y, dtype)
+    return folded if folded is not None else Binary(op, x, y, _result(op, dtype))
+
+
+def _result(op: str, dtype: str) -> str:
+    return "bool" if op in COMPARE else dtype
+
+
+def _fold(op: str, x: Expr, y: Expr, dtype: str) -> Expr | None:
+    if not dtypes.is_int(dtype):
+        return None
+    if isinstance(x, Const) and isinstance(y, Const) and op in _FOLD:
+        return const(_FOLD[op](x.value, y.value), _result(op, dtype))
+    if isinstance(y, Const):
+        if (op in "+-" and y.value == 0) or (op in ("*", "//") and y.value == 1):
+            return x
+        if (op == "*" and y.value == 0) or (op == "%" and y.value == 1):
+            return const(0, dtype)
+    if isinstance(x, Const) and ((op == "+" and x.value == 0) or (op == "*" and x.value == 1)):
+        return y
+    return None
+
+
+def condition(x: object, what: str) -> Expr:
+    """Check that ``x`` can be a condition.
+
+    Raises:
+        TensorError: it is a Python bool (most often from ``==`` between expressions, which
+            compares structure) or not of dtype bool.
+    """
+    if isinstance(x, bool):
+        raise TensorError(
+            f"{what}: the condition is the Python value {x}; if it came from a == b, write "
+            "te.equal(a, b) (the operator compares the structure of expressions)"
+        )
+    e = as_expr(x)
+    if e.dtype != "bool":
+        raise TensorError(f"{what}: the condition has dtype {e.dtype}; compare it, e.g. x != 0")
+    return e
+
+
+def logical(op: str, items: tuple[object, ...]) -> Expr:
+    """Fold ``and``/``or`` over conditions; needs at least one."""
+    if not items:
+        raise TensorError(f"te.{'all' if op == 'and' else 'any'}: expected at least one condition")
+    conds = [condition(c, f"te.{'all' if op == 'and' else 'any'}") for c in items]
+    out = conds[0]
+    for c in conds[1:]:
+        out = Binary(op, out, c, "bool")
+    return out
+
+
+def substitute(e: Any, env: dict[Var, Expr]) -> Any:
+    """Replace variables in an expression or statement."""
+
+    def go(n: Any) -> Any:
+        if isinstance(n, Var):
+            return env.get(n, n)
+        return n.map_children(go)
+
+    return go(e) if env else e
+
+
+def walk(e: Node, visit: Callable[[Any], None]) -> None:
+    """Call ``visit`` on a node and everything below it, parents first."""
+    visit(e)
+    for c in e.children():
+        walk(c, visit)
+
+
+def free_vars(e: Node) -> set[Var]:
+    """All variables that occur in an expression."""
+    out: set[Var] = set()
+    walk(e, lambda n: out.add(n) if isinstance(n, Var) else None)
+    return out

@@ -1,0 +1,246 @@
+"""The interpreter: what a function of the loop IR means.
+
+A function is written out as Python source, one scalar operation at a time, and run on NumPy arrays.
+Every access is checked against its buffer, allocations are filled with NaN (integers with a
+pattern), parallel and vector loops run one iteration after the other. Slow, and the oracle of the tests.
+
+Arithmetic is that of the dtype: each operation rounds, integers wrap, integer division by zero
+gives zero with no trap (as it does in padded lanes of compiled code).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from loopwright import dtypes
+from loopwright.errors import LowerError, RunError
+from loopwright.ir.expr import (
+    COMPARE,
+    Binary,
+    Buffer,
+    Call,
+    Cast,
+    Const,
+    IfThenElse,
+    Load,
+    Select,
+    Unary,
+    Var,
+)
+from loopwright.ir.stmt import Allocate, For, Func, If, Let, Seq, Store
+
+
+def interpret(f: Func, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
+    """Run a function on NumPy arrays; outputs are written in place.
+
+    Args:
+        f: a lowered function.
+        arrays: one array for each parameter, of its shape and dtype.
+
+    Raises:
+        RunError: wrong arguments, or an access outside a buffer (buffer, indices and shape are said).
+    """
+    if len(arrays) != len(f.params):
+        raise RunError(f"{f.name}: takes {len(f.params)} arrays, got {len(arrays)}")
+    for p, a in zip(f.params, arrays, strict=True):
+        if a.shape != p.shape or a.dtype != np.dtype(p.dtype):
+            raise RunError(
+                f"{f.name}: {p.name} is {p.dtype}{list(p.shape)}, got {a.dtype}{list(a.shape)}"
+            )
+    run = _Writer().function(f)
+    with np.errstate(all="ignore"):
+        run(*arrays)
+
+
+def _fresh(shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
+    fill: Any = math.nan if dtypes.is_float(dtype) else (dtype == "bool" or 85)
+    return np.full(shape, fill, dtype)
+
+
+def _outside(name: str, index: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    raise RunError(f"access outside {name}: index {list(index)}, shape {list(shape)}")
+
+
+def _max(a: Any, b: Any) -> Any:
+    return a if a != a or a > b else b
+
+
+def _min(a: Any, b: Any) -> Any:
+    return a if a != a or a < b else b
+
+
+def _floordiv(a: Any, b: Any) -> Any:
+    return type(a)(0) if b == 0 else a // b
+
+
+def _floormod(a: Any, b: Any) -> Any:
+    return type(a)(0) if b == 0 else a % b
+
+
+def _truncdiv(a: Any, b: Any) -> Any:
+    if b == 0:
+        return type(a)(0)
+    q = abs(int(a)) // abs(int(b))
+    return np.asarray(q if (a < 0) == (b < 0) else -q).astype(np.asarray(a).dtype)[()]
+
+
+def _truncmod(a: Any, b: Any) -> Any:
+    if b == 0:
+        return type(a)(0)
+    r = abs(int(a)) % abs(int(b))
+    return np.asarray(-r if a < 0 else r).astype(np.asarray(a).dtype)[()]
+
+
+def _cast(x: Any, dtype: str) -> Any:
+    with np.errstate(all="ignore"):
+        return np.asarray(x).astype(dtype)[()]
+
+
+def _erf(x: Any) -> Any:
+    return type(x)(math.erf(float(x)))
+
+
+_CALLS: dict[str, Callable[..., Any]] = {
+    "sigmoid": lambda x: type(x)(1) / (type(x)(1) + np.exp(-x)),
+    "erf": _erf,
+    "rsqrt": lambda x: type(x)(1) / np.sqrt(x),
+    "atan": np.arctan,
+    "round": np.rint,
+    "pow": np.power,
+}
+
+
+def intrinsic(fn: str) -> Callable[..., Any]:
+    """NumPy's version of an intrinsic: the reference for every code generator."""
+    return _CALLS[fn] if fn in _CALLS else getattr(np, fn)  # type: ignore[no-any-return]
+
+
+class _Writer:
+    """Writes one function as Python source."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.scope: dict[str, Any] = {
+            "_np": np, "_fresh": _fresh, "_outside": _outside, "_max": _max, "_min": _min,
+            "_floordiv": _floordiv, "_floormod": _floormod, "_truncdiv": _truncdiv,
+            "_truncmod": _truncmod, "_cast": _cast,
+        }  # fmt: skip
+        self.names: dict[Any, str] = {}
+
+    def function(self, f: Func) -> Callable[..., None]:
+        params = ", ".join(self.name(p) for p in f.params)
+        self.stmt(f.body, 1)
+        source = f"def run({params}):\n" + "\n".join(self.lines or ["    pass"])
+        exec(compile(source, f"<interpreted {f.name}>", "exec"), self.scope)
+        run: Callable[..., None] = self.scope["run"]
+        return run
+
+    def name(self, x: Var | Buffer) -> str:
+        if x not in self.names:
+            self.names[x] = f"x{len(self.names)}"
+        return self.names[x]
+
+    def put(self, depth: int, text: str) -> None:
+        self.lines.append("    " * depth + text)
+
+    def stmt(self, s: Any, d: int) -> None:
+        match s:
+            case Seq(stmts=stmts):
+                for x in stmts:
+                    self.stmt(x, d)
+                if not stmts:
+                    self.put(d, "pass")
+            case For(var=v, extent=n, body=b):
+                self.put(d, f"for {self.name(v)} in range({n}):")
+                self.stmt(b, d + 1)
+            case Let(var=v, value=e, body=b):
+                self.put(d, f"{self.name(v)} = {self.expr(e)}")
+                self.stmt(b, d)
+            case If(cond=c, then=t, orelse=o):
+                self.put(d, f"if {self.expr(c)}:")
+                self.stmt(t, d + 1)
+                if o is not None:
+                    self.put(d, "else:")
+                    self.stmt(o, d + 1)
+            case Store(buffer=b, indices=idx, value=v):
+                self.put(d, f"_i = {self.index(idx)}")
+                self.check(b, d)
+                self.put(d, f"{self.name(b)}[_i] = {self.expr(v)}")
+            case Allocate(buffer=b, body=body):
+                self.put(d, f"{self.name(b)} = _fresh({b.shape!r}, {b.dtype!r})")
+                self.stmt(body, d)
+            case _:
+                raise LowerError(f"the interpreter does not know {type(s).__name__}")
+
+    def index(self, idx: tuple[Any, ...]) -> str:
+        return "(" + "".join(f"int({self.expr(i)})," for i in idx) + ")"
+
+    def check(self, b: Buffer, d: int) -> None:
+        if b.shape:
+            test = " and ".join(f"0 <= _i[{k}] < {n}" for k, n in enumerate(b.shape))
+            self.put(d, f"if not ({test}): _outside({b.name!r}, _i, {b.shape!r})")
+
+    def load(self, b: Buffer, idx: tuple[Any, ...]) -> str:
+        getter = f"_get_{self.name(b)}"
+        if getter not in self.scope:
+            self.scope[getter] = _make_getter(b)
+        args = "".join(f", int({self.expr(i)})" for i in idx)
+        return f"{getter}({self.name(b)}{args})"
+
+    def expr(self, e: Any) -> str:
+        match e:
+            case Var():
+                return self.name(e)
+            case Const(value=v, dtype=d):
+                if d == "int32":
+                    return f"({v})"
+                return f"_np.{_numpy(d)}({_literal(v)})"
+            case Cast(value=v, dtype=d):
+                return f"_cast({self.expr(v)}, {d!r})"
+            case Unary(op="-", a=a):
+                return f"(-{self.expr(a)})"
+            case Unary(op="not", a=a):
+                return f"(not {self.expr(a)})"
+            case Binary():
+                return self.binary(e)
+            case Select(cond=c, a=a, b=b) | IfThenElse(cond=c, a=a, b=b):
+                return f"({self.expr(a)} if {self.expr(c)} else {self.expr(b)})"
+            case Call(fn=fn, args=args):
+                self.scope[f"_call_{fn}"] = intrinsic(fn)
+                return f"_call_{fn}({', '.join(self.expr(a) for a in args)})"
+            case Load(buffer=b, indices=idx):
+                return self.load(b, idx)
+        raise LowerError(f"the interpreter does not know {type(e).__name__}")
+
+    def binary(self, e: Binary) -> str:
+        a, b = self.expr(e.a), self.expr(e.b)
+        if e.op in ("and", "or", "+", "-", "*", "/", *COMPARE):
+            return f"({a} {e.op} {b})"
+        name = {
+            "//": "_floordiv", "%": "_floormod", "tdiv": "_truncdiv", "tmod": "_truncmod",
+            "min": "_min", "max": "_max",
+        }[e.op]  # fmt: skip
+        return f"{name}({a}, {b})"
+
+
+def _numpy(dtype: str) -> str:
+    return "bool_" if dtype == "bool" else dtype
+
+
+def _literal(v: Any) -> str:
+    if isinstance(v, float) and not math.isfinite(v):
+        return f"float({str(v)!r})"
+    return repr(v)
+
+
+def _make_getter(b: Buffer) -> Callable[..., Any]:
+    def get(array: Any, *index: int) -> Any:
+        if any(not 0 <= i < n for i, n in zip(index, b.shape, strict=True)):
+            _outside(b.name, index, b.shape)
+        return array[index]
+
+    return get

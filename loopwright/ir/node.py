@@ -1,0 +1,101 @@
+"""The `node` decorator: immutable tree nodes with a stored hash and cheap rewriting.
+
+A node class lists its fields as annotations. It gets slots, an ``__init__`` in field order, a hash
+that is computed once, an equality that tries identity and hash before fields, and `map_children`.
+Assignment after construction is refused under ``__debug__`` only, so that ``python -O`` pays nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
+
+_C = TypeVar("_C", bound=type)
+
+
+class Node:
+    """Base class of everything made by `node`."""
+
+    __slots__ = ("_hash",)
+    _fields: ClassVar[tuple[str, ...]] = ()
+
+    def map_children(self, f: Callable[[Any], Any]) -> Self:
+        """Return a node whose child nodes are ``f(child)``; ``self`` when no child changed."""
+        changed = False
+        values = []
+        for name in self._fields:
+            old = getattr(self, name)
+            new = _map_value(old, f)
+            changed |= new is not old
+            values.append(new)
+        return type(self)(*values) if changed else self
+
+    def children(self) -> list[Any]:
+        """Child nodes in field order, those inside tuples included."""
+        out: list[Any] = []
+        for name in self._fields:
+            value = getattr(self, name)
+            if isinstance(value, Node):
+                out.append(value)
+            elif type(value) is tuple:
+                out.extend(v for v in value if isinstance(v, Node))
+        return out
+
+
+def _map_value(value: Any, f: Callable[[Any], Any]) -> Any:
+    if isinstance(value, Node):
+        return f(value)
+    if type(value) is not tuple:
+        return value
+    mapped = tuple(f(v) if isinstance(v, Node) else v for v in value)
+    return value if all(a is b for a, b in zip(mapped, value, strict=True)) else mapped
+
+
+def _refuse(self: object, name: str, _value: object) -> None:
+    raise AttributeError(f"{type(self).__name__}.{name} cannot be assigned: nodes are immutable")
+
+
+def _hash(self: Any) -> int:
+    try:
+        return self._hash  # type: ignore[no-any-return]
+    except AttributeError:
+        h = hash((type(self).__name__, *(getattr(self, n) for n in self._fields)))
+        object.__setattr__(self, "_hash", h)
+        return h
+
+
+def _eq(self: Any, other: object) -> bool:
+    if self is other:
+        return True
+    if type(self) is not type(other) or hash(self) != hash(other):
+        return False
+    return all(getattr(self, n) == getattr(other, n) for n in self._fields)
+
+
+@dataclass_transform(frozen_default=True)
+def node(cls: _C) -> _C:
+    """Turn an annotated class into an immutable node class (see the module's text)."""
+    fields = tuple(n for n in cls.__dict__.get("__annotations__", {}) if not n.startswith("_"))
+    defaults = {n: cls.__dict__[n] for n in fields if n in cls.__dict__}
+    body = {k: v for k, v in cls.__dict__.items() if k not in defaults}
+    body.pop("__dict__", None)
+    body.pop("__weakref__", None)
+    body["__slots__"] = fields
+    body["_fields"] = fields
+    if "__eq__" not in cls.__dict__:
+        body["__eq__"], body["__hash__"] = _eq, _hash
+    made = type(cls)(cls.__name__, cls.__bases__, body)
+    made.__init__ = _make_init(made, fields, defaults)  # type: ignore[misc]
+    if __debug__:
+        made.__setattr__ = _refuse  # type: ignore[method-assign, assignment]
+    return made  # type: ignore[return-value]
+
+
+def _make_init(cls: type, fields: tuple[str, ...], defaults: dict[str, Any]) -> Any:
+    """Write ``__init__`` out as source: slot setters are bound by name, which halves its cost."""
+    params = ", ".join(f"{n}=_d_{n}" if n in defaults else n for n in fields)
+    lines = [f"  _s_{n}(self, {n})" for n in fields] or ["  pass"]
+    scope: dict[str, Any] = {f"_s_{n}": getattr(cls, n).__set__ for n in fields}
+    scope |= {f"_d_{n}": v for n, v in defaults.items()}
+    exec(f"def __init__(self, {params}):\n" + "\n".join(lines), scope)
+    return scope["__init__"]

@@ -1,0 +1,131 @@
+"""The loop IR as readable text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from loopwright.ir.expr import (
+    Binary,
+    Buffer,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    IfThenElse,
+    Load,
+    Read,
+    Reduce,
+    Select,
+    Unary,
+    Var,
+)
+from loopwright.ir.stmt import Allocate, For, Func, If, Let, Seq, Store
+
+_PRECEDENCE = {
+    "or": 1, "and": 2,
+    "==": 3, "!=": 3, "<": 3, "<=": 3, ">": 3, ">=": 3,
+    "+": 4, "-": 4, "*": 5, "/": 5, "//": 5, "%": 5,
+}  # fmt: skip
+
+
+class Names:
+    """Unique printed names: the first of a name keeps it, later ones get a number."""
+
+    def __init__(self) -> None:
+        self._names: dict[Any, str] = {}
+        self._used: dict[str, int] = {}
+
+    def __call__(self, x: Var | Buffer) -> str:
+        if x not in self._names:
+            n = self._used.get(x.name, 0)
+            self._used[x.name] = n + 1
+            self._names[x] = f"{x.name}_{n}" if n else x.name
+        return self._names[x]
+
+
+def print_func(f: Func) -> str:
+    """A function as text."""
+    names = Names()
+    params = [
+        f"{names(p)}: {'out ' if out else ''}{p.dtype}{list(p.shape)}"
+        for p, out in zip(f.params, f.outputs, strict=True)
+    ]
+    lines: list[str] = []
+    _stmt(f.body, 1, lines, names)
+    return f"def {f.name}({', '.join(params)}):\n" + "\n".join(lines or ["  pass"])
+
+
+def _stmt(s: Any, depth: int, out: list[str], names: Names) -> None:
+    pad = "  " * depth
+    match s:
+        case Seq(stmts=stmts):
+            for x in stmts:
+                _stmt(x, depth, out, names)
+        case For():
+            _for(s, pad, out, names)
+            _stmt(s.body, depth + 1, out, names)
+        case Let(var=v, value=e, body=b):
+            out.append(f"{pad}{names(v)} = {print_expr(e, names)}")
+            _stmt(b, depth, out, names)
+        case If(cond=c, then=t, orelse=e):
+            out.append(f"{pad}if {print_expr(c, names)}:")
+            _stmt(t, depth + 1, out, names)
+            if e is not None:
+                out.append(f"{pad}else:")
+                _stmt(e, depth + 1, out, names)
+        case Store(buffer=b, indices=idx, value=v):
+            out.append(f"{pad}{_element(b, idx, names)} = {print_expr(v, names)}")
+        case Allocate(buffer=b, body=body):
+            out.append(f"{pad}{names(b)} = alloc({b.dtype}{list(b.shape)}, {b.scope})")
+            _stmt(body, depth, out, names)
+
+
+def _for(s: For, pad: str, out: list[str], names: Names) -> None:
+    for k, v in s.pragmas:
+        out.append(f"{pad}# {k} = {v}")
+    head = "range" if s.kind == "serial" else (s.tag if s.kind == "thread" else s.kind)
+    out.append(f"{pad}for {names(s.var)} in {head}({s.extent}):")
+
+
+def _element(b: Buffer, idx: tuple[Expr, ...], names: Names) -> str:
+    return f"{names(b)}[{', '.join(print_expr(i, names) for i in idx)}]"
+
+
+def print_expr(e: Expr, names: Names | None = None) -> str:
+    """An expression as text."""
+    return _expr(e, names or Names(), 0)
+
+
+def _expr(e: Any, names: Names, outer: int) -> str:
+    match e:
+        case Var():
+            return names(e)
+        case Const(value=v, dtype=d):
+            return repr(v) if d in ("int32", "float32", "bool") else f"{d}({v!r})"
+        case Cast(value=v, dtype=d):
+            return f"{d}({_expr(v, names, 0)})"
+        case Unary(op=op, a=a):
+            return f"{op}{' ' if op == 'not' else ''}{_expr(a, names, 6)}"
+        case Binary(op=op, a=a, b=b) if op in _PRECEDENCE:
+            p = _PRECEDENCE[op]
+            text = f"{_expr(a, names, p)} {op} {_expr(b, names, p + 1)}"
+            return f"({text})" if p < outer else text
+        case Binary(op=op, a=a, b=b):
+            return f"{op}({_expr(a, names, 0)}, {_expr(b, names, 0)})"
+        case Select(cond=c, a=a, b=b):
+            return f"select({_expr(c, names, 0)}, {_expr(a, names, 0)}, {_expr(b, names, 0)})"
+        case IfThenElse(cond=c, a=a, b=b):
+            return f"({_expr(a, names, 1)} if {_expr(c, names, 1)} else {_expr(b, names, 1)})"
+        case Call(fn=fn, args=args):
+            return f"{fn}({', '.join(_expr(a, names, 0) for a in args)})"
+        case Load(buffer=b, indices=idx):
+            return _element(b, idx, names)
+        case Read(source=s, indices=idx):
+            name = getattr(s, "name", s)
+            return f"{name}[{', '.join(_expr(i, names, 0) for i in idx)}]"
+        case Reduce(combiner=c, source=s, axes=axes):
+            over = ", ".join(a.name for a in axes)
+            return f"{c.name}({_expr(s, names, 0)}, over {over})"
+    raise TypeError(f"no text for {type(e).__name__}")
+
+

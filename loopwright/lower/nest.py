@@ -1,0 +1,359 @@
+"""From bounds to loops: one nest a stage, producers inside the loops where they are attached.
+
+Layout of a stage's nest at loop p, outermost first: definitions, guards that are decided there,
+producers attached there, and the loops further in. A reduction's init nest stands just outside its
+outermost reduction loop and repeats only the spatial loops inside it.
+
+Partition: where guards remain, the nest below the outermost guarded loop is made twice, once for
+the part where all guards hold for the whole tile (hot, no tests inside) and once as it is, and one test
+a tile chooses. More copies are never made (DESIGN section 5, point 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce as fold
+from typing import Any
+
+from loopwright.errors import LowerError
+from loopwright.ir.affine import Affine, interval, to_affine
+from loopwright.ir.expr import (
+    Binary,
+    Buffer,
+    Cast,
+    Const,
+    Expr,
+    IfThenElse,
+    Load,
+    Read,
+    Reduce,
+    Select,
+    Var,
+    binary,
+    const,
+    free_vars,
+    substitute,
+)
+from loopwright.ir.stmt import Allocate, For, If, Let, Seq, Stmt, Store, seq
+from loopwright.schedule.apply import layout_shape
+from loopwright.schedule.bounds import Bounds, Guard, StageBounds, attach_position
+from loopwright.schedule.state import StageId, State
+
+#: Largest product of unrolled extents for which a tail copy of the nest is made.
+PARTITION_CAP = 512
+
+
+class NestBuilder:
+    """Builds the statement of a whole schedule; ``params`` are the argument buffers by stage."""
+
+    def __init__(self, state: State, bounds: Bounds, params: dict[StageId, Buffer]) -> None:
+        self.state, self.bounds = state, bounds
+        self.buffers = dict(params)
+        self.params = params
+        self._attached: dict[tuple[StageId, int], list[StageBounds]] = {}
+        for sid in state.order:
+            sb = bounds.stages.get(sid)
+            if sb is None:
+                continue
+            if sid not in self.buffers:
+                self.buffers[sid] = self._make_buffer(sb)
+            if sb.padded:
+                host, pos = attach_position(state, sb.stage, bounds)
+                self._attached.setdefault((host.stage.id, pos), []).append(sb)
+
+    def build(self) -> Stmt:
+        """All root stages, in topological order."""
+        order = [self.bounds.stages[i] for i in self.state.order if i in self.bounds.stages]
+        return self._produce([sb for sb in order if not sb.padded], Seq(()))
+
+    def _produce(self, group: Iterable[StageBounds], rest: Stmt) -> Stmt:
+        """The nests of a group of stages, then ``rest``; buffers live as long as they are used."""
+        for sb in reversed(list(group)):
+            rest = seq(_Nest(self, sb).build(), rest)
+            if sb.stage.id not in self.params:
+                rest = Allocate(self.buffers[sb.stage.id], rest)
+        return rest
+
+    def attached(self, sid: StageId, pos: int) -> list[StageBounds]:
+        """Stages computed at loop ``pos`` of a stage."""
+        return self._attached.get((sid, pos), [])
+
+    def _make_buffer(self, sb: StageBounds) -> Buffer:
+        shape = tuple(sb.shape)
+        if sb.stage.layout is not None:
+            shape = layout_shape(shape, sb.stage.layout)
+        return Buffer(self.state.label(sb.stage.id), shape, sb.op.dtype, sb.stage.scope)
+
+    def element(self, sid: StageId, indices: list[Affine | Expr]) -> tuple[Expr, ...]:
+        """Indices into a stage's buffer for an element of its tensor."""
+        sb = self.bounds.stages.get(sid)
+        if sb is None:
+            return tuple(_expr(i) for i in indices)
+        local = [_minus(i, b) for i, b in zip(indices, sb.base, strict=True)]
+        if sb.stage.layout is None:
+            return tuple(_expr(i) for i in local)
+        return tuple(_digit(local[d], div, mod, self.bounds) for d, div, mod in sb.stage.layout)
+
+    def in_buffer(self, sid: StageId, indices: list[Affine | Expr]) -> list[bool]:
+        """For each dimension, whether the index provably lies in the buffer."""
+        sb = self.bounds.stages.get(sid)
+        op = self.bounds.ops[sid]
+        shape = sb.shape if sb is not None else op.shape
+        out = []
+        for d, i in enumerate(indices):
+            local = _minus(i, sb.base[d]) if sb is not None else i
+            if isinstance(local, Affine):
+                b = local.bounds(self.bounds.ranges)
+            else:
+                b = interval(local, {}, self.bounds.ranges) or (-1, -1)
+            out.append(b[0] >= 0 and b[1] < shape[d])
+        return out
+
+
+def _expr(i: Affine | Expr) -> Expr:
+    return i.to_expr() if isinstance(i, Affine) else i
+
+
+def _minus(i: Affine | Expr, base: Affine) -> Affine | Expr:
+    if isinstance(i, Affine):
+        return i - base
+    return i if base == Affine(0) else binary("-", i, base.to_expr())
+
+
+def _digit(i: Affine | Expr, div: int, mod: int | None, bounds: Bounds) -> Expr:
+    e = _expr(i)
+    e = binary("//", e, div) if div > 1 else e
+    e = binary("%", e, mod) if mod is not None else e
+    a = to_affine(e, {}, bounds.ranges)
+    return a.to_expr() if a is not None else e
+
+
+class _Nest:
+    """The nest of one stage. ``assumed`` are guards that hold in the copy being built."""
+
+    def __init__(self, builder: NestBuilder, sb: StageBounds) -> None:
+        self.b, self.sb = builder, sb
+        self.ranges = builder.bounds.ranges
+        self.buffer = builder.buffers[sb.stage.id]
+        self.assumed: set[Guard] = set()
+        kinds = [x.loop.kind for x in sb.loops]
+        has_reduce = sb.op.reduction is not None
+        self.first_reduce = kinds.index("reduce") if has_reduce else -1
+        self.split_at = self._partition_point()
+
+    def build(self) -> Stmt:
+        return self._entered(-1)
+
+    # ------------------------------------------------------------ the loops
+
+    def _loop(self, i: int) -> Stmt:
+        """Loop i and everything in it."""
+        if i == len(self.sb.loops):
+            return self._statement()
+        x = self.sb.loops[i]
+        inner = self._entered(i)
+        body = inner
+        thread = x.mark is not None and x.mark.kind == "thread"
+        if x.extent > 1 or thread:
+            pragmas = tuple((k, v) for lid, k, v in self.sb.stage.pragmas if lid == x.loop.id)
+            kind = x.mark.kind if x.mark else "serial"
+            body = For(x.var, x.extent, kind, inner, pragmas, x.mark.tag if x.mark else "")
+        return seq(self._init(i), body) if i == self.first_reduce else body
+
+    def _entered(self, p: int) -> Stmt:
+        """What stands directly inside loop p (-1: outside all loops)."""
+        if p == self.split_at and not self.assumed:
+            inner = self._two_copies(p)
+        else:
+            inner = self._loop(p + 1)
+        if p >= 0:
+            inner = self.b._produce(self.b.attached(self.sb.stage.id, p), inner)
+        conds = [
+            c for g in self.sb.guards if self._position(g) == p for c in self._conditions(g)
+        ]
+        inner = If(_all(conds), inner) if conds else inner
+        for var, value in reversed(self.sb.lets[p + 1]):
+            inner = Let(var, value, inner)
+        return inner
+
+    def _position(self, g: Guard) -> int:
+        return max((self.sb.position.get(v, -1) for v in g.value.terms), default=-1)
+
+    def _conditions(self, g: Guard) -> list[Expr]:
+        if g in self.assumed:
+            return []
+        value = g.value.to_expr()
+        out = [binary(">=", value, 0)] if g.nonnegative else []
+        return [*out, binary("<", value, g.below)] if g.below is not None else out
+
+    def _init(self, first: int) -> Stmt:
+        """The nest that sets elements to the reducer's start, over the spatial loops inside."""
+        red = self.sb.op.reduction
+        assert red is not None
+        start = red.combiner.identity if red.init is None else self._value(red.init)
+        indices = self._own_element()
+        body: Stmt = Store(self.buffer, indices, start)
+        needed = set().union(*(free_vars(e) for e in (*indices, start)))
+        spatial = [g for g in self.sb.guards if g.kind == "spatial" and g not in self.assumed]
+        for g in spatial:
+            needed |= set(g.value.terms)
+        renamed: dict[Var, Expr] = {}
+        for p in range(len(self.sb.loops) - 1, first - 1, -1):
+            x = self.sb.loops[p]
+            conds = [c for g in spatial if self._position(g) == p for c in self._conditions(g)]
+            body = If(_all(conds), body) if conds else body
+            for var, value in reversed(self.sb.lets[p + 1]):
+                if var in needed:
+                    renamed[var] = fresh = Var(var.name, var.dtype)
+                    body = Let(fresh, value, body)
+                    needed |= free_vars(value)
+            if x.loop.kind == "reduce" or x.extent == 1:
+                continue
+            renamed[x.var] = fresh = Var(x.var.name)
+            self.ranges[fresh] = (0, x.extent - 1)
+            kind = x.mark.kind if x.mark else "serial"
+            body = For(fresh, x.extent, kind, body, (), x.mark.tag if x.mark else "")
+        out: Stmt = substitute(body, renamed)
+        return out
+
+    # ------------------------------------------------------------ partition
+
+    def _partition_point(self) -> int | None:
+        """The loop below which two copies are made, or None."""
+        guards = self._all_guards()
+        if not guards:
+            return None
+        outermost = [
+            min((self.sb.position.get(v, -1) for v in g.value.terms), default=-1) for g in guards
+        ]
+        attached = [
+            p for p in range(len(self.sb.loops)) if self.b.attached(self.sb.stage.id, p)
+        ]
+        point = max([*outermost, *attached])
+        inside = self.sb.loops[point + 1 :]
+        marks = [x.mark.kind if x.mark else "" for x in self.sb.loops]
+        copies = 1
+        for x in inside:
+            copies *= x.extent if x.mark and x.mark.kind == "unrolled" else 1
+        big = any(x.extent > 1 for x in inside)
+        if not big or copies > PARTITION_CAP or "vectorized" in marks[: point + 1]:
+            return None
+        return point
+
+    def _all_guards(self) -> list[Guard]:
+        return [*self.sb.guards, *(g for gs in self.sb.domain.values() for g in gs)]
+
+    def _two_copies(self, p: int) -> Stmt:
+        tests: list[Expr] = []
+        held: set[Guard] = set()
+        for g in self._all_guards():
+            if self._position(g) <= p and g in self.sb.guards:
+                continue
+            test = self._holds_inside(g, p)
+            if test is not None:
+                tests += test
+                held.add(g)
+        cold = self._loop(p + 1)
+        if not held:
+            return cold
+        self.assumed = held
+        hot = self._loop(p + 1)
+        self.assumed = set()
+        return If(_all(tests), hot, cold) if tests else hot
+
+    def _holds_inside(self, g: Guard, p: int) -> list[Expr] | None:
+        """Conditions on the loops up to p under which ``g`` holds for all inner iterations."""
+        outer, rest = g.value.split(self.sb.visible(p))
+        lo, hi = rest.bounds(self.ranges)
+        out: list[Expr] = []
+        if g.below is not None:
+            value = outer + hi
+            least, most = value.bounds(self.ranges)
+            if least >= g.below:
+                return None
+            if most >= g.below:
+                out.append(binary("<", value.to_expr(), g.below))
+        if g.nonnegative:
+            value = outer + lo
+            least, most = value.bounds(self.ranges)
+            if most < 0:
+                return None
+            if least < 0:
+                out.append(binary(">=", value.to_expr(), 0))
+        return out
+
+    # ------------------------------------------------------------ the statement
+
+    def _own_element(self) -> tuple[Expr, ...]:
+        values: list[Affine | Expr] = [self.sb.values[a.var] for a in self.sb.op.axes]
+        return self.b.element(self.sb.stage.id, values)
+
+    def _statement(self) -> Stmt:
+        indices = self._own_element()
+        body = self.sb.op.body
+        if not isinstance(body, Reduce):
+            return Store(self.buffer, indices, self._value(body))
+        old = Load(self.buffer, indices, self.buffer.dtype)
+        new = body.combiner.combine(old, self._value(body.source))
+        update: Stmt = Store(self.buffer, indices, new)
+        return update if body.where is None else If(self._value(body.where), update)
+
+    def _value(self, e: Any) -> Expr:
+        """An expression over the tensor's axes as one over loops and buffers."""
+        if isinstance(e, Var):
+            return self.sb.values[e].to_expr() if e in self.sb.values else e
+        if isinstance(e, Read):
+            return self._load(e)
+        out: Expr = e.map_children(self._value)
+        if isinstance(out, Binary) and out.op in ("//", "%", "tdiv", "tmod"):
+            return self._safe_division(out)
+        return out
+
+    def _safe_division(self, e: Binary) -> Expr:
+        """In lanes that over-run, zeros were read: a division must not trap there."""
+        conds = [c for gs in self.sb.domain.values() for g in gs for c in self._conditions(g)]
+        if isinstance(e.b, Const) or not conds:
+            return e
+        return Binary(e.op, e.a, Select(_all(conds), e.b, const(1, e.b.dtype), e.b.dtype), e.dtype)
+
+    def _load(self, e: Read) -> Expr:
+        indices: list[Affine | Expr] = []
+        for i in e.indices:
+            a = to_affine(i, self.sb.values, self.ranges)
+            indices.append(a if a is not None else self._index(i))
+        sid = e.source
+        if sid not in self.b.buffers:
+            raise LowerError(
+                f"lower: {self.b.state.label(sid)!r} is read but is not among the arguments"
+            )
+        buffer = self.b.buffers[sid]
+        load = Load(buffer, self.b.element(sid, indices), buffer.dtype)
+        conds = self._load_guard(e, sid, indices)
+        if not conds:
+            return load
+        return IfThenElse(_all(conds), load, const(0, load.dtype), load.dtype)
+
+    def _index(self, i: Expr) -> Expr:
+        e = self._value(i)
+        return e if e.dtype == "int32" else Cast(e, "int64") if e.dtype != "int64" else e
+
+    def _load_guard(self, e: Read, sid: StageId, indices: list[Affine | Expr]) -> list[Expr]:
+        """Conditions under which an over-running lane may touch this element."""
+        if not self.sb.domain:
+            return []
+        inside = self.b.in_buffer(sid, indices)
+        axes = {a.var: d for d, a in enumerate(self.sb.op.axes)}
+        needed: set[int] = set()
+        for i, ok in zip(e.indices, inside, strict=True):
+            if not ok:
+                needed |= {axes[v] for v in free_vars(i) if v in axes}
+        return [
+            c
+            for d in sorted(needed)
+            for g in self.sb.domain.get(d, ())
+            for c in self._conditions(g)
+        ]
+
+
+def _all(conds: list[Expr]) -> Expr:
+    return fold(lambda a, b: Binary("and", a, b, "bool"), dict.fromkeys(conds))

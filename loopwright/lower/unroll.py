@@ -1,0 +1,40 @@
+"""Turn ``auto_unroll_max_step`` pragmas into unrolled loops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from loopwright.ir.stmt import For, Func, Seq, Store
+
+
+def apply_unroll_pragmas(f: Func) -> Func:
+    """Mark serial loops below a pragma as unrolled while their copies fit its limit.
+
+    A loop's cost is its extent times the stores in it (a vectorized loop counts once, as it becomes
+    vector instructions). Loops are taken from the inside out.
+    """
+    return Func(f.name, f.params, f.outputs, _go(f.body, 0))
+
+
+def _go(s: Any, limit: int) -> Any:
+    if not isinstance(s, For):
+        return s.map_children(lambda c: _go(c, limit))
+    own = dict(s.pragmas).get("auto_unroll_max_step")
+    limit = int(own) if own is not None else limit
+    made = s.map_children(lambda c: _go(c, limit))
+    if made.kind == "serial" and 1 < made.extent and _cost(made) <= limit:
+        return For(made.var, made.extent, "unrolled", made.body, made.pragmas, made.tag)
+    return made
+
+
+def _cost(s: Any) -> int:
+    if isinstance(s, Store):
+        return 1
+    if isinstance(s, For):
+        inner = _cost(s.body)
+        if s.kind == "parallel":
+            return 1 << 30
+        return inner if s.kind == "vectorized" else inner * s.extent
+    if isinstance(s, Seq):
+        return sum(_cost(c) for c in s.stmts)
+    return sum(_cost(c) for c in s.children())

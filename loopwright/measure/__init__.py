@@ -1,0 +1,31 @@
+"""Measure candidates: build, run, time and check them in processes that can be killed.
+
+`Measurer` does it, `measure_option` says how, `MeasureResult` is what comes out. A candidate that
+crashes, hangs, eats the memory, exits or computes nonsense costs one trial with a typed error.
+"""
+
+from loopwright.measure.lock import DeviceLock, lock_log
+from loopwright.measure.measurer import Measurer
+from loopwright.measure.options import LocalBuilder, LocalRunner, MeasureOption, measure_option
+from loopwright.measure.result import (
+    ErrorKind,
+    MeasureError,
+    MeasureErrorNo,
+    MeasureInput,
+    MeasureResult,
+)
+
+__all__ = [
+    "DeviceLock",
+    "ErrorKind",
+    "LocalBuilder",
+    "LocalRunner",
+    "MeasureError",
+    "MeasureErrorNo",
+    "MeasureInput",
+    "MeasureOption",
+    "MeasureResult",
+    "Measurer",
+    "lock_log",
+    "measure_option",
+]

@@ -1,0 +1,174 @@
+"""Is the answer right: input data, poisoned outputs, tolerance and comparison. The only such place.
+
+Data comes from a seed, so the parent and a runner make the same without sending it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright import dtypes
+
+Array = npt.NDArray[Any]
+
+#: Byte that integer outputs are filled with before a checked run.
+PATTERN = 0xA5
+
+
+class Comparison(NamedTuple):
+    """Result of comparing one output.
+
+    Attributes:
+        max_error: largest absolute difference; infinite when one side is NaN or infinite and the
+            other is not.
+        problem: one line about the worst element, or None when all are within the tolerance.
+    """
+
+    max_error: float
+    problem: str | None
+
+
+def make_input(shape: Sequence[int], dtype: str, seed: int, index: int) -> Array:
+    """Random data of argument number ``index``: the same for equal arguments, in any process.
+
+    Floats are standard normal. Integers are small and never zero (nothing divides by zero):
+    -4..4 for signed, 1..8 for unsigned types.
+
+    Args:
+        shape: extents.
+        dtype: name of the element type.
+        seed: at least 0.
+        index: position among the arguments.
+    """
+    rng = np.random.default_rng([seed, index])
+    size = tuple(shape)
+    if dtypes.is_float(dtype):
+        kind: Any = np.float32 if dtypes.bits(dtype) <= 32 else np.float64
+        return rng.standard_normal(size, dtype=kind).astype(dtype, copy=False)
+    if dtype == "bool":
+        return rng.integers(0, 2, size, dtype=np.uint8).view(np.bool_)
+    if dtypes.is_unsigned(dtype):
+        return rng.integers(1, 9, size, dtype=dtype)
+    values = rng.integers(1, 5, size, dtype=dtype)
+    signs = rng.integers(0, 2, size, dtype=dtype) * 2 - 1
+    return np.asarray(values * signs.astype(dtype), dtype=dtype)
+
+
+def poison(array: Array) -> None:
+    """Fill an output so that an element left unwritten cannot look right: NaN, or a pattern."""
+    if array.dtype.kind == "f":
+        array.fill(np.nan)
+    else:
+        array.view(np.uint8).fill(PATTERN)
+
+
+def reduction_length(dag: Any) -> int:
+    """How many terms are added up on the way to an output, over all stages of a DAG.
+
+    Args:
+        dag: a `loopwright.te.Dag`.
+    """
+    lengths = (math.prod(a.extent for a in op.reduce_axes) for op in dag.ops if op.reduce_axes)
+    return max(1, sum(lengths))
+
+
+def tolerance(dtype: str, length: int) -> float:
+    """Allowed error relative to the largest expected value.
+
+    Rounding errors of a sum of n random terms grow like sqrt(n) relative to its typical size; the
+    constant covers intrinsics and a reference that is itself rounded. A missing or doubled term
+    is far above it.
+
+    Args:
+        dtype: of the output.
+        length: see `reduction_length`.
+
+    Returns:
+        0 for integers and bool, which must be equal.
+    """
+    if not dtypes.is_float(dtype):
+        return 0.0
+    eps = {16: 2.0**-10, 32: 2.0**-23, 64: 2.0**-52}[dtypes.bits(dtype)]
+    return eps * (16.0 + 2.0 * math.sqrt(length))
+
+
+def compare(name: str, got: Array, expected: Array, length: int) -> Comparison:
+    """Compare one output with the reference.
+
+    NaN matches NaN and an infinity itself. The absolute tolerance of every element is
+    ``tolerance(dtype, length)`` times the largest finite expected value.
+
+    Args:
+        name: of the output, for the text.
+        got: what the kernel wrote.
+        expected: same shape and dtype.
+        length: see `reduction_length`.
+    """
+    if got.dtype.kind == "b":
+        return _compare_exact(name, got.view(np.uint8), expected.view(np.uint8))
+    if got.dtype.kind != "f":
+        return _compare_exact(name, got, expected)
+    if got.size == 0:
+        return Comparison(0.0, None)
+    with np.errstate(all="ignore"):
+        error = np.abs(np.subtract(got, expected, dtype=np.float64))
+        same = (got == expected) | (np.isnan(got) & np.isnan(expected))
+        error[same] = 0.0
+        error[np.isnan(error)] = np.inf
+        finite = np.abs(expected[np.isfinite(expected)])
+    scale = float(finite.max()) if finite.size else 0.0
+    allowed = tolerance(got.dtype.name, length) * max(scale, float(np.finfo(got.dtype).tiny))
+    worst = float(error.max())
+    if worst <= allowed:
+        return Comparison(worst, None)
+    bad = int(np.count_nonzero(error > allowed))
+    where = np.unravel_index(int(np.argmax(error)), got.shape)
+    return Comparison(worst, _problem(name, got, expected, where, bad, worst, allowed))
+
+
+def _compare_exact(name: str, got: Array, expected: Array) -> Comparison:
+    wrong = got != expected
+    bad = int(np.count_nonzero(wrong))
+    if not bad:
+        return Comparison(0.0, None)
+    distance = np.abs(got.astype(np.float64) - expected.astype(np.float64))
+    error = np.where(wrong, np.maximum(distance, 1.0), 0.0)
+    where = np.unravel_index(int(np.argmax(error)), got.shape)
+    worst = float(error.max())
+    return Comparison(worst, _problem(name, got, expected, where, bad, worst, 0.0))
+
+
+def _problem(
+    name: str,
+    got: Array,
+    expected: Array,
+    where: tuple[Any, ...],
+    bad: int,
+    worst: float,
+    allowed: float,
+) -> str:
+    place = ", ".join(str(int(i)) for i in where)
+    return (
+        f"{name}[{place}] is {got[where]}, expected {expected[where]} (error {worst:.3g}, "
+        f"allowed {allowed:.3g}); {bad} of {got.size} elements are wrong"
+    )
+
+
+def reference_problem(outputs: Sequence[Mapping[str, Any]], arrays: Sequence[Array]) -> str | None:
+    """Why the result of a NumPy reference does not fit the outputs of a kernel, or None.
+
+    Args:
+        outputs: descriptions with ``name``, ``shape`` and ``dtype``, as in a manifest.
+        arrays: what the reference returned.
+    """
+    if len(arrays) != len(outputs):
+        return f"it returned {len(arrays)} arrays for {len(outputs)} outputs"
+    for spec, array in zip(outputs, arrays, strict=True):
+        if tuple(array.shape) != tuple(spec["shape"]):
+            return f"{spec['name']} has shape {list(spec['shape'])}, it returned {array.shape}"
+    return None

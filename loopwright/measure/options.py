@@ -1,0 +1,189 @@
+"""How to measure: frozen options of builder and runner. Processes belong to `Measurer`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from loopwright.env import total_memory, usable_cpus
+from loopwright.errors import UsageError, did_you_mean
+
+#: Racing drops a candidate whose first run takes longer than this many times the incumbent.
+DROP_RATIO = 2.0
+#: Samples of a contender when ``number``, ``repeat`` and ``min_repeat_ms`` are left alone.
+WINDOWS = 5
+#: Length of such a sample in seconds.
+WINDOW_S = 0.02
+
+
+def machine_memory() -> int:
+    """Bytes of memory of this machine, or of the container when it is limited to less."""
+    total = total_memory()
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            with open(path, encoding="ascii") as f:
+                total = min(total, int(f.read()))
+        except (OSError, ValueError):
+            continue  # not there, or "max"
+    return total
+
+
+def _positive(owner: str, name: str, value: float | None, *, zero: bool = False) -> None:
+    if value is None:
+        return
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not (value > 0 or (zero and value == 0)):
+        need = "0 or more" if zero else "more than 0"
+        raise UsageError(f"{owner}: {name} must be a number, {need}; it is {value!r}")
+
+
+def _count(owner: str, name: str, value: int | None) -> None:
+    if value is None:
+        return
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise UsageError(f"{owner}: {name} must be an integer of at least 1; it is {value!r}")
+
+
+@dataclass(frozen=True)
+class LocalBuilder:
+    """Build candidates in killable processes of this machine.
+
+    Attributes:
+        timeout: seconds that one build may take; then it is killed (``BUILD_TIMEOUT``).
+        n_parallel: number of builder processes; None: all usable cores.
+        build_func: only ``"default"`` (AutoTVM's ``"ndk"`` and callables are refused).
+        memory_bytes: memory that one builder may take beyond what it starts with; None: half of
+            the machine's divided by the number of builders, at least 1 GiB.
+    """
+
+    timeout: float = 10.0
+    n_parallel: int | None = None
+    build_func: str = "default"
+    memory_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        _positive("LocalBuilder", "timeout", self.timeout)
+        _count("LocalBuilder", "n_parallel", self.n_parallel)
+        _count("LocalBuilder", "memory_bytes", self.memory_bytes)
+        if self.build_func != "default":
+            raise UsageError(
+                f"LocalBuilder: build_func={self.build_func!r} is not supported; "
+                "leave it out (builders compile with loopwright.driver)"
+            )
+
+    @property
+    def processes(self) -> int:
+        """Number of builder processes."""
+        return self.n_parallel or len(usable_cpus())
+
+    @property
+    def memory_limit(self) -> int:
+        """Bytes that one builder may take."""
+        return self.memory_bytes or max(1 << 30, machine_memory() // 2 // self.processes)
+
+
+@dataclass(frozen=True)
+class LocalRunner:
+    """Time and check candidates in a killable process of this machine.
+
+    With ``number``, ``repeat`` and ``min_repeat_ms`` left alone a contender gets the plan of
+    loopwright: 5 samples, each a window of about 20 ms (as many calls as fit, at least one), fewer
+    for a kernel so slow that they do not fit into the limit. As soon as one of the three is given,
+    all have AutoTVM's meaning, the others AutoTVM's defaults (4, 3, 0).
+
+    Attributes:
+        timeout: seconds that running one candidate may take at most; then it is killed
+            (``RUN_TIMEOUT``). Once there is an incumbent the limit is
+            max(1 s, 20 x incumbent), at most this.
+        number: calls per sample; the sample is their mean.
+        repeat: number of samples.
+        min_repeat_ms: ``number`` grows until one sample takes at least this long.
+        cooldown_interval: seconds of rest before each candidate. 0, not AutoTVM's 0.1.
+        enable_cpu_cache_flush: empty the caches before each call; each sample is then one call.
+        check: compare the output of a candidate that would become the best with the reference.
+        racing: stop after a warm-up and one run when that run takes more than twice the incumbent.
+        memory_bytes: memory that the runner may take beyond what it starts with; None: half of
+            the machine's.
+        seed: seed of the input data.
+    """
+
+    timeout: float = 10.0
+    number: int | None = None
+    repeat: int | None = None
+    min_repeat_ms: float | None = None
+    cooldown_interval: float = 0.0
+    enable_cpu_cache_flush: bool = False
+    check: bool = True
+    racing: bool = True
+    memory_bytes: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _positive("LocalRunner", "timeout", self.timeout)
+        _count("LocalRunner", "number", self.number)
+        _count("LocalRunner", "repeat", self.repeat)
+        _positive("LocalRunner", "min_repeat_ms", self.min_repeat_ms, zero=True)
+        _positive("LocalRunner", "cooldown_interval", self.cooldown_interval, zero=True)
+        _count("LocalRunner", "memory_bytes", self.memory_bytes)
+        if not isinstance(self.seed, int) or self.seed < 0:
+            raise UsageError(
+                f"LocalRunner: seed must be an integer of at least 0; it is {self.seed!r}"
+            )
+
+    @property
+    def windows(self) -> bool:
+        """True when samples are windows of time, False when they are AutoTVM's counts."""
+        return self.number is None and self.repeat is None and self.min_repeat_ms is None
+
+    @property
+    def counts(self) -> tuple[int, int, float]:
+        """``(number, repeat, min_repeat_ms)`` with AutoTVM's defaults for what was not given."""
+        return (self.number or 4, self.repeat or 3, self.min_repeat_ms or 0.0)
+
+    @property
+    def memory_limit(self) -> int:
+        """Bytes that the runner may take."""
+        return self.memory_bytes or max(1 << 30, machine_memory() // 2)
+
+    def limit(self, incumbent: float | None) -> float:
+        """Seconds that one candidate may take.
+
+        Args:
+            incumbent: best time so far in seconds per call, or None.
+        """
+        if incumbent is None:
+            return self.timeout
+        return min(self.timeout, max(1.0, 20.0 * incumbent))
+
+
+@dataclass(frozen=True)
+class MeasureOption:
+    """A builder with a runner; made by `measure_option`."""
+
+    builder: LocalBuilder
+    runner: LocalRunner
+
+
+def measure_option(
+    builder: LocalBuilder | str = "local", runner: LocalRunner | str = "local"
+) -> MeasureOption:
+    """Choose how candidates are built and run.
+
+    Args:
+        builder: a `LocalBuilder`, or ``"local"`` for its defaults.
+        runner: a `LocalRunner`, or ``"local"`` for its defaults.
+
+    Raises:
+        UsageError: another value.
+    """
+    made_builder = LocalBuilder() if builder == "local" else builder
+    made_runner = LocalRunner() if runner == "local" else runner
+    if not isinstance(made_builder, LocalBuilder):
+        raise UsageError(_refusal("builder", made_builder, "LocalBuilder"))
+    if not isinstance(made_runner, LocalRunner):
+        raise UsageError(_refusal("runner", made_runner, "LocalRunner"))
+    return MeasureOption(made_builder, made_runner)
+
+
+def _refusal(what: str, value: object, kind: str) -> str:
+    hint = did_you_mean(value, ["local"]) if isinstance(value, str) else ""
+    return f'measure_option: {what} must be "local" or a {kind}; it is {value!r}{hint}'

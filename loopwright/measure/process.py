@@ -1,0 +1,375 @@
+"""The parent's handle of one worker process: start, ask with a deadline, kill, restart.
+
+A worker answers one request at a time. Nothing here blocks except `wait_any`, which watches any
+number of workers at once and turns what happens to them into outcomes: a `Reply`, or a `Failure`
+when the worker died, or was killed because its time was up. The next request starts it again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from loopwright.errors import InternalError, RunError
+from loopwright.measure.endings import describe_exit, ended, kill_group
+from loopwright.measure.frames import Decoder, encode
+
+_START_S = 120.0
+_STARTS = 3
+_SLICE_S = 0.1  # a worker whose descendant keeps the pipe open is seen dead within this
+_TAIL = 2000
+_OOM_WORDS = ("out of memory", "bad_alloc", "Cannot allocate memory", "MemoryError")
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What the worker answered."""
+
+    header: dict[str, Any]
+    payload: bytes
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Failure:
+    """How the worker failed: ``how`` is "timeout", "crash" or "memory"."""
+
+    how: str
+    text: str
+    seconds: float
+
+
+Outcome = Reply | Failure
+
+
+class Worker:
+    """One worker process; it is started by the first request or by `start`.
+
+    Args:
+        role: ``"builder"`` or ``"runner"``.
+        memory_bytes: memory it may take beyond what it starts with.
+        max_requests: it is replaced after this many requests.
+        max_rss: it is replaced when its resident memory has passed this many bytes.
+    """
+
+    def __init__(
+        self,
+        role: str,
+        memory_bytes: int,
+        max_requests: int = 2000,
+        max_rss: int | None = None,
+    ) -> None:
+        self.role, self.memory_bytes = role, memory_bytes
+        self.max_requests = max_requests
+        self.max_rss = max_rss or max(1 << 30, memory_bytes // 2)
+        self.known: set[str] = set()  # what this process was sent already; empty after a restart
+        self.outcome: Outcome | None = None
+        self.starts = 0  # in a row, without one that became ready
+        self.launched = 0
+        self._proc: subprocess.Popen[bytes] | None = None
+        self._stderr: IO[bytes] | None = None
+        self._clear()
+
+    def _clear(self) -> None:
+        self.known.clear()
+        self._ready = False
+        self._requests = 0
+        self._rss = 0
+        self._decoder = Decoder()
+        self._unsent = memoryview(b"")
+        self._busy = False
+        self._request = b""
+        self._limit = 0.0
+        self._begun = 0.0
+        self._deadline = 0.0
+
+    @property
+    def pid(self) -> int | None:
+        """Process id, or None while there is no process."""
+        return self._proc.pid if self._proc is not None else None
+
+    @property
+    def busy(self) -> bool:
+        """True while an answer is outstanding."""
+        return self._busy
+
+    def start(self) -> None:
+        """Start the process unless it runs; does not wait until it is ready."""
+        if self._proc is not None and not ended(self._proc):
+            return
+        self.kill()
+        if self._stderr is None:
+            self._stderr = tempfile.TemporaryFile(prefix="loopwright-worker-")  # noqa: SIM115
+        self._empty_stderr()
+        args = ["-P", "-m", "loopwright.measure.worker", self.role]
+        self._proc = subprocess.Popen(
+            [sys.executable, *args, str(self.memory_bytes), str(os.getpid())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            env=_environment(),
+            bufsize=0,
+            start_new_session=True,
+        )
+        for pipe in self._pipes():
+            os.set_blocking(pipe, False)
+        self.starts += 1
+        self.launched += 1
+        self._begun = time.monotonic()
+        self._deadline = self._begun + _START_S
+
+    def refresh(self) -> None:
+        """Replace the process when it has served long enough or grown too large."""
+        if self._requests >= self.max_requests or self._rss > self.max_rss:
+            self.kill()
+
+    def submit(
+        self,
+        header: dict[str, Any],
+        payload: bytes = b"",
+        *,
+        seconds: float,
+        restart: bool = True,
+    ) -> None:
+        """Send a request; its answer becomes ``outcome`` in some later `wait_any`.
+
+        Args:
+            header: JSON-able.
+            payload: raw bytes that go with it.
+            seconds: after this long the worker is killed. The time that it takes to start does
+                not count.
+            restart: start a process where there is none; False when the request needs what the
+                present one holds, and its death is then the outcome.
+        """
+        if self._busy:
+            raise InternalError(f"{self.role} worker {self.pid} was asked twice")
+        self.outcome = None
+        if not restart and (self._proc is None or ended(self._proc)):
+            text = f"the {self.role} process had died before it was asked{self._stderr_text()}"
+            self.kill()
+            self.outcome = Failure("crash", text, 0.0)
+            return
+        self.start()
+        self._empty_stderr()
+        self._busy, self._limit = True, seconds
+        self._requests += 1
+        self._request = encode(header, payload)
+        self._send()
+
+    def _send(self) -> None:
+        self._unsent = memoryview(self._request)
+        if self._ready:
+            self._begun = time.monotonic()
+            self._deadline = self._begun + self._limit
+        self._write()
+
+    def kill(self) -> None:
+        """Kill the process and everything in its group, and forget its answer."""
+        proc, self._proc = self._proc, None
+        if proc is not None:
+            kill_group(proc)
+            for pipe in (proc.stdin, proc.stdout):
+                if pipe is not None:
+                    pipe.close()
+        self._clear()
+
+    def close(self) -> None:
+        """Kill the process and free what belongs to it."""
+        self.kill()
+        if self._stderr is not None:
+            self._stderr.close()
+            self._stderr = None
+
+    # -- events, called by wait_any --------------------------------------------------------------
+
+    def _pipes(self) -> tuple[int, int]:
+        """Descriptors of requests and replies."""
+        proc = self._proc
+        if proc is None or proc.stdin is None or proc.stdout is None:
+            raise InternalError(f"there is no {self.role} process to talk to")
+        return proc.stdin.fileno(), proc.stdout.fileno()
+
+    def _register(self, poller: select.poll) -> list[int]:
+        """Put the descriptors to be watched into the poller; returns them."""
+        requests, replies = self._pipes()
+        poller.register(replies, select.POLLIN)
+        if not self._unsent:
+            return [replies]
+        poller.register(requests, select.POLLOUT)
+        return [replies, requests]
+
+    def _write(self) -> None:
+        fd, _ = self._pipes()
+        # BrokenPipeError: the worker died; reading its end of stream tells how.
+        with contextlib.suppress(BlockingIOError, BrokenPipeError):
+            while self._unsent:
+                self._unsent = self._unsent[os.write(fd, self._unsent) :]
+
+    def _event(self, fd: int) -> None:
+        if fd == self._pipes()[0]:
+            self._write()
+            return
+        try:
+            data = os.read(fd, 1 << 20)
+        except BlockingIOError:
+            return
+        if not data:
+            self._died()
+            return
+        self._decoder.feed(data)
+        self._take_frames()
+
+    def _take_frames(self) -> None:
+        while (frame := self._decoder.pop()) is not None:
+            if not self._ready:
+                self._ready, self.starts = True, 0
+                self._begun = time.monotonic()
+                self._deadline = self._begun + self._limit
+                continue
+            self._rss = int(frame.header.get("rss", 0))
+            self._finish(Reply(frame.header, frame.payload, time.monotonic() - self._begun))
+
+    def _finish(self, outcome: Outcome) -> None:
+        if not self._busy:
+            raise InternalError(f"{self.role} worker {self.pid} answered without being asked")
+        self._busy = False
+        self._request = b""
+        self.outcome = outcome
+
+    def _check(self) -> None:
+        """See whether the process is dead or too late."""
+        if not self._busy or self._proc is None:
+            return
+        if time.monotonic() >= self._deadline:
+            self._late()
+        elif ended(self._proc):
+            self._drain()
+
+    def _drain(self) -> None:
+        """The process has ended: read what it had still written, then say how it died."""
+        while self._busy and self._proc is not None:
+            try:
+                data = os.read(self._pipes()[1], 1 << 20)
+            except BlockingIOError:  # a descendant keeps the pipe open
+                data = b""
+            if not data:
+                self._died()
+                return
+            self._decoder.feed(data)
+            self._take_frames()
+
+    def _late(self) -> None:
+        seconds = time.monotonic() - self._begun
+        if not self._ready:
+            raise RunError(
+                f"the {self.role} process did not start within {_START_S:.0f} s"
+                f"{self._stderr_text()}"
+            )
+        limit = self._limit
+        text = f"no answer within {limit:.3g} s; the {self.role} was killed{self._stderr_text()}"
+        self._fail(Failure("timeout", text, seconds))
+
+    def _died(self) -> None:
+        assert self._proc is not None
+        seconds = time.monotonic() - self._begun
+        until = time.monotonic() + 1.0
+        while not (gone := ended(self._proc)) and time.monotonic() < until:
+            time.sleep(0.001)  # the pipe closes an instant before the process has ended
+        kill_group(self._proc)
+        how_ended = (
+            describe_exit(self._proc.returncode, self.role)
+            if gone
+            else f"the {self.role} process closed the pipe to its parent"
+        )
+        tail = self._stderr_text()
+        if not self._ready:
+            self._start_failed(how_ended + tail)
+            return
+        how = "memory" if any(word in tail for word in _OOM_WORDS) else "crash"
+        self._fail(Failure(how, how_ended + tail, seconds))
+
+    def _start_failed(self, text: str) -> None:
+        request, limit = self._request, self._limit
+        if self.starts >= _STARTS:
+            self.kill()
+            raise RunError(f"cannot start a {self.role} process: {text}")
+        self.kill()
+        self.start()
+        self._busy, self._request, self._limit = True, request, limit
+        self._send()
+
+    def _fail(self, failure: Failure) -> None:
+        self._finish(failure)
+        self.kill()
+        self.starts = 0
+        self.start()  # the next request finds it warm
+
+    # -- stderr ----------------------------------------------------------------------------------
+
+    def _empty_stderr(self) -> None:
+        assert self._stderr is not None
+        if os.fstat(self._stderr.fileno()).st_size:
+            os.ftruncate(self._stderr.fileno(), 0)
+
+    def _stderr_text(self) -> str:
+        assert self._stderr is not None
+        fd = self._stderr.fileno()
+        size = os.fstat(fd).st_size
+        data = os.pread(fd, _TAIL, max(0, size - _TAIL))
+        lines = data.replace(b"\0", b"").decode(errors="replace").splitlines()
+        text = " | ".join(line.strip() for line in lines if line.strip())
+        return f"; it had printed: {text}" if text else ""
+
+
+def wait_any(workers: Iterable[Worker], seconds: float | None = None) -> list[Worker]:
+    """Wait until a busy worker has an outcome; returns all that have one.
+
+    Args:
+        workers: idle ones are ignored unless they carry an outcome that was not taken.
+        seconds: give up after this long and return an empty list.
+
+    Raises:
+        RunError: a worker cannot be started.
+    """
+    crew = list(workers)
+    end = None if seconds is None else time.monotonic() + seconds
+    while True:
+        done = [w for w in crew if w.outcome is not None]
+        busy = [w for w in crew if w.busy]
+        now = time.monotonic()
+        if done or not busy or (end is not None and now >= end):
+            return done
+        poller = select.poll()
+        owners = {fd: w for w in busy for fd in w._register(poller)}
+        until = min([w._deadline for w in busy] + ([end] if end is not None else []))
+        pause = max(0.0, min(until - now, _SLICE_S))
+        for fd, _ in poller.poll(pause * 1000 + 1):
+            if owners[fd].busy:
+                owners[fd]._event(fd)
+        for w in busy:
+            w._check()
+
+
+def take(worker: Worker) -> Outcome:
+    """The outcome of a worker that has one; it is forgotten."""
+    outcome, worker.outcome = worker.outcome, None
+    if outcome is None:
+        raise InternalError(f"{worker.role} worker {worker.pid} has no answer")
+    return outcome
+
+
+def _environment() -> dict[str, str]:
+    env = dict(os.environ)
+    root = str(Path(__file__).resolve().parents[2])
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, [root, env.get("PYTHONPATH", "")]))
+    env["OPENBLAS_NUM_THREADS"] = env["OMP_NUM_THREADS"] = "1"  # numpy only fills arrays there
+    return env

@@ -1,0 +1,159 @@
+"""What goes into a measurement and what comes out: inputs, results and typed failures.
+
+Nothing here knows how measuring is done. A failure is a kind with a text and has no times: no
+sentinel cost stands for it. ``costs``, ``error_no``, ``all_cost`` and ``timestamp`` are AutoTVM's
+views of the same facts.
+"""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+
+class ErrorKind:
+    """Names of the ways in which a trial can fail; they are written to records as they are."""
+
+    INSTANTIATION = "INSTANTIATION"
+    COMPILE = "COMPILE"
+    BUILD_TIMEOUT = "BUILD_TIMEOUT"
+    BUILD_CRASH = "BUILD_CRASH"
+    RUN_TIMEOUT = "RUN_TIMEOUT"
+    RUN_CRASH = "RUN_CRASH"
+    MEMORY = "MEMORY"
+    RUN_ERROR = "RUN_ERROR"
+    WRONG_ANSWER = "WRONG_ANSWER"
+
+    ALL = (
+        INSTANTIATION,
+        COMPILE,
+        BUILD_TIMEOUT,
+        BUILD_CRASH,
+        RUN_TIMEOUT,
+        RUN_CRASH,
+        MEMORY,
+        RUN_ERROR,
+        WRONG_ANSWER,
+    )
+
+
+class MeasureErrorNo(IntEnum):
+    """AutoTVM's numbers of the kinds (several of our kinds share one)."""
+
+    NO_ERROR = 0
+    INSTANTIATION_ERROR = 1
+    COMPILE_HOST = 2
+    COMPILE_DEVICE = 3
+    RUNTIME_DEVICE = 4
+    WRONG_ANSWER = 5
+    BUILD_TIMEOUT = 6
+    RUN_TIMEOUT = 7
+    UNKNOWN_ERROR = 8
+
+
+_NUMBERS = {
+    ErrorKind.INSTANTIATION: MeasureErrorNo.INSTANTIATION_ERROR,
+    ErrorKind.COMPILE: MeasureErrorNo.COMPILE_HOST,
+    ErrorKind.BUILD_CRASH: MeasureErrorNo.COMPILE_HOST,
+    ErrorKind.BUILD_TIMEOUT: MeasureErrorNo.BUILD_TIMEOUT,
+    ErrorKind.RUN_TIMEOUT: MeasureErrorNo.RUN_TIMEOUT,
+    ErrorKind.RUN_CRASH: MeasureErrorNo.RUNTIME_DEVICE,
+    ErrorKind.RUN_ERROR: MeasureErrorNo.RUNTIME_DEVICE,
+    ErrorKind.MEMORY: MeasureErrorNo.RUNTIME_DEVICE,
+    ErrorKind.WRONG_ANSWER: MeasureErrorNo.WRONG_ANSWER,
+}
+
+
+@dataclass(frozen=True)
+class MeasureError:
+    """Why a trial failed: one of `ErrorKind` and a text for people."""
+
+    kind: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.text}"
+
+
+@dataclass(frozen=True)
+class MeasureInput:
+    """One trial to be measured.
+
+    Attributes:
+        task: the task (see `loopwright.task.Task`).
+        config: a point of its space.
+        trial: number of the trial in the run, from 0.
+    """
+
+    task: Any
+    config: Any
+    trial: int = 0
+
+    @property
+    def target(self) -> Any:
+        """Target of the task, as in AutoTVM."""
+        return self.task.target
+
+
+@dataclass(frozen=True)
+class MeasureResult:
+    """What measuring one trial gave.
+
+    Attributes:
+        times: seconds of one call, one number per sample; empty on failure.
+        dropped: racing stopped after one run, because the candidate was far behind the incumbent.
+            A censored value: it says "no faster than about this", is never best, never applied.
+        error: why it failed, or None.
+        build_s: seconds spent building.
+        run_s: seconds spent running and checking.
+        ts: Unix time at which the result was complete.
+        max_error: largest absolute difference from the reference when the numeric check ran (also
+            for a wrong answer, where it may be infinite), else None.
+    """
+
+    times: tuple[float, ...] = ()
+    dropped: bool = False
+    error: MeasureError | None = None
+    build_s: float = 0.0
+    run_s: float = 0.0
+    ts: float = 0.0
+    max_error: float | None = None
+
+    @property
+    def valid(self) -> bool:
+        """True when the trial did not fail."""
+        return self.error is None
+
+    @property
+    def usable(self) -> bool:
+        """True when the result may become the best: valid and not dropped."""
+        return self.error is None and not self.dropped
+
+    @property
+    def median(self) -> float | None:
+        """Median seconds of one call; None on failure."""
+        return statistics.median(self.times) if self.times else None
+
+    @property
+    def costs(self) -> tuple[float, ...]:
+        """AutoTVM's name of ``times``; empty on failure, never an exception or a huge number."""
+        return self.times
+
+    @property
+    def error_no(self) -> MeasureErrorNo:
+        """AutoTVM's number of the failure; 0 when there is none."""
+        if self.error is None:
+            return MeasureErrorNo.NO_ERROR
+        return _NUMBERS.get(self.error.kind, MeasureErrorNo.UNKNOWN_ERROR)
+
+    @property
+    def all_cost(self) -> float:
+        """Seconds spent on the trial (AutoTVM)."""
+        return self.build_s + self.run_s
+
+    @property
+    def timestamp(self) -> float:
+        """AutoTVM's name of ``ts``."""
+        return self.ts

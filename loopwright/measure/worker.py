@@ -1,0 +1,143 @@
+"""The worker process: ``python -m loopwright.measure.worker ROLE MEMORY_BYTES PARENT_PID``.
+
+It answers frames on the pipes that were its standard input and output; for everything else these
+are the null device and standard error, so a printing or reading kernel cannot disturb the protocol.
+It imports neither the user's main module nor templates nor operators: a builder gets a DAG and a
+trace, a runner gets machine code. It dies with its parent, however that ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import select
+import signal
+import sys
+import threading
+import traceback
+from typing import Any, Protocol
+
+from loopwright.errors import LoopwrightError, ScheduleError
+from loopwright.measure.frames import Frame, read_frame, write_frame
+from loopwright.measure.result import ErrorKind
+
+_STDERR_BYTES = 16 << 20
+_TEXT = 2000
+
+
+class Role(Protocol):
+    """What a worker does: one method per request."""
+
+    def answer(self, frame: Frame) -> tuple[dict[str, Any], bytes]:
+        """Do what the request says; an exception becomes a typed error."""
+
+
+def _private_pipes() -> tuple[int, int]:
+    """Move the pipes to descriptors of our own; leave the standard ones harmless."""
+    requests, replies = os.dup(0), os.dup(1)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(2, 1)
+    os.close(null)
+    return requests, replies
+
+
+def _die_with_parent(requests: int, parent: int) -> None:
+    """Watch the pipe and the parent from a thread; kernels and LLVM run without the GIL."""
+
+    def watch() -> None:
+        poller = select.poll()
+        poller.register(requests, 0)  # only hang-up and errors are reported
+        while os.getppid() == parent and not poller.poll(1000):
+            pass
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=watch, name="parent-watch", daemon=True).start()
+
+
+def _limit(which: int, value: int) -> None:
+    hard = resource.getrlimit(which)[1]
+    if hard != resource.RLIM_INFINITY:
+        value = min(value, hard)
+    with contextlib.suppress(OSError, ValueError):  # a system without this limit
+        resource.setrlimit(which, (value, hard))
+
+
+def _pages(field: int) -> int:
+    """Bytes from /proc: field 0 is address space, 1 is resident; 0 where there is no /proc."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as f:
+            return int(f.read().split()[field]) * resource.getpagesize()
+    except OSError:
+        return 0
+
+
+def _limit_memory(memory_bytes: int) -> None:
+    _limit(resource.RLIMIT_AS, _pages(0) + memory_bytes)
+    _limit(resource.RLIMIT_CORE, 0)
+    # Python ignores SIGXFSZ, so a flood of text ends in failed writes, not in a full disk.
+    _limit(resource.RLIMIT_FSIZE, _STDERR_BYTES)
+
+
+def _make_role(name: str) -> Role:
+    if name == "builder":
+        from loopwright.measure.build_role import BuildRole
+
+        return BuildRole()
+    from loopwright.measure.run_role import RunRole
+
+    return RunRole()
+
+
+def describe(e: BaseException, default: str) -> dict[str, Any]:
+    """A failed request as a reply: the kind of error and one text.
+
+    Args:
+        e: what was raised.
+        default: kind of errors that say nothing more special.
+    """
+    text = str(e).strip() or type(e).__name__
+    if isinstance(e, MemoryError):
+        kind = ErrorKind.MEMORY
+        text = f"out of memory: {text}"
+    elif isinstance(e, ScheduleError):
+        kind = ErrorKind.INSTANTIATION
+    else:
+        kind = default
+    if not isinstance(e, LoopwrightError | MemoryError):
+        frames = traceback.extract_tb(e.__traceback__)[-3:]
+        where = " < ".join(f"{os.path.basename(f.filename)}:{f.lineno}" for f in reversed(frames))
+        text = f"{type(e).__name__}: {text} (at {where})"
+    return {"ok": False, "kind": kind, "text": text[:_TEXT]}
+
+
+def serve(role: Role, requests: int, replies: int, default: str) -> None:
+    """Answer requests until the parent closes the pipe."""
+    while (frame := read_frame(requests)) is not None:
+        try:
+            header, payload = role.answer(frame)
+        except (Exception, SystemExit) as e:
+            header, payload = describe(e, default), b""
+        write_frame(replies, {**header, "rss": _pages(1)}, payload)
+
+
+def main(argv: list[str]) -> int:
+    """Entry point of the process."""
+    name, memory_bytes, parent = argv[0], int(argv[1]), int(argv[2])
+    requests, replies = _private_pipes()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _die_with_parent(requests, parent)
+    try:
+        role = _make_role(name)
+    except LoopwrightError as e:  # such as a setting that is not understood
+        print(e, file=sys.stderr)
+        return 1
+    _limit_memory(memory_bytes)
+    write_frame(replies, {"hello": name, "pid": os.getpid()})
+    serve(role, requests, replies, ErrorKind.COMPILE if name == "builder" else ErrorKind.RUN_ERROR)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,94 @@
+"""Read lines that AutoTVM 0.2 wrote, so that existing logs need no conversion.
+
+AutoTVM keeps the knob values but no trace, no text of an error, and nothing about the machine;
+those fields stay empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from loopwright.errors import RecordError
+from loopwright.records.record import Record, task_key
+
+#: AutoTVM's numbers of errors, as the kinds that loopwright measures with.
+_ERRORS = {
+    1: ("INSTANTIATION", "the template refused the configuration"),
+    2: ("COMPILE", "the host code did not compile"),
+    3: ("COMPILE", "the device code did not compile"),
+    4: ("RUN_ERROR", "the device reported an error"),
+    5: ("WRONG_ANSWER", "the output differed from the reference"),
+    6: ("BUILD_TIMEOUT", "the build took too long"),
+    7: ("RUN_TIMEOUT", "the run took too long"),
+    8: ("RUN_ERROR", "unknown error"),
+}
+#: The cost by which AutoTVM marks a failure.
+_SENTINEL = 1e9
+_KINDS = ("sp", "re", "an", "ot")
+
+
+def is_foreign(data: Mapping[str, Any]) -> bool:
+    """True for a line in the form of TVM: AutoTVM's ``input`` or the older ``i``."""
+    return ("v" not in data and "input" in data) or isinstance(data.get("i"), list)
+
+
+def read(data: Mapping[str, Any]) -> Record:
+    """Make a record of a parsed AutoTVM line.
+
+    Args:
+        data: The line's object: ``input``, ``config``, ``result``, ``version``.
+
+    Returns:
+        A record with template, arguments, knob values and times, or the kind of the failure.
+
+    Raises:
+        RecordError: the line is of another version of TVM's formats, or malformed.
+    """
+    if data.get("version") != 0.2:
+        version = data.get("version", data.get("v"))
+        raise RecordError(f"TVM record of version {version} (only AutoTVM 0.2 can be read)")
+    try:
+        target, op, args, kwargs = data["input"]
+        costs, error_no, all_cost, stamp = data["result"]
+        entity = data["config"]["entity"]
+        config = {name: value for name, kind, value in entity if kind in _KINDS}
+        parsed = _target(str(target))
+        failure = _failure(int(error_no), list(map(float, costs)))
+        extra = {"autotvm": {"target": target, "index": data["config"].get("index")}}
+        if kwargs:
+            extra["autotvm"]["kwargs"] = kwargs
+        return Record(
+            task=task_key(op, args, parsed["kind"]),
+            op=op,
+            args=args,
+            target=parsed,
+            config=config,
+            times=() if failure else tuple(costs),
+            error=failure,
+            run_s=float(all_cost),
+            ts=float(stamp),
+            extra=extra,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+        raise RecordError("malformed AutoTVM record") from exc
+
+
+def _target(text: str) -> dict[str, Any]:
+    """Kind and CPU of a target string such as ``llvm -keys=cpu -mcpu=skylake``."""
+    words = text.split()
+    if not words:
+        raise ValueError("empty target")
+    target: dict[str, Any] = {"kind": words[0]}
+    for word in words[1:]:
+        name, _, value = word.lstrip("-").partition("=")
+        if name == "mcpu" and value:
+            target["mcpu"] = value
+    return target
+
+
+def _failure(error_no: int, costs: list[float]) -> dict[str, str] | None:
+    if error_no == 0 and costs and max(costs) < _SENTINEL:
+        return None
+    kind, text = _ERRORS.get(error_no, ("RUN_ERROR", "unknown error"))
+    return {"kind": kind, "text": f"{text} (AutoTVM error {error_no}; its text was not kept)"}

@@ -1,0 +1,290 @@
+"""One measurement: the fields of a record, and their JSON line.
+
+``docs/records.md`` is the specification of what is read and written here. Nothing in a line is ever
+executed or unpickled.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import math
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from loopwright.errors import RecordError
+from loopwright.records.provenance import hardware, threads
+
+#: The version written, and the newest that is understood.
+VERSION = 1
+
+_Types = type | tuple[type, ...]
+_REQUIRED: dict[str, _Types] = {
+    "task": str,
+    "op": str,
+    "args": list,
+    "target": dict,
+    "config": dict,
+    "times": list,
+}
+_OPTIONAL: dict[str, _Types] = {
+    "dag": str,
+    "trace": list,
+    "dropped": bool,
+    "build_s": (int, float),
+    "run_s": (int, float),
+    "space": str,
+    "build": str,
+    "run": str,
+    "round": int,
+    "trial": int,
+    "ts": (int, float),
+    "env": dict,
+}
+_NULLABLE: dict[str, _Types] = {"error": dict, "seed": int, "max_error": (int, float)}
+
+
+def _plain(value: object) -> object:
+    """What ``json`` does not know: scalars of NumPy become Python's."""
+    item = getattr(value, "item", None)
+    if callable(item):
+        return item()
+    raise TypeError(f"a {type(value).__name__} cannot be stored in a record")
+
+
+def canonical_json(value: object) -> str:
+    """JSON without spaces and with sorted keys: equal values give equal text.
+
+    Raises:
+        RecordError: the value holds something that JSON has no form for, or a NaN or infinity.
+    """
+    try:
+        return json.dumps(
+            value, separators=(",", ":"), sort_keys=True, allow_nan=False, default=_plain
+        )
+    except (TypeError, ValueError) as exc:
+        raise RecordError(f"not representable as JSON: {exc}") from exc
+
+
+def task_key(op: str, args: Iterable[Any], kind: str) -> str:
+    """The identity of a task: canonical JSON of ``[template, arguments, target kind]``."""
+    return canonical_json([op, list(args), kind])
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """One trial: what was measured, under which conditions, and what came out.
+
+    Attributes:
+        task: Key of the task, see :func:`task_key`.
+        op: Name of the template.
+        args: Arguments of the template, as JSON values.
+        target: Canonical form of the target.
+        config: Value of each knob, ``{name: value}``.
+        times: Seconds per call, one per timed window; empty when the trial failed.
+        dag: Hash of the tensor expression; empty when not known.
+        trace: The schedule's steps as raw JSON.
+        dropped: True when racing stopped the trial after its first run: the time is then a rough
+            one, which trains a model, and is never best and never applied.
+        error: ``{"kind", "text"}`` of a failure, or None.
+        build_s: Seconds spent building.
+        run_s: Seconds spent running, timing and checking.
+        space: Hash of the ordered knobs and their candidates.
+        build: Hash of the compiler and the LLVM version that made the code.
+        run: Identifier of the tuning run.
+        round: Round of the run in which the trial was proposed.
+        trial: Number of the trial in its run, from 0.
+        seed: Seed of the tuner, or None.
+        ts: When the trial ended, seconds since the epoch.
+        env: Where it ran, see :func:`loopwright.records.environment`.
+        max_error: Largest difference from the reference, when the output was checked.
+        v: Version of the line.
+        extra: Fields that this version does not know; written back unchanged.
+    """
+
+    task: str
+    op: str
+    args: list[Any]
+    target: Mapping[str, Any]
+    config: Mapping[str, Any]
+    times: tuple[float, ...]
+    dag: str = ""
+    trace: list[Any] = field(default_factory=list)
+    dropped: bool = False
+    error: Mapping[str, str] | None = None
+    build_s: float = 0.0
+    run_s: float = 0.0
+    space: str = ""
+    build: str = ""
+    run: str = ""
+    round: int = 0
+    trial: int = 0
+    seed: int | None = None
+    ts: float = 0.0
+    env: Mapping[str, Any] = field(default_factory=dict)
+    max_error: float | None = None
+    v: int = VERSION
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "times", _checked_times(self.times))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Record) and self.to_line() == other.to_line()
+
+    def __hash__(self) -> int:
+        return hash(self.to_line())
+
+    @property
+    def valid(self) -> bool:
+        """True when the trial ran to a time: no error."""
+        return self.error is None and bool(self.times)
+
+    @property
+    def usable(self) -> bool:
+        """True when the record may be best and may be applied: valid and not dropped."""
+        return self.valid and not self.dropped
+
+    @property
+    def median(self) -> float | None:
+        """Median of ``times`` in seconds; None when the trial failed."""
+        return statistics.median(self.times) if self.valid else None
+
+    @property
+    def kind(self) -> str:
+        """Kind of the target, such as ``"llvm"``; empty when the record does not say."""
+        return str(self.target.get("kind", ""))
+
+    @property
+    def hardware(self) -> str:
+        """What it ran on, see :func:`loopwright.records.hardware`; empty when not known."""
+        return hardware(self.env, self.target)
+
+    @property
+    def threads(self) -> int:
+        """Threads of the kernel; 0 when not known."""
+        return threads(self.target, self.env)
+
+    @property
+    def id(self) -> str:
+        """A short name of this record: 10 hexadecimal digits of its line's hash."""
+        return hashlib.sha256(self.to_line().encode()).hexdigest()[:10]
+
+    @functools.cached_property
+    def candidate(self) -> str:
+        """Identity of what was measured, apart from when and by whom: two records of one
+        candidate are two measurements of the same code for the same conditions."""
+        parts = [self.task, self.dag, self.target, self.config, self.trace, self.hardware]
+        return hashlib.sha256(canonical_json(parts).encode()).hexdigest()
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields of the line, in the order in which they are written."""
+        line: dict[str, Any] = {"v": self.v}
+        for item in fields(self):
+            if item.name not in ("v", "extra"):
+                line[item.name] = getattr(self, item.name)
+        if self.max_error is None:
+            del line["max_error"]
+        return line | {k: v for k, v in self.extra.items() if k not in line}
+
+    def to_line(self) -> str:
+        """The record as one line of JSON, without the newline.
+
+        Raises:
+            RecordError: a field holds something that JSON cannot say.
+        """
+        try:
+            return json.dumps(
+                self.to_json(), separators=(",", ":"), allow_nan=False, default=_plain
+            )
+        except (TypeError, ValueError) as exc:
+            raise RecordError(f"record of task {self.task} cannot be written: {exc}") from exc
+
+    @classmethod
+    def from_line(cls, line: str | bytes) -> Record:
+        """Read one line.
+
+        Raises:
+            RecordError: the line is not a record, or of a version that is not understood.
+        """
+        return cls.from_json(parse_line(line))
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Record:
+        """Make a record of the parsed fields of a line.
+
+        Raises:
+            RecordError: a field is missing or malformed, or the version is not understood.
+        """
+        check_version(data)
+        known: dict[str, Any] = {}
+        extra: dict[str, Any] = {}
+        for name, value in data.items():
+            types = _REQUIRED.get(name) or _OPTIONAL.get(name)
+            nullable = name in _NULLABLE
+            types = types or _NULLABLE.get(name)
+            if types is None and name != "v":
+                extra[name] = value
+            elif types is None or (nullable and value is None) or _is(value, types):
+                known[name] = value
+            else:
+                raise RecordError(f"field {name!r} is malformed: {json.dumps(value)[:60]}")
+        for name in _REQUIRED:
+            if name not in known:
+                raise RecordError(f"field {name!r} is missing")
+        error = known.get("error")
+        if error is not None and not isinstance(error.get("kind"), str):
+            raise RecordError("field 'error' has no 'kind'")
+        return cls(**known, extra=extra)
+
+
+def parse_line(line: str | bytes) -> dict[str, Any]:
+    """Parse a line into its JSON object.
+
+    Raises:
+        RecordError: the line is not a JSON object.
+    """
+    try:
+        data = json.loads(line)
+    except (ValueError, RecursionError) as exc:
+        raise RecordError("not JSON") from exc
+    if not isinstance(data, dict):
+        raise RecordError("not a record (not a JSON object)")
+    return data
+
+
+def check_version(data: Mapping[str, Any]) -> None:
+    """Accept the versions that this loopwright reads.
+
+    Raises:
+        RecordError: there is no version, or it is newer.
+    """
+    version = data.get("v")
+    if not _is(version, int):
+        raise RecordError("not a record (no version 'v')")
+    assert isinstance(version, int)
+    if version > VERSION:
+        raise RecordError(f"version {version} is newer than {VERSION}, the last one known here")
+    if version < 1:
+        raise RecordError(f"version {version} is not known")
+
+
+def _is(value: object, types: _Types) -> bool:
+    """``isinstance`` in which a boolean is no number."""
+    if isinstance(value, bool):
+        return types is bool
+    return isinstance(value, types)
+
+
+def _checked_times(times: Iterable[Any]) -> tuple[float, ...]:
+    checked = tuple(times)
+    for value in checked:
+        number = not isinstance(value, bool) and hasattr(value, "__float__")
+        if not number or not 0 < float(value) < math.inf:
+            raise RecordError(
+                f"field 'times' holds {value!r}; each time is a finite number of seconds above 0"
+            )
+    return tuple(map(float, checked))

@@ -1,0 +1,51 @@
+"""Load, run and time compiled programs; knows no tensor expressions and no search.
+
+Works alone: a saved program runs with nothing else of loopwright imported. Importing this package
+does not load LLVM; linking the first program does.
+"""
+
+from loopwright.runtime.artifact import Artifact
+from loopwright.runtime.device import DEVICE_TYPES, Device, cpu, device
+from loopwright.runtime.function import Arg, Call, Function
+from loopwright.runtime.module import Module, load_module
+from loopwright.runtime.ndarray import NDArray, array, empty, from_dlpack
+from loopwright.runtime.peak import bandwidth, fma_peak
+from loopwright.runtime.pool import get_num_threads, pinned, set_num_threads
+from loopwright.runtime.timing import (
+    BenchmarkResult,
+    Evaluator,
+    measure_windows,
+    time_call,
+    time_once,
+)
+
+#: The field's name for a compiled function.
+PackedFunc = Function
+
+__all__ = [
+    "DEVICE_TYPES",
+    "Arg",
+    "Artifact",
+    "BenchmarkResult",
+    "Call",
+    "Device",
+    "Evaluator",
+    "Function",
+    "Module",
+    "NDArray",
+    "PackedFunc",
+    "array",
+    "bandwidth",
+    "cpu",
+    "device",
+    "empty",
+    "fma_peak",
+    "from_dlpack",
+    "get_num_threads",
+    "load_module",
+    "measure_windows",
+    "pinned",
+    "set_num_threads",
+    "time_call",
+    "time_once",
+]

@@ -1,0 +1,188 @@
+"""`Artifact`: a compiled program as bytes and a manifest; what builders send and files keep.
+
+On disk it is two files: the object file at the given path, and ``path.json`` beside it. Both are
+written atomically; the manifest names the checksum of its object, so a mixed pair is noticed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from loopwright.errors import TargetError, UsageError
+from loopwright.runtime import linker
+
+FORMAT = 1
+KIND = "llvm-object"
+_FIELDS = ("format", "kind", "entry", "triple", "cpu", "features", "num_threads", "functions")
+_FUNCTION_FIELDS = ("name", "args", "workspace_bytes", "parallel_workspace_bytes", "uses_pool")
+# What the CPU names that are no CPU stand for.
+_LEVELS = {
+    "": "",
+    "generic": "",
+    "x86-64": "",
+    "x86-64-v2": "sse4.2 popcnt",
+    "x86-64-v3": "sse4.2 popcnt avx2 fma bmi bmi2 f16c lzcnt movbe",
+    "x86-64-v4": "sse4.2 popcnt avx2 fma bmi bmi2 f16c lzcnt movbe "
+    "avx512f avx512bw avx512cd avx512dq avx512vl",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A compiled program.
+
+    Attributes:
+        manifest: what the object holds and for which CPU: ``format`` (1), ``kind``
+            (``llvm-object``), ``entry``, ``triple``, ``cpu``, ``features``, ``num_threads``
+            (0: the pool's default), ``functions``, ``loopwright`` and ``llvmlite`` (versions).
+        objects: the object file.
+    """
+
+    manifest: dict[str, Any]
+    objects: bytes
+
+    def __post_init__(self) -> None:
+        _check_manifest(self.manifest, "the manifest")
+
+    @property
+    def entry(self) -> str:
+        """Name of the function that calling the module runs."""
+        return str(self.manifest["entry"])
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the object file at `path` and the manifest at ``path.json``, replacing both.
+
+        Returns:
+            The path of the object file.
+
+        Raises:
+            UsageError: the folder does not exist or cannot be written.
+        """
+        target = Path(path)
+        digest = hashlib.sha256(self.objects).hexdigest()
+        text = json.dumps({**self.manifest, "object_sha256": digest}, indent=1) + "\n"
+        try:
+            _replace(target, self.objects)
+            _replace(_manifest_path(target), text.encode())
+        except OSError as error:
+            raise UsageError(f"cannot write {target}: {error.strerror or error}") from error
+        return target
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Artifact:
+        """Read what `save` wrote.
+
+        Raises:
+            UsageError: a file is missing, not one of ours, of a newer format, or the two do not
+                belong together.
+            TargetError: it was compiled for another CPU; the message names both.
+        """
+        target = Path(path)
+        manifest_path = _manifest_path(target)
+        objects = _read(target, "the object file")
+        text = _read(manifest_path, f"the manifest of {target}")
+        try:
+            manifest = json.loads(text)
+        except ValueError as error:
+            raise UsageError(f"{manifest_path} is not a manifest: {error}") from error
+        if not isinstance(manifest, dict):
+            raise UsageError(f"{manifest_path} is not a manifest of loopwright; build it again")
+        digest = manifest.pop("object_sha256", None)
+        _check_manifest(manifest, str(manifest_path))
+        if digest != hashlib.sha256(objects).hexdigest():
+            raise UsageError(
+                f"{target} is not the object that {manifest_path} describes; build it again"
+            )
+        made = cls(manifest, objects)
+        check_host(manifest)
+        return made
+
+
+def _manifest_path(path: Path) -> Path:
+    return path.with_name(path.name + ".json")
+
+
+def _read(path: Path, what: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise UsageError(f"{what} is missing: there is no file {path}") from None
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _replace(path: Path, data: bytes) -> None:
+    # A reader sees the old file or the new one, whatever happens in between.
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            os.fchmod(file.fileno(), 0o644)
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def _check_manifest(manifest: dict[str, Any], source: str) -> None:
+    version = manifest.get("format")
+    if not isinstance(version, int) or "kind" not in manifest:
+        raise UsageError(f"{source} is not a manifest of loopwright; build the program again")
+    if version > FORMAT:
+        raise UsageError(
+            f"{source} has format {version}, this version of loopwright reads up to {FORMAT}; "
+            "upgrade loopwright or build the program again"
+        )
+    if manifest["kind"] != KIND:
+        raise UsageError(f"{source} holds a {manifest['kind']!r}; this runtime runs {KIND!r}")
+    missing = [name for name in _FIELDS if name not in manifest]
+    if missing:
+        raise UsageError(f"{source} lacks {', '.join(missing)}; build the program again")
+    names = [function.get("name") for function in manifest["functions"]]
+    for function in manifest["functions"]:
+        gaps = [name for name in _FUNCTION_FIELDS if name not in function]
+        if gaps:
+            raise UsageError(f"{source}: function {function.get('name')!r} lacks {', '.join(gaps)}")
+    if manifest["entry"] not in names:
+        raise UsageError(f"{source}: the entry {manifest['entry']!r} is not among {names}")
+
+
+def check_host(manifest: dict[str, Any]) -> None:
+    """Refuse a program that this machine's CPU may not be able to run.
+
+    Raises:
+        TargetError: architecture, CPU or a feature differs; the message names both sides.
+    """
+    reason = _unfit(str(manifest["triple"]), str(manifest["cpu"]), str(manifest["features"]))
+    if reason:
+        raise TargetError(reason)
+
+
+@lru_cache(maxsize=64)
+def _unfit(triple: str, cpu: str, features: str) -> str:
+    host = linker.host_cpu()
+    arch, host_arch = triple.partition("-")[0], linker.host_triple().partition("-")[0]
+    again = "build it on this machine, or for a CPU that both are"
+    if arch != host_arch:
+        return f"the program was built for {arch} ({cpu}), this machine is {host_arch} ({host})"
+    if cpu != host and cpu not in _LEVELS:
+        return f"the program was built for the CPU {cpu}, this machine is a {host}; {again}"
+    have = _enabled(linker.host_features())
+    missing = sorted((set(_LEVELS.get(cpu, "").split()) | _enabled(features)) - have)
+    if missing:
+        return (
+            f"the program was built for {cpu or 'generic'} with {', '.join(missing)}, "
+            f"which this machine's {host} lacks; {again}"
+        )
+    return ""
+
+
+def _enabled(features: str) -> set[str]:
+    return {name[1:] for name in features.split(",") if name.startswith("+")}

@@ -1,0 +1,312 @@
+"""`Function`: one compiled function as a Python callable, with all its checks before it runs.
+
+A call checks every argument first (count, type, dtype, shape, layout, writability, overlap), then
+runs the machine code with the interpreter's lock released. Calls from several threads are safe:
+each has a workspace of its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright import dtypes, env
+from loopwright.errors import ArgumentError, RunError
+from loopwright.runtime import artifact, linker, pool
+from loopwright.runtime.ndarray import NDArray, aligned_bytes, host_array
+
+_SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
+# Workspaces that are kept for the next call; more threads than this allocate each time.
+_KEEP = 4
+_NO_MEMORY = 1
+_addressof = ctypes.addressof
+_view = ctypes.c_char.from_buffer
+
+
+@dataclass(frozen=True, slots=True)
+class Arg:
+    """One argument of a compiled function."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    output: bool
+
+    @classmethod
+    def from_manifest(cls, entry: Mapping[str, Any]) -> Arg:
+        """Read one entry of the manifest's ``args``."""
+        name = dtypes.check(entry["dtype"])
+        return cls(str(entry["name"]), tuple(entry["shape"]), np.dtype(name), bool(entry["output"]))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the buffer."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype.name}{list(self.shape)}"
+
+
+class Image:
+    """The code of one artifact: linked when its first function is called, unmapped when dropped."""
+
+    def __init__(self, source: artifact.Artifact) -> None:
+        self.artifact = source
+        self.num_threads = int(source.manifest["num_threads"])
+        self._lock = threading.Lock()
+        self._linked: linker.Linked | None = None
+
+    def address(self, name: str) -> int:
+        """Address of a function; links the code first if need be."""
+        if self._linked is None:
+            with self._lock:
+                if self._linked is None:
+                    self._linked = self._link()
+        return self._linked.addresses[name]
+
+    def _link(self) -> linker.Linked:
+        manifest = self.artifact.manifest
+        artifact.check_host(manifest)
+        functions = manifest["functions"]
+        imports = {}
+        if any(function["uses_pool"] for function in functions):
+            imports[pool.LAUNCH] = pool.launch_address(self.num_threads)
+        return linker.link(self.artifact.objects, [f["name"] for f in functions], imports)
+
+
+class Call:
+    """A function with checked arguments and a workspace, ready to run any number of times.
+
+    It keeps the arrays and the code alive. One thread at a time may run it.
+
+    Attributes:
+        function: what runs.
+        entry: address of the machine code, ``int32_t f(void **args, void *workspace)``.
+        pointers: the array of argument addresses.
+        workspace: address of the workspace, None where the function needs none.
+    """
+
+    __slots__ = ("_held", "entry", "function", "pointers", "workspace")
+
+    def __init__(
+        self,
+        function: Function,
+        held: Sequence[Any],
+        addresses: Sequence[int],
+        space: npt.NDArray[np.uint8] | None,
+    ) -> None:
+        self.function = function
+        self._held = (held, space)
+        self.entry = function.address
+        self.pointers = (ctypes.c_void_p * len(addresses))(*addresses)
+        self.workspace = None if space is None else int(space.ctypes.data)
+
+    def run(self) -> None:
+        """Run the function once.
+
+        Raises:
+            RunError: it reported a failure.
+        """
+        self.function._run(self.pointers, self.workspace)
+
+
+class Function:
+    """A compiled function; call it with one array per argument, outputs included, in order.
+
+    Arrays may be NumPy arrays, `NDArray`, or anything with ``__dlpack__`` in host memory; outputs
+    are written in place. Nothing runs unless every argument is right.
+
+    Attributes:
+        name: the function's name.
+        args: its arguments, in order.
+        workspace_bytes: workspace of one call.
+        parallel_workspace_bytes: workspace of each further thread of its parallel loops.
+    """
+
+    def __init__(self, image: Image, entry: Mapping[str, Any]) -> None:
+        self.name = str(entry["name"])
+        self.args = tuple(Arg.from_manifest(arg) for arg in entry["args"])
+        self.workspace_bytes = int(entry["workspace_bytes"])
+        self.parallel_workspace_bytes = int(entry["parallel_workspace_bytes"])
+        self._image = image
+        self._free: list[tuple[npt.NDArray[np.uint8], int]] = []
+        self._native: Any = None
+        self._address = 0
+        self._array_type = ctypes.c_void_p * len(self.args)
+        self._sizes = tuple(arg.nbytes for arg in self.args)
+        self._pairs = tuple(
+            (i, j)
+            for i, arg in enumerate(self.args)
+            if arg.output
+            for j, other in enumerate(self.args)
+            if j != i and not (other.output and j < i)
+        )
+
+    @property
+    def address(self) -> int:
+        """Address of the machine code; links it first if need be."""
+        if self._native is None:
+            self._address = self._image.address(self.name)
+            self._native = _SIGNATURE(self._address)
+        return self._address
+
+    def __call__(self, *args: Any) -> None:
+        """Check the arguments, then run.
+
+        Raises:
+            ArgumentError: an argument is not acceptable; names the function, the argument's
+                position and name, what was expected and what came. Nothing ran.
+            RunError: the workspace is over the limit (nothing ran), or the function failed.
+        """
+        held, addresses = self._check(args)
+        if self._native is None:
+            _ = self.address
+        if not self.workspace_bytes and not self.parallel_workspace_bytes:
+            self._run(self._array_type(*addresses), None)
+            return
+        self._check_limit()
+        space = self._take_workspace()
+        try:
+            self._run(self._array_type(*addresses), space[1] if space else None)
+        finally:
+            if space and len(self._free) < _KEEP:
+                self._free.append(space)
+        del held  # arrays made from DLPack had to live until here
+
+    def bind(self, *args: Any) -> Call:
+        """Check the arguments now and return a `Call` that runs without checking again.
+
+        Raises:
+            ArgumentError: as when called.
+            RunError: the workspace is over the limit.
+        """
+        held, addresses = self._check(args)
+        self._check_limit()
+        space = _allocate(self) if self.workspace_bytes else None
+        return Call(self, held, addresses, space)
+
+    def _run(self, pointers: Any, workspace: int | None) -> None:
+        code = self._native(pointers, workspace)
+        if code:
+            raise failure(self, code)
+
+    def _take_workspace(self) -> tuple[npt.NDArray[np.uint8], int] | None:
+        if not self.workspace_bytes:
+            return None
+        try:
+            return self._free.pop()
+        except IndexError:
+            space = _allocate(self)
+            return space, int(space.ctypes.data)
+
+    def _check_limit(self) -> None:
+        threads = self._image.num_threads or pool.get_num_threads()
+        total = self.workspace_bytes + (threads - 1) * self.parallel_workspace_bytes
+        if total > _limit():
+            raise RunError(
+                f"{self.name} needs {total} bytes of workspace on {threads} threads, over the "
+                f"limit of {_limit()}; use smaller tiles, fewer threads, or raise "
+                "LOOPWRIGHT_WORKSPACE_LIMIT"
+            )
+
+    def _check(self, args: Sequence[Any]) -> tuple[list[Any], list[int]]:
+        if len(args) != len(self.args):
+            takes = ", ".join(str(arg) for arg in self.args)
+            raise ArgumentError(
+                f"{self.name} takes {len(self.args)} arguments ({takes}), got {len(args)}"
+            )
+        held: list[Any] = []
+        addresses: list[int] = []
+        for spec, arg in zip(self.args, args, strict=True):
+            data = arg
+            if type(arg) is not np.ndarray:
+                data = arg._data if type(arg) is NDArray else self._host(len(held), arg)
+            flags = data.flags
+            if (
+                data.shape != spec.shape
+                or data.dtype != spec.dtype
+                or not (flags.carray if spec.output else flags.c_contiguous and flags.aligned)
+                or not data.size
+            ):
+                raise ArgumentError(self._prefix(len(held)) + _fault(spec, data))
+            held.append(data)
+            # The buffer protocol tells the address four times faster, but only of writable arrays.
+            at = _addressof(_view(data)) if flags.writeable else int(data.ctypes.data)
+            addresses.append(at)
+        for i, j in self._pairs:
+            a, b = addresses[i], addresses[j]
+            if a < b + self._sizes[j] and b < a + self._sizes[i]:
+                raise ArgumentError(
+                    f"{self._prefix(i)}output overlaps the memory of argument {j} "
+                    f"({self.args[j].name!r}); pass arrays that share no bytes"
+                )
+        return held, addresses
+
+    def _host(self, index: int, arg: Any) -> npt.NDArray[Any]:
+        if isinstance(arg, np.ndarray):
+            return arg
+        if arg is None:
+            raise ArgumentError(f"{self._prefix(index)}expected {self.args[index]}, got None")
+        try:
+            return host_array(arg)
+        except ArgumentError as error:
+            raise ArgumentError(f"{self._prefix(index)}{error}") from None
+
+    def _prefix(self, index: int) -> str:
+        return f"{self.name}: argument {index} ({self.args[index].name!r}): "
+
+    def __repr__(self) -> str:
+        return f"<Function {self.name}({', '.join(str(arg) for arg in self.args)})>"
+
+
+def _fault(spec: Arg, data: npt.NDArray[Any]) -> str:
+    """Say why an array was refused; the order is that in which a person would mend it."""
+    if data.dtype != spec.dtype:
+        if data.dtype.newbyteorder("=") == spec.dtype:
+            return f"expected {spec.dtype.name} in native byte order, got {data.dtype.str!r}"
+        return f"expected dtype {spec.dtype.name}, got {data.dtype}; convert it with astype"
+    if data.shape != spec.shape:
+        return f"expected shape {spec.shape}, got {data.shape}"
+    if not data.size:
+        return f"shape {data.shape} has no elements; there is nothing to compute"
+    if not data.flags.c_contiguous:
+        return (
+            f"expected row-major contiguous memory, got strides {data.strides} for shape "
+            f"{data.shape}; use np.ascontiguousarray"
+        )
+    if not data.flags.aligned:
+        return f"expected memory aligned to {spec.dtype.itemsize} bytes; copy the array first"
+    return "is an output and not writable; pass an array that may be written"
+
+
+def _allocate(function: Function) -> npt.NDArray[np.uint8]:
+    try:
+        return aligned_bytes(function.workspace_bytes)
+    except MemoryError as error:
+        raise RunError(
+            f"{function.name}: no memory for a workspace of {function.workspace_bytes} bytes"
+        ) from error
+
+
+@lru_cache(maxsize=1)
+def _limit() -> int:
+    limit = env.settings().workspace_limit
+    return env.total_memory() // 2 if limit is None else limit
+
+
+def failure(function: Function, code: int) -> RunError:
+    """The error of a function that returned `code`."""
+    if code == _NO_MEMORY:
+        return RunError(
+            f"{function.name}: a thread got no memory for its workspace of "
+            f"{function.parallel_workspace_bytes} bytes; use smaller tiles or fewer threads"
+        )
+    return RunError(f"{function.name} failed with code {code}")

@@ -1,0 +1,160 @@
+"""LLVM in this process: link object files into it, and turn the runtime's own IR text into objects.
+
+A `Linked` keeps its code mapped as long as it is referenced; dropping it unmaps the code. An ORC
+engine keeps about 9 KB for every library that was ever linked in it (measured with llvmlite 0.50,
+with JITLink and without), so after 256 of them a new engine takes over, and the old one goes with
+the last code that it holds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import platform
+import sys
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from loopwright.errors import InternalError, RunError
+
+_lock = threading.RLock()
+# A library name can never be used again in one engine, not even after unlinking.
+_numbers = itertools.count()
+_LINKS_PER_ENGINE = 256
+_engine: Any = None
+_engine_links = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Linked:
+    """Code in memory: the addresses of its exported symbols, valid while this object lives."""
+
+    addresses: Mapping[str, int]
+    _tracker: Any = field(repr=False)
+
+    def keep_forever(self) -> Linked:
+        """Never unmap this code, not even while the interpreter ends: threads may run in it."""
+        _immortal(self._tracker)
+        return self
+
+
+def _immortal(owner: object) -> None:
+    # One reference that nobody gives back: the destructor of `owner` can never run.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(owner))
+
+
+@lru_cache(maxsize=1)
+def _binding() -> Any:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    llvm.initialize_native_asmparser()
+    if platform.libc_ver()[0] == "glibc":
+        # Kernels call expf and the like; an interpreter may have come without libm.
+        ctypes.CDLL("libm.so.6", mode=ctypes.RTLD_GLOBAL)
+    return llvm
+
+
+def _lljit() -> Any:
+    global _engine, _engine_links
+    if _engine is None or _engine_links == _LINKS_PER_ENGINE:
+        _engine = _binding().create_lljit_compiler(use_jit_link=True)
+        _engine_links = 0
+    _engine_links += 1
+    return _engine
+
+
+def link(objects: bytes, exports: Iterable[str], imports: Mapping[str, int] = {}) -> Linked:
+    """Link an object file into this process.
+
+    Args:
+        objects: the object file, for this machine.
+        exports: symbols of it whose addresses are wanted.
+        imports: addresses of symbols that it needs; those of the C and maths library are found
+            by themselves.
+
+    Raises:
+        RunError: the object is not one, or a symbol is missing on either side.
+    """
+    names = tuple(exports)
+    with _lock:
+        builder = _binding().JITLibraryBuilder().add_object_img(objects).add_current_process()
+        for name, address in imports.items():
+            builder.import_symbol(name, address)
+        for name in names:
+            builder.export_symbol(name)
+        try:
+            engine = _lljit()
+            tracker = builder.link(engine, f"loopwright.{next(_numbers)}")
+        except RuntimeError as error:
+            text = " ".join(str(error).split())
+            raise RunError(f"linking {', '.join(names) or 'an object'} failed: {text}") from error
+        # An attribute outlives the tracker's destructor, which needs the engine.
+        tracker.engine = engine
+        return Linked({name: tracker[name] for name in names}, tracker)
+
+
+def compile_text(text: str, optimise: bool = True) -> bytes:
+    """Compile LLVM IR text for the CPU of this machine; returns the object file.
+
+    Meant for the runtime's own small helpers; kernels come through ``loopwright.codegen``.
+
+    Args:
+        text: a module without a triple.
+        optimise: run LLVM's passes first.
+
+    Raises:
+        InternalError: LLVM does not accept the text.
+    """
+    llvm = _binding()
+    with _lock:
+        machine = llvm.Target.from_default_triple().create_target_machine(
+            cpu=host_cpu(), features=host_features(), opt=3, reloc="pic", codemodel="small"
+        )
+        try:
+            module = llvm.parse_assembly(text)
+        except RuntimeError as error:
+            raise InternalError(f"LLVM refuses a helper of the runtime: {error}") from error
+        module.triple = machine.triple
+        module.data_layout = str(machine.target_data)
+        module.verify()
+        if optimise:
+            options = llvm.create_pipeline_tuning_options(speed_level=2)
+            options.loop_vectorization = options.slp_vectorization = False
+            options.loop_unrolling = False
+            passes = llvm.create_pass_builder(machine, options)
+            passes.getModulePassManager().run(module, passes)
+        return bytes(machine.emit_object(module))
+
+
+@lru_cache(maxsize=1)
+def host_cpu() -> str:
+    """LLVM's name of this machine's CPU, such as ``znver4``."""
+    return str(_binding().get_host_cpu_name())
+
+
+@lru_cache(maxsize=1)
+def host_features() -> str:
+    """LLVM's feature string of this machine, ``+avx2,-avx512f,...``."""
+    return str(_binding().get_host_cpu_features().flatten())
+
+
+@lru_cache(maxsize=1)
+def host_triple() -> str:
+    """LLVM's triple of this machine, such as ``x86_64-unknown-linux-gnu``."""
+    return str(_binding().get_default_triple())
+
+
+def architecture() -> str:
+    """``x86_64``, ``aarch64`` or what else the machine calls itself; ``arm64`` is ``aarch64``."""
+    name = platform.machine().lower()
+    return {"arm64": "aarch64", "amd64": "x86_64"}.get(name, name)
+
+
+def on_linux() -> bool:
+    """True on Linux, whose system calls the runtime may use directly."""
+    return sys.platform.startswith("linux")

@@ -1,0 +1,150 @@
+"""`Module`: a compiled program, its functions by name, its sources, and its timing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from loopwright.errors import UsageError, did_you_mean
+from loopwright.runtime import timing
+from loopwright.runtime.artifact import Artifact
+from loopwright.runtime.device import Device
+from loopwright.runtime.function import Function, Image
+
+
+class Module:
+    """A compiled program that can be called, inspected, timed and saved.
+
+    Its code is linked at the first call and unmapped when the module and its functions are gone.
+    Calling the module calls its entry function.
+
+    Args:
+        artifact: the compiled program.
+        sources: texts it was made from by kind (``ll``, ``asm``), or functions that make them.
+    """
+
+    type_key = "llvm"
+    format = "o"
+    is_binary = True
+
+    def __init__(
+        self, artifact: Artifact, sources: Mapping[str, str | Callable[[], str]] | None = None
+    ) -> None:
+        self.artifact = artifact
+        self._sources = dict(sources or {})
+        image = Image(artifact)
+        entries = artifact.manifest["functions"]
+        self._functions = {entry["name"]: Function(image, entry) for entry in entries}
+        self._entry = self._functions[artifact.entry]
+
+    @property
+    def entry_name(self) -> str:
+        """Name of the function that calling the module runs."""
+        return self._entry.name
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """Names of all functions."""
+        return tuple(self._functions)
+
+    def get_function_list(self) -> list[str]:
+        """Names of all functions, as a list."""
+        return list(self._functions)
+
+    def get_function(self, name: str, query_imports: bool = False) -> Function:
+        """The function of that name.
+
+        Args:
+            name: its name.
+            query_imports: accepted as in TVM; a module here imports no others.
+
+        Raises:
+            AttributeError: there is none; the message names those that are there.
+        """
+        try:
+            return self._functions[name]
+        except KeyError:
+            raise AttributeError(
+                f"module has no function {name!r}{did_you_mean(name, self._functions)}; "
+                f"it has {', '.join(self._functions)}"
+            ) from None
+
+    def __getitem__(self, name: str) -> Function:
+        return self.get_function(name)
+
+    def __call__(self, *args: Any) -> None:
+        """Run the entry function; see `Function`."""
+        self._entry(*args)
+
+    def get_source(self, kind: str = "ll") -> str:
+        """The program's text: ``"ll"`` (LLVM IR) or ``"asm"`` (assembly).
+
+        Raises:
+            UsageError: there is no text of that kind; one loaded from a file has none.
+        """
+        if kind not in self._sources:
+            have = ", ".join(self._sources) or "none: the module was loaded without its sources"
+            raise UsageError(
+                f"no source of kind {kind!r}{did_you_mean(kind, self._sources)}; available: {have}"
+            )
+        text = self._sources[kind]
+        if not isinstance(text, str):
+            self._sources[kind] = text = text()
+        return text
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the object at `path` and its manifest at ``path.json``; see `Artifact.save`."""
+        return self.artifact.save(path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Module:
+        """Read a module that `save` wrote.
+
+        Raises:
+            UsageError: a file is missing, foreign, newer, or the two do not belong together.
+            TargetError: it was compiled for another CPU.
+        """
+        return cls(Artifact.load(path))
+
+    def time_evaluator(
+        self,
+        func_name: str,
+        dev: Device | str | None = None,
+        number: int = 10,
+        repeat: int = 1,
+        min_repeat_ms: float = 0,
+        limit_zero_time_iterations: int = 100,
+        cooldown_interval_ms: float = 0,
+        repeats_to_cooldown: int = 1,
+        cache_flush_bytes: int = 0,
+        f_preproc: str | Callable[..., object] = "",
+    ) -> timing.Evaluator:
+        """A callable that times a function of this module; see `timing.Evaluator`.
+
+        Raises:
+            AttributeError: there is no function of that name.
+            UsageError: an option is out of range.
+        """
+        return timing.Evaluator(
+            self.get_function(func_name),
+            dev,
+            number=number,
+            repeat=repeat,
+            min_repeat_ms=min_repeat_ms,
+            limit_zero_time_iterations=limit_zero_time_iterations,
+            cooldown_interval_ms=cooldown_interval_ms,
+            repeats_to_cooldown=repeats_to_cooldown,
+            cache_flush_bytes=cache_flush_bytes,
+            f_preproc=f_preproc,
+        )
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.functions)
+        return f"<Module {self.entry_name} for {self.artifact.manifest['cpu']}: {names}>"
+
+
+def load_module(path: str | os.PathLike[str]) -> Module:
+    """Read a module that `Module.save` wrote; see `Module.load`."""
+    return Module.load(path)

@@ -1,0 +1,269 @@
+"""What this machine can do at most: fused multiply-adds, and memory bandwidth.
+
+Both are measured by kernels of our own through the same pool and the same timer as everything
+else, quick enough to be interleaved with the samples that are compared with them.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from loopwright import env
+from loopwright.runtime import linker, pool
+from loopwright.runtime.artifact import FORMAT, KIND, Artifact, _enabled
+from loopwright.runtime.device import cpu
+from loopwright.runtime.function import Call
+from loopwright.runtime.module import Module
+from loopwright.runtime.ndarray import empty
+from loopwright.runtime.timing import time_call
+
+# Loop turns of one unit of work: 10 to 20 us, long against handing it out.
+_TURNS = 2000
+_OUT = 1024
+# float32 elements of one unit of the triad.
+_BLOCK = 16384
+_WINDOWS = 5
+
+
+def _shape() -> tuple[int, int, bool]:
+    """Vector width in float32, accumulators that fit the registers, and whether there is an FMA."""
+    have = _enabled(linker.host_features())
+    if "avx512f" in have:
+        return 16, 24, True
+    if "fma" in have:
+        return 8, 12, True
+    if "avx" in have:
+        return 8, 12, False
+    # 32 registers of 128 bits on AArch64, where an FMA is always there; 16 on old x86.
+    return (4, 24, True) if linker.architecture() == "aarch64" else (4, 12, False)
+
+
+def _fma_text() -> str:
+    width, count, fused = _shape()
+    vector = f"<{width} x float>"
+    starts, phis, steps, total = [], [], [], []
+    for i in range(count):
+        starts.append(f"  %s{i} = fmul {vector} %mul, splat (float {float(i + 1)})")
+        phis.append(f"  %a{i} = phi {vector} [ %s{i}, %unit ], [ %n{i}, %turn ]")
+        if fused:
+            operands = f"{vector} %a{i}, {vector} %mul, {vector} %add"
+            steps.append(f"  %n{i} = call {vector} @llvm.fma.v{width}f32({operands})")
+        else:
+            steps.append(f"  %p{i} = fmul {vector} %a{i}, %mul")
+            steps.append(f"  %n{i} = fadd {vector} %p{i}, %add")
+        before = f"%t{i - 1}" if i else "zeroinitializer"
+        total.append(f"  %t{i} = fadd {vector} {before}, %n{i}")
+    newline = "\n"
+    return f"""
+declare {vector} @llvm.fma.v{width}f32({vector}, {vector}, {vector})
+declare i32 @lw_parallel_launch(ptr, ptr, i64, i64, ptr)
+
+define i32 @fma(ptr %args, ptr %workspace) {{
+  %work = load ptr, ptr %args
+  %units = load i64, ptr %work
+  %rc = call i32 @lw_parallel_launch(ptr @fma_body, ptr %args, i64 %units, i64 0, ptr null)
+  ret i32 %rc
+}}
+
+; args: work [units], seed [multiplier, addend], out; what the seed holds is unknown to LLVM.
+define internal i32 @fma_body(i64 %begin, i64 %end, ptr %args, ptr %workspace) {{
+entry:
+  %seed_place = getelementptr ptr, ptr %args, i64 1
+  %seed = load ptr, ptr %seed_place
+  %out_place = getelementptr ptr, ptr %args, i64 2
+  %out = load ptr, ptr %out_place
+  %m = load float, ptr %seed
+  %c_place = getelementptr float, ptr %seed, i64 1
+  %c = load float, ptr %c_place
+  %m0 = insertelement {vector} poison, float %m, i32 0
+  %mul = shufflevector {vector} %m0, {vector} poison, <{width} x i32> zeroinitializer
+  %c0 = insertelement {vector} poison, float %c, i32 0
+  %add = shufflevector {vector} %c0, {vector} poison, <{width} x i32> zeroinitializer
+  br label %unit
+unit:
+  %u = phi i64 [ %begin, %entry ], [ %u1, %store ]
+{newline.join(starts)}
+  br label %turn
+turn:
+  %i = phi i64 [ 0, %unit ], [ %i1, %turn ]
+{newline.join(phis)}
+{newline.join(steps)}
+  %i1 = add i64 %i, 1
+  %more = icmp ult i64 %i1, {_TURNS}
+  br i1 %more, label %turn, label %store
+store:
+{newline.join(total)}
+  %one = extractelement {vector} %t{count - 1}, i32 0
+  %slot = and i64 %u, {_OUT - 1}
+  %place = getelementptr float, ptr %out, i64 %slot
+  store volatile float %one, ptr %place
+  %u1 = add i64 %u, 1
+  %again = icmp slt i64 %u1, %end
+  br i1 %again, label %unit, label %done
+done:
+  ret i32 0
+}}
+"""
+
+
+def _triad_text() -> str:
+    width = _shape()[0]
+    vector = f"<{width} x float>"
+    return f"""
+declare i32 @lw_parallel_launch(ptr, ptr, i64, i64, ptr)
+
+define i32 @triad(ptr %args, ptr %workspace) {{
+  %work = load ptr, ptr %args
+  %units = load i64, ptr %work
+  %rc = call i32 @lw_parallel_launch(ptr @triad_body, ptr %args, i64 %units, i64 0, ptr null)
+  ret i32 %rc
+}}
+
+; args: work [units], b, c, a; a = b + 3 * c, a block of {_BLOCK} elements per unit.
+define internal i32 @triad_body(i64 %begin, i64 %end, ptr %args, ptr %workspace) {{
+entry:
+  %b_place = getelementptr ptr, ptr %args, i64 1
+  %b = load ptr, ptr %b_place
+  %c_place = getelementptr ptr, ptr %args, i64 2
+  %c = load ptr, ptr %c_place
+  %a_place = getelementptr ptr, ptr %args, i64 3
+  %a = load ptr, ptr %a_place
+  %first = mul i64 %begin, {_BLOCK}
+  %last = mul i64 %end, {_BLOCK}
+  br label %turn
+turn:
+  %i = phi i64 [ %first, %entry ], [ %i1, %turn ]
+  %bi = getelementptr float, ptr %b, i64 %i
+  %ci = getelementptr float, ptr %c, i64 %i
+  %ai = getelementptr float, ptr %a, i64 %i
+  %x = load {vector}, ptr %bi, align 4
+  %y = load {vector}, ptr %ci, align 4
+  %z = fmul {vector} %y, splat (float 3.0)
+  %s = fadd {vector} %x, %z
+  store {vector} %s, ptr %ai, align 4
+  %i1 = add i64 %i, {width}
+  %more = icmp slt i64 %i1, %last
+  br i1 %more, label %turn, label %done
+done:
+  ret i32 0
+}}
+"""
+
+
+@lru_cache(maxsize=2)
+def _object(name: str) -> bytes:
+    return linker.compile_text(_fma_text() if name == "fma" else _triad_text())
+
+
+def _module(name: str, args: list[tuple[str, list[int], str, bool]], num_threads: int) -> Module:
+    fields = ("name", "shape", "dtype", "output")
+    function = {
+        "name": name,
+        "args": [dict(zip(fields, arg, strict=True)) for arg in args],
+        "workspace_bytes": 0,
+        "parallel_workspace_bytes": 0,
+        "uses_pool": True,
+    }
+    manifest: dict[str, Any] = {
+        "format": FORMAT,
+        "kind": KIND,
+        "entry": name,
+        "triple": linker.host_triple(),
+        "cpu": linker.host_cpu(),
+        "features": linker.host_features(),
+        "num_threads": num_threads,
+        "functions": [function],
+        "loopwright": env.version("loopwright"),
+        "llvmlite": env.version("llvmlite"),
+    }
+    return Module(Artifact(manifest, _object(name)))
+
+
+class _Fma:
+    """The FMA kernel bound for one number of threads, and how many units fill a second."""
+
+    def __init__(self, num_threads: int) -> None:
+        args = [
+            ("work", [1], "int64", False),
+            ("seed", [2], "float32", False),
+            ("out", [_OUT], "float32", True),
+        ]
+        self.work = np.ones(1, dtype=np.int64)
+        seed = np.array([0.5, 1.0], dtype=np.float32)
+        out = np.zeros(_OUT, dtype=np.float32)
+        function = _module("fma", args, num_threads)["fma"]
+        self.call: Call = function.bind(self.work, seed, out)
+        width, count, _ = _shape()
+        self.flop_per_unit = 2 * width * count * _TURNS
+        self.units_per_second = 0.0
+        self.rate(64 * num_threads)
+        self.units_per_second = self.rate(256 * num_threads) / self.flop_per_unit
+
+    def rate(self, units: int) -> float:
+        self.work[0] = units
+        return self.flop_per_unit * units / time_call(self.call, 1)
+
+
+@lru_cache(maxsize=16)
+def _fma(num_threads: int) -> _Fma:
+    return _Fma(num_threads)
+
+
+def fma_peak(num_threads: int | None = None, seconds: float = 0.1) -> float:
+    """Measure how many float32 operations per second fused multiply-adds reach.
+
+    Independent vector accumulators in registers, no memory: what no kernel can exceed. The first
+    call for a number of threads compiles (some 20 ms); later ones only measure.
+
+    Args:
+        num_threads: threads; default `pool.get_num_threads`.
+        seconds: length of the measurement; the best of five parts of it counts, since whatever
+            else the machine did in the others is not its limit.
+
+    Returns:
+        flop/s; a multiply-add counts two.
+
+    Raises:
+        UsageError: the number of threads is out of range.
+    """
+    kernel = _fma(pool.check_num_threads(num_threads or pool.get_num_threads()))
+    units = max(1, round(kernel.units_per_second * seconds / _WINDOWS))
+    return max(kernel.rate(units) for _ in range(_WINDOWS))
+
+
+def bandwidth(
+    num_threads: int | None = None, seconds: float = 0.2, nbytes: int | None = None
+) -> float:
+    """Measure memory bandwidth by ``a = b + 3 * c`` on float32 (the triad of STREAM).
+
+    Args:
+        num_threads: threads; default `pool.get_num_threads`.
+        seconds: length of the measurement, at least three passes; the best pass counts.
+        nbytes: bytes of each of the three arrays; default four times the last cache, from 32 to
+            512 MiB. They are allocated for this call.
+
+    Returns:
+        Bytes per second: two reads and one write per element, as STREAM counts. Reading a line
+        before it is overwritten is not counted.
+
+    Raises:
+        UsageError: the number of threads is out of range.
+    """
+    threads = pool.check_num_threads(num_threads or pool.get_num_threads())
+    if nbytes is None:
+        last = max(cpu(0).cache_sizes.values(), default=32 << 20)
+        nbytes = min(max(4 * last, 32 << 20), 512 << 20)
+    units = max(1, nbytes // (4 * _BLOCK))
+    size = units * _BLOCK
+    arrays = [empty(size) for _ in range(3)]
+    for part in arrays:
+        part[:] = 1.0
+    specs = [(name, [size], "float32", name == "a") for name in ("b", "c", "a")]
+    module = _module("triad", [("work", [1], "int64", False), *specs], threads)
+    call = module["triad"].bind(np.array([units], dtype=np.int64), *arrays)
+    once = time_call(call, 1)
+    passes = max(3, round(seconds / once))
+    return 3 * 4 * size / min(time_call(call, 1) for _ in range(passes))

@@ -1,0 +1,388 @@
+; The thread pool: one per process, built from this text when the first parallel kernel is linked.
+;
+; pool.py appends sleep_futex.ll or sleep_pthread.ll (how threads sleep) and fills in the two
+; capital words after a dollar. Nothing here is thread-local: JIT linkers cannot do that.
+;
+; @owner  process id << 32 | busy. A launch takes the pool by CAS; a launch that finds it taken (another
+;         thread is in it, or the caller is a body) runs inline. A foreign process id means that this
+;         process was forked: the winner of the CAS starts afresh, with no workers.
+; @gate   epoch << 32 | closed << 31 | workers that joined. epoch is a counter << 10 | workers wanted.
+;         A store opens a job; a worker joins by CAS while the gate is open; the caller closes it when no
+;         range is left, then waits only for those who joined. So a worker that the system did not
+;         schedule in time delays nobody, and the fields of a job hold still while anyone reads them.
+; @done   how many of those who joined have finished. @waiting: the caller sleeps until it changes.
+; @next   first index of [0, n) that nobody took. @result: the first failure that a body returned.
+
+%job = type { ptr, ptr, i64, i64, i64 }               ; body, closure, n, workspace bytes, threads
+%slot = type { ptr, i64, i32, i32, [10 x i32] }       ; workspace, its bytes, thread id, epoch at start
+
+@owner = internal global i64 0, align 128
+@gate = internal global i64 0, align 128
+@next = internal global i64 0, align 128
+@done = internal global i32 0, align 128
+@sleepers = internal global i32 0, align 128
+@waiting = internal global i32 0, align 128
+@result = internal global i32 0, align 128
+@job = internal global %job zeroinitializer, align 128
+@threads = internal global i32 1, align 128
+@spin = internal global i32 0
+@workers = internal global i32 0
+@slots = internal global [1024 x %slot] zeroinitializer, align 128
+
+declare i32 @getpid()
+declare i32 @pthread_create(ptr, ptr, ptr, ptr)
+declare i32 @pthread_detach(ptr)
+declare i32 @posix_memalign(ptr, i64, i64)
+declare void @free(ptr)
+declare i64 @llvm.smax.i64(i64, i64)
+declare i64 @llvm.umin.i64(i64, i64)
+
+; ---- settings and state, for pool.py
+
+define void @lw_pool_configure(i32 %threads, i32 %spin) {
+  store atomic i32 %threads, ptr @threads monotonic, align 4
+  store atomic i32 %spin, ptr @spin monotonic, align 4
+  ret void
+}
+
+; Start workers until there are `want`. Returns how many there are, or -1 while the pool is busy.
+define i32 @lw_pool_start(i32 %want) {
+  %claimed = call i1 @claim()
+  br i1 %claimed, label %own, label %busy
+own:
+  %have = call i32 @hire(i32 %want)
+  call void @release()
+  ret i32 %have
+busy:
+  ret i32 -1
+}
+
+; System's id of a worker's thread, 0 until it runs.
+define i32 @lw_pool_thread(i32 %index) {
+  %place = getelementptr [1024 x %slot], ptr @slots, i64 0, i32 %index, i32 2
+  %id = load atomic i32, ptr %place acquire, align 4
+  ret i32 %id
+}
+
+; ---- launching
+
+define i32 @lw_parallel_launch(ptr %body, ptr %closure, i64 %n, i64 %bytes, ptr %workspace) {
+  %threads = load atomic i32, ptr @threads monotonic, align 4
+  %rc = call i32 @lw_parallel_launch_n(ptr %body, ptr %closure, i64 %n, i64 %bytes, ptr %workspace, i32 %threads)
+  ret i32 %rc
+}
+
+define i32 @lw_parallel_launch_n(ptr %body, ptr %closure, i64 %n, i64 %bytes, ptr %workspace, i32 %threads) {
+entry:
+  %some = icmp sgt i64 %n, 0
+  br i1 %some, label %share, label %nothing
+nothing:
+  ret i32 0
+share:
+  %threads64 = zext i32 %threads to i64
+  %useful = call i64 @llvm.umin.i64(i64 %threads64, i64 %n)
+  %alone = icmp ule i64 %useful, 1
+  br i1 %alone, label %inline, label %take
+take:
+  %claimed = call i1 @claim()
+  br i1 %claimed, label %staff, label %inline
+inline:
+  %rc = call i32 %body(i64 0, i64 %n, ptr %closure, ptr %workspace)
+  ret i32 %rc
+staff:
+  %useful32 = trunc i64 %useful to i32
+  %want = sub i32 %useful32, 1
+  %have = call i32 @hire(i32 %want)
+  %short = icmp ult i32 %have, %want
+  %helpers = select i1 %short, i32 %have, i32 %want
+  %nobody = icmp eq i32 %helpers, 0
+  br i1 %nobody, label %unstaffed, label %open
+unstaffed:
+  call void @release()
+  br label %inline
+open:
+  %helpers64 = zext i32 %helpers to i64
+  %team = add i64 %helpers64, 1
+  store ptr %body, ptr @job
+  store ptr %closure, ptr getelementptr (%job, ptr @job, i32 0, i32 1)
+  store i64 %n, ptr getelementptr (%job, ptr @job, i32 0, i32 2)
+  store i64 %bytes, ptr getelementptr (%job, ptr @job, i32 0, i32 3)
+  store i64 %team, ptr getelementptr (%job, ptr @job, i32 0, i32 4)
+  store atomic i64 0, ptr @next monotonic, align 8
+  store atomic i32 0, ptr @done monotonic, align 4
+  store atomic i32 0, ptr @result monotonic, align 4
+  %last = load atomic i64, ptr @gate monotonic, align 8
+  %last_count = lshr i64 %last, 42
+  %count = add i64 %last_count, 1
+  %high = shl i64 %count, 42
+  %low = shl i64 %helpers64, 32
+  %opened = or i64 %high, %low
+  %ignored = atomicrmw xchg ptr @gate, i64 %opened seq_cst
+  %sleepers = load atomic i32, ptr @sleepers seq_cst, align 4
+  %asleep = icmp ne i32 %sleepers, 0
+  br i1 %asleep, label %wake, label %work
+wake:
+  call void @wake_workers()
+  br label %work
+work:
+  call void @drain(ptr %workspace)
+  %closed = atomicrmw or ptr @gate, i64 2147483648 seq_cst
+  %joined64 = and i64 %closed, 2147483647
+  %joined = trunc i64 %joined64 to i32
+  call void @await_done(i32 %joined)
+  %outcome = load atomic i32, ptr @result acquire, align 4
+  call void @release()
+  ret i32 %outcome
+}
+
+define internal i1 @claim() {
+entry:
+  %pid = call i32 @getpid()
+  %pid64 = zext i32 %pid to i64
+  %free = shl i64 %pid64, 32
+  %taken = or i64 %free, 1
+  %now = load atomic i64, ptr @owner monotonic, align 8
+  %busy = icmp eq i64 %now, %taken
+  br i1 %busy, label %no, label %try
+try:
+  %swap = cmpxchg ptr @owner, i64 %now, i64 %taken acq_rel monotonic, align 8
+  %won = extractvalue { i64, i1 } %swap, 1
+  br i1 %won, label %yes, label %no
+yes:
+  %ours = icmp eq i64 %now, %free
+  br i1 %ours, label %ready, label %reborn
+reborn:
+  call void @start_afresh()
+  br label %ready
+ready:
+  ret i1 true
+no:
+  ret i1 false
+}
+
+define internal void @release() {
+  %taken = load atomic i64, ptr @owner monotonic, align 8
+  %free = and i64 %taken, -2
+  store atomic i64 %free, ptr @owner release, align 8
+  ret void
+}
+
+; First use in this process: whatever a parent left behind says nothing about our (missing) threads.
+; A worker of the parent may have been replacing its workspace at that moment: forget, do not free.
+define internal void @start_afresh() {
+entry:
+  store atomic i32 0, ptr @workers monotonic, align 4
+  store atomic i32 0, ptr @sleepers monotonic, align 4
+  store atomic i32 0, ptr @waiting monotonic, align 4
+  store atomic i32 0, ptr @done monotonic, align 4
+  call void @llvm.memset.p0.i64(ptr @slots, i8 0, i64 65536, i1 false)
+  call void @reset_sleep()
+  ret void
+}
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+
+; Have `want` workers if the system gives as many; returns how many there are.
+define internal i32 @hire(i32 %want) {
+entry:
+  %thread = alloca i64
+  %had = load atomic i32, ptr @workers monotonic, align 4
+  br label %check
+check:
+  %have = phi i32 [ %had, %entry ], [ %more, %started ]
+  %enough = icmp uge i32 %have, %want
+  br i1 %enough, label %out, label %start
+start:
+  %slot = getelementptr [1024 x %slot], ptr @slots, i64 0, i32 %have
+  %gate = load atomic i64, ptr @gate monotonic, align 8
+  %epoch64 = lshr i64 %gate, 32
+  %epoch = trunc i64 %epoch64 to i32
+  %seen = getelementptr %slot, ptr %slot, i32 0, i32 3
+  store i32 %epoch, ptr %seen
+  %rc = call i32 @pthread_create(ptr %thread, ptr null, ptr @worker, ptr %slot)
+  %ok = icmp eq i32 %rc, 0
+  br i1 %ok, label %started, label %out
+started:
+  %id = load ptr, ptr %thread
+  %detached = call i32 @pthread_detach(ptr %id)
+  %more = add i32 %have, 1
+  store atomic i32 %more, ptr @workers monotonic, align 4
+  br label %check
+out:
+  ret i32 %have
+}
+
+; Take ranges until none is left or a body failed.
+; Guided self-scheduling: a range is a share of what remains, so late and slow threads even out.
+define internal void @drain(ptr %workspace) {
+entry:
+  %body = load ptr, ptr @job
+  %closure = load ptr, ptr getelementptr (%job, ptr @job, i32 0, i32 1)
+  %n = load i64, ptr getelementptr (%job, ptr @job, i32 0, i32 2)
+  %team = load i64, ptr getelementptr (%job, ptr @job, i32 0, i32 4)
+  %twice = shl i64 %team, 1
+  br label %look
+look:
+  %failed = load atomic i32, ptr @result monotonic, align 4
+  %fine = icmp eq i32 %failed, 0
+  br i1 %fine, label %fetch, label %out
+fetch:
+  %first = load atomic i64, ptr @next monotonic, align 8
+  br label %take
+take:
+  %begin = phi i64 [ %first, %fetch ], [ %moved, %claim ]
+  %left = sub i64 %n, %begin
+  %any = icmp sgt i64 %left, 0
+  br i1 %any, label %claim, label %out
+claim:
+  %share = udiv i64 %left, %twice
+  %chunk = call i64 @llvm.smax.i64(i64 %share, i64 1)
+  %end = add i64 %begin, %chunk
+  %swap = cmpxchg ptr @next, i64 %begin, i64 %end monotonic monotonic, align 8
+  %moved = extractvalue { i64, i1 } %swap, 0
+  %won = extractvalue { i64, i1 } %swap, 1
+  br i1 %won, label %run, label %take
+run:
+  %rc = call i32 %body(i64 %begin, i64 %end, ptr %closure, ptr %workspace)
+  %good = icmp eq i32 %rc, 0
+  br i1 %good, label %look, label %fail
+fail:
+  %kept = cmpxchg ptr @result, i32 0, i32 %rc monotonic monotonic, align 4
+  br label %out
+out:
+  ret void
+}
+
+; Until `joined` workers are done: look for a while, then sleep.
+define internal void @await_done(i32 %joined) {
+entry:
+  %limit = load atomic i32, ptr @spin monotonic, align 4
+  br label %look
+look:
+  %i = phi i32 [ 0, %entry ], [ %i1, %again ]
+  %now = load atomic i32, ptr @done acquire, align 4
+  %all = icmp eq i32 %now, %joined
+  br i1 %all, label %out, label %patience
+patience:
+  %tired = icmp uge i32 %i, %limit
+  br i1 %tired, label %lie_down, label %again
+again:
+  %i1 = add i32 %i, 1
+  $PAUSE
+  br label %look
+lie_down:
+  store atomic i32 1, ptr @waiting seq_cst, align 4
+  br label %sleep
+sleep:
+  %then = load atomic i32, ptr @done seq_cst, align 4
+  %finished = icmp eq i32 %then, %joined
+  br i1 %finished, label %up, label %rest
+rest:
+  call void @sleep_caller(i32 %then)
+  br label %sleep
+up:
+  store atomic i32 0, ptr @waiting seq_cst, align 4
+  br label %out
+out:
+  ret void
+}
+
+; ---- workers
+
+define internal ptr @worker(ptr %slot) {
+entry:
+  %offset = ptrtoint ptr %slot to i64
+  %base = ptrtoint ptr @slots to i64
+  %bytes = sub i64 %offset, %base
+  %index64 = udiv i64 %bytes, 64
+  %index = trunc i64 %index64 to i32
+  %id_place = getelementptr %slot, ptr %slot, i32 0, i32 2
+  %seen_place = getelementptr %slot, ptr %slot, i32 0, i32 3
+  %start = load i32, ptr %seen_place
+  $THREAD_ID
+  store atomic i32 %id, ptr %id_place release, align 4
+  br label %outer
+outer:
+  %seen = phi i32 [ %start, %entry ], [ %epoch, %arrived ], [ %epoch, %refused ], [ %epoch, %rest ]
+  %limit = load atomic i32, ptr @spin monotonic, align 4
+  br label %look
+look:
+  %i = phi i32 [ 0, %outer ], [ %i1, %again ], [ %limit, %sleep ]
+  %gate = load atomic i64, ptr @gate acquire, align 8
+  %epoch64 = lshr i64 %gate, 32
+  %epoch = trunc i64 %epoch64 to i32
+  %same = icmp eq i32 %epoch, %seen
+  br i1 %same, label %patience, label %arrived
+patience:
+  %tired = icmp uge i32 %i, %limit
+  br i1 %tired, label %sleep, label %again
+again:
+  %i1 = add i32 %i, 1
+  $PAUSE
+  br label %look
+sleep:
+  %s0 = atomicrmw add ptr @sleepers, i32 1 seq_cst
+  call void @sleep_worker(i32 %seen)
+  %s1 = atomicrmw sub ptr @sleepers, i32 1 seq_cst
+  br label %look
+arrived:
+  %wanted = and i32 %epoch, 1023
+  %mine = icmp ult i32 %index, %wanted
+  br i1 %mine, label %knock, label %outer
+knock:
+  %g = phi i64 [ %gate, %arrived ], [ %g_now, %enter ]
+  %g_epoch64 = lshr i64 %g, 32
+  %g_epoch = trunc i64 %g_epoch64 to i32
+  %stale = icmp ne i32 %g_epoch, %epoch
+  %shut_bit = and i64 %g, 2147483648
+  %shut = icmp ne i64 %shut_bit, 0
+  %late = or i1 %stale, %shut
+  br i1 %late, label %refused, label %enter
+refused:
+  br label %outer
+enter:
+  %g1 = add i64 %g, 1
+  %swap = cmpxchg ptr @gate, i64 %g, i64 %g1 acq_rel acquire, align 8
+  %g_now = extractvalue { i64, i1 } %swap, 0
+  %in = extractvalue { i64, i1 } %swap, 1
+  br i1 %in, label %work, label %knock
+work:
+  call void @take_part(ptr %slot)
+  %d = atomicrmw add ptr @done, i32 1 seq_cst
+  %w = load atomic i32, ptr @waiting seq_cst, align 4
+  %caller_sleeps = icmp ne i32 %w, 0
+  br i1 %caller_sleeps, label %call, label %rest
+call:
+  call void @wake_caller()
+  br label %rest
+rest:
+  br label %outer
+}
+
+; Grow the private workspace if this job needs more, then take ranges.
+define internal void @take_part(ptr %slot) {
+entry:
+  %need = load i64, ptr getelementptr (%job, ptr @job, i32 0, i32 3)
+  %size_place = getelementptr %slot, ptr %slot, i32 0, i32 1
+  %size = load i64, ptr %size_place
+  %small = icmp ugt i64 %need, %size
+  br i1 %small, label %grow, label %ready
+grow:
+  %old = load ptr, ptr %slot
+  call void @free(ptr %old)
+  store ptr null, ptr %slot
+  store i64 0, ptr %size_place
+  %rc = call i32 @posix_memalign(ptr %slot, i64 64, i64 %need)
+  %got = icmp eq i32 %rc, 0
+  br i1 %got, label %grown, label %failed
+grown:
+  store i64 %need, ptr %size_place
+  br label %ready
+failed:
+  store ptr null, ptr %slot
+  %kept = cmpxchg ptr @result, i32 0, i32 1 monotonic monotonic, align 4
+  ret void
+ready:
+  %workspace = load ptr, ptr %slot
+  call void @drain(ptr %workspace)
+  ret void
+}

@@ -1,0 +1,229 @@
+"""The thread pool of parallel loops: settings, pinning, and its address for kernels.
+
+The pool itself is LLVM IR (pool.ll), linked into the process when the first kernel with a parallel
+loop is. Its threads are detached and sleep when idle; nothing has to be stopped at exit, and a
+forked child starts its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+
+from loopwright import env
+from loopwright.errors import RunError, UsageError
+from loopwright.runtime import linker
+
+LAUNCH = "lw_parallel_launch"
+_PAUSES = {
+    "x86_64": "call void @llvm.x86.sse2.pause()",
+    "aarch64": "call void @llvm.aarch64.isb(i32 15)",
+}
+_PAUSE_DECLARED = {
+    "x86_64": "declare void @llvm.x86.sse2.pause()",
+    "aarch64": "declare void @llvm.aarch64.isb(i32)",
+}
+# Linux system call numbers: futex, gettid.
+_CALLS = {"x86_64": (202, 186), "aarch64": (98, 178)}
+_THUNK = """
+declare i32 @lw_parallel_launch_n(ptr, ptr, i64, i64, ptr, i32)
+define i32 @lw_launch(ptr %body, ptr %closure, i64 %n, i64 %bytes, ptr %workspace) {
+  %rc = tail call i32 @lw_parallel_launch_n(ptr %body, ptr %closure, i64 %n, i64 %bytes, ptr %workspace, i32 $THREADS)
+  ret i32 %rc
+}
+"""  # noqa: E501
+
+_lock = threading.RLock()
+_chosen: int | None = None
+# While a `pinned` block runs: where its threads may run afterwards.
+_home: tuple[int, ...] | None = None
+_pinned_depth = 0
+
+
+def default_num_threads() -> int:
+    """Threads when nobody chose: ``LOOPWRIGHT_NUM_THREADS``, or all usable cores."""
+    cores = _home or env.usable_cpus()
+    return env.settings().num_threads or min(len(cores), env.MAX_THREADS)
+
+
+def get_num_threads() -> int:
+    """Threads that a parallel loop uses, the caller included, where its target names no number."""
+    return _chosen or default_num_threads()
+
+
+def set_num_threads(n: int | None) -> None:
+    """Choose how many threads parallel loops use from the next call on, in the whole process.
+
+    A kernel whose target names ``num_threads`` keeps that number.
+
+    Args:
+        n: threads, the caller included, 1 to 1023; None goes back to the default.
+
+    Raises:
+        UsageError: `n` is out of range.
+    """
+    if n is not None:
+        check_num_threads(n)
+    global _chosen
+    with _lock:
+        _chosen = n
+        if _native.cache_info().currsize:
+            _configure(_native())
+
+
+def check_num_threads(n: int) -> int:
+    """Return `n`.
+
+    Raises:
+        UsageError: it is not a whole number from 1 to 1023.
+    """
+    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= env.MAX_THREADS:
+        raise UsageError(f"num_threads {n!r} is not a whole number from 1 to {env.MAX_THREADS}")
+    return n
+
+
+@dataclass(frozen=True, slots=True)
+class _Native:
+    code: linker.Linked
+    configure: ctypes._CFunctionType
+    start: ctypes._CFunctionType
+    thread: ctypes._CFunctionType
+
+
+def pool_text(kind: str = "auto") -> str:
+    """The pool as LLVM IR text for this machine.
+
+    Args:
+        kind: how threads sleep, ``futex``, ``pthread`` or ``auto``.
+
+    Raises:
+        UsageError: futex was asked for where Linux or this architecture does not offer it.
+        RunError: the system has no POSIX threads.
+    """
+    if os.name != "posix":
+        raise RunError("the thread pool needs POSIX threads; use a target with num_threads=1")
+    arch = linker.architecture()
+    possible = linker.on_linux() and arch in _CALLS
+    if kind == "futex" and not possible:
+        raise UsageError(f"LOOPWRIGHT_POOL=futex needs Linux on {' or '.join(_CALLS)}; use pthread")
+    sleep = "futex" if kind == "futex" or (kind == "auto" and possible) else "pthread"
+    folder = Path(__file__).parent
+    text = (folder / "pool.ll").read_text() + (folder / f"sleep_{sleep}.ll").read_text()
+    if possible:
+        futex, gettid = _CALLS[arch]
+        identify = f"%id64 = call i64 (i64, ...) @syscall(i64 {gettid})\n"
+        identify += "  %id = trunc i64 %id64 to i32"
+        text = text.replace("$FUTEX", str(futex)).replace("$THREAD_ID", identify)
+        if "declare i64 @syscall" not in text:
+            text += "\ndeclare i64 @syscall(i64, ...)\n"
+    else:
+        text = text.replace("$THREAD_ID", "%id = add i32 %index, 1")
+    text = text.replace("$PAUSE", _PAUSES.get(arch, ""))
+    return f"{text}\n{_PAUSE_DECLARED.get(arch, '')}\n"
+
+
+def _configure(native: _Native) -> None:
+    native.configure(get_num_threads(), env.settings().spin)
+
+
+@lru_cache(maxsize=1)
+def _native() -> _Native:
+    names = ("lw_pool_configure", "lw_pool_start", "lw_pool_thread")
+    text = pool_text(env.settings().pool)
+    # Detached threads sleep in this code until the process is gone.
+    code = linker.link(linker.compile_text(text), [*names, LAUNCH, f"{LAUNCH}_n"]).keep_forever()
+    at = code.addresses
+    number = ctypes.c_int32
+    native = _Native(
+        code,
+        ctypes.CFUNCTYPE(None, number, number)(at[names[0]]),
+        ctypes.CFUNCTYPE(number, number)(at[names[1]]),
+        ctypes.CFUNCTYPE(number, number)(at[names[2]]),
+    )
+    _configure(native)
+    return native
+
+
+def launch_address(num_threads: int = 0) -> int:
+    """Address of ``lw_parallel_launch`` for kernels; builds the pool when asked first.
+
+    Args:
+        num_threads: threads of every launch through this address; 0 follows `set_num_threads`.
+    """
+    with _lock:
+        native = _native()
+        if num_threads == 0:
+            return native.code.addresses[LAUNCH]
+        return _fixed(check_num_threads(num_threads)).addresses["lw_launch"]
+
+
+@cache
+def _fixed(num_threads: int) -> linker.Linked:
+    text = _THUNK.replace("$THREADS", str(num_threads))
+    target = {f"{LAUNCH}_n": _native().code.addresses[f"{LAUNCH}_n"]}
+    return linker.link(linker.compile_text(text), ["lw_launch"], target).keep_forever()
+
+
+def start_workers(num_threads: int | None = None) -> tuple[int, ...]:
+    """Start the workers that `num_threads` need, ahead of the first launch.
+
+    Args:
+        num_threads: threads, the caller included; default `get_num_threads`.
+
+    Returns:
+        The system's thread ids of these workers; fewer where the system gives no more threads.
+    """
+    want = check_num_threads(num_threads or get_num_threads()) - 1
+    with _lock:
+        native = _native()
+    while (have := native.start(want)) < 0:
+        time.sleep(0.0005)  # another thread is in a parallel loop; hiring needs the pool
+    ids = []
+    for index in range(min(want, have)):
+        while (thread := native.thread(index)) == 0:
+            time.sleep(0)
+        ids.append(thread)
+    return tuple(ids)
+
+
+@contextmanager
+def pinned(num_threads: int | None = None) -> Iterator[None]:
+    """Keep the calling thread and the pool's workers each on a CPU of its own inside the block.
+
+    The caller gets the first usable CPU, worker i the i-th after it (round again where there are
+    fewer CPUs than threads). Afterwards all may run where the caller could before. For timing.
+    Only Linux can do this; elsewhere the block runs unpinned. A block inside another does nothing.
+
+    Args:
+        num_threads: threads of the kernels to be run, the caller included; default
+            `get_num_threads`. Workers are started now, so that none is born on the caller's CPU.
+    """
+    global _home, _pinned_depth
+    if not linker.on_linux():
+        yield
+        return
+    with _lock:
+        _pinned_depth += 1
+        outermost = _pinned_depth == 1
+        cpus = env.usable_cpus()
+        threads = (0, *start_workers(num_threads)) if outermost else ()
+        if outermost:
+            _home = cpus
+            for place, thread in enumerate(threads):
+                os.sched_setaffinity(thread, {cpus[place % len(cpus)]})
+    try:
+        yield
+    finally:
+        with _lock:
+            _pinned_depth -= 1
+            if outermost:
+                for thread in threads:
+                    os.sched_setaffinity(thread, cpus)
+                _home = None

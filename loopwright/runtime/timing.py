@@ -1,0 +1,289 @@
+"""Timing of compiled functions: `Evaluator` (time_evaluator) and the windows that tuning uses.
+
+The loop that calls a function runs in compiled code of its own (timing.ll), so neither the
+interpreter nor an optimiser that sees the function can distort it. Times are seconds per call.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from loopwright.errors import UsageError, did_you_mean
+from loopwright.runtime import linker
+from loopwright.runtime.device import Device, cpu, device
+from loopwright.runtime.function import Call, Function, failure
+
+FLUSH_NON_FIRST = "cache_flush_cpu_non_first_arg"
+_GROWTH = 1.618
+# One line of 64 bytes; smaller lines are evicted less thoroughly, larger ones twice.
+_FLUSH = {
+    "x86_64": ("call void @llvm.x86.sse2.clflush(ptr %place)", "llvm.x86.sse2.clflush(ptr)"),
+    "aarch64": ('call void asm sideeffect "dc civac, $0", "r"(ptr %place)', ""),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkResult:
+    """Times of one benchmark, in seconds per call.
+
+    Attributes:
+        results: one mean per repeat.
+    """
+
+    results: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Mean over the repeats."""
+        return statistics.fmean(self.results)
+
+    @property
+    def median(self) -> float:
+        """Median over the repeats."""
+        return statistics.median(self.results)
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the repeats."""
+        return statistics.pstdev(self.results)
+
+    @property
+    def min(self) -> float:
+        """Fastest repeat."""
+        return min(self.results)
+
+    @property
+    def max(self) -> float:
+        """Slowest repeat."""
+        return max(self.results)
+
+    def __str__(self) -> str:
+        unit, scale = _unit(self.median)
+        parts = ((name, getattr(self, name)) for name in ("mean", "median", "std", "min", "max"))
+        figures = ", ".join(f"{name} {value * scale:.4g}" for name, value in parts)
+        return f"{figures} {unit} over {len(self.results)} repeats"
+
+
+def _unit(seconds: float) -> tuple[str, float]:
+    if seconds >= 1:
+        return "s", 1.0
+    return ("ms", 1e3) if seconds >= 1e-3 else ("us", 1e6)
+
+
+@dataclass(frozen=True, slots=True)
+class _Native:
+    code: linker.Linked
+    time: Any
+    flush: Any
+
+
+@lru_cache(maxsize=1)
+def _native() -> _Native:
+    flush, declared = _FLUSH.get(linker.architecture(), ("", ""))
+    text = (Path(__file__).parent / "timing.ll").read_text()
+    text = text.replace("$CLOCK is", "It is").replace("$FLUSH evicts", "It evicts")
+    text = text.replace("$CLOCK", "6" if sys.platform == "darwin" else "1").replace("$FLUSH", flush)
+    if declared:
+        text += f"\ndeclare void @{declared}\n"
+    code = linker.link(linker.compile_text(text), ["lw_time", "lw_flush"]).keep_forever()
+    pointer, number = ctypes.c_void_p, ctypes.c_int64
+    return _Native(
+        code,
+        ctypes.CFUNCTYPE(number, pointer, pointer, pointer, number)(code.addresses["lw_time"]),
+        ctypes.CFUNCTYPE(None, pointer, number)(code.addresses["lw_flush"]),
+    )
+
+
+def time_call(call: Call, number: int) -> float:
+    """Run a bound call `number` times back to back; returns seconds of all together.
+
+    Raises:
+        RunError: a call failed; those after it did not run.
+    """
+    took = _native().time(call.entry, call.pointers, call.workspace, number)
+    if took < 0:
+        raise failure(call.function, ctypes.c_int32(took & 0xFFFFFFFF).value)
+    return float(took) * 1e-9
+
+
+def time_once(function: Function, args: Sequence[Any], number: int = 1) -> float:
+    """Run a function `number` times back to back; returns seconds per call.
+
+    Args:
+        function: what to time.
+        args: its arguments, checked as in a call.
+        number: calls, at least 1; no warm-up call is made.
+
+    Raises:
+        ArgumentError: an argument is not acceptable.
+        RunError: a call failed.
+    """
+    return time_call(function.bind(*args), _at_least("number", number, 1)) / number
+
+
+def measure_windows(
+    call: Call, windows: int = 5, window_ms: float = 20.0, estimate: float | None = None
+) -> tuple[float, ...]:
+    """Time `windows` windows of about `window_ms` each; rank by the median of what is returned.
+
+    Args:
+        call: a bound call.
+        windows: how many windows.
+        window_ms: length of a window in milliseconds; a window holds at least one call.
+        estimate: seconds per call as far as known; without it one call is timed first.
+
+    Returns:
+        Seconds per call of each window.
+
+    Raises:
+        RunError: a call failed.
+    """
+    _at_least("windows", windows, 1)
+    once = time_call(call, 1) if estimate is None else estimate
+    number = max(1, round(window_ms * 1e-3 / max(once, 1e-9)))
+    return tuple(time_call(call, number) / number for _ in range(windows))
+
+
+def grown(number: int, seconds: float, min_repeat_ms: float) -> int:
+    """How many calls to try after `number` calls took `seconds`, less than `min_repeat_ms`."""
+    per_call_ms = seconds * 1e3 / number
+    return int(max(min_repeat_ms / per_call_ms + 1, number * _GROWTH))
+
+
+def run_repeat(
+    measure: Callable[[int], float], number: int, min_repeat_ms: float, limit_zero: int
+) -> tuple[float, int]:
+    """One repeat of RT-32: raise `number` until `measure(number)` seconds are long enough.
+
+    Returns:
+        Seconds per call, and the number of calls that it took to be long enough.
+    """
+    zeros = 0
+    while True:
+        seconds = measure(number)
+        zeros += seconds <= 0
+        if seconds * 1e3 >= min_repeat_ms or zeros >= limit_zero:
+            return seconds / number, number
+        if seconds > 0:
+            number = grown(number, seconds, min_repeat_ms)
+
+
+class Evaluator:
+    """Times a function: call it with the function's arguments, get a `BenchmarkResult`.
+
+    One call that is not counted comes first. Then each of `repeat` repeats runs `f_preproc` once
+    and times `number` calls back to back; if they took less than `min_repeat_ms`, more calls are
+    timed (`max(min_repeat_ms / time of one + 1, number * 1.618)`) until they take as long. The
+    number found is kept for the following repeats.
+
+    Args:
+        function: what to time.
+        dev: where it runs; only ``cpu(0)``.
+        number: calls per repeat.
+        repeat: repeats; each gives one entry of the results.
+        min_repeat_ms: shortest length of a repeat in milliseconds.
+        limit_zero_time_iterations: attempts that take no measurable time before giving up.
+        cooldown_interval_ms: sleep in milliseconds after every `repeats_to_cooldown` repeats.
+        repeats_to_cooldown: see there.
+        cache_flush_bytes: before each repeat, write this many other bytes through the caches.
+        f_preproc: called with the arguments before each repeat;
+            ``"cache_flush_cpu_non_first_arg"`` evicts all but the first argument from the caches.
+            It acts once per repeat, so cold caches are only seen with ``number=1``.
+
+    Raises:
+        UsageError: an option is out of range or unknown.
+    """
+
+    def __init__(
+        self,
+        function: Function,
+        dev: Device | str | None = None,
+        *,
+        number: int = 10,
+        repeat: int = 1,
+        min_repeat_ms: float = 0,
+        limit_zero_time_iterations: int = 100,
+        cooldown_interval_ms: float = 0,
+        repeats_to_cooldown: int = 1,
+        cache_flush_bytes: int = 0,
+        f_preproc: str | Callable[..., object] = "",
+    ) -> None:
+        (cpu(0) if dev is None else device(dev))._present()
+        self.function = function
+        self.number = _at_least("number", number, 1)
+        self.repeat = _at_least("repeat", repeat, 1)
+        self.min_repeat_ms = _at_least("min_repeat_ms", min_repeat_ms, 0)
+        self.limit_zero = _at_least("limit_zero_time_iterations", limit_zero_time_iterations, 1)
+        self.cooldown = _at_least("cooldown_interval_ms", cooldown_interval_ms, 0) * 1e-3
+        self.repeats_to_cooldown = _at_least("repeats_to_cooldown", repeats_to_cooldown, 1)
+        flush_bytes = _at_least("cache_flush_bytes", cache_flush_bytes, 0)
+        self._sweep = np.zeros(flush_bytes, dtype=np.uint8) if flush_bytes else None
+        self._prepare = _preproc(f_preproc)
+
+    def __call__(self, *args: Any) -> BenchmarkResult:
+        """Time the function on these arguments.
+
+        Raises:
+            ArgumentError: an argument is not acceptable; nothing ran.
+            RunError: a call failed.
+        """
+        call = self.function.bind(*args)
+        call.run()
+        number = self.number
+        results = []
+        for index in range(self.repeat):
+            self._prepare(*args)
+            if self._sweep is not None:
+                self._sweep += 1
+            seconds, number = run_repeat(
+                lambda n: time_call(call, n), number, self.min_repeat_ms, self.limit_zero
+            )
+            results.append(seconds)
+            if self.cooldown and (index + 1) % self.repeats_to_cooldown == 0:
+                time.sleep(self.cooldown)
+        return BenchmarkResult(tuple(results))
+
+
+_WHOLE = ("number", "repeat", "windows", "limit_zero_time_iterations", "repeats_to_cooldown")
+
+
+def _at_least(name: str, value: Any, low: int) -> Any:
+    if name in _WHOLE and not isinstance(value, int):
+        raise UsageError(f"{name} is {value!r}; it must be a whole number")
+    if not value >= low:
+        raise UsageError(f"{name} is {value!r}; it must be at least {low}")
+    return value
+
+
+def _preproc(f_preproc: str | Callable[..., object]) -> Callable[..., object]:
+    if callable(f_preproc):
+        return f_preproc
+    if f_preproc == "":
+        return lambda *args: None
+    if f_preproc != FLUSH_NON_FIRST:
+        raise UsageError(
+            f"unknown f_preproc {f_preproc!r}{did_you_mean(f_preproc, [FLUSH_NON_FIRST])}; "
+            f"it is {FLUSH_NON_FIRST!r}, a function of the arguments, or ''"
+        )
+    if linker.architecture() not in _FLUSH:
+        raise UsageError(
+            f"{FLUSH_NON_FIRST} does not work on {linker.architecture()}; use cache_flush_bytes"
+        )
+    return lambda *args: flush(*args[1:])
+
+
+def flush(*args: Any) -> None:
+    """Evict arrays (NumPy arrays or what exports ``__array__``) from the caches."""
+    for arg in args:
+        data = np.asarray(arg)
+        _native().flush(int(data.ctypes.data), data.nbytes)

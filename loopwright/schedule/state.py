@@ -1,0 +1,210 @@
+"""The immutable state of a schedule: stages, their loops and the relations between loops.
+
+A stage's id is its index in the DAG (an int) or, for a stage made by step t, ``"s<t>"``. A loop's id is
+``"a<d>"`` (spatial axis d), ``"r<d>"`` (reduction axis d) or ``"<t>.<n>"`` (output n of step t). Ids
+never change; printed names are labels. What a step does to loops is kept as relations (`SplitRel`,
+`FuseRel`), not as substituted forms: extents of attached stages are known only after
+`loopwright.schedule.bounds`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+from loopwright.errors import ScheduleError, did_you_mean
+from loopwright.te.dag import Dag, OpNode
+
+StageId = int | str
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """One loop of a stage; ``nominal`` is its extent if the stage covered its whole tensor."""
+
+    id: str
+    name: str
+    kind: str
+    nominal: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How a loop runs (``vectorized``, ``unrolled``, ``parallel``, ``thread``), and since when."""
+
+    kind: str
+    step: int
+    tag: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitRel:
+    """``parent = outer * inner_extent + inner``, made by one of factor and nparts."""
+
+    parent: str
+    outer: str
+    inner: str
+    factor: int | None
+    nparts: int | None
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class FuseRel:
+    """``fused = outer * inner_extent + inner``."""
+
+    outer: str
+    inner: str
+    fused: str
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attach:
+    """Where a stage is computed: ``root``, ``inline``, or ``at`` loop ``loop`` of ``stage``."""
+
+    kind: str
+    stage: StageId = -1
+    loop: str = ""
+    step: int = -1
+
+
+ROOT = Attach("root")
+#: One output dimension of a layout: ``(index[dim] // div) % mod``; mod None means no limit.
+LayoutDim = tuple[int, int, int | None]
+
+
+@dataclass(frozen=True, eq=False)
+class StageState:
+    """Everything that is decided about one stage."""
+
+    id: StageId
+    op: OpNode
+    loops: Mapping[str, Loop]
+    leaves: tuple[str, ...]
+    relations: tuple[SplitRel | FuseRel, ...] = ()
+    marks: Mapping[str, Mark] = None  # type: ignore[assignment]
+    pragmas: tuple[tuple[str, str, Any], ...] = ()
+    attach: Attach = ROOT
+    scope: str = "global"
+    layout: tuple[LayoutDim, ...] | None = None
+    reordered: bool = False
+
+    @property
+    def transformed(self) -> bool:
+        """True when a primitive has touched its loops."""
+        return bool(self.relations or self.marks or self.pragmas or self.reordered)
+
+
+def initial_stage(sid: StageId, op: OpNode, scope: str = "global") -> StageState:
+    """A stage with the loops of its operation, spatial before reduction."""
+    loops = {
+        f"a{d}": Loop(f"a{d}", a.name, "spatial", op.shape[d]) for d, a in enumerate(op.axes)
+    }
+    loops |= {
+        f"r{d}": Loop(f"r{d}", a.name, "reduce", a.extent) for d, a in enumerate(op.reduce_axes)
+    }
+    return StageState(sid, op, loops, tuple(loops), marks={}, scope=scope)
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """A schedule as a value. ``order`` is topological; ``steps`` counts the steps applied."""
+
+    stages: Mapping[StageId, StageState]
+    order: tuple[StageId, ...]
+    outputs: tuple[StageId, ...]
+    steps: int = 0
+
+    @staticmethod
+    def initial(dag: Dag) -> State:
+        """The unscheduled state: every stage at root, loops in the order of the axes."""
+        stages: dict[StageId, StageState] = {
+            i: initial_stage(i, op) for i, op in enumerate(dag.ops)
+        }
+        return State(stages, tuple(stages), dag.outputs)
+
+    def stage(self, sid: StageId, who: str) -> StageState:
+        """The stage with an id.
+
+        Raises:
+            ScheduleError: there is none.
+        """
+        if sid not in self.stages:
+            raise ScheduleError(
+                f"{who}: there is no stage {sid!r}; stages: {', '.join(map(str, self.order))}"
+            )
+        return self.stages[sid]
+
+    def compute_stage(self, sid: StageId, who: str) -> StageState:
+        """The stage with an id, which must not be an input."""
+        st = self.stage(sid, who)
+        if st.op.is_placeholder:
+            raise ScheduleError(
+                f"{who}: {st.op.name!r} is a placeholder and has no loops; use cache_read to make "
+                "a stage that copies it"
+            )
+        return st
+
+    def with_stage(self, st: StageState, **changes: Any) -> State:
+        """A state in which one stage is replaced (its fields changed by ``changes``)."""
+        return replace(self, stages={**self.stages, st.id: replace(st, **changes)})
+
+    def label(self, sid: StageId) -> str:
+        """Printed name of a stage: its operation's name, made unique."""
+        name = self.stages[sid].op.name
+        same = [i for i in self.order if self.stages[i].op.name == name]
+        return name if len(same) == 1 or same[0] == sid else f"{name}_{same.index(sid)}"
+
+    def loop_label(self, st: StageState, loop: str) -> str:
+        """Printed name of a loop: ``C.i.0``."""
+        return f"{self.label(st.id)}.{st.loops[loop].name}"
+
+    def leaf(self, st: StageState, loop: str, who: str) -> Loop:
+        """A loop that a primitive may act on.
+
+        Raises:
+            ScheduleError: it was consumed by an earlier step (which one is said) or never existed.
+        """
+        if loop in st.leaves:
+            return st.loops[loop]
+        if loop not in st.loops:
+            raise ScheduleError(
+                f"{who}: stage {self.label(st.id)!r} has no loop {loop!r}"
+                f"{did_you_mean(loop, st.loops)}; its loops: {self.loop_list(st)}"
+            )
+        raise ScheduleError(
+            f"{who}: loop {self.loop_label(st, loop)!r} no longer exists "
+            f"({self._consumer(st, loop)}); its loops now: {self.loop_list(st)}"
+        )
+
+    def loop_list(self, st: StageState) -> str:
+        """The leaf loops of a stage, outermost first, as text."""
+        return ", ".join(self.loop_label(st, x) for x in st.leaves) or "none"
+
+    def _consumer(self, st: StageState, loop: str) -> str:
+        for r in st.relations:
+            if isinstance(r, SplitRel) and r.parent == loop:
+                made = f"{self.loop_label(st, r.outer)}, {self.loop_label(st, r.inner)}"
+                return f"step {r.step} split it into {made}"
+            if isinstance(r, FuseRel) and loop in (r.outer, r.inner):
+                return f"step {r.step} fused it into {self.loop_label(st, r.fused)}"
+        return "a later step removed it"
+
+    def consumers(self, sid: StageId) -> list[StageId]:
+        """Stages whose bodies read stage ``sid``."""
+        return [i for i in self.order if any(r.source == sid for r in self.stages[i].op.reads())]
+
+    def attached_at(self, sid: StageId, loop: str) -> list[StageId]:
+        """Stages computed at one loop, in topological order."""
+        return [
+            i
+            for i in self.order
+            if (a := self.stages[i].attach).kind == "at" and a.stage == sid and a.loop == loop
+        ]
+
+
+def refuse(step: str, index: int, text: str) -> NoReturn:
+    """Raise the error of a step."""
+    raise ScheduleError(f"{step} (step {index}): {text}")

@@ -1,0 +1,140 @@
+"""A trace as Python source: the calls that make the schedule again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from loopwright.schedule import steps as st
+from loopwright.schedule.apply import apply
+from loopwright.schedule.state import StageId, State
+from loopwright.te.dag import Dag
+
+_VERB = {"vectorized": "vectorize", "unrolled": "unroll", "parallel": "parallel"}
+
+
+class _Names:
+    """Python identifiers for stages and loops, each used once."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = {"s", "te", "schedule"}
+        self.stages: dict[StageId, str] = {}
+        self.loops: dict[tuple[StageId, str], str] = {}
+
+    def fresh(self, text: str) -> str:
+        base = re.sub(r"\W", "_", text) or "x"
+        base = base if not base[0].isdigit() else f"_{base}"
+        name, n = base, 1
+        while name in self._taken:
+            name, n = f"{base}_{n}", n + 1
+        self._taken.add(name)
+        return name
+
+    def stage(self, state: State, sid: StageId) -> str:
+        if sid not in self.stages:
+            self.stages[sid] = self.fresh(state.stages[sid].op.name)
+        return self.stages[sid]
+
+    def loop(self, state: State, sid: StageId, loop: str) -> str:
+        if (sid, loop) not in self.loops:
+            self.loops[sid, loop] = self.fresh(state.stages[sid].loops[loop].name)
+        return self.loops[sid, loop]
+
+
+def trace_as_python(dag: Dag, trace: Sequence[st.Step]) -> str:
+    """The function ``schedule(s, <tensors of the DAG in order>)`` that applies a trace.
+
+    ``s`` is a fresh schedule of the DAG; running it gives a schedule with the same trace.
+    """
+    state = State.initial(dag)
+    names = _Names()
+    params = [names.stage(state, sid) for sid in state.order]
+    lines = [f"def schedule({', '.join(['s', *params])}):"]
+    shown: set[StageId] = set()
+    for step in trace:
+        after = apply(state, step)
+        lines += _axes(state, step, names, shown)
+        lines.append("    " + _call(state, after, step, names))
+        state = after
+    if len(lines) == 1:
+        lines.append("    pass")
+    return "\n".join([*lines, "    return s"]) + "\n"
+
+
+def _axes(state: State, step: st.Step, names: _Names, shown: set[StageId]) -> list[str]:
+    """The line that names a stage's axes, before the first step that needs them."""
+    out = []
+    sids = [step.stage]
+    if isinstance(step, st.ComputeAt):
+        sids = [step.parent]
+    if isinstance(step, st.CacheRead | st.CacheWrite | st.ComputeInline | st.ComputeRoot):
+        return []
+    for sid in sids:
+        stage = state.stages[sid]
+        if sid in shown or stage.op.is_placeholder or isinstance(step, st.TransformLayout):
+            continue
+        shown.add(sid)
+        loops = [f"a{d}" for d in range(len(stage.op.axes))]
+        reduce = [f"r{d}" for d in range(len(stage.op.reduce_axes))]
+        t = names.stage(state, sid)
+        if loops:
+            lhs = ", ".join(names.loop(state, sid, x) for x in loops)
+            out.append(f"    [{lhs}] = s[{t}].op.axis")
+        if reduce:
+            lhs = ", ".join(names.loop(state, sid, x) for x in reduce)
+            out.append(f"    [{lhs}] = s[{t}].op.reduce_axis")
+    return out
+
+
+def _call(state: State, after: State, step: st.Step, names: _Names) -> str:
+    sid = step.stage
+    s = f"s[{names.stage(state, sid)}]"
+
+    def loop(x: str, of: StageId = sid) -> str:
+        return names.loop(after, of, x)
+
+    t = state.steps
+    match step:
+        case st.Split(loop=x, factor=f, nparts=n):
+            arg = f"factor={f}" if f is not None else f"nparts={n}"
+            old = loop(x)
+            return f"{loop(f'{t}.0')}, {loop(f'{t}.1')} = {s}.split({old}, {arg})"
+        case st.Fuse(outer=a, inner=b):
+            old = f"{loop(a)}, {loop(b)}"
+            return f"{loop(f'{t}.0')} = {s}.fuse({old})"
+        case st.Reorder(order=order):
+            return f"{s}.reorder({', '.join(loop(x) for x in order)})"
+        case st.Annotate(loop=x, kind=k):
+            return f"{s}.{_VERB[k]}({loop(x)})"
+        case st.Bind(loop=x, tag=tag):
+            return f"{s}.bind({loop(x)}, {tag!r})"
+        case st.Pragma(loop=x, key=k, value=v):
+            return f"{s}.pragma({loop(x)}, {k!r}, {v!r})"
+        case st.ComputeAt(parent=p, loop=x):
+            return f"{s}.compute_at(s[{names.stage(state, p)}], {loop(x, p)})"
+        case st.TransformLayout(dims=dims):
+            return f"{s}.transform_layout({_layout(dims)})"
+    return _stage_call(state, after, step, names, s)
+
+
+def _stage_call(state: State, after: State, step: Any, names: _Names, s: str) -> str:
+    t, own = state.steps, names.stage(state, step.stage)
+    if isinstance(step, st.ComputeInline | st.ComputeRoot):
+        return f"{s}.{step.primitive}()"
+    made = names.stage(after, f"s{t}")
+    if isinstance(step, st.CacheWrite):
+        return f"{made} = s.cache_write({own}, {step.scope!r})"
+    readers = ", ".join(names.stage(state, r) for r in step.readers)
+    return f"{made} = s.cache_read({own}, {step.scope!r}, [{readers}])"
+
+
+def _layout(dims: tuple[tuple[int, int, int | None], ...]) -> str:
+    args = [f"i{d}" for d in range(1 + max(d for d, _, _ in dims))]
+    parts = []
+    for d, div, mod in dims:
+        e = f"i{d} // {div}" if div > 1 else f"i{d}"
+        if mod is not None:
+            e = f"{e} % {mod}" if div == 1 else f"({e}) % {mod}"
+        parts.append(e)
+    return f"lambda {', '.join(args)}: ({', '.join(parts)},)"

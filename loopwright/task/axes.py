@@ -1,0 +1,66 @@
+"""Axes as a space sees them: a name and, where it is known, a length."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from loopwright.errors import SpaceError
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A loop that knobs are defined over.
+
+    Attributes:
+        length: Iterations; None for a part of a split, whose length depends on the configuration.
+        name: What to call it in a message.
+    """
+
+    length: int | None
+    name: str = ""
+
+
+def axis(source: Any) -> Axis:
+    """Make an :class:`Axis` of a loop axis of a tensor (``C.op.axis[0]``), an int, or an Axis.
+
+    Raises:
+        SpaceError: it is none of these, or its length is no positive integer.
+    """
+    if isinstance(source, Axis):
+        return source
+    length = source if isinstance(source, int) else _extent(source)
+    name = str(getattr(source, "name", "") or "")
+    if isinstance(length, bool) or not isinstance(length, int):
+        raise SpaceError(f"an axis is a loop axis or an integer length, got {source!r}")
+    if length < 1:
+        raise SpaceError(f"axis {name or '?'} has length {length}; it must be at least 1")
+    return Axis(length, name)
+
+
+def known_length(source: Any, knob: str) -> int:
+    """Length of an axis that a knob needs now.
+
+    Raises:
+        SpaceError: the axis is part of another split.
+    """
+    found = axis(source)
+    if found.length is None:
+        raise SpaceError(
+            f"knob {knob!r}: the length of part {found.name!r} of a split depends on the "
+            "configuration; give the original axis more outputs instead (num_outputs=3)"
+        )
+    return found.length
+
+
+def _extent(source: Any) -> Any:
+    """``extent`` of an axis, or ``dom.extent``; as an int where it can be turned into one."""
+    extent = getattr(source, "extent", None)
+    if extent is None:
+        extent = getattr(getattr(source, "dom", None), "extent", None)
+    if isinstance(extent, bool) or extent is None:
+        return None
+    try:
+        return int(extent)
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,204 @@
+"""What a template may call on its configuration, whichever kind that is.
+
+The first run of a template is under a `ConfigSpace`, which collects the knobs; every later run is
+under a `ConfigEntity`, for which the definitions are known already.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from loopwright.errors import SpaceError, did_you_mean
+from loopwright.task.axes import Axis, axis
+from loopwright.task.entities import SplitEntity
+from loopwright.task.knobs import Knob, annotate_knob, other_knob, reorder_knob, split_knob
+
+
+class Definitions(ABC):
+    """The part of a configuration that defines knobs.
+
+    Attributes:
+        flop: What ``add_flop`` has counted in this run.
+    """
+
+    flop: int = 0
+
+    @abstractmethod
+    def __getitem__(self, name: str) -> Any:
+        """The entity of a knob: ``cfg["tile_i"].apply(s, C, i)``."""
+
+    @property
+    @abstractmethod
+    def is_fallback(self) -> bool:
+        """True when no record and no tuner chose this configuration: it is the default."""
+
+    @abstractmethod
+    def raise_error(self, msg: str) -> None:
+        """Refuse the configuration, before anything is compiled.
+
+        Raises:
+            InstantiationError: always, except in the run that collects the knobs.
+        """
+
+    @abstractmethod
+    def valid(self) -> bool:
+        """False when ``raise_error`` was called in the run that collects the knobs."""
+
+    @abstractmethod
+    def multi_filter(self, filter: Callable[[Any], bool]) -> None:
+        """Keep only the points for which ``filter(config)`` is true; evaluated point by point, so
+        that a space of 1e12 points costs nothing.
+
+        Args:
+            filter: Gets a configuration: ``lambda c: c["i"].size[-1] * c["j"].size[-1] < 512``.
+        """
+
+    @abstractmethod
+    def _define(self, name: str, build: Callable[[], Knob], default: Any) -> None:
+        """Take note of a knob; ``build`` enumerates its candidates."""
+
+    @staticmethod
+    def axis(var: Any) -> Axis:
+        """An axis of a space, from a loop axis of a tensor or from its length."""
+        return axis(var)
+
+    #: The same for a reduction; AutoTVM's templates tell them apart.
+    reduce_axis = axis
+
+    def add_flop(self, flop: float) -> None:
+        """Say how many floating point operations one call does, in place of counting them in the
+        tensor expression. Adds up when called several times."""
+        self.flop += int(flop)
+
+    def define_split(
+        self,
+        name: str,
+        axis: Any,
+        policy: str = "factors",
+        num_outputs: int = 2,
+        *,
+        filter: Callable[[SplitEntity], bool] | None = None,
+        max_factor: int = 1 << 31,
+        no_tail: bool = False,
+        candidate: Sequence[Sequence[int]] | None = None,
+        default: Sequence[int] | None = None,
+    ) -> list[Axis]:
+        """Define how a loop is split.
+
+        Args:
+            name: Name of the knob.
+            axis: A loop axis of a tensor, or a length.
+            policy: ``factors`` (sizes that divide), ``power2`` (powers of two; a tail is left where
+                they do not divide), ``verbose`` (both), or ``candidate``.
+            num_outputs: Loops that come out; the outermost size is derived from the others.
+            filter: Keeps a candidate for which it is true.
+            max_factor: Upper limit of every size but the outermost.
+            no_tail: Leave out sizes that do not divide.
+            candidate: For ``candidate``: the sizes, such as ``[[-1, 8, 4], [-1, 16, 4]]``.
+            default: Sizes of the default configuration; else the candidate whose innermost size
+                is nearest to 16 (powers of two preferred) and whose other inner ones are near 4.
+
+        Returns:
+            The parts as axes, outermost first, for ``define_reorder`` and ``define_annotate``.
+
+        Raises:
+            SpaceError: nothing is left to choose, or an argument is not understood.
+        """
+
+        def build() -> Knob:
+            return split_knob(
+                name, axis, policy, num_outputs, filter, max_factor, no_tail, candidate
+            )
+
+        self._define(name, build, default)
+        parts = len(candidate[0]) if policy == "candidate" and candidate else num_outputs
+        return [Axis(None, f"{name}.{number}") for number in range(parts)]
+
+    def define_reorder(
+        self,
+        name: str,
+        axes: Sequence[Any],
+        policy: str,
+        *,
+        candidate: Sequence[Sequence[Any]] | None = None,
+        interval: tuple[int, int] | None = None,
+        spatial: Sequence[Sequence[Any]] | None = None,
+        reduce: Sequence[Sequence[Any]] | None = None,
+        default: Sequence[int] | None = None,
+    ) -> list[Axis]:
+        """Define the order of loops.
+
+        Args:
+            name: Name of the knob.
+            axes: The loops.
+            policy: ``identity`` (one candidate), ``all`` permutations, ``interval_all``
+                (permutations of ``axes[begin:end]``), ``candidate``, or ``interleave``.
+            candidate: For ``candidate``: orders, as lists of the axes or of their positions.
+            interval: For ``interval_all``: ``(begin, end)``.
+            spatial: For ``interleave``: chains of spatial loops; their outer parts are merged in
+                every way that keeps the order within a chain.
+            reduce: For ``interleave``: chains of reduction loops, merged likewise with the
+                innermost loop of each spatial chain, inside the others.
+            default: Permutation of the default configuration; else the order as given.
+
+        Returns:
+            One axis per place of the new order.
+
+        Raises:
+            SpaceError: an argument is not understood.
+        """
+
+        def build() -> Knob:
+            return reorder_knob(name, axes, policy, candidate, interval, spatial, reduce)
+
+        self._define(name, build, default)
+        return [Axis(None, f"{name}.{number}") for number in range(len(axes))]
+
+    def define_annotate(
+        self,
+        name: str,
+        axes: Sequence[Any],
+        policy: str,
+        *,
+        num_anchor: int | None = None,
+        default: Sequence[Any] | None = None,
+    ) -> None:
+        """Define how loops are annotated.
+
+        Args:
+            name: Name of the knob.
+            axes: The loops, outermost first.
+            policy: ``none``; ``unroll`` (all); ``vec`` (the innermost); ``unroll_vec`` (all
+                unrolled, the innermost vectorized or unrolled); ``try_...``: the same, or none, for
+                each loop on its own; ``locate_cache``: at which of the axes to compute caches.
+            num_anchor: For ``locate_cache``: how many lists of caches.
+            default: Annotations of the default configuration; else the first candidate, which
+                annotates least.
+
+        Raises:
+            SpaceError: an argument is not understood.
+        """
+        self._define(name, lambda: annotate_knob(name, axes, policy, num_anchor), default)
+
+    def define_knob(self, name: str, candidate: Sequence[Any], *, default: Any = None) -> None:
+        """Define a choice among values, which the template reads as ``cfg[name].val``.
+
+        Args:
+            name: Name of the knob.
+            candidate: Numbers, strings, booleans, None, or tuples of these.
+            default: The value of the default configuration; else the first.
+
+        Raises:
+            SpaceError: there is no candidate, or one that a record could not store.
+        """
+        self._define(name, lambda: other_knob(name, candidate), default)
+
+
+def missing_knob(name: str, known: Sequence[str]) -> SpaceError:
+    """The error of reading a knob that was not defined."""
+    listed = ", ".join(known) if known else "none"
+    return SpaceError(
+        f"knob {name!r} is not defined{did_you_mean(name, known)}; there are: {listed}"
+    )

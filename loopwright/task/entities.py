@@ -1,0 +1,197 @@
+"""One choice of one knob, and how it acts on a schedule.
+
+An entity is what ``cfg["tile_i"]`` gives a template; ``value`` is its JSON form, for records.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from loopwright.errors import InstantiationError, SpaceError
+
+
+class Refuser(Protocol):
+    """What an entity needs of a configuration: a way to refuse it."""
+
+    def raise_error(self, msg: str) -> None:
+        """Refuse the configuration."""
+
+
+@dataclass(frozen=True)
+class SplitEntity:
+    """Sizes of a split from the outside in; the outermost is ``-1``, derived from the others."""
+
+    size: tuple[int, ...]
+
+    def __init__(self, size: Sequence[int]) -> None:
+        object.__setattr__(self, "size", tuple(int(part) for part in size))
+
+    @property
+    def value(self) -> list[int]:
+        """JSON form: ``[-1, 8, 32]``."""
+        return list(self.size)
+
+    def apply(self, s: Any, op: Any, axis: Any) -> list[Any]:
+        """Split ``axis`` of ``s[op]`` into ``len(size)`` loops.
+
+        Before: ``for i in n``. After, for ``[-1, 8, 4]``: ``for i0 in ceil(n / 32): for i1 in 8:
+        for i2 in 4``. The inner sizes are exact; the outermost follows.
+
+        Returns:
+            The loops, outermost first.
+        """
+        axes = []
+        for level in range(1, len(self.size)):
+            outer, axis = s[op].split(axis, factor=math.prod(self.size[level:]))
+            axes.append(outer)
+        return [*axes, axis]
+
+    def __str__(self) -> str:
+        return str(list(self.size))
+
+
+@dataclass(frozen=True)
+class ReorderEntity:
+    """A permutation of axes: entry ``n`` says which axis comes ``n``-th."""
+
+    perm: tuple[int, ...]
+
+    def __init__(self, perm: Sequence[int]) -> None:
+        object.__setattr__(self, "perm", tuple(int(part) for part in perm))
+
+    @property
+    def value(self) -> list[int]:
+        """JSON form: ``[0, 2, 1]``."""
+        return list(self.perm)
+
+    def apply(self, s: Any, op: Any, axes: Sequence[Any]) -> list[Any]:
+        """Reorder ``axes`` of ``s[op]``.
+
+        Returns:
+            The axes in their new order.
+
+        Raises:
+            SpaceError: there are more or fewer axes than the knob was defined for.
+        """
+        if len(axes) != len(self.perm):
+            raise SpaceError(f"reorder of {len(self.perm)} axes was applied to {len(axes)}")
+        order = [axes[which] for which in self.perm]
+        s[op].reorder(*order)
+        return order
+
+    def __str__(self) -> str:
+        return str(list(self.perm))
+
+
+@dataclass(frozen=True)
+class AnnotateEntity:
+    """One of ``none``, ``unroll``, ``vec`` per axis, or per cache the axis to attach it at."""
+
+    anns: tuple[str | int, ...]
+
+    def __init__(self, anns: Sequence[str | int]) -> None:
+        object.__setattr__(self, "anns", tuple(anns))
+
+    @property
+    def value(self) -> list[str | int]:
+        """JSON form: ``["none", "vec"]``."""
+        return list(self.anns)
+
+    def apply(
+        self,
+        s: Any,
+        op: Any,
+        axes: Sequence[Any],
+        axis_lens: Sequence[int] | None = None,
+        max_unroll: int | None = None,
+        vec_size: Sequence[int] | None = None,
+        cfg: Refuser | None = None,
+        source: Sequence[Sequence[Any]] | None = None,
+    ) -> None:
+        """Annotate ``axes`` of ``s[op]``: unroll or vectorize each as chosen.
+
+        Args:
+            s: The schedule.
+            op: A tensor or its operation.
+            axes: The axes, outermost first.
+            axis_lens: Their lengths, for the two limits.
+            max_unroll: Refuse the configuration when an axis to unroll is longer.
+            vec_size: Refuse it when the length of the axis to vectorize is not among these.
+            cfg: The configuration that is refused.
+            source: For ``locate_cache``: one list of cache tensors per anchor; each is computed at
+                the axis that was chosen for it.
+
+        Raises:
+            InstantiationError: a limit is broken.
+            SpaceError: the number of axes, or of cache lists, is not that of the knob.
+        """
+        if source is not None:
+            self._attach(s, op, axes, source)
+            return
+        if len(axes) != len(self.anns):
+            raise SpaceError(f"annotation of {len(self.anns)} axes was applied to {len(axes)}")
+        for number, (axis, ann) in enumerate(zip(axes, self.anns, strict=True)):
+            if ann == "unroll":
+                length = _length(axis_lens, number, max_unroll)
+                if max_unroll and length > max_unroll:
+                    _refuse(
+                        cfg, f"axis of length {length} is too long to unroll (at most {max_unroll})"
+                    )
+                s[op].unroll(axis)
+            elif ann == "vec":
+                length = _length(axis_lens, number, vec_size)
+                if vec_size and length not in vec_size:
+                    _refuse(cfg, f"length {length} is not among the vector sizes {list(vec_size)}")
+                s[op].vectorize(axis)
+
+    def _attach(
+        self, s: Any, op: Any, axes: Sequence[Any], source: Sequence[Sequence[Any]]
+    ) -> None:
+        if len(source) != len(self.anns):
+            raise SpaceError(f"{len(self.anns)} anchors, but {len(source)} lists of caches")
+        for caches, which in zip(source, self.anns, strict=True):
+            for cache in caches:
+                s[cache].compute_at(s[op], axes[int(which)])
+
+    def __str__(self) -> str:
+        return str(list(self.anns))
+
+
+@dataclass(frozen=True)
+class OtherOptionEntity:
+    """A value out of a list of candidates."""
+
+    val: Any
+
+    @property
+    def value(self) -> Any:
+        """JSON form: the candidate itself, a tuple as an array."""
+        return _listed(self.val)
+
+    def __str__(self) -> str:
+        return repr(self.val)
+
+
+Entity = SplitEntity | ReorderEntity | AnnotateEntity | OtherOptionEntity
+
+
+def _listed(value: Any) -> Any:
+    return [_listed(part) for part in value] if isinstance(value, (list, tuple)) else value
+
+
+def _length(axis_lens: Sequence[int] | None, number: int, limit: object) -> int:
+    """Length of an axis, needed only where there is a limit."""
+    if not limit:
+        return 0
+    if axis_lens is None or number >= len(axis_lens):
+        raise SpaceError("max_unroll and vec_size need axis_lens, the length of each axis")
+    return int(axis_lens[number])
+
+
+def _refuse(cfg: Refuser | None, text: str) -> None:
+    if cfg is None:
+        raise InstantiationError(text)
+    cfg.raise_error(text)

@@ -1,0 +1,187 @@
+"""Choosing points of a space that may have 1e12 of them and filters that refuse most.
+
+Every function is deterministic for a seed, ends in bounded time, and never lists the product.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from loopwright.errors import SpaceError
+
+if TYPE_CHECKING:
+    from loopwright.task.space import ConfigSpace
+
+#: Sources of randomness that are accepted; None means seed 0.
+Rng = np.random.Generator | random.Random | int | None
+
+#: Up to so many points a space is looked through one by one.
+SMALL = 20_000
+_SAMPLE = 4_000
+_BLOCK = 256
+
+
+@dataclass(frozen=True)
+class ValidCount:
+    """How many points of a space are valid.
+
+    Attributes:
+        count: The number, or its estimate.
+        exact: False when ``count`` was estimated from a random sample.
+        total: All points.
+    """
+
+    count: int
+    exact: bool
+    total: int
+
+    def __str__(self) -> str:
+        if self.exact:
+            return f"{self.count} of {self.total}"
+        return f"about {self.count} of {self.total} (estimated from {_SAMPLE} samples)"
+
+
+def generator(rng: Rng) -> np.random.Generator:
+    """A NumPy generator of any accepted source."""
+    if isinstance(rng, np.random.Generator):
+        return rng
+    if isinstance(rng, random.Random):
+        return np.random.default_rng(rng.getrandbits(64))
+    return np.random.default_rng(0 if rng is None else rng)
+
+
+def valid_count(space: ConfigSpace) -> ValidCount:
+    """See ``ConfigSpace.valid_count``."""
+    total = space.range_length
+    if not space.is_filtered:
+        return ValidCount(total, True, total)
+    if total <= SMALL:
+        return ValidCount(sum(map(space.is_valid, range(total))), True, total)
+    draws = _draws(space, generator(0))
+    hits = sum(space.is_valid(next(draws)) for _ in range(_SAMPLE))
+    return ValidCount(total * hits // _SAMPLE, False, total)
+
+
+def sample_ints(
+    space: ConfigSpace, m: int, rng: Rng, exclude: Collection[int] = frozenset()
+) -> list[int]:
+    """See ``ConfigSpace.sample_ints``."""
+    source = generator(rng)
+    total = space.range_length
+    chosen: dict[int, None] = {}
+    if total <= max(SMALL, 2 * m):
+        # So few that a shuffle finds every last one; drawing would meet the same ones again.
+        points: Iterator[int] = iter(source.permutation(total).tolist())
+    else:
+        draws = _draws(space, source)
+        points = (next(draws) for _ in range(10_000 + 200 * m))
+    for index in points:
+        if len(chosen) >= m:
+            break
+        if index not in chosen and index not in exclude and space.is_valid(index):
+            chosen[index] = None
+    return list(chosen)
+
+
+def rand_index(space: ConfigSpace, rng: Rng, to_exclude: Collection[int]) -> int:
+    """See ``ConfigSpace.get_rand_index``."""
+    found = sample_ints(space, 1, rng, frozenset(to_exclude))
+    if not found:
+        raise SpaceError(
+            f"no valid point found among {space.range_length}, {len(to_exclude)} being excluded"
+        )
+    return found[0]
+
+
+def random_walk(space: ConfigSpace, index: int, rng: Rng) -> int:
+    """See ``ConfigSpace.random_walk``."""
+    source = generator(rng)
+    start = space.point2knob(index)
+    dims = space.dims
+    movable = [number for number, dim in enumerate(dims) if dim > 1]
+    for _ in range(64 if movable else 0):
+        number = movable[int(source.integers(len(movable)))]
+        shift = 1 + int(source.integers(dims[number] - 1))
+        found = _moved(space, start, number, (start[number] + shift) % dims[number])
+        if space.is_valid(found):
+            return found
+    # Nearly everything around is refused: look at each neighbour once.
+    around = list(_neighbours(space, start)) if space.is_filtered else []
+    order: list[int] = source.permutation(len(around)).tolist()
+    for which in order:
+        found = around[which]
+        if space.is_valid(found):
+            return found
+    return index
+
+
+def next_index(space: ConfigSpace, index: int, step: int) -> int | None:
+    """See ``ConfigSpace.get_next_index``."""
+    if step < 1:
+        raise SpaceError(f"step must be at least 1, got {step}")
+    found = 0
+    for candidate in range(index + 1, space.range_length):
+        found += space.is_valid(candidate)
+        if found == step:
+            return candidate
+    return None
+
+
+def nearest_valid(space: ConfigSpace, index: int) -> int:
+    """A valid point that differs from a refused one in as few knobs as can be found: each
+    neighbour in order, then walks of growing length, then points anywhere.
+
+    Raises:
+        SpaceError: none was found.
+    """
+    for found in _neighbours(space, space.point2knob(index)):
+        if space.is_valid(found):
+            return found
+    source = generator(0)
+    start = space.point2knob(index)
+    for changes in range(2, len(start) + 1):
+        for _ in range(_BLOCK):
+            vector = list(start)
+            for number in source.permutation(len(start))[:changes]:
+                vector[number] = int(source.integers(space.dims[number]))
+            found = space.knob2point(vector)
+            if space.is_valid(found):
+                return found
+    anywhere = sample_ints(space, 1, source)
+    if anywhere:
+        return anywhere[0]
+    looked = "all" if space.range_length <= SMALL else "more than 10000 random ones"
+    raise SpaceError(
+        f"no valid configuration: the filters refuse {looked} of {space.range_length} points; "
+        "loosen multi_filter or add candidates"
+    )
+
+
+def _moved(space: ConfigSpace, vector: tuple[int, ...], number: int, digit: int) -> int:
+    return space.knob2point([*vector[:number], digit, *vector[number + 1 :]])
+
+
+def _neighbours(space: ConfigSpace, vector: tuple[int, ...]) -> Iterator[int]:
+    """Points that differ in one knob, nearest candidates first."""
+    for number, dim in enumerate(space.dims):
+        here = vector[number]
+        others = [digit for digit in range(dim) if digit != here]
+        for digit in sorted(others, key=lambda digit: (abs(digit - here), digit)):
+            yield _moved(space, vector, number, digit)
+
+
+def _draws(space: ConfigSpace, source: np.random.Generator) -> Iterator[int]:
+    """Endless points at random, repetitions included."""
+    total = space.range_length
+    dims = np.array(space.dims)
+    while True:
+        if total < 1 << 62:
+            yield from source.integers(total, size=_BLOCK).tolist()
+        else:
+            for vector in source.integers(dims, size=(_BLOCK, len(dims))).tolist():
+                yield space.knob2point(vector)

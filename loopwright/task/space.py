@@ -1,0 +1,288 @@
+"""The search space of a task: ordered knobs, and the numbers of their combinations.
+
+A point is an index in mixed radix whose least significant digit is the first knob's choice. The
+product of the knobs is never enumerated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from loopwright.errors import SpaceError
+from loopwright.task import sampling
+from loopwright.task.config import ConfigEntity
+from loopwright.task.defining import Definitions, missing_knob
+from loopwright.task.knobs import Knob, value_text
+from loopwright.task.sampling import Rng, ValidCount
+
+
+class ConfigSpace(Definitions):
+    """Collects knobs while a template runs for the first time, and is searched afterwards.
+
+    While it collects, ``cfg[name]`` acts with the default candidate, so that the template runs
+    through. ``len(space)`` counts all points, those that a filter refuses included.
+
+    Args:
+        defaults: Default value of knobs by name, in place of what their definitions say.
+
+    Attributes:
+        knobs: The knobs by name, in the order of their definition.
+        errors: What ``raise_error`` said about the default configuration.
+        asked_fallback: True when the template looked at ``cfg.is_fallback``.
+    """
+
+    def __init__(self, defaults: Mapping[str, Any] | None = None) -> None:
+        self.knobs: dict[str, Knob] = {}
+        self.errors: list[str] = []
+        self.asked_fallback = False
+        self._defaults = dict(defaults or {})
+        self._filters: list[Callable[[ConfigEntity], bool]] = []
+        self._frozen = False
+        self._dims: tuple[int, ...] = ()
+        self._default: int | None = None
+
+    # -- while it collects ----------------------------------------------------------------------
+
+    def __getitem__(self, name: str) -> Any:
+        knob = self.knobs.get(name)
+        if knob is None:
+            raise missing_knob(name, list(self.knobs))
+        return knob.entities[knob.default]
+
+    @property
+    def is_fallback(self) -> bool:
+        """False: the template is asked for its knobs, not for its fallback."""
+        self.asked_fallback = True
+        return False
+
+    def raise_error(self, msg: str) -> None:
+        """Take note that the default configuration is refused; the collecting run goes on."""
+        self.errors.append(msg)
+
+    def valid(self) -> bool:
+        """True unless the default configuration was refused."""
+        return not self.errors
+
+    def multi_filter(self, filter: Callable[[Any], bool]) -> None:
+        """Keep only the points for which ``filter(config)`` is true, asked point by point."""
+        self._filters.append(filter)
+
+    def freeze(self) -> None:
+        """End the collecting run.
+
+        Raises:
+            SpaceError: a default was given for a knob that does not exist.
+        """
+        for name in self._defaults:
+            if name not in self.knobs:
+                raise missing_knob(name, list(self.knobs))
+        self._frozen = True
+        self._dims = self.dims
+
+    def _define(self, name: str, build: Callable[[], Knob], default: Any) -> None:
+        if self._frozen:
+            raise SpaceError(f"knob {name!r}: the space is complete; define knobs in the template")
+        knob = build()
+        if name in self._defaults:
+            knob.set_default(self._defaults[name])
+        elif default is not None:
+            knob.set_default(default)
+        known = self.knobs.setdefault(name, knob)
+        if known.signature != knob.signature:
+            raise SpaceError(
+                f"knob {name!r} is defined twice with different candidates; rename one"
+            )
+        self._default = None
+
+    # -- what it is -----------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return self.range_length
+
+    def __repr__(self) -> str:
+        return f"ConfigSpace({len(self.knobs)} knobs, {self.range_length} points)"
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """Number of candidates of each knob."""
+        return self._dims or tuple(len(knob) for knob in self.knobs.values())
+
+    @property
+    def range_length(self) -> int:
+        """Number of points, those that a filter refuses included; may exceed what ``len`` can say
+        (2**63 - 1)."""
+        return math.prod(self.dims)
+
+    @property
+    def is_filtered(self) -> bool:
+        """True when a ``multi_filter`` may refuse points."""
+        return bool(self._filters)
+
+    @property
+    def space_hash(self) -> str:
+        """Hash of the ordered knobs and their candidates; 16 hexadecimal digits."""
+        text = value_text([knob.signature for knob in self.knobs.values()])
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def default_index(self) -> int:
+        """Index of the default configuration, which is trial 0 of every tuner: the default of each
+        knob, or, where a filter refuses that, a point near it.
+
+        Raises:
+            SpaceError: no valid point was found.
+        """
+        if self._default is None:
+            index = self.knob2point([knob.default for knob in self.knobs.values()])
+            self._default = index if self.is_valid(index) else sampling.nearest_valid(self, index)
+        return self._default
+
+    def set_default(self, index: int) -> None:
+        """Make another point the default configuration."""
+        self._check(index)
+        self._default = index
+
+    # -- points ---------------------------------------------------------------------------------
+
+    def point2knob(self, index: int) -> tuple[int, ...]:
+        """The choice of each knob, by position among its candidates.
+
+        Raises:
+            SpaceError: the index is outside of the space.
+        """
+        self._check(index)
+        digits = []
+        for dim in self.dims:
+            index, digit = divmod(index, dim)
+            digits.append(digit)
+        return tuple(digits)
+
+    def knob2point(self, vector: Sequence[int]) -> int:
+        """The index of the choices; inverse of :meth:`point2knob`.
+
+        Raises:
+            SpaceError: the vector has another length, or a position outside of its knob.
+        """
+        dims = self.dims
+        if len(vector) != len(dims):
+            raise SpaceError(f"{len(vector)} choices for {len(dims)} knobs")
+        index = 0
+        for knob, digit in zip(reversed(self.knobs.values()), reversed(vector), strict=True):
+            if not 0 <= digit < len(knob):
+                raise SpaceError(f"{knob!r} has no candidate number {digit}")
+            index = index * len(knob) + int(digit)
+        return index
+
+    def get(self, index: int) -> ConfigEntity:
+        """The configuration at an index, valid or not.
+
+        Raises:
+            SpaceError: the index is outside of the space.
+        """
+        digits = self.point2knob(index)
+        pairs = zip(self.knobs.values(), digits, strict=True)
+        return ConfigEntity(self, {k.name: k.entities[digit] for k, digit in pairs}, int(index))
+
+    def find(self, values: Mapping[str, Any] | ConfigEntity) -> int | None:
+        """The index of ``{knob: value}``, or None when it is not a point of this space."""
+        if isinstance(values, ConfigEntity):
+            values = values.values
+        if set(values) != set(self.knobs):
+            return None
+        digits = [knob.position(values[name]) for name, knob in self.knobs.items()]
+        known = [digit for digit in digits if digit is not None]
+        return self.knob2point(known) if len(known) == len(digits) else None
+
+    def index_of(self, values: Mapping[str, Any] | ConfigEntity) -> int:
+        """The index of ``{knob: value}``, as a record holds it.
+
+        Raises:
+            SpaceError: it is not a point of this space; says which knob does not fit.
+        """
+        index = self.find(values)
+        if index is None:
+            raise SpaceError(f"not a point of this space: {self._misfit(values)}")
+        return index
+
+    def entity_of(self, values: Mapping[str, Any]) -> ConfigEntity:
+        """A configuration of recorded values, which may be no candidates; a knob that is missing
+        takes its default, one that is unknown here is left out.
+
+        Raises:
+            SpaceError: a value does not have the form of its knob.
+        """
+        index = self.find(values)
+        if index is not None:
+            return self.get(index)
+        chosen = {
+            name: knob.entity(values[name]) if name in values else self[name]
+            for name, knob in self.knobs.items()
+        }
+        return ConfigEntity(self, chosen, None)
+
+    def is_valid(self, index: int) -> bool:
+        """True when the index is within the space and every filter accepts the point.
+
+        Raises:
+            SpaceError: a filter raised.
+        """
+        if not 0 <= index < self.range_length:
+            return False
+        if not self._filters:
+            return True
+        config = self.get(index)
+        try:
+            return all(accepts(config) for accepts in self._filters)
+        except Exception as exc:
+            text = f"a filter failed on configuration {index} ({config}): "
+            raise SpaceError(f"{text}{type(exc).__name__}: {exc}") from exc
+
+    # -- choosing points ------------------------------------------------------------------------
+
+    def valid_count(self) -> ValidCount:
+        """How many points the filters accept: exact for small spaces, else an estimate from a
+        sample, and marked as one."""
+        return sampling.valid_count(self)
+
+    def sample_ints(self, m: int, rng: Rng = None) -> list[int]:
+        """Up to ``m`` different valid indices at random; fewer when the space has not that many, or
+        when hardly any point is valid.
+
+        Args:
+            m: How many.
+            rng: A ``numpy.random.Generator``, a ``random.Random``, or a seed; None is seed 0.
+        """
+        return sampling.sample_ints(self, m, rng)
+
+    def get_rand_index(self, rng: Rng = None, to_exclude: Sequence[int] = ()) -> int:
+        """A valid index at random that is not excluded.
+
+        Raises:
+            SpaceError: none was found.
+        """
+        return sampling.rand_index(self, rng, to_exclude)
+
+    def random_walk(self, index: int, rng: Rng = None) -> int:
+        """A valid point that differs from ``index`` in one knob; ``index`` where there is none."""
+        return sampling.random_walk(self, index, rng)
+
+    def get_next_index(self, index: int, step: int = 1) -> int | None:
+        """The ``step``-th valid index after ``index`` (-1 is before the first); None at the end."""
+        return sampling.next_index(self, index, step)
+
+    def _check(self, index: int) -> None:
+        if not 0 <= index < self.range_length:
+            raise SpaceError(f"index {index} is outside of the space of {self.range_length} points")
+
+    def _misfit(self, values: Mapping[str, Any] | ConfigEntity) -> str:
+        if isinstance(values, ConfigEntity):
+            values = values.values
+        for name, knob in self.knobs.items():
+            if name not in values:
+                return f"there is no value for knob {name!r}"
+            if knob.position(values[name]) is None:
+                return f"{values[name]!r} is not among the {len(knob)} candidates of knob {name!r}"
+        return f"unknown knobs {', '.join(sorted(set(values) - set(self.knobs)))}"

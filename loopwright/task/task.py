@@ -1,0 +1,206 @@
+"""Tasks: a template with its arguments and target, and the space that it spans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from loopwright.errors import InstantiationError, SpaceError, TaskError
+from loopwright.records import task_key
+from loopwright.task import sampling
+from loopwright.task.config import ConfigEntity, FallbackConfig
+from loopwright.task.current import running
+from loopwright.task.defining import Definitions
+from loopwright.task.space import ConfigSpace
+from loopwright.task.template import Template, lookup
+
+_DEFAULT_TRIES = 64
+
+
+class Task:
+    """What is tuned: a template, its arguments, a target, and the space of configurations.
+
+    Making one runs the template, to collect its knobs.
+
+    Args:
+        name: Name of a template, or the template itself.
+        args: Its arguments.
+        target: A target, its text such as ``"llvm"``, or its canonical form; None is the current
+            target, or the default one.
+
+    Attributes:
+        template: The template.
+        name: Its name.
+        args: The arguments by position, defaults filled in.
+        target: The target.
+        config_space: The space.
+        key: Identity of the task in records: template, arguments, kind of target.
+
+    Raises:
+        TaskError: the template is unknown, does not accept the arguments, or raised.
+    """
+
+    def __init__(
+        self,
+        name: str | Template | Callable[..., Any],
+        args: Iterable[Any] = (),
+        target: Any = None,
+    ) -> None:
+        self.template = lookup(name)
+        self.name = self.template.name
+        self.args = self.template.bind(args)
+        self.target = resolve_target(target)
+        self.key = task_key(self.name, self.args, self.kind)
+        self._flop = 0
+        self.config_space = self._collect()
+
+    def __repr__(self) -> str:
+        return f"Task({self}, {self.target})"
+
+    def __str__(self) -> str:
+        return self.template.describe(self.args)
+
+    @property
+    def kind(self) -> str:
+        """Kind of the target, such as ``"llvm"``."""
+        return str(self.target.canonical["kind"])
+
+    @property
+    def workload(self) -> tuple[Any, ...]:
+        """Name and arguments, AutoTVM's identity of a task."""
+        return (self.name, *self.args)
+
+    @property
+    def flop(self) -> int:
+        """Floating point operations of one call: what the template declared with ``cfg.add_flop``,
+        else what its tensor expression counts.
+
+        Raises:
+            TaskError: there is none to count.
+        """
+        if not self._flop:
+            raise TaskError(
+                f"task {self}: its expression has no arithmetic to count; call cfg.add_flop(n) in "
+                f"the template ({self.template.where})"
+            )
+        return self._flop
+
+    def instantiate(self, config: ConfigEntity | int | Mapping[str, Any]) -> tuple[Any, list[Any]]:
+        """Run the template under a configuration.
+
+        Args:
+            config: A configuration, its index, or ``{knob: value}``.
+
+        Returns:
+            ``(schedule, [tensors])``.
+
+        Raises:
+            InstantiationError: the template refused the configuration, or raised; in one line with
+                file and line.
+            SpaceError: ``config`` is no configuration of this space.
+        """
+        config = self.config(config)
+        try:
+            return self._run(config)
+        except InstantiationError:
+            raise
+        except Exception as exc:
+            raise InstantiationError(f"{self} with {config}: {self.template.blame(exc)}") from exc
+
+    def config(self, config: ConfigEntity | int | Mapping[str, Any]) -> ConfigEntity:
+        """The configuration of an index or of ``{knob: value}``; one of another space is carried
+        over by its values.
+
+        Raises:
+            SpaceError: a value does not have the form of its knob; index outside of the space.
+        """
+        if isinstance(config, ConfigEntity):
+            same = config.space is self.config_space
+            return config if same else self.config_space.entity_of(config.values)
+        if isinstance(config, Mapping):
+            return self.config_space.entity_of(config)
+        return self.config_space.get(config)
+
+    def fallback(self) -> FallbackConfig:
+        """A fresh default configuration, which says ``cfg.is_fallback`` to the template."""
+        index = self.config_space.default_index
+        entities = {n: self.config_space.get(index)[n] for n in self.config_space.knobs}
+        return FallbackConfig(self.config_space, entities, index)
+
+    def _run(self, config: Definitions) -> tuple[Any, list[Any]]:
+        with self.target, running(config):
+            result = self.template.function(*self.args)
+        pair = isinstance(result, tuple) and len(result) == 2
+        if not pair or not isinstance(result[1], (list, tuple)):
+            raise TaskError(
+                f"template {self.name!r} ({self.template.where}) must return "
+                f"(schedule, [tensors]), got {type(result).__name__}"
+            )
+        return result[0], list(result[1])
+
+    def _collect(self) -> ConfigSpace:
+        try:
+            space = ConfigSpace(self.template.default_values(self.args))
+            schedule, _ = self._run(space)
+            space.freeze()
+        except TaskError:
+            raise
+        except Exception as exc:
+            raise TaskError(f"{self}: {self.template.blame(exc)}") from exc
+        self._flop = space.flop or int(schedule.dag.flop)
+        self.config_space = space
+        if space.asked_fallback:
+            self._adopt_fallback(space)
+        if space.errors:
+            self._choose_default(space)
+        return space
+
+    def _adopt_fallback(self, space: ConfigSpace) -> None:
+        """Make what the template chooses under ``cfg.is_fallback`` the default configuration, so
+        that trial 0 is what an untuned build gets."""
+        config = self.fallback()
+        try:
+            self._run(config)
+        except Exception as exc:
+            raise TaskError(f"{self}: {self.template.blame(exc)}") from exc
+        if config.index is not None:
+            space.errors.clear()
+            space.set_default(config.index)
+
+    def _choose_default(self, space: ConfigSpace) -> None:
+        """The template refused its own default: take the first of a few others that it accepts;
+        where there is none, trial 0 will say so."""
+        for index in sampling.sample_ints(space, _DEFAULT_TRIES, 0):
+            try:
+                self._run(space.get(index))
+            except SpaceError:
+                continue
+            space.set_default(index)
+            return
+
+
+def create_task(
+    name: str | Template | Callable[..., Any], args: Iterable[Any] = (), target: Any = None
+) -> Task:
+    """Make a task.
+
+    Args:
+        name: Name of a template, or the decorated function itself.
+        args: The template's arguments.
+        target: Such as ``"llvm"`` or a ``Target``; None for the current or the default one.
+
+    Raises:
+        TaskError: see :class:`Task`.
+    """
+    return Task(name, args, target)
+
+
+def resolve_target(target: Any) -> Any:
+    """The target that a text, a canonical form, or None (the current or default one) stands for."""
+    if hasattr(target, "canonical"):
+        return target
+    from loopwright.target import Target
+
+    if target is None:
+        return Target.current()
+    return Target(dict(target) if isinstance(target, Mapping) else target)

@@ -1,0 +1,223 @@
+"""Templates: functions of a workload's shape that say what may be chosen, registered by name."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, overload
+
+from loopwright.errors import TaskError, did_you_mean
+from loopwright.task.current import running_config
+
+#: All templates by name.
+TASKS: dict[str, Template] = {}
+
+Function = Callable[..., Any]
+
+
+class Template:
+    """A registered function that returns ``(schedule, [tensors])``.
+
+    Calling it runs it under the configuration that the dispatch contexts choose: that of the best
+    record under ``apply_history_best``, else the default, which is said once.
+
+    Attributes:
+        name: Its name in records and on the command line.
+        function: The function itself.
+        reference: NumPy function of the inputs that returns the outputs, or None.
+        make_inputs: Function of the template's arguments that makes test inputs, or None.
+        default: Knob values of the default configuration, ``{knob: value}``, or a function of the
+            template's arguments that returns them; None leaves the choice to each knob.
+        tasks: The tasks of direct calls, kept by the dispatcher.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        function: Function,
+        reference: Function | None = None,
+        make_inputs: Function | None = None,
+        default: Mapping[str, Any] | Callable[..., Mapping[str, Any]] | None = None,
+    ) -> None:
+        self.name = name
+        self.function = function
+        self.reference = reference
+        self.make_inputs = make_inputs
+        self.default = default
+        self.__doc__ = function.__doc__
+        self.__name__ = getattr(function, "__name__", name)
+        self.__wrapped__ = function
+        self.tasks: dict[Any, Any] = {}
+        self._signature = inspect.signature(function)
+
+    def __repr__(self) -> str:
+        return f"<template {self.name!r} at {self.where}>"
+
+    @property
+    def where(self) -> str:
+        """``file:line`` of the function."""
+        code = self.function.__code__
+        return f"{Path(code.co_filename).name}:{code.co_firstlineno}"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Make the schedule for these arguments.
+
+        Returns:
+            ``(schedule, [tensors])``.
+
+        Raises:
+            TaskError: an argument is not accepted, or the template raised.
+        """
+        if running_config() is not None:
+            # Called by another template: its knobs become part of that one's configuration.
+            return self.function(*args, **kwargs)
+        from loopwright.task.dispatch import schedule_for
+
+        return schedule_for(self, self.bind(args, kwargs))
+
+    def bind(self, args: Iterable[Any], kwargs: Mapping[str, Any] | None = None) -> tuple[Any, ...]:
+        """The arguments as they stand in a task's key: by position, defaults filled in.
+
+        Raises:
+            TaskError: they do not fit the function, or one of them is not a plain value.
+        """
+        try:
+            bound = self._signature.bind(*args, **(kwargs or {}))
+        except TypeError as exc:
+            raise TaskError(
+                f"template {self.name!r} takes {self._signature}, got "
+                f"{_call(args, kwargs or {})}: {exc}"
+            ) from None
+        bound.apply_defaults()
+        if bound.kwargs:
+            raise TaskError(
+                f"template {self.name!r} has keyword-only parameters "
+                f"({', '.join(bound.kwargs)}); records need every argument by position"
+            )
+        names = list(self._signature.parameters)
+        return tuple(
+            _plain(value, f"template {self.name!r}: argument {names[min(at, len(names) - 1)]!r}")
+            for at, value in enumerate(bound.args)
+        )
+
+    def default_values(self, args: tuple[Any, ...]) -> Mapping[str, Any] | None:
+        """Knob values of the default configuration for these arguments, where the template says."""
+        return self.default(*args) if callable(self.default) else self.default
+
+    def describe(self, args: Iterable[Any]) -> str:
+        """``demo/matmul(1024, 1024, 1024, 'float32')``."""
+        return f"{self.name}{_call(args, {})}"
+
+    def blame(self, exc: BaseException) -> str:
+        """``file:line`` in the template's file that raised, and the error in one line."""
+        file = self.function.__code__.co_filename
+        frames = [f for f in traceback.extract_tb(exc.__traceback__) if f.filename == file]
+        where = f"{Path(file).name}:{frames[-1].lineno}" if frames else self.where
+        text = " ".join(str(exc).split())
+        return (
+            f"{where}: {type(exc).__name__}: {text}" if text else f"{where}: {type(exc).__name__}"
+        )
+
+
+def _call(args: Iterable[Any], kwargs: Mapping[str, Any]) -> str:
+    parts = [repr(arg) for arg in args] + [f"{name}={value!r}" for name, value in kwargs.items()]
+    return f"({', '.join(parts)})"
+
+
+def _plain(value: Any, what: str) -> Any:
+    """Numbers, strings, booleans, None, and tuples of these, so that a record can hold them."""
+    if isinstance(value, (list, tuple)):
+        return tuple(_plain(part, what) for part in value)
+    item = getattr(value, "item", None)
+    if type(value).__module__ == "numpy" and callable(item) and getattr(value, "ndim", 1) == 0:
+        value = item()
+    if isinstance(value, float) and not math.isfinite(value):
+        raise TaskError(f"{what} is {value}; records hold finite numbers only")
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    raise TaskError(
+        f"{what} is a {type(value).__name__}; arguments are integers, floats, strings, booleans, "
+        "or tuples of these"
+    )
+
+
+@overload
+def template(name: Function) -> Template: ...
+
+
+@overload
+def template(
+    name: str | None = None,
+    *,
+    reference: Function | None = None,
+    make_inputs: Function | None = None,
+    default: Mapping[str, Any] | Callable[..., Mapping[str, Any]] | None = None,
+) -> Callable[[Function], Template]: ...
+
+
+def template(
+    name: str | Function | None = None,
+    *,
+    reference: Function | None = None,
+    make_inputs: Function | None = None,
+    default: Mapping[str, Any] | Callable[..., Mapping[str, Any]] | None = None,
+) -> Template | Callable[[Function], Template]:
+    """Decorate a function of plain arguments that returns ``(schedule, [tensors])``.
+
+    Args:
+        name: Unique name; the function's own when left out.
+        reference: NumPy function of the inputs that returns the outputs.
+        make_inputs: Function of the template's arguments that makes inputs for tests and timing.
+        default: Knob values of the default configuration, or a function of the template's arguments
+            that returns them.
+
+    Raises:
+        TaskError: another function has the name already.
+    """
+
+    def register(function: Function) -> Template:
+        label = name if isinstance(name, str) else function.__name__
+        made = Template(label, function, reference, make_inputs, default)
+        before = TASKS.get(label)
+        if before is not None and not _same_origin(before.function, function):
+            raise TaskError(f"template {label!r} is defined at {before.where} already; rename one")
+        TASKS[label] = made
+        return made
+
+    return register(name) if callable(name) else register
+
+
+def _same_origin(one: Function, other: Function) -> bool:
+    """True when a definition was run again: a notebook's cell, or a file loaded twice."""
+    if one.__qualname__ != other.__qualname__:
+        return False
+    return one.__module__ == other.__module__ or (
+        one.__code__.co_filename == other.__code__.co_filename
+    )
+
+
+def lookup(name: str | Template | Function) -> Template:
+    """Find a template by name, or by the decorated function or the function inside.
+
+    Raises:
+        TaskError: there is none; names all, and the nearest.
+    """
+    if isinstance(name, Template):
+        return name
+    if callable(name):
+        found = next((t for t in TASKS.values() if t.function is name), None)
+        if found is None:
+            raise TaskError(
+                f"function {getattr(name, '__name__', name)!r} is no template; decorate it with "
+                "@loopwright.template(name)"
+            )
+        return found
+    if name in TASKS:
+        return TASKS[name]
+    known = ", ".join(sorted(TASKS)) or "none yet"
+    raise TaskError(
+        f"unknown template {name!r}{did_you_mean(str(name), TASKS)}; there are: {known}"
+    )

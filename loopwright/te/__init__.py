@@ -1,0 +1,72 @@
+"""Tensor expressions: what is computed. ``create_schedule`` is attached by the package root."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from loopwright.ir.expr import Expr, IterVar, Var, cast, const
+from loopwright.te.dag import Dag, OpNode
+from loopwright.te.intrin import (
+    abs,
+    all,
+    any,
+    atan,
+    call,
+    ceil,
+    cos,
+    cosh,
+    equal,
+    erf,
+    exp,
+    exp2,
+    expm1,
+    floor,
+    floordiv,
+    floormod,
+    fmod,
+    if_then_else,
+    log,
+    log1p,
+    log2,
+    log10,
+    logical_not,
+    not_equal,
+    pow,
+    power,
+    round,
+    rsqrt,
+    select,
+    sigmoid,
+    sin,
+    sinh,
+    sqrt,
+    tan,
+    tanh,
+    trunc,
+    truncdiv,
+    truncmod,
+)
+from loopwright.te.reducer import comm_reducer, max, max_value, min, min_value, prod, sum
+from loopwright.te.tensor import (
+    ComputeOp,
+    Operation,
+    PlaceholderOp,
+    Tensor,
+    compute,
+    placeholder,
+    reduce_axis,
+    thread_axis,
+)
+
+if TYPE_CHECKING:
+    create_schedule: Any
+
+__all__ = [
+    "ComputeOp", "Dag", "Expr", "IterVar", "OpNode", "Operation", "PlaceholderOp", "Tensor", "Var",
+    "abs", "all", "any", "atan", "call", "cast", "ceil", "comm_reducer", "compute", "const", "cos",
+    "cosh", "equal", "erf", "exp", "exp2", "expm1", "floor", "floordiv", "floormod", "fmod",
+    "if_then_else", "log", "log10", "log1p", "log2", "logical_not", "max", "max_value", "min",
+    "min_value", "not_equal", "placeholder", "pow", "power", "prod", "reduce_axis", "round",
+    "rsqrt", "select", "sigmoid", "sin", "sinh", "sqrt", "sum", "tan", "tanh", "thread_axis",
+    "trunc", "truncdiv", "truncmod",
+]  # fmt: skip

@@ -1,0 +1,189 @@
+"""The DAG of a program: operations in topological order, canonical JSON, hash and FLOP count.
+
+A `Dag` holds no lambdas and no user objects: a body reads other operations by their index. The JSON
+renames axes by position and keeps names only as labels, so its hash says what is computed and
+nothing else; it is the same in another process and on another machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any
+
+from loopwright.errors import TensorError
+from loopwright.ir.expr import (
+    Binary,
+    Call,
+    Expr,
+    IfThenElse,
+    IterVar,
+    Node,
+    Read,
+    Reduce,
+    Select,
+    Unary,
+    Var,
+)
+from loopwright.te import serial
+from loopwright.te.tensor import ComputeOp, Operation, Tensor, body_parts
+
+
+@dataclass(frozen=True, eq=False)
+class OpNode:
+    """One operation: a placeholder (``body`` is None) or a compute over ``axes``."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    axes: tuple[IterVar, ...] = ()
+    reduce_axes: tuple[IterVar, ...] = ()
+    body: Expr | None = None
+    tag: str = ""
+
+    @property
+    def is_placeholder(self) -> bool:
+        """True for an input."""
+        return self.body is None
+
+    @property
+    def reduction(self) -> Reduce | None:
+        """The body when it is a reduction."""
+        return self.body if isinstance(self.body, Reduce) else None
+
+    def reads(self) -> list[Read]:
+        """All reads of the body, in order, repeated ones included."""
+        out: list[Read] = []
+        for part in body_parts(self.body) if self.body is not None else []:
+            _collect_reads(part, out)
+        return out
+
+
+def _collect_reads(e: Node, out: list[Read]) -> None:
+    if isinstance(e, Read):
+        out.append(e)
+    for c in e.children():
+        _collect_reads(c, out)
+
+
+@dataclass(frozen=True, eq=False)
+class Dag:
+    """Operations in topological order (`Read.source` is an index into ``ops``) and the outputs."""
+
+    ops: tuple[OpNode, ...]
+    outputs: tuple[int, ...]
+
+    @staticmethod
+    def from_ops(outputs: Sequence[Operation]) -> tuple[Dag, dict[Operation, int]]:
+        """Collect everything that ``outputs`` need; returns the index of each operation too."""
+        index: dict[Operation, int] = {}
+        for op in outputs:
+            _visit(op, index)
+        ops = tuple(_to_node(op, index) for op in index)
+        return Dag(ops, tuple(index[op] for op in outputs)), index
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-able form; `from_json` is its inverse."""
+        return {
+            "v": 1,
+            "ops": [serial.op_to_json(op) for op in self.ops],
+            "outputs": list(self.outputs),
+        }
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Dag:
+        """Rebuild a DAG.
+
+        Raises:
+            TensorError: another version, or malformed.
+        """
+        if not isinstance(data, dict) or data.get("v") != 1:
+            raise TensorError("this is not the JSON of a DAG in version 1")
+        try:
+            ops = tuple(OpNode(**serial.op_from_json(d)) for d in data["ops"])
+            return Dag(ops, tuple(int(i) for i in data["outputs"]))
+        except (KeyError, IndexError, TypeError, ValueError) as e:
+            raise TensorError(f"malformed JSON of a DAG: {type(e).__name__}: {e}") from e
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 (first 16 hex digits) of the canonical JSON without names."""
+        text = json.dumps(serial.without_names(self.to_json()), sort_keys=True, allow_nan=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @cached_property
+    def flop(self) -> int:
+        """Arithmetic operations of one evaluation; multiply and add count one each.
+
+        Index arithmetic is not counted. Integer operations are.
+        """
+        return sum(_op_flop(op) for op in self.ops)
+
+    def consumers(self, i: int) -> list[int]:
+        """Indices of the operations that read operation ``i``."""
+        return [
+            j for j, op in enumerate(self.ops) if any(r.source == i for r in op.reads())
+        ]
+
+    def input_ids(self) -> list[int]:
+        """Indices of the placeholders, in order."""
+        return [i for i, op in enumerate(self.ops) if op.is_placeholder]
+
+
+def _visit(op: Operation, index: dict[Operation, int]) -> None:
+    """Depth first with an own stack, so that deep chains do not hit Python's recursion limit."""
+    stack: list[tuple[Operation, bool]] = [(op, False)]
+    while stack:
+        cur, done = stack.pop()
+        if cur in index:
+            continue
+        if done:
+            index[cur] = len(index)
+            continue
+        stack.append((cur, True))
+        stack.extend((t.op, False) for t in reversed(cur.input_tensors))
+
+
+def _to_node(op: Operation, index: dict[Operation, int]) -> OpNode:
+    out = op.output(0)
+    if not isinstance(op, ComputeOp):
+        return OpNode(op.name, out.shape, out.dtype)
+
+    def go(e: Any) -> Any:
+        new = e.map_children(go)
+        if isinstance(new, Read) and isinstance(new.source, Tensor):
+            return Read(index[new.source.op], new.indices, new.dtype)
+        return new
+
+    body = go(op.body)
+    return OpNode(
+        op.name, out.shape, out.dtype, tuple(op.axis), tuple(op.reduce_axis), body, op.tag
+    )
+
+
+def _op_flop(op: OpNode) -> int:
+    if op.body is None:
+        return 0
+    points = prod(op.shape)
+    red = op.reduction
+    if red is None:
+        return points * _expr_flop(op.body)
+    per_point = _expr_flop(red.source) + _expr_flop(red.combiner.result)
+    return points * prod(a.extent for a in op.reduce_axes) * per_point
+
+
+def _expr_flop(e: Expr) -> int:
+    match e:
+        case Read() | Var():
+            return 0
+        case Binary() | Unary() | Call():
+            own = 1
+        case Select(a=a, b=b) | IfThenElse(a=a, b=b):
+            return max(_expr_flop(a), _expr_flop(b))
+        case _:
+            own = 0
+    return own + sum(_expr_flop(c) for c in e.children())

@@ -1,0 +1,153 @@
+"""Functions of expressions: selection, logic, conversion, integer division and math intrinsics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from loopwright import dtypes
+from loopwright.errors import TensorError, did_you_mean
+from loopwright.ir.expr import (
+    INTRINSICS,
+    Call,
+    Expr,
+    IfThenElse,
+    Select,
+    Unary,
+    as_expr,
+    binary,
+    cast,
+    condition,
+    const,
+    logical,
+)
+from loopwright.te.tensor import select_dtype
+
+
+def select(cond: Any, true_value: Any, false_value: Any) -> Expr:
+    """The one value or the other; both are evaluated (so both must be in bounds)."""
+    a, b, dtype = select_dtype(true_value, false_value)
+    return Select(condition(cond, "te.select"), a, b, dtype)
+
+
+def if_then_else(cond: Any, true_value: Any, false_value: Any) -> Expr:
+    """The one value or the other; only the side that is taken touches memory (padding)."""
+    a, b, dtype = select_dtype(true_value, false_value)
+    return IfThenElse(condition(cond, "te.if_then_else"), a, b, dtype)
+
+
+def all(*conds: Any) -> Expr:
+    """True where every condition is."""
+    return logical("and", conds)
+
+
+def any(*conds: Any) -> Expr:
+    """True where at least one condition is."""
+    return logical("or", conds)
+
+
+def logical_not(cond: Any) -> Expr:
+    """Negation of a condition."""
+    return Unary("not", condition(cond, "te.logical_not"), "bool")
+
+
+def equal(a: Any, b: Any) -> Expr:
+    """``a == b`` as part of the program (the operator compares structure)."""
+    return binary("==", a, b)
+
+
+def not_equal(a: Any, b: Any) -> Expr:
+    """``a != b`` as part of the program."""
+    return binary("!=", a, b)
+
+
+def floordiv(a: Any, b: Any) -> Expr:
+    """Integer division rounded towards minus infinity."""
+    return binary("//", a, b)
+
+
+def floormod(a: Any, b: Any) -> Expr:
+    """Remainder of `floordiv`; it has the sign of ``b``."""
+    return binary("%", a, b)
+
+
+def truncdiv(a: Any, b: Any) -> Expr:
+    """Integer division rounded towards zero."""
+    return binary("tdiv", a, b)
+
+
+def truncmod(a: Any, b: Any) -> Expr:
+    """Remainder of `truncdiv`; it has the sign of ``a``."""
+    return binary("tmod", a, b)
+
+
+def call(fn: str, *args: Any) -> Expr:
+    """Call an intrinsic of `loopwright.ir.expr.INTRINSICS` by name.
+
+    Integers are converted to float32 first, except for ``abs``.
+
+    Raises:
+        TensorError: the name is unknown, or an operand is of dtype bool.
+    """
+    if fn not in INTRINSICS:
+        raise TensorError(
+            f"unknown intrinsic {fn!r}{did_you_mean(fn, INTRINSICS)}; "
+            f"known: {', '.join(INTRINSICS)}"
+        )
+    es = [as_expr(a) for a in args]
+    if len(es) == 2:
+        first, second, _ = select_dtype(*args)
+        es = [first, second]
+    if es[0].dtype == "bool":
+        raise TensorError(f"te.{fn} of bool: cast the operand first")
+    if fn == "abs" and dtypes.is_unsigned(es[0].dtype):
+        return es[0]
+    if not dtypes.is_float(es[0].dtype) and fn != "abs":
+        es = [cast(e, "float32") for e in es]
+    return Call(fn, tuple(es), es[0].dtype)
+
+
+def _unary(fn: str, doc: str) -> Any:
+    def f(x: Any) -> Expr:
+        return call(fn, x)
+
+    f.__name__ = f.__qualname__ = fn
+    f.__doc__ = doc
+    return f
+
+
+exp = _unary("exp", "e to the power x.")
+exp2 = _unary("exp2", "2 to the power x.")
+expm1 = _unary("expm1", "exp(x) - 1, accurate near 0.")
+log = _unary("log", "Natural logarithm.")
+log2 = _unary("log2", "Logarithm to base 2.")
+log10 = _unary("log10", "Logarithm to base 10.")
+log1p = _unary("log1p", "log(1 + x), accurate near 0.")
+tanh = _unary("tanh", "Hyperbolic tangent.")
+sinh = _unary("sinh", "Hyperbolic sine.")
+cosh = _unary("cosh", "Hyperbolic cosine.")
+sigmoid = _unary("sigmoid", "1 / (1 + exp(-x)).")
+erf = _unary("erf", "Error function.")
+sqrt = _unary("sqrt", "Square root; NaN for negative x.")
+rsqrt = _unary("rsqrt", "1 / sqrt(x).")
+sin = _unary("sin", "Sine of radians.")
+cos = _unary("cos", "Cosine of radians.")
+tan = _unary("tan", "Tangent of radians.")
+atan = _unary("atan", "Arc tangent in radians.")
+floor = _unary("floor", "Largest integer value not above x.")
+ceil = _unary("ceil", "Smallest integer value not below x.")
+round = _unary("round", "Nearest integer value, ties to even.")
+trunc = _unary("trunc", "x rounded towards zero.")
+abs = _unary("abs", "Absolute value.")
+
+
+def power(x: Any, y: Any) -> Expr:
+    """X to the power y, both floats."""
+    return call("pow", x, y)
+
+
+def fmod(x: Any, y: Any) -> Expr:
+    """Remainder of x / y with the sign of x, for floats."""
+    return call("fmod", x, y)
+
+
+pow = power

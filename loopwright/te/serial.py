@@ -1,0 +1,179 @@
+"""JSON of expressions and operations. Axes are written by position: ``a0``, ``r1``."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from loopwright.errors import TensorError
+from loopwright.ir.expr import (
+    Binary,
+    Call,
+    Cast,
+    Combiner,
+    Const,
+    Expr,
+    IfThenElse,
+    IterVar,
+    Read,
+    Reduce,
+    Select,
+    Unary,
+    Var,
+)
+
+_LABELS = ("name", "axes", "reduce", "tag", "reducer")
+
+
+def op_to_json(op: Any) -> dict[str, Any]:
+    """One operation of a DAG (`loopwright.te.dag.OpNode`)."""
+    out: dict[str, Any] = {"name": op.name, "shape": list(op.shape), "dtype": op.dtype}
+    if op.body is None:
+        return out
+    names = {a.var: f"a{i}" for i, a in enumerate(op.axes)}
+    names |= {a.var: f"r{i}" for i, a in enumerate(op.reduce_axes)}
+    out["axes"] = [a.name for a in op.axes]
+    out["reduce"] = [a.name for a in op.reduce_axes]
+    out["reduce_extents"] = [a.extent for a in op.reduce_axes]
+    out["body"] = expr_to_json(op.body, names)
+    if op.tag:
+        out["tag"] = op.tag
+    return out
+
+
+def op_from_json(d: dict[str, Any]) -> dict[str, Any]:
+    """Fields of an operation from its JSON."""
+    shape = tuple(int(x) for x in d["shape"])
+    out: dict[str, Any] = {"name": d["name"], "shape": shape, "dtype": d["dtype"]}
+    if "body" not in d:
+        return out
+    axes = tuple(
+        IterVar(Var(n), e, "spatial") for n, e in zip(d["axes"], shape, strict=True)
+    )
+    reduce = tuple(
+        IterVar(Var(n), int(e), "reduce")
+        for n, e in zip(d["reduce"], d["reduce_extents"], strict=True)
+    )
+    scope: dict[str, Any] = {f"a{i}": a for i, a in enumerate(axes)}
+    scope |= {f"r{i}": a for i, a in enumerate(reduce)}
+    body = expr_from_json(d["body"], scope)
+    return out | {"axes": axes, "reduce_axes": reduce, "body": body, "tag": d.get("tag", "")}
+
+
+def without_names(dag: dict[str, Any]) -> dict[str, Any]:
+    """The JSON of a DAG without labels: what its hash covers."""
+    ops = [{k: v for k, v in op.items() if k not in _LABELS} for op in dag["ops"]]
+    return {"v": dag["v"], "ops": _drop_reducer_names(ops), "outputs": dag["outputs"]}
+
+
+def _drop_reducer_names(x: Any) -> Any:
+    if isinstance(x, list):
+        if x and x[0] == "reduce":
+            return ["reduce", *[_drop_reducer_names(v) for v in x[2:]]]
+        return [_drop_reducer_names(v) for v in x]
+    if isinstance(x, dict):
+        return {k: _drop_reducer_names(v) for k, v in x.items()}
+    return x
+
+
+def _number(v: Any) -> Any:
+    """Floats that JSON has no syntax for are written as text."""
+    if isinstance(v, float) and not math.isfinite(v):
+        return repr(v)
+    return v
+
+
+def expr_to_json(e: Expr, names: dict[Var, str]) -> list[Any]:
+    """An expression as nested lists; ``names`` gives the written name of each variable."""
+
+    def go(n: Any) -> Any:
+        match n:
+            case Var():
+                return ["var", names[n]]
+            case Const(value=v, dtype=d):
+                return ["const", _number(v), d]
+            case Cast(value=v, dtype=d):
+                return ["cast", go(v), d]
+            case Unary(op=op, a=a):
+                return ["un", op, go(a)]
+            case Binary(op=op, a=a, b=b):
+                return ["bin", op, go(a), go(b), n.dtype]
+            case Select(cond=c, a=a, b=b):
+                return ["select", go(c), go(a), go(b)]
+            case IfThenElse(cond=c, a=a, b=b):
+                return ["if", go(c), go(a), go(b)]
+            case Call(fn=fn, args=args, dtype=d):
+                return ["call", fn, [go(a) for a in args], d]
+            case Read(source=s, indices=idx, dtype=d):
+                return ["read", s, [go(i) for i in idx], d]
+            case Reduce():
+                return _reduce_to_json(n, go, names)
+        raise TensorError(f"{type(n).__name__} has no JSON form")
+
+    out: list[Any] = go(e)
+    return out
+
+
+def _reduce_to_json(n: Reduce, go: Any, names: dict[Var, str]) -> list[Any]:
+    c = n.combiner
+    inner = {c.lhs: "x", c.rhs: "y"}
+    return [
+        "reduce",
+        c.name,
+        [expr_to_json(c.result, inner), expr_to_json(c.identity, inner)],
+        go(n.source),
+        [names[a.var] for a in n.axes],
+        None if n.where is None else go(n.where),
+        None if n.init is None else go(n.init),
+        n.dtype,
+    ]
+
+
+def expr_from_json(x: list[Any], scope: dict[str, Any]) -> Expr:
+    """Inverse of `expr_to_json`; ``scope`` maps written names to axes or variables."""
+
+    def var(name: str) -> Var:
+        v = scope[name]
+        return v.var if isinstance(v, IterVar) else v
+
+    def go(t: list[Any]) -> Any:
+        match t:
+            case ["var", name]:
+                return var(name)
+            case ["const", v, d]:
+                return Const(float(v) if isinstance(v, str) else v, d)
+            case ["cast", v, d]:
+                return Cast(go(v), d)
+            case ["un", op, a]:
+                e = go(a)
+                return Unary(op, e, e.dtype)
+            case ["bin", op, a, b, d]:
+                return Binary(op, go(a), go(b), d)
+            case ["select", c, a, b]:
+                e = go(a)
+                return Select(go(c), e, go(b), e.dtype)
+            case ["if", c, a, b]:
+                e = go(a)
+                return IfThenElse(go(c), e, go(b), e.dtype)
+            case ["call", fn, args, d]:
+                return Call(fn, tuple(go(a) for a in args), d)
+            case ["read", s, idx, d]:
+                return Read(s, tuple(go(i) for i in idx), d)
+            case ["reduce", name, [result, identity], source, axes, where, init, d]:
+                lhs, rhs = Var("x", d), Var("y", d)
+                inner = {"x": lhs, "y": rhs}
+                comb = Combiner(
+                    name, lhs, rhs, expr_from_json(result, inner), expr_from_json(identity, inner)
+                )
+                return Reduce(
+                    comb,
+                    go(source),
+                    tuple(scope[a] for a in axes),
+                    None if where is None else go(where),
+                    None if init is None else go(init),
+                    d,
+                )
+        raise TensorError(f"unknown expression in JSON: {str(t)[:60]}")
+
+    out: Expr = go(x)
+    return out

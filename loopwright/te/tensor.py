@@ -1,0 +1,321 @@
+"""Tensors and the operations that make them: `placeholder`, `compute`, `reduce_axis`, `var`-free.
+
+``compute`` traces its function once; what is kept are expressions, never the function. The names
+and meanings are those of TVM's te; shapes are positive Python integers.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from loopwright import dtypes
+from loopwright.errors import TensorError
+from loopwright.ir.affine import interval
+from loopwright.ir.expr import (
+    Expr,
+    IfThenElse,
+    IterVar,
+    Read,
+    Reduce,
+    Select,
+    Var,
+    as_expr,
+    cast,
+    walk,
+)
+
+
+class Tensor:
+    """A multi-dimensional value: the output of an operation. ``A[i, j]`` is an element.
+
+    Attributes:
+        op: the operation that makes it.
+        shape: extents, outermost first.
+        dtype: name of the element type.
+    """
+
+    __slots__ = ("dtype", "op", "shape", "value_index")
+
+    def __init__(self, op: Operation, shape: tuple[int, ...], dtype: str) -> None:
+        self.op, self.shape, self.dtype, self.value_index = op, shape, dtype, 0
+
+    @property
+    def name(self) -> str:
+        """Name of the operation."""
+        return self.op.name
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    def __call__(self, *indices: Any) -> Any:
+        return self[indices]
+
+    def __getitem__(self, indices: Any) -> Any:
+        idx = indices if isinstance(indices, tuple) else (indices,)
+        if len(idx) > self.ndim or (self.ndim == 0 and idx):
+            raise TensorError(
+                f"{self.name} has {self.ndim} dimension(s) {list(self.shape)}; "
+                f"it was indexed with {len(idx)}"
+            )
+        if len(idx) < self.ndim:
+            return TensorSlice(self, idx)
+        return Read(self, tuple(_index(self, d, i) for d, i in enumerate(idx)), self.dtype)
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.name}: {self.dtype}{list(self.shape)})"
+
+
+class TensorSlice:
+    """``A[i]`` of a two-dimensional ``A``: waits for the remaining indices."""
+
+    __slots__ = ("indices", "tensor")
+
+    def __init__(self, tensor: Tensor, indices: tuple[Any, ...]) -> None:
+        self.tensor, self.indices = tensor, indices
+
+    def __getitem__(self, more: Any) -> Any:
+        extra = more if isinstance(more, tuple) else (more,)
+        return self.tensor[self.indices + extra]
+
+
+def _index(t: Tensor, dim: int, i: Any) -> Expr:
+    if isinstance(i, slice):
+        raise TensorError(f"{t.name}: slices are not indices; use one index a dimension")
+    e = as_expr(i)
+    if not dtypes.is_int(e.dtype):
+        raise TensorError(
+            f"{t.name}: index {dim} has dtype {e.dtype}; indices are integers (cast it)"
+        )
+    return e
+
+
+class Operation:
+    """Base class of operations; compared by identity. ``op.output(0)`` is its tensor."""
+
+    name: str
+    tag: str
+    attrs: dict[str, Any]
+    axis: list[IterVar]
+    reduce_axis: list[IterVar]
+
+    def __init__(self, name: str, shape: tuple[int, ...], dtype: str, tag: str = "") -> None:
+        self.name, self.tag = name, tag
+        self.attrs = {}
+        self.axis, self.reduce_axis = [], []
+        self._output = Tensor(self, shape, dtype)
+
+    @property
+    def num_outputs(self) -> int:
+        """Number of tensors that the operation makes."""
+        return 1
+
+    def output(self, index: int) -> Tensor:
+        """The tensor number ``index``."""
+        if index != 0:
+            raise TensorError(f"{self.name} has one output; output({index}) was asked for")
+        return self._output
+
+    @property
+    def input_tensors(self) -> list[Tensor]:
+        """Tensors that the operation reads, in the order of first use, each once."""
+        return []
+
+
+class PlaceholderOp(Operation):
+    """An input."""
+
+
+class ComputeOp(Operation):
+    """An element-by-element definition: ``body`` over ``axis`` and ``reduce_axis``."""
+
+    body: Expr
+
+    @property
+    def input_tensors(self) -> list[Tensor]:
+        """Tensors that the body reads, in the order of first use, each once."""
+        seen: dict[Tensor, None] = {}
+        for e in body_parts(self.body):
+            walk(e, lambda n: seen.setdefault(n.source) if isinstance(n, Read) else None)
+        return list(seen)
+
+
+def body_parts(body: Expr) -> list[Expr]:
+    """The expressions that a body evaluates: for a reduction its source, condition and start."""
+    if isinstance(body, Reduce):
+        return [e for e in (body.source, body.where, body.init) if e is not None]
+    return [body]
+
+
+def shape_of(shape: Any, what: str) -> tuple[int, ...]:
+    """Check a shape: a sequence of positive integers (a single integer is a vector).
+
+    Raises:
+        TensorError: an extent is not an integer, or not positive.
+    """
+    dims = (shape,) if isinstance(shape, int) else tuple(shape)
+    out = []
+    for d in dims:
+        if isinstance(d, bool) or not hasattr(d, "__index__"):
+            raise TensorError(f"{what}: extents are positive integers, got {d!r} in {dims}")
+        if int(d) <= 0:
+            raise TensorError(f"{what}: extents must be positive, got {int(d)} in {dims}")
+        out.append(int(d))
+    return tuple(out)
+
+
+def placeholder(
+    shape: Sequence[int] | int, dtype: Any = "float32", name: str = "placeholder"
+) -> Tensor:
+    """Declare an input tensor.
+
+    Args:
+        shape: positive integers, outermost first.
+        dtype: element type; None is float32.
+        name: printed name; it need not be unique.
+
+    Raises:
+        TensorError: an extent is zero, negative or not an integer; the dtype is not supported.
+    """
+    dims = shape_of(shape, f"placeholder {name!r}")
+    return PlaceholderOp(name, dims, dtypes.check(dtype or "float32")).output(0)
+
+
+def reduce_axis(dom: Any, name: str = "rv") -> IterVar:
+    """Declare a reduction axis over ``dom = (0, extent)`` (or ``extent`` alone).
+
+    Raises:
+        TensorError: the domain is empty or does not start at 0.
+    """
+    lo, hi = (0, dom) if hasattr(dom, "__index__") else tuple(dom)
+    if lo != 0:
+        raise TensorError(
+            f"reduce_axis {name!r}: domains start at 0, got ({lo}, {hi}); shift the index instead"
+        )
+    (extent,) = shape_of((hi,), f"reduce_axis {name!r}")
+    return IterVar(Var(name), extent, "reduce")
+
+
+def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> IterVar:
+    """Declare a GPU thread axis for ``bind``, e.g. ``thread_axis("threadIdx.x")``."""
+    if isinstance(dom, str):
+        dom, tag = None, dom
+    known = tuple(f"{p}.{c}" for p in ("blockIdx", "threadIdx") for c in "xyz") + ("vthread",)
+    if tag not in known:
+        raise TensorError(f"thread_axis: unknown tag {tag!r}; use one of {', '.join(known)}")
+    extent = 0 if dom is None else int(dom if hasattr(dom, "__index__") else dom[1])
+    return IterVar(Var(name or tag), extent, "thread", tag)
+
+
+def compute(
+    shape: Sequence[int] | int,
+    fcompute: Callable[..., Any],
+    name: str = "compute",
+    tag: str = "",
+    attrs: dict[str, Any] | None = None,
+) -> Tensor:
+    """Define a tensor element by element: ``compute((n, m), lambda i, j: A[i, j] + 1)``.
+
+    Args:
+        shape: extents of the result.
+        fcompute: gets one axis a dimension and returns the element's expression. It is called once.
+        name: printed name; it need not be unique.
+        tag: free text about the operation.
+        attrs: free attributes.
+
+    Raises:
+        TensorError: wrong number of arguments, a value that is no expression, a reduction inside
+            another expression, an element that lies outside its tensor, a bool from ``==``.
+    """
+    dims = shape_of(shape, f"compute {name!r}")
+    names = _axis_names(fcompute, len(dims), name)
+    axes = [IterVar(Var(n), d, "spatial") for n, d in zip(names, dims, strict=True)]
+    result = fcompute(*[a.var for a in axes])
+    if isinstance(result, list | tuple):
+        raise TensorError(
+            f"compute {name!r}: functions with several outputs are not supported yet; "
+            "define one compute for each"
+        )
+    if isinstance(result, bool):
+        raise TensorError(f"compute {name!r}: returned the Python value {result}; see te.equal")
+    body = as_expr(result)
+    op = ComputeOp(name, dims, body.dtype, tag)
+    op.attrs = dict(attrs or {})
+    op.axis = axes
+    op.reduce_axis = list(body.axes) if isinstance(body, Reduce) else []
+    op.body = body
+    _check_body(op)
+    return op.output(0)
+
+
+def _axis_names(f: Callable[..., Any], ndim: int, name: str) -> list[str]:
+    params = list(inspect.signature(f).parameters.values())
+    if any(p.kind is p.VAR_POSITIONAL for p in params):
+        fixed = [p.name for p in params if p.kind is not p.VAR_POSITIONAL]
+        return (fixed + [f"i{d}" for d in range(len(fixed), ndim)])[:ndim]
+    given = [p.name for p in params if p.default is p.empty]
+    if len(given) != ndim:
+        raise TensorError(
+            f"compute {name!r}: the function takes {len(given)} axes ({', '.join(given)}), "
+            f"the shape has {ndim} dimension(s)"
+        )
+    return given
+
+
+def _check_body(op: ComputeOp) -> None:
+    axes = [*op.axis, *op.reduce_axis]
+    ranges = {a.var: (0, a.extent - 1) for a in axes}
+    for part in body_parts(op.body):
+        _check_expr(part, op, ranges, guarded=isinstance(op.body, Reduce) and bool(op.body.where))
+
+
+def _check_expr(e: Expr, op: ComputeOp, ranges: dict[Var, tuple[int, int]], guarded: bool) -> None:
+    if isinstance(e, Reduce):
+        raise TensorError(
+            f"compute {op.name!r}: a reduction must be the whole body; give it a compute of its "
+            "own and use that tensor in the expression"
+        )
+    if isinstance(e, Var) and e not in ranges:
+        raise TensorError(
+            f"compute {op.name!r}: axis {e.name!r} does not belong to it; a reduce_axis is used "
+            "inside te.sum(..., axis=...) and the like"
+        )
+    if isinstance(e, Read) and not guarded:
+        _check_read(e, op, ranges)
+    for c in e.children():
+        _check_expr(c, op, ranges, guarded or isinstance(e, IfThenElse | Select))
+
+
+def _check_read(e: Read, op: ComputeOp, ranges: dict[Var, tuple[int, int]]) -> None:
+    for d, (i, extent) in enumerate(zip(e.indices, e.source.shape, strict=True)):
+        b = interval(i, {}, ranges)
+        if b is not None and (b[0] < 0 or b[1] >= extent):
+            raise TensorError(
+                f"compute {op.name!r}: index {d} of {e.source.name} runs from {b[0]} to {b[1]}, "
+                f"the dimension has {extent} elements; guard it with te.if_then_else"
+            )
+
+
+def select_dtype(a: Any, b: Any) -> tuple[Expr, Expr, str]:
+    """Bring the two sides of a choice to one dtype."""
+    from loopwright.ir.expr import _meet
+
+    return _meet(a, b)
+
+
+__all__ = [
+    "ComputeOp",
+
+    "IterVar",
+    "Operation",
+    "PlaceholderOp",
+    "Tensor",
+    "cast",
+    "compute",
+    "placeholder",
+    "reduce_axis",
+    "thread_axis",
+]

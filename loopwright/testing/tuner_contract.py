@@ -1,0 +1,351 @@
+"""What every tuner keeps to, as a test class to subclass, and a device that needs no compiler.
+
+A test module derives from `TunerContract` and sets ``tuner`` to a class or factory::
+
+    class TestRandom(TunerContract):
+        tuner = RandomTuner
+
+`FakeTask` and `FakeMeasurer` stand for a workload and a machine: times are a function of the index
+alone, so that every run is repeatable to the digit.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pytest
+
+from loopwright.errors import SpaceError
+from loopwright.measure import ErrorKind, MeasureError, MeasureInput, MeasureResult
+from loopwright.tuner.base import Tuner
+from loopwright.tuner.summary import Summary
+
+
+class FakeConfig:
+    """A point of a `FakeSpace`."""
+
+    def __init__(self, space: FakeSpace, index: int) -> None:
+        self.space, self.index = space, index
+
+    @property
+    def values(self) -> dict[str, int]:
+        """Its knobs, as a record keeps them."""
+        knobs, rest = {}, self.index
+        for name, extent in self.space.knobs.items():
+            rest, knobs[name] = divmod(rest, extent)
+        return knobs
+
+    def __repr__(self) -> str:
+        return f"FakeConfig({self.index})"
+
+
+class FakeSpace:
+    """A space of the given extents.
+
+    Args:
+        extents: candidates of each knob.
+        valid: tells which indices are valid; None for all.
+        default: index of the default configuration.
+    """
+
+    def __init__(
+        self,
+        extents: Sequence[int],
+        valid: Callable[[int], bool] | None = None,
+        default: int = 0,
+    ) -> None:
+        self.knobs = {f"k{i}": extent for i, extent in enumerate(extents)}
+        self.default_index = default
+        self.space_hash = f"fake{list(extents)}"
+        self.asked = 0
+        self._valid = valid
+
+    @property
+    def range_length(self) -> int:
+        """Number of points, valid or not."""
+        return math.prod(self.knobs.values())
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """Candidates of each knob."""
+        return tuple(self.knobs.values())
+
+    def is_valid(self, index: int) -> bool:
+        """Whether the filters accept a point; counts how often it was asked."""
+        self.asked += 1
+        return self._valid is None or self._valid(index)
+
+    def get(self, index: int) -> FakeConfig:
+        """The point of an index."""
+        if not 0 <= index < self.range_length:
+            raise SpaceError(f"index {index} is outside of the space's {self.range_length} points")
+        return FakeConfig(self, index)
+
+    def index_of(self, config: Mapping[str, int]) -> int:
+        """The index of a point's knobs."""
+        if set(config) != set(self.knobs):
+            raise SpaceError("other knobs")
+        index, factor = 0, 1
+        for name, extent in self.knobs.items():
+            index, factor = index + factor * config[name], factor * extent
+        return index
+
+
+class FakeTask:
+    """A task whose candidates are never built."""
+
+    def __init__(self, space: FakeSpace | None = None, name: str = "fake") -> None:
+        self.name, self.args = name, (8,)
+        self.key = f'["{name}",[8],"llvm"]'
+        self.flop = 1_000_000
+        self.config_space = space or FakeSpace((8, 8))
+        self.target = SimpleNamespace(canonical={"kind": "llvm", "num_threads": 1})
+
+    def instantiate(self, config: FakeConfig) -> tuple[Any, list[Any]]:
+        """A schedule that has a hash and a trace, and nothing else."""
+        dag = SimpleNamespace(hash="fakedag")
+        return SimpleNamespace(dag=dag, trace_json=lambda: [["Fake", config.index]]), []
+
+
+class FakeMeasurer:
+    """Gives each index a fixed time, and the failures that it is told to give.
+
+    Args:
+        time: seconds of an index.
+        fails: error kind of an index, or None.
+        interrupt_after: raise KeyboardInterrupt instead of this result, counted from 0.
+        on_trial: called with the index before each result.
+    """
+
+    def __init__(
+        self,
+        time: Callable[[int], float] = lambda index: 1e-3 * (1 + index * 7919 % 101),
+        fails: Callable[[int], str | None] = lambda index: None,
+        interrupt_after: int | None = None,
+        on_trial: Callable[[int], object] = lambda index: None,
+    ) -> None:
+        self.time, self.fails, self.on_trial = time, fails, on_trial
+        self.interrupt_after = interrupt_after
+        self.measured: list[int] = []
+        self.incumbents: list[float | None] = []
+        self.playoffs: list[list[int]] = []
+        self.timing = {"build": 0.25, "run": 0.5}
+
+    def __enter__(self) -> FakeMeasurer:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        pass
+
+    def measure(
+        self, inputs: Sequence[MeasureInput], incumbent: float | None
+    ) -> Iterator[MeasureResult]:
+        """Results in the order of the inputs."""
+        for item in inputs:
+            self.on_trial(item.config.index)
+            if len(self.measured) == self.interrupt_after:
+                raise KeyboardInterrupt
+            self.measured.append(item.config.index)
+            self.incumbents.append(incumbent)
+            yield self.result(item.config.index)
+
+    def result(self, index: int) -> MeasureResult:
+        """What measuring an index gives."""
+        kind = self.fails(index)
+        if kind is not None:
+            return MeasureResult(error=MeasureError(kind, f"index {index} failed"), ts=1.0)
+        seconds = self.time(index)
+        return MeasureResult(times=(seconds, seconds * 1.01, seconds * 0.99), ts=1.0)
+
+    def playoff(self, configs: Sequence[Any]) -> list[tuple[Any, list[float]]]:
+        """The same times again."""
+        self.playoffs.append([config.index for config in configs])
+        return [(config, [self.time(config.index)] * 5) for config in configs]
+
+
+#: Times by index, equal in every process; what is minimal is neither first nor last.
+def bowl(index: int) -> float:
+    """Seconds that fall and rise again around index 37."""
+    return 1e-3 * (1 + abs(index - 37))
+
+
+_OTHER_PROCESS = """
+import json, sys
+from loopwright.testing import tuner_contract as contract
+module, name, extents, seed, options = json.loads(sys.argv[1])
+make = getattr(__import__(module, fromlist=[name]), name)
+print(json.dumps(contract.proposals(make, extents, seed, 40, **options)))
+"""
+
+
+def proposals(
+    make: Callable[..., Tuner], extents: Sequence[int], seed: int, n_trial: int, **options: Any
+) -> list[int]:
+    """The indices that a run of ``n_trial`` trials measures, in order."""
+    measurer = FakeMeasurer(bowl)
+    tuner = make(FakeTask(FakeSpace(extents)), seed=seed, **options)
+    tuner.tune(n_trial=n_trial, measure_option=measurer)
+    return measurer.measured
+
+
+class TunerContract:
+    """Subclass, and set ``tuner`` to the class under test."""
+
+    tuner: ClassVar[Callable[..., Tuner]]
+    #: Keyword arguments for the constructor beside task and seed.
+    options: ClassVar[dict[str, Any]] = {}
+    #: True when other seeds give other proposals.
+    random: ClassVar[bool] = True
+
+    def make(self, space: FakeSpace | None = None, seed: int = 0) -> Tuner:
+        """A fresh tuner on a fresh task."""
+        return type(self).tuner(FakeTask(space), seed=seed, **self.options)
+
+    def run(
+        self, space: FakeSpace | None = None, seed: int = 0, **budget: Any
+    ) -> tuple[FakeMeasurer, Summary]:
+        """A run without a log."""
+        measurer = FakeMeasurer(bowl)
+        summary = self.make(space, seed).tune(measure_option=measurer, **budget)
+        return measurer, summary
+
+    def test_ask_returns_distinct_points_of_the_space(self) -> None:
+        tuner = self.make()
+        first = [c.index for c in tuner.ask(10)]
+        second = [c.index for c in tuner.ask(10)]
+        assert len(first) == len(second) == 10
+        assert len({*first, *second}) == 20
+        assert all(0 <= index < 64 for index in (*first, *second))
+
+    def test_ask_for_nothing_gives_nothing(self) -> None:
+        assert self.make().ask(0) == []
+
+    def test_told_points_are_never_proposed(self) -> None:
+        tuner = self.make()
+        told = [tuner.space.get(index) for index in range(0, 64, 2)]
+        tuner.tell([(config, FakeMeasurer(bowl).result(config.index)) for config in told])
+        rest = [c.index for c in tuner.ask(64)]
+        assert sorted(rest) == list(range(1, 64, 2))
+
+    def test_a_space_is_covered_exactly_once_and_then_exhausted(self) -> None:
+        measurer, summary = self.run(FakeSpace((5, 7)))
+        assert sorted(measurer.measured) == list(range(35))
+        assert summary.stopped == "exhausted"
+        assert summary.trials == 35
+
+    @pytest.mark.parametrize("extents", [(), (1,), (2,), (1, 1, 3)])
+    def test_tiny_spaces(self, extents: tuple[int, ...]) -> None:
+        measurer, summary = self.run(FakeSpace(extents), n_trial=100)
+        assert sorted(measurer.measured) == list(range(math.prod(extents)))
+        assert summary.stopped == "exhausted"
+
+    def test_a_space_of_a_million_million_points(self) -> None:
+        space = FakeSpace((100,) * 6)
+        measurer, _ = self.run(space, n_trial=100)
+        assert len(set(measurer.measured)) == 100
+        assert space.asked < 20_000
+
+    def test_invalid_points_are_skipped(self) -> None:
+        measurer, summary = self.run(FakeSpace((8, 8), valid=lambda i: i % 5 == 2, default=2))
+        assert sorted(measurer.measured) == list(range(2, 64, 5))
+        assert summary.stopped == "exhausted"
+
+    def test_validity_is_asked_lazily(self) -> None:
+        space = FakeSpace((64, 64), valid=lambda i: i % 2 == 0)
+        self.make(space).ask(8)
+        assert space.asked < 1000
+
+    def test_a_space_without_valid_points_ends(self) -> None:
+        space = FakeSpace((8, 8), valid=lambda i: False)
+        tuner = self.make(space)
+        assert tuner.ask(4) == []
+        assert not tuner.has_next()
+        assert "64" in tuner.why_empty
+
+    def test_a_budget_is_kept(self) -> None:
+        measurer, summary = self.run(n_trial=21)
+        assert len(measurer.measured) == 21
+        assert summary.stopped == "n_trial"
+
+    def test_the_default_is_trial_0(self) -> None:
+        measurer, _ = self.run(FakeSpace((8, 8), default=29), n_trial=20)
+        assert measurer.measured[0] == 29
+        assert len(set(measurer.measured)) == 20
+
+    def test_one_seed_one_sequence(self) -> None:
+        args = (type(self).tuner, (8, 8))
+        assert proposals(*args, 3, 40, **self.options) == proposals(*args, 3, 40, **self.options)
+
+    def test_other_seeds_other_sequences(self) -> None:
+        sequences = {
+            tuple(proposals(type(self).tuner, (8, 8), seed, 40, **self.options))
+            for seed in range(4)
+        }
+        assert len(sequences) == (4 if self.random else 1)
+
+    def test_one_seed_one_sequence_in_another_process(self) -> None:
+        make: Any = type(self).tuner
+        question = [make.__module__, make.__qualname__, [8, 8], 3, self.options]
+        root = str(Path(__file__).parents[2])
+        answer = subprocess.run(
+            [sys.executable, "-c", _OTHER_PROCESS, json.dumps(question)],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+            env={**os.environ, "PYTHONPATH": root, "PYTHONHASHSEED": "12345"},
+        )
+        assert json.loads(answer.stdout) == proposals(make, (8, 8), 3, 40, **self.options)
+
+    @pytest.mark.parametrize("cut", [0, 1, 5, 15, 16, 17, 31, 32, 40])
+    def test_an_interrupted_run_goes_on_as_if_it_had_not_been(
+        self, tmp_path: Path, cut: int
+    ) -> None:
+        from loopwright.tuner import TuningInterrupted, log_to_file
+
+        whole = proposals(type(self).tuner, (8, 8), 5, 48, **self.options)
+        log = log_to_file(tmp_path / "log.jsonl")
+        first = FakeMeasurer(bowl, interrupt_after=cut)
+        with pytest.raises(TuningInterrupted) as stopped:
+            self.make(seed=5).tune(n_trial=48, measure_option=first, callbacks=[log])
+        assert stopped.value.summary.measured == cut
+        second = FakeMeasurer(bowl)
+        summary = self.make(seed=5).tune(n_trial=48, measure_option=second, callbacks=[log])
+        assert first.measured + second.measured == whole
+        assert summary.from_log == cut
+
+    def test_best_is_the_lowest_median(self) -> None:
+        tuner = self.make()
+        assert tuner.best is None
+        tuner.tune(measure_option=FakeMeasurer(bowl))
+        assert tuner.best is not None
+        assert tuner.best_config is tuner.best[0]
+        assert tuner.best[0].index == 37
+        assert tuner.best_flops == pytest.approx(tuner.task.flop / bowl(37))
+
+    def test_failures_are_told_and_never_best(self) -> None:
+        measurer = FakeMeasurer(bowl, fails=lambda i: ErrorKind.COMPILE if i == 37 else None)
+        tuner = self.make()
+        summary = tuner.tune(measure_option=measurer)
+        assert tuner.best_config is not None
+        assert tuner.best_config.index in (36, 38)
+        assert summary.failures[ErrorKind.COMPILE].count == 1
+
+    def test_the_old_names_are_the_new_ones(self) -> None:
+        tuner = self.make()
+        batch = tuner.next_batch(4)
+        inputs = [MeasureInput(tuner.task, config, i) for i, config in enumerate(batch)]
+        tuner.update(inputs, [FakeMeasurer(bowl).result(c.index) for c in batch])
+        assert tuner.trials == 4
+        assert tuner.best is not None
+        assert tuner.best[0].index == min((c.index for c in batch), key=bowl)
+        tuner.reset()
+        assert (tuner.trials, tuner.best, tuner.visited) == (0, None, set())

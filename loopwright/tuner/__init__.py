@@ -1,0 +1,55 @@
+"""Tuners, and the loop that drives them: which configuration next, for how long, recorded how.
+
+``loop.tune`` is where the whole pipeline can be read.
+"""
+
+from loopwright.errors import UsageError, did_you_mean
+from loopwright.tuner.base import Tuner
+from loopwright.tuner.callbacks import EarlyStop, Monitor, log_to_file, progress_bar, stop_at
+from loopwright.tuner.gridsearch_tuner import GridSearchTuner
+from loopwright.tuner.loop import PLAN_SIZE, TuningInterrupted, tune
+from loopwright.tuner.random_tuner import RandomTuner
+from loopwright.tuner.run import NothingRan
+from loopwright.tuner.state import Failure, RunState, Trial
+from loopwright.tuner.summary import Summary
+
+#: The tuners by the names that the command line and logs use.
+TUNERS: dict[str, type[Tuner]] = {
+    RandomTuner.name: RandomTuner,
+    GridSearchTuner.name: GridSearchTuner,
+}
+
+
+def find_tuner(name: str) -> type[Tuner]:
+    """Return the tuner class of a name.
+
+    Raises:
+        UsageError: there is none; the message names all and the nearest.
+    """
+    if name not in TUNERS:
+        raise UsageError(
+            f"unknown tuner {name!r}{did_you_mean(name, TUNERS)}; there are {', '.join(TUNERS)}"
+        )
+    return TUNERS[name]
+
+
+__all__ = [
+    "PLAN_SIZE",
+    "TUNERS",
+    "EarlyStop",
+    "Failure",
+    "GridSearchTuner",
+    "Monitor",
+    "NothingRan",
+    "RandomTuner",
+    "RunState",
+    "Summary",
+    "Trial",
+    "Tuner",
+    "TuningInterrupted",
+    "find_tuner",
+    "log_to_file",
+    "progress_bar",
+    "stop_at",
+    "tune",
+]

@@ -1,0 +1,246 @@
+"""What every tuner is: a strategy that is asked for configurations and told their results.
+
+A tuner decides only *which configuration next*. It measures nothing, writes nothing and counts no
+budget: ``loop.py`` does that. So that a run can be taken up again from its log alone, a tuner keeps
+two promises, which ``loopwright.testing.tuner_contract`` checks:
+
+* everything that outlives a round is rebuilt by ``tell``; ``ask`` may draw and search, but leaves
+  nothing behind except that its proposals count as taken;
+* chance comes only from ``self.rng``, which is derived from the seed and the number of the round.
+
+Then the same records, told round by round, give the same next proposals in any process.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from loopwright.errors import UsageError
+from loopwright.tuner.state import flop_of
+
+if TYPE_CHECKING:
+    from loopwright.measure import MeasureInput, MeasureResult
+    from loopwright.task import ConfigEntity, Task
+    from loopwright.tuner.journal import Journal
+    from loopwright.tuner.summary import Summary
+
+
+class Tuner(ABC):
+    """Base class of all tuners.
+
+    Args:
+        task: the task to tune; its ``config_space`` is searched.
+        seed: of every random choice. One seed and equal results give one sequence of proposals.
+
+    Attributes:
+        best_config: the configuration with the lowest median so far, or None.
+        best_flops: its speed in FLOP/s, 0.0 before the first valid result.
+        best_measure_pair: ``(config, result)`` of the best, or None.
+        best_iter: the number of the trial that found it, counted from 0.
+        round: the number of the round that the next ``ask`` belongs to.
+        why_empty: after an ``ask`` that found nothing, why.
+        pretrained: pairs given to ``load_history``.
+        elsewhere: pairs of this space that the log holds from another compiler or machine.
+        journal: what was measured without a log, kept for a next call of ``tune``.
+    """
+
+    #: The name by which the command line and the log know this tuner.
+    name: ClassVar[str]
+    #: Consecutive failures after which a run gives up.
+    error_threshold: int = 150
+
+    def __init__(self, task: Task, *, seed: int = 0) -> None:
+        if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+            raise UsageError(f"seed must be an integer >= 0, got {seed!r}")
+        self.task = task
+        self.space = task.config_space
+        self.seed = seed
+        self.pretrained: list[tuple[ConfigEntity, MeasureResult]] = []
+        self.elsewhere: list[tuple[ConfigEntity, MeasureResult]] = []
+        self.journal: Journal | None = None
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every proposal and result; what ``load_history`` gave is kept."""
+        self.visited: set[int] = set()
+        self.trials = 0
+        self.best_config: ConfigEntity | None = None
+        self.best_flops = 0.0
+        self.best_measure_pair: tuple[ConfigEntity, MeasureResult] | None = None
+        self.best_iter = 0
+        self.why_empty = ""
+        self._best_seconds = float("inf")
+        self._dry = False
+        self.begin_round(0)
+
+    # -- the ask/tell interface ---------------------------------------------------------------
+
+    @abstractmethod
+    def propose(self, n: int) -> Iterable[int]:
+        """Yield up to ``n`` indices of the space that are valid and not in ``self.visited``."""
+
+    def learn(self, results: Sequence[tuple[ConfigEntity, MeasureResult]]) -> None:
+        """Take in one round of results, in trial order; a tuner with a model overrides this."""
+
+    def has_next(self) -> bool:
+        """False when the space is exhausted as far as this tuner can tell."""
+        return not self._dry
+
+    def ask(self, n: int) -> list[ConfigEntity]:
+        """Return up to ``n`` configurations not proposed before; fewer, or none, near the end."""
+        if n < 1:
+            return []
+        chosen: list[int] = []
+        for index in self.propose(n):
+            if index in self.visited:
+                continue
+            self.visited.add(index)
+            chosen.append(index)
+            if len(chosen) == n:
+                break
+        self._dry = not chosen
+        return [self.space.get(index) for index in chosen]
+
+    def tell(self, results: Sequence[tuple[ConfigEntity, MeasureResult]]) -> None:
+        """Take in one whole round of ``(config, result)`` in trial order, and start the next."""
+        for config, result in results:
+            self.visited.add(config.index)
+            self._note_best(config, result)
+            self.trials += 1
+        self.learn(results)
+        self.begin_round(self.round + 1)
+
+    def begin_round(self, number: int, seed: int | None = None) -> None:
+        """Set the round that the next ``ask`` belongs to; its generator starts afresh.
+
+        Args:
+            number: the round.
+            seed: draw this round from another seed (to finish one that another seed began).
+        """
+        self.round = number
+        seeds = np.random.SeedSequence(
+            self.seed if seed is None else seed, spawn_key=(number,)
+        )
+        self._rng = np.random.default_rng(seeds)
+
+    def exclude(self, indices: Iterable[int]) -> None:
+        """Never propose these indices (the loop measures the default configuration itself)."""
+        self.visited.update(indices)
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """The generator of this round, from ``SeedSequence(seed, spawn_key=(round,))``."""
+        return self._rng
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What the header of a log says about this tuner besides its name and seed."""
+        return {}
+
+    def _note_best(self, config: ConfigEntity, result: MeasureResult) -> None:
+        if result.error is not None or result.dropped or result.median is None:
+            return
+        if result.median >= self._best_seconds:
+            return
+        self._best_seconds = result.median
+        self.best_config = config
+        self.best_measure_pair = (config, result)
+        self.best_flops = flop_of(self.task) / result.median
+        self.best_iter = self.trials
+
+    # -- AutoTVM's names ----------------------------------------------------------------------
+
+    @property
+    def best(self) -> tuple[ConfigEntity, MeasureResult] | None:
+        """``(config, result)`` with the lowest median so far, or None."""
+        return self.best_measure_pair
+
+    def next_batch(self, batch_size: int) -> list[ConfigEntity]:
+        """AutoTVM's name of ``ask``."""
+        return self.ask(batch_size)
+
+    def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+        """AutoTVM's name of ``tell``, with inputs and results in two lists of one length."""
+        self.tell([(i.config, r) for i, r in zip(inputs, results, strict=True)])
+
+    def load_history(self, data_set: Iterable[Any], min_seed_records: int = 500) -> int:
+        """Offer results measured elsewhere, as ``(MeasureInput, MeasureResult)`` pairs.
+
+        They never count as measured; a tuner with a cost model pretrains on them, others ignore
+        them.
+
+        Args:
+            data_set: the pairs.
+            min_seed_records: accepted for AutoTVM's sake; every pair is kept.
+
+        Returns:
+            How many pairs this tuner now holds.
+        """
+        self.pretrained.extend((i.config, r) for i, r in data_set)
+        return len(self.pretrained)
+
+    def set_error_threshold(self, threshold: int) -> None:
+        """Give up after this many failures in a row (default 150)."""
+        self.error_threshold = threshold
+
+    def tune(
+        self,
+        n_trial: int | None = None,
+        measure_option: Any = None,
+        early_stopping: int | None = None,
+        callbacks: Sequence[Any] = (),
+        si_prefix: str = "G",
+        timeout: float | str | None = None,
+    ) -> Summary:
+        """Measure configurations until a budget is spent; see ``loopwright.tuner.loop.tune``.
+
+        Args:
+            n_trial: valid records of this task that the log shall hold (without a log: that this
+                tuner has measured); None for no limit.
+            measure_option: what ``loopwright.measure_option`` returns; None for its defaults. A
+                ready measurer (anything with ``measure``) is taken as it is.
+            early_stopping: stop after this many trials without a better one.
+            callbacks: each is called ``f(tuner, inputs, results)`` after every round.
+                ``log_to_file(path)`` among them names the log that is written and resumed from.
+            si_prefix: accepted for AutoTVM's sake; ``progress_bar`` has its own.
+            timeout: wall-clock budget of this call, in seconds or as ``"90s"``, ``"30m"``, ``"8h"``.
+
+        Returns:
+            The summary: best, default, speed-up, failures, where the time went, why it stopped.
+
+        Raises:
+            TuneError: nothing could be measured, the log cannot be written, or another process
+                tunes this task into the same log.
+            TuningInterrupted: Ctrl-C; the log is synced and the summary is in ``.summary``.
+        """
+        from loopwright.tuner.loop import tune
+
+        return tune(
+            self,
+            n_trial=n_trial,
+            measure_option=measure_option,
+            early_stopping=early_stopping,
+            callbacks=callbacks,
+            timeout=timeout,
+        )
+
+
+def index_range(size: int, range_idx: tuple[int, int] | None) -> tuple[int, int]:
+    """Return the half-open range ``(lo, hi)`` that a tuner searches.
+
+    Raises:
+        UsageError: ``range_idx`` is not a non-empty part of ``[0, size)``.
+    """
+    if range_idx is None:
+        return 0, size
+    lo, hi = range_idx
+    if not 0 <= lo < hi <= size:
+        raise UsageError(
+            f"range_idx=({lo}, {hi}) is not a range within the space's {size} points; "
+            f"give lo and hi with 0 <= lo < hi <= {size}"
+        )
+    return lo, hi

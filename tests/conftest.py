@@ -1,0 +1,86 @@
+"""What all tests share: golden texts, Hypothesis profiles, CPU feature markers."""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+TESTS = Path(__file__).parent
+
+settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
+settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="write the texts of tests/golden anew instead of comparing with them",
+    )
+
+
+class Golden:
+    """Compares a text with the one stored for this test: ``golden(str(func))``."""
+
+    def __init__(self, folder: Path, test: str, update: bool) -> None:
+        self.folder = folder
+        self.test = test
+        self.update = update
+        self.seen: set[Path] = set()
+
+    def path(self, name: str | None) -> Path:
+        stem = self.test if name is None else f"{self.test}-{name}"
+        return self.folder / (re.sub(r"[^\w.-]+", "_", stem).strip("_") + ".txt")
+
+    def __call__(self, text: str, name: str | None = None) -> None:
+        """Assert that `text` is what the golden file holds.
+
+        Args:
+            text: what the test produced; trailing spaces and newlines at its end do not count.
+            name: tells several texts of one test apart.
+        """
+        __tracebackhide__ = True
+        path = self.path(name)
+        assert path not in self.seen, f"{self.test} compares two texts with {path.name}: name them"
+        self.seen.add(path)
+        shown = path.relative_to(TESTS.parent) if path.is_relative_to(TESTS) else path
+        text = text.rstrip() + "\n"
+        if self.update:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            return
+        if not path.exists():
+            pytest.fail(f"no golden text {shown}: run this test with --update-golden, then read it")
+        stored = path.read_text(encoding="utf-8")
+        assert text == stored, f"differs from {shown}"
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """Texts of this test in ``tests/golden/<folders>/<module>/<test>.txt``."""
+    module = request.path.relative_to(TESTS).with_suffix("")
+    folder = TESTS / "golden" / module.parent / module.name.removeprefix("test_")
+    test = request.node.nodeid.split("::", 1)[1].replace("::", ".")
+    update = bool(request.config.getoption("--update-golden"))
+    return Golden(folder, test, update)
+
+
+@cache
+def _cpu_features() -> frozenset[str]:
+    from llvmlite import binding
+
+    return frozenset(name for name, on in binding.get_host_cpu_features().items() if on)
+
+
+@pytest.fixture(autouse=True)
+def _skip_without_isa(request: pytest.FixtureRequest) -> None:
+    """Skip a test marked ``isa(...)`` on a CPU that lacks one of the features."""
+    wanted = {name for mark in request.node.iter_markers("isa") for name in mark.args}
+    if wanted and (missing := sorted(wanted - _cpu_features())):
+        pytest.skip(f"this CPU lacks {', '.join(missing)}")

@@ -1,0 +1,47 @@
+"""The golden fixture itself: it compares, it writes when asked, it does not guess."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+def make(golden, folder: Path, update: bool = False):
+    return type(golden)(folder, "test_nest[8-int32]", update)
+
+
+def test_update_then_compare(golden, tmp_path: Path) -> None:
+    make(golden, tmp_path, update=True)("for i:\n  x\n\n")
+    assert (tmp_path / "test_nest_8-int32.txt").read_text() == "for i:\n  x\n"
+    make(golden, tmp_path)("for i:\n  x")
+
+
+def test_difference_is_an_error(golden, tmp_path: Path) -> None:
+    make(golden, tmp_path, update=True)("for i")
+    with pytest.raises(AssertionError, match="differs from"):
+        make(golden, tmp_path)("for j")
+
+
+def test_missing_text_is_an_error(golden, tmp_path: Path) -> None:
+    with pytest.raises(pytest.fail.Exception, match="--update-golden"):
+        make(golden, tmp_path)("for i")
+    assert not list(tmp_path.iterdir())
+
+
+def test_two_texts_need_names(golden, tmp_path: Path) -> None:
+    check = make(golden, tmp_path, update=True)
+    check("a")
+    check("b", name="after")
+    with pytest.raises(AssertionError, match="name them"):
+        check("c")
+
+
+def test_place_mirrors_the_test(golden) -> None:
+    here = Path(__file__).parent
+    assert golden.path(None) == here / "golden" / "conftest" / "test_place_mirrors_the_test.txt"
+
+
+@pytest.mark.isa("no-such-feature")
+def test_isa_marker_skips() -> None:
+    pytest.fail("ran on a CPU without the feature")

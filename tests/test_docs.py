@@ -1,0 +1,115 @@
+"""What the documents say is true: commands exist, code runs, links lead somewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+DOCUMENTS = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "docs/adr/README.md",
+]
+TUTORIALS = sorted(path.name for path in (ROOT / "tutorials").glob("[0-9]*.py"))
+
+CLI = "import sys; from loopwright.cli import main; sys.exit(main(sys.argv[1:]))"
+
+
+def blocks(language: str) -> list[str]:
+    """The fenced code blocks of README.md in one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+
+
+def commands(program: str) -> list[list[str]]:
+    """The words after `program` of every shell line of README.md that starts with it."""
+    lines = "\n".join(blocks("sh")).replace("\\\n", " ").splitlines()
+    words = [line.partition("#")[0].split() for line in lines]
+    return [line[1:] for line in words if line and Path(line[0]).name == program]
+
+
+def python(script: str | Path, *args: str, cwd: Path, **env: str) -> subprocess.CompletedProcess:
+    """Run a file, or a text with -c, as a user would: in a process and a folder of its own."""
+    head = [str(script)] if isinstance(script, Path) else ["-c", script]
+    return subprocess.run(
+        [sys.executable, *head, *args],
+        cwd=cwd,
+        env={**os.environ, "MPLBACKEND": "Agg", "PYTHONPATH": str(ROOT), **env},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+
+
+def test_readme_shows_the_two_commands_of_a_fresh_machine() -> None:
+    shown = [words[0] for words in commands("make") if words]
+    assert shown[:2] == ["tune", "test"]
+
+
+def test_make_targets_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z]+):", makefile, flags=re.MULTILINE))
+    described = set(re.findall(r"^([a-z]+):.*## ", makefile, flags=re.MULTILINE))
+    documents = "\n".join((ROOT / name).read_text(encoding="utf-8") for name in DOCUMENTS)
+    named = set(re.findall(r"(?:`|^)make ([a-z]+)", documents, flags=re.MULTILINE))
+    assert {"tune", "test", "check", "bench", "clean", "help"} <= described
+    assert named <= targets
+
+
+def test_ci_runs_what_readme_says() -> None:
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    steps = re.findall(r"^step make ([a-z]+)", script, flags=re.MULTILINE)
+    assert {words[0] for words in commands("make")[:2]} | {"check"} == set(steps)
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+@pytest.mark.parametrize("words", commands("loopwright"), ids=" ".join)
+def test_command_line_knows_what_readme_uses(words: list[str], tmp_path: Path) -> None:
+    verbs = words[: 2 if words[0] == "records" else 1]
+    run = python(CLI, *verbs, "--help", cwd=tmp_path, COLUMNS="200", NO_COLOR="1")
+    assert run.returncode == 0, run.stderr
+    for option in (word.partition("=")[0] for word in words if word.startswith("-")):
+        assert re.search(rf"(?<![\w-]){option}(?![\w-])", run.stdout), option
+
+
+def test_quick_start_runs(tmp_path: Path) -> None:
+    code = "\n".join(blocks("python"))
+    assert "apply_history_best" in code
+    assert "1024" in code
+    assert "n_trial=200" in code
+    small = code.replace("1024", "64").replace("n_trial=200", "n_trial=4")
+    script = tmp_path / "quick_start.py"
+    script.write_text(small, encoding="utf-8")
+    run = python(script, cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert len((tmp_path / "matmul.jsonl").read_text(encoding="utf-8").splitlines()) >= 4
+
+
+def test_first_tutorials_exist() -> None:
+    first = {"01_matmul_by_hand.py", "02_tune_a_matmul.py", "03_apply_history_best.py"}
+    assert first <= set(TUTORIALS)
+
+
+@pytest.mark.parametrize("name", TUTORIALS)
+def test_tutorial_runs(name: str, tmp_path: Path) -> None:
+    run = python(ROOT / "tutorials" / name, cwd=tmp_path, LOOPWRIGHT_TUTORIAL_SMALL="1")
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert run.stdout.strip(), "a tutorial shows something"
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_links_lead_somewhere(name: str) -> None:
+    document = ROOT / name
+    text = document.read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text)
+    local = [link for link in links if "://" not in link]
+    broken = [link for link in local if not (document.parent / link).exists()]
+    assert not broken

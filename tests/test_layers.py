@@ -1,0 +1,198 @@
+"""Imports of the package only go down: the floors of ARCHITECTURE.md, checked on the sources.
+
+Every import counts, also one inside a function, under TYPE_CHECKING, or through
+`importlib.import_module` with a constant name. Only `loopwright/__init__.py` may import anything.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "loopwright"
+
+# What anybody may import; among each other these import only what stands before them.
+BASE = ("version", "errors", "env", "dtypes", "target")
+
+FLOORS = {
+    **dict.fromkeys(BASE, 0),
+    "runtime": 0,
+    "records": 0,
+    "ir": 1,
+    "te": 2,
+    "schedule": 2,
+    "lower": 3,
+    "codegen": 3,
+    "driver": 4,
+    "task": 4,
+    "measure": 5,
+    "tuner": 6,
+    "ops": 6,
+    "graph": 7,
+    "autotvm": 7,
+    "testing": 7,
+    "cli": 8,
+    "__main__": 9,
+}
+
+SIDEWAYS = {("schedule", "te")}
+
+# `te.create_schedule` is a name of the field, and users expect it in `te`: that one file may look
+# it up, inside a function.
+FACADES = {("te/__init__.py", "schedule")}
+
+
+class Import(NamedTuple):
+    """One import of loopwright by loopwright: the unit is the first name below the root."""
+
+    line: int
+    unit: str
+    nested: bool  # inside a function
+
+
+def resolve(path: Path, level: int, module: str | None) -> list[str] | None:
+    """The dotted parts of an imported module below `loopwright`, None for another package."""
+    parts = module.split(".") if module else []
+    if level == 0:
+        return parts[1:] if parts[:1] == ["loopwright"] else None
+    folder = path.parent.parts
+    return [*folder[: len(folder) - (level - 1)], *parts]
+
+
+def imported(path: Path, node: ast.AST) -> Iterator[str]:
+    """Units that one syntax node imports; "" stands for the root package itself.
+
+    Args:
+        path: the file, relative to the package.
+        node: any node of its tree.
+    """
+    match node:
+        case ast.Import(names):
+            for alias in names:
+                if (parts := resolve(path, 0, alias.name)) is not None:
+                    yield parts[0] if parts else ""
+        case ast.ImportFrom(module, names, level):
+            if (parts := resolve(path, level or 0, module)) is None:
+                return
+            if parts:
+                yield parts[0]
+                return
+            yield from (alias.name if alias.name in FLOORS else "" for alias in names)
+        case ast.Call(
+            func=ast.Name("import_module" | "__import__") | ast.Attribute(attr="import_module"),
+            args=[ast.Constant(str() as name), *_],
+        ):
+            level = len(name) - len(name.lstrip("."))
+            if (parts := resolve(path, level, name.lstrip(".") or None)) is not None:
+                yield parts[0] if parts else ""
+
+
+def imports(path: Path, source: str) -> Iterator[Import]:
+    """All imports of loopwright in one file of it."""
+
+    def walk(node: ast.AST, nested: bool) -> Iterator[Import]:
+        for unit in imported(path, node):
+            yield Import(getattr(node, "lineno", 0), unit, nested)
+        inside = nested or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for child in ast.iter_child_nodes(node):
+            yield from walk(child, inside)
+
+    yield from walk(ast.parse(source, str(path)), False)
+
+
+def allowed(path: Path, unit: str, item: Import) -> bool:
+    """Whether `unit`, the owner of the file `path`, may have this import."""
+    if item.unit == unit or (unit, item.unit) in SIDEWAYS:
+        return True
+    if (path.as_posix(), item.unit) in FACADES:
+        return item.nested
+    if item.unit not in FLOORS:
+        return False
+    if unit in BASE:
+        return item.unit in BASE[: BASE.index(unit)]
+    return item.unit in BASE or FLOORS[item.unit] < FLOORS[unit]
+
+
+def violations(path: Path, source: str) -> list[str]:
+    """What is wrong with the imports of one file; empty when all is well."""
+    unit = path.parts[0].removesuffix(".py")
+    if unit not in FLOORS:
+        return [f"{path}: '{unit}' has no floor; give it one here and in ARCHITECTURE.md"]
+    return [
+        f"{path}:{item.line}: {unit} (floor {FLOORS[unit]}) imports "
+        + (f"{item.unit} (floor {FLOORS.get(item.unit, '?')})" if item.unit else "the root package")
+        for item in imports(path, source)
+        if not allowed(path, unit, item)
+    ]
+
+
+def sources() -> list[Path]:
+    found = (path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
+    return sorted(path for path in found if path != Path("__init__.py"))
+
+
+def test_the_package_was_found() -> None:
+    assert {"ir", "schedule", "measure", "tuner", "runtime", "records"} <= {
+        path.parts[0] for path in sources()
+    }
+
+
+@pytest.mark.parametrize("path", sources(), ids=str)
+def test_imports_only_go_down(path: Path) -> None:
+    wrong = violations(path, (PACKAGE / path).read_text(encoding="utf-8"))
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("ir/nodes.py", "from loopwright.te import Tensor"),
+        ("ir/nodes.py", "import loopwright.schedule.steps as steps"),
+        ("ir/nodes.py", "from loopwright import schedule"),
+        ("ir/nodes.py", "from .. import schedule"),
+        ("ir/nodes.py", "from ..te.tensor import Tensor"),
+        ("ir/deep/nodes.py", "from ...te import Tensor"),
+        ("ir/nodes.py", "def f():\n    from loopwright.cli import main"),
+        ("ir/nodes.py", "if TYPE_CHECKING:\n    from loopwright.te import Tensor"),
+        ("ir/nodes.py", "import importlib\nimportlib.import_module('loopwright.te')"),
+        ("ir/nodes.py", "import_module('..te', __package__)"),
+        ("runtime/module.py", "from loopwright.records import Record"),
+        ("records/store.py", "from loopwright.runtime import Module"),
+        ("runtime/module.py", "from loopwright.ir import Func"),
+        ("te/tensor.py", "from loopwright.schedule import Schedule"),
+        ("te/__init__.py", "from loopwright.schedule import Schedule"),
+        ("lower/nest.py", "from loopwright.codegen import llvm"),
+        ("driver/build.py", "from loopwright.task import Task"),
+        ("tuner/grid.py", "from loopwright.ops import matmul"),
+        ("measure/worker.py", "from loopwright.ops import matmul"),
+        ("errors.py", "from loopwright import target"),
+        ("errors.py", "from loopwright import dtypes"),
+        ("tuner/grid.py", "from loopwright import build"),
+        ("tuner/grid.py", "import loopwright"),
+        ("tuner/grid.py", "import loopwright.cli"),
+        ("helpers.py", "x = 1"),
+    ],
+)
+def test_the_checker_catches(path: str, source: str) -> None:
+    assert len(violations(Path(path), source)) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("te/tensor.py", "from loopwright.ir import Expr\nfrom ..errors import TensorError"),
+        ("te/tensor.py", "from .axis import IterVar\nfrom . import axis"),
+        ("te/__init__.py", "def __getattr__(name):\n    from loopwright.schedule import x"),
+        ("schedule/state.py", "from loopwright.te import Dag\nfrom loopwright import ir, te"),
+        ("runtime/module.py", "from loopwright.target import Target\nimport numpy"),
+        ("target.py", "from loopwright.errors import TargetError"),
+        ("cli/tune.py", "from loopwright import ops, tuner\nfrom loopwright.records import load"),
+        ("lower/pipeline.py", "import loopwrights\nfrom loopwright_extra import cli"),
+    ],
+)
+def test_the_checker_accepts(path: str, source: str) -> None:
+    assert violations(Path(path), source) == []

@@ -1,0 +1,163 @@
+"""The names that users were promised exist, under `loopwright` and in AutoTVM's places."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import inspect
+from types import ModuleType
+
+import pytest
+
+import loopwright
+
+TOP = [
+    "LocalBuilder",
+    "LocalRunner",
+    "Target",
+    "__version__",
+    "apply_history_best",
+    "autotvm",
+    "build",
+    "callback",
+    "cpu",
+    "create_schedule",
+    "create_task",
+    "get_config",
+    "lower",
+    "measure_option",
+    "nd",
+    "te",
+    "template",
+    "tuner",
+]
+
+INSIDE = {
+    "te": """
+        abs all any ceil comm_reducer compute create_schedule erf exp floor if_then_else log max
+        min placeholder pow prod reduce_axis rsqrt sigmoid sqrt sum tanh
+    """,
+    "nd": "array empty",
+    "tuner": "GridSearchTuner RandomTuner",
+    "callback": "log_to_file progress_bar",
+    "autotvm": """
+        LocalBuilder LocalRunner apply_history_best callback get_config measure_option record
+        task template tuner
+    """,
+    "autotvm.task": "create",
+    "autotvm.tuner": "GridSearchTuner RandomTuner",
+    "autotvm.callback": "log_to_file progress_bar",
+    "autotvm.record": "load_from_file",
+}
+
+PRIMITIVES = [
+    "compute_at",
+    "compute_inline",
+    "compute_root",
+    "fuse",
+    "parallel",
+    "pragma",
+    "reorder",
+    "split",
+    "tile",
+    "unroll",
+    "vectorize",
+    "bind",
+]
+
+DOCUMENTED = [
+    "errors",
+    "dtypes",
+    "target",
+    "runtime",
+    "records",
+    "ir",
+    "te",
+    "schedule",
+    "lower",
+    "codegen",
+    "driver",
+    "task",
+    "measure",
+    "tuner",
+    "ops",
+]
+
+
+def lookup(dotted: str) -> object:
+    """What a user reaches by attribute access from `loopwright`."""
+    found: object = loopwright
+    for name in dotted.split("."):
+        found = getattr(found, name)
+    return found
+
+
+@pytest.mark.parametrize("name", TOP)
+def test_top_level_name(name: str) -> None:
+    assert hasattr(loopwright, name)
+
+
+@pytest.mark.parametrize(
+    "name", [f"{home}.{name}" for home, names in INSIDE.items() for name in names.split()]
+)
+def test_name_in_its_place(name: str) -> None:
+    assert lookup(name) is not None
+
+
+def test_top_level_names_are_listed() -> None:
+    assert set(TOP) - {"__version__"} <= set(dir(loopwright))
+
+
+def test_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no_such_name"):
+        loopwright.no_such_name  # noqa: B018
+
+
+def test_version_is_that_of_the_distribution() -> None:
+    assert lookup("__version__") == importlib.metadata.version("loopwright")
+
+
+def test_facade_names_are_the_same_objects() -> None:
+    for name in ("template", "get_config", "measure_option", "LocalBuilder", "LocalRunner"):
+        assert lookup(f"autotvm.{name}") is lookup(name)
+    assert lookup("autotvm.tuner.RandomTuner") is lookup("tuner.RandomTuner")
+
+
+def test_schedule_speaks_the_fields_words() -> None:
+    te = lookup("te")
+    a = te.placeholder((4, 4), "float32", name="a")
+    b = te.compute((4, 4), lambda i, j: a[i, j] + 1.0, name="b")
+    schedule = te.create_schedule(b.op)
+    missing = [name for name in PRIMITIVES if not hasattr(schedule[b], name)]
+    assert not missing
+    for name in ("cache_read", "cache_write", "transform_layout"):
+        assert hasattr(schedule, name) or hasattr(schedule[b], name), name
+
+
+def public(module: ModuleType) -> list[tuple[str, object]]:
+    names = getattr(module, "__all__", None)
+    if names is None:
+        names = [name for name in vars(module) if not name.startswith("_")]
+    found = [(name, getattr(module, name)) for name in names]
+    return [
+        (name, thing)
+        for name, thing in found
+        if inspect.isclass(thing) or inspect.isfunction(thing)
+        if thing.__module__.startswith("loopwright")
+    ]
+
+
+@pytest.mark.parametrize("package", DOCUMENTED)
+def test_public_names_have_docstrings(package: str) -> None:
+    module = importlib.import_module(f"loopwright.{package}")
+    things = public(module)
+    assert things, f"loopwright.{package} exports nothing"
+    bare = [name for name, thing in things if not (inspect.getdoc(thing) or "").strip()]
+    assert not bare
+
+
+@pytest.mark.parametrize("name", sorted(TOP))
+def test_top_level_callable_has_a_docstring(name: str) -> None:
+    thing = lookup(name)
+    if callable(thing):
+        assert (inspect.getdoc(thing) or "").strip()

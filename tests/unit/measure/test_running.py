@@ -1,0 +1,375 @@
+"""Real kernels with real faults in a real runner process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from loopwright.errors import RunError
+from loopwright.measure.check import make_input
+from loopwright.measure.options import LocalRunner
+from loopwright.measure.process import wait_any
+from loopwright.measure.result import ErrorKind, MeasureError
+from loopwright.measure.running import Checked, Race, RunSession, Samples
+from tests.unit.measure import kernels
+
+RIGHT = (make_input([kernels.N], "float32", 0, 0) + np.float32(1)).tobytes()
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[RunSession]:
+    made = RunSession(LocalRunner(timeout=1.0, memory_bytes=1 << 30), wait_any)
+    yield made
+    made.close()
+
+
+def race(session: RunSession, text: str, incumbent: float | None = None) -> Race | MeasureError:
+    return session.load_and_race(kernels.built(text), incumbent)
+
+
+def survives(session: RunSession) -> None:
+    """The next candidate is measured as if nothing had happened."""
+    found = race(session, kernels.GOOD)
+    assert isinstance(found, Race), found
+    checked = session.check("r", RIGHT, 1, 1.0)
+    assert checked.error is None
+    assert checked.max_error == 0.0
+
+
+def kill(session: RunSession) -> None:
+    """As the system does it when memory runs out; returns when it is dead."""
+    pid = session.worker.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+
+
+def check(session: RunSession, text: str) -> Checked:
+    assert isinstance(race(session, text), Race)
+    return session.check("r", RIGHT, 1, 1.0)
+
+
+def test_samples_of_a_good_kernel(session: RunSession) -> None:
+    found = race(session, kernels.GOOD)
+    assert isinstance(found, Race)
+    assert not found.dropped
+    samples = session.sample(found)
+    assert isinstance(samples, Samples)
+    assert len(samples.times) == 5
+    assert all(0 < t < found.seconds for t in samples.times)
+    survives(session)
+
+
+def test_windows_of_a_kernel_that_takes_longer_are_single_calls(session: RunSession) -> None:
+    found = race(session, kernels.sleepy(25_000))
+    assert isinstance(found, Race)
+    samples = session.sample(found, windows=2)
+    assert isinstance(samples, Samples)
+    assert len(samples.times) == 2
+    assert all(t >= 0.025 for t in samples.times)
+
+
+def test_windows_hold_many_calls_of_a_tiny_kernel(session: RunSession) -> None:
+    found = race(session, kernels.GOOD)
+    assert isinstance(found, Race)
+    samples = session.sample(found, windows=1)
+    assert isinstance(samples, Samples)
+    # a window that long cannot hold fewer than a hundred calls of this length
+    assert samples.times[0] * 100 < samples.seconds
+
+
+def test_a_parallel_kernel_runs_on_the_pool(session: RunSession) -> None:
+    assert check(session, kernels.PARALLEL).error is None
+
+
+def test_race_drops_what_is_far_behind(session: RunSession) -> None:
+    found = race(session, kernels.sleepy(5000), incumbent=0.001)
+    assert isinstance(found, Race)
+    assert found.dropped
+    assert found.first >= 0.005
+    close = race(session, kernels.sleepy(5000), incumbent=0.004)
+    assert isinstance(close, Race)
+    assert not close.dropped
+
+
+def test_a_hopeless_warm_up_is_the_only_run(session: RunSession) -> None:
+    found = race(session, kernels.sleepy(60_000), incumbent=0.001)
+    assert isinstance(found, Race)
+    assert found.dropped
+    assert found.first == found.warm
+
+
+@pytest.mark.parametrize("text", [kernels.HANG, kernels.BUSY_HANG], ids=["sleeping", "spinning"])
+def test_endless_loop_is_killed_at_the_limit(session: RunSession, text: str) -> None:
+    start = time.monotonic()
+    found = race(session, text)
+    assert isinstance(found, MeasureError)
+    assert found.kind == ErrorKind.RUN_TIMEOUT
+    assert "longer than 1 s" in found.text
+    assert 1.0 <= time.monotonic() - start
+    survives(session)
+
+
+def test_segfault(session: RunSession) -> None:
+    found = race(session, kernels.SEGFAULT)
+    assert isinstance(found, MeasureError)
+    assert found.kind == ErrorKind.RUN_CRASH
+    assert "SIGSEGV" in found.text
+    survives(session)
+
+
+def test_exit(session: RunSession) -> None:
+    found = race(session, kernels.EXIT)
+    assert isinstance(found, MeasureError)
+    assert found.kind == ErrorKind.RUN_CRASH
+    assert "exited with code 3" in found.text
+    survives(session)
+
+
+def test_abort_reports_what_was_printed(session: RunSession) -> None:
+    found = race(session, kernels.ABORT)
+    assert isinstance(found, MeasureError)
+    assert found.kind == ErrorKind.RUN_CRASH
+    assert "SIGABRT" in found.text
+    assert "hello from the kernel" in found.text
+    survives(session)
+
+
+def test_allocating_100_gb_is_refused_by_the_system(session: RunSession) -> None:
+    found = race(session, kernels.HUNGRY)
+    assert isinstance(found, MeasureError)
+    assert found.kind == ErrorKind.MEMORY
+    survives(session)
+
+
+def test_workspace_of_100_gb(session: RunSession) -> None:
+    found = session.load_and_race(kernels.built(kernels.GOOD, workspace=100 << 30), None)
+    assert isinstance(found, MeasureError)
+    assert found.kind == ErrorKind.MEMORY
+    assert "workspace" in found.text
+    survives(session)
+
+
+def test_workspace_over_the_memory_of_the_runner(session: RunSession) -> None:
+    """Below the runtime's limit of half the machine, above what this process may take."""
+    found = session.load_and_race(kernels.built(kernels.GOOD, workspace=3 << 29), None)
+    assert isinstance(found, MeasureError)
+    assert found.kind == ErrorKind.MEMORY
+    survives(session)
+
+
+def test_arguments_too_large_for_memory(session: RunSession) -> None:
+    found = session.load_and_race(kernels.built(kernels.GOOD, n=1 << 33), None)
+    assert isinstance(found, MeasureError)
+    assert found.kind == ErrorKind.MEMORY
+    survives(session)
+
+
+def test_return_code(session: RunSession) -> None:
+    found = race(session, kernels.RETURNS_7)
+    assert isinstance(found, MeasureError)
+    assert found.kind == ErrorKind.RUN_ERROR
+    assert "7" in found.text
+    survives(session)
+
+
+def test_code_that_does_not_link(session: RunSession) -> None:
+    text = kernels.text("  call void @no_such_function()")
+    found = race(session, "declare void @no_such_function()\n" + text)
+    assert isinstance(found, MeasureError)
+    assert found.kind == ErrorKind.RUN_ERROR
+    assert "linking kernel failed" in found.text
+    survives(session)
+
+
+def test_printing_does_not_disturb_the_protocol(session: RunSession) -> None:
+    assert check(session, kernels.PRINTS).error is None
+
+
+def test_a_flood_of_text_is_bounded(session: RunSession) -> None:
+    """20 MB per call, twice and more: writes fail at the limit, the kernel goes on."""
+    found = race(session, kernels.FLOODS)
+    assert isinstance(found, Race)
+    assert session.worker._stderr is not None
+    assert os.fstat(session.worker._stderr.fileno()).st_size <= 16 << 20
+    survives(session)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (kernels.OFF_BY_A_BIT, "64 of 64 elements are wrong"),
+        (kernels.SKIPS_LAST, "B[63] is nan"),
+        (kernels.SPOILS_INPUT, "it changed its input A"),
+    ],
+    ids=["value", "unwritten", "input"],
+)
+def test_wrong_answers(session: RunSession, text: str, words: str) -> None:
+    found = check(session, text)
+    assert found.error is not None
+    assert found.error.kind == ErrorKind.WRONG_ANSWER
+    assert words in found.error.text
+    survives(session)
+
+
+def test_wrong_value_says_where_and_how_much(session: RunSession) -> None:
+    found = check(session, kernels.OFF_BY_A_BIT)
+    assert found.max_error == pytest.approx(0.5, rel=1e-6)
+    assert found.error is not None
+    assert "(error 0.5, allowed" in found.error.text
+
+
+def test_writing_past_the_end_is_found_and_the_process_replaced(session: RunSession) -> None:
+    survives(session)
+    before = session.worker.pid
+    found = race(session, kernels.OVERRUNS)
+    assert isinstance(found, MeasureError)
+    assert found.kind == ErrorKind.WRONG_ANSWER
+    assert "outside the memory of B" in found.text
+    assert session.worker.pid != before
+    survives(session)
+
+
+def test_killed_from_outside_while_it_runs(session: RunSession) -> None:
+    survives(session)
+    pid = session.worker.pid
+    assert pid is not None
+    child = os.fork()
+    if child == 0:
+        time.sleep(0.3)
+        os.kill(pid, signal.SIGKILL)
+        os._exit(0)
+    found = race(session, kernels.HANG)
+    os.waitpid(child, 0)
+    assert isinstance(found, MeasureError)
+    assert found.kind == ErrorKind.RUN_CRASH
+    assert "SIGKILL" in found.text
+    survives(session)
+
+
+def test_killed_from_outside_between_requests_blames_nobody(session: RunSession) -> None:
+    survives(session)
+    kill(session)
+    survives(session)
+
+
+def test_stopped_process_is_late(session: RunSession) -> None:
+    survives(session)
+    assert session.worker.pid is not None
+    os.kill(session.worker.pid, signal.SIGSTOP)
+    found = race(session, kernels.GOOD)
+    assert isinstance(found, MeasureError)
+    assert found.kind == ErrorKind.RUN_TIMEOUT
+    survives(session)
+
+
+def test_death_between_race_and_sample(session: RunSession) -> None:
+    found = race(session, kernels.GOOD)
+    assert isinstance(found, Race)
+    kill(session)
+    samples = session.sample(found)
+    assert isinstance(samples, MeasureError)
+    assert samples.kind == ErrorKind.RUN_CRASH
+    survives(session)
+
+
+def test_process_is_replaced_after_its_requests(session: RunSession) -> None:
+    survives(session)
+    before = session.worker.pid
+    session.worker.max_requests = 1
+    survives(session)
+    session.worker.max_requests = 2000
+    assert session.worker.pid != before
+
+
+def test_process_is_replaced_when_it_has_grown(session: RunSession) -> None:
+    survives(session)
+    before = session.worker.pid
+    session.worker.max_rss = 1 << 20
+    survives(session)
+    session.worker.max_rss = 1 << 30
+    assert session.worker.pid != before
+
+
+def test_naive_outputs_are_the_answer(session: RunSession) -> None:
+    assert session.outputs_of(kernels.built(kernels.GOOD)) == RIGHT
+
+
+def with_options(**options: object) -> RunSession:
+    return RunSession(LocalRunner(**options), wait_any)  # type: ignore[arg-type]
+
+
+def test_explicit_counts_have_the_meaning_of_autotvm() -> None:
+    session = with_options(number=2, repeat=3)
+    try:
+        found = race(session, kernels.sleepy(2000))
+        assert isinstance(found, Race)
+        samples = session.sample(found)
+        assert isinstance(samples, Samples)
+        assert len(samples.times) == 3
+        assert all(t >= 0.002 for t in samples.times)
+        assert 0.012 <= samples.seconds
+    finally:
+        session.close()
+
+
+def test_min_repeat_ms_raises_the_number_of_calls() -> None:
+    session = with_options(number=1, repeat=2, min_repeat_ms=30)
+    try:
+        found = race(session, kernels.sleepy(1000))
+        assert isinstance(found, Race)
+        samples = session.sample(found)
+        assert isinstance(samples, Samples)
+        assert len(samples.times) == 2
+        assert samples.seconds >= 0.06
+    finally:
+        session.close()
+
+
+def test_cache_flush_makes_samples_of_one_call() -> None:
+    session = with_options(number=4, repeat=3, enable_cpu_cache_flush=True)
+    try:
+        found = race(session, kernels.sleepy(3000))
+        assert isinstance(found, Race)
+        samples = session.sample(found)
+        assert isinstance(samples, Samples)
+        assert len(samples.times) == 3
+        assert all(t >= 0.003 for t in samples.times)
+    finally:
+        session.close()
+
+
+def test_slow_kernel_gets_the_samples_that_fit() -> None:
+    session = with_options(timeout=2.0)
+    try:
+        found = race(session, kernels.sleepy(400_000))
+        assert isinstance(found, Race)
+        samples = session.sample(found)
+        assert isinstance(samples, Samples)
+        assert 1 <= len(samples.times) < 5
+        assert found.seconds + samples.seconds < 2.0
+    finally:
+        session.close()
+
+
+def test_incumbent_shortens_the_limit() -> None:
+    option = LocalRunner(timeout=10)
+    assert option.limit(None) == 10
+    assert option.limit(0.001) == 1
+    assert option.limit(0.2) == pytest.approx(4)
+    assert option.limit(3.0) == 10
+
+
+def test_start_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOOPWRIGHT_NUM_THREADS", "many")
+    session = with_options()
+    try:
+        with pytest.raises(RunError, match="cannot start a runner process.*LOOPWRIGHT_NUM_THREADS"):
+            race(session, kernels.GOOD)
+    finally:
+        session.close()

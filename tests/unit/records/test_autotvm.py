@@ -1,0 +1,104 @@
+"""Lines that AutoTVM wrote."""
+
+from __future__ import annotations
+
+import json
+
+from loopwright.records import load, task_key
+
+TARGET = "llvm -keys=cpu -mcpu=skylake-avx512 -num-cores=2"
+
+
+def line(costs, error_no, **changes):
+    data = {
+        "input": [TARGET, "tutorial/matmul", [512, 512, 512, "float32"], {}],
+        "config": {
+            "index": 39,
+            "code_hash": None,
+            "entity": [
+                ["tile_y", "sp", [-1, 8]],
+                ["order", "re", [0, 2, 1]],
+                ["ann", "an", ["none", "vec"]],
+                ["unroll", "ot", True],
+            ],
+        },
+        "result": [costs, error_no, 1.25, 1600000000.5],
+        "version": 0.2,
+        "tvm_version": "0.12.0",
+    }
+    return json.dumps(data | changes) + "\n"
+
+
+def read(tmp_path, *lines):
+    path = tmp_path / "tvm.log"
+    path.write_text("".join(lines))
+    return load(path)
+
+
+def test_a_good_line(tmp_path):
+    (record,) = read(tmp_path, line([0.004, 0.005, 0.006], 0)).records
+    assert record.op == "tutorial/matmul"
+    assert record.task == task_key("tutorial/matmul", [512, 512, 512, "float32"], "llvm")
+    assert record.config == {
+        "tile_y": [-1, 8],
+        "order": [0, 2, 1],
+        "ann": ["none", "vec"],
+        "unroll": True,
+    }
+    assert record.times == (0.004, 0.005, 0.006)
+    assert record.median == 0.005
+    assert record.usable
+    assert record.target == {"kind": "llvm", "mcpu": "skylake-avx512"}
+    assert record.ts == 1600000000.5
+    assert record.trace == []
+    assert record.threads == 0
+
+
+def test_failures_have_a_kind_and_no_time(tmp_path):
+    kinds = {
+        1: "INSTANTIATION",
+        2: "COMPILE",
+        3: "COMPILE",
+        4: "RUN_ERROR",
+        5: "WRONG_ANSWER",
+        6: "BUILD_TIMEOUT",
+        7: "RUN_TIMEOUT",
+        8: "RUN_ERROR",
+        99: "RUN_ERROR",
+    }
+    log = read(tmp_path, *(line([1e9], number) for number in kinds))
+    assert [record.error["kind"] for record in log] == list(kinds.values())
+    assert all(record.times == () and not record.usable for record in log)
+    assert "AutoTVM error 5" in log.records[4].error["text"]
+
+
+def test_a_sentinel_cost_is_never_a_time(tmp_path):
+    (record,) = read(tmp_path, line([1e9], 0)).records
+    assert not record.valid
+    assert record.times == ()
+
+
+def test_what_is_read_can_be_written_as_our_own(tmp_path):
+    (record,) = read(tmp_path, line([0.5], 0)).records
+    path = tmp_path / "ours.jsonl"
+    path.write_text(record.to_line() + "\n")
+    assert load(path).records == [record]
+
+
+def test_other_formats_are_counted(tmp_path):
+    log = read(
+        tmp_path,
+        json.dumps({"i": [["llvm", "op"]], "r": [[1], 0, 1, 1], "v": 0.1}) + "\n",
+        json.dumps({"i": [["[]", "llvm"]], "r": [[1], 0, 1, 1], "v": "v0.6"}) + "\n",
+        line([0.5], 0, version=0.3),
+        line([0.5], 0, result=[[0.5]]),
+        line([0.5], 0, input=["", "op", [], {}]),
+        line([float("nan")], 0),
+    )
+    (record,) = log.records  # the one whose cost is not a number: a failure
+    assert not record.valid
+    reasons = [reason for _, reason in log.skipped]
+    assert reasons[0] == "TVM record of version 0.1 (only AutoTVM 0.2 can be read)"
+    assert reasons[1] == "TVM record of version v0.6 (only AutoTVM 0.2 can be read)"
+    assert reasons[3] == reasons[4] == "malformed AutoTVM record"
+    assert len(reasons) == 5

@@ -1,0 +1,58 @@
+"""What a record says of where it was made."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from loopwright.records import build_hash, environment, hardware, new_run, threads
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_environment_describes_this_machine():
+    env = environment()
+    assert env["cores"] == len(os.sched_getaffinity(0))
+    assert env["numpy"] == np.__version__
+    assert env["llvmlite"] == importlib.metadata.version("llvmlite")
+    assert env["cpu"]
+    assert json.loads(json.dumps(env)) == env
+    assert isinstance(env["isa"], list)
+    env["cpu"] = "changed"
+    assert environment()["cpu"] != "changed"
+
+
+def test_hardware_and_threads():
+    env = {"cpu": "EPYC", "isa": "avx2", "cores": 4}
+    assert hardware(env, {"mcpu": "znver4", "mattr": "+a,+b"}) == "EPYC | avx2 | znver4 | +a,+b"
+    assert hardware(env, {}) == hardware({**env, "isa": ["avx2"]}, {})
+    assert hardware({}, {}) == ""
+    assert threads({"num_threads": 3}, env) == 3
+    assert threads({}, env) == 4
+    assert threads({"num_threads": "many"}, {}) == 0
+
+
+def test_runs_have_names_of_their_own():
+    assert len({new_run() for _ in range(100)}) == 100
+
+
+def test_build_hash_is_equal_in_another_process_and_imports_nothing_heavy():
+    code = (
+        "import sys; from loopwright.records import build_hash; print(build_hash());"
+        "print(sorted({'llvmlite','scipy','xgboost'} & set(sys.modules)),"
+        "[m for m in sys.modules if m.startswith(('loopwright.schedule','loopwright.runtime'))])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    first, second = done.stdout.splitlines()
+    assert len(first) == 16
+    assert second == "[] []"
+    int(first, 16)
+    assert len(build_hash()) == 16

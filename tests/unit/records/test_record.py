@@ -1,0 +1,153 @@
+"""A record survives its line, and nothing malformed passes for one."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from loopwright.errors import RecordError
+from loopwright.records import Record, canonical_json, task_key
+
+KEY = '["demo/matmul",[64,64,"float32"],"llvm"]'
+
+
+def make(**changes):
+    fields = {
+        "task": KEY,
+        "op": "demo/matmul",
+        "args": [64, 64, "float32"],
+        "target": {"kind": "llvm", "mcpu": "znver4", "num_threads": 2},
+        "config": {"tile_i": [-1, 8], "mode": "fast"},
+        "times": (0.3, 0.1, 0.2),
+        "dag": "d1",
+        "trace": [["split", 2, "i", 8], ["vectorize", 2, "i.1"]],
+        "space": "s1",
+        "build": "b1",
+        "run": "r1",
+        "trial": 3,
+        "seed": 7,
+        "ts": 100.5,
+        "env": {"cpu": "EPYC", "isa": "avx2", "cores": 4},
+    }
+    return Record(**(fields | changes))
+
+
+def test_a_line_holds_the_documented_fields_and_reads_back_equal():
+    record = make(max_error=1e-6)
+    line = record.to_line()
+    assert "\n" not in line
+    data = json.loads(line)
+    assert data["v"] == 1
+    assert data["times"] == [0.3, 0.1, 0.2]
+    assert data["error"] is None
+    assert data["config"] == {"tile_i": [-1, 8], "mode": "fast"}
+    assert Record.from_line(line) == record
+    assert Record.from_line(line.encode()).max_error == 1e-6
+
+
+def test_tuples_and_numpy_numbers_are_written_as_json():
+    record = make(args=[64, (np.int64(1), 2)], times=(np.float64(0.5),))
+    assert json.loads(record.to_line())["args"] == [64, [1, 2]]
+    assert Record.from_line(record.to_line()) == record
+    assert type(record.times[0]) is float
+
+
+def test_fields_of_a_later_minor_version_are_kept():
+    line = json.dumps(json.loads(make().to_line()) | {"colour": ["red"]})
+    record = Record.from_line(line)
+    assert record.extra == {"colour": ["red"]}
+    assert json.loads(record.to_line())["colour"] == ["red"]
+
+
+def test_median_valid_and_usable():
+    assert make().median == 0.2
+    assert make(times=(0.4, 0.2)).median == pytest.approx(0.3)
+    assert make().usable
+    dropped = make(dropped=True)
+    assert dropped.valid
+    assert not dropped.usable
+    failed = make(times=(), error={"kind": "COMPILE", "text": "no"})
+    assert not failed.valid
+    assert failed.median is None
+    assert not make(times=()).valid
+
+
+def test_text_of_an_error_cannot_break_the_line():
+    text = 'line one\nline two "quoted" \u2028 \udc80'
+    failed = make(times=(), error={"kind": "RUN_CRASH", "text": text})
+    assert "\n" not in failed.to_line()
+    assert failed.to_line().isascii()
+    assert Record.from_line(failed.to_line()).error == {"kind": "RUN_CRASH", "text": text}
+
+
+@pytest.mark.parametrize(
+    "times", [(0.0,), (-1.0,), (float("nan"),), (float("inf"),), ("1",), (True,)]
+)
+def test_times_that_are_no_times_are_refused(times):
+    with pytest.raises(RecordError, match="times"):
+        make(times=times)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"v": 2}, "version 2 is newer than 1"),
+        ({"v": True}, "no version"),
+        ({"v": 0}, "version 0"),
+        ({"task": 5}, "'task' is malformed"),
+        ({"times": [1e999]}, "times"),
+        ({"times": None}, "'times' is malformed"),
+        ({"trial": "1"}, "'trial' is malformed"),
+        ({"error": {"text": "x"}}, "no 'kind'"),
+        ({"config": []}, "'config' is malformed"),
+        ({"dropped": 1}, "'dropped' is malformed"),
+    ],
+)
+def test_malformed_lines_say_what_is_wrong(change, words):
+    data = json.loads(make().to_line()) | change
+    with pytest.raises(RecordError, match=words):
+        Record.from_line(json.dumps(data))
+
+
+@pytest.mark.parametrize("line", ["", "{", "[1]", "3", "null", "[" * 100_000])
+def test_what_is_no_object_is_no_record(line):
+    with pytest.raises(RecordError):
+        Record.from_line(line)
+
+
+def test_a_missing_field_is_named():
+    data = json.loads(make().to_line())
+    del data["config"]
+    with pytest.raises(RecordError, match="'config' is missing"):
+        Record.from_line(json.dumps(data))
+
+
+def test_what_json_cannot_say_is_refused_when_writing():
+    with pytest.raises(RecordError, match="cannot be written"):
+        make(config={"x": object()}).to_line()
+    with pytest.raises(RecordError, match="cannot be written"):
+        make(max_error=float("nan")).to_line()
+
+
+def test_task_key_is_canonical():
+    assert task_key("demo/matmul", (64, 64, "float32"), "llvm") == KEY
+    assert task_key("a", [(1, 2)], "llvm") == task_key("a", [[1, 2]], "llvm")
+    assert task_key("a", [1], "llvm") != task_key("a", [1.0], "llvm")
+    assert task_key("a", [1], "llvm") != task_key("a", [True], "llvm")
+    assert canonical_json({"b": 1, "a": [1, 2]}) == '{"a":[1,2],"b":1}'
+
+
+def test_hardware_threads_and_identity():
+    record = make()
+    assert record.threads == 2
+    assert make(target={"kind": "llvm", "num_threads": 0}).threads == 4
+    assert make(target={"kind": "llvm"}, env={}).threads == 0
+    assert record.hardware == make(env={"cpu": "EPYC", "isa": "avx2", "cores": 64}).hardware
+    assert record.hardware != make(env={"cpu": "Xeon", "isa": "avx2"}).hardware
+    assert make(target={"kind": "llvm"}, env={}).hardware == ""
+    assert record.candidate == make(ts=5.0, times=(9.0,), run="other").candidate
+    assert record.candidate != make(config={"tile_i": [-1, 4]}).candidate
+    assert record.id == make().id != make(ts=5.0).id
+    assert len(record.id) == 10

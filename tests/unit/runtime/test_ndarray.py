@@ -1,0 +1,95 @@
+"""NDArray: storage, views, copies, exchange without a copy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from loopwright.errors import ArgumentError, TensorError, UsageError
+from loopwright.runtime import array, cpu, empty, from_dlpack
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (), (0, 4), (7,)])
+@pytest.mark.parametrize("dtype", ["float32", "int8", "bool", "float64"])
+def test_empty_is_aligned_and_contiguous(shape: tuple[int, ...], dtype: str) -> None:
+    made = empty(shape, dtype)
+    view = np.from_dlpack(made) if dtype != "bool" else np.asarray(made)
+    assert (made.shape, made.dtype, made.ndim) == (shape, dtype, len(shape))
+    assert view.ctypes.data % 64 == 0 or not view.size
+    assert view.flags.c_contiguous
+    assert made.device == cpu(0)
+
+
+def test_array_copies_and_converts() -> None:
+    source = np.arange(6, dtype=np.float64).reshape(2, 3).T
+    made = array(source, "float32")
+    source[:] = 0
+    assert made.dtype == "float32"
+    np.testing.assert_array_equal(made.numpy(), np.array([[0, 3], [1, 4], [2, 5]]))
+    assert array([[1, 2]]).shape == (1, 2)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float31", "complex64"])
+def test_types_that_have_no_code_are_refused(dtype: str) -> None:
+    with pytest.raises(TensorError, match="dtype"):
+        empty((2,), dtype)
+
+
+def test_other_bad_requests_are_refused() -> None:
+    with pytest.raises(TensorError, match="float16"):
+        array(np.zeros(2, np.float16))
+    with pytest.raises(ArgumentError, match="negative"):
+        empty((2, -1))
+    with pytest.raises(UsageError, match="only cpu"):
+        empty((2,), device="cuda")
+
+
+def test_copies_between_arrays() -> None:
+    a, b = array(np.arange(4.0)), empty((4,))
+    assert b.copyfrom(a) is b
+    np.testing.assert_array_equal(b.asnumpy(), np.arange(4))
+    c = a.copyto(cpu(0))
+    c[0] = 9
+    assert a[0] == 0
+    a.copyto(b)
+    assert b.copyfrom([4, 3, 2, 1]).numpy().tolist() == [4, 3, 2, 1]
+    with pytest.raises(ArgumentError, match=r"the array is \(4,\), the source \(3,\)"):
+        a.copyfrom(np.zeros(3))
+    with pytest.raises(ArgumentError, match="float64 does not convert to int32"):
+        empty((4,), "int32").copyfrom(a)
+
+
+def test_numpy_gives_a_copy_dlpack_and_asarray_give_the_memory() -> None:
+    a = array(np.zeros(3, np.float32))
+    a.numpy()[:] = 1
+    assert a.numpy().sum() == 0
+    np.from_dlpack(a)[:] = 2
+    np.asarray(a)[0] = 5
+    assert a.numpy().tolist() == [5, 2, 2]
+    assert np.asarray(a, dtype=np.float64).dtype == np.float64
+    assert len(a) == 3
+
+
+def test_from_dlpack_shares_memory_and_keeps_it_alive() -> None:
+    source = np.arange(4, dtype=np.int32)
+    shared = from_dlpack(source)
+    source[0] = 7
+    assert shared[0] == 7
+    del source
+    assert shared.numpy().tolist() == [7, 1, 2, 3]
+    with pytest.raises(ArgumentError, match="not row-major"):
+        from_dlpack(np.zeros((2, 3), np.float32).T)
+    with pytest.raises(ArgumentError, match="list is not an array"):
+        from_dlpack([1, 2])
+
+
+def test_a_view_shares_storage() -> None:
+    a = array(np.arange(6, dtype=np.float32))
+    view = a.CreateView((2, 2))
+    view[1, 1] = 50
+    assert a[3] == 50
+    raw = a.CreateView((24,), "uint8")
+    raw[:] = 0
+    assert not a.numpy().any()
+    with pytest.raises(ArgumentError, match=r"\(7,\) of float32 needs 28 bytes, .* has 24"):
+        a.CreateView((7,))

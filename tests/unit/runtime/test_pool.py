@@ -1,0 +1,206 @@
+"""The thread pool: every index exactly once, whatever happens around it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from loopwright.errors import RunError, UsageError
+from loopwright.runtime import Module, get_num_threads, linker, pinned, pool, set_num_threads
+from tests.unit.runtime import kernels
+
+ROOT = Path(__file__).parents[3]
+THREADS = 4
+
+
+@pytest.fixture(autouse=True)
+def _four_threads() -> Iterator[None]:
+    set_num_threads(THREADS)
+    yield
+    set_num_threads(None)
+
+
+@pytest.fixture(scope="module")
+def cover() -> Module:
+    return kernels.cover(5000)
+
+
+def run(
+    module: Module, n: int, *, size: int = 5000, nbytes: int = 0, us: int = 0, bad: int = -1
+) -> tuple[np.ndarray, np.ndarray]:
+    hits, where = np.zeros(size, np.int32), np.zeros(size, np.int64)
+    module(np.array([n, nbytes, us, 7, bad], np.int64), hits, where)
+    return hits, where
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 5, 97, 5000])
+def test_every_index_is_run_exactly_once(cover: Module, n: int) -> None:
+    hits, _ = run(cover, n)
+    assert (hits[:n] == 1).all()
+    assert not hits[n:].any()
+
+
+def test_a_thousand_launches_cover_their_range(cover: Module) -> None:
+    hits, where = np.zeros(5000, np.int32), np.zeros(5000, np.int64)
+    params = np.array([64, 0, 0, 0, -1], np.int64)
+    for _ in range(1000):
+        cover(params, hits, where)
+    assert (hits[:64] == 1000).all()
+
+
+def test_slow_bodies_are_shared_by_several_threads_with_workspaces_of_their_own(
+    cover: Module,
+) -> None:
+    _, where = run(cover, 40, nbytes=1000, us=2000)
+    used = set(where[:40].tolist())
+    assert 1 < len(used) <= THREADS
+    assert all(address % 64 == 0 for address in used)
+
+
+def test_a_workspace_grows_between_launches(cover: Module) -> None:
+    for nbytes in (64, 1 << 20, 128):
+        hits, where = run(cover, 20, nbytes=nbytes, us=500)
+        assert (hits[:20] == 1).all()
+        assert 0 not in where[:20]
+
+
+def test_one_thread_runs_inline_with_the_callers_workspace(cover: Module) -> None:
+    set_num_threads(1)
+    _, where = run(cover, 40, nbytes=1000)
+    assert len(set(where[:40].tolist())) == 1
+
+
+def test_a_worker_without_memory_makes_the_launch_fail(cover: Module) -> None:
+    with pytest.raises(RunError, match="got no memory for its workspace"):
+        run(cover, 40, nbytes=1 << 60, us=2000)
+    hits, _ = run(cover, 40, nbytes=64)
+    assert (hits[:40] == 1).all(), "the pool works on after a failure"
+
+
+def test_the_code_of_a_failing_body_is_returned(cover: Module) -> None:
+    with pytest.raises(RunError, match="cover failed with code 7"):
+        run(cover, 500, bad=123)
+
+
+def test_nested_launches_run_inline_inside_the_body() -> None:
+    hits = np.zeros(128, np.int32)
+    module = kernels.nested()
+    for _ in range(50):
+        module(hits)
+    assert (hits == 50).all()
+
+
+def test_python_threads_may_launch_at_the_same_time(cover: Module) -> None:
+    wrong: list[int] = []
+
+    def work() -> None:
+        for _ in range(200):
+            hits, _ = run(cover, 300)
+            wrong.extend(np.flatnonzero(hits[:300] != 1).tolist())
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+        assert not thread.is_alive()
+    assert not wrong
+
+
+def test_the_number_of_threads_can_be_set_and_reset(cover: Module) -> None:
+    for threads in (2, 6, 3):
+        set_num_threads(threads)
+        assert get_num_threads() == threads
+        hits, where = run(cover, 60, nbytes=64, us=500)
+        assert (hits[:60] == 1).all()
+        assert len(set(where[:60].tolist())) <= threads
+    set_num_threads(None)
+    assert get_num_threads() == pool.default_num_threads()
+
+
+@pytest.mark.parametrize("n", [0, -1, 1024, 2.0, True])
+def test_a_silly_number_of_threads_is_refused(n: object) -> None:
+    with pytest.raises(UsageError, match="whole number from 1 to 1023"):
+        set_num_threads(n)  # type: ignore[arg-type]
+
+
+def test_an_artifact_with_its_own_number_of_threads_keeps_it() -> None:
+    single = kernels.cover(100, num_threads=1)
+    _, where = run(single, 40, size=100, nbytes=64, us=200)
+    assert len(set(where[:40].tolist())) == 1
+    triple = kernels.cover(100, num_threads=3)
+    set_num_threads(1)
+    _, where = run(triple, 40, size=100, nbytes=64, us=2000)
+    assert 1 < len(set(where[:40].tolist())) <= 3
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux pins threads")
+def test_pinned_threads_have_one_cpu_each_and_get_all_back() -> None:
+    before = os.sched_getaffinity(0)
+    with pinned(3):
+        cpus = sorted(before)
+        for place, thread in enumerate((0, *pool.start_workers(3))):
+            assert os.sched_getaffinity(thread) == {cpus[place % len(cpus)]}
+        assert pool.default_num_threads() == len(before), "being pinned does not shrink the default"
+        with pinned(3):
+            assert len(os.sched_getaffinity(0)) == 1
+    assert all(os.sched_getaffinity(t) == before for t in (0, *pool.start_workers(3)))
+
+
+def test_both_ways_to_sleep_are_accepted_by_llvm() -> None:
+    assert linker.compile_text(pool.pool_text("pthread"))
+    assert "pthread_cond_wait" in pool.pool_text("pthread")
+
+
+SCRIPT = """
+import os, sys, time
+import numpy as np
+from loopwright.runtime import set_num_threads
+from tests.unit.runtime import kernels
+set_num_threads(3)
+module = kernels.cover(1000)
+def check():
+    for us in (0, 0, 100):
+        hits, where = np.zeros(1000, np.int32), np.zeros(1000, np.int64)
+        n = 60 if us else 1000
+        module(np.array([n, 64, us, 0, -1]), hits, where)
+        assert (hits[:n] == 1).all(), hits
+        time.sleep(0.002)
+    return len(set(where[:60].tolist()))
+assert check() > 1
+child = os.fork()
+if child == 0:
+    code = 3
+    try:
+        code = 0 if check() > 1 else 4
+    finally:
+        os._exit(code)
+_, status = os.waitpid(child, 0)
+assert os.waitstatus_to_exitcode(status) == 0, status
+assert check() > 1
+print("fine")
+"""
+
+
+@pytest.mark.parametrize("kind", ["auto", "pthread"])
+@pytest.mark.parametrize("spin", ["0", "2000"])
+def test_a_forked_child_has_a_pool_of_its_own_and_exit_is_clean(kind: str, spin: str) -> None:
+    environ = os.environ | {"LOOPWRIGHT_POOL": kind, "LOOPWRIGHT_SPIN": spin}
+    environ["PYTHONPATH"] = str(ROOT)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", SCRIPT],
+        env=environ,
+        timeout=60,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "fine\n"
