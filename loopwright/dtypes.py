@@ -1,10 +1,12 @@
 """Data types: their names, widths, NumPy counterparts, and the promotion rule of expressions.
 
-Only names are passed around (``"float32"``); this module is the one place that knows what they mean.
-float16 and bfloat16 are known as names and refused where code would have to be made for them.
+Only names are passed around (``"float32"``); this module is the one place that knows what they
+mean. float16 and bfloat16 are known as names and refused where code would have to be made for them.
 """
 
 from __future__ import annotations
+
+from functools import lru_cache
 
 import numpy as np
 
@@ -35,7 +37,7 @@ def check(dtype: object) -> str:
     Raises:
         TensorError: the type is unknown, or known but not supported yet.
     """
-    name = dtype if isinstance(dtype, str) else _numpy_name(dtype)
+    name = dtype if isinstance(dtype, str) or dtype is None else _numpy_name(dtype)
     if name in SUPPORTED:
         return name
     if name in _BITS:
@@ -48,7 +50,7 @@ def check(dtype: object) -> str:
 
 def _numpy_name(dtype: object) -> str:
     try:
-        return np.dtype(dtype).name  # type: ignore[call-overload, no-any-return]
+        return np.dtype(dtype).name  # type: ignore[call-overload]
     except TypeError:
         return repr(dtype)
 
@@ -95,6 +97,7 @@ def promote(a: str, b: str) -> str:
     return a if is_unsigned(a) else b
 
 
+@lru_cache(maxsize=32)
 def limits(dtype: str) -> tuple[float | int, float | int]:
     """Smallest and largest value; infinities for floats."""
     if is_float(dtype):
@@ -103,3 +106,14 @@ def limits(dtype: str) -> tuple[float | int, float | int]:
         return (0, 1)
     info = np.iinfo(dtype)
     return (int(info.min), int(info.max))
+
+
+def truncate(value: float, dtype: str) -> int:
+    """What a float becomes in an integer dtype.
+
+    It is rounded towards zero and cut to the limits of the dtype; NaN becomes 0.
+    """
+    if value != value:
+        return 0
+    lo, hi = limits(dtype)
+    return int(max(lo, min(hi, value)))

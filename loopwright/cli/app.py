@@ -72,6 +72,9 @@ def run(argv: Sequence[str] | None) -> int:
     try:
         code = app.main(args, prog_name="loopwright", standalone_mode=False)
         sys.stdout.flush()
+    except SystemExit as error:
+        # click itself ends so when the reader of our output has left.
+        code = error.code
     except (Exception, KeyboardInterrupt) as error:
         if debug and not isinstance(error, KeyboardInterrupt | click.Abort):
             traceback.print_exception(error)
@@ -90,9 +93,9 @@ def _report(error: BaseException) -> int:
     if isinstance(error, click.ClickException):
         return _say(error.format_message(), error.exit_code)
     if isinstance(error, BrokenPipeError):
-        # Whoever read our output has left: not a failure, and nothing to say to.
+        # Whoever read our output has left: there is nobody to say it to.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return 1
     if isinstance(error, UsageError):
         return _say(str(error), 2)
     if isinstance(error, InternalError) or not isinstance(error, LoopwrightError | OSError):

@@ -13,10 +13,13 @@ import click
 def command(as_json: bool, threads: int | None) -> None:
     """List the devices of this machine: CPU, caches, and the measured FMA peak and bandwidth."""
     from loopwright import env, runtime
+    from loopwright.cli.workload import counted
 
     threads = threads or runtime.get_num_threads()
     machine = env.machine()
     device = runtime.cpu(0)
+    with runtime.pinned(threads):
+        peak, bandwidth = runtime.fma_peak(threads), runtime.bandwidth(threads)
     found = {
         "device": str(device),
         "cpu": machine["cpu"],
@@ -24,8 +27,8 @@ def command(as_json: bool, threads: int | None) -> None:
         "cores": machine["cores"],
         "caches": dict(device.cache_sizes),
         "threads": threads,
-        "fma_peak_gflops": runtime.fma_peak(threads) / 1e9,
-        "bandwidth_gbytes": runtime.bandwidth(threads) / 1e9,
+        "fma_peak_gflops": peak / 1e9,
+        "bandwidth_gbytes": bandwidth / 1e9,
     }
     if as_json:
         click.echo(json.dumps(found))
@@ -34,5 +37,5 @@ def command(as_json: bool, threads: int | None) -> None:
     click.echo(f"  instruction sets: {' '.join(machine['isa'])}")
     caches = ", ".join(f"{name} {size >> 10} KiB" for name, size in device.cache_sizes.items())
     click.echo(f"  caches: {caches or 'not known'}")
-    click.echo(f"  float32 peak, {threads} threads: {found['fma_peak_gflops']:.1f} GFLOP/s")
-    click.echo(f"  memory bandwidth, {threads} threads: {found['bandwidth_gbytes']:.1f} GB/s")
+    click.echo(f"  float32 peak, {counted(threads)}: {found['fma_peak_gflops']:.1f} GFLOP/s")
+    click.echo(f"  memory bandwidth, {counted(threads)}: {found['bandwidth_gbytes']:.1f} GB/s")

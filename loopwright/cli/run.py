@@ -21,6 +21,7 @@ def command(file: str, repeat: int, as_json: bool) -> None:
 
     from loopwright import runtime
     from loopwright.cli import kernels
+    from loopwright.cli.workload import counted
 
     module = runtime.load_module(file.removesuffix(".json"))
     function = module[module.entry_name]
@@ -48,6 +49,6 @@ def command(file: str, repeat: int, as_json: bool) -> None:
         )
         return
     shapes = ", ".join(f"{s['name']}: {s['dtype']}{s['shape']}" for s in specs)
-    click.echo(f"{function.name}({shapes}), {threads} threads")
+    click.echo(f"{function.name}({shapes}), {counted(threads)}")
     click.echo("outputs: all finite")
     click.echo(f"time:    {result}")

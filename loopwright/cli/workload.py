@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 
 
+def counted(threads: int) -> str:
+    """``1 thread``, ``2 threads``."""
+    return f"{threads} thread{'s' * (threads != 1)}"
+
+
 @dataclass(frozen=True)
 class Workload:
     """A task, and how the command line names it.
@@ -59,12 +64,13 @@ class Workload:
 
     @property
     def default_log(self) -> str:
-        """The log's name when none is given, such as ``matmul_1024x1024x1024.jsonl``."""
+        """The log's name when none is given, such as ``matmul_1024x1024x1024.jsonl``.
+
+        Workloads of one name share a log, which keeps them apart.
+        """
         name = re.sub(r"[^A-Za-z0-9_.-]+", "_", self.task.name)
-        sizes = "x".join(str(arg) for arg in self.task.args if isinstance(arg, int))
-        plain = all(isinstance(arg, int | str) for arg in self.task.args)
-        tag = "" if plain else "_" + hashlib.sha256(self.task.key.encode()).hexdigest()[:6]
-        return f"{name}_{sizes}{tag}.jsonl"
+        sizes = [str(arg) for arg in self.task.args if type(arg) is int]
+        return f"{'_'.join([name, 'x'.join(sizes)]).rstrip('_')}.jsonl"
 
 
 def workload_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -120,6 +126,8 @@ def _from_operator(name: str, given: Mapping[str, Any], target: Target) -> tuple
         )
     operator = ops.WORKLOADS[name]
     _check_names(name, given, list(operator.params))
+    for key, value in given.items():
+        _check_value(name, key, value, operator.params[key])
     with _usage(name):
         return create_task(operator.template, operator.args(dict(given)), target), operator
 
@@ -215,6 +223,20 @@ def _check_names(name: str, given: Mapping[str, Any], known: Sequence[str]) -> N
                 f"{name} has no parameter {key!r}{did_you_mean(key, known)}; "
                 f"it takes {', '.join(known)}"
             )
+
+
+def _check_value(name: str, key: str, value: Any, default: Any) -> None:
+    """Refuse what no operator can mean; the template checks the rest."""
+    from loopwright import dtypes, ops
+
+    sizes = default is ops.operator.REQUIRED
+    if sizes and (type(value) is not int or value < 1):
+        raise UsageError(f"{name}: {key}={value} is not a size; give an integer of at least 1")
+    if isinstance(default, bool) and not isinstance(value, bool):
+        raise UsageError(f"{name}: {key}={value} is not a choice; give {key}=true or {key}=false")
+    if key == "dtype":
+        with _usage(name):
+            dtypes.check(value)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from loopwright.codegen.functions_llvm import write_entry
 from loopwright.codegen.writer_llvm import FunctionWriter, ModuleWriter
 from loopwright.errors import InternalError
 from loopwright.ir.stmt import Func
@@ -41,8 +42,8 @@ def write_module(f: Func, target: Target) -> tuple[str, ModuleWriter, int]:
     threads = target.options["num_threads"]
     module = ModuleWriter(f.name, target.options["fastmath"], target.vector_bytes, threads)
     entry = FunctionWriter(module, f.name, inside_parallel=False)
-    entry.write_entry(f.params, f.body)
-    return module.text(), module, entry.workspace
+    write_entry(entry, f.params, f.body)
+    return module.text(), module, entry.memory.workspace
 
 
 def compile_func(f: Func, target: Target) -> Code:

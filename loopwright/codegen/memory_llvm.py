@@ -1,11 +1,13 @@
 """Where buffers live, and addresses, loads and stores as LLVM IR text.
 
-Buffers of at most `STACK_LIMIT` bytes are stack slots of the function's entry block, which LLVM turns
-into registers where every access has a constant index; larger ones are cut from the workspace.
+Buffers of at most `STACK_LIMIT` bytes are stack slots of the function's entry block, which LLVM
+turns into registers where every access has a constant index; larger ones are cut from the
+workspace.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from loopwright import dtypes
@@ -29,10 +31,34 @@ def memory_type(dtype: str) -> str:
 
 
 class Memory:
-    """Addresses and accesses of one function."""
+    """Places, addresses and accesses of one function; ``workspace`` is the bytes that it needs."""
 
     def __init__(self, writer: FunctionWriter) -> None:
         self.w = writer
+        self.workspace = 0
+        self._used = 0
+        self._stack = 0
+
+    def allocate(self, b: Buffer, body: Callable[[], None]) -> None:
+        """Give a buffer a place while ``body`` is written."""
+        w = self.w
+        if b.nbytes <= STACK_LIMIT and self._stack + b.nbytes <= STACK_TOTAL:
+            self._stack += b.nbytes
+            w.pointers[b] = reg = f"%b{len(w.allocas)}"
+            w.allocas.append(f"  {reg} = alloca [{b.size} x {memory_type(b.dtype)}], align 64")
+            body()
+            return
+        start = self._used
+        w.pointers[b] = w.emit(f"getelementptr i8, ptr %ws, i64 {start}")
+        self._used = start + -(-b.nbytes // 64) * 64
+        self.workspace = max(self.workspace, self._used)
+        body()
+        self._used = start
+
+    def spare(self, size: int) -> str:
+        """Pointer to workspace of a launch that runs inline; free again after it."""
+        self.workspace = max(self.workspace, self._used + size)
+        return self.w.emit(f"getelementptr i8, ptr %ws, i64 {self._used}")
 
     def flat(self, b: Buffer, indices: list[Affine]) -> Affine:
         """Offset in elements of an affine access, row-major."""

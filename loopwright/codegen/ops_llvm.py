@@ -18,6 +18,8 @@ _LIBM = {
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sinh", "cosh", "sin", "cos",
     "tan", "atan", "erf", "pow", "fmod",
 }  # fmt: skip
+#: Functions that generated code may call, or LLVM on its behalf: no kernel may have such a name.
+C_FUNCTIONS = frozenset({*_LIBM, *(f"{n}f" for n in _LIBM), "memcpy", "memmove", "memset"})
 _COMPARE = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 
 
@@ -105,7 +107,9 @@ class Operations:
         else:
             c, a, b = self.align(c, a, b)
         ty, cty = llvm_type(a.dtype, a.lanes), llvm_type("bool", c.lanes)
-        return Value(self.emit(f"select {cty} {c.ref}, {ty} {a.ref}, {ty} {b.ref}"), a.dtype, a.lanes)
+        return Value(
+            self.emit(f"select {cty} {c.ref}, {ty} {a.ref}, {ty} {b.ref}"), a.dtype, a.lanes
+        )
 
     def _min_max(self, op: str, a: Value, b: Value) -> Value:
         m = self.select(self.compare(">" if op == "max" else "<", a, b), a, b)
@@ -157,13 +161,20 @@ class Operations:
         return self.select(off, self._op("add", rem, b, dtype), rem)
 
     def cast(self, v: Value, to: str) -> Value:
-        """Convert between dtypes as NumPy's astype does."""
+        """Convert between dtypes; floats that do not fit an integer are cut to its limits."""
         frm = v.dtype
         if frm == to:
             return v
         if to == "bool":
             return self.compare("!=", v, self.const(0, v))
         src, dst = llvm_type(frm, v.lanes), llvm_type(to, v.lanes)
+        if dtypes.is_float(frm) and not dtypes.is_float(to):
+            many = f"v{v.lanes}" if v.lanes > 1 else ""
+            sign = "u" if dtypes.is_unsigned(to) else "s"
+            source = "f32" if frm == "float32" else "f64"
+            name = f"llvm.fpto{sign}i.sat.{many}i{dtypes.bits(to)}.{many}{source}"
+            self.declare(name, f"declare {dst} @{name}({src})")
+            return Value(self.emit(f"call {dst} @{name}({src} {v.ref})"), to, v.lanes)
         return Value(self.emit(f"{_conversion(frm, to)} {src} {v.ref} to {dst}"), to, v.lanes)
 
     def negate(self, v: Value) -> Value:
@@ -225,8 +236,6 @@ def _conversion(frm: str, to: str) -> str:
     unsigned = dtypes.is_unsigned(frm) or frm == "bool"
     if dtypes.is_float(frm) and dtypes.is_float(to):
         return "fpext" if dtypes.bits(to) > dtypes.bits(frm) else "fptrunc"
-    if dtypes.is_float(frm):
-        return "fptoui" if dtypes.is_unsigned(to) else "fptosi"
     if dtypes.is_float(to):
         return "uitofp" if unsigned else "sitofp"
     if dtypes.bits(to) < dtypes.bits(frm):

@@ -1,10 +1,7 @@
 """One function of the loop IR as LLVM IR text.
 
 Indices are kept as affine forms over registers and the lane, so constants fold and addresses are
-shared. Vector loops are cut into pieces of the native width; unrolled loops are written out. A parallel
-loop becomes a function of its own that the pool runs over ranges. Bodies are ``alwaysinline``
-functions with ``noalias`` parameters, called from thin entry functions that unpack pointers: this
-is what lets LLVM keep accumulators in registers.
+shared. Vector loops are cut into pieces of the native width; unrolled loops are written out.
 """
 
 from __future__ import annotations
@@ -13,7 +10,9 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from loopwright import dtypes
-from loopwright.codegen.memory_llvm import LANE, STACK_LIMIT, STACK_TOTAL, Memory, memory_type
+from loopwright.codegen.facts import has_blocks, pure_index, touches_memory, widest
+from loopwright.codegen.functions_llvm import UNKNOWN, launch
+from loopwright.codegen.memory_llvm import LANE, Memory
 from loopwright.codegen.ops_llvm import Operations, Value, literal, llvm_type
 from loopwright.errors import CodegenError
 from loopwright.ir.affine import Affine, interval, to_affine
@@ -31,11 +30,8 @@ from loopwright.ir.expr import (
     Unary,
     Var,
     free_vars,
-    walk,
 )
 from loopwright.ir.stmt import Allocate, For, If, Let, Seq, Store
-
-_UNKNOWN = (-(1 << 40), 1 << 40)
 
 
 class ModuleWriter:
@@ -56,7 +52,7 @@ class ModuleWriter:
 
 
 class FunctionWriter:
-    """Writes the body of one function (the entry's, or a parallel loop's)."""
+    """Writes the body of one function: the entry's, or a parallel loop's (`functions_llvm`)."""
 
     def __init__(self, module: ModuleWriter, name: str, inside_parallel: bool) -> None:
         self.m, self.name, self.inside_parallel = module, name, inside_parallel
@@ -68,13 +64,14 @@ class FunctionWriter:
         self.ranges: dict[Var, tuple[int, int]] = {}
         self.lanes = 1
         self.mask: Value | None = None
-        self.workspace = 0
-        self.workspace_now = 0
-        self.stack = 0
         self.count = 0
         self.scopes: list[dict[Hashable, str]] = [{}]
         self.ops = Operations(self.emit, self.declare, module.fastmath, self.splat)
         self.memory = Memory(self)
+
+    def inner(self, name: str) -> FunctionWriter:
+        """A writer for the body of a parallel loop of this function."""
+        return FunctionWriter(self.m, name, inside_parallel=True)
 
     # ------------------------------------------------------------ text
 
@@ -145,7 +142,7 @@ class FunctionWriter:
         a = self.affine(e)
         if a is not None:
             return a
-        if _pure_index(e):
+        if pure_index(e):
             match e:
                 case Var():
                     return self.vectors[e]
@@ -172,7 +169,7 @@ class FunctionWriter:
         out = Value("0", "int64")
         for p, n in zip(parts, b.shape, strict=True):
             out = self.ops.binary("*", out, self.ops.const(n, out), "int64")
-            out = self.ops.binary("+", *self.ops.align(out, self.i64(p)), "int64")
+            out = self.ops.binary("+", out, self.i64(p), "int64")
         return out
 
     # ------------------------------------------------------------ vectors and masks
@@ -256,22 +253,22 @@ class FunctionWriter:
         raise CodegenError(f"llvm: no code for {type(e).__name__}")
 
     def _binary(self, e: Binary) -> Value:
-        if e.op in COMPARE and _pure_index(e.a) and _pure_index(e.b):
+        if e.op in COMPARE and pure_index(e.a) and pure_index(e.b):
             a, b = self.i64(self.index(e.a)), self.i64(self.index(e.b))
             return self.ops.compare(e.op, a, b)
-        if dtypes.is_int(e.dtype) and _pure_index(e):
+        if dtypes.is_int(e.dtype) and pure_index(e):
             return self.ops.cast(self.i64(self.index(e)), e.dtype)
         return self.ops.binary(e.op, self.expr(e.a), self.expr(e.b), e.dtype)
 
     def _if_then_else(self, e: IfThenElse) -> Value:
         cond = self.expr(e.cond)
-        if not _touches_memory(e):
+        if not touches_memory(e):
             return self.ops.select(cond, self.expr(e.a), self.expr(e.b))
         a = self.under(cond, lambda: self.expr(e.a))
         b = e.b
         other = (
             self.under(self.ops.invert(cond), lambda: self.expr(b))
-            if _touches_memory(b)
+            if touches_memory(b)
             else self.expr(b)
         )
         return self.ops.select(cond, a, other)
@@ -293,7 +290,7 @@ class FunctionWriter:
             case Let(var=v, value=e, body=body):
                 self._let(v, e, body)
             case Allocate(buffer=b, body=body):
-                self._allocate(b, body)
+                self.memory.allocate(b, lambda: self.stmt(body))
             case _:
                 raise CodegenError(f"llvm: no code for {type(s).__name__}")
 
@@ -304,7 +301,7 @@ class FunctionWriter:
         elif isinstance(i, Value):
             reg = Var(i.ref, "int64")
             self.env[v] = Affine.of(reg)
-            self.ranges[reg] = interval(e, self.env, self.ranges) or _UNKNOWN
+            self.ranges[reg] = interval(e, self.env, self.ranges) or UNKNOWN
         else:
             self.env[v] = i
         self.stmt(body)
@@ -340,20 +337,21 @@ class FunctionWriter:
                 f"llvm: loop {s.var.name!r} is bound to {s.tag}; thread axes are for GPU targets, "
                 "on a CPU use parallel, vectorize or unroll"
             )
-        if s.kind == "vectorized" and self.lanes == 1 and not _has_blocks(s.body):
+        if s.kind == "vectorized" and self.lanes == 1 and not has_blocks(s.body):
             self._vector_loop(s)
         elif s.kind == "unrolled":
             for k in range(s.extent):
-                self._iteration(s, Affine(k))
+                self.iteration(s, Affine(k))
         elif s.kind == "parallel" and self._may_launch():
-            self._launch(s)
+            launch(self, s)
         else:
             self._serial_loop(s)
 
     def _may_launch(self) -> bool:
         return not self.inside_parallel and self.m.threads != 1 and self.lanes == 1
 
-    def _iteration(self, s: For, value: Affine) -> None:
+    def iteration(self, s: For, value: Affine) -> None:
+        """One iteration of a loop, with ``value`` for its variable."""
         self.env[s.var] = value
         self.stmt(s.body)
 
@@ -371,7 +369,7 @@ class FunctionWriter:
         atom = Var(reg, "int64")
         self.ranges[atom] = (0, s.extent - 1)
         self.scopes.append({})
-        self._iteration(s, Affine.of(atom))
+        self.iteration(s, Affine.of(atom))
         self.scopes.pop()
         self.put(f"br label %{back}")
         self.start(back)
@@ -381,7 +379,7 @@ class FunctionWriter:
         self.start(done)
 
     def _vector_loop(self, s: For) -> None:
-        native = max(1, self.m.vector_bytes // _widest(s.body))
+        native = max(1, self.m.vector_bytes // widest(s.body))
         at = 0
         while at < s.extent:
             lanes = min(native, s.extent - at)
@@ -389,201 +387,7 @@ class FunctionWriter:
             self.lanes = lanes
             self.ranges[LANE] = (0, lanes - 1)
             self.scopes.append({})
-            self._iteration(s, Affine(at, {LANE: 1}) if lanes > 1 else Affine(at))
+            self.iteration(s, Affine(at, {LANE: 1}) if lanes > 1 else Affine(at))
             self.scopes.pop()
             self.lanes = 1
             at += lanes
-
-    # ------------------------------------------------------------ memory
-
-    def _allocate(self, b: Buffer, body: Any) -> None:
-        if b.nbytes <= STACK_LIMIT and self.stack + b.nbytes <= STACK_TOTAL:
-            self.stack += b.nbytes
-            reg = f"%b{len(self.allocas)}"
-            ty = memory_type(b.dtype)
-            self.allocas.append(f"  {reg} = alloca [{b.size} x {ty}], align 64")
-            self.pointers[b] = reg
-            self.stmt(body)
-            return
-        old = self.workspace_now
-        self.pointers[b] = self.emit(f"getelementptr i8, ptr %ws, i64 {old}")
-        self._reserve(old + -(-b.nbytes // 64) * 64)
-        self.stmt(body)
-        self.workspace_now = old
-
-    def _reserve(self, end: int) -> None:
-        self.workspace_now = end
-        self.workspace = max(self.workspace, end)
-
-    # ------------------------------------------------------------ parallel loops
-
-    def _launch(self, s: For) -> None:
-        """Hand a loop to the pool; the body sees buffers and outer variables through a closure."""
-        self.m.uses_pool = True
-        self.m.counter += 1
-        inner = FunctionWriter(self.m, f"{self.name}.par{self.m.counter}", inside_parallel=True)
-        buffers = [b for b in _buffers(s.body) if b in self.pointers]
-        atoms = sorted({a for v in free_vars(s.body) if v in self.env for a in self.env[v].terms},
-                       key=lambda a: a.name)  # fmt: skip
-        inner.write_parallel(s, buffers, atoms, self)
-        slots = len(buffers) + len(atoms)
-        closure = f"%c{self.m.counter}"
-        self.allocas.append(f"  {closure} = alloca [{max(1, slots)} x i64], align 64")
-        given = [("ptr", self.pointers[b]) for b in buffers] + [("i64", a.name) for a in atoms]
-        for k, (ty, ref) in enumerate(given):
-            at = self.emit(f"getelementptr i64, ptr {closure}, i64 {k}")
-            self.put(f"store {ty} {ref}, ptr {at}, align 8")
-        old = self.workspace_now
-        spare = self.emit(f"getelementptr i8, ptr %ws, i64 {old}")
-        self._reserve(old + inner.workspace)
-        self.workspace_now = old
-        self.m.parallel_workspace = max(self.m.parallel_workspace, inner.workspace)
-        launch = "lw_parallel_launch"
-        self.declare(launch, f"declare i32 @{launch}(ptr, ptr, i64, i64, ptr)")
-        rc = self.emit(
-            f"call i32 @{launch}(ptr @{inner.name}, ptr {closure}, i64 {s.extent}, "
-            f"i64 {inner.workspace}, ptr {spare})"
-        )
-        bad = self.emit(f"icmp ne i32 {rc}, 0")
-        fail, ok = self.label("fail"), self.label("ok")
-        self.put(f"br i1 {bad}, label %{fail}, label %{ok}")
-        self.start(fail)
-        self.put(f"ret i32 {rc}")
-        self.start(ok)
-
-    def write_parallel(
-        self, s: For, buffers: list[Buffer], atoms: list[Var], outer: FunctionWriter
-    ) -> None:
-        """The functions of a parallel body: the range function and the inlined nest."""
-        self.env = {v: a for v, a in outer.env.items()}
-        fresh = {a: Var(f"%a{k}", "int64") for k, a in enumerate(atoms)}
-        sub = {a: Affine.of(f) for a, f in fresh.items()}
-        self.env = {v: a.substitute(sub) for v, a in self.env.items()}
-        self.ranges = {f: outer.ranges.get(a, _UNKNOWN) for a, f in fresh.items()}
-        self.pointers = {b: f"%p{k}" for k, b in enumerate(buffers)}
-        loop_var = Var("%i", "int64")
-        self.ranges[loop_var] = (0, s.extent - 1)
-        self._iteration(s, Affine.of(loop_var))
-        self.put("ret i32 0")
-        params = [f"ptr noalias %p{k}" for k in range(len(buffers))]
-        params += [f"i64 %a{k}" for k in range(len(atoms))]
-        head = ", ".join(["i64 %i", *params, "ptr noalias %ws"])
-        self.m.functions.append(self._function(f"{self.name}.body", head))
-        self.m.functions.append(self._range_function(len(buffers), len(atoms)))
-
-    def _range_function(self, n_buffers: int, n_atoms: int) -> str:
-        loads, args = [], ["i64 %i"]
-        for k in range(n_buffers + n_atoms):
-            ty = "ptr" if k < n_buffers else "i64"
-            loads.append(f"  %s{k} = getelementptr i64, ptr %closure, i64 {k}")
-            loads.append(f"  %x{k} = load {ty}, ptr %s{k}, align 8")
-            args.append(f"{ty} %x{k}")
-        args.append("ptr %ws")
-        return "\n".join(
-            [
-                f"define internal i32 @{self.name}(i64 %begin, i64 %end, ptr %closure, ptr %ws) "
-                "nounwind {",
-                "entry:",
-                *loads,
-                "  %some = icmp slt i64 %begin, %end",
-                "  br i1 %some, label %loop, label %done",
-                "loop:",
-                "  %i = phi i64 [ %begin, %entry ], [ %next, %more ]",
-                f"  %rc = call i32 @{self.name}.body({', '.join(args)})",
-                "  %bad = icmp ne i32 %rc, 0",
-                "  br i1 %bad, label %fail, label %more",
-                "more:",
-                "  %next = add nsw i64 %i, 1",
-                "  %go = icmp slt i64 %next, %end",
-                "  br i1 %go, label %loop, label %done",
-                "fail:",
-                "  ret i32 %rc",
-                "done:",
-                "  ret i32 0",
-                "}",
-            ]
-        )
-
-    def _function(self, name: str, params: str) -> str:
-        return "\n".join(
-            [
-                f"define internal i32 @{name}({params}) alwaysinline nounwind {{",
-                "entry:",
-                *self.allocas,
-                *self.lines,
-                "}",
-            ]
-        )
-
-    def write_entry(self, params: tuple[Buffer, ...], body: Any) -> None:
-        """The exported function and its inlined body."""
-        self.pointers = {b: f"%p{k}" for k, b in enumerate(params)}
-        self.stmt(body)
-        self.put("ret i32 0")
-        head = ", ".join(
-            [*(f"ptr noalias %p{k}" for k in range(len(params))), "ptr noalias %ws"]
-        )
-        self.m.functions.append(self._function(f"{self.name}.body", head))
-        loads, args = [], []
-        for k in range(len(params)):
-            loads.append(f"  %s{k} = getelementptr ptr, ptr %args, i64 {k}")
-            loads.append(f"  %x{k} = load ptr, ptr %s{k}, align 8")
-            args.append(f"ptr %x{k}")
-        call = f"  %rc = call i32 @{self.name}.body({', '.join([*args, 'ptr %ws'])})"
-        lines = [f"define i32 @{self.name}(ptr %args, ptr %ws) nounwind {{", "entry:"]
-        self.m.functions.append("\n".join([*lines, *loads, call, "  ret i32 %rc", "}"]))
-
-
-def _pure_index(e: Expr) -> bool:
-    """Integer arithmetic over variables and constants: it may be computed in i64."""
-    match e:
-        case Var() | Const():
-            return not dtypes.is_float(e.dtype) and e.dtype != "bool"
-        case Cast(value=v, dtype=d):
-            return dtypes.bits(d) >= 32 and dtypes.is_int(d) and _pure_index(v)
-        case Unary(op="-", a=a):
-            return _pure_index(a)
-        case Binary(op=op, a=a, b=b):
-            known = ("+", "-", "*", "//", "%", "tdiv", "tmod", "min", "max")
-            return op in known and _pure_index(a) and _pure_index(b)
-    return False
-
-
-def _touches_memory(e: Expr) -> bool:
-    found: list[Any] = []
-    walk(e, lambda n: found.append(n) if isinstance(n, Load) else None)
-    return bool(found)
-
-
-def _has_blocks(s: Any) -> bool:
-    """Constructs that cannot stand inside vector code: the loop then runs one by one."""
-    found: list[Any] = []
-
-    def visit(n: Any) -> None:
-        nested = isinstance(n, For) and n.kind in ("vectorized", "parallel", "thread")
-        if nested or isinstance(n, Allocate):
-            found.append(n)
-
-    walk(s, visit)
-    return bool(found)
-
-
-def _widest(s: Any) -> int:
-    """Bytes of the widest element that a body loads or stores."""
-    widest = [1]
-
-    def visit(n: Any) -> None:
-        if isinstance(n, Load | Store):
-            widest.append(dtypes.nbytes(n.buffer.dtype))
-        elif isinstance(n, Cast):
-            widest.append(dtypes.nbytes(n.dtype))
-
-    walk(s, visit)
-    return max(widest)
-
-
-def _buffers(s: Any) -> list[Buffer]:
-    """Buffers that a statement uses, in order."""
-    seen: dict[Buffer, None] = {}
-    walk(s, lambda n: seen.setdefault(n.buffer) if isinstance(n, Load | Store) else None)
-    return list(seen)

@@ -8,6 +8,7 @@ from importlib.metadata import version
 from typing import Any
 
 from loopwright.codegen import Code, compile_func
+from loopwright.codegen.ops_llvm import C_FUNCTIONS
 from loopwright.errors import BuildError
 from loopwright.ir.stmt import Func
 from loopwright.lower import lower_ids
@@ -31,7 +32,7 @@ def build(
     Args:
         s: the schedule.
         args: inputs and outputs in calling order.
-        target: a target or its string; default the current target (``with target:``), else the host.
+        target: a target or its string; default that of ``with target:``, else the host.
         name: name of the function.
 
     Returns:
@@ -41,10 +42,9 @@ def build(
         ScheduleError: a rule that needs extents is broken.
         LowerError: an argument is missing.
         CodegenError: the schedule cannot run on the target (a loop is bound to a GPU thread).
-        BuildError: the name is not an identifier.
+        BuildError: the name is not an identifier, or taken by a C function.
     """
     resolved = Target(target) if target is not None else Target.current()
-    assert resolved is not None
     artifact, code = compile_schedule(s, s.arg_ids(args), resolved, name)
     return Module(
         artifact, {"ll": code.optimised, "asm": code.assembly, "ll-unoptimised": code.text}
@@ -66,11 +66,13 @@ def compile_schedule(
     s: Schedule, arg_ids: Sequence[int], target: Target, name: str
 ) -> tuple[Artifact, Code]:
     """Lower, generate code, and describe the result in a manifest."""
-    if not re.fullmatch(r"[A-Za-z_]\w*", name) or name.startswith("lw_"):
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", str(name)) or name.startswith("lw_"):
         raise BuildError(
             f"build: the name {name!r} cannot be used; take letters, digits and underscores, "
             "not beginning with a digit or 'lw_'"
         )
+    if name in C_FUNCTIONS:
+        raise BuildError(f"build: the name {name!r} is that of a C function which code may call")
     f = lower_ids(s, arg_ids, name)
     code = compile_func(f, target)
     return Artifact(_manifest(f, code, target), code.objects), code

@@ -1,7 +1,7 @@
 """Affine index arithmetic: ``const + sum(coeff * var)``, intervals, and exact division.
 
 Almost every index of a scheduled program is affine over its loops. Keeping indices in this form
-makes regions, guards and addresses a matter of adding dictionaries (DESIGN: no generic rewriting).
+makes regions, guards and addresses a matter of adding dictionaries; there is no rewriting of terms.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from math import gcd
 
 from loopwright import dtypes
-from loopwright.ir.expr import Binary, Cast, Const, Expr, Select, Unary, Var, binary, const
+from loopwright.ir.expr import Binary, Cast, Const, Expr, Select, Unary, Var, as_expr, binary
 
 Interval = tuple[int, int]
 #: Inclusive bounds of variables.
@@ -18,7 +18,7 @@ Ranges = Mapping[Var, Interval]
 
 
 class Affine:
-    """``const + sum(coeff * var)`` with integer coefficients; zero coefficients are never stored."""
+    """``const + sum(coeff * var)`` with integer coefficients; zero ones are never stored."""
 
     __slots__ = ("const", "terms")
 
@@ -54,11 +54,7 @@ class Affine:
         return self + (-other if isinstance(other, int) else other * -1)
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Affine)
-            and self.const == other.const
-            and self.terms == other.terms
-        )
+        return isinstance(other, Affine) and self.const == other.const and self.terms == other.terms
 
     def __hash__(self) -> int:
         return hash((self.const, frozenset(self.terms.items())))
@@ -91,14 +87,14 @@ class Affine:
             out = out + (env[v] * c if v in env else Affine(0, {v: c}))
         return out
 
-    def to_expr(self, dtype: str = "int32") -> Expr:
+    def to_expr(self) -> Expr:
         """Back to an expression; large coefficients first, so that text reads outer to inner."""
         out: Expr | None = None
         for v, c in sorted(self.terms.items(), key=lambda t: -abs(t[1])):
             term: Expr = v if c == 1 else binary("*", v, c)
             out = term if out is None else binary("+", out, term)
         if out is None:
-            return const(self.const, dtype)
+            return as_expr(self.const)
         if self.const < 0:
             return binary("-", out, -self.const)
         return binary("+", out, self.const) if self.const else out
@@ -140,6 +136,8 @@ def _combine(op: str, x: Affine, y: Affine, ranges: Ranges) -> Affine | None:
     if y.terms or y.const <= 0:
         return None
     whole, part = _whole_part(x, y.const)
+    if any(v not in ranges for v in part.terms):
+        return None
     lo, hi = part.bounds(ranges)
     if lo // y.const != hi // y.const:
         return None

@@ -1,8 +1,8 @@
 """Expressions: what a value is. Shared by tensor expressions and by the loop IR.
 
-`Read` names a tensor (te) or a stage (schedule); lowering turns it into `Load` of a buffer. `Reduce`
-occurs only as the whole body of a compute. ``==`` on nodes compares structure; the comparison that
-becomes part of a program is `equal`.
+`Read` names a tensor (te) or a stage (schedule); lowering turns it into `Load` of a buffer.
+`Reduce` occurs only as the whole body of a compute. ``==`` on nodes compares structure; the
+comparison that becomes part of a program is `equal`.
 
 NaN: ``max`` and ``min`` return NaN when either operand is NaN (as ``numpy.maximum``), in the
 interpreter, in compiled code and in the references alike.
@@ -73,6 +73,8 @@ class ExprOps:
 
     def __neg__(self) -> Expr:
         e = as_expr(self)
+        if e.dtype == "bool":
+            raise TensorError("'-' on a bool operand: cast it to an integer type first")
         return const(-e.value, e.dtype) if isinstance(e, Const) else Unary("-", e, e.dtype)
 
     def __lt__(self, o: ExprLike) -> Expr:
@@ -282,7 +284,8 @@ class Combiner(Node):
 
     def combine(self, a: Expr, b: Expr) -> Expr:
         """``result`` with ``a`` for ``lhs`` and ``b`` for ``rhs``."""
-        return substitute(self.result, {self.lhs: a, self.rhs: b})
+        out: Expr = substitute(self.result, {self.lhs: a, self.rhs: b})
+        return out
 
 
 @node
@@ -339,17 +342,21 @@ def as_expr(x: object, dtype: str | None = None) -> Expr:
     )
 
 
-def cast(x: ExprLike, dtype: str) -> Expr:
-    """Convert an expression to ``dtype``."""
-    e = as_expr(x)
-    if e.dtype == dtypes.check(dtype):
+def cast(x: ExprLike | ExprOps, dtype: str) -> Expr:
+    """Convert an expression to ``dtype``.
+
+    A float that becomes an integer is truncated and cut to the limits of the dtype; NaN becomes 0.
+    """
+    e, dtype = as_expr(x), dtypes.check(dtype)
+    if e.dtype == dtype:
         return e
-    if isinstance(e, Const) and not (dtypes.is_float(e.dtype) and not np.isfinite(e.value)):
-        return const(e.value, dtype)
-    return Cast(e, dtype)
+    if not isinstance(e, Const):
+        return Cast(e, dtype)
+    to_int = dtypes.is_float(e.dtype) and dtypes.is_int(dtype)
+    return const(dtypes.truncate(e.value, dtype) if to_int else e.value, dtype)
 
 
-def _meet(a: ExprLike | ExprOps, b: ExprLike | ExprOps) -> tuple[Expr, Expr, str]:
+def meet(a: ExprLike | ExprOps, b: ExprLike | ExprOps) -> tuple[Expr, Expr, str]:
     """Bring two operands to one dtype; a Python number takes the other side's dtype if it can."""
     if isinstance(a, int | float) and not isinstance(b, int | float):
         y = as_expr(b)
@@ -399,7 +406,7 @@ def binary(op: str, a: ExprLike | ExprOps, b: ExprLike | ExprOps) -> Expr:
         TensorError: ``/`` on two integers (ambiguous: use ``//``, te.truncdiv or a cast), division
             by the constant zero, or arithmetic on ``bool``.
     """
-    x, y, dtype = _meet(a, b)
+    x, y, dtype = meet(a, b)
     if op == "/" and not dtypes.is_float(dtype):
         raise TensorError(
             f"'/' on integers ({dtype}) is ambiguous: use // (floor), te.truncdiv (towards zero), "

@@ -2,7 +2,8 @@
 
 A function is written out as Python source, one scalar operation at a time, and run on NumPy arrays.
 Every access is checked against its buffer, allocations are filled with NaN (integers with a
-pattern), parallel and vector loops run one iteration after the other. Slow, and the oracle of the tests.
+pattern), parallel and vector loops run one iteration after the other. Slow, and the oracle of the
+tests.
 
 Arithmetic is that of the dtype: each operation rounds, integers wrap, integer division by zero
 gives zero with no trap (as it does in padded lanes of compiled code).
@@ -42,7 +43,7 @@ def interpret(f: Func, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
         arrays: one array for each parameter, of its shape and dtype.
 
     Raises:
-        RunError: wrong arguments, or an access outside a buffer (buffer, indices and shape are said).
+        RunError: wrong arguments, or an access outside a buffer (which, where).
     """
     if len(arrays) != len(f.params):
         raise RunError(f"{f.name}: takes {len(f.params)} arrays, got {len(arrays)}")
@@ -96,6 +97,8 @@ def _truncmod(a: Any, b: Any) -> Any:
 
 
 def _cast(x: Any, dtype: str) -> Any:
+    if dtypes.is_int(dtype) and isinstance(x, np.floating):
+        return np.dtype(dtype).type(dtypes.truncate(float(x), dtype))
     with np.errstate(all="ignore"):
         return np.asarray(x).astype(dtype)[()]
 
@@ -116,7 +119,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
 
 def intrinsic(fn: str) -> Callable[..., Any]:
     """NumPy's version of an intrinsic: the reference for every code generator."""
-    return _CALLS[fn] if fn in _CALLS else getattr(np, fn)  # type: ignore[no-any-return]
+    return _CALLS[fn] if fn in _CALLS else getattr(np, fn)
 
 
 class _Writer:

@@ -2,11 +2,13 @@
 
 A node class lists its fields as annotations. It gets slots, an ``__init__`` in field order, a hash
 that is computed once, an equality that tries identity and hash before fields, and `map_children`.
-Assignment after construction is refused under ``__debug__`` only, so that ``python -O`` pays nothing.
+Assignment after construction is refused under ``__debug__`` only, so that ``python -O`` pays
+nothing.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
@@ -64,7 +66,7 @@ def _hash(self: Any) -> int:
         return h
 
 
-def _eq(self: Any, other: object) -> bool:
+def _eq(self: Any, other: Any) -> bool:
     if self is other:
         return True
     if type(self) is not type(other) or hash(self) != hash(other):
@@ -75,7 +77,7 @@ def _eq(self: Any, other: object) -> bool:
 @dataclass_transform(frozen_default=True)
 def node(cls: _C) -> _C:
     """Turn an annotated class into an immutable node class (see the module's text)."""
-    fields = tuple(n for n in cls.__dict__.get("__annotations__", {}) if not n.startswith("_"))
+    fields = tuple(n for n in inspect.get_annotations(cls) if not n.startswith("_"))
     defaults = {n: cls.__dict__[n] for n in fields if n in cls.__dict__}
     body = {k: v for k, v in cls.__dict__.items() if k not in defaults}
     body.pop("__dict__", None)
@@ -88,7 +90,7 @@ def node(cls: _C) -> _C:
     made.__init__ = _make_init(made, fields, defaults)  # type: ignore[misc]
     if __debug__:
         made.__setattr__ = _refuse  # type: ignore[method-assign, assignment]
-    return made  # type: ignore[return-value]
+    return made
 
 
 def _make_init(cls: type, fields: tuple[str, ...], defaults: dict[str, Any]) -> Any:

@@ -36,6 +36,7 @@ class Names:
         self._used: dict[str, int] = {}
 
     def __call__(self, x: Var | Buffer) -> str:
+        """The printed name of a variable or buffer."""
         if x not in self._names:
             n = self._used.get(x.name, 0)
             self._used[x.name] = n + 1
@@ -127,5 +128,3 @@ def _expr(e: Any, names: Names, outer: int) -> str:
             over = ", ".join(a.name for a in axes)
             return f"{c.name}({_expr(s, names, 0)}, over {over})"
     raise TypeError(f"no text for {type(e).__name__}")
-
-

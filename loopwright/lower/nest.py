@@ -5,8 +5,8 @@ producers attached there, and the loops further in. A reduction's init nest stan
 outermost reduction loop and repeats only the spatial loops inside it.
 
 Partition: where guards remain, the nest below the outermost guarded loop is made twice, once for
-the part where all guards hold for the whole tile (hot, no tests inside) and once as it is, and one test
-a tile chooses. More copies are never made (DESIGN section 5, point 4).
+the part where all guards hold for the whole tile (hot, no tests inside) and once as it is, and one
+test a tile chooses. More copies are never made.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from loopwright.ir.expr import (
     substitute,
 )
 from loopwright.ir.stmt import Allocate, For, If, Let, Seq, Stmt, Store, seq
-from loopwright.schedule.apply import layout_shape
 from loopwright.schedule.bounds import Bounds, Guard, StageBounds, attach_position
+from loopwright.schedule.caching import layout_shape
 from loopwright.schedule.state import StageId, State
 
 #: Largest product of unrolled extents for which a tail copy of the nest is made.
@@ -168,9 +168,7 @@ class _Nest:
             inner = self._loop(p + 1)
         if p >= 0:
             inner = self.b._produce(self.b.attached(self.sb.stage.id, p), inner)
-        conds = [
-            c for g in self.sb.guards if self._position(g) == p for c in self._conditions(g)
-        ]
+        conds = [c for g in self.sb.guards if self._position(g) == p for c in self._conditions(g)]
         inner = If(_all(conds), inner) if conds else inner
         for var, value in reversed(self.sb.lets[p + 1]):
             inner = Let(var, value, inner)
@@ -226,9 +224,7 @@ class _Nest:
         outermost = [
             min((self.sb.position.get(v, -1) for v in g.value.terms), default=-1) for g in guards
         ]
-        attached = [
-            p for p in range(len(self.sb.loops)) if self.b.attached(self.sb.stage.id, p)
-        ]
+        attached = [p for p in range(len(self.sb.loops)) if self.b.attached(self.sb.stage.id, p)]
         point = max([*outermost, *attached])
         inside = self.sb.loops[point + 1 :]
         marks = [x.mark.kind if x.mark else "" for x in self.sb.loops]

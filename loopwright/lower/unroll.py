@@ -22,7 +22,7 @@ def _go(s: Any, limit: int) -> Any:
     own = dict(s.pragmas).get("auto_unroll_max_step")
     limit = int(own) if own is not None else limit
     made = s.map_children(lambda c: _go(c, limit))
-    if made.kind == "serial" and 1 < made.extent and _cost(made) <= limit:
+    if made.kind == "serial" and made.extent > 1 and _cost(made) <= limit:
         return For(made.var, made.extent, "unrolled", made.body, made.pragmas, made.tag)
     return made
 

@@ -52,15 +52,23 @@ class Buffers:
     Args:
         args: descriptions as in a manifest (``name``, ``shape``, ``dtype``, ``output``).
         seed: of the input data.
+        data: the inputs one after the other, row-major; empty: random ones from the seed.
     """
 
-    def __init__(self, args: Sequence[dict[str, Any]], seed: int) -> None:
+    def __init__(self, args: Sequence[dict[str, Any]], seed: int, data: bytes = b"") -> None:
         self._guarded = [Guarded(a["name"], a["shape"], a["dtype"], i) for i, a in enumerate(args)]
         self._output = [bool(a["output"]) for a in args]
-        self._pristine: list[Array | None] = [
-            None if a["output"] else make_input(a["shape"], a["dtype"], seed, i)
-            for i, a in enumerate(args)
-        ]
+        self._pristine: list[Array | None] = []
+        at = 0
+        for i, a in enumerate(args):
+            made: Array | None = None
+            if not a["output"] and data:
+                like = self._guarded[i].array
+                made = np.frombuffer(data, like.dtype, like.size, at).reshape(like.shape)
+                at += like.nbytes
+            elif not a["output"]:
+                made = make_input(a["shape"], a["dtype"], seed, i)
+            self._pristine.append(made)
         self.restore()
 
     @property

@@ -20,7 +20,7 @@ from loopwright.measure.building import BuildJob, BuildPool, Built, instantiate
 from loopwright.measure.lock import DeviceLock
 from loopwright.measure.options import MeasureOption, measure_option
 from loopwright.measure.playoff import playoff
-from loopwright.measure.reference import References
+from loopwright.measure.reference import InputData, References
 from loopwright.measure.result import MeasureError, MeasureInput, MeasureResult
 from loopwright.measure.running import Checked, RunSession
 
@@ -62,7 +62,7 @@ class Measurer:
 
     Args:
         task: has ``name``, ``target``, ``instantiate(config)``, and perhaps
-            ``reference(*inputs)``, the NumPy reference of its template.
+            ``reference(*inputs)``, a NumPy reference, or a ``template`` that has one.
         option: see `measure_option`; None: its defaults.
         announce: called with one line about what a person should know (waiting for the device,
             no reference); None: a warning of the logger ``loopwright.measure``.
@@ -82,7 +82,7 @@ class Measurer:
         self._announce = announce or _log.warning
         canonical = task.target.canonical
         self.builds = BuildPool(self.option.builder, canonical)
-        self.runs = RunSession(self.option.runner, self.builds.pump)
+        self.runs = RunSession(self.option.runner, self.builds.pump, InputData(task))
         self.references = References(task, self.builds, self.runs, self._announce)
         self.lock = DeviceLock("cpu0", self._announce)
         self.clock = Clock()
@@ -284,7 +284,7 @@ class Measurer:
                 self.clock.counts["dropped"] += 1
                 times = (race.first,)
                 return MeasureResult(times, True, None, build_s, spent(), time.time())
-            samples = self.runs.sample(race)
+            samples = self.runs.sample(race, spent=race.warm + race.first)
         if isinstance(samples, MeasureError):
             return self._failed(samples, build_s, spent())
         result = MeasureResult(samples.times, False, None, build_s, spent(), time.time())

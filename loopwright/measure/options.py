@@ -13,6 +13,8 @@ DROP_RATIO = 2.0
 WINDOWS = 5
 #: Length of such a sample in seconds.
 WINDOW_S = 0.02
+#: After this many seconds of samples no further one is begun: slow kernels are told apart by less.
+SAMPLES_S = 0.3
 
 
 def machine_memory() -> int:
@@ -87,8 +89,8 @@ class LocalRunner:
 
     With ``number``, ``repeat`` and ``min_repeat_ms`` left alone a contender gets the plan of
     loopwright: 5 samples, each a window of about 20 ms (as many calls as fit, at least one), fewer
-    for a kernel so slow that they do not fit into the limit. As soon as one of the three is given,
-    all have AutoTVM's meaning, the others AutoTVM's defaults (4, 3, 0).
+    for a kernel so slow that they would take more than 0.3 s. As soon as one of the three is given,
+    all have AutoTVM's meaning, the others AutoTVM's defaults (4, 3, 0); racing stays on.
 
     Attributes:
         timeout: seconds that running one candidate may take at most; then it is killed

@@ -10,10 +10,40 @@ from typing import Any
 
 import numpy as np
 
+from loopwright.errors import UsageError
 from loopwright.measure.building import BuildPool, Built, candidate
-from loopwright.measure.check import make_input, reduction_length, reference_problem
+from loopwright.measure.check import Array, reduction_length, reference_problem
 from loopwright.measure.result import MeasureError
 from loopwright.measure.running import REFERENCE_S, RunSession, arguments, outputs
+
+
+class InputData:
+    """Inputs that the template makes itself (``make_inputs``), for operators that need real ones.
+
+    Args:
+        task: ``task.template.make_inputs(*task.args)`` gives one array per input, if it is there.
+    """
+
+    def __init__(self, task: Any) -> None:
+        self._task = task
+        self._make = getattr(getattr(task, "template", None), "make_inputs", None)
+
+    def __call__(self, args: list[dict[str, Any]]) -> list[Array] | None:
+        """One array per input among these arguments, of its shape and dtype; None: use a seed.
+
+        Raises:
+            UsageError: what the template made does not fit.
+        """
+        if self._make is None:
+            return None
+        wanted = [a for a in args if not a["output"]]
+        made = [np.asarray(a) for a in self._make(*self._task.args)]
+        if [list(a.shape) for a in made] != [list(w["shape"]) for w in wanted]:
+            raise UsageError(
+                f"make_inputs of {self._task.name} must return one array per input, with shapes "
+                f"{[w['shape'] for w in wanted]}; it returned {[list(a.shape) for a in made]}"
+            )
+        return [a.astype(w["dtype"]) for a, w in zip(made, wanted, strict=True)]
 
 
 class References:
@@ -54,7 +84,8 @@ class References:
         return self._known[key]
 
     def _compute(self, built: Built) -> bytes | None:
-        function = getattr(self._task, "reference", None)
+        template = getattr(self._task, "template", None)
+        function = getattr(self._task, "reference", None) or getattr(template, "reference", None)
         if callable(function):
             answer = self._from_template(function, built)
             if answer is not None:
@@ -63,12 +94,7 @@ class References:
 
     def _from_template(self, function: Callable[..., Any], built: Built) -> bytes | None:
         args = arguments(built.manifest)
-        seed = self._runs.option.seed
-        inputs = [
-            make_input(a["shape"], a["dtype"], seed, i)
-            for i, a in enumerate(args)
-            if not a["output"]
-        ]
+        inputs = self._runs.input_arrays(args)
         wanted = outputs(built.manifest)
         try:
             answer = function(*inputs)

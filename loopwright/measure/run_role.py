@@ -23,6 +23,8 @@ Answer = tuple[dict[str, Any], bytes]
 #: A warm-up that is this many times beyond the limit of the race decides it alone, if it is long.
 _HOPELESS = 2.0
 _HOPELESS_S = 0.02
+#: Being cold makes no difference to a warm-up as long as this: it counts as the run.
+_LONG_S = 0.2
 
 
 class OutOfMemory(MemoryError):
@@ -75,7 +77,7 @@ class RunRole:
         """Do what the request's ``op`` says."""
         match frame.header["op"]:
             case "prepare":
-                return self._prepare(frame.header)
+                return self._prepare(frame.header, frame.payload)
             case "race":
                 return self._race(frame.header, frame.payload)
             case "sample":
@@ -87,11 +89,11 @@ class RunRole:
             case op:
                 raise InternalError(f"a runner was asked to {op!r}")
 
-    def _prepare(self, header: dict[str, Any]) -> Answer:
+    def _prepare(self, header: dict[str, Any], data: bytes) -> Answer:
         self._kernels.clear()
         self._references.clear()
         self._buffers = None
-        self._buffers = Buffers(header["args"], header["seed"])
+        self._buffers = Buffers(header["args"], header["seed"], data)
         return {"ok": True}, b""
 
     @property
@@ -115,7 +117,7 @@ class RunRole:
         with kernel.pinned():
             warm = first = kernel.run()
             hopeless = drop is not None and warm > max(_HOPELESS * drop, _HOPELESS_S)
-            if not hopeless:
+            if not hopeless and warm < _LONG_S:
                 first = kernel.run(flush=flush)
         return self._unless_trespass({"ok": True, "warm": warm, "first": first})
 
@@ -160,10 +162,13 @@ class RunRole:
 def _windows(kernel: Kernel, header: dict[str, Any]) -> list[float]:
     """Samples of about ``window_s`` each, as many as fit into the budget; of one call if cold."""
     window, flush, left = header["window_s"], header["flush"], header["budget"]
+    enough = left - header["enough"]
     estimate = max(header["first"], 1e-9)
     number = 1 if flush else max(1, round(window / estimate))
     times: list[float] = []
     while len(times) < header["windows"] and number * estimate <= left:
+        if times and left <= enough:
+            break
         seconds = kernel.run(number, flush=flush)
         left -= seconds
         if not flush and seconds < window / 2 and number * estimate >= window / 2:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from loopwright.measure.building import Built
-from loopwright.measure.options import DROP_RATIO, WINDOW_S, WINDOWS, LocalRunner
+from loopwright.measure.check import Array, make_input
+from loopwright.measure.options import DROP_RATIO, SAMPLES_S, WINDOW_S, WINDOWS, LocalRunner
 from loopwright.measure.process import Failure, Reply, Worker, take
 from loopwright.measure.result import ErrorKind, MeasureError
 
@@ -52,10 +53,17 @@ class RunSession:
     Args:
         option: limits and plan.
         pump: waits for the runner while it lets the builders work; called until it has an answer.
+        inputs: gives the input data of these arguments; None where seeded random data will do.
     """
 
-    def __init__(self, option: LocalRunner, pump: Callable[[Sequence[Worker]], None]) -> None:
+    def __init__(
+        self,
+        option: LocalRunner,
+        pump: Callable[[Sequence[Worker]], None],
+        inputs: Callable[[list[dict[str, Any]]], list[Array] | None] = lambda args: None,
+    ) -> None:
         self.option = option
+        self._inputs = inputs
         self.worker = Worker("runner", option.memory_limit)
         self._pump = pump
 
@@ -109,19 +117,20 @@ class RunSession:
         return Race(warm, first, dropped, reply.seconds)
 
     def sample(
-        self, race: Race, *, slot: int = 0, windows: int = WINDOWS
+        self, race: Race, *, slot: int = 0, windows: int = WINDOWS, spent: float = 0.0
     ) -> Samples | MeasureError:
         """Time what is in ``slot``.
 
         Args:
-            race: its first runs; their time counts towards the limit.
+            race: its first runs.
             slot: see `load_and_race`.
             windows: samples, when the plan is windows of time.
+            spent: seconds of the timeout that it has used up already.
 
         Returns:
             At least one sample: where the limit leaves no time for any, the run of the race.
         """
-        left = self.option.timeout - race.warm - race.first
+        left = self.option.timeout - spent
         header: dict[str, Any] = {
             "op": "sample",
             "slot": slot,
@@ -130,7 +139,7 @@ class RunSession:
             "flush": self.option.enable_cpu_cache_flush,
         }
         if self.option.windows:
-            header |= {"windows": windows, "window_s": WINDOW_S}
+            header |= {"windows": windows, "window_s": WINDOW_S, "enough": SAMPLES_S}
         else:
             header["counts"] = self.option.counts
         reply = self._ask(header, b"", max(left, 1.0) + _SLACK_S, restart=False)
@@ -176,6 +185,18 @@ class RunSession:
             return self._failed(reply, REFERENCE_S)
         return reply.payload if reply.header["ok"] else self._refused(reply)
 
+    def input_arrays(self, args: list[dict[str, Any]]) -> list[Array]:
+        """The input data that the runner has for these arguments."""
+        given = self._inputs(args)
+        if given is not None:
+            return given
+        seed = self.option.seed
+        return [
+            make_input(a["shape"], a["dtype"], seed, i)
+            for i, a in enumerate(args)
+            if not a["output"]
+        ]
+
     def _prepare(self, built: Built) -> MeasureError | None:
         """Have the runner make the data of these arguments unless it has them."""
         args = arguments(built.manifest)
@@ -184,7 +205,9 @@ class RunSession:
             return None
         self.worker.known.clear()  # the references go with the former data
         header = {"op": "prepare", "args": args, "seed": self.option.seed}
-        reply = self._ask(header, b"", PREPARE_S)
+        given = self._inputs(args)
+        payload = b"".join(a.tobytes() for a in given) if given is not None else b""
+        reply = self._ask(header, payload, PREPARE_S)
         if isinstance(reply, Failure):
             return self._failed(reply, PREPARE_S)
         if not reply.header["ok"]:

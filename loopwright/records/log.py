@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -72,7 +74,7 @@ def load(path: str | os.PathLike[str]) -> Log:
     """
     log = Log(Path(path))
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb") as file, _no_collector():
             for number, raw in enumerate(file, 1):
                 _take(log, number, raw)
     except FileNotFoundError as exc:
@@ -82,6 +84,19 @@ def load(path: str | os.PathLike[str]) -> Log:
     except OSError as exc:
         raise RecordError(f"cannot read the log {str(path)!r}: {exc.strerror or exc}") from exc
     return log
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    """Pause the cyclic garbage collector: parsed JSON has no cycles, and looking for them took 5 of
+    the 8 seconds of reading 100 000 records."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _take(log: Log, number: int, raw: bytes) -> None:
@@ -96,12 +111,22 @@ def _take(log: Log, number: int, raw: bytes) -> None:
             check_version(data)
             log.headers.append(_header(data["header"]))
         else:
-            log.records.append(Record.from_json(data))
+            log.records.append(Record.from_json(_shared(log, data)))
     except RecordError as exc:
         reason = str(exc)
         if reason == "not JSON" and (line.startswith(b"{") or not raw.endswith(b"\n")):
             reason = "torn line"
         log.skipped.append(Skipped(number, reason))
+
+
+def _shared(log: Log, data: dict[str, Any]) -> dict[str, Any]:
+    """Let a record share what it has in common with the one before: most of its size."""
+    if log.records:
+        before = log.records[-1]
+        for name in ("task", "target", "env"):
+            if data.get(name) == getattr(before, name):
+                data[name] = getattr(before, name)
+    return data
 
 
 def _header(data: object) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """The append-only file of records.
 
-The rules were paid for: one ``os.write`` of a whole line leaves no torn line under ``kill -9``
-(buffered writes left one in five runs of eight), ``flock`` lets several processes append to one
-log, and a tail that something else tore is closed with a newline before the next line.
+The rules were paid for: with one ``os.write`` of a whole line ``kill -9`` costs at most the line
+that is being written, and hardly ever that (buffered writes tore one in five runs of eight);
+``flock`` lets several processes append to one log; and a torn tail is closed with a newline before
+the next line.
 """
 
 from __future__ import annotations

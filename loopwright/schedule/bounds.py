@@ -2,15 +2,15 @@
 
 Consumers first. A root stage covers its tensor. A stage attached at a loop covers the region that
 its consumers read while that loop and those outside it stand still: every read index is affine over
-the consumer's loops, the loops that stand still give the base, the others an interval. An index that
-is not affine falls back to the whole dimension.
+the consumer's loops, the loops that stand still give the base, the others an interval. An index
+that is not affine falls back to the whole dimension.
 
-Guards. A split that does not divide over-runs; the over-run needs a guard ``value < extent``. A root
-stage guards its statement. An attached stage is *padded*: its buffer covers the over-run, so its
-loops run full tiles, stores need no guard, and only loads that could leave their buffer are guarded
-(they yield zero there; such lanes are never used by a valid element). Guards of reduction axes always
-stay: they decide what is accumulated. So do guards of splits inside a tile, where an over-run would
-visit an element twice.
+Guards. A split that does not divide over-runs; the over-run needs a guard ``value < extent``. A
+root stage guards its statement. An attached stage is *padded*: its buffer covers the over-run, so
+its loops run full tiles, stores need no guard, and only loads that could leave their buffer are
+guarded (they yield zero there; such lanes are never used by a valid element). Guards of reduction
+axes always stay: they decide what is accumulated. So do guards of splits inside a tile, where an
+over-run would visit an element twice.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from loopwright.errors import ScheduleError
 from loopwright.ir.affine import Affine, Interval, div_mod, to_affine
 from loopwright.ir.expr import Expr, Read, Var, substitute
 from loopwright.schedule.state import FuseRel, Loop, Mark, SplitRel, StageId, StageState, State
-from loopwright.te.dag import OpNode, body_parts
+from loopwright.te.dag import OpNode
 
 
 @dataclass(eq=False)
@@ -131,9 +131,7 @@ def _inline_reads(op: OpNode, bodies: Mapping[StageId, OpNode]) -> OpNode:
         env = dict(zip((a.var for a in src.axes), made.indices, strict=True))
         return substitute(src.body, env)
 
-    return OpNode(
-        op.name, op.shape, op.dtype, op.axes, op.reduce_axes, go(op.body), op.tag
-    )
+    return OpNode(op.name, op.shape, op.dtype, op.axes, op.reduce_axes, go(op.body), op.tag)
 
 
 def _bound_stage(state: State, stage: StageState, out: Bounds) -> StageBounds:
@@ -158,8 +156,7 @@ def attach_position(state: State, stage: StageState, out: Bounds) -> tuple[Stage
             f"compute_at (step {a.step}): {state.label(stage.id)!r} is computed in "
             f"{state.label(a.stage)!r}, which is inlined and has no loops"
         )
-    loop = state.leaf(parent.stage, a.loop, f"compute_at (step {a.step})")
-    return parent, [x.loop.id for x in parent.loops].index(loop.id)
+    return parent, parent.stage.leaves.index(a.loop)
 
 
 def _enclosing(state: State, stage: StageState, out: Bounds) -> set[Var]:
@@ -171,15 +168,13 @@ def _enclosing(state: State, stage: StageState, out: Bounds) -> set[Var]:
             a = stage.attach
             raise ScheduleError(
                 f"compute_at (step {a.step}): {state.label(stage.id)!r} is computed at loop "
-                f"{state.loop_label(parent.stage, a.loop)}, but {state.label(sid)!r} reads it too "
-                "and does not run inside that loop; compute both there, or this one at root"
+                f"{state.loop_label(parent.stage, a.loop)!r}, but {state.label(sid)!r} reads it "
+                "too and does not run inside that loop; compute both there, or this one at root"
             )
     return parent.visible(pos)
 
 
-def _inside(
-    state: State, reader: StageBounds, parent: StageBounds, pos: int, out: Bounds
-) -> bool:
+def _inside(state: State, reader: StageBounds, parent: StageBounds, pos: int, out: Bounds) -> bool:
     while reader is not parent:
         if reader.stage.attach.kind != "at":
             return False
@@ -243,9 +238,7 @@ def _loops(state: State, sb: StageBounds, out: Bounds) -> None:
         sb.position[var] = pos
         out.ranges[var] = (0, extents[lid] - 1)
     sb.lets = [[] for _ in range(len(sb.loops) + 1)]
-    values = {
-        x.loop.id: Affine.of(x.var) if x.extent > 1 else Affine(0) for x in sb.loops
-    }
+    values = {x.loop.id: Affine.of(x.var) if x.extent > 1 else Affine(0) for x in sb.loops}
     for rel in reversed(stage.relations):
         _invert(rel, values, extents, sb, out)
     roots = {f"a{d}": a for d, a in enumerate(op.axes)}

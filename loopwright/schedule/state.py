@@ -1,9 +1,9 @@
 """The immutable state of a schedule: stages, their loops and the relations between loops.
 
-A stage's id is its index in the DAG (an int) or, for a stage made by step t, ``"s<t>"``. A loop's id is
-``"a<d>"`` (spatial axis d), ``"r<d>"`` (reduction axis d) or ``"<t>.<n>"`` (output n of step t). Ids
-never change; printed names are labels. What a step does to loops is kept as relations (`SplitRel`,
-`FuseRel`), not as substituted forms: extents of attached stages are known only after
+A stage's id is its index in the DAG (an int) or, for a stage made by step t, ``"s<t>"``. A loop's
+id is ``"a<d>"`` (spatial axis d), ``"r<d>"`` (reduction axis d) or ``"<t>.<n>"`` (output n of step
+t). Ids never change; printed names are labels. What a step does to loops is kept as relations
+(`SplitRel`, `FuseRel`), not as substituted forms: extents of attached stages are known only after
 `loopwright.schedule.bounds`.
 """
 
@@ -99,9 +99,7 @@ class StageState:
 
 def initial_stage(sid: StageId, op: OpNode, scope: str = "global") -> StageState:
     """A stage with the loops of its operation, spatial before reduction."""
-    loops = {
-        f"a{d}": Loop(f"a{d}", a.name, "spatial", op.shape[d]) for d, a in enumerate(op.axes)
-    }
+    loops = {f"a{d}": Loop(f"a{d}", a.name, "spatial", op.shape[d]) for d, a in enumerate(op.axes)}
     loops |= {
         f"r{d}": Loop(f"r{d}", a.name, "reduce", a.extent) for d, a in enumerate(op.reduce_axes)
     }
@@ -132,18 +130,19 @@ class State:
             ScheduleError: there is none.
         """
         if sid not in self.stages:
-            raise ScheduleError(
-                f"{who}: there is no stage {sid!r}; stages: {', '.join(map(str, self.order))}"
-            )
+            known = ", ".join(map(str, self.order))
+            refuse(who, self.steps, f"there is no stage {sid!r}; stages: {known}")
         return self.stages[sid]
 
     def compute_stage(self, sid: StageId, who: str) -> StageState:
         """The stage with an id, which must not be an input."""
         st = self.stage(sid, who)
         if st.op.is_placeholder:
-            raise ScheduleError(
-                f"{who}: {st.op.name!r} is a placeholder and has no loops; use cache_read to make "
-                "a stage that copies it"
+            refuse(
+                who,
+                self.steps,
+                f"{st.op.name!r} is an input and has no loops; use cache_read to make a stage "
+                "that copies it",
             )
         return st
 
@@ -155,7 +154,7 @@ class State:
         """Printed name of a stage: its operation's name, made unique."""
         name = self.stages[sid].op.name
         same = [i for i in self.order if self.stages[i].op.name == name]
-        return name if len(same) == 1 or same[0] == sid else f"{name}_{same.index(sid)}"
+        return name if same[0] == sid else f"{name}_{same.index(sid)}"
 
     def loop_label(self, st: StageState, loop: str) -> str:
         """Printed name of a loop: ``C.i.0``."""
@@ -170,13 +169,17 @@ class State:
         if loop in st.leaves:
             return st.loops[loop]
         if loop not in st.loops:
-            raise ScheduleError(
-                f"{who}: stage {self.label(st.id)!r} has no loop {loop!r}"
-                f"{did_you_mean(loop, st.loops)}; its loops: {self.loop_list(st)}"
+            refuse(
+                who,
+                self.steps,
+                f"stage {self.label(st.id)!r} has no loop {loop!r}{did_you_mean(loop, st.loops)}; "
+                f"its loops: {self.loop_list(st)}",
             )
-        raise ScheduleError(
-            f"{who}: loop {self.loop_label(st, loop)!r} no longer exists "
-            f"({self._consumer(st, loop)}); its loops now: {self.loop_list(st)}"
+        refuse(
+            who,
+            self.steps,
+            f"loop {self.loop_label(st, loop)!r} no longer exists ({self._consumer(st, loop)}); "
+            f"the loops are now {self.loop_list(st)}",
         )
 
     def loop_list(self, st: StageState) -> str:

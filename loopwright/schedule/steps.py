@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 from loopwright.errors import ScheduleError, did_you_mean
-from loopwright.schedule.state import StageId
+from loopwright.schedule.state import LayoutDim, StageId
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Step:
         """Inverse of `to_json`.
 
         Raises:
-            ScheduleError: unknown primitive or wrong number of fields.
+            ScheduleError: unknown primitive, wrong number of fields, or a field of a wrong type.
         """
         if not isinstance(data, list | tuple) or not data or not isinstance(data[0], str):
             raise ScheduleError(f"trace: a step is a list that begins with its name, got {data!r}")
@@ -36,12 +37,51 @@ class Step:
             raise ScheduleError(
                 f"trace: unknown primitive {data[0]!r}{did_you_mean(data[0], Step.registry)}"
             )
-        want = [f.name for f in fields(cls)]
+        want = fields(cls)
         if len(data) - 1 != len(want):
+            names = ", ".join(f.name for f in want)
             raise ScheduleError(
-                f"trace: {data[0]} takes {len(want)} fields ({', '.join(want)}), got {data[1:]!r}"
+                f"trace: {data[0]} takes {len(want)} fields ({names}), got {data[1:]!r}"
             )
-        return cls(*(_frozen(v) for v in data[1:]))
+        values = [_frozen(v) for v in data[1:]]
+        for f, value in zip(want, values, strict=True):
+            if not _FITS[str(f.type)](value):
+                raise ScheduleError(
+                    f"trace: field {f.name!r} of {data[0]} is {value!r}, which is no {f.type}"
+                )
+        return cls(*values)
+
+
+_S = TypeVar("_S", bound=Step)
+
+
+def _is_int(v: Any) -> bool:
+    return isinstance(v, int) and not isinstance(v, bool)
+
+
+def _is_id(v: Any) -> bool:
+    return _is_int(v) or isinstance(v, str)
+
+
+def _is_layout_dim(v: Any) -> bool:
+    known = isinstance(v, tuple) and len(v) == 3 and all(_is_int(x) for x in v[:2])
+    return known and v[0] >= 0 and (v[2] is None or (_is_int(v[2]) and v[2] > 0))
+
+
+def _each(v: Any, fits: Callable[[Any], bool]) -> bool:
+    return isinstance(v, tuple) and all(fits(x) for x in v)
+
+
+#: Type of a field as it is written -> whether a value from JSON is of this type.
+_FITS: dict[str, Callable[[Any], bool]] = {
+    "Any": lambda v: not isinstance(v, dict),
+    "StageId": _is_id,
+    "str": lambda v: isinstance(v, str),
+    "int | None": lambda v: v is None or _is_int(v),
+    "tuple[str, ...]": lambda v: _each(v, lambda x: isinstance(x, str)),
+    "tuple[StageId, ...]": lambda v: _each(v, _is_id),
+    "tuple[LayoutDim, ...]": lambda v: _each(v, _is_layout_dim),
+}
 
 
 def _plain(v: Any) -> Any:
@@ -52,8 +92,9 @@ def _frozen(v: Any) -> Any:
     return tuple(_frozen(x) for x in v) if isinstance(v, list | tuple) else v
 
 
-def _register(name: str) -> Any:
-    def put(cls: Any) -> Any:
+@dataclass_transform(frozen_default=True)
+def _register(name: str) -> Callable[[type[_S]], type[_S]]:
+    def put(cls: type[_S]) -> type[_S]:
         made = dataclass(frozen=True, slots=True)(cls)
         made.primitive = name
         Step.registry[name] = made
@@ -148,4 +189,4 @@ class CacheWrite(Step):
 class TransformLayout(Step):
     """Order the dimensions of the stage's buffer; see `loopwright.schedule.state.LayoutDim`."""
 
-    dims: tuple[tuple[int, int, int | None], ...]
+    dims: tuple[LayoutDim, ...]

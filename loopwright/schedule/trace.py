@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 from collections.abc import Sequence
 from typing import Any
 
 from loopwright.schedule import steps as st
 from loopwright.schedule.apply import apply
-from loopwright.schedule.state import StageId, State
+from loopwright.schedule.caching import layout_text
+from loopwright.schedule.state import LayoutDim, StageId, State
 from loopwright.te.dag import Dag
 
 _VERB = {"vectorized": "vectorize", "unrolled": "unroll", "parallel": "parallel"}
@@ -18,7 +20,7 @@ class _Names:
     """Python identifiers for stages and loops, each used once."""
 
     def __init__(self) -> None:
-        self._taken: set[str] = {"s", "te", "schedule"}
+        self._taken: set[str] = {"s", "te", "schedule", *keyword.kwlist}
         self.stages: dict[StageId, str] = {}
         self.loops: dict[tuple[StageId, str], str] = {}
 
@@ -129,12 +131,6 @@ def _stage_call(state: State, after: State, step: Any, names: _Names, s: str) ->
     return f"{made} = s.cache_read({own}, {step.scope!r}, [{readers}])"
 
 
-def _layout(dims: tuple[tuple[int, int, int | None], ...]) -> str:
-    args = [f"i{d}" for d in range(1 + max(d for d, _, _ in dims))]
-    parts = []
-    for d, div, mod in dims:
-        e = f"i{d} // {div}" if div > 1 else f"i{d}"
-        if mod is not None:
-            e = f"{e} % {mod}" if div == 1 else f"({e}) % {mod}"
-        parts.append(e)
-    return f"lambda {', '.join(args)}: ({', '.join(parts)},)"
+def _layout(dims: tuple[LayoutDim, ...]) -> str:
+    args = [f"i{d}" for d in sorted({d for d, _, _ in dims})]
+    return f"lambda {', '.join(args)}: ({layout_text(dims)})"

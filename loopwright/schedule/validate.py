@@ -5,7 +5,7 @@ from __future__ import annotations
 from loopwright.schedule.bounds import Bounds, LoopBound, StageBounds
 from loopwright.schedule.state import State, refuse
 
-#: Longest vector loop. Code generation cuts long vectors into registers; beyond this it is a mistake.
+#: Longest vector loop. Long vectors are cut into registers; beyond this it is a mistake.
 MAX_VECTOR = 1024
 #: Most copies of a body that explicit unrolling may make.
 MAX_UNROLL = 4096
@@ -38,24 +38,26 @@ def _check_vector(state: State, sb: StageBounds, x: LoopBound, other: LoopBound 
         refuse(
             "vectorize",
             x.mark.step,
-            f"loop {name} has {x.extent} iterations, the longest vector is {MAX_VECTOR}; split it "
-            "and vectorize the inner part",
+            f"loop {name!r} has {x.extent} iterations, the longest vector is {MAX_VECTOR}; split "
+            "it and vectorize the inner part",
         )
     if other is not None:
+        outer = state.loop_label(sb.stage, other.loop.id)
         refuse(
             "vectorize",
             x.mark.step,
-            f"loop {name} lies inside loop {state.loop_label(sb.stage, other.loop.id)}, which is "
-            "vectorized already; fuse the two or vectorize one",
+            f"loop {name!r} lies inside loop {outer!r}, which is vectorized already; fuse the two "
+            "or vectorize one",
         )
 
 
 def _check_unroll(state: State, sb: StageBounds, x: LoopBound, copies: int) -> None:
     assert x.mark is not None
     if copies > MAX_UNROLL:
+        name = state.loop_label(sb.stage, x.loop.id)
         refuse(
             "unroll",
             x.mark.step,
-            f"unrolling loop {state.loop_label(sb.stage, x.loop.id)} would make {copies} copies of "
-            f"the body (limit {MAX_UNROLL}); split it and unroll a smaller part",
+            f"unrolling loop {name!r} would make {copies} copies of the body (limit {MAX_UNROLL}); "
+            "split it and unroll a smaller part",
         )

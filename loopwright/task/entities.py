@@ -137,9 +137,7 @@ class AnnotateEntity:
             if ann == "unroll":
                 length = _length(axis_lens, number, max_unroll)
                 if max_unroll and length > max_unroll:
-                    _refuse(
-                        cfg, f"axis of length {length} is too long to unroll (at most {max_unroll})"
-                    )
+                    _refuse(cfg, f"length {length} is too long to unroll (at most {max_unroll})")
                 s[op].unroll(axis)
             elif ann == "vec":
                 length = _length(axis_lens, number, vec_size)

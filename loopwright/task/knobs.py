@@ -279,12 +279,12 @@ def _interval(name: str, interval: tuple[int, int] | None, count: int) -> tuple[
 
 
 def _where(name: str, axes: Sequence[Any], order: Sequence[Any]) -> list[int]:
-    """Positions of ``order`` in ``axes``; axes are told apart by identity, numbers stand for
-    positions."""
+    """Positions of ``order`` in ``axes``; numbers stand for positions, axes are told apart by
+    identity."""
     found = []
     for item in order:
         same = [number for number, axis in enumerate(axes) if axis is item]
-        if not same and isinstance(item, int):
+        if isinstance(item, int):
             same = [item]
         if len(same) != 1:
             raise SpaceError(f"knob {name!r}: {item!r} is not one of its {len(axes)} axes")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from loopwright.errors import InstantiationError, SpaceError, TaskError
+from loopwright.errors import InstantiationError, TaskError
 from loopwright.records import task_key
 from loopwright.task import sampling
 from loopwright.task.config import ConfigEntity, FallbackConfig
@@ -64,6 +64,12 @@ class Task:
     def kind(self) -> str:
         """Kind of the target, such as ``"llvm"``."""
         return str(self.target.canonical["kind"])
+
+    @property
+    def reference(self) -> Callable[..., Any] | None:
+        """NumPy function of the inputs that gives the right outputs, where the template has one."""
+        make = self.template.make_reference
+        return make(*self.args) if make is not None else self.template.reference
 
     @property
     def workload(self) -> tuple[Any, ...]:
@@ -130,7 +136,7 @@ class Task:
     def _run(self, config: Definitions) -> tuple[Any, list[Any]]:
         with self.target, running(config):
             result = self.template.function(*self.args)
-        pair = isinstance(result, tuple) and len(result) == 2
+        pair = isinstance(result, tuple) and len(result) == 2 and hasattr(result[0], "dag")
         if not pair or not isinstance(result[1], (list, tuple)):
             raise TaskError(
                 f"template {self.name!r} ({self.template.where}) must return "
@@ -163,7 +169,7 @@ class Task:
             self._run(config)
         except Exception as exc:
             raise TaskError(f"{self}: {self.template.blame(exc)}") from exc
-        if config.index is not None:
+        if config.index is not None and space.is_valid(config.index):
             space.errors.clear()
             space.set_default(config.index)
 
@@ -173,7 +179,7 @@ class Task:
         for index in sampling.sample_ints(space, _DEFAULT_TRIES, 0):
             try:
                 self._run(space.get(index))
-            except SpaceError:
+            except Exception:  # whatever a candidate raises, it is not the default
                 continue
             space.set_default(index)
             return

@@ -28,6 +28,7 @@ class Template:
         name: Its name in records and on the command line.
         function: The function itself.
         reference: NumPy function of the inputs that returns the outputs, or None.
+        make_reference: Function of the template's arguments that returns such a function, or None.
         make_inputs: Function of the template's arguments that makes test inputs, or None.
         default: Knob values of the default configuration, ``{knob: value}``, or a function of the
             template's arguments that returns them; None leaves the choice to each knob.
@@ -41,10 +42,12 @@ class Template:
         reference: Function | None = None,
         make_inputs: Function | None = None,
         default: Mapping[str, Any] | Callable[..., Mapping[str, Any]] | None = None,
+        make_reference: Callable[..., Function] | None = None,
     ) -> None:
         self.name = name
         self.function = function
         self.reference = reference
+        self.make_reference = make_reference
         self.make_inputs = make_inputs
         self.default = default
         self.__doc__ = function.__doc__
@@ -155,6 +158,7 @@ def template(
     reference: Function | None = None,
     make_inputs: Function | None = None,
     default: Mapping[str, Any] | Callable[..., Mapping[str, Any]] | None = None,
+    make_reference: Callable[..., Function] | None = None,
 ) -> Callable[[Function], Template]: ...
 
 
@@ -164,6 +168,7 @@ def template(
     reference: Function | None = None,
     make_inputs: Function | None = None,
     default: Mapping[str, Any] | Callable[..., Mapping[str, Any]] | None = None,
+    make_reference: Callable[..., Function] | None = None,
 ) -> Template | Callable[[Function], Template]:
     """Decorate a function of plain arguments that returns ``(schedule, [tensors])``.
 
@@ -173,6 +178,8 @@ def template(
         make_inputs: Function of the template's arguments that makes inputs for tests and timing.
         default: Knob values of the default configuration, or a function of the template's arguments
             that returns them.
+        make_reference: Function of the template's arguments that returns ``reference``, for
+            operators whose meaning depends on arguments (a stride, a transposed operand).
 
     Raises:
         TaskError: another function has the name already.
@@ -180,7 +187,7 @@ def template(
 
     def register(function: Function) -> Template:
         label = name if isinstance(name, str) else function.__name__
-        made = Template(label, function, reference, make_inputs, default)
+        made = Template(label, function, reference, make_inputs, default, make_reference)
         before = TASKS.get(label)
         if before is not None and not _same_origin(before.function, function):
             raise TaskError(f"template {label!r} is defined at {before.where} already; rename one")

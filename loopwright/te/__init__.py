@@ -1,10 +1,10 @@
-"""Tensor expressions: what is computed. ``create_schedule`` is attached by the package root."""
+"""Tensor expressions: what is computed."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from loopwright.ir.expr import Expr, IterVar, Var, cast, const
+from loopwright.ir.expr import Expr, IterVar, Var, cast
 from loopwright.te.dag import Dag, OpNode
 from loopwright.te.intrin import (
     abs,
@@ -13,6 +13,7 @@ from loopwright.te.intrin import (
     atan,
     call,
     ceil,
+    const,
     cos,
     cosh,
     equal,
@@ -58,15 +59,20 @@ from loopwright.te.tensor import (
     thread_axis,
 )
 
-if TYPE_CHECKING:
-    create_schedule: Any
+
+def create_schedule(ops: Any) -> Any:
+    """A schedule of what ``ops`` compute: `loopwright.create_schedule`, at TE's place."""
+    from loopwright.schedule import create_schedule as create
+
+    return create(ops)
+
 
 __all__ = [
     "ComputeOp", "Dag", "Expr", "IterVar", "OpNode", "Operation", "PlaceholderOp", "Tensor", "Var",
     "abs", "all", "any", "atan", "call", "cast", "ceil", "comm_reducer", "compute", "const", "cos",
-    "cosh", "equal", "erf", "exp", "exp2", "expm1", "floor", "floordiv", "floormod", "fmod",
-    "if_then_else", "log", "log10", "log1p", "log2", "logical_not", "max", "max_value", "min",
-    "min_value", "not_equal", "placeholder", "pow", "power", "prod", "reduce_axis", "round",
-    "rsqrt", "select", "sigmoid", "sin", "sinh", "sqrt", "sum", "tan", "tanh", "thread_axis",
-    "trunc", "truncdiv", "truncmod",
+    "cosh", "create_schedule", "equal", "erf", "exp", "exp2", "expm1", "floor", "floordiv",
+    "floormod", "fmod", "if_then_else", "log", "log1p", "log2", "log10", "logical_not", "max",
+    "max_value", "min", "min_value", "not_equal", "placeholder", "pow", "power", "prod",
+    "reduce_axis", "round", "rsqrt", "select", "sigmoid", "sin", "sinh", "sqrt", "sum", "tan",
+    "tanh", "thread_axis", "trunc", "truncdiv", "truncmod",
 ]  # fmt: skip

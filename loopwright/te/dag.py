@@ -22,13 +22,13 @@ from loopwright.ir.expr import (
     Expr,
     IfThenElse,
     IterVar,
-    Node,
     Read,
     Reduce,
     Select,
     Unary,
     Var,
 )
+from loopwright.ir.node import Node
 from loopwright.te import serial
 from loopwright.te.tensor import ComputeOp, Operation, Tensor, body_parts
 
@@ -125,9 +125,7 @@ class Dag:
 
     def consumers(self, i: int) -> list[int]:
         """Indices of the operations that read operation ``i``."""
-        return [
-            j for j, op in enumerate(self.ops) if any(r.source == i for r in op.reads())
-        ]
+        return [j for j, op in enumerate(self.ops) if any(r.source == i for r in op.reads())]
 
     def input_ids(self) -> list[int]:
         """Indices of the placeholders, in order."""

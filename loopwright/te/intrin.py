@@ -17,21 +17,30 @@ from loopwright.ir.expr import (
     binary,
     cast,
     condition,
-    const,
     logical,
+    meet,
 )
-from loopwright.te.tensor import select_dtype
+
+
+def const(value: Any, dtype: Any = None) -> Expr:
+    """A literal; without ``dtype`` int32, float32 or bool, by the Python type.
+
+    Raises:
+        TensorError: ``value`` is no number, or the dtype is not supported.
+    """
+    e = as_expr(value)
+    return e if dtype is None else cast(e, dtypes.check(dtype))
 
 
 def select(cond: Any, true_value: Any, false_value: Any) -> Expr:
     """The one value or the other; both are evaluated (so both must be in bounds)."""
-    a, b, dtype = select_dtype(true_value, false_value)
+    a, b, dtype = meet(true_value, false_value)
     return Select(condition(cond, "te.select"), a, b, dtype)
 
 
 def if_then_else(cond: Any, true_value: Any, false_value: Any) -> Expr:
     """The one value or the other; only the side that is taken touches memory (padding)."""
-    a, b, dtype = select_dtype(true_value, false_value)
+    a, b, dtype = meet(true_value, false_value)
     return IfThenElse(condition(cond, "te.if_then_else"), a, b, dtype)
 
 
@@ -95,7 +104,7 @@ def call(fn: str, *args: Any) -> Expr:
         )
     es = [as_expr(a) for a in args]
     if len(es) == 2:
-        first, second, _ = select_dtype(*args)
+        first, second, _ = meet(*args)
         es = [first, second]
     if es[0].dtype == "bool":
         raise TensorError(f"te.{fn} of bool: cast the operand first")

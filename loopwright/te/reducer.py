@@ -61,9 +61,7 @@ class CommReducer:
         axes = tuple(axis) if isinstance(axis, list | tuple) else (axis,)
         for a in axes:
             if not isinstance(a, IterVar) or a.kind != "reduce":
-                raise TensorError(
-                    f"te.{self.name}: axis must be made by te.reduce_axis, got {a!r}"
-                )
+                raise TensorError(f"te.{self.name}: axis must be made by te.reduce_axis, got {a!r}")
         if not axes or len(set(map(id, axes))) != len(axes):
             raise TensorError(f"te.{self.name}: expected distinct reduction axes, got {axes}")
         source = as_expr(expr)
@@ -116,4 +114,3 @@ class _MinMax(CommReducer):
 
 min = _MinMax(lambda x, y: binary("min", x, y), max_value, "min")
 max = _MinMax(lambda x, y: binary("max", x, y), min_value, "max")
-

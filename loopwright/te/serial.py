@@ -47,9 +47,7 @@ def op_from_json(d: dict[str, Any]) -> dict[str, Any]:
     out: dict[str, Any] = {"name": d["name"], "shape": shape, "dtype": d["dtype"]}
     if "body" not in d:
         return out
-    axes = tuple(
-        IterVar(Var(n), e, "spatial") for n, e in zip(d["axes"], shape, strict=True)
-    )
+    axes = tuple(IterVar(Var(n), e, "spatial") for n, e in zip(d["axes"], shape, strict=True))
     reduce = tuple(
         IterVar(Var(n), int(e), "reduce")
         for n, e in zip(d["reduce"], d["reduce_extents"], strict=True)

@@ -7,24 +7,26 @@ and meanings are those of TVM's te; shapes are positive Python integers.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from loopwright import dtypes
 from loopwright.errors import TensorError
-from loopwright.ir.affine import interval
+from loopwright.ir.affine import interval, to_affine
 from loopwright.ir.expr import (
     Expr,
+    ExprOps,
     IfThenElse,
     IterVar,
     Read,
     Reduce,
-    Select,
     Var,
     as_expr,
-    cast,
     walk,
 )
+
+#: What a loop can be bound to.
+THREAD_TAGS = (*(f"{p}.{c}" for p in ("blockIdx", "threadIdx") for c in "xyz"), "vthread")
 
 
 class Tensor:
@@ -52,6 +54,7 @@ class Tensor:
         return len(self.shape)
 
     def __call__(self, *indices: Any) -> Any:
+        """``A(i, j)``: the same as ``A[i, j]``."""
         return self[indices]
 
     def __getitem__(self, indices: Any) -> Any:
@@ -69,7 +72,7 @@ class Tensor:
         return f"Tensor({self.name}: {self.dtype}{list(self.shape)})"
 
 
-class TensorSlice:
+class TensorSlice(ExprOps):
     """``A[i]`` of a two-dimensional ``A``: waits for the remaining indices."""
 
     __slots__ = ("indices", "tensor")
@@ -80,6 +83,9 @@ class TensorSlice:
     def __getitem__(self, more: Any) -> Any:
         extra = more if isinstance(more, tuple) else (more,)
         return self.tensor[self.indices + extra]
+
+    def __repr__(self) -> str:
+        return f"{self.tensor.name} with {len(self.indices)} of its {self.tensor.ndim} indices"
 
 
 def _index(t: Tensor, dim: int, i: Any) -> Expr:
@@ -154,9 +160,11 @@ def shape_of(shape: Any, what: str) -> tuple[int, ...]:
     """Check a shape: a sequence of positive integers (a single integer is a vector).
 
     Raises:
-        TensorError: an extent is not an integer, or not positive.
+        TensorError: it is no sequence, or an extent is not an integer, or not positive.
     """
-    dims = (shape,) if isinstance(shape, int) else tuple(shape)
+    if not hasattr(shape, "__index__") and not isinstance(shape, Iterable):
+        raise TensorError(f"{what}: a shape is a sequence of positive integers, got {shape!r}")
+    dims = (shape,) if hasattr(shape, "__index__") else tuple(shape)
     out = []
     for d in dims:
         if isinstance(d, bool) or not hasattr(d, "__index__"):
@@ -188,9 +196,11 @@ def reduce_axis(dom: Any, name: str = "rv") -> IterVar:
     """Declare a reduction axis over ``dom = (0, extent)`` (or ``extent`` alone).
 
     Raises:
-        TensorError: the domain is empty or does not start at 0.
+        TensorError: the domain is no pair, is empty, or does not start at 0.
     """
-    lo, hi = (0, dom) if hasattr(dom, "__index__") else tuple(dom)
+    if not hasattr(dom, "__index__") and not (isinstance(dom, list | tuple) and len(dom) == 2):
+        raise TensorError(f"reduce_axis {name!r}: expected (0, extent), got {dom!r}")
+    lo, hi = (0, dom) if hasattr(dom, "__index__") else dom
     if lo != 0:
         raise TensorError(
             f"reduce_axis {name!r}: domains start at 0, got ({lo}, {hi}); shift the index instead"
@@ -203,9 +213,8 @@ def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> IterVar:
     """Declare a GPU thread axis for ``bind``, e.g. ``thread_axis("threadIdx.x")``."""
     if isinstance(dom, str):
         dom, tag = None, dom
-    known = tuple(f"{p}.{c}" for p in ("blockIdx", "threadIdx") for c in "xyz") + ("vthread",)
-    if tag not in known:
-        raise TensorError(f"thread_axis: unknown tag {tag!r}; use one of {', '.join(known)}")
+    if tag not in THREAD_TAGS:
+        raise TensorError(f"thread_axis: unknown tag {tag!r}; use one of {', '.join(THREAD_TAGS)}")
     extent = 0 if dom is None else int(dom if hasattr(dom, "__index__") else dom[1])
     return IterVar(Var(name or tag), extent, "thread", tag)
 
@@ -252,6 +261,8 @@ def compute(
 
 
 def _axis_names(f: Callable[..., Any], ndim: int, name: str) -> list[str]:
+    if not callable(f):
+        raise TensorError(f"compute {name!r}: expected a function of the axes, got {f!r}")
     params = list(inspect.signature(f).parameters.values())
     if any(p.kind is p.VAR_POSITIONAL for p in params):
         fixed = [p.name for p in params if p.kind is not p.VAR_POSITIONAL]
@@ -266,10 +277,16 @@ def _axis_names(f: Callable[..., Any], ndim: int, name: str) -> list[str]:
 
 
 def _check_body(op: ComputeOp) -> None:
-    axes = [*op.axis, *op.reduce_axis]
-    ranges = {a.var: (0, a.extent - 1) for a in axes}
-    for part in body_parts(op.body):
-        _check_expr(part, op, ranges, guarded=isinstance(op.body, Reduce) and bool(op.body.where))
+    spatial = {a.var: (0, a.extent - 1) for a in op.axis}
+    ranges = spatial | {a.var: (0, a.extent - 1) for a in op.reduce_axis}
+    if not isinstance(op.body, Reduce):
+        _check_expr(op.body, op, ranges, guarded=False)
+        return
+    _check_expr(op.body.source, op, ranges, guarded=op.body.where is not None)
+    if op.body.where is not None:
+        _check_expr(op.body.where, op, ranges, guarded=False)
+    if op.body.init is not None:
+        _check_expr(op.body.init, op, spatial, guarded=False)
 
 
 def _check_expr(e: Expr, op: ComputeOp, ranges: dict[Var, tuple[int, int]], guarded: bool) -> None:
@@ -281,41 +298,31 @@ def _check_expr(e: Expr, op: ComputeOp, ranges: dict[Var, tuple[int, int]], guar
     if isinstance(e, Var) and e not in ranges:
         raise TensorError(
             f"compute {op.name!r}: axis {e.name!r} does not belong to it; a reduce_axis is used "
-            "inside te.sum(..., axis=...) and the like"
+            "inside te.sum(..., axis=...) and the like, and not in init="
         )
     if isinstance(e, Read) and not guarded:
         _check_read(e, op, ranges)
+    if isinstance(e, IfThenElse):
+        _check_expr(e.cond, op, ranges, guarded)
+        _check_expr(e.a, op, ranges, True)
+        _check_expr(e.b, op, ranges, True)
+        return
     for c in e.children():
-        _check_expr(c, op, ranges, guarded or isinstance(e, IfThenElse | Select))
+        _check_expr(c, op, ranges, guarded)
 
 
 def _check_read(e: Read, op: ComputeOp, ranges: dict[Var, tuple[int, int]]) -> None:
+    """Refuse an index that certainly leaves its dimension.
+
+    Bounds of an affine index are attained. Others may be wide (``i - i // 4 * 4``), so those are
+    refused only when no value of them lies inside.
+    """
     for d, (i, extent) in enumerate(zip(e.indices, e.source.shape, strict=True)):
         b = interval(i, {}, ranges)
-        if b is not None and (b[0] < 0 or b[1] >= extent):
+        if b is None or (b[0] >= 0 and b[1] < extent):
+            continue
+        if to_affine(i, {}, ranges) is not None or b[1] < 0 or b[0] >= extent:
             raise TensorError(
                 f"compute {op.name!r}: index {d} of {e.source.name} runs from {b[0]} to {b[1]}, "
                 f"the dimension has {extent} elements; guard it with te.if_then_else"
             )
-
-
-def select_dtype(a: Any, b: Any) -> tuple[Expr, Expr, str]:
-    """Bring the two sides of a choice to one dtype."""
-    from loopwright.ir.expr import _meet
-
-    return _meet(a, b)
-
-
-__all__ = [
-    "ComputeOp",
-
-    "IterVar",
-    "Operation",
-    "PlaceholderOp",
-    "Tensor",
-    "cast",
-    "compute",
-    "placeholder",
-    "reduce_axis",
-    "thread_axis",
-]

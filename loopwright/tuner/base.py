@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from loopwright.errors import UsageError
-from loopwright.tuner.state import flop_of
+from loopwright.tuner.state import flop_of, point
 
 if TYPE_CHECKING:
     from loopwright.measure import MeasureInput, MeasureResult
@@ -83,7 +83,9 @@ class Tuner(ABC):
     def propose(self, n: int) -> Iterable[int]:
         """Yield up to ``n`` indices of the space that are valid and not in ``self.visited``."""
 
-    def learn(self, results: Sequence[tuple[ConfigEntity, MeasureResult]]) -> None:
+    def learn(  # noqa: B027 -- a tuner without a model has nothing to do here
+        self, results: Sequence[tuple[ConfigEntity, MeasureResult]]
+    ) -> None:
         """Take in one round of results, in trial order; a tuner with a model overrides this."""
 
     def has_next(self) -> bool:
@@ -108,7 +110,7 @@ class Tuner(ABC):
     def tell(self, results: Sequence[tuple[ConfigEntity, MeasureResult]]) -> None:
         """Take in one whole round of ``(config, result)`` in trial order, and start the next."""
         for config, result in results:
-            self.visited.add(config.index)
+            self.visited.add(point(config))
             self._note_best(config, result)
             self.trials += 1
         self.learn(results)
@@ -122,9 +124,7 @@ class Tuner(ABC):
             seed: draw this round from another seed (to finish one that another seed began).
         """
         self.round = number
-        seeds = np.random.SeedSequence(
-            self.seed if seed is None else seed, spawn_key=(number,)
-        )
+        seeds = np.random.SeedSequence(self.seed if seed is None else seed, spawn_key=(number,))
         self._rng = np.random.default_rng(seeds)
 
     def exclude(self, indices: Iterable[int]) -> None:
@@ -207,7 +207,7 @@ class Tuner(ABC):
             callbacks: each is called ``f(tuner, inputs, results)`` after every round.
                 ``log_to_file(path)`` among them names the log that is written and resumed from.
             si_prefix: accepted for AutoTVM's sake; ``progress_bar`` has its own.
-            timeout: wall-clock budget of this call, in seconds or as ``"90s"``, ``"30m"``, ``"8h"``.
+            timeout: wall-clock budget of this call: seconds, or ``"90s"``, ``"30m"``, ``"8h"``.
 
         Returns:
             The summary: best, default, speed-up, failures, where the time went, why it stopped.

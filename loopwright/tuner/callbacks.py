@@ -160,7 +160,7 @@ def progress_bar(total: int, prefix: str = "", si_prefix: str = "G") -> Progress
     return ProgressBar(total, prefix, si_prefix)
 
 
-class EarlyStop(Exception):  # noqa: N818 -- a signal of a callback, not an error
+class EarlyStop(Exception):
     """Raised by a callback to end the run after this round, cleanly; the text says why."""
 
 

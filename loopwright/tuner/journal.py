@@ -18,7 +18,7 @@ from loopwright import records
 from loopwright.errors import RecordError, SpaceError
 from loopwright.measure import ErrorKind, MeasureError, MeasureResult
 from loopwright.records import Record, Standing
-from loopwright.tuner.state import Trial
+from loopwright.tuner.state import Trial, point
 
 if TYPE_CHECKING:
     from loopwright.task import ConfigEntity, Task
@@ -61,14 +61,14 @@ class Journal:
 
     def add(self, trial: Trial) -> None:
         """Keep one trial; a configuration that is kept already is passed over."""
-        if trial.config.index in self._seen:
+        if trial.index in self._seen:
             return
-        self._seen.add(trial.config.index)
+        self._seen.add(trial.index)
         self.trials.append(trial)
 
     def add_playoff(self, trial: Trial, times: tuple[float, ...]) -> None:
         """Keep what the final re-measuring gave for a trial."""
-        self.retimed[trial.config.index] = statistics.median(times)
+        self.retimed[trial.index] = statistics.median(times)
 
     def header(self, data: Mapping[str, Any]) -> None:
         """Note the seed and options of the run that begins."""
@@ -203,7 +203,7 @@ class LogJournal(Journal):
             if config is None:
                 unknown += 1
             elif record.extra.get("phase") == PLAYOFF:
-                self.retimed[config.index] = statistics.median(record.times)
+                self.retimed[point(config)] = statistics.median(record.times)
             else:
                 trial = Trial(record.trial, record.round, record.seed, config, _result(record))
                 super().add(trial)
@@ -218,7 +218,7 @@ class LogJournal(Journal):
         for record in records.top_k(found, len(found)):
             config = self._config(record)
             if config is not None and len(taken) < _REMEASURED:
-                taken.setdefault(config.index, config)
+                taken.setdefault(point(config), config)
         self.remeasure = list(taken.values())
 
     def _config(self, record: Record) -> ConfigEntity | None:

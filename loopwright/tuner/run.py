@@ -9,17 +9,17 @@ from __future__ import annotations
 import dataclasses
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from loopwright.errors import InternalError, SpaceError, TuneError
-from loopwright.measure import MeasureInput, MeasureOption
+from loopwright.measure import MeasureInput, MeasureOption, MeasureResult
 from loopwright.tuner.budget import Budget
 from loopwright.tuner.callbacks import EarlyStop, Monitor
 from loopwright.tuner.journal import Journal
-from loopwright.tuner.state import RunState, Trial, flop_of
+from loopwright.tuner.state import RunState, Trial, flop_of, point
 from loopwright.tuner.summary import Summary, failure_lines, summarize
 
 if TYPE_CHECKING:
@@ -69,11 +69,13 @@ class Round:
 
     def todo(self) -> list[tuple[int, ConfigEntity]]:
         """Trial numbers and configurations that are not measured yet."""
-        return [(self.first + i, c) for i, c in enumerate(self.configs) if c.index not in self.done]
+        return [
+            (self.first + i, c) for i, c in enumerate(self.configs) if point(c) not in self.done
+        ]
 
     def results(self) -> list[Any]:
         """``(config, result)`` of what is measured, in the order of trial numbers."""
-        trials = [self.done[c.index] for c in self.configs if c.index in self.done]
+        trials = [self.done[i] for i in map(point, self.configs) if i in self.done]
         return [(t.config, t.result) for t in trials]
 
 
@@ -184,10 +186,10 @@ class Run:
         self._phases = self._measurer_phases()
         with self._timed("playoff"):
             outcome = self.measurer.playoff([t.config for t in finalists])
-        samples = {config.index: tuple(times) for config, times in outcome if times}
+        samples = {point(config): tuple(times) for config, times in outcome if times}
         for trial in finalists:
-            if trial.config.index in samples:
-                self._keep(trial, samples[trial.config.index])
+            if trial.index in samples:
+                self._keep(trial, samples[trial.index])
         self.journal.sync()
 
     def finish(self) -> Summary:
@@ -228,11 +230,11 @@ class Run:
         """Plan the last round of the journal again; False when it was planned otherwise."""
         before = len(self.journal.trials) - len(trials)
         plan = self._plan(number, trials[0].seed, before)
-        positions = {} if plan is None else {c.index: i for i, c in enumerate(plan.configs)}
-        if plan is None or any(t.config.index not in positions for t in trials):
+        positions = {} if plan is None else {point(c): i for i, c in enumerate(plan.configs)}
+        if plan is None or any(t.index not in positions for t in trials):
             return False
-        plan.first = min(t.number - positions[t.config.index] for t in trials)
-        plan.done = {t.config.index: t for t in trials}
+        plan.first = min(t.number - positions[t.index] for t in trials)
+        plan.done = {t.index: t for t in trials}
         self._round = plan
         return True
 
@@ -240,7 +242,7 @@ class Run:
         """Choose a round: the default if it never ran, the best of elsewhere, then proposals."""
         visited = self.tuner.visited
         own = [] if self.default is None else [self.default]
-        own += [c.index for c in self.journal.remeasure if self.space.is_valid(c.index)]
+        own += filter(self.space.is_valid, map(point, self.journal.remeasure))
         chosen = [index for index in dict.fromkeys(own) if index not in visited]
         self.tuner.begin_round(number, seed)
         self.tuner.exclude(chosen)
@@ -264,7 +266,7 @@ class Run:
         """How many more valid trials the budget has room for; None for no limit."""
         return None if self.budget.n_trial is None else self.budget.n_trial - self.state.valid
 
-    def _results(self, inputs: list[MeasureInput]) -> Iterator[Any]:
+    def _results(self, inputs: list[MeasureInput]) -> Generator[MeasureResult, None, None]:
         count = 0
         for result in self.measurer.measure(inputs, self.state.best_seconds):
             count += 1
@@ -275,7 +277,7 @@ class Run:
     def _record(self, plan: Round, trial: Trial) -> None:
         with self._timed("log"):
             self.journal.add(trial)
-        plan.done[trial.config.index] = trial
+        plan.done[trial.index] = trial
         plan.fresh.append(trial)
         self.state.add(trial)
         for monitor in self.monitors:
@@ -324,7 +326,7 @@ class Run:
         self.samples[trial.number] = times
         if self.state.measured:
             self.journal.add_playoff(trial, times)
-        self.state.retime({trial.config.index: statistics.median(times)})
+        self.state.retime({trial.index: statistics.median(times)})
 
     def _crown(self) -> None:
         best, found = self.state.best, self.state.best_seconds

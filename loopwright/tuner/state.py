@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from loopwright.task import ConfigEntity, Task
 
 
+def point(config: ConfigEntity) -> int:
+    """The index of a configuration that a tuner proposed, or that was found in the space."""
+    assert config.index is not None, f"{config} is not a point of its space"
+    return config.index
+
+
 @dataclass(frozen=True)
 class Trial:
     """One measured configuration.
@@ -32,6 +38,11 @@ class Trial:
     seed: int | None
     config: ConfigEntity
     result: MeasureResult
+
+    @property
+    def index(self) -> int:
+        """Index of the configuration in its space."""
+        return point(self.config)
 
     @property
     def usable(self) -> bool:
@@ -112,7 +123,7 @@ class RunState:
 
     def seconds(self, trial: Trial) -> float:
         """The median that counts for a trial: that of its latest measurement."""
-        return self._retimed.get(trial.config.index) or statistics.median(trial.result.times)
+        return self._retimed.get(trial.index) or statistics.median(trial.result.times)
 
     def finalists(self, k: int) -> list[Trial]:
         """The ``k`` fastest trials, and the default one if it ran."""
@@ -128,7 +139,7 @@ class RunState:
     @property
     def default(self) -> Trial | None:
         """The trial of the default configuration, when it ran."""
-        found = (t for t in self.trials if t.config.index == self._default and t.valid)
+        found = (t for t in self.trials if t.index == self._default and t.valid)
         return next(found, None)
 
     @property

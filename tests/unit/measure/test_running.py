@@ -23,7 +23,7 @@ RIGHT = (make_input([kernels.N], "float32", 0, 0) + np.float32(1)).tobytes()
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[RunSession]:
-    made = RunSession(LocalRunner(timeout=1.0, memory_bytes=1 << 30), wait_any)
+    made = RunSession(LocalRunner(timeout=0.5, memory_bytes=1 << 30), wait_any)
     yield made
     made.close()
 
@@ -110,8 +110,8 @@ def test_endless_loop_is_killed_at_the_limit(session: RunSession, text: str) -> 
     found = race(session, text)
     assert isinstance(found, MeasureError)
     assert found.kind == ErrorKind.RUN_TIMEOUT
-    assert "longer than 1 s" in found.text
-    assert 1.0 <= time.monotonic() - start
+    assert "longer than 0.5 s" in found.text
+    assert time.monotonic() - start >= 0.5
     survives(session)
 
 
@@ -313,7 +313,7 @@ def test_explicit_counts_have_the_meaning_of_autotvm() -> None:
         assert isinstance(samples, Samples)
         assert len(samples.times) == 3
         assert all(t >= 0.002 for t in samples.times)
-        assert 0.012 <= samples.seconds
+        assert samples.seconds >= 0.012
     finally:
         session.close()
 
@@ -345,14 +345,14 @@ def test_cache_flush_makes_samples_of_one_call() -> None:
 
 
 def test_slow_kernel_gets_the_samples_that_fit() -> None:
-    session = with_options(timeout=2.0)
+    session = with_options(timeout=0.5)
     try:
-        found = race(session, kernels.sleepy(400_000))
+        found = race(session, kernels.sleepy(90_000))
         assert isinstance(found, Race)
-        samples = session.sample(found)
+        samples = session.sample(found, spent=found.warm + found.first)
         assert isinstance(samples, Samples)
         assert 1 <= len(samples.times) < 5
-        assert found.seconds + samples.seconds < 2.0
+        assert found.warm + found.first + sum(samples.times) < 0.5
     finally:
         session.close()
 
@@ -369,7 +369,7 @@ def test_start_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOOPWRIGHT_NUM_THREADS", "many")
     session = with_options()
     try:
-        with pytest.raises(RunError, match="cannot start a runner process.*LOOPWRIGHT_NUM_THREADS"):
+        with pytest.raises(RunError, match=r"cannot start a runner.*LOOPWRIGHT_NUM_THREADS"):
             race(session, kernels.GOOD)
     finally:
         session.close()

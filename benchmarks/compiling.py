@@ -1,0 +1,75 @@
+"""How long the compiler itself takes: import, lowering, building."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import loopwright as lw
+from loopwright.driver import compile_schedule
+from loopwright.lower import lower_ids
+from loopwright.schedule import replay
+
+
+def sample(f: Callable[[], object], n: int) -> list[float]:
+    """Seconds of ``n`` calls, after one that does not count."""
+    f()
+    out = []
+    for _ in range(n):
+        start = time.perf_counter()
+        f()
+        out.append(time.perf_counter() - start)
+    return out
+
+
+def import_seconds(n: int) -> list[float]:
+    """Seconds of ``import loopwright`` with its public names, each in a fresh process."""
+    code = (
+        "import time; t = time.perf_counter(); import loopwright as lw; "
+        "lw.te, lw.create_schedule, lw.lower; print(time.perf_counter() - t)"
+    )
+    return [
+        float(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
+        for _ in range(n)
+    ]
+
+
+def compile_rows(n: int) -> list[dict[str, Any]]:
+    """Rows of the table: what, seconds (median, spread), budget."""
+    rows = [_row("import loopwright", import_seconds(max(3, n // 4)), 0.25)]
+    for name, args, budget in (
+        ("conv2d", (1, 64, 56, 56, 64, 3, 3, 1, 1), 0.005),
+        ("matmul", (1024, 1024, 1024), 0.005),
+        ("dense", (128, 3072, 768), 0.005),
+    ):
+        s, ids, target = _scheduled(name, args)
+        trace, dag = s.trace_json(), s.dag
+        lower = sample(lambda d=dag, t=trace, i=ids: lower_ids(replay(d, t), i), n)  # type: ignore[misc]
+        rows.append(_row(f"replay and lower {name}", lower, budget))
+        build = sample(
+            lambda d=dag, t=trace, i=ids, g=target: compile_schedule(replay(d, t), i, g, "f"), n
+        )  # type: ignore[misc]
+        rows.append(_row(f"replay, lower and build {name}", build, 0.060))
+    return rows
+
+
+def _scheduled(name: str, args: tuple[Any, ...]) -> tuple[Any, list[int], Any]:
+    task = lw.create_task(name, args, "llvm")
+    space = task.config_space
+    s, tensors = task.instantiate(space.get(space.default_index))
+    return s, s.arg_ids(tensors), task.target
+
+
+def _row(what: str, samples: list[float], budget: float) -> dict[str, Any]:
+    ordered = sorted(samples)
+    return {
+        "what": what,
+        "median_s": statistics.median(ordered),
+        "low_s": ordered[0],
+        "high_s": ordered[-1],
+        "budget_s": budget,
+    }

@@ -1,0 +1,136 @@
+"""``loopwright bench``: default, tuned and NumPy side by side, in one run."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from loopwright.cli import kernels
+from loopwright.cli.workload import Workload, counted, find_workload, workload_options
+
+if TYPE_CHECKING:
+    from loopwright.runtime import Module
+
+
+@dataclass
+class Contestant:
+    """One column of the comparison: takes a sample, in seconds per call, when asked."""
+
+    name: str
+    sample: Callable[[], float | None]
+    times: list[float] = field(default_factory=list)
+
+
+@click.command("bench", short_help="Compare default, tuned and NumPy in one run.")
+@workload_options
+@click.option("--history", metavar="LOG", help="Log whose best record is the tuned one.")
+@click.option("--rounds", type=click.IntRange(3), default=15, show_default=True, help="Samples.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+def command(
+    workload: str,
+    params: tuple[str, ...],
+    target: str,
+    threads: int | None,
+    history: str | None,
+    rounds: int,
+    as_json: bool,
+) -> None:
+    """Time WORKLOAD under its default configuration, under the best record of a log, and in NumPy,
+    interleaved in one run, beside the FMA peak measured in the same run.
+    """
+    from loopwright import runtime
+    from loopwright.tuner.state import flop_of
+
+    found = find_workload(workload, params, target, threads)
+    tuned = kernels.best(found, history)
+    modules = {"default": kernels.compiled(found, kernels.default(found))}
+    if tuned is not None:
+        modules["tuned"] = kernels.compiled(found, tuned)
+    used = kernels.threads_of(modules["default"])
+    peaks: list[float] = []
+    with ExitStack() as stack:
+        # NumPy's process is started before pinning, which it would inherit.
+        numpy = _numpy(found, used, stack)
+        stack.enter_context(runtime.pinned(used))
+        contestants = [_kernel(name, module) for name, module in modules.items()]
+        contestants += [] if numpy is None else [numpy]
+        for turn in range(rounds):
+            start = turn % len(contestants)
+            for one in contestants[start:] + contestants[:start]:
+                seconds = one.sample()
+                one.times += [] if seconds is None else [seconds]
+            peaks.append(runtime.fma_peak(used, seconds=0.02))
+    peak = statistics.median(peaks)
+    flop = flop_of(found.task)
+    rows = [_row(one, flop, peak) for one in contestants if one.times]
+    if as_json:
+        click.echo(
+            json.dumps(
+                {
+                    "task": str(found.task),
+                    "threads": used,
+                    "flop": flop,
+                    "fma_peak_gflops": peak / 1e9,
+                    "rows": rows,
+                }
+            )
+        )
+        return
+    click.echo(f"{found.task}, {counted(used)}, {rounds} samples each, interleaved")
+    if tuned is not None:
+        click.echo(tuned.choice)
+    _table(rows, peak, peaks)
+
+
+def _kernel(name: str, module: Module) -> Contestant:
+    from loopwright import runtime
+
+    call = module[module.entry_name].bind(*kernels.random_arguments(module))
+    runtime.time_call(call, 1)
+    estimate = runtime.time_call(call, 1)
+    return Contestant(name, lambda: runtime.measure_windows(call, windows=1, estimate=estimate)[0])
+
+
+def _numpy(found: Workload, threads: int, stack: ExitStack) -> Contestant | None:
+    from loopwright.cli.numpy_side import NumpySide, reference_of
+    from loopwright.cli.tune import input_specs
+
+    if reference_of(found) is None:
+        return None
+    side = stack.enter_context(NumpySide(found, input_specs(found), threads))
+    if side.problem:
+        click.echo(side.problem, err=True)
+        return None
+    return Contestant("NumPy", side.sample)
+
+
+def _row(one: Contestant, flop: int, peak: float) -> dict[str, Any]:
+    median = statistics.median(one.times)
+    return {
+        "name": one.name,
+        "median_s": median,
+        "min_s": min(one.times),
+        "max_s": max(one.times),
+        "gflops": flop / median / 1e9,
+        "of_peak": flop / median / peak,
+        "times": one.times,
+    }
+
+
+def _table(rows: list[dict[str, Any]], peak: float, peaks: list[float]) -> None:
+    click.echo(f"{'':10}{'median':>12}{'spread':>12}{'GFLOP/s':>10}{'of peak':>9}{'speed-up':>10}")
+    base = rows[0]["median_s"]
+    for row in rows:
+        spread = (row["max_s"] - row["min_s"]) / row["median_s"]
+        click.echo(
+            f"{row['name']:10}{row['median_s'] * 1e3:>9.4g} ms{spread:>12.1%}"
+            f"{row['gflops']:>10.1f}{row['of_peak']:>9.1%}{base / row['median_s']:>9.2f}x"
+        )
+    spread = (max(peaks) - min(peaks)) / peak
+    click.echo(f"{'FMA peak':10}{'':>12}{spread:>12.1%}{peak / 1e9:>10.1f}")

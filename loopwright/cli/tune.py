@@ -1,0 +1,215 @@
+"""``loopwright tune``: search for the fastest configuration of a workload."""
+
+from __future__ import annotations
+
+import re
+import statistics
+
+import click
+from rich.console import Console
+
+from loopwright.cli.workload import Workload, counted, find_workload, workload_options
+from loopwright.records import Store
+from loopwright.tuner import Summary, TuningInterrupted, find_tuner, log_to_file
+from loopwright.tuner.budget import count, seconds
+from loopwright.tuner.summary import failure_lines, speed
+
+#: Trials when neither --trials nor --timeout is given.
+TRIALS = 200
+
+
+@click.command("tune", short_help="Search for the fastest configuration of a workload.")
+@workload_options
+@click.option("--tuner", default="random", show_default=True, help="Tuner: random or grid.")
+@click.option(
+    "--trials", type=int, help=f"Valid trials that the log shall hold [default: {TRIALS}]."
+)
+@click.option("--timeout", help="Time for this run: seconds, or such as 90s, 30m, 8h.")
+@click.option("--early-stopping", type=int, help="Stop after so many trials without a better one.")
+@click.option("--log", help="Log; a run goes on from what it holds [default: by workload].")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the tuner.")
+def command(
+    workload: str,
+    params: tuple[str, ...],
+    target: str,
+    threads: int | None,
+    tuner: str,
+    trials: int | None,
+    timeout: str | None,
+    early_stopping: int | None,
+    log: str | None,
+    seed: int,
+) -> int | None:
+    """Tune WORKLOAD: an operator (matmul, dense, conv2d) with its parameters, or
+    path/to/file.py:template with the template's.
+
+    Each measurement is appended to the log at once. The same command again goes on where it was
+    stopped, and measures nothing twice.
+    """
+    from loopwright.cli.display import Display
+
+    kind = find_tuner(tuner)
+    found = find_workload(workload, params, target, threads)
+    if trials is None and timeout is None and early_stopping is None:
+        trials = TRIALS
+    path = log or found.default_log
+    # What cannot be is said before anything is measured.
+    count("--trials", trials)
+    count("--early-stopping", early_stopping)
+    seconds(timeout)
+    Store(path).close()
+    made = kind(found.task, seed=seed)
+    console = Console(highlight=False)
+    space = found.task.config_space
+    console.print(
+        f"{found.task} on {found.task.target}, {counted(_threads(found))}: "
+        f"{space.range_length} configurations, log {path}",
+        markup=False,
+        soft_wrap=True,
+    )
+    peak, numpy = _yardsticks(found, console)
+    display = Display(console, peak, numpy)
+    try:
+        summary = made.tune(
+            n_trial=trials,
+            early_stopping=early_stopping,
+            timeout=timeout,
+            callbacks=[log_to_file(path), display],
+        )
+    except TuningInterrupted as stopped:
+        _report(stopped.summary, console, peak, numpy)
+        click.echo(f"every finished trial is in {path}; to go on:\n  {_again(found, path)}")
+        return 130
+    finally:
+        display.close()
+    if not summary.measured:
+        _nothing_new(summary, console, peak, numpy, path)
+    else:
+        _report(summary, console, peak, numpy)
+    _next_steps(found, summary, path)
+    return None
+
+
+def _threads(found: Workload) -> int:
+    from loopwright.runtime import get_num_threads
+
+    return found.task.target.canonical.get("num_threads") or get_num_threads()
+
+
+def _yardsticks(found: Workload, console: Console) -> tuple[float | None, float | None]:
+    """The measured FMA peak and NumPy's speed, both in GFLOP/s."""
+    from loopwright import runtime
+    from loopwright.cli.numpy_side import NumpySide, reference_of
+    from loopwright.tuner.state import flop_of
+
+    threads, flop = _threads(found), flop_of(found.task)
+    with runtime.pinned(threads):
+        peak = runtime.fma_peak(threads) / 1e9
+    if reference_of(found) is None or not flop:
+        console.print(f"peak {peak:.1f} GFLOP/s (float32, measured now)")
+        return peak, None
+    with NumpySide(found, input_specs(found), threads) as side:
+        samples = [seconds for _ in range(5) if (seconds := side.sample()) is not None]
+        problem = side.problem
+    if problem or not samples:
+        console.print(problem, markup=False)
+        return peak, None
+    numpy = flop / statistics.median(samples) / 1e9
+    console.print(
+        f"peak {peak:.1f} GFLOP/s (float32, measured now), NumPy {numpy:.1f} GFLOP/s "
+        f"({numpy / peak:.0%} of it)"
+    )
+    return peak, numpy
+
+
+def input_specs(found: Workload) -> list[tuple[tuple[int, ...], str]]:
+    """Shape and dtype of each input, in calling order."""
+    from loopwright.cli import kernels
+
+    scheduled = kernels.default(found)
+    ids = scheduled.schedule.arg_ids(scheduled.args)
+    operations = scheduled.schedule.dag.ops
+    return [
+        (tuple(tensor.shape), tensor.dtype)
+        for number, tensor in zip(ids, scheduled.args, strict=True)
+        if operations[number].is_placeholder
+    ]
+
+
+def _report(summary: Summary, console: Console, peak: float | None, numpy: float | None) -> None:
+    text = [f"stopped:  {summary.reason}"]
+    failed = sum(failure.count for failure in summary.failures.values())
+    before = f", {summary.from_log} of them before this run" if summary.from_log else ""
+    text.append(f"trials:   {summary.trials} valid{before}; {failed} failed")
+    text += _speeds(summary, peak, numpy)
+    text += failure_lines(summary.failures)
+    spent = sorted(summary.timing.items(), key=lambda item: -item[1])
+    parts = ", ".join(f"{name} {took:.1f} s" for name, took in spent if took >= 0.05)
+    text.append(f"time:     {summary.wall_s:.1f} s{': ' + parts if parts else ''}")
+    for line in text:
+        console.print(line, markup=False, soft_wrap=True)
+
+
+def _speeds(summary: Summary, peak: float | None, numpy: float | None) -> list[str]:
+    text = []
+    if summary.default_seconds is not None:
+        share = _share(summary.default_gflops, peak)
+        text.append(f"default:  {speed(summary.default_seconds, summary.default_gflops)}{share}")
+    if summary.best_seconds is not None:
+        share = _share(summary.best_gflops, peak)
+        gain = "" if summary.speedup is None else f", {summary.speedup:.2f} x the default"
+        best = speed(summary.best_seconds, summary.best_gflops)
+        text.append(f"best:     {best}{share}{gain} (trial {summary.best_trial})")
+        text.append(f"          {summary.best_config}")
+    if numpy is not None:
+        text.append(f"NumPy:    {numpy:.1f} GFLOP/s{_share(numpy, peak)}")
+    return text
+
+
+def _share(gflops: float | None, peak: float | None) -> str:
+    return f", {gflops / peak:.0%} of the peak" if gflops and peak else ""
+
+
+def _nothing_new(
+    summary: Summary, console: Console, peak: float | None, numpy: float | None, path: str
+) -> None:
+    """What a run says that found all its trials in the log."""
+    console.print(
+        f"nothing left to measure: {summary.trials} trials are in {path} ({summary.reason}); "
+        "the winner was timed again",
+        markup=False,
+        soft_wrap=True,
+    )
+    for line in _speeds(summary, peak, numpy):
+        console.print(line, markup=False, soft_wrap=True)
+
+
+def _again(found: Workload, path: str, trials: int | None = None) -> str:
+    """The command line of this run, to be pasted into a shell; perhaps with more trials."""
+    context = click.get_current_context()
+    options = ["--log", path]
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        given = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        repeat = ("tuner", "timeout", "early_stopping", "seed")
+        if given and name in (repeat if trials else (*repeat, "trials")):
+            options += [parameter.opts[0], str(context.params[name])]
+    if trials is not None:
+        options += ["--trials", str(trials)]
+    return found.command("tune", *options)
+
+
+def _next_steps(found: Workload, summary: Summary, path: str) -> None:
+    fresh = path.removesuffix(".jsonl") + ".fresh.jsonl"
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", found.task.name)
+    click.echo("next:")
+    steps = [
+        ("go on", _again(found, path, max(2 * summary.trials, TRIALS))),
+        ("start afresh", _again(found, fresh)),
+        ("compare", found.command("bench", "--history", path)),
+        ("build", found.command("build", "--history", path, "-o", f"{name}.o")),
+    ]
+    if summary.stopped == "exhausted":
+        steps = steps[1:]
+    for what, line in steps:
+        click.echo(f"  {what + ':':14}{line}")

@@ -1,0 +1,126 @@
+"""The functions of a module: the exported entry, and those that the pool runs.
+
+Every nest is the body of an ``alwaysinline`` function with ``noalias`` parameters; thin functions
+unpack the pointers and call it. Pointers that are loaded in the body itself carry no such promise,
+and LLVM then spills accumulators in every iteration.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from loopwright.codegen.facts import buffers_of
+from loopwright.ir.affine import Affine
+from loopwright.ir.expr import Buffer, Var, free_vars
+from loopwright.ir.stmt import For
+
+if TYPE_CHECKING:
+    from loopwright.codegen.writer_llvm import FunctionWriter
+
+#: Bounds of a register of which nothing is known.
+UNKNOWN = (-(1 << 40), 1 << 40)
+_LAUNCH = "lw_parallel_launch"
+
+
+def write_entry(w: FunctionWriter, params: tuple[Buffer, ...], body: Any) -> None:
+    """Write the exported function and its inlined body."""
+    w.pointers = {b: f"%p{k}" for k, b in enumerate(params)}
+    w.stmt(body)
+    w.put("ret i32 0")
+    head = ", ".join([*(f"ptr noalias %p{k}" for k in range(len(params))), "ptr noalias %ws"])
+    w.m.functions.append(_body_function(w, head))
+    loads, args = [], []
+    for k in range(len(params)):
+        loads.append(f"  %s{k} = getelementptr ptr, ptr %args, i64 {k}")
+        loads.append(f"  %x{k} = load ptr, ptr %s{k}, align 8")
+        args.append(f"ptr %x{k}")
+    call = f"  %rc = call i32 @{w.name}.body({', '.join([*args, 'ptr %ws'])})"
+    lines = [f"define i32 @{w.name}(ptr %args, ptr %ws) nounwind {{", "entry:"]
+    w.m.functions.append("\n".join([*lines, *loads, call, "  ret i32 %rc", "}"]))
+
+
+def launch(w: FunctionWriter, s: For) -> None:
+    """Hand a loop to the pool; the body sees buffers and outer variables through a closure."""
+    w.m.uses_pool = True
+    w.m.counter += 1
+    inner = w.inner(f"{w.name}.par{w.m.counter}")
+    buffers = [b for b in buffers_of(s.body) if b in w.pointers]
+    outer = {a for v in free_vars(s.body) if v in w.env for a in w.env[v].terms}
+    atoms = sorted(outer, key=lambda a: a.name)
+    _write_parallel(inner, s, buffers, atoms, w)
+    closure = f"%c{w.m.counter}"
+    given = [("ptr", w.pointers[b]) for b in buffers] + [("i64", a.name) for a in atoms]
+    w.allocas.append(f"  {closure} = alloca [{max(1, len(given))} x i64], align 64")
+    for k, (ty, ref) in enumerate(given):
+        at = w.emit(f"getelementptr i64, ptr {closure}, i64 {k}")
+        w.put(f"store {ty} {ref}, ptr {at}, align 8")
+    spare = w.memory.spare(inner.memory.workspace)
+    w.m.parallel_workspace = max(w.m.parallel_workspace, inner.memory.workspace)
+    w.declare(_LAUNCH, f"declare i32 @{_LAUNCH}(ptr, ptr, i64, i64, ptr)")
+    rc = w.emit(
+        f"call i32 @{_LAUNCH}(ptr @{inner.name}, ptr {closure}, i64 {s.extent}, "
+        f"i64 {inner.memory.workspace}, ptr {spare})"
+    )
+    bad = w.emit(f"icmp ne i32 {rc}, 0")
+    fail, ok = w.label("fail"), w.label("ok")
+    w.put(f"br i1 {bad}, label %{fail}, label %{ok}")
+    w.start(fail)
+    w.put(f"ret i32 {rc}")
+    w.start(ok)
+
+
+def _write_parallel(
+    w: FunctionWriter, s: For, buffers: list[Buffer], atoms: list[Var], outer: FunctionWriter
+) -> None:
+    """Write a parallel body: the function over a range, and the inlined nest of one iteration."""
+    fresh = {a: Var(f"%a{k}", "int64") for k, a in enumerate(atoms)}
+    sub = {a: Affine.of(f) for a, f in fresh.items()}
+    w.env = {v: a.substitute(sub) for v, a in outer.env.items()}
+    w.ranges = {f: outer.ranges.get(a, UNKNOWN) for a, f in fresh.items()}
+    w.pointers = {b: f"%p{k}" for k, b in enumerate(buffers)}
+    loop_var = Var("%i", "int64")
+    w.ranges[loop_var] = (0, s.extent - 1)
+    w.iteration(s, Affine.of(loop_var))
+    w.put("ret i32 0")
+    params = [f"ptr noalias %p{k}" for k in range(len(buffers))]
+    params += [f"i64 %a{k}" for k in range(len(atoms))]
+    w.m.functions.append(_body_function(w, ", ".join(["i64 %i", *params, "ptr noalias %ws"])))
+    w.m.functions.append(_range_function(w.name, len(buffers), len(atoms)))
+
+
+def _range_function(name: str, n_buffers: int, n_atoms: int) -> str:
+    loads, args = [], ["i64 %i"]
+    for k in range(n_buffers + n_atoms):
+        ty = "ptr" if k < n_buffers else "i64"
+        loads.append(f"  %s{k} = getelementptr i64, ptr %closure, i64 {k}")
+        loads.append(f"  %x{k} = load {ty}, ptr %s{k}, align 8")
+        args.append(f"{ty} %x{k}")
+    args.append("ptr %ws")
+    return "\n".join(
+        [
+            f"define internal i32 @{name}(i64 %begin, i64 %end, ptr %closure, ptr %ws) nounwind {{",
+            "entry:",
+            *loads,
+            "  %some = icmp slt i64 %begin, %end",
+            "  br i1 %some, label %loop, label %done",
+            "loop:",
+            "  %i = phi i64 [ %begin, %entry ], [ %next, %more ]",
+            f"  %rc = call i32 @{name}.body({', '.join(args)})",
+            "  %bad = icmp ne i32 %rc, 0",
+            "  br i1 %bad, label %fail, label %more",
+            "more:",
+            "  %next = add nsw i64 %i, 1",
+            "  %go = icmp slt i64 %next, %end",
+            "  br i1 %go, label %loop, label %done",
+            "fail:",
+            "  ret i32 %rc",
+            "done:",
+            "  ret i32 0",
+            "}",
+        ]
+    )
+
+
+def _body_function(w: FunctionWriter, params: str) -> str:
+    head = f"define internal i32 @{w.name}.body({params}) alwaysinline nounwind {{"
+    return "\n".join([head, "entry:", *w.allocas, *w.lines, "}"])

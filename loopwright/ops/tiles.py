@@ -1,0 +1,76 @@
+"""Pieces that the CPU templates share: candidates of tiles, and the register tile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from loopwright import dtypes
+from loopwright.target import Target
+from loopwright.te.tensor import shape_of
+
+#: Blocks around a register tile, in register tiles.
+BLOCKS = (1, 2, 4, 8, 16, 32, 64)
+
+
+def check_sizes(dtype: str, **sizes: Any) -> None:
+    """Check what a default configuration is computed from, before the template itself does.
+
+    Raises:
+        TensorError: a size is not a positive integer, or the dtype is not supported.
+    """
+    dtypes.check(dtype)
+    for name, size in sizes.items():
+        shape_of((size,), name)
+
+
+def lanes(dtype: str) -> int:
+    """Lanes of a vector register of the target in force."""
+    target = Target.current()
+    return max(1, target.vector_bytes // dtypes.nbytes(dtype))
+
+
+def registers() -> int:
+    """Vector registers of the target in force: 32 with AVX-512, else 16 (aarch64: 32)."""
+    target = Target.current()
+    return 32 if target.vector_bytes == 64 or "+neon" in target.options["mattr"] else 16
+
+
+def row_tiles(extent: int, choices: tuple[int, ...]) -> list[int]:
+    """Tile heights worth trying for an extent: the choices below it, and itself if it is small."""
+    found = sorted(
+        {t for t in choices if t <= extent} | ({extent} if extent <= choices[-1] else set())
+    )
+    return found or [1]
+
+
+def column_tiles(extent: int, dtype: str, vectors: tuple[int, ...] = (1, 2, 3, 4, 6)) -> list[int]:
+    """Tile widths: whole vectors that do not over-run the extent by more than a vector."""
+    w = lanes(dtype)
+    limit = -(-extent // w) * w
+    return [w * v for v in vectors if w * v <= limit] or [w]
+
+
+def blocked(extent: int, tiles: list[int]) -> list[list[int]]:
+    """Candidates ``[-1, block, tile]`` of a split in three; blocks beyond the extent are out."""
+    out = []
+    for t in tiles:
+        count = -(-extent // t)
+        blocks = [b for b in BLOCKS if b < count] + [count]
+        out += [[-1, b, t] for b in blocks]
+    return out
+
+
+def fits_registers(rows: int, columns: int, dtype: str) -> bool:
+    """True when accumulators, operands and one broadcast fit the vector registers.
+
+    A tile of 14 x 32 floats (28 accumulators of 32 registers) was measured to spill.
+    """
+    wide = -(-columns // lanes(dtype))
+    return rows * wide + wide + 1 <= registers()
+
+
+def register_tile(s: Any, stage: Any, rows: Any, columns: Any, before: list[Any]) -> None:
+    """Order a stage as ``before..., rows, columns`` with rows unrolled and columns as vectors."""
+    s[stage].reorder(*before, rows, columns)
+    s[stage].unroll(rows)
+    s[stage].vectorize(columns)

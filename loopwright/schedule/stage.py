@@ -1,0 +1,384 @@
+"""`Stage`, whose methods are the primitives, and the operation of a stage as it is now.
+
+Made by `loopwright.schedule.schedule`; each method builds one step and hands it to its schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from loopwright.errors import ScheduleError
+from loopwright.ir.expr import Binary, Const, IterVar, Var
+from loopwright.schedule import steps as st
+from loopwright.schedule.state import LayoutDim, StageId
+from loopwright.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
+
+if TYPE_CHECKING:
+    from loopwright.schedule.schedule import Schedule
+
+
+class StageOp(Operation):
+    """The present operation of a stage: `axis`, `reduce_axis`, `input_tensors`, ``output(0)``."""
+
+    def __init__(self, schedule: Schedule, sid: StageId, tensor: Tensor | None = None) -> None:
+        op = schedule.state.stages[sid].op
+        super().__init__(op.name, op.shape, op.dtype, op.tag)
+        self._schedule, self._sid = schedule, sid
+        if tensor is not None:
+            self._output = tensor
+        self.axis = [schedule._handle(sid, f"a{d}") for d in range(len(op.axes))]
+        self.reduce_axis = [schedule._handle(sid, f"r{d}") for d in range(len(op.reduce_axes))]
+
+    @property
+    def body(self) -> Any:
+        """The expression of an element; reads name stages by id."""
+        return self._schedule.state.stages[self._sid].op.body
+
+    @property
+    def input_tensors(self) -> list[Tensor]:
+        """Tensors that the operation reads now."""
+        reads = self._schedule.state.stages[self._sid].op.reads()
+        ids = dict.fromkeys(r.source for r in reads)
+        return [self._schedule._tensor(i) for i in ids]
+
+
+class Stage:
+    """One stage of a schedule; its methods are the primitives."""
+
+    def __init__(self, schedule: Schedule, sid: StageId) -> None:
+        self.schedule, self.id = schedule, sid
+
+    def __repr__(self) -> str:
+        return f"Stage({self.schedule.state.label(self.id)})"
+
+    @property
+    def op(self) -> Operation:
+        """The operation as it is now (after caching steps)."""
+        t = self.schedule._tensor(self.id)
+        original = isinstance(t.op, ComputeOp)
+        unchanged = original and (
+            self.schedule.state.stages[self.id].op is self.schedule.dag.ops[int(self.id)]
+        )
+        if unchanged or isinstance(t.op, PlaceholderOp):
+            return t.op
+        return StageOp(self.schedule, self.id, t)
+
+    @property
+    def leaf_iter_vars(self) -> list[IterVar]:
+        """Handles of the present loops, outermost first."""
+        st_ = self.schedule.state.stages[self.id]
+        return [self.schedule._handle(self.id, x) for x in st_.leaves]
+
+    def _who(self, verb: str) -> str:
+        return self.schedule._who(verb)
+
+    def _loop(self, axis: Any, verb: str) -> str:
+        return self.schedule._loop_id(self.id, axis, self._who(verb))
+
+    def split(
+        self, parent: IterVar, factor: int | None = None, nparts: int | None = None
+    ) -> tuple[IterVar, IterVar]:
+        """Split a loop in two.
+
+        Before::
+
+            for i in range(n): f(i)
+
+        After ``io, ii = s[C].split(i, factor=8)``::
+
+            for io in range(ceil(n / 8)):
+              for ii in range(8):
+                if io * 8 + ii < n: f(io * 8 + ii)      # no test when 8 divides n
+
+        Args:
+            parent: the loop.
+            factor: extent of the inner loop (at most that of the parent), or
+            nparts: extent of the outer loop. Exactly one of the two.
+
+        Returns:
+            The outer and the inner loop.
+
+        Raises:
+            ScheduleError: the loop no longer exists, is marked, or has a stage computed at it.
+        """
+        loop = self._loop(parent, "split")
+        t = self.schedule._do(st.Split(self.id, loop, _plain(factor), _plain(nparts)))
+        return self.schedule._handle(self.id, f"{t}.0"), self.schedule._handle(self.id, f"{t}.1")
+
+    def tile(
+        self, x_parent: IterVar, y_parent: IterVar, x_factor: int, y_factor: int
+    ) -> tuple[IterVar, IterVar, IterVar, IterVar]:
+        """Split two loops and put both outer ones outside.
+
+        Before::
+
+            for x in range(n): for y in range(m): f(x, y)
+
+        After ``xo, yo, xi, yi = s[C].tile(x, y, 4, 8)``::
+
+            for xo: for yo: for xi in range(4): for yi in range(8): f(xo*4 + xi, yo*8 + yi)
+
+        Returns:
+            ``(x outer, y outer, x inner, y inner)``.
+
+        Raises:
+            ScheduleError: as `split` and `reorder`.
+        """
+        with self.schedule._all_or_nothing():
+            xo, xi = self.split(x_parent, factor=x_factor)
+            yo, yi = self.split(y_parent, factor=y_factor)
+            self.reorder(xo, yo, xi, yi)
+        return xo, yo, xi, yi
+
+    def fuse(self, *axes: Any) -> IterVar:
+        """Fuse adjacent loops of one kind, outermost first.
+
+        Before::
+
+            for i in range(n): for j in range(m): f(i, j)
+
+        After ``f = s[C].fuse(i, j)``::
+
+            for f in range(n * m): f(f // m, f % m)
+
+        Raises:
+            ScheduleError: the loops are not adjacent in this order, or of different kinds.
+        """
+        group = axes[0] if len(axes) == 1 and isinstance(axes[0], list | tuple) else axes
+        if not group:
+            raise ScheduleError(f"{self._who('fuse')}: expected at least one loop")
+        out: IterVar = group[0]
+        self._loop(out, "fuse")
+        with self.schedule._all_or_nothing():
+            for nxt in group[1:]:
+                step = st.Fuse(self.id, self._loop(out, "fuse"), self._loop(nxt, "fuse"))
+                t = self.schedule._do(step)
+                out = self.schedule._handle(self.id, f"{t}.0")
+        return out
+
+    def reorder(self, *axes: Any) -> None:
+        """Put loops into the given order, in the places that they occupy together.
+
+        Before::
+
+            for i: for j: for k: ...
+
+        After ``s[C].reorder(k, i)``::
+
+            for k: for j: for i: ...
+
+        Raises:
+            ScheduleError: a loop is given twice or no longer exists.
+        """
+        group = axes[0] if len(axes) == 1 and isinstance(axes[0], list | tuple) else axes
+        order = tuple(self._loop(a, "reorder") for a in group)
+        self.schedule._do(st.Reorder(self.id, order))
+
+    def vectorize(self, axis: IterVar) -> None:
+        """Run the iterations of a spatial loop as lanes of vectors.
+
+        Before::
+
+            for i in range(16): C[i] = A[i] + 1
+
+        After ``s[C].vectorize(i)``::
+
+            C[0:16] = A[0:16] + 1
+
+        Raises:
+            ScheduleError: the loop is a reduction; (when lowering) it is too long.
+        """
+        self._annotate(axis, "vectorized", "vectorize")
+
+    def unroll(self, axis: IterVar) -> None:
+        """Write a loop's iterations out one after the other.
+
+        Before::
+
+            for i in range(2): C[i] = A[i]
+
+        After ``s[C].unroll(i)``::
+
+            C[0] = A[0]
+            C[1] = A[1]
+
+        Raises:
+            ScheduleError: (when lowering) it would make too many copies.
+        """
+        self._annotate(axis, "unrolled", "unroll")
+
+    def parallel(self, axis: IterVar) -> None:
+        """Distribute the iterations of a spatial loop over the thread pool.
+
+        Before::
+
+            for i in range(n): f(i)
+
+        After ``s[C].parallel(i)``::
+
+            parallel for i in range(n): f(i)
+
+        Raises:
+            ScheduleError: the loop is a reduction.
+        """
+        self._annotate(axis, "parallel", "parallel")
+
+    def _annotate(self, axis: IterVar, kind: str, verb: str) -> None:
+        self.schedule._do(st.Annotate(self.id, self._loop(axis, verb), kind))
+
+    def bind(self, ivar: IterVar, thread_ivar: Any) -> None:
+        """Bind a spatial loop to a GPU thread axis (recorded; CPU targets refuse it).
+
+        Before::
+
+            for i in range(256): f(i)
+
+        After ``s[C].bind(i, te.thread_axis("threadIdx.x"))``::
+
+            f(threadIdx.x)      # launched with threadIdx.x in range(256)
+
+        Raises:
+            ScheduleError: the loop is a reduction, or bound already.
+        """
+        tag = (
+            thread_ivar if isinstance(thread_ivar, str) else getattr(thread_ivar, "thread_tag", "")
+        )
+        if not tag:
+            raise ScheduleError(
+                f"{self._who('bind')}: expected te.thread_axis(...), got {thread_ivar!r}"
+            )
+        self.schedule._do(st.Bind(self.id, self._loop(ivar, "bind"), tag))
+
+    def pragma(self, axis: IterVar, pragma_type: str, pragma_value: Any = True) -> None:
+        """Attach a hint to a loop.
+
+        ``auto_unroll_max_step`` (int): below this loop, innermost loops are unrolled as long as the
+        copies of the body stay within the value. ``unroll_explicit`` (bool) is accepted as in TE.
+
+        Before::
+
+            for i in range(4): for j in range(2): f(i, j)
+
+        After ``s[C].pragma(i, "auto_unroll_max_step", 2)``::
+
+            for i in range(4): f(i, 0); f(i, 1)
+
+        Raises:
+            ScheduleError: unknown pragma.
+        """
+        loop = self._loop(axis, "pragma")
+        step = st.Pragma(self.id, loop, pragma_type, _plain(pragma_value))
+        self.schedule._do(step)
+
+    def compute_at(self, parent: Any, scope: IterVar) -> None:
+        """Compute this stage inside a loop of a stage that uses it, as much as is needed there.
+
+        Before::
+
+            for i: B[i] = f(A[i])
+            for i: C[i] = B[i] + 1
+
+        After ``s[B].compute_at(s[C], i)``::
+
+            for i:
+              B' = f(A[i])
+              C[i] = B' + 1
+
+        Args:
+            parent: the stage, tensor or operation whose loop it is.
+            scope: the loop.
+
+        Raises:
+            ScheduleError: the stage is an output or an input; ``parent`` does not use it; (when
+                lowering) another reader runs outside that loop.
+        """
+        pid = self.schedule._stage_id(parent, self._who("compute_at"))
+        loop = self.schedule._loop_id(pid, scope, self._who("compute_at"))
+        self.schedule._do(st.ComputeAt(self.id, pid, loop))
+
+    def compute_inline(self) -> None:
+        """Substitute this stage's expression into its readers.
+
+        Before::
+
+            for i: B[i] = A[i] * 2
+            for i: C[i] = B[i] + 1
+
+        After ``s[B].compute_inline()``::
+
+            for i: C[i] = A[i] * 2 + 1
+
+        Raises:
+            ScheduleError: the stage is a reduction, an output or an input.
+        """
+        self.schedule._do(st.ComputeInline(self.id))
+
+    def compute_root(self) -> None:
+        """Compute the stage on its own before its readers (undoes compute_at and compute_inline).
+
+        Before::
+
+            for i:
+              B' = f(A[i])
+              C[i] = B' + 1
+
+        After ``s[B].compute_root()``::
+
+            for i: B[i] = f(A[i])
+            for i: C[i] = B[i] + 1
+        """
+        self.schedule._do(st.ComputeRoot(self.id))
+
+    def transform_layout(self, index_map: Callable[..., Any]) -> None:
+        """Choose the order in which the stage's buffer is stored.
+
+        Before::
+
+            B.local: [K, N];  B.local[k, j] at  k * N + j
+
+        After ``s[BL].transform_layout(lambda k, j: (j // 16, k, j % 16))``::
+
+            B.local: [N / 16, K, 16];  B.local[k, j] at  ((j // 16) * K + k) * 16 + j % 16
+
+        Args:
+            index_map: gets one index a dimension and returns the new indices: permutations and
+                splits ``i // f``, ``i % f``, ``(i // f) % g``. It must be a bijection. Indices
+                count from the first element that the stage covers.
+
+        Raises:
+            ScheduleError: the map is no bijection or not of this form; the stage is an input or an
+                output, whose memory belongs to the caller.
+        """
+        ndim = len(self.schedule.state.stages[self.id].op.shape)
+        dims = _trace_map(index_map, ndim, self._who("transform_layout"))
+        self.schedule._do(st.TransformLayout(self.id, dims))
+
+
+def _plain(v: Any) -> Any:
+    """NumPy's integers as Python's, so that a trace is JSON; the rules judge what is no number."""
+    return v.__index__() if hasattr(v, "__index__") and not isinstance(v, bool) else v
+
+
+def _trace_map(index_map: Callable[..., Any], ndim: int, who: str) -> tuple[LayoutDim, ...]:
+    axes = [Var(f"i{d}") for d in range(ndim)]
+    try:
+        result = index_map(*axes)
+    except TypeError as e:
+        raise ScheduleError(f"{who}: the map must take {ndim} indices: {e}") from e
+    parts = result if isinstance(result, list | tuple) else (result,)
+    return tuple(_digit(e, axes, who) for e in parts)
+
+
+def _digit(e: Any, axes: list[Var], who: str) -> LayoutDim:
+    mod: int | None = None
+    div = 1
+    if isinstance(e, Binary) and e.op == "%" and isinstance(e.b, Const):
+        e, mod = e.a, int(e.b.value)
+    if isinstance(e, Binary) and e.op == "//" and isinstance(e.b, Const):
+        e, div = e.a, int(e.b.value)
+    if not isinstance(e, Var) or e not in axes or div < 1 or (mod is not None and mod < 1):
+        raise ScheduleError(
+            f"{who}: each new index must be i, i // f, i % f or (i // f) % g of one old index"
+        )
+    return axes.index(e), div, mod

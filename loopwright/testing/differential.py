@@ -1,0 +1,187 @@
+"""One schedule, every way to run it: NumPy, the interpreter, compiled code on guarded memory.
+
+`Checker.check` replays a trace, takes it through JSON and Python source, and compares all results.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from loopwright.driver import compile as compile_trace
+from loopwright.errors import ScheduleError
+from loopwright.ir.interp import interpret
+from loopwright.ir.stmt import Func
+from loopwright.lower import lower_ids
+from loopwright.schedule.schedule import Schedule, replay
+from loopwright.target import Target
+from loopwright.te.dag import Dag
+from loopwright.testing.guarded import GuardedRunner
+from loopwright.testing.numpy_eval import evaluate
+from loopwright.testing.random_program import arrays, poison
+from loopwright.testing.random_values import Info
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass
+class Case:
+    """A program as data, with a trace: all that a run needs, and what a report prints."""
+
+    dag: dict[str, Any]
+    trace: list[list[Any]]
+    arg_ids: list[int]
+    arrays: list[Array]
+    infos: list[Info]
+
+    def report(self) -> str:
+        """The program and its schedule as text that shows what is computed."""
+        s = replay(Dag.from_json(self.dag), self.trace)
+        return f"{json.dumps(self.dag)}\n{json.dumps(self.trace)}\n{s.as_python()}"
+
+
+def case_of(program: Any, trace: list[list[Any]]) -> Case:
+    """The case of a `Program` and a trace."""
+    from loopwright.schedule import create_schedule
+
+    s = create_schedule([t.op for t in program.outputs])
+    ids = s.arg_ids(program.tensors)
+    return Case(s.dag.to_json(), trace, ids, arrays(program), list(program.infos))
+
+
+class Checker:
+    """Checks cases; owns the guarded process.
+
+    Attributes:
+        runs: how often compiled code ran, by target.
+    """
+
+    def __init__(self) -> None:
+        self.runner = GuardedRunner()
+        self.runs: dict[str, int] = {}
+
+    def close(self) -> None:
+        """End the guarded process."""
+        self.runner.close()
+
+    def check(self, case: Case, targets: Sequence[str]) -> str:
+        """Check one case.
+
+        Returns:
+            ``"ran"``, or ``"refused"`` when the schedule does not validate.
+
+        Raises:
+            AssertionError: results differ, or an input or the memory around an array changed.
+        """
+        dag = Dag.from_json(case.dag)
+        s = replay(dag, case.trace)
+        try:
+            f = lower_ids(s, case.arg_ids)
+        except ScheduleError:
+            return "refused"
+        check_round_trips(s, f, case.arg_ids)
+        want = evaluate(
+            dag,
+            {
+                i: a
+                for i, a in zip(case.arg_ids, case.arrays, strict=True)
+                if dag.ops[i].is_placeholder
+            },
+        )
+        self._compare("interpreter", case, f, want, _interpreted(f, case.arrays))
+        text = str(f)
+        for k, spec in enumerate(targets):
+            if "num-threads=2" in spec and "in parallel(" not in text:
+                continue
+            artifact = compile_trace(dag, case.trace, case.arg_ids, Target(spec))
+            got = self.runner.run(artifact, case.arrays, "start" if k % 2 else "end")
+            self._compare(spec, case, f, want, got)
+            self.runs[spec] = self.runs.get(spec, 0) + 1
+        return "ran"
+
+    def _compare(
+        self, who: str, case: Case, f: Func, want: Mapping[int, Array], got: list[Array]
+    ) -> None:
+        for k, i in enumerate(case.arg_ids):
+            if not f.outputs[k]:
+                same = case.arrays[k].tobytes() == got[k].tobytes()
+                assert same, f"{who} changed the input {f.params[k].name}\n{f}"
+                continue
+            text = difference(want[i], got[k], case.infos[k])
+            assert not text, f"{who}, {f.params[k].name}: {text}\n{f}\n{case.report()}"
+
+
+def _interpreted(f: Func, given: Sequence[Array]) -> list[Array]:
+    out = [a.copy() for a in given]
+    interpret(f, out)
+    return out
+
+
+def difference(want: Array, got: Array, info: Info) -> str:
+    """Where two results differ by more than ``info`` allows, or ''."""
+    if want.dtype != got.dtype or want.shape != got.shape:
+        return f"expected {want.dtype}{list(want.shape)}, got {got.dtype}{list(got.shape)}"
+    if info.exact or want.dtype.kind != "f":
+        good = np.asarray(want == got)
+        if want.dtype.kind == "f":
+            good |= np.isnan(want) & np.isnan(got)
+    else:
+        good = np.isclose(got, want, rtol=0, atol=4 * info.err + 1e-30, equal_nan=True)
+    if good.all():
+        return ""
+    at = tuple(int(i[0]) for i in np.nonzero(np.atleast_1d(~good)))
+    w, g = np.atleast_1d(want)[at], np.atleast_1d(got)[at]
+    n = int((~good).sum())
+    return f"{n} of {want.size} elements differ, first at {at}: expected {w!r}, got {g!r} ({info})"
+
+
+def check_round_trips(s: Schedule, f: Func, arg_ids: Sequence[int]) -> None:
+    """A trace survives JSON and Python source, and gives the same text again."""
+    dag = Dag.from_json(json.loads(json.dumps(s.dag.to_json())))
+    assert dag.hash == s.dag.hash
+    again = replay(dag, json.loads(json.dumps(s.trace_json())))
+    assert str(lower_ids(again, arg_ids)) == str(f), "a replayed trace gives another program"
+    scope: dict[str, Any] = {}
+    exec(compile(s.as_python(), "<schedule>", "exec"), scope)
+    fresh = replay(s.dag, [])
+    scope["schedule"](fresh, *fresh.tensors)
+    assert fresh.trace == s.trace, f"the Python source gives another trace:\n{s.as_python()}"
+
+
+def check_schedule(
+    s: Schedule,
+    args: Sequence[Any],
+    inputs: Sequence[Array],
+    infos: Sequence[Info] | None = None,
+    targets: Sequence[str] = ("llvm -num-threads=1", "llvm -num-threads=2"),
+    checker: Checker | None = None,
+) -> Func:
+    """Check a schedule made by hand on all ways to run it; returns the lowered function.
+
+    Args:
+        s: the schedule.
+        args: its arguments, inputs first, then outputs.
+        inputs: arrays of the inputs.
+        infos: what is known of each output; default: exact.
+        targets: where to run it.
+        checker: one to use again.
+    """
+    ids = s.arg_ids(args)
+    given = list(inputs)
+    for i in ids[len(given) :]:
+        given.append(poison(s.dag.ops[i].shape, s.dag.ops[i].dtype))
+    exact = Info(True, 0.0, 1.0, 0.0)
+    known = [exact] * len(inputs) + list(infos or [exact] * (len(ids) - len(inputs)))
+    own = checker or Checker()
+    case = Case(s.dag.to_json(), s.trace_json(), ids, given, known)
+    try:
+        done = own.check(case, targets)
+    finally:
+        if checker is None:
+            own.close()
+    assert done == "ran", "the schedule does not validate"
+    return lower_ids(s, ids)

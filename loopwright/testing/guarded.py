@@ -1,0 +1,205 @@
+"""Runs compiled functions in a process of its own, on memory whose edges notice every slip.
+
+Each array, and the workspace, lies against a page that may not be touched: at its end (an access past
+the end faults) or at its start (one before it faults). The rest of its pages holds a pattern that must
+survive. A fault kills only the worker, and `GuardedRunner.run` reports it. POSIX only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import mmap
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from loopwright.errors import RunError
+from loopwright.runtime.artifact import Artifact
+
+Array = np.ndarray[Any, Any]
+_PATTERN = 0xCB
+_FRESH = 0xFF  # NaN as a float, -1 as an integer
+
+
+class GuardedRunner:
+    """A worker process; it is started when needed and again after a fault."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def run(self, artifact: Artifact, arrays: Sequence[Array], side: str = "end") -> list[Array]:
+        """Run an artifact's entry on copies of some arrays; returns them as it left them.
+
+        Args:
+            artifact: the compiled function.
+            arrays: one for each argument.
+            side: which edge of each array meets the forbidden page, ``"end"`` or ``"start"``.
+
+        Raises:
+            RunError: the function faulted, failed, or wrote outside its arrays.
+        """
+        process = self._process = self._process or _start()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        head = {
+            "manifest": artifact.manifest,
+            "bytes": len(artifact.objects),
+            "side": side,
+            "arrays": [[list(a.shape), a.dtype.name] for a in arrays],
+        }
+        data = [np.asarray(a, order="C") for a in arrays]
+        try:
+            _send(process.stdin, head, [artifact.objects, *(a.tobytes() for a in data)])
+            reply = _receive(process.stdout)
+            out = [
+                np.frombuffer(_exactly(process.stdout, a.nbytes), a.dtype).reshape(a.shape)
+                for a in data
+            ]
+        except (BrokenPipeError, EOFError):
+            code = process.wait()
+            self.close()
+            raise RunError(f"the compiled function killed its process (exit status {code})") from None
+        if reply["error"]:
+            raise RunError(reply["error"])
+        return out
+
+    def close(self) -> None:
+        """End the worker."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+        process.wait()
+
+
+def _start() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "loopwright.testing.guarded"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        bufsize=1 << 20,
+    )
+
+
+def _send(pipe: Any, head: dict[str, Any], blobs: Sequence[bytes]) -> None:
+    pipe.write(json.dumps(head).encode() + b"\n")
+    for b in blobs:
+        pipe.write(b)
+    pipe.flush()
+
+
+def _receive(pipe: Any) -> dict[str, Any]:
+    line = pipe.readline()
+    if not line.endswith(b"\n"):
+        raise EOFError
+    head: dict[str, Any] = json.loads(line)
+    return head
+
+
+def _exactly(pipe: Any, n: int) -> bytes:
+    data: bytes = pipe.read(n)
+    if len(data) != n:
+        raise EOFError
+    return data
+
+
+# ---------------------------------------------------------------- the worker
+
+
+class _Region:
+    """Pages between two forbidden ones; an array is placed against one of them."""
+
+    def __init__(self, nbytes: int) -> None:
+        page = mmap.PAGESIZE
+        self.size = max(1, -(-nbytes // page)) * page
+        self._map = mmap.mmap(-1, self.size + 2 * page)
+        self._base = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
+        self.bytes = np.frombuffer(self._map, np.uint8)[page : page + self.size]
+        protect = ctypes.CDLL(None, use_errno=True).mprotect
+        for at in (self._base, self._base + page + self.size):
+            if protect(ctypes.c_void_p(at), ctypes.c_size_t(page), 0):
+                raise OSError(ctypes.get_errno(), "mprotect")
+
+    def place(self, nbytes: int, side: str) -> Array:
+        """The bytes of an array; the rest is filled with the pattern."""
+        self.bytes[:] = _PATTERN
+        self._start = self.size - nbytes if side == "end" else 0
+        self._nbytes = nbytes
+        return self.bytes[self._start : self._start + nbytes]
+
+    def intact(self) -> bool:
+        """Whether the pattern around the array is what it was."""
+        before, after = self.bytes[: self._start], self.bytes[self._start + self._nbytes :]
+        return bool((before == _PATTERN).all() and (after == _PATTERN).all())
+
+
+class _Regions:
+    """Regions by size, used again."""
+
+    def __init__(self) -> None:
+        self._free: dict[int, list[_Region]] = {}
+        self._used: list[_Region] = []
+
+    def take(self, nbytes: int) -> _Region:
+        size = max(mmap.PAGESIZE, 1 << (max(nbytes, 1) - 1).bit_length())
+        free = self._free.setdefault(size, [])
+        region = free.pop() if free else _Region(size)
+        self._used.append(region)
+        return region
+
+    def give_back(self) -> None:
+        for r in self._used:
+            self._free.setdefault(r.size, []).append(r)
+        self._used.clear()
+
+
+def _run(head: dict[str, Any], objects: bytes, blobs: list[bytes], regions: _Regions) -> Any:
+    """Run once; returns the arrays' bytes and an error text or ''."""
+    from loopwright.runtime.module import Module
+
+    module = Module(Artifact(head["manifest"], objects))
+    f = module[module.entry_name]
+    side = head["side"]
+    placed = [(regions.take(len(b)), b) for b in blobs]
+    views = [r.place(len(b), side) for r, b in placed]
+    for view, (_, b) in zip(views, placed, strict=True):
+        view[:] = np.frombuffer(b, np.uint8)
+    work = regions.take(f.workspace_bytes)
+    space = work.place(f.workspace_bytes, side)
+    space[:] = _FRESH
+    address = f.address
+    entry = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)(address)
+    pointers = (ctypes.c_void_p * max(1, len(views)))(*(v.ctypes.data for v in views))
+    code = entry(pointers, space.ctypes.data if f.workspace_bytes else None)
+    error = f"the function returned {code}" if code else ""
+    names = [arg.name for arg in f.args]
+    for name, (region, _) in zip([*names, "workspace"], [*placed, (work, b"")], strict=True):
+        if not region.intact():
+            error = f"the function wrote outside {name}"
+    out = [v.tobytes() for v in views]
+    regions.give_back()
+    return out, error
+
+
+def _serve(source: BinaryIO, sink: BinaryIO) -> None:
+    regions = _Regions()
+    while True:
+        try:
+            head = _receive(source)
+        except EOFError:
+            return
+        objects = _exactly(source, head["bytes"])
+        sizes = [int(np.prod(s, dtype=np.int64)) * np.dtype(t).itemsize for s, t in head["arrays"]]
+        blobs = [_exactly(source, n) for n in sizes]
+        out, error = _run(head, objects, blobs, regions)
+        _send(sink, {"error": error}, out)
+
+
+if __name__ == "__main__":
+    _serve(sys.stdin.buffer, sys.stdout.buffer)

@@ -1,0 +1,256 @@
+"""What a DAG computes, by NumPy alone: the reference that shares no code with the lowering.
+
+Every operation is evaluated at once on index grids, straight from its expression tree. Nothing here
+knows of schedules, bounds, buffers or loops, and no simplification is done, so a mistake in those
+cannot hide in both. Slow in memory (a reduction is spread out over all its points): for small shapes.
+
+Rules that the compiler promises and NumPy alone does not: integer division by zero gives 0; a float
+that becomes an integer is truncated, out of range it is cut to the nearest limit and NaN gives 0;
+arithmetic on axes alone is exact and takes its dtype where it meets other values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from loopwright import dtypes
+from loopwright.errors import InternalError
+from loopwright.ir.expr import (
+    Binary,
+    Call,
+    Cast,
+    Const,
+    IfThenElse,
+    Read,
+    Reduce,
+    Select,
+    Unary,
+    Var,
+)
+from loopwright.te.dag import Dag, OpNode
+
+Array = np.ndarray[Any, Any]
+
+_EXACT_OPS = ("+", "-", "*", "//", "%", "tdiv", "tmod", "min", "max")
+
+
+def evaluate(dag: Dag, inputs: Mapping[int, Array]) -> dict[int, Array]:
+    """Values of all operations of a DAG by index.
+
+    Args:
+        dag: the program.
+        inputs: the arrays of its placeholders by index.
+
+    Raises:
+        InternalError: the program reads outside a tensor where nothing guards it.
+    """
+    values: dict[int, Array] = dict(inputs)
+    with np.errstate(all="ignore"):
+        for i, op in enumerate(dag.ops):
+            if not op.is_placeholder:
+                values[i] = _Evaluation(op, values).result()
+    return values
+
+
+class _Evaluation:
+    """One operation over its whole domain: spatial axes first, then the reduction's."""
+
+    def __init__(self, op: OpNode, values: Mapping[int, Array]) -> None:
+        self.op, self.values = op, values
+        axes = [*op.axes, *op.reduce_axes]
+        self.domain = tuple(a.extent for a in axes)
+        self.grid: dict[Var, Array] = {}
+        for d, a in enumerate(axes):
+            shape = [1] * len(axes)
+            shape[d] = a.extent
+            self.grid[a.var] = np.arange(a.extent, dtype=np.int64).reshape(shape)
+
+    def result(self) -> Array:
+        body = self.op.body
+        everywhere = np.ones((), bool)
+        if not isinstance(body, Reduce):
+            return self._spread(self.value(body, everywhere), self.op.dtype)
+        where = everywhere if body.where is None else self.value(body.where, everywhere)
+        points = self._spread(self.value(body.source, where), body.dtype)
+        active = self._spread(where, "bool")
+        start = body.combiner.identity if body.init is None else body.init
+        return self._fold(body, points, active, self.value(start, everywhere))
+
+    def _spread(self, x: Array, dtype: str) -> Array:
+        return np.ascontiguousarray(np.broadcast_to(x, self.domain).astype(dtype)).reshape(
+            self.domain
+        )
+
+    def _fold(self, body: Reduce, points: Array, active: Array, start: Array) -> Array:
+        """Combine the points one after the other, in the order of the axes."""
+        n = len(self.op.axes)
+        start = np.broadcast_to(start, (*self.op.shape, *[1] * (len(self.domain) - n)))
+        acc = start.reshape(self.op.shape).astype(body.dtype)
+        points = points.reshape(*self.op.shape, -1)
+        active = active.reshape(*self.op.shape, -1)
+        c = body.combiner
+        for k in range(points.shape[-1]):
+            new = self.value(c.result, np.ones((), bool), {c.lhs: acc, c.rhs: points[..., k]})
+            acc = np.where(active[..., k], new, acc).astype(body.dtype)
+        return acc
+
+    # ------------------------------------------------------------ expressions
+
+    def exact(self, e: Any) -> Array | None:
+        """Arithmetic on axes and integer literals alone, in int64; None for anything else."""
+        match e:
+            case Var() if e in self.grid:
+                return self.grid[e]
+            case Const(value=v, dtype=d) if dtypes.is_int(d):
+                return np.array(v, np.int64)
+            case Cast(value=x, dtype=d) if dtypes.is_int(d) and dtypes.bits(d) >= 32:
+                return self.exact(x)
+            case Unary(op="-", a=a):
+                x = self.exact(a)
+                return None if x is None else -x
+            case Binary(op=op, a=a, b=b) if op in _EXACT_OPS:
+                x, y = self.exact(a), self.exact(b)
+                return None if x is None or y is None else binary(op, x, y)
+        return None
+
+    def value(self, e: Any, mask: Array, env: Mapping[Var, Array] | None = None) -> Array:
+        """The value of an expression; reads need to be in bounds only where ``mask`` holds."""
+        whole = self.exact(e)
+        if whole is not None:
+            return whole.astype(e.dtype)
+
+        def go(x: Any) -> Array:
+            return self.value(x, mask, env)
+
+        match e:
+            case Var():
+                assert env is not None
+                return env[e]
+            case Const(value=v, dtype=d):
+                return np.array(v, d)
+            case Cast(value=x, dtype=d):
+                return cast(go(x), d)
+            case Unary(op="-", a=a):
+                return -go(a)
+            case Unary(a=a):
+                return np.logical_not(go(a))
+            case Binary(op=op, a=a, b=b):
+                x, y = self.exact(a), self.exact(b)
+                if x is None or y is None or dtypes.is_int(e.dtype):
+                    x, y = go(a), go(b)
+                return binary(op, x, y)
+            case Select(cond=c, a=a, b=b):
+                return np.where(go(c), go(a), go(b))
+            case IfThenElse(cond=c, a=a, b=b):
+                cond = go(c)
+                return np.where(
+                    cond, self.value(a, mask & cond, env), self.value(b, mask & ~cond, env)
+                )
+            case Call(fn=fn, args=args):
+                return np.asarray(intrinsic(fn, [go(a) for a in args])).astype(e.dtype)
+            case Read():
+                return self._read(e, mask, env)
+        raise InternalError(f"no reference for {type(e).__name__}")
+
+    def _read(self, e: Read, mask: Array, env: Mapping[Var, Array] | None) -> Array:
+        source = self.values[e.source]
+        indices = []
+        for d, (i, n) in enumerate(zip(e.indices, source.shape, strict=True)):
+            index = self.value(i, mask, env).astype(np.int64)
+            outside = ((index < 0) | (index >= n)) & mask
+            if outside.any():
+                raise InternalError(
+                    f"{self.op.name} reads outside dimension {d} of operation {e.source}"
+                )
+            indices.append(np.clip(index, 0, n - 1))
+        return source[tuple(np.broadcast_arrays(*indices))] if indices else source
+
+
+def binary(op: str, x: Array, y: Array) -> Array:
+    """A binary operation on arrays of one dtype."""
+    match op:
+        case "+":
+            return x + y
+        case "-":
+            return x - y
+        case "*":
+            return x * y
+        case "/":
+            return x / y
+        case "==":
+            return x == y
+        case "!=":
+            return x != y
+        case "<":
+            return x < y
+        case "<=":
+            return x <= y
+        case ">":
+            return x > y
+        case ">=":
+            return x >= y
+        case "and":
+            return x & y
+        case "or":
+            return x | y
+        case "min":
+            return np.minimum(x, y)
+        case "max":
+            return np.maximum(x, y)
+    return _divide(op, x, y)
+
+
+def _divide(op: str, x: Array, y: Array) -> Array:
+    x, y = np.broadcast_arrays(x, y)
+    zero = y == 0
+    y = np.where(zero, np.ones((), y.dtype), y)
+    if op == "//":
+        out = x // y
+    elif op == "%":
+        out = x % y
+    elif op == "tmod":
+        out = np.fmod(x, y)
+    else:
+        out = x // y
+        out = out + ((np.fmod(x, y) != 0) & ((x < 0) != (y < 0))).astype(x.dtype)
+    return np.where(zero, np.zeros((), x.dtype), out).astype(x.dtype)
+
+
+def cast(x: Array, dtype: str) -> Array:
+    """Convert; a float that becomes an integer is cut to its limits, NaN gives 0."""
+    if not (dtypes.is_int(dtype) and x.dtype.kind == "f"):
+        return x.astype(dtype)
+    lo, hi = dtypes.limits(dtype)
+    wide = np.trunc(x.astype(np.float64))
+    low, high = wide <= float(lo), wide >= float(hi)
+    inside = np.where(low | high | np.isnan(wide), 0.0, wide).astype(np.int64)
+    return np.where(high, np.int64(hi), np.where(low, np.int64(lo), inside)).astype(dtype)
+
+
+def intrinsic(fn: str, args: Sequence[Array]) -> Array:
+    """An intrinsic by NumPy, computed in float64 where that is more exact."""
+    x = args[0]
+    match fn:
+        case "abs":
+            return np.abs(x)
+        case "floor" | "ceil" | "trunc":
+            return np.asarray(getattr(np, fn)(x))
+        case "round":
+            return np.rint(x)
+    wide = [a.astype(np.float64) for a in args]
+    match fn:
+        case "sigmoid":
+            return 1 / (1 + np.exp(-wide[0]))
+        case "rsqrt":
+            return 1 / np.sqrt(wide[0])
+        case "erf":
+            return np.vectorize(math.erf, otypes=[np.float64])(wide[0])
+        case "pow":
+            return np.power(wide[0], wide[1])
+        case "atan":
+            return np.arctan(wide[0])
+    return np.asarray(getattr(np, fn)(*wide))

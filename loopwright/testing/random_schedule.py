@@ -1,0 +1,333 @@
+"""Random schedules: sequences of primitives drawn by Hypothesis and applied to a program's state.
+
+A step that the rules refuse is counted and left out; so is one that would make the program too slow to
+interpret or its code too long. Most schedules therefore validate; a few keep a step that only
+`validate` can refuse. Recipes draw the sequences that people write (tile, cache, attach, vectorize),
+so that deep nests of attached stages are common.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from hypothesis import strategies as st
+
+from loopwright.errors import ScheduleError
+from loopwright.schedule import steps
+from loopwright.schedule.apply import apply
+from loopwright.schedule.bounds import Bounds, LoopBound, attach_position, infer_bounds
+from loopwright.schedule.state import StageId, StageState, State
+from loopwright.te.dag import Dag
+from loopwright.testing.random_program import Draw
+
+#: Most executions of statements, and most copies of a statement, in a schedule that is kept.
+MAX_WORK = 20_000
+MAX_COPIES = 600
+FACTORS = (2, 3, 4, 5, 8, 16, 1, 7)
+
+
+@dataclass
+class RandomSchedule:
+    """A trace as JSON, and how many steps of each primitive were applied and refused."""
+
+    trace: list[list[Any]]
+    applied: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+
+    def __repr__(self) -> str:
+        return "RandomSchedule([\n" + "".join(f"  {t!r},\n" for t in self.trace) + "])"
+
+
+def random_schedule(d: Draw, dag: Dag, max_moves: int = 10) -> RandomSchedule:
+    """A random schedule of a DAG: up to ``max_moves`` primitives or recipes."""
+    return _Drawing(d, dag).run(max_moves)
+
+
+@st.composite
+def schedules(draw: Any, dag: Dag, max_moves: int = 10) -> RandomSchedule:
+    """`random_schedule` as a Hypothesis strategy."""
+    return random_schedule(Draw.hypothesis(draw), dag, max_moves)
+
+
+class _Drawing:
+    def __init__(self, d: Draw, dag: Dag) -> None:
+        self.d = d
+        self.state = State.initial(dag)
+        self.out = RandomSchedule([])
+
+    def run(self, max_moves: int) -> RandomSchedule:
+        moves: list[Callable[[], object]] = [
+            self.split, self.recipe_tile, self.attach, self.recipe_cache, self.vectorize,
+            self.reorder, self.fuse, self.unroll, self.parallel, self.cache_read,
+            self.cache_write, self.inline, self.layout, self.pragma, self.root, self.attach,
+            self.recipe_cache, self.split, self.recipe_flat, self.attach_all,
+        ]  # fmt: skip
+        for _ in range(self.d.integer(0, max_moves)):
+            self.d.pick(moves)()
+        return self.out
+
+    # ------------------------------------------------------------ applying
+
+    def do(self, step: steps.Step) -> bool:
+        """Apply a step if the rules, and the limits of testing, let it."""
+        name = step.primitive
+        try:
+            new = apply(self.state, step)
+            if not self.d.chance(2):
+                self._limit(new)
+        except ScheduleError:
+            self.out.refused[name] += 1
+            return False
+        self.state = new
+        self.out.trace.append(step.to_json())
+        self.out.applied[name] += 1
+        return True
+
+    def _limit(self, new: State) -> None:
+        bounds = infer_bounds(new)
+        work, copies = costs(new, bounds)
+        if work > MAX_WORK or copies > MAX_COPIES:
+            raise ScheduleError(f"too costly to test: {work} statements, {copies} copies")
+
+    # ------------------------------------------------------------ picking
+
+    def stage(self) -> StageState | None:
+        found = [s for s in self.state.stages.values() if not s.op.is_placeholder]
+        return self.d.pick(found) if found else None
+
+    def refresh(self, stage: StageState) -> StageState:
+        return self.state.stages[stage.id]
+
+    def loop(self, stage: StageState, kind: str | None = None, last: bool = False) -> str | None:
+        fit = [x for x in stage.leaves if kind is None or stage.loops[x].kind == kind]
+        fit = fit or list(stage.leaves)
+        if not fit:
+            return None
+        if last and self.d.chance(70):
+            return fit[-1]
+        return str(self.d.pick(fit))
+
+    def readers(self, sid: StageId) -> list[StageId]:
+        return self.state.consumers(sid)
+
+    # ------------------------------------------------------------ primitives
+
+    def split(self) -> None:
+        stage = self.stage()
+        x = self.loop(stage) if stage else None
+        if stage and x:
+            self.split_loop(stage, x)
+
+    def split_loop(self, stage: StageState, x: str) -> tuple[str, str] | None:
+        t = self.state.steps
+        n = self.d.pick(FACTORS)
+        by_parts = self.d.chance(25)
+        step = steps.Split(stage.id, x, None if by_parts else n, n if by_parts else None)
+        return (f"{t}.0", f"{t}.1") if self.do(step) else None
+
+    def fuse(self) -> None:
+        stage = self.stage()
+        if not stage or len(stage.leaves) < 2:
+            return
+        pairs = list(zip(stage.leaves, stage.leaves[1:], strict=False))
+        like = [p for p in pairs if stage.loops[p[0]].kind == stage.loops[p[1]].kind]
+        a, b = self.d.pick(like or pairs)
+        self.do(steps.Fuse(stage.id, a, b))
+
+    def reorder(self) -> None:
+        stage = self.stage()
+        if stage:
+            self.shuffle(stage)
+
+    def shuffle(self, stage: StageState) -> None:
+        leaves = list(self.refresh(stage).leaves)
+        chosen = [x for x in leaves if self.d.chance(70)]
+        for i in range(len(chosen) - 1):
+            j = self.d.integer(i, len(chosen) - 1)
+            chosen[i], chosen[j] = chosen[j], chosen[i]
+        if len(chosen) > 1:
+            self.do(steps.Reorder(stage.id, tuple(chosen)))
+
+    def mark(self, stage: StageState | None, verb: str, kind: str | None, last: bool) -> None:
+        x = self.loop(self.refresh(stage), kind, last) if stage else None
+        if stage and x:
+            self.do(steps.Annotate(stage.id, x, verb))
+
+    def vectorize(self) -> None:
+        self.mark(self.stage(), "vectorized", "spatial", last=True)
+
+    def unroll(self) -> None:
+        self.mark(self.stage(), "unrolled", None, last=self.d.chance(50))
+
+    def parallel(self) -> None:
+        self.mark(self.stage(), "parallel", "spatial", last=False)
+
+    def pragma(self) -> None:
+        stage = self.stage()
+        x = self.loop(stage) if stage else None
+        if stage and x:
+            n = self.d.pick((4, 16, 64))
+            self.do(steps.Pragma(stage.id, x, "auto_unroll_max_step", n))
+
+    def inline(self) -> None:
+        stage = self.stage()
+        if stage:
+            self.do(steps.ComputeInline(stage.id))
+
+    def root(self) -> None:
+        stage = self.stage()
+        if stage:
+            self.do(steps.ComputeRoot(stage.id))
+
+    def attach(self) -> None:
+        stage = self.stage()
+        if not stage:
+            return
+        users = [u for u in self.readers(stage.id)]
+        if users:
+            self.attach_at(stage.id, self.d.pick(users))
+
+    def attach_at(self, sid: StageId, user: StageId) -> bool:
+        """Compute a stage in one of the loops of a stage that reads it, or of that one's host."""
+        host = self.state.stages[user]
+        while host.attach.kind == "at" and self.d.chance(40):
+            host = self.state.stages[host.attach.stage]
+        x = self.loop(host)
+        return x is not None and self.do(steps.ComputeAt(sid, host.id, x))
+
+    def attach_all(self) -> None:
+        """Compute a chain of producers in one loop, consumers first."""
+        stage = self.stage()
+        x = self.loop(stage) if stage else None
+        if not stage or not x:
+            return
+        for sid in reversed(self.state.order):
+            if sid != stage.id and self.state.stages[sid].op.body is not None:
+                if sid not in self.state.outputs and self.d.chance(80):
+                    self.do(steps.ComputeAt(sid, stage.id, x))
+
+    def cache_read(self) -> None:
+        sid = self.d.pick(self.state.order)
+        self.read_cache(sid, [u for u in self.readers(sid) if self.d.chance(75)])
+
+    def read_cache(self, sid: StageId, users: list[StageId]) -> None:
+        t = self.state.steps
+        step = steps.CacheRead(sid, self.d.pick(("local", "global", "shared")), tuple(users))
+        if not users or not self.do(step):
+            return
+        if self.d.chance(75):
+            self.attach_at(f"s{t}", self.d.pick(users))
+        if self.d.chance(35):
+            self.layout_of(self.state.stages[f"s{t}"])
+        if self.d.chance(35):
+            self.tune(self.state.stages[f"s{t}"])
+
+    def cache_write(self) -> None:
+        stage = self.stage()
+        if stage:
+            self.do(steps.CacheWrite(stage.id, self.d.pick(("local", "global"))))
+
+    def layout(self) -> None:
+        stage = self.stage()
+        if stage:
+            self.layout_of(stage)
+
+    def layout_of(self, stage: StageState) -> None:
+        dims: list[tuple[int, int, int | None]] = []
+        for d in range(len(stage.op.shape)):
+            if not self.d.chance(50):
+                dims.append((d, 1, None))
+                continue
+            f = self.d.pick((2, 3, 4, 8))
+            dims += [(d, 1, f)]
+            if self.d.chance(25):
+                g = self.d.pick((2, 3))
+                dims += [(d, f, g), (d, f * g, None)]
+            else:
+                dims += [(d, f, None)]
+        for i in range(len(dims) - 1):
+            j = self.d.integer(i, len(dims) - 1)
+            dims[i], dims[j] = dims[j], dims[i]
+        if dims:
+            self.do(steps.TransformLayout(stage.id, tuple(dims)))
+
+    # ------------------------------------------------------------ recipes
+
+    def tune(self, stage: StageState) -> None:
+        """Split some loops, put them in some order, and mark some."""
+        for x in self.refresh(stage).leaves:
+            if self.d.chance(50):
+                self.split_loop(stage, x)
+        if self.d.chance(60):
+            self.shuffle(stage)
+        if self.d.chance(60):
+            self.mark(stage, "vectorized", "spatial", last=True)
+        if self.d.chance(40):
+            self.mark(stage, "unrolled", None, last=True)
+        if self.d.chance(25):
+            self.mark(stage, "parallel", "spatial", last=False)
+
+    def recipe_tile(self) -> None:
+        stage = self.stage()
+        if stage:
+            self.tune(stage)
+
+    def recipe_flat(self) -> None:
+        """Fuse what can be fused, split again, vectorize."""
+        stage = self.stage()
+        if not stage:
+            return
+        while self.d.chance(80):
+            leaves = self.refresh(stage).leaves
+            kinds = [self.refresh(stage).loops[x].kind for x in leaves]
+            if len(leaves) < 2 or kinds[0] != kinds[1]:
+                break
+            if not self.do(steps.Fuse(stage.id, leaves[0], leaves[1])):
+                break
+        leaves = self.refresh(stage).leaves
+        made = self.split_loop(stage, leaves[0]) if leaves else None
+        if made and self.d.chance(60):
+            self.do(steps.Annotate(stage.id, made[1], "vectorized"))
+        if made and self.d.chance(40):
+            self.do(steps.Annotate(stage.id, made[0], "parallel"))
+
+    def recipe_cache(self) -> None:
+        """Compute a stage in a tile of its copy, as a matmul's register tile is."""
+        stage = self.stage()
+        if not stage:
+            return
+        t = self.state.steps
+        if not self.do(steps.CacheWrite(stage.id, "local")):
+            return
+        sid = f"s{t}"
+        self.tune(stage)
+        self.attach_at(sid, stage.id)
+        self.tune(self.state.stages[sid])
+        if self.d.chance(50):
+            reads = list(dict.fromkeys(r.source for r in self.state.stages[sid].op.reads()))
+            for source in reads:
+                if self.d.chance(60):
+                    self.read_cache(source, [sid])
+
+
+def costs(state: State, bounds: Bounds) -> tuple[int, int]:
+    """Executions of statements, and copies of them in the code, of the worst stage."""
+    work, copies = 0, 0
+    for sb in bounds.stages.values():
+        loops, stage = list(sb.loops), sb.stage
+        while stage.attach.kind == "at":
+            host, pos = attach_position(state, stage, bounds)
+            loops += host.loops[: pos + 1]
+            stage = host.stage
+        work = max(work, prod(x.extent for x in loops))
+        copies = max(copies, prod(_copies(x) for x in loops))
+    return work, copies
+
+
+def _copies(x: LoopBound) -> int:
+    kind = x.mark.kind if x.mark else ""
+    return x.extent if kind == "unrolled" else -(-x.extent // 8) if kind == "vectorized" else 1

@@ -1,0 +1,110 @@
+"""What is known of a random program's values: exact multiples of a power of two, or an error bound."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from loopwright import dtypes, te
+from loopwright.ir.expr import Expr
+
+_MANTISSA = {"float32": 24, "float64": 53}
+# Relative error of one rounded operation or library function, with room to spare.
+_EPS = {"float32": 1e-6, "float64": 1e-14}
+_HUGE = 1e30
+
+
+class Info(NamedTuple):
+    """Facts about every element of a value.
+
+    Attributes:
+        exact: no order of operations can change a bit.
+        bound: largest magnitude (NaN left out).
+        quantum: a power of two of which every element is a multiple, where exact.
+        err: how far an element may be from the reference, where not exact.
+    """
+
+    exact: bool
+    bound: float
+    quantum: float
+    err: float
+
+    def to(self, dtype: str) -> Info:
+        """The same values rounded to ``dtype``."""
+        if dtype not in _MANTISSA:
+            return self
+        fits = self.bound / self.quantum <= 2.0 ** _MANTISSA[dtype]
+        if self.exact and fits:
+            return self
+        return Info(False, self.bound, 1.0, self.err + self.bound * _EPS[dtype])
+
+    def _made(self, other: Info, bound: float, quantum: float, err: float, dtype: str) -> Info:
+        exact = self.exact and other.exact
+        return Info(exact, min(bound, _HUGE), quantum if exact else 1.0, err).to(dtype)
+
+    def add(self, other: Info, dtype: str) -> Info:
+        """A sum or difference."""
+        quantum = min(self.quantum, other.quantum)
+        return self._made(other, self.bound + other.bound, quantum, self.err + other.err, dtype)
+
+    def mul(self, other: Info, dtype: str) -> Info:
+        """A product."""
+        err = self.err * other.bound + other.err * self.bound + self.err * other.err
+        bound, quantum = self.bound * other.bound, self.quantum * other.quantum
+        return self._made(other, bound, max(quantum, 1e-30), err, dtype)
+
+    def div(self, other: Info, dtype: str) -> Info:
+        """``self / (abs(other) + 1)``."""
+        err = self.err + self.bound * (other.err + 2 * _EPS[dtype] * (1 + other.bound))
+        return Info(False, self.bound, 1.0, err).to(dtype)
+
+    def smooth(self, dtype: str, bound: float, slope: float) -> Info:
+        """A function whose values and slope are bounded, computed with a few units of error."""
+        return Info(False, bound, 1.0, slope * (self.err + self.bound * _EPS[dtype])).to(dtype)
+
+    def join(self, other: Info) -> Info:
+        """One or the other."""
+        return Info(
+            self.exact and other.exact,
+            max(self.bound, other.bound),
+            min(self.quantum, other.quantum),
+            max(self.err, other.err),
+        )
+
+    def sum(self, n: int, dtype: str) -> Info:
+        """A sum of n such values in any order."""
+        rounding = 0.0 if self.exact or dtype not in _EPS else n * n * self.bound * _EPS[dtype]
+        bound = min(self.bound * n, _HUGE)
+        total = Info(self.exact, bound, self.quantum, self.err * n + rounding)
+        made = total.to(dtype)
+        return made if made.exact else made._replace(err=made.err * n)
+
+    def power(self, n: int, dtype: str) -> Info:
+        """A product of n such values in any order."""
+        out = self
+        for _ in range(n - 1):
+            out = out.mul(self, dtype)
+        return out if out.exact else out._replace(err=2 * out.err)
+
+    def clamp(self, limit: float) -> Info:
+        """Cut to [-limit, limit]."""
+        return Info(self.exact, min(self.bound, limit), min(self.quantum, 0.5), self.err)
+
+
+def info_of_dtype(dtype: str) -> Info:
+    """What holds for every input of a dtype."""
+    if dtypes.is_float(dtype):
+        return Info(True, 2.0, 0.25, 0.0)
+    if dtype == "bool":
+        return Info(True, 1.0, 1.0, 0.0)
+    return Info(True, float(2 ** dtypes.bits(dtype)), 1.0, 0.0)
+
+
+def constant(draw: Any, dtype: str) -> tuple[Expr, Info]:
+    """A random literal."""
+    if dtype == "bool":
+        return te.const(draw.chance(50), "bool"), info_of_dtype("bool")
+    if dtypes.is_float(dtype):
+        v = draw.integer(-6, 6) / 4
+        return te.const(v, dtype), Info(True, abs(v), 0.25, 0.0)
+    low = 0 if dtypes.is_unsigned(dtype) else -5
+    return te.const(draw.integer(low, 9), dtype), info_of_dtype(dtype)

@@ -1,0 +1,140 @@
+"""The verbs that build: lower, build, run, bench, devices."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.conftest import WORKLOAD
+
+
+def test_lower_before_and_after(cli, tuned):
+    ran = cli("lower", *WORKLOAD, "--history", str(tuned))
+    assert ran.code == 0, ran.err
+    before, after = ran.out.split("# matmul(32, 32, 32")
+    assert before.startswith("# default configuration\ndef matmul") or "for " in before
+    assert "record" in after.splitlines()[0]
+    assert "for " in after
+
+
+def test_lower_without_a_log_prints_one_nest(cli):
+    ran = cli("lower", *WORKLOAD)
+    assert ran.out.count("# default configuration") == ran.out.count("\ndef ") == 1
+
+
+def test_lower_as_python(cli):
+    assert ".split(" in cli("lower", *WORKLOAD, "--python").out
+
+
+def test_build_then_run(cli, tuned, tmp_path):
+    built = cli("build", *WORKLOAD, "--history", str(tuned), "-o", "mm.o")
+    assert built.code == 0, built.err
+    assert "record" in built.out
+    assert "loopwright run mm.o" in built.out
+    manifest = json.loads((tmp_path / "mm.o.json").read_text())
+    assert manifest["entry"] == "matmul"
+    for file in ("mm.o", "mm.o.json"):
+        ran = cli("run", file)
+        assert ran.code == 0, ran.err
+        assert "outputs: all finite" in ran.out
+        assert "C: float32[32, 32]" in ran.out
+    data = json.loads(cli("run", "mm.o", "--json", "--repeat", "3").out)
+    assert len(data["times"]) == 3
+    assert all(t > 0 for t in data["times"])
+
+
+def test_run_refuses_what_it_cannot_run(cli, tuned, tmp_path):
+    assert cli("run", "nope.o").code == 2
+    assert "there is no file nope.o" in cli("run", "nope.o").error
+    assert cli("build", *WORKLOAD, "-o", "mm.o").code == 0
+    manifest = json.loads((tmp_path / "mm.o.json").read_text())
+    for change, text in (
+        ({"cpu": "other"}, "built for the CPU other"),
+        ({"format": 99}, "upgrade"),
+    ):
+        (tmp_path / "mm.o.json").write_text(json.dumps({**manifest, **change}))
+        ran = cli("run", "mm.o")
+        assert ran.code == 2
+        assert text in ran.error
+    (tmp_path / "mm.o.json").write_text("{")
+    assert "not a manifest" in cli("run", "mm.o").error
+
+
+def test_run_refuses_outputs_that_are_not_finite(cli, tmp_path):
+    (tmp_path / "inf.py").write_text(
+        "from loopwright import te\n"
+        "from loopwright.schedule import create_schedule\n"
+        "from loopwright.task import template\n"
+        "@template('test/infinite')\n"
+        "def infinite(n):\n"
+        "    a = te.placeholder((n,), 'float32', name='a')\n"
+        "    b = te.compute((n,), lambda i: a[i] / (a[i] - a[i]), name='b')\n"
+        "    return create_schedule(b.op), [a, b]\n"
+    )
+    assert cli("build", "inf.py:infinite", "n=8", "-o", "inf.o").code == 0
+    ran = cli("run", "inf.o")
+    assert ran.code == 1
+    assert "8 of 8 elements of output 'b' are not finite" in ran.error
+
+
+def test_build_to_a_folder_that_does_not_exist(cli):
+    ran = cli("build", *WORKLOAD, "-o", "no/such/mm.o")
+    assert ran.code == 2
+    assert "cannot write no/such/mm.o" in ran.error
+
+
+@pytest.mark.parametrize("verb", ["lower", "bench", "build"])
+def test_a_missing_history_is_an_error(cli, verb):
+    more = ["-o", "mm.o"] if verb == "build" else []
+    ran = cli(verb, *WORKLOAD, "--history", "nope.jsonl", *more)
+    assert ran.code == 1
+    assert "no log at 'nope.jsonl'" in ran.error
+
+
+def test_a_history_of_another_task_is_said_and_the_default_built(cli, tuned):
+    other = ["matmul", "M=16", "N=16", "K=16", "--threads", "1"]
+    ran = cli("build", *other, "--history", str(tuned), "-o", "mm.o")
+    assert ran.code == 0
+    assert "no record" in ran.err
+    assert "default configuration" in ran.out
+
+
+def test_a_history_with_torn_lines_is_used_and_they_are_counted(cli, tuned, tmp_path):
+    path = tmp_path / "torn.jsonl"
+    path.write_text(tuned.read_text() + '{"v": 1, "ta')
+    ran = cli("lower", *WORKLOAD, "--history", str(path))
+    assert ran.code == 0
+    assert "1 line skipped" in ran.err
+    assert "record" in ran.out
+
+
+def test_bench(cli, tuned):
+    ran = cli("bench", *WORKLOAD, "--history", str(tuned), "--rounds", "3")
+    assert ran.code == 0, ran.err
+    rows = [line.split()[0] for line in ran.out.splitlines()[3:]]
+    assert rows == ["default", "tuned", "NumPy", "FMA"]
+
+
+def test_bench_as_json(cli, monkeypatch):
+    # What halves NumPy's speed must not reach its process; a bad value would end it at once.
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Prescott")
+    ran = cli("bench", *WORKLOAD, "--rounds", "3", "--json")
+    data = json.loads(ran.out)
+    assert [row["name"] for row in data["rows"]] == ["default", "NumPy"]
+    assert all(len(row["times"]) == 3 for row in data["rows"])
+    assert all(0 < row["of_peak"] < 10 for row in data["rows"])
+    assert data["fma_peak_gflops"] > 0
+    assert data["flop"] == 2 * 32**3
+
+
+def test_devices(cli):
+    ran = cli("devices", "--json", "--threads", "1")
+    assert ran.code == 0, ran.err
+    data = json.loads(ran.out)
+    assert data["device"] == "cpu(0)"
+    assert data["fma_peak_gflops"] > 0
+    assert data["bandwidth_gbytes"] > 0
+    text = cli("devices").out
+    assert "float32 peak" in text
+    assert data["cpu"] in text

@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from loopwright import records
+from loopwright.cli.display import Display
+from loopwright.testing.tuner_contract import FakeMeasurer, FakeTask, bowl
+from loopwright.tuner import RandomTuner
+from tests.cli.conftest import TRIALS, WORKLOAD
+
+ROOT = Path(__file__).parents[2]
+MAIN = "import sys; from loopwright.cli import main; sys.exit(main())"
+
+
+def spawn(*argv, folder, **options):
+    """The command line in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-c", MAIN, *argv],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+def test_tune_shows_everything_and_leaves_the_log(cli, tmp_path):
+    ran = cli("tune", *WORKLOAD, "--trials", "4", "--seed", "3")
+    assert ran.code == 0, ran.err
+    out = ran.out
+    assert "matmul(32, 32, 32" in out
+    assert "on llvm -num-threads=1, 1 thread:" in out
+    assert re.search(r"peak [\d.]+ GFLOP/s .*NumPy [\d.]+ GFLOP/s", out)
+    assert "all 4 trials are measured" in out
+    assert re.search(r"default:  [\d.]+ [mun]s, [\d.]+ GFLOP/s, \d+% of the peak", out)
+    assert re.search(r"best:     .* x the default \(trial \d\)", out)
+    assert re.search(r"NumPy:    [\d.]+ GFLOP/s", out)
+    assert re.search(r"time:     [\d.]+ s: .*(build|run|playoff) [\d.]+ s", out)
+    log = records.load(tmp_path / "matmul_32x32x32.jsonl")
+    assert [r.trial for r in log if "phase" not in r.extra] == [0, 1, 2, 3]
+    assert log.headers[0]["seed"] == 3
+
+
+def test_the_same_command_again_times_the_winner_and_says_how_to_go_on(cli, tuned):
+    before = tuned.read_text()
+    argv = ["tune", *WORKLOAD, "--trials", str(TRIALS), "--log", str(tuned)]
+    ran = cli(*argv)
+    assert ran.code == 0, ran.err
+    assert f"resuming: {TRIALS} trials in the log count" in ran.out
+    assert f"nothing left to measure: {TRIALS} trials are in {tuned}" in ran.out
+    assert "the winner was timed again" in ran.out
+    base = "loopwright tune matmul M=32 N=32 K=32 --threads 1 --log"
+    assert re.search(rf"go on: +{re.escape(base)} {re.escape(str(tuned))} --trials 200", ran.out)
+    assert re.search(
+        rf"start afresh: +{re.escape(base)} \S+\.fresh\.jsonl --trials {TRIALS}", ran.out
+    )
+    assert tuned.read_text() == before
+
+
+def test_usage_errors(cli):
+    for options, text in (
+        (
+            ["--tuner", "gird"],
+            "unknown tuner 'gird' (did you mean 'grid'?); there are random, grid",
+        ),
+        (["--trials", "0"], "--trials must be an integer above zero, got 0"),
+        (["--trials", "many"], "Invalid value for '--trials'"),
+        (["--timeout", "8x"], "timeout '8x' is not a duration"),
+        (["--seed", "-1"], "seed must be an integer >= 0"),
+        (["--threads", "0"], "Invalid value for '--threads'"),
+        (["--early-stopping", "0"], "--early-stopping must be an integer above zero"),
+    ):
+        ran = cli("tune", *WORKLOAD, *options)
+        assert ran.code == 2, options
+        assert text in ran.error
+
+
+def test_a_log_that_cannot_be_written(cli, tmp_path):
+    ran = cli("tune", *WORKLOAD, "--log", "no/such/log.jsonl")
+    assert ran.code == 1
+    assert "cannot write the log 'no/such/log.jsonl': its directory does not exist" in ran.error
+    assert "it is a directory" in cli("tune", *WORKLOAD, "--log", str(tmp_path)).error
+
+
+def test_a_log_full_of_rubbish_is_counted_and_kept(cli, tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_text('hello\n{"v": 99}\n{"v": 1, "task"')
+    ran = cli("tune", *WORKLOAD, "--trials", "2", "--log", str(path))
+    assert ran.code == 0, ran.err
+    assert "3 lines skipped" in ran.out
+    assert path.read_text().startswith('hello\n{"v": 99}\n{"v": 1, "task"\n')
+    assert len(records.load(path)) >= 2
+
+
+def test_a_template_that_fails_everywhere(cli, tmp_path):
+    (tmp_path / "bad.py").write_text(
+        "from loopwright import te\n"
+        "from loopwright.schedule import create_schedule\n"
+        "from loopwright.task import get_config, template\n"
+        "@template('test/always_refused')\n"
+        "def refused(n):\n"
+        "    a = te.placeholder((n,), 'float32', name='a')\n"
+        "    b = te.compute((n,), lambda i: a[i] * 2, name='b')\n"
+        "    cfg = get_config()\n"
+        "    cfg.define_knob('k', [1, 2, 3])\n"
+        "    cfg.raise_error('this is never right')\n"
+        "    return create_schedule(b.op), [a, b]\n"
+    )
+    ran = cli("tune", "bad.py:refused", "n=8", "--trials", "5")
+    assert ran.code == 1
+    assert "3 x INSTANTIATION" in ran.error
+    assert "this is never right" in ran.error
+    assert "narrow the knobs" in ran.error
+
+
+def wait_for_trials(process: subprocess.Popen, log: Path, count: int) -> None:
+    """Return when a run has written so many records, or has ended."""
+    deadline = time.monotonic() + 100
+    while process.poll() is None and time.monotonic() < deadline:
+        if log.exists() and log.read_text().count('"trial"') >= count:
+            return
+        time.sleep(0.02)
+
+
+def test_ctrl_c_keeps_the_log_and_prints_the_command_that_resumes(tmp_path):
+    log = tmp_path / "log.jsonl"
+    argv = ["tune", *WORKLOAD, "--trials", "5000", "--seed", "4", "--log", "log.jsonl"]
+    process = spawn(*argv, folder=tmp_path, start_new_session=True)
+    wait_for_trials(process, log, 3)
+    os.killpg(process.pid, signal.SIGINT)  # as the terminal does: to all of its processes
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert "stopped:  interrupted" in out
+    resume = "loopwright tune matmul M=32 N=32 K=32 --threads 1 --log log.jsonl"
+    assert f"{resume} --trials 5000 --seed 4" in out
+    kept = records.load(log)
+    assert len(kept) >= 3
+    assert not kept.skipped
+    assert {json.loads(line)["v"] for line in log.read_text().splitlines()} == {1}
+
+
+def test_a_second_run_on_one_log_names_the_first(cli, tmp_path):
+    log = tmp_path / "log.jsonl"
+    process = spawn("tune", *WORKLOAD, "--trials", "5000", "--log", str(log), folder=tmp_path)
+    try:
+        wait_for_trials(process, log, 1)
+        ran = cli("tune", *WORKLOAD, "--trials", "3", "--log", str(log))
+        assert ran.code == 1
+        assert f"process {process.pid} (" in ran.error
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+
+
+def test_the_display_on_a_terminal(monkeypatch):
+    monkeypatch.setattr("loopwright.cli.display._REFRESH_S", 0.0)
+    with open(os.devnull, "w") as file:
+        console = Console(file=file, force_terminal=True, record=True, width=100)
+        fails = lambda i: "COMPILE" if i == 9 else None  # noqa: E731
+        display = Display(console, peak=2.0, numpy=1.5)
+        RandomTuner(FakeTask()).tune(
+            n_trial=63, measure_option=FakeMeasurer(bowl, fails=fails), callbacks=[display]
+        )
+        display.close()
+        text = console.export_text()
+    assert "63/63" in text
+    assert "ETA" in text
+    assert "1.0 GFLOP/s (50% of the peak)" in text
+    assert "1.5 GFLOP/s (75% of the peak)" in text
+    assert "1 x COMPILE" in text
+    assert "measuring the best 9 again" in text

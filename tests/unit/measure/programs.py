@@ -1,0 +1,52 @@
+"""Small tasks for the measurer: any object with `name`, `target` and `instantiate` will do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from loopwright import te
+from loopwright.measure import MeasureInput
+from loopwright.schedule import create_schedule
+from loopwright.target import Target
+
+
+def matmul(n: int, tile: int) -> tuple[Any, list[Any]]:
+    """A matmul of n x n x n whose columns are cut by `tile`."""
+    a = te.placeholder((n, n), "float32", name="A")
+    b = te.placeholder((n, n), "float32", name="B")
+    k = te.reduce_axis((0, n), name="k")
+    c = te.compute((n, n), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
+    s = create_schedule(c.op)
+    i, j = s[c].op.axis
+    jo, ji = s[c].split(j, factor=tile)
+    s[c].reorder(i, jo, k, ji)
+    return s, [a, b, c]
+
+
+class MatmulTask:
+    """Configurations are tile sizes; 0 is refused by the template."""
+
+    name = "test/matmul"
+    args: tuple[int, ...]
+    template: Any
+
+    def __init__(self, n: int = 32, reference: Callable[..., Any] | None = None) -> None:
+        self.n = n
+        self.target = Target("llvm -num-threads=1")
+        if reference is not None:
+            self.reference = reference
+
+    def instantiate(self, config: int) -> tuple[Any, list[Any]]:
+        if config == 0:
+            raise ValueError("a tile of 0 columns")
+        return matmul(self.n, config)
+
+    def inputs(self, *configs: int) -> list[MeasureInput]:
+        return [MeasureInput(self, c, i) for i, c in enumerate(configs)]
+
+
+def product(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return np.asarray(a.astype("float64") @ b.astype("float64"))

@@ -1,0 +1,387 @@
+"""The measurer end to end: real builders, a real runner, real faults."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from loopwright.errors import UsageError
+from loopwright.measure import (
+    ErrorKind,
+    LocalBuilder,
+    LocalRunner,
+    Measurer,
+    MeasureResult,
+    measure_option,
+)
+from loopwright.measure.building import BuildJob, Built, Candidate
+from loopwright.measure.reference import References
+from loopwright.measure.running import arguments
+from tests.unit.measure import kernels
+from tests.unit.measure.programs import MatmulTask, product
+
+OPTION = measure_option(LocalBuilder(n_parallel=1, timeout=20), LocalRunner(timeout=2))
+
+
+def error_kinds(results: list[MeasureResult]) -> list[str | None]:
+    return [r.error.kind if r.error else None for r in results]
+
+
+@pytest.fixture(scope="module")
+def task() -> MatmulTask:
+    return MatmulTask()
+
+
+@pytest.fixture(scope="module")
+def measurer(task: MatmulTask) -> Iterator[Measurer]:
+    with Measurer(task, replace(OPTION, builder=LocalBuilder(n_parallel=2, timeout=20))) as m:
+        yield m
+
+
+def test_results_in_order_with_a_checked_winner(task: MatmulTask, measurer: Measurer) -> None:
+    results = list(measurer.measure(task.inputs(4, 0, 8, 16)))
+    assert error_kinds(results) == [None, ErrorKind.INSTANTIATION, None, None]
+    assert results[1].error is not None
+    assert "a tile of 0 columns" in results[1].error.text
+    good = [r for r in results if r.usable]
+    best = min(good, key=lambda r: r.median or 0.0)
+    assert best.max_error is not None
+    assert best.max_error < 1e-4
+    assert all(r.build_s > 0 and r.run_s > 0 and r.ts > 0 for r in good)
+
+
+def test_slower_than_the_incumbent_is_not_checked(task: MatmulTask, measurer: Measurer) -> None:
+    before = measurer.timing["checked"]
+    (result,) = measurer.measure(task.inputs(4), incumbent=1e-9)
+    assert result.dropped
+    assert not result.usable
+    assert len(result.times) == 1
+    assert result.max_error is None
+    assert measurer.timing["checked"] == before
+
+
+def test_equal_candidates_are_built_once(task: MatmulTask, measurer: Measurer) -> None:
+    before = measurer.timing
+    results = list(measurer.measure(task.inputs(2, 2, 2)))
+    after = measurer.timing
+    assert [r.valid for r in results] == [True] * 3
+    assert after["built"] - before["built"] == 1
+    assert after["reused"] - before["reused"] == 2
+
+
+def test_template_errors_beyond_exception_are_not_swallowed(measurer: Measurer) -> None:
+    task = measurer.task
+    stop = KeyboardInterrupt()
+
+    class Interrupting:
+        def __eq__(self, other: object) -> bool:
+            raise stop
+
+        __hash__ = None  # type: ignore[assignment]
+
+    with pytest.raises(KeyboardInterrupt):
+        list(measurer.measure(task.inputs(Interrupting())))
+    assert error_kinds(list(measurer.measure(task.inputs(4)))) == [None]
+
+
+def test_closing_the_iterator_frees_the_device_and_the_builders(
+    task: MatmulTask, measurer: Measurer
+) -> None:
+    results = measurer.measure(task.inputs(4, 8))
+    next(results)
+    assert measurer.lock.held
+    results.close()  # type: ignore[attr-defined]
+    assert not measurer.lock.held
+    assert error_kinds(list(measurer.measure(task.inputs(16)))) == [None]
+
+
+def test_timing_adds_up(task: MatmulTask, measurer: Measurer) -> None:
+    list(measurer.measure(task.inputs(4)))
+    t = measurer.timing
+    phases = ["instantiate", "build", "run", "check", "reference", "wait", "cooldown", "overhead"]
+    assert sum(t[p] for p in phases) == pytest.approx(t["total"], rel=1e-6)
+    assert t["trials"] >= 1
+
+
+def test_playoff_interleaves_and_ranks(task: MatmulTask, measurer: Measurer) -> None:
+    ranked = measurer.playoff([4, 32, 0], rounds=3)
+    assert sorted(c for c, _ in ranked) == [0, 4, 32]
+    assert ranked[-1] == (0, [])
+    assert [len(times) for _, times in ranked] == [3, 3, 0]
+    medians = [np.median(times) for _, times in ranked[:2]]
+    assert medians == sorted(medians)
+
+
+def test_another_task_is_refused(measurer: Measurer) -> None:
+    with pytest.raises(UsageError, match="test/matmul"):
+        measurer.measure(MatmulTask().inputs(4))
+
+
+def test_outside_of_with(task: MatmulTask) -> None:
+    m = Measurer(task, OPTION)
+    with pytest.raises(UsageError, match="inside `with"):
+        m.measure(task.inputs(4))
+    with pytest.raises(UsageError, match="inside `with"):
+        m.playoff([4])
+
+
+def test_builder_killed_in_the_middle_costs_one_trial(task: MatmulTask) -> None:
+    option = measure_option(LocalBuilder(n_parallel=1, timeout=20), LocalRunner(timeout=2))
+    with Measurer(task, option) as m:
+        assert error_kinds(list(m.measure(task.inputs(4)))) == [None]
+        pid = m.builds.workers[0].pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        timer = threading.Timer(0.2, os.kill, (pid, signal.SIGKILL))
+        timer.start()
+        results = list(m.measure(task.inputs(8, 16)))
+        timer.join()
+        assert error_kinds(results) == [ErrorKind.BUILD_CRASH, None]
+        assert results[0].error is not None
+        assert "SIGKILL" in results[0].error.text
+
+
+def test_hanging_builder_is_killed_at_its_limit(task: MatmulTask) -> None:
+    option = measure_option(LocalBuilder(n_parallel=1, timeout=0.5), LocalRunner(timeout=2))
+    with Measurer(task, option) as m:
+        assert error_kinds(list(m.measure(task.inputs(4)))) == [None]
+        pid = m.builds.workers[0].pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        results = list(m.measure(task.inputs(8, 16)))
+        assert error_kinds(results) == [ErrorKind.BUILD_TIMEOUT, None]
+        assert results[0].error is not None
+        assert "0.5 s" in results[0].error.text
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_compiler_errors_are_typed(task: MatmulTask, measurer: Measurer) -> None:
+    found = measurer.instantiate(8)
+    broken = Candidate(found.dag, [["split", 99]], found.arg_ids, "main", "broken trace")
+    missing = Candidate(found.dag, found.trace, (0, 1), "main", "an argument is missing")
+    named = Candidate(found.dag, found.trace, found.arg_ids, "not a name", "bad name")
+    jobs = [measurer.builds.add(c) for c in (broken, missing, named)]
+    measurer.wait_for(jobs)
+    kinds = [getattr(j.outcome, "kind", None) for j in jobs]
+    assert kinds == [ErrorKind.INSTANTIATION, ErrorKind.COMPILE, ErrorKind.COMPILE]
+    assert "not a name" in jobs[2].outcome.text  # type: ignore[union-attr]
+
+
+def test_numpy_reference_is_used() -> None:
+    task = MatmulTask(reference=product)
+    said: list[str] = []
+    with Measurer(task, OPTION, said.append) as m:
+        (result,) = m.measure(task.inputs(8))
+        assert result.error is None
+        assert result.max_error is not None
+        assert 0 < result.max_error < 1e-4
+        assert m.timing["built"] == 1  # no naive schedule
+    assert said == []
+
+
+def test_a_reference_that_disagrees_is_a_wrong_answer() -> None:
+    task = MatmulTask(reference=lambda a, b: product(a, b) + 1)
+    with Measurer(task, OPTION) as m:
+        (result,) = m.measure(task.inputs(8))
+    assert result.error is not None
+    assert result.error.kind == ErrorKind.WRONG_ANSWER
+    assert result.max_error == pytest.approx(1.0, rel=1e-3)
+    assert result.times == ()
+    assert "1024 of 1024 elements are wrong" in result.error.text
+
+
+@pytest.mark.parametrize(
+    ("reference", "words"),
+    [
+        (lambda a, b: 1 / 0, "ZeroDivisionError"),
+        (lambda a, b: [a, b], "2 arrays for 1 outputs"),
+        (lambda a, b: a[:3], "has shape"),
+    ],
+)
+def test_a_broken_reference_is_said_and_replaced(
+    task: MatmulTask, measurer: Measurer, reference: Any, words: str
+) -> None:
+    job = measurer.builds.add(measurer.instantiate(8))
+    measurer.wait_for([job])
+    assert isinstance(job.outcome, Built)
+    said: list[str] = []
+    broken = MatmulTask(reference=reference)
+    references = References(broken, measurer.builds, measurer.runs, said.append)
+    answer = references.get(job.outcome)
+    assert answer is not None
+    a, b = measurer.runs.input_arrays(arguments(job.outcome.manifest))
+    np.testing.assert_allclose(
+        np.frombuffer(answer, "float32").reshape(32, 32), product(a, b), atol=1e-4
+    )
+    assert len(said) == 1
+    assert words in said[0]
+
+
+def test_without_any_reference_that_is_said_once(task: MatmulTask, measurer: Measurer) -> None:
+    job = measurer.builds.add(measurer.instantiate(8))
+    measurer.wait_for([job])
+    assert isinstance(job.outcome, Built)
+    lost = replace(job.outcome.candidate, arg_ids=(0, 1))  # the naive schedule cannot be built
+    built = replace(job.outcome, candidate=lost)
+    said: list[str] = []
+    references = References(task, measurer.builds, measurer.runs, said.append)
+    assert [references.get(built), references.get(built)] == [None, None]
+    assert len(said) == 1
+    assert "cannot be checked" in said[0]
+
+
+def test_inputs_of_the_template_are_used() -> None:
+    class Ones(MatmulTask):
+        args = (32,)
+        template = SimpleNamespace(
+            make_inputs=lambda n: [np.ones((n, n)), np.full((n, n), 2.0)],
+            reference=lambda a, b: np.full(a.shape, 64.0),
+        )
+
+    task = Ones()
+    with Measurer(task, OPTION) as m:
+        (result,) = m.measure(task.inputs(8))
+    assert result.error is None
+    assert result.max_error == 0.0
+
+
+def test_inputs_that_do_not_fit_are_refused() -> None:
+    task = MatmulTask()
+    task.args, task.template = (32,), SimpleNamespace(make_inputs=lambda n: [np.ones((n, 1))])
+    with Measurer(task, OPTION) as m, pytest.raises(UsageError, match="make_inputs of test/matmul"):
+        list(m.measure(task.inputs(8)))
+
+
+def test_check_can_be_switched_off() -> None:
+    task = MatmulTask(reference=lambda a, b: product(a, b) + 1)
+    with Measurer(task, measure_option(OPTION.builder, LocalRunner(check=False))) as m:
+        (result,) = m.measure(task.inputs(8))
+    assert result.usable
+    assert result.max_error is None
+
+
+def test_cooldown_rests_between_candidates(task: MatmulTask) -> None:
+    runner = LocalRunner(timeout=2, cooldown_interval=0.05)
+    with Measurer(task, measure_option(OPTION.builder, runner)) as m:
+        list(m.measure(task.inputs(4, 8, 16)))
+        assert m.timing["cooldown"] >= 0.1
+
+
+class Canned:
+    """Stands where the builder pool stands: artifacts are ready, the runner is real."""
+
+    def __init__(self, measurer: Measurer, texts: list[str]) -> None:
+        self.measurer, self.texts = measurer, texts
+        measurer.instantiate = lambda config: kernels.candidate(str(config))  # type: ignore[method-assign]
+        measurer.builds.workers = []
+        measurer.builds.add = self.add  # type: ignore[method-assign]
+
+    def add(self, candidate: Candidate, **options: object) -> BuildJob:
+        job = BuildJob(candidate, 1.0)
+        job.outcome = kernels.built(self.texts[int(candidate.key)])
+        return job
+
+
+def test_a_batch_of_faults_costs_one_trial_each() -> None:
+    texts = [
+        kernels.GOOD,
+        kernels.SEGFAULT,
+        kernels.EXIT,
+        kernels.HUNGRY,
+        kernels.HANG,
+        kernels.RETURNS_7,
+        kernels.OVERRUNS,
+        kernels.PRINTS,
+        kernels.GOOD,
+    ]
+    task = MatmulTask(reference=lambda a: a + np.float32(1))
+    option = measure_option(LocalBuilder(n_parallel=1), LocalRunner(timeout=0.5, racing=False))
+    m = Measurer(task, option)
+    Canned(m, texts)
+    with m:
+        results = list(m.measure(task.inputs(*range(len(texts)))))
+    assert error_kinds(results) == [
+        None,
+        ErrorKind.RUN_CRASH,
+        ErrorKind.RUN_CRASH,
+        ErrorKind.MEMORY,
+        ErrorKind.RUN_TIMEOUT,
+        ErrorKind.RUN_ERROR,
+        ErrorKind.WRONG_ANSWER,
+        None,
+        None,
+    ]
+    assert all(r.times == () for r in results if r.error)
+    assert m.timing["failed"] == 6
+
+
+def test_a_wrong_winner_does_not_become_the_incumbent() -> None:
+    """The wrong kernel is much faster; the right one after it must not be raced against it."""
+    task = MatmulTask(reference=lambda a: a + np.float32(1))
+    option = measure_option(LocalBuilder(n_parallel=1), LocalRunner(timeout=2))
+    m = Measurer(task, option)
+    Canned(m, [kernels.SKIPS_LAST, kernels.sleepy(3000)])
+    with m:
+        wrong, right = m.measure(task.inputs(0, 1))
+    assert wrong.error is not None
+    assert wrong.error.kind == ErrorKind.WRONG_ANSWER
+    assert right.usable
+    assert not right.dropped
+    assert right.max_error == 0.0
+
+
+def test_playoff_goes_on_after_a_crash() -> None:
+    task = MatmulTask(reference=lambda a: a + np.float32(1))
+    said: list[str] = []
+    option = measure_option(LocalBuilder(n_parallel=1), LocalRunner(timeout=2))
+    m = Measurer(task, option, said.append)
+    Canned(m, [kernels.GOOD, kernels.SEGFAULT, kernels.SKIPS_LAST, kernels.sleepy(2000)])
+    with m:
+        ranked = m.playoff([0, 1, 2, 3], rounds=2)
+    assert [c for c, times in ranked if times] == [0, 3]
+    assert [len(times) for _, times in ranked] == [2, 2, 0, 0]
+    assert len(said) == 2
+    assert "SIGSEGV" in said[0]
+    assert "WRONG_ANSWER" in said[1]
+
+
+def test_close_leaves_no_process() -> None:
+    task = MatmulTask()
+    with Measurer(task, OPTION) as m:
+        list(m.measure(task.inputs(4)))
+        pids = [w.pid for w in [*m.builds.workers, m.runs.worker]]
+    for pid in pids:
+        assert pid is not None
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_overlap_when_there_are_cores_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = MatmulTask()
+    monkeypatch.setattr("loopwright.measure.measurer.usable_cpus", lambda: tuple(range(8)))
+    with Measurer(task, OPTION) as m:
+        assert m.overlap
+        results = list(m.measure(task.inputs(*[4, 0, 8, 16, 2, 32] * 3)))
+    kinds = [None, ErrorKind.INSTANTIATION, None, None, None, None] * 3
+    assert error_kinds(results) == kinds
+    monkeypatch.setattr("loopwright.measure.measurer.usable_cpus", lambda: (0, 1))
+    assert Measurer(task, OPTION).overlap  # one builder, a kernel of one thread
+    assert not Measurer(task, measure_option(LocalBuilder(n_parallel=2))).overlap
+
+
+def test_hundreds_of_trials_leave_no_growth(task: MatmulTask, measurer: Measurer) -> None:
+    list(measurer.measure(task.inputs(4)))
+    runner, before = measurer.runs.worker, measurer.runs.worker._rss
+    for _ in range(15):
+        list(measurer.measure(task.inputs(*[4, 8, 16, 2] * 5), incumbent=1e-9))
+    assert runner.launched == 1
+    assert runner._rss - before < 8 << 20

@@ -1,0 +1,88 @@
+"""Options: AutoTVM's names and meanings, and clear refusals."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from loopwright.errors import UsageError
+from loopwright.measure import LocalBuilder, LocalRunner, MeasureOption, measure_option
+
+
+def test_local_stands_for_the_defaults() -> None:
+    expected = MeasureOption(LocalBuilder(), LocalRunner())
+    assert measure_option() == measure_option("local", "local") == expected
+
+
+def test_options_are_frozen_values() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        LocalRunner().timeout = 3  # type: ignore[misc]
+    assert LocalBuilder(timeout=3) == LocalBuilder(3.0)
+
+
+@pytest.mark.parametrize("value", ["lokal", "rpc", 3, None, LocalBuilder])
+def test_unknown_builder_or_runner(value: Any) -> None:
+    with pytest.raises(UsageError, match="builder must be"):
+        measure_option(builder=value)
+    with pytest.raises(UsageError, match="runner must be"):
+        measure_option(runner=value)
+
+
+def test_swapped_arguments() -> None:
+    runner: Any = LocalRunner()
+    with pytest.raises(UsageError, match=r"builder must be .* LocalRunner\("):
+        measure_option(builder=runner)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"timeout": 0},
+        {"timeout": "10"},
+        {"n_parallel": 0},
+        {"n_parallel": 1.5},
+        {"n_parallel": True},
+        {"build_func": "ndk"},
+        {"memory_bytes": -1},
+    ],
+)
+def test_bad_builder_options(bad: dict[str, Any]) -> None:
+    (name,) = bad
+    with pytest.raises(UsageError, match=f"LocalBuilder: {name}"):
+        LocalBuilder(**bad)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"timeout": -1},
+        {"timeout": float("nan")},
+        {"number": 0},
+        {"repeat": 0},
+        {"min_repeat_ms": -1},
+        {"cooldown_interval": -0.1},
+        {"seed": -1},
+    ],
+)
+def test_bad_runner_options(bad: dict[str, Any]) -> None:
+    (name,) = bad
+    with pytest.raises(UsageError, match=f"LocalRunner: {name}"):
+        LocalRunner(**bad)
+
+
+def test_one_explicit_count_brings_autotvm_defaults_for_the_others() -> None:
+    assert LocalRunner().windows
+    assert not LocalRunner(number=10).windows
+    assert LocalRunner(number=10).counts == (10, 3, 0.0)
+    assert LocalRunner(min_repeat_ms=0).counts == (4, 3, 0.0)
+    assert not LocalRunner(min_repeat_ms=0).windows
+
+
+def test_memory_is_shared_among_builders(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("loopwright.measure.options.machine_memory", lambda: 64 << 30)
+    assert LocalBuilder(n_parallel=4).memory_limit == 8 << 30
+    assert LocalBuilder(n_parallel=64).memory_limit == 1 << 30
+    assert LocalRunner().memory_limit == 32 << 30
+    assert LocalRunner(memory_bytes=5).memory_limit == 5

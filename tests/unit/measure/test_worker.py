@@ -1,0 +1,200 @@
+"""The worker process: how it starts, what it imports, that it never outlives its parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from loopwright.errors import CodegenError, InstantiationError, ScheduleError
+from loopwright.measure.result import ErrorKind
+from loopwright.measure.worker import describe
+
+ROOT = Path(__file__).parents[3]
+
+SCRIPT = """
+from loopwright.measure import LocalBuilder, LocalRunner, Measurer, measure_option
+from tests.unit.measure.programs import MatmulTask
+print("the main module ran", flush=True)
+task = MatmulTask()
+option = measure_option(LocalBuilder(n_parallel=2), LocalRunner(timeout=2))
+with Measurer(task, option) as m:
+    for r in m.measure(task.inputs(4, 8)):
+        print("result", r.error, flush=True)
+    pids = [w.pid for w in [*m.builds.workers, m.runs.worker]]
+    print("pids", *pids, flush=True)
+    {end}
+"""
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def run(args: list[str], cwd: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, *args],
+        cwd=cwd,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+def alive(pid: int) -> bool:
+    """False for a zombie too: it is dead, its parent has not looked yet."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return text.rpartition(")")[2].split()[0] != "Z"
+
+
+def all_dead(pids: list[int]) -> bool:
+    for _ in range(300):
+        if not any(alive(p) for p in pids):
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def pids_of(text: str) -> list[int]:
+    (line,) = [x for x in text.splitlines() if x.startswith("pids ")]
+    return [int(p) for p in line.split()[1:]]
+
+
+def test_script_without_main_guard(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(end=""))
+    out = run([str(script)], tmp_path)
+    assert out.count("the main module ran") == 1
+    assert out.count("result None") == 2
+    assert all_dead(pids_of(out))
+
+
+def test_python_dash_c_beside_files_that_shadow_modules(tmp_path: Path) -> None:
+    (tmp_path / "resource.py").write_text("raise SystemExit('shadowed')")
+    out = run(["-c", SCRIPT.format(end="")], tmp_path)
+    assert out.count("result None") == 2
+
+
+def test_parent_killed_with_kill_9(tmp_path: Path) -> None:
+    end = "import time; time.sleep(60)"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT.format(end=end)],
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert parent.stdout is not None
+    with parent:
+        lines = []
+        for line in parent.stdout:
+            lines.append(line)
+            if line.startswith("pids"):
+                break
+        pids = pids_of("".join(lines))
+        assert all(alive(p) for p in pids)
+        parent.kill()
+    assert all_dead(pids)
+
+
+def test_parent_killed_while_a_kernel_hangs(tmp_path: Path) -> None:
+    program = """
+from loopwright.measure.options import LocalRunner
+from loopwright.measure.process import wait_any
+from loopwright.measure.running import RunSession
+from tests.unit.measure import kernels
+session = RunSession(LocalRunner(timeout=60), wait_any)
+session.load_and_race(kernels.built(kernels.GOOD), None)
+print("pids", session.worker.pid, flush=True)
+session.load_and_race(kernels.built(kernels.BUSY_HANG), None)
+"""
+    parent = subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert parent.stdout is not None
+    with parent:
+        pids = pids_of(parent.stdout.readline())
+        time.sleep(0.3)
+        assert alive(pids[0])
+        parent.kill()
+    assert all_dead(pids)
+
+
+def test_interrupt_from_the_terminal_leaves_workers_to_the_parent(tmp_path: Path) -> None:
+    """Ctrl-C goes to the foreground process group; workers lead sessions of their own."""
+    end = "import time; time.sleep(60)"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT.format(end=end)],
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert parent.stdout is not None
+    with parent:
+        lines = []
+        for line in parent.stdout:
+            lines.append(line)
+            if line.startswith("pids"):
+                break
+        pids = pids_of("".join(lines))
+        assert all(os.getpgid(p) == p for p in pids)
+        os.killpg(parent.pid, signal.SIGINT)
+        assert parent.stderr is not None
+        assert "KeyboardInterrupt" in parent.stderr.read()
+    assert all_dead(pids)
+
+
+@pytest.mark.parametrize("role", ["builder", "runner"])
+def test_workers_import_neither_templates_nor_operators(role: str, tmp_path: Path) -> None:
+    program = f"""
+import sys
+from loopwright.measure import worker
+worker._make_role({role!r})
+print(*sys.modules)
+"""
+    names = run(["-c", program], tmp_path).split()
+    assert f"loopwright.measure.{'build' if role == 'builder' else 'run'}_role" in names
+    forbidden = {f"loopwright.{n}" for n in ("ops", "task", "tuner", "cli")}
+    assert not forbidden & set(names)
+    if role == "runner":
+        assert not {f"loopwright.{n}" for n in ("schedule", "codegen", "driver")} & set(names)
+
+
+def test_errors_become_kinds() -> None:
+    default = ErrorKind.COMPILE
+    assert describe(MemoryError(), default)["kind"] == ErrorKind.MEMORY
+    assert describe(ScheduleError("split: no"), default) == {
+        "ok": False,
+        "kind": ErrorKind.INSTANTIATION,
+        "text": "split: no",
+    }
+    assert describe(CodegenError("x"), default)["kind"] == ErrorKind.COMPILE
+    assert describe(InstantiationError("x"), ErrorKind.RUN_ERROR)["kind"] == ErrorKind.RUN_ERROR
+
+
+def test_unexpected_errors_say_where() -> None:
+    try:
+        [][1]
+    except IndexError as e:
+        found = describe(e, ErrorKind.COMPILE)
+    assert found["text"].startswith("IndexError: list index out of range (at test_worker.py:")

@@ -1,0 +1,183 @@
+"""Every operator, in random configurations of its space, against its NumPy reference."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import loopwright as lw
+from loopwright import ops, te
+from loopwright.errors import TaskError, TensorError, UsageError
+
+MATMULS = [
+    (m, n, k, ta, tb)
+    for m, n, k in [(16, 32, 8), (13, 37, 11), (1, 50, 3)]
+    for ta in (False, True)
+    for tb in (False, True)
+]
+DENSES = [
+    (13, 37, 11, bias, relu, "float32", weight)
+    for bias in (False, True)
+    for relu in (False, True)
+    for weight in ("NK", "KN")
+]
+CONVS = [
+    (1, 3, 8, 9, 5, 3, 3, 1, 1),
+    (2, 4, 9, 7, 17, 3, 2, 2, (1, 0)),
+    (1, 5, 6, 6, 8, 1, 1, 1, 0),
+    (1, 2, 11, 12, 33, 5, 3, (1, 2), 2),
+    (1, 1, 1, 1, 1, 1, 1, 1, 0),
+]
+
+
+def data(tensors: list[te.Tensor], seed: int = 0) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    arrays = []
+    for t in tensors:
+        values = rng.standard_normal(t.shape) * (1 if t.dtype.startswith("float") else 5)
+        arrays.append(values.astype(t.dtype))
+    return arrays
+
+
+def check(task: lw.Task, index: int) -> None:
+    config = task.config_space.get(index)
+    schedule, tensors = task.instantiate(config)
+    f = lw.build(schedule, tensors, task.target, name="f")
+    arrays = data(tensors)
+    out = arrays[-1]
+    out[...] = np.nan if out.dtype.kind == "f" else 77
+    f(*arrays)
+    wanted = task.reference(*arrays[:-1])
+    assert out.shape == wanted.shape
+    scale = max(1.0, float(np.abs(wanted).max()))
+    tolerance = 1e-5 if out.dtype == np.float32 else 1e-12 if out.dtype == np.float64 else 0
+    worst = float(np.abs(out - wanted).max())
+    assert worst <= tolerance * scale, f"{task} {config.values}"
+
+
+def sample(task: lw.Task, count: int) -> list[int]:
+    space = task.config_space
+    rng = np.random.default_rng(len(space))
+    picked = [space.default_index]
+    while len(picked) < count + 1:
+        index = int(rng.integers(len(space)))
+        if space.is_valid(index):
+            picked.append(index)
+    return picked
+
+
+@pytest.mark.parametrize("args", MATMULS, ids=str)
+def test_matmul_in_random_configurations(args: tuple[object, ...]) -> None:
+    task = lw.create_task("matmul", args, "llvm")
+    for index in sample(task, 3):
+        check(task, index)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int32", "int8"])
+def test_matmul_in_other_dtypes(dtype: str) -> None:
+    task = lw.create_task("matmul", (9, 21, 10, False, True, dtype), "llvm -num-threads=1")
+    for index in sample(task, 2):
+        check(task, index)
+
+
+@pytest.mark.parametrize("args", DENSES, ids=str)
+def test_dense_in_random_configurations(args: tuple[object, ...]) -> None:
+    task = lw.create_task("dense", args, "llvm")
+    for index in sample(task, 2):
+        check(task, index)
+
+
+@pytest.mark.parametrize("args", CONVS, ids=str)
+def test_conv2d_in_random_configurations(args: tuple[object, ...]) -> None:
+    task = lw.create_task("conv2d", args, "llvm")
+    for index in sample(task, 4):
+        check(task, index)
+
+
+@pytest.mark.parametrize("value", ["panel", "block", "none"])
+def test_every_packing_of_matmul(value: str) -> None:
+    task = lw.create_task("matmul", (30, 70, 19), "llvm")
+    space = task.config_space
+    base = dict(space.get(space.default_index).values)
+    check(task, space.find({**base, "pack": value}))
+
+
+@pytest.mark.parametrize(
+    ("knob", "value"),
+    [("pad", "root"), ("pad", "rows"), ("pack", "root"), ("pack", "task"), ("order", "yo")],
+)
+def test_every_choice_of_conv2d(knob: str, value: str) -> None:
+    task = lw.create_task("conv2d", (1, 6, 10, 10, 20, 3, 3, 1, 1), "llvm")
+    space = task.config_space
+    base = dict(space.get(space.default_index).values)
+    check(task, space.find({**base, knob: value}))
+
+
+def test_reference_of_conv2d_against_loops() -> None:
+    args = (2, 3, 6, 5, 4, 3, 2, (2, 1), (1, 0))
+    x, w = np.random.default_rng(1).standard_normal((2, 3, 6, 5)), np.ones((4, 3, 3, 2))
+    w *= np.arange(72).reshape(w.shape)
+    got = lw.create_task("conv2d", args, "llvm").reference(x, w)
+    padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (0, 0)))
+    want = np.zeros(got.shape)
+    for b, o, y, z in np.ndindex(*want.shape):
+        patch = padded[b, :, 2 * y : 2 * y + 3, z : z + 2]
+        want[b, o, y, z] = (patch * w[o]).sum()
+    np.testing.assert_allclose(got, want)
+
+
+def test_flop_of_the_operators() -> None:
+    assert lw.create_task("matmul", (8, 9, 10), "llvm").flop == 2 * 8 * 9 * 10
+    conv = lw.create_task("conv2d", (1, 4, 8, 8, 6, 3, 3), "llvm")
+    assert conv.flop == 2 * 6 * 6 * 6 * 4 * 3 * 3
+    dense = lw.create_task("dense", (8, 9, 10), "llvm")
+    assert dense.flop == 2 * 8 * 9 * 10 + 2 * 8 * 9
+
+
+def test_spaces_hold_real_choices() -> None:
+    for name, args in (
+        ("matmul", (512, 512, 512)),
+        ("dense", (128, 3072, 768)),
+        ("conv2d", (1, 64, 56, 56, 64, 3, 3, 1, 1)),
+    ):
+        space = lw.create_task(name, args, "llvm").config_space
+        assert space.valid_count().count > 1000, name
+        assert len(space.knobs) >= 5, name
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "text"),
+    [
+        ("matmul", (0, 4, 4), "must be positive, got 0"),
+        ("matmul", (-3, 4, 4), "must be positive, got -3"),
+        ("matmul", (2.5, 4, 4), "positive integers, got 2.5"),
+        ("matmul", (4, 4, 4, False, False, "float99"), "unknown dtype 'float99'"),
+        ("dense", (4, 4, 4, True, True, "float32", "XY"), "weight is 'NK' or 'KN'"),
+        ("conv2d", (1, 3, 4, 4, 5, 7, 7), "7x7 kernel does not fit"),
+        ("conv2d", (1, 3, 8, 8, 5, 3, 3, 0), "must be positive"),
+        ("conv2d", (1, 3, 8, 8, 5, 3, 3, (1, 2, 3)), "integer or a pair"),
+    ],
+)
+def test_bad_arguments_are_named(name: str, args: tuple[object, ...], text: str) -> None:
+    with pytest.raises((TaskError, TensorError), match=text):
+        lw.create_task(name, args, "llvm")
+
+
+def test_mismatched_operands_are_named() -> None:
+    a = te.placeholder((4, 5), "float32", name="A")
+    with pytest.raises(TensorError, match="reduction extents 5 and 6"):
+        ops.matmul_compute(a, te.placeholder((6, 7), "float32"))
+    with pytest.raises(TensorError, match="A is float32 and B float64"):
+        ops.matmul_compute(a, te.placeholder((5, 7), "float64"))
+    x = te.placeholder((1, 3, 8, 8), "float32")
+    with pytest.raises(TensorError, match="3 channels, the weight 4"):
+        ops.conv2d_compute(x, te.placeholder((2, 4, 3, 3), "float32"))
+
+
+def test_operator_parameters() -> None:
+    matmul = ops.WORKLOADS["matmul"]
+    assert matmul.args({"M": 2, "N": 3, "K": 4}) == (2, 3, 4, False, False, "float32")
+    with pytest.raises(UsageError, match=r"needs N=\.\.\. K=\.\.\."):
+        matmul.args({"M": 2})
+    with pytest.raises(UsageError, match="did you mean 'trans_b'"):
+        matmul.args({"M": 2, "N": 3, "K": 4, "trans": True})

@@ -1,0 +1,59 @@
+"""A schedule and a target of pretence, so that these tests need no compiler."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+
+class Stage:
+    def __init__(self, schedule, op):
+        self.schedule, self.op = schedule, op
+
+    def split(self, axis, factor):
+        self.schedule.steps.append(["split", self.op, axis, factor])
+        return f"{axis}.o", f"{axis}.i"
+
+    def reorder(self, *axes):
+        self.schedule.steps.append(["reorder", self.op, *axes])
+
+    def unroll(self, axis):
+        self.schedule.steps.append(["unroll", self.op, axis])
+
+    def vectorize(self, axis):
+        self.schedule.steps.append(["vectorize", self.op, axis])
+
+    def compute_at(self, stage, axis):
+        self.schedule.steps.append(["compute_at", self.op, stage.op, axis])
+
+
+class Schedule:
+    def __init__(self, flop=1000, dag_hash="dag"):
+        self.steps = []
+        self.dag = SimpleNamespace(flop=flop, hash=dag_hash)
+        self.tensors = ["A", "B", "C"]
+
+    def __getitem__(self, op):
+        return Stage(self, op)
+
+    def trace_json(self):
+        return [list(step) for step in self.steps]
+
+    def arg_ids(self, tensors):
+        return [self.tensors.index(tensor) for tensor in tensors]
+
+
+class Target:
+    entered = 0
+
+    def __init__(self, kind="llvm", **options):
+        self.canonical = {"kind": kind, "mcpu": "cpu1", "num_threads": 2, **options}
+
+    def __enter__(self):
+        Target.entered += 1
+        return self
+
+    def __exit__(self, *exc):
+        Target.entered -= 1
+
+    def __str__(self):
+        return str(self.canonical["kind"])

@@ -1,0 +1,155 @@
+"""Registering and calling templates; what they accept as arguments."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+
+from loopwright.errors import TaskError, UsageError
+from loopwright.task import TASKS, Template, get_config, lookup, template
+
+
+@pytest.fixture
+def matmul(fakes):
+    @template("demo/matmul")
+    def matmul(m, n, dtype="float32"):
+        cfg = get_config()
+        cfg.define_split("i", m)
+        s = fakes.Schedule()
+        cfg["i"].apply(s, "C", "i")
+        return s, ["A", "B", "C"]
+
+    return matmul
+
+
+def test_registering(matmul, fakes):
+    assert isinstance(matmul, Template)
+    assert TASKS["demo/matmul"] is matmul
+    assert lookup("demo/matmul") is lookup(matmul) is lookup(matmul.function) is matmul
+    assert matmul.__name__ == "matmul"
+    assert "test_template.py:" in repr(matmul)
+
+    @template
+    def bare(n):
+        return fakes.Schedule(), []
+
+    assert TASKS["bare"] is bare
+
+
+def test_optional_parts():
+    def reference(a):
+        return a
+
+    @template("x", reference=reference, default={"k": 2})
+    def x(n):
+        return None
+
+    assert x.reference is reference
+    assert x.default_values((1,)) == {"k": 2}
+    x.default = lambda n: {"k": n}
+    assert x.default_values((7,)) == {"k": 7}
+    assert x.make_inputs is None
+
+
+def test_an_unknown_name_gives_all_and_the_nearest(matmul):
+    with pytest.raises(UsageError, match="did you mean 'demo/matmul'") as caught:
+        lookup("demo/matmull")
+    assert "there are:" in str(caught.value)
+    with pytest.raises(TaskError, match="decorate it"):
+        lookup(lambda: None)
+
+
+def test_one_name_is_one_function_but_may_be_defined_again(fakes):
+    def make(n):
+        return n
+
+    first = template("again")(make)
+    second = template("again")(make)
+    assert TASKS["again"] is second is not first
+    with pytest.raises(TaskError, match="is defined at"):
+        template("again")(lambda n: n)
+
+
+def test_arguments_are_normalised(matmul):
+    assert matmul.bind((4, 8)) == (4, 8, "float32")
+    assert matmul.bind((4,), {"n": 8, "dtype": "int8"}) == (4, 8, "int8")
+    bound = matmul.bind((np.int64(4), [1, (2, np.float32(0.5))]))
+    assert bound == (4, (1, (2, 0.5)), "float32")
+    assert type(bound[0]) is int
+    assert matmul.bind((True, None)) == (True, None, "float32")
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ((4,), r"takes \(m, n, dtype='float32'\), got \(4\)"),
+        ((1, 2, 3, 4), "too many"),
+        (({}, 2), "argument 'm' is a dict"),
+        ((1, object()), "argument 'n' is a object"),
+        ((1, (2, {3})), "argument 'n' is a set"),
+        ((float("nan"), 1), "finite"),
+        ((np.zeros(3), 1), "argument 'm' is a ndarray"),
+    ],
+)
+def test_arguments_that_no_record_could_hold(matmul, args, words):
+    with pytest.raises(TaskError, match=words):
+        matmul.bind(args)
+
+
+def test_keyword_only_parameters_are_refused():
+    @template("kw")
+    def kw(n, *, flag=True):
+        return n
+
+    with pytest.raises(TaskError, match="keyword-only"):
+        kw.bind((1,))
+
+
+def test_get_config_outside_of_a_template():
+    with pytest.raises(TaskError, match="inside a template"):
+        get_config()
+
+
+def test_a_direct_call_uses_the_default_and_says_so_once(matmul, default_target, caplog):
+    with caplog.at_level(logging.WARNING, logger="loopwright"):
+        s, tensors = matmul(64, 8)
+        matmul(64, 8)
+        matmul(64, n=8, dtype="float32")
+    assert s.steps == [["split", "C", "i", 16]]
+    assert tensors == ["A", "B", "C"]
+    assert [r.message for r in caplog.records] == [
+        "demo/matmul(64, 8, 'float32'): using the default configuration, not a tuned one "
+        "(no apply_history_best around this call)"
+    ]
+    with caplog.at_level(logging.WARNING, logger="loopwright"):
+        matmul(32, 8)
+    assert len(caplog.records) == 2
+    with pytest.raises(TaskError):
+        get_config()
+
+
+def test_a_template_may_call_another(matmul, default_target, fakes):
+    @template("outer")
+    def outer(n):
+        get_config().define_knob("k", [1, 2])
+        return matmul(n, n)
+
+    s, _ = outer(64)
+    assert s.steps == [["split", "C", "i", 16]]
+    (task,) = outer.tasks.values()
+    assert list(task.config_space.knobs) == ["k", "i"]
+
+
+def test_a_call_that_raises_is_one_line(default_target):
+    @template("bad")
+    def bad(n):
+        raise ValueError("first\nsecond")
+
+    with pytest.raises(TaskError) as caught:
+        bad(3)
+    text = str(caught.value)
+    assert text.startswith("bad(3): test_template.py:")
+    assert text.endswith("ValueError: first second")
+    assert isinstance(caught.value.__cause__, ValueError)

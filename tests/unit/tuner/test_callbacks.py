@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from loopwright.errors import UsageError
+from loopwright.measure import ErrorKind
+from loopwright.testing.tuner_contract import FakeMeasurer, FakeTask, bowl
+from loopwright.tuner import RandomTuner, log_to_file, progress_bar
+from loopwright.tuner.callbacks import ProgressBar, clock
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def shown(file, n_trial=20, callbacks=(), **options):
+    fails = lambda i: ErrorKind.MEMORY if i == 9 else None  # noqa: E731
+    bar = ProgressBar(n_trial, file=file, **options)
+    RandomTuner(FakeTask()).tune(
+        n_trial=n_trial, measure_option=FakeMeasurer(bowl, fails=fails), callbacks=[*callbacks, bar]
+    )
+    return file.getvalue()
+
+
+def test_a_file_gets_whole_lines_and_no_control_codes():
+    text = shown(io.StringIO(), n_trial=63)
+    assert "\r" not in text
+    assert "\x1b" not in text
+    assert "63/63" in text
+    assert "1 x MEMORY, first: index 9 failed" in text
+    assert "best:    1 ms, 1.0 GFLOP/s" in text
+
+
+def test_a_terminal_gets_one_line_that_is_rewritten(monkeypatch):
+    monkeypatch.setattr("loopwright.tuner.callbacks.time.monotonic", iter(range(10**6)).__next__)
+    text = shown(Terminal(), prefix="[Task 1/3]", si_prefix="M")
+    first = text.split("\n")[0]
+    assert first.count("\r") >= 20
+    assert "[Task 1/3] current" in first
+    assert "MFLOP/s" in first
+
+
+def test_what_the_log_held_is_said(tmp_path):
+    log = log_to_file(tmp_path / "log.jsonl")
+    shown(io.StringIO(), callbacks=[log])
+    assert "20 trials are in the log already" in shown(io.StringIO(), n_trial=21, callbacks=[log])
+
+
+def test_an_unknown_prefix_is_refused():
+    with pytest.raises(UsageError, match="si_prefix 'Q'"):
+        progress_bar(10, si_prefix="Q")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.2, "0s"), (59.4, "59s"), (59.6, "1m00s"), (185, "3m05s"), (7620, "2h07m")],
+)
+def test_clock(seconds, text):
+    assert clock(seconds) == text

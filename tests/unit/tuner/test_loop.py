@@ -1,0 +1,417 @@
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from loopwright import records
+from loopwright.errors import RecordError, TuneError, UsageError
+from loopwright.measure import ErrorKind
+from loopwright.testing.tuner_contract import FakeMeasurer, FakeSpace, FakeTask, bowl
+from loopwright.tuner import (
+    GridSearchTuner,
+    NothingRan,
+    RandomTuner,
+    TuningInterrupted,
+    log_to_file,
+    stop_at,
+)
+
+ROOT = Path(__file__).parents[3]
+
+
+def tune(tmp_path, measurer=None, *, tuner=RandomTuner, seed=0, space=None, callbacks=(), **budget):
+    """A run of a fresh tuner into the log of ``tmp_path``."""
+    measurer = measurer or FakeMeasurer(bowl)
+    made = tuner(FakeTask(space), seed=seed)
+    log = log_to_file(tmp_path / "log.jsonl")
+    summary = made.tune(measure_option=measurer, callbacks=[log, *callbacks], **budget)
+    return measurer, summary
+
+
+def lines(tmp_path):
+    return (tmp_path / "log.jsonl").read_text().splitlines()
+
+
+# -- records -----------------------------------------------------------------------------------
+
+
+def test_the_log_holds_what_was_measured_in_order(tmp_path):
+    measurer, _ = tune(tmp_path, n_trial=20, seed=7)
+    log = records.load(tmp_path / "log.jsonl")
+    trials = [r for r in log if "phase" not in r.extra]
+    space = FakeSpace((8, 8))
+    assert [space.index_of(r.config) for r in trials] == measurer.measured
+    assert [r.trial for r in trials] == list(range(20))
+    assert [r.round for r in trials] == [0] * 16 + [1] * 4
+    assert {r.seed for r in trials} == {7}
+    assert all(r.median == pytest.approx(bowl(space.index_of(r.config))) for r in trials)
+    assert all(r.trace == [["Fake", space.index_of(r.config)]] for r in trials)
+    assert all(r.dag == "fakedag" and r.space == space.space_hash for r in trials)
+    assert {r.run for r in log} == {log.headers[0]["run"]}
+
+
+def test_the_header_fixes_seed_and_options(tmp_path):
+    tune(tmp_path, n_trial=3, seed=9, early_stopping=50, timeout="1h")
+    (header,) = records.load(tmp_path / "log.jsonl").headers
+    assert header["seed"] == 9
+    assert header["tuner"] == "random"
+    assert header["options"] == {"range_idx": [0, 64]}
+    assert (header["n_trial"], header["timeout"], header["early_stopping"]) == (3, 3600.0, 50)
+    assert json.loads(lines(tmp_path)[0])["header"]["plan_size"] == 16
+
+
+def test_a_record_is_in_the_log_before_the_next_trial_and_before_the_tuner_hears(tmp_path):
+    seen = []
+
+    class Spy(RandomTuner):
+        def learn(self, results):
+            seen.append(("told", len(lines(tmp_path))))
+
+    measurer = FakeMeasurer(bowl, on_trial=lambda i: seen.append(("trial", len(lines(tmp_path)))))
+    tune(tmp_path, measurer, tuner=Spy, n_trial=16)
+    # One line is the header.
+    assert seen == [("trial", 1 + i) for i in range(16)] + [("told", 17)]
+
+
+def test_every_round_is_synced(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(records.Store, "sync", lambda self: synced.append(len(lines(tmp_path))))
+    tune(tmp_path, n_trial=32)
+    assert synced[:2] == [17, 33]
+
+
+def test_failures_are_recorded_with_kind_and_text(tmp_path):
+    fails = {3: ErrorKind.COMPILE, 5: ErrorKind.RUN_TIMEOUT}
+    _, summary = tune(tmp_path, FakeMeasurer(bowl, fails=fails.get))
+    failed = [r for r in records.load(tmp_path / "log.jsonl") if r.error]
+    assert {r.error["kind"]: r.error["text"] for r in failed} == {
+        "COMPILE": "index 3 failed",
+        "RUN_TIMEOUT": "index 5 failed",
+    }
+    assert summary.failures["COMPILE"].example == "index 3 failed"
+    assert summary.trials == 62
+
+
+# -- going on ----------------------------------------------------------------------------------
+
+
+def test_the_same_command_again_measures_nothing_and_times_the_winner(tmp_path):
+    tune(tmp_path, n_trial=24)
+    before = lines(tmp_path)
+    measurer, summary = tune(tmp_path, n_trial=24)
+    assert measurer.measured == []
+    assert len(measurer.playoffs) == 1
+    assert len(measurer.playoffs[0]) == 2  # the winner, and the default
+    assert (summary.stopped, summary.from_log, summary.measured) == ("n_trial", 24, 0)
+    assert lines(tmp_path) == before
+
+
+def test_more_trials_go_on_as_one_run_would(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    whole, _ = tune(tmp_path / "a", n_trial=60)
+    parts = [tune(tmp_path / "b", n_trial=n)[0].measured for n in (1, 7, 16, 20, 45, 60)]
+    assert [i for part in parts for i in part] == whole.measured
+
+
+def test_kill_loses_at_most_the_trial_in_progress(tmp_path):
+    """Any prefix of the log, cut in the middle of a line, leads to the same proposals."""
+    (tmp_path / "whole").mkdir()
+    whole, _ = tune(tmp_path / "whole", n_trial=40, seed=2)
+    text = lines(tmp_path / "whole")
+    for cut in (1, 2, 9, 17, 18, 30):
+        folder = tmp_path / str(cut)
+        folder.mkdir()
+        torn = "\n".join([*text[:cut], text[cut][:50]])
+        (folder / "log.jsonl").write_text(torn)
+        rest, summary = tune(folder, n_trial=40, seed=2)
+        assert rest.measured == whole.measured[cut - 1 :]
+        assert any("1 line skipped" in note for note in summary.notes)
+
+
+def test_a_lost_line_in_the_middle_is_measured_again(tmp_path):
+    first, _ = tune(tmp_path, n_trial=12)
+    kept = [line for line in lines(tmp_path) if '"phase"' not in line]
+    lost = json.loads(kept.pop(6))
+    (tmp_path / "log.jsonl").write_text("\n".join(kept) + "\n")
+    second, _ = tune(tmp_path, n_trial=12)
+    assert second.measured == [first.measured[5]]
+    assert json.loads(lines(tmp_path)[-1])["trial"] in range(12)
+    again = [r for r in records.load(tmp_path / "log.jsonl") if "phase" not in r.extra]
+    assert again[-1].trial == lost["trial"]
+
+
+def test_another_seed_finishes_the_round_and_then_draws_its_own(tmp_path):
+    (tmp_path / "a").mkdir()
+    old, _ = tune(tmp_path / "a", n_trial=64, seed=1)
+    first, _ = tune(tmp_path, n_trial=20, seed=1)
+    second, _ = tune(tmp_path, n_trial=64, seed=2)
+    assert first.measured + second.measured[:12] == old.measured[:32]
+    assert second.measured[12:] != old.measured[32:]
+    assert sorted(first.measured + second.measured) == list(range(64))
+
+
+def test_another_tuner_goes_on_without_measuring_twice(tmp_path):
+    first, _ = tune(tmp_path, n_trial=20)
+    second, _ = tune(tmp_path, tuner=GridSearchTuner)
+    assert second.measured == sorted(set(range(64)) - set(first.measured))
+
+
+def test_trials_of_failures_do_not_count_and_are_not_repeated(tmp_path):
+    fails = lambda i: ErrorKind.COMPILE if i % 4 == 1 else None  # noqa: E731
+    first, summary = tune(tmp_path, FakeMeasurer(bowl, fails=fails), n_trial=20)
+    assert summary.trials == 20
+    assert len(first.measured) == 20 + summary.failures["COMPILE"].count
+    second, _ = tune(tmp_path, FakeMeasurer(bowl, fails=fails), n_trial=48)
+    assert sorted(first.measured + second.measured) == list(range(64))
+
+
+def test_other_tasks_in_the_log_do_not_count(tmp_path):
+    other = RandomTuner(FakeTask(name="other"))
+    log = log_to_file(tmp_path / "log.jsonl")
+    other.tune(n_trial=10, measure_option=FakeMeasurer(bowl), callbacks=[log])
+    measurer, summary = tune(tmp_path, n_trial=10)
+    assert (len(measurer.measured), summary.from_log) == (10, 0)
+
+
+def test_another_space_target_or_thread_count_does_not_count(tmp_path):
+    tune(tmp_path, n_trial=5, space=FakeSpace((4, 16)))
+    _, summary = tune(tmp_path, n_trial=5)
+    assert summary.from_log == 0
+    assert any("another search space" in note for note in summary.notes)
+    tuner = RandomTuner(FakeTask())
+    tuner.task.target.canonical["num_threads"] = 64
+    summary = tuner.tune(
+        n_trial=5,
+        measure_option=FakeMeasurer(bowl),
+        callbacks=[log_to_file(tmp_path / "log.jsonl")],
+    )
+    assert summary.from_log == 0
+    assert any("number of threads" in note for note in summary.notes)
+
+
+def test_the_best_of_another_compiler_are_measured_again_first(tmp_path, monkeypatch):
+    tune(tmp_path)
+    monkeypatch.setattr(records, "build_hash", lambda: "another")
+    measurer, summary = tune(tmp_path, n_trial=12)
+    assert summary.from_log == 0
+    assert measurer.measured[0] == 0
+    # The best eight lie around 37; at one end of them two are equally fast.
+    assert set(measurer.measured[1:9]) in (set(range(33, 41)), set(range(34, 42)))
+    assert any("best 8 are measured again" in note for note in summary.notes)
+    again, _ = tune(tmp_path, n_trial=64)
+    assert sorted(measurer.measured + again.measured) == list(range(64))
+
+
+def test_without_a_log_a_second_call_goes_on_in_memory():
+    tuner = RandomTuner(FakeTask(), seed=4)
+    first, second = FakeMeasurer(bowl), FakeMeasurer(bowl)
+    tuner.tune(n_trial=10, measure_option=first)
+    summary = tuner.tune(n_trial=64, measure_option=second)
+    assert sorted(first.measured + second.measured) == list(range(64))
+    assert summary.from_log == 10
+
+
+# -- stopping ----------------------------------------------------------------------------------
+
+
+def test_early_stopping(tmp_path):
+    space = FakeSpace((1000,))
+    measurer, summary = tune(
+        tmp_path,
+        FakeMeasurer(lambda i: 1e-3 + i * 1e-6),
+        tuner=GridSearchTuner,
+        space=space,
+        early_stopping=30,
+    )
+    assert summary.stopped == "early_stopping"
+    assert len(measurer.measured) == 31
+
+
+def test_timeout_ends_the_run_within_the_round(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("loopwright.tuner.budget.Budget.elapsed", property(lambda self: now[0]))
+
+    def slow(index):
+        now[0] += 10.0
+
+    measurer = FakeMeasurer(bowl, on_trial=slow)
+    _, summary = tune(tmp_path, measurer, timeout="200s")
+    assert summary.stopped == "timeout"
+    # A quarter of the time is kept for the playoff, which takes place.
+    assert len(measurer.measured) == 15
+    assert measurer.playoffs
+
+
+def test_a_callback_may_stop_the_run(tmp_path):
+    _, summary = tune(tmp_path, callbacks=[stop_at(1e-9)])
+    assert (summary.stopped, summary.trials) == ("callback", 16)
+
+
+def test_ctrl_c_keeps_every_finished_trial_and_the_summary(tmp_path):
+    measurer = FakeMeasurer(bowl, interrupt_after=21)
+    with pytest.raises(TuningInterrupted) as stopped:
+        tune(tmp_path, measurer, n_trial=40)
+    summary = stopped.value.summary
+    assert (summary.stopped, summary.measured) == ("interrupted", 21)
+    assert summary.best_seconds == min(map(bowl, measurer.measured))
+    assert len(records.load(tmp_path / "log.jsonl")) == 21
+    assert isinstance(stopped.value, KeyboardInterrupt)
+
+
+def test_ctrl_c_before_the_first_trial(tmp_path):
+    with pytest.raises(TuningInterrupted) as stopped:
+        tune(tmp_path, FakeMeasurer(bowl, interrupt_after=0), n_trial=40)
+    assert stopped.value.summary.lines()[0] == "stopped: interrupted"
+
+
+def test_all_alike_failures_are_given_up_with_advice(tmp_path):
+    measurer = FakeMeasurer(bowl, fails=lambda i: ErrorKind.BUILD_TIMEOUT)
+    with pytest.raises(NothingRan) as failed:
+        tune(tmp_path, measurer, n_trial=200, space=FakeSpace((1000,)))
+    text = str(failed.value)
+    assert "32 x BUILD_TIMEOUT" in text
+    assert "first: index 0 failed" in text
+    assert "LocalBuilder(timeout" in text
+    assert "\n" not in text
+    assert len(measurer.measured) == 32
+
+
+def test_the_error_threshold_ends_a_run_that_had_valid_trials(tmp_path):
+    tuner = GridSearchTuner(FakeTask(FakeSpace((1000,))))
+    tuner.set_error_threshold(20)
+    fails = lambda i: ErrorKind.RUN_CRASH if i >= 4 else None  # noqa: E731
+    summary = tuner.tune(measure_option=FakeMeasurer(bowl, fails=fails))
+    assert (summary.stopped, summary.trials) == ("failures", 4)
+    assert summary.failures["RUN_CRASH"].count == 20
+
+
+def test_a_space_without_valid_points_is_an_error_that_says_so(tmp_path):
+    with pytest.raises(NothingRan, match="valid point of the 64"):
+        tune(tmp_path, space=FakeSpace((8, 8), valid=lambda i: False, default=None))
+
+
+# -- a log that cannot be ----------------------------------------------------------------------
+
+
+def test_a_full_disk_stops_the_run_and_loses_nothing(tmp_path, monkeypatch):
+    real, count = os.write, [0]
+
+    def full(fd, data):
+        if b'"trial":9' in data:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        count[0] += 1
+        return real(fd, data)
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(TuneError, match=r"disk is full.*9 trials before it are safe"):
+        tune(tmp_path, n_trial=20)
+    monkeypatch.undo()
+    assert len(records.load(tmp_path / "log.jsonl")) == 9
+    _, summary = tune(tmp_path, n_trial=20)
+    assert (summary.from_log, summary.trials) == (9, 20)
+
+
+def test_a_log_that_cannot_be_written_is_said_before_anything_is_measured(tmp_path):
+    measurer = FakeMeasurer(bowl)
+    tuner = RandomTuner(FakeTask())
+    with pytest.raises(RecordError, match="directory does not exist"):
+        tuner.tune(measure_option=measurer, callbacks=[log_to_file(tmp_path / "no" / "log.jsonl")])
+    with pytest.raises(RecordError, match="it is a directory"):
+        tuner.tune(measure_option=measurer, callbacks=[log_to_file(tmp_path)])
+    assert measurer.measured == []
+
+
+_HOLDER = """
+import sys
+from loopwright.measure import lock_log
+with lock_log(sys.argv[1], sys.argv[2]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_second_run_on_one_log_is_refused_and_names_the_first(tmp_path):
+    task = FakeTask()
+    holder = subprocess.Popen(
+        [sys.executable, "-c", _HOLDER, str(tmp_path / "log.jsonl"), task.key],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    try:
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(TuneError, match=f"process {holder.pid} "):
+            tune(tmp_path, n_trial=3)
+    finally:
+        holder.communicate("")
+    tune(tmp_path, n_trial=3)
+
+
+def test_what_is_no_measure_option_is_refused():
+    with pytest.raises(TuneError, match="measure_option is a int"):
+        RandomTuner(FakeTask()).tune(n_trial=1, measure_option=3)
+
+
+def test_budgets_are_checked_before_anything_else(tmp_path):
+    with pytest.raises(UsageError, match="n_trial"):
+        tune(tmp_path, n_trial=0)
+    assert not (tmp_path / "log.jsonl").exists()
+
+
+# -- the end -----------------------------------------------------------------------------------
+
+
+def test_the_playoff_decides(tmp_path):
+    """What looked best by luck loses when it is measured again beside the others."""
+
+    class Lucky(FakeMeasurer):
+        def playoff(self, configs):
+            found = super().playoff(configs)
+            return [(c, [1.0 if c.index == 37 else t for t in ts]) for c, ts in found]
+
+    measurer, summary = tune(tmp_path, Lucky(bowl))
+    assert summary.best_config.index in (36, 38)
+    assert len(measurer.playoffs[0]) == 9
+    assert 0 in measurer.playoffs[0]
+    best = records.best(records.load(tmp_path / "log.jsonl"))
+    assert FakeSpace((8, 8)).index_of(best.config) in (36, 38)
+    _, again = tune(tmp_path, Lucky(bowl))
+    assert again.best_config.index in (36, 38)
+
+
+def test_the_summary_compares_with_the_default(tmp_path):
+    _, summary = tune(tmp_path)
+    assert summary.best_seconds == pytest.approx(bowl(37))
+    assert summary.default_seconds == pytest.approx(bowl(0))
+    assert summary.speedup == pytest.approx(38.0)
+    assert summary.best_gflops == pytest.approx(1e6 / bowl(37) / 1e9)
+    text = "\n".join(summary.lines())
+    assert "38.00 x the default" in text
+    assert "run 0.5 s" in text
+
+
+def test_the_incumbent_is_passed_on(tmp_path):
+    measurer, _ = tune(tmp_path, n_trial=40)
+    assert measurer.incumbents[:16] == [None] * 16
+    assert measurer.incumbents[16] == pytest.approx(min(map(bowl, measurer.measured[:16])))
+
+
+def test_callbacks_hear_of_every_round_after_the_tuner(tmp_path):
+    heard = []
+
+    def callback(tuner, inputs, results):
+        heard.append((tuner.trials, [i.trial for i in inputs], len(results)))
+
+    tune(tmp_path, n_trial=20, callbacks=[callback])
+    assert heard == [(16, list(range(16)), 16), (20, [16, 17, 18, 19], 4)]
+    heard.clear()
+    tune(tmp_path, n_trial=36, callbacks=[callback])
+    assert heard == [(32, list(range(20, 32)), 12), (36, [32, 33, 34, 35], 4)]
