@@ -40,8 +40,10 @@ _NAMES: dict[str, tuple[str, str]] = {
     "ops": ("loopwright.ops", ""),
     "records": ("loopwright.records", ""),
     "runtime": ("loopwright.runtime", ""),
+    "target": ("loopwright.target", ""),
     "te": ("loopwright.te", ""),
     "template": ("loopwright.task", "template"),
+    "testing": ("loopwright.testing", ""),
     "tuner": ("loopwright.tuner", ""),
 }
 

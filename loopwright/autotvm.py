@@ -30,8 +30,8 @@ task = SimpleNamespace(
 )
 #: ``autotvm.tuner.RandomTuner`` and the others.
 tuner = _tuner
-#: ``autotvm.record.load_from_file(path)``.
-record = SimpleNamespace(load_from_file=_records.load)
+#: ``autotvm.record.load_from_file(path)`` and ``pick_best(path, out)``.
+record = SimpleNamespace(load_from_file=_records.load, pick_best=_records.pick_best)
 #: ``autotvm.measure.MeasureInput`` and the others.
 measure = _measure
 

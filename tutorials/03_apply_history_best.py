@@ -1,7 +1,8 @@
 """Tutorial 03: build with the best record of a log.
 
 Run it with ``python tutorials/03_apply_history_best.py``. It tunes a dense layer for a moment, then
-builds it three times: without a log, with it, and from the recorded steps alone. Set ``LOOPWRIGHT_TUTORIAL_SMALL=1`` for a quick run.
+builds it three times: without a log, with it, and from the recorded steps alone. Set
+``LOOPWRIGHT_TUTORIAL_SMALL=1`` for a quick run.
 """
 
 import os

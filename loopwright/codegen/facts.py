@@ -1,27 +1,13 @@
-"""Questions about loop IR that code generators ask."""
+"""Questions about loop IR that code generators ask, answered once a node: unrolling asks again."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from loopwright import dtypes
-from loopwright.ir.expr import Binary, Buffer, Cast, Const, Expr, Load, Unary, Var, walk
+from loopwright.ir.expr import Buffer, Cast, Expr, Load, walk
 from loopwright.ir.stmt import Allocate, For, Store
-
-
-def pure_index(e: Expr) -> bool:
-    """Integer arithmetic over variables and constants: it may be computed in i64."""
-    match e:
-        case Var() | Const():
-            return not dtypes.is_float(e.dtype) and e.dtype != "bool"
-        case Cast(value=v, dtype=d):
-            return dtypes.bits(d) >= 32 and dtypes.is_int(d) and pure_index(v)
-        case Unary(op="-", a=a):
-            return pure_index(a)
-        case Binary(op=op, a=a, b=b):
-            known = ("+", "-", "*", "//", "%", "tdiv", "tmod", "min", "max")
-            return op in known and pure_index(a) and pure_index(b)
-    return False
 
 
 def touches_memory(e: Expr) -> bool:
@@ -31,6 +17,7 @@ def touches_memory(e: Expr) -> bool:
     return bool(found)
 
 
+@lru_cache(maxsize=1024)
 def has_blocks(s: Any) -> bool:
     """Constructs that cannot stand inside vector code: the loop then runs one by one."""
     found: list[Any] = []
@@ -44,6 +31,7 @@ def has_blocks(s: Any) -> bool:
     return bool(found)
 
 
+@lru_cache(maxsize=1024)
 def widest(s: Any) -> int:
     """Bytes of the widest element that a body loads or stores."""
     found = [1]

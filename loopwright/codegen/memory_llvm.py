@@ -74,11 +74,12 @@ class Memory:
         ty = memory_type(b.dtype)
         terms = {v: c for v, c in offset.terms.items() if v is not LANE}
         if terms:
-            key = (b, frozenset(terms.items()))
+            # By pointer, not by buffer: an unrolled loop allocates one buffer several times.
+            start = base
             base = w.cached(
-                key,
+                (start, ty, frozenset(terms.items())),
                 lambda: w.emit(
-                    f"getelementptr {ty}, ptr {w.pointers[b]}, i64 {w.scalar(Affine(0, terms))}"
+                    f"getelementptr {ty}, ptr {start}, i64 {w.scalar(Affine(0, terms))}"
                 ),
             )
         if offset.const == 0:

@@ -10,12 +10,12 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from loopwright import dtypes
-from loopwright.codegen.facts import has_blocks, pure_index, touches_memory, widest
+from loopwright.codegen.facts import has_blocks, touches_memory, widest
 from loopwright.codegen.functions_llvm import UNKNOWN, launch
 from loopwright.codegen.memory_llvm import LANE, Memory
 from loopwright.codegen.ops_llvm import Operations, Value, literal, llvm_type
 from loopwright.errors import CodegenError
-from loopwright.ir.affine import Affine, interval, to_affine
+from loopwright.ir.affine import Affine, exact, fits, interval, to_affine
 from loopwright.ir.expr import (
     COMPARE,
     Binary,
@@ -34,6 +34,16 @@ from loopwright.ir.expr import (
 from loopwright.ir.stmt import Allocate, For, If, Let, Seq, Store
 
 
+class _AnyRange(dict[Var, tuple[int, int]]):
+    """Ranges of variables of which nothing is known: no division is decided."""
+
+    def __missing__(self, _: Var) -> tuple[int, int]:
+        return UNKNOWN
+
+
+_ANY = _AnyRange()
+
+
 class ModuleWriter:
     """What the functions of one module share."""
 
@@ -45,6 +55,7 @@ class ModuleWriter:
         self.parallel_workspace = 0
         self.uses_pool = False
         self.counter = 0
+        self.flat: dict[tuple[Buffer, tuple[Expr, ...]], Affine | None] = {}
 
     def text(self) -> str:
         """The module."""
@@ -142,18 +153,29 @@ class FunctionWriter:
         a = self.affine(e)
         if a is not None:
             return a
-        if pure_index(e):
-            match e:
-                case Var():
-                    return self.vectors[e]
-                case Cast(value=v):
-                    return self.index(v)
-                case Unary(a=x):
-                    return self.ops.negate(self.i64(self.index(x)))
-                case Binary(op=op, a=x, b=y):
-                    p, q = self.i64(self.index(x)), self.i64(self.index(y))
-                    return self.ops.binary(op, p, q, "int64")
+        if self._exact(e) and fits(e, self.env, self.ranges):
+            return self._wide(e)
         return self.ops.cast(self.expr(e), "int64")
+
+    def _exact(self, e: Expr) -> bool:
+        return exact(e, self.env, self.ranges)
+
+    def _wide(self, e: Expr) -> Affine | Value:
+        """Arithmetic on axes in i64."""
+        a = self.affine(e)
+        if a is not None:
+            return a
+        match e:
+            case Var():
+                return self.vectors[e]
+            case Cast(value=v):
+                return self._wide(v)
+            case Unary(a=x):
+                return self.ops.negate(self.i64(self._wide(x)))
+            case Binary(op=op, a=x, b=y):
+                p, q = self.i64(self._wide(x)), self.i64(self._wide(y))
+                return self.ops.binary(op, p, q, "int64")
+        raise CodegenError(f"llvm: {type(e).__name__} is not arithmetic on axes")
 
     def i64(self, i: Affine | Value) -> Value:
         """An index as a value."""
@@ -163,6 +185,9 @@ class FunctionWriter:
 
     def offset(self, b: Buffer, indices: tuple[Expr, ...]) -> Affine | Value:
         """Offset in elements of an access."""
+        known = self._flat(b, indices)
+        if known is not None and self.vectors.keys().isdisjoint(known.terms):
+            return known.substitute(self.env)
         parts = [self.index(i) for i in indices]
         if all(isinstance(p, Affine) for p in parts):
             return self.memory.flat(b, parts)  # type: ignore[arg-type]
@@ -171,6 +196,16 @@ class FunctionWriter:
             out = self.ops.binary("*", out, self.ops.const(n, out), "int64")
             out = self.ops.binary("+", out, self.i64(p), "int64")
         return out
+
+    def _flat(self, b: Buffer, indices: tuple[Expr, ...]) -> Affine | None:
+        """The offset over the variables of the IR, if that needs no ranges; worked out once."""
+        key = (b, indices)
+        if key not in self.m.flat:
+            parts = [to_affine(i, {}, _ANY) for i in indices]
+            known = [p for p in parts if p is not None]
+            whole = len(known) == len(parts)
+            self.m.flat[key] = self.memory.flat(b, known) if whole else None
+        return self.m.flat[key]
 
     # ------------------------------------------------------------ vectors and masks
 
@@ -233,7 +268,7 @@ class FunctionWriter:
             case Const(value=v, dtype=d):
                 return Value(literal(v, d), d)
             case Var():
-                return self.ops.cast(self.i64(self.index(e)), e.dtype)
+                return self.ops.cast(self.i64(self._wide(e)), e.dtype)
             case Load(buffer=b, indices=idx):
                 return self.memory.load(b, self.offset(b, idx))
             case Binary():
@@ -253,11 +288,12 @@ class FunctionWriter:
         raise CodegenError(f"llvm: no code for {type(e).__name__}")
 
     def _binary(self, e: Binary) -> Value:
-        if e.op in COMPARE and pure_index(e.a) and pure_index(e.b):
-            a, b = self.i64(self.index(e.a)), self.i64(self.index(e.b))
-            return self.ops.compare(e.op, a, b)
-        if dtypes.is_int(e.dtype) and pure_index(e):
-            return self.ops.cast(self.i64(self.index(e)), e.dtype)
+        if e.op in COMPARE and all(
+            self._exact(x) and fits(x, self.env, self.ranges) for x in (e.a, e.b)
+        ):
+            return self.ops.compare(e.op, self.i64(self._wide(e.a)), self.i64(self._wide(e.b)))
+        if dtypes.is_int(e.dtype) and self._exact(e):
+            return self.ops.cast(self.i64(self._wide(e)), e.dtype)
         return self.ops.binary(e.op, self.expr(e.a), self.expr(e.b), e.dtype)
 
     def _if_then_else(self, e: IfThenElse) -> Value:
@@ -298,6 +334,7 @@ class FunctionWriter:
         i = self.index(e)
         if isinstance(i, Value) and i.lanes > 1:
             self.vectors[v] = i
+            self.ranges[v] = interval(e, self.env, self.ranges) or UNKNOWN
         elif isinstance(i, Value):
             reg = Var(i.ref, "int64")
             self.env[v] = Affine.of(reg)

@@ -80,12 +80,17 @@ class Affine:
 
     def substitute(self, env: Mapping[Var, Affine]) -> Affine:
         """Replace variables by affine forms."""
-        if not any(v in env for v in self.terms):
-            return self
-        out = Affine(self.const)
+        const_ = self.const
+        terms: dict[Var, int] = {}
         for v, c in self.terms.items():
-            out = out + (env[v] * c if v in env else Affine(0, {v: c}))
-        return out
+            if v not in env:
+                terms[v] = terms.get(v, 0) + c
+                continue
+            new = env[v]
+            const_ += new.const * c
+            for w, k in new.terms.items():
+                terms[w] = terms.get(w, 0) + k * c
+        return Affine(const_, {v: c for v, c in terms.items() if c})
 
     def to_expr(self) -> Expr:
         """Back to an expression; large coefficients first, so that text reads outer to inner."""
@@ -114,17 +119,30 @@ def to_affine(e: Expr, env: Mapping[Var, Affine], ranges: Ranges) -> Affine | No
         case Var():
             return env[e] if e in env else Affine.of(e)
         case Cast(value=v, dtype=d) if dtypes.is_int(d) and dtypes.is_int(v.dtype):
-            return to_affine(v, env, ranges) if dtypes.bits(d) >= dtypes.bits(v.dtype) else None
+            x = to_affine(v, env, ranges)
+            if x is None or not _inside(x, ranges, v.dtype, d):
+                return None
+            return x
         case Unary(op="-", a=a):
             x = to_affine(a, env, ranges)
             return x * -1 if x is not None else None
         case Binary(op=op, a=a, b=b) if op in ("+", "-", "*", "//", "%"):
             x, y = to_affine(a, env, ranges), to_affine(b, env, ranges)
-            return _combine(op, x, y, ranges) if x is not None and y is not None else None
+            return _combine(op, x, y, ranges, e.dtype) if x is not None and y is not None else None
     return None
 
 
-def _combine(op: str, x: Affine, y: Affine, ranges: Ranges) -> Affine | None:
+def _within(b: Interval, *types: str) -> bool:
+    """Whether bounds lie inside the limits of some dtypes."""
+    return all(lo <= b[0] and b[1] <= hi for lo, hi in map(dtypes.limits, types))
+
+
+def _inside(x: Affine, ranges: Ranges, *types: str) -> bool:
+    """Whether a form is known to lie inside the limits of some dtypes."""
+    return all(v in ranges for v in x.terms) and _within(x.bounds(ranges), *types)
+
+
+def _combine(op: str, x: Affine, y: Affine, ranges: Ranges, dtype: str) -> Affine | None:
     if op == "+":
         return x + y
     if op == "-":
@@ -133,11 +151,9 @@ def _combine(op: str, x: Affine, y: Affine, ranges: Ranges) -> Affine | None:
         if y.terms:
             x, y = y, x
         return None if y.terms else x * y.const
-    if y.terms or y.const <= 0:
+    if y.terms or y.const <= 0 or not _inside(x, ranges, dtype):
         return None
     whole, part = _whole_part(x, y.const)
-    if any(v not in ranges for v in part.terms):
-        return None
     lo, hi = part.bounds(ranges)
     if lo // y.const != hi // y.const:
         return None
@@ -199,7 +215,8 @@ def interval(e: Expr, env: Mapping[Var, Affine], ranges: Ranges) -> Interval | N
     match e:
         case Binary(op=op, a=x, b=y) if op in ("+", "-", "*", "//", "%", "min", "max"):
             p, q = interval(x, env, ranges), interval(y, env, ranges)
-            return _interval_op(op, p, q)
+            wraps = any(b is not None and not _within(b, e.dtype) for b in (p, q))
+            return None if wraps and op not in ("+", "-", "*") else _interval_op(op, p, q)
         case Select(a=x, b=y):
             p, q = interval(x, env, ranges), interval(y, env, ranges)
             return (min(p[0], q[0]), max(p[1], q[1])) if p and q else None
@@ -225,3 +242,30 @@ def _interval_op(op: str, p: Interval | None, q: Interval | None) -> Interval | 
     if op == "//" and q[0] == q[1] > 0:
         return p[0] // q[0], p[1] // q[0]
     return None
+
+
+def fits(e: Expr, env: Mapping[Var, Affine], ranges: Ranges) -> bool:
+    """Whether the exact value of an integer expression is known to lie in its dtype."""
+    b = interval(e, env, ranges)
+    return b is not None and _within(b, e.dtype)
+
+
+def exact(e: Expr, env: Mapping[Var, Affine], ranges: Ranges) -> bool:
+    """Whether ``e`` is arithmetic on axes that may be done in wide integers and cut at the end.
+
+    Sums and products that wrap come out the same when only the result is cut to its dtype; what is
+    divided or compared must be known not to wrap.
+    """
+    match e:
+        case Var() | Const():
+            return dtypes.is_int(e.dtype)
+        case Cast(value=v, dtype=d) if dtypes.is_int(d) and dtypes.is_int(v.dtype):
+            wider = dtypes.bits(d) > dtypes.bits(v.dtype)
+            return exact(v, env, ranges) and (not wider or fits(v, env, ranges))
+        case Unary(op="-", a=a):
+            return exact(a, env, ranges)
+        case Binary(op="+" | "-" | "*", a=a, b=b):
+            return exact(a, env, ranges) and exact(b, env, ranges)
+        case Binary(op="//" | "%" | "tdiv" | "tmod" | "min" | "max", a=a, b=b):
+            return all(exact(x, env, ranges) and fits(x, env, ranges) for x in (a, b))
+    return False

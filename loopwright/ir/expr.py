@@ -22,6 +22,8 @@ from loopwright.ir.node import Node, node
 ExprLike = Union["Expr", "IterVar", int, float, bool]
 
 COMPARE = ("==", "!=", "<", "<=", ">", ">=")
+#: Every operation of `Binary`.
+OPERATIONS = (*COMPARE, "+", "-", "*", "/", "//", "%", "tdiv", "tmod", "min", "max", "and", "or")
 #: Pure functions of floats that both the interpreter and every code generator know.
 INTRINSICS = (
     "exp", "exp2", "log", "log2", "log10", "log1p", "expm1", "tanh", "sigmoid", "erf", "sqrt",

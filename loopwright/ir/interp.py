@@ -6,7 +6,8 @@ pattern), parallel and vector loops run one iteration after the other. Slow, and
 tests.
 
 Arithmetic is that of the dtype: each operation rounds, integers wrap, integer division by zero
-gives zero with no trap (as it does in padded lanes of compiled code).
+gives zero with no trap (as it does in padded lanes of compiled code). Values are NumPy scalars;
+arithmetic on axes that is known not to wrap runs on Python integers.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 
 from loopwright import dtypes
 from loopwright.errors import LowerError, RunError
+from loopwright.ir.affine import Interval, exact, fits, interval
 from loopwright.ir.expr import (
     COMPARE,
     Binary,
@@ -33,6 +35,9 @@ from loopwright.ir.expr import (
     Var,
 )
 from loopwright.ir.stmt import Allocate, For, Func, If, Let, Seq, Store
+
+_INT32: Interval = (-(2**31), 2**31 - 1)
+_MAX_LOOPS = 15
 
 
 def interpret(f: Func, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
@@ -96,6 +101,11 @@ def _truncmod(a: Any, b: Any) -> Any:
     return np.asarray(-r if a < 0 else r).astype(np.asarray(a).dtype)[()]
 
 
+def _select(c: Any, a: Any, b: Any) -> Any:
+    """Both sides were evaluated: a select must not read outside on either."""
+    return a if c else b
+
+
 def _cast(x: Any, dtype: str) -> Any:
     if dtypes.is_int(dtype) and isinstance(x, np.floating):
         return np.dtype(dtype).type(dtypes.truncate(float(x), dtype))
@@ -130,9 +140,11 @@ class _Writer:
         self.scope: dict[str, Any] = {
             "_np": np, "_fresh": _fresh, "_outside": _outside, "_max": _max, "_min": _min,
             "_floordiv": _floordiv, "_floormod": _floormod, "_truncdiv": _truncdiv,
-            "_truncmod": _truncmod, "_cast": _cast,
+            "_truncmod": _truncmod, "_cast": _cast, "_select": _select, "_int32": np.int32,
         }  # fmt: skip
         self.names: dict[Any, str] = {}
+        self.ranges: dict[Var, Interval] = {}
+        self.loops = 0
 
     def function(self, f: Func) -> Callable[..., None]:
         params = ", ".join(self.name(p) for p in f.params)
@@ -157,11 +169,11 @@ class _Writer:
                     self.stmt(x, d)
                 if not stmts:
                     self.put(d, "pass")
-            case For(var=v, extent=n, body=b):
-                self.put(d, f"for {self.name(v)} in range({n}):")
-                self.stmt(b, d + 1)
+            case For():
+                self.loop(s, d)
             case Let(var=v, value=e, body=b):
-                self.put(d, f"{self.name(v)} = {self.expr(e)}")
+                self.put(d, f"{self.name(v)} = {self.index(e)}")
+                self.ranges[v] = interval(e, {}, self.ranges) or _INT32
                 self.stmt(b, d)
             case If(cond=c, then=t, orelse=o):
                 self.put(d, f"if {self.expr(c)}:")
@@ -170,7 +182,7 @@ class _Writer:
                     self.put(d, "else:")
                     self.stmt(o, d + 1)
             case Store(buffer=b, indices=idx, value=v):
-                self.put(d, f"_i = {self.index(idx)}")
+                self.put(d, "_i = (" + "".join(f"{self.index(i)}," for i in idx) + ")")
                 self.check(b, d)
                 self.put(d, f"{self.name(b)}[_i] = {self.expr(v)}")
             case Allocate(buffer=b, body=body):
@@ -179,8 +191,41 @@ class _Writer:
             case _:
                 raise LowerError(f"the interpreter does not know {type(s).__name__}")
 
-    def index(self, idx: tuple[Any, ...]) -> str:
-        return "(" + "".join(f"int({self.expr(i)})," for i in idx) + ")"
+    def loop(self, s: For, d: int) -> None:
+        self.ranges[s.var] = (0, s.extent - 1)
+        self.loops += 1
+        if self.loops % _MAX_LOOPS == 0:  # Python nests at most 20 loops in one function
+            self.put(d, f"def _f{self.loops}():")
+            self.loop(s, d + 1)
+            self.put(d, f"_f{self.loops}()")
+        else:
+            self.put(d, f"for {self.name(s.var)} in range({s.extent}):")
+            self.stmt(s.body, d + 1)
+        self.loops -= 1
+
+    def index(self, e: Any) -> str:
+        """An integer as a Python integer."""
+        if self.is_plain(e):
+            return self.plain(e)
+        return f"int({self.expr(e)})"
+
+    def is_plain(self, e: Any) -> bool:
+        return exact(e, {}, self.ranges) and fits(e, {}, self.ranges)
+
+    def plain(self, e: Any) -> str:
+        """Arithmetic on axes, on Python integers."""
+        match e:
+            case Var():
+                return self.name(e)
+            case Const(value=v):
+                return f"({v})"
+            case Cast(value=v):
+                return self.plain(v)
+            case Unary(a=a):
+                return f"(-{self.plain(a)})"
+            case Binary(op=op, a=a, b=b):
+                return _binary(op, self.plain(a), self.plain(b))
+        raise LowerError(f"{type(e).__name__} is not arithmetic on axes")
 
     def check(self, b: Buffer, d: int) -> None:
         if b.shape:
@@ -191,17 +236,24 @@ class _Writer:
         getter = f"_get_{self.name(b)}"
         if getter not in self.scope:
             self.scope[getter] = _make_getter(b)
-        args = "".join(f", int({self.expr(i)})" for i in idx)
+        args = "".join(f", {self.index(i)}" for i in idx)
         return f"{getter}({self.name(b)}{args})"
 
+    def const(self, e: Const) -> str:
+        """The name of a literal, as a NumPy scalar."""
+        name = f"_c{len(self.scope)}"
+        self.scope[name] = np.dtype(e.dtype).type(e.value)
+        return name
+
     def expr(self, e: Any) -> str:
+        """A value as a NumPy scalar of its dtype."""
         match e:
             case Var():
-                return self.name(e)
-            case Const(value=v, dtype=d):
-                if d == "int32":
-                    return f"({v})"
-                return f"_np.{_numpy(d)}({_literal(v)})"
+                return self.name(e) if e not in self.ranges else f"_int32({self.name(e)})"
+            case Const():
+                return self.const(e)
+            case Binary(dtype=d) if dtypes.is_int(d) and self.is_plain(e):
+                return f"_cast({self.plain(e)}, {d!r})"
             case Cast(value=v, dtype=d):
                 return f"_cast({self.expr(v)}, {d!r})"
             case Unary(op="-", a=a):
@@ -210,7 +262,9 @@ class _Writer:
                 return f"(not {self.expr(a)})"
             case Binary():
                 return self.binary(e)
-            case Select(cond=c, a=a, b=b) | IfThenElse(cond=c, a=a, b=b):
+            case Select(cond=c, a=a, b=b):
+                return f"_select({self.expr(c)}, {self.expr(a)}, {self.expr(b)})"
+            case IfThenElse(cond=c, a=a, b=b):
                 return f"({self.expr(a)} if {self.expr(c)} else {self.expr(b)})"
             case Call(fn=fn, args=args):
                 self.scope[f"_call_{fn}"] = intrinsic(fn)
@@ -220,24 +274,21 @@ class _Writer:
         raise LowerError(f"the interpreter does not know {type(e).__name__}")
 
     def binary(self, e: Binary) -> str:
-        a, b = self.expr(e.a), self.expr(e.b)
-        if e.op in ("and", "or", "+", "-", "*", "/", *COMPARE):
-            return f"({a} {e.op} {b})"
-        name = {
-            "//": "_floordiv", "%": "_floormod", "tdiv": "_truncdiv", "tmod": "_truncmod",
-            "min": "_min", "max": "_max",
-        }[e.op]  # fmt: skip
-        return f"{name}({a}, {b})"
+        if e.op in COMPARE and self.is_plain(e.a) and self.is_plain(e.b):
+            return _binary(e.op, self.plain(e.a), self.plain(e.b))
+        return _binary(e.op, self.expr(e.a), self.expr(e.b))
 
 
-def _numpy(dtype: str) -> str:
-    return "bool_" if dtype == "bool" else dtype
-
-
-def _literal(v: Any) -> str:
-    if isinstance(v, float) and not math.isfinite(v):
-        return f"float({str(v)!r})"
-    return repr(v)
+def _binary(op: str, a: str, b: str) -> str:
+    if op in ("and", "or"):  # both sides are evaluated, as in compiled code
+        return f"({a} {'&' if op == 'and' else '|'} {b})"
+    if op in ("+", "-", "*", "/", *COMPARE):
+        return f"({a} {op} {b})"
+    name = {
+        "//": "_floordiv", "%": "_floormod", "tdiv": "_truncdiv", "tmod": "_truncmod",
+        "min": "_min", "max": "_max",
+    }[op]  # fmt: skip
+    return f"{name}({a}, {b})"
 
 
 def _make_getter(b: Buffer) -> Callable[..., Any]:

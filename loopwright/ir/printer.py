@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from loopwright.ir.expr import (
+    COMPARE,
     Binary,
     Buffer,
     Call,
@@ -33,14 +34,16 @@ class Names:
 
     def __init__(self) -> None:
         self._names: dict[Any, str] = {}
-        self._used: dict[str, int] = {}
+        self._taken: set[str] = set()
 
     def __call__(self, x: Var | Buffer) -> str:
         """The printed name of a variable or buffer."""
         if x not in self._names:
-            n = self._used.get(x.name, 0)
-            self._used[x.name] = n + 1
-            self._names[x] = f"{x.name}_{n}" if n else x.name
+            name, n = x.name, 1
+            while name in self._taken:
+                name, n = f"{x.name}_{n}", n + 1
+            self._taken.add(name)
+            self._names[x] = name
         return self._names[x]
 
 
@@ -53,7 +56,7 @@ def print_func(f: Func) -> str:
     ]
     lines: list[str] = []
     _stmt(f.body, 1, lines, names)
-    return f"def {f.name}({', '.join(params)}):\n" + "\n".join(lines or ["  pass"])
+    return f"def {f.name}({', '.join(params)}):\n" + "\n".join(lines)
 
 
 def _stmt(s: Any, depth: int, out: list[str], names: Names) -> None:
@@ -62,6 +65,8 @@ def _stmt(s: Any, depth: int, out: list[str], names: Names) -> None:
         case Seq(stmts=stmts):
             for x in stmts:
                 _stmt(x, depth, out, names)
+            if not stmts:
+                out.append(f"{pad}pass")
         case For():
             _for(s, pad, out, names)
             _stmt(s.body, depth + 1, out, names)
@@ -109,7 +114,8 @@ def _expr(e: Any, names: Names, outer: int) -> str:
             return f"{op}{' ' if op == 'not' else ''}{_expr(a, names, 6)}"
         case Binary(op=op, a=a, b=b) if op in _PRECEDENCE:
             p = _PRECEDENCE[op]
-            text = f"{_expr(a, names, p)} {op} {_expr(b, names, p + 1)}"
+            left = p + (op in COMPARE)  # Python would chain a < b < c
+            text = f"{_expr(a, names, left)} {op} {_expr(b, names, p + 1)}"
             return f"({text})" if p < outer else text
         case Binary(op=op, a=a, b=b):
             return f"{op}({_expr(a, names, 0)}, {_expr(b, names, 0)})"

@@ -16,7 +16,7 @@ from functools import reduce as fold
 from typing import Any
 
 from loopwright.errors import LowerError
-from loopwright.ir.affine import Affine, interval, to_affine
+from loopwright.ir.affine import Affine, fits, interval, to_affine
 from loopwright.ir.expr import (
     Binary,
     Buffer,
@@ -136,6 +136,8 @@ class _Nest:
         self.ranges = builder.bounds.ranges
         self.buffer = builder.buffers[sb.stage.id]
         self.assumed: set[Guard] = set()
+        self.tested: set[Guard] = set()
+        self.facts: list[tuple[Affine, int]] = []
         kinds = [x.loop.kind for x in sb.loops]
         has_reduce = sb.op.reduction is not None
         self.first_reduce = kinds.index("reduce") if has_reduce else -1
@@ -180,9 +182,14 @@ class _Nest:
     def _conditions(self, g: Guard) -> list[Expr]:
         if g in self.assumed:
             return []
-        value = g.value.to_expr()
-        out = [binary(">=", value, 0)] if g.nonnegative else []
-        return [*out, binary("<", value, g.below)] if g.below is not None else out
+        value, out = g.value.to_expr(), []
+        if g.nonnegative and not self._known(g.value * -1, 0):
+            out.append(binary(">=", value, 0))
+        if g.below is not None and not self._known(g.value, g.below - 1):
+            out.append(binary("<", value, g.below))
+        if out:
+            self.tested.add(g)
+        return out
 
     def _init(self, first: int) -> Stmt:
         """The nest that sets elements to the reducer's start, over the spatial loops inside."""
@@ -240,22 +247,24 @@ class _Nest:
         return [*self.sb.guards, *(g for gs in self.sb.domain.values() for g in gs)]
 
     def _two_copies(self, p: int) -> Stmt:
-        tests: list[Expr] = []
-        held: set[Guard] = set()
+        tests: dict[Guard, list[Expr]] = {}
         for g in self._all_guards():
             if self._position(g) <= p and g in self.sb.guards:
                 continue
             test = self._holds_inside(g, p)
             if test is not None:
-                tests += test
-                held.add(g)
+                tests[g] = test
+        self.tested = set()
         cold = self._loop(p + 1)
+        # A guard that the nest does not test, such as one of padding, is no reason to leave it.
+        held = [g for g in tests if g in self.tested]
         if not held:
             return cold
-        self.assumed = held
+        self.assumed = set(held)
         hot = self._loop(p + 1)
         self.assumed = set()
-        return If(_all(tests), hot, cold) if tests else hot
+        conds = [c for g in held for c in tests[g]]
+        return If(_all(conds), hot, cold) if conds else hot
 
     def _holds_inside(self, g: Guard, p: int) -> list[Expr] | None:
         """Conditions on the loops up to p under which ``g`` holds for all inner iterations."""
@@ -300,15 +309,44 @@ class _Nest:
             return self.sb.values[e].to_expr() if e in self.sb.values else e
         if isinstance(e, Read):
             return self._load(e)
+        if isinstance(e, IfThenElse):
+            return self._choice(e)
         out: Expr = e.map_children(self._value)
         if isinstance(out, Binary) and out.op in ("//", "%", "tdiv", "tmod"):
             return self._safe_division(out)
         return out
 
+    def _choice(self, e: IfThenElse) -> Expr:
+        """A guarded value; what its condition says need not be tested again inside."""
+        cond, outside = self._value(e.cond), self.facts
+        self.facts = [*outside, *self._facts(e.cond)]
+        taken = self._value(e.a)
+        self.facts = outside
+        return IfThenElse(cond, taken, self._value(e.b), e.dtype)
+
+    def _facts(self, cond: Expr) -> list[tuple[Affine, int]]:
+        """Forms and their largest values where a condition holds."""
+        match cond:
+            case Binary(op="and", a=a, b=b):
+                return [*self._facts(a), *self._facts(b)]
+            case Binary(op="<" | "<=" | ">" | ">=" as op, a=a, b=b):
+                x, y = (to_affine(s, self.sb.values, self.ranges) for s in (a, b))
+                sure = all(fits(s, self.sb.values, self.ranges) for s in (a, b))
+                if x is not None and y is not None and sure:
+                    return [(x - y if op[0] == "<" else y - x, 0 if "=" in op else -1)]
+        return []
+
+    def _known(self, value: Affine, most: int) -> bool:
+        """Whether ``value <= most`` follows from one of the conditions around."""
+        gaps = ((value - form, limit) for form, limit in self.facts)
+        return any(not gap.terms and gap.const + limit <= most for gap, limit in gaps)
+
     def _safe_division(self, e: Binary) -> Expr:
         """In lanes that over-run, zeros were read: a division must not trap there."""
+        if isinstance(e.b, Const):
+            return e
         conds = [c for gs in self.sb.domain.values() for g in gs for c in self._conditions(g)]
-        if isinstance(e.b, Const) or not conds:
+        if not conds:
             return e
         return Binary(e.op, e.a, Select(_all(conds), e.b, const(1, e.b.dtype), e.b.dtype), e.dtype)
 

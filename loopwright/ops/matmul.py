@@ -21,6 +21,8 @@ from loopwright.task import get_config, template
 
 _ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12)
 _UNROLL = (1, 2, 4, 8)
+#: Parallel tasks that the default schedule leaves at least, where the shape allows.
+_MIN_TASKS = 8
 
 
 def matmul_compute(
@@ -59,24 +61,44 @@ def matmul_compute(
     )
 
 
-def _default_tiles(M: int, N: int, dtype: str) -> dict[str, Any]:
-    """A schedule for shapes without a record: 6 x 4 vectors or less, one panel at a time."""
-    tiles.check_sizes(dtype, M=M, N=N)
-    rows = max(t for t in tiles.row_tiles(M, _ROWS) if t <= 6)
-    widths = tiles.column_tiles(N, dtype)
-    wide = max(w for w in widths if tiles.fits_registers(rows, w, dtype) or w == widths[0])
-    count = -(-M // rows)
+def _tile_cost(M: int, N: int, rows: int, wide: int, lanes: int) -> float:
+    """Loads and multiplications of a register tile for each useful multiplication."""
+    vectors = wide // lanes
+    covered = -(-M // rows) * rows * -(-N // wide) * wide
+    return covered / (M * N) * (1 + (rows + vectors) / (2 * rows * vectors))
+
+
+def _default_tiles(M: int, N: int, K: int, dtype: str) -> dict[str, Any]:
+    """A schedule for shapes without a record.
+
+    The register tile with the fewest loads and the least over-run; all rows run against one packed
+    panel unless that leaves fewer than eight tasks for the threads.
+    """
+    tiles.check_sizes(dtype, M=M, N=N, K=K)
+    rows, wide = min(
+        (
+            (r, w)
+            for r in tiles.row_tiles(M, _ROWS)
+            for w in tiles.column_tiles(N, dtype)
+            if tiles.fits_registers(r, w, dtype)
+        ),
+        key=lambda tile: _tile_cost(M, N, tile[0], tile[1], tiles.lanes(dtype)),
+        default=(1, tiles.lanes(dtype)),
+    )
+    count, panels = -(-M // rows), -(-N // wide)
     blocks = [b for b in (*tiles.BLOCKS, count) if b <= count]
+    enough = [b for b in blocks if panels * -(-count // b) >= _MIN_TASKS]
     return {
-        "tile_i": [-1, max(b for b in blocks if b * rows <= 256 or b == 1), rows],
+        "tile_i": [-1, max(enough or [1]), rows],
         "tile_j": [-1, 1, wide],
+        "unroll_k": max(u for u in _UNROLL if u <= min(K, 4)),
     }
 
 
 def _matmul_default(
     M: int, N: int, K: int, trans_a: bool, trans_b: bool, dtype: str
 ) -> dict[str, Any]:
-    return _default_tiles(M, N, dtype)
+    return _default_tiles(M, N, K, dtype)
 
 
 def define_matmul_space(cfg: Any, M: int, N: int, K: int, dtype: str) -> None:
@@ -172,7 +194,7 @@ def matmul(
 def _dense_default(
     M: int, N: int, K: int, bias: bool, relu: bool, dtype: str, weight: str
 ) -> dict[str, Any]:
-    return _default_tiles(M, N, dtype)
+    return _default_tiles(M, N, K, dtype)
 
 
 def _dense_reference(

@@ -21,9 +21,9 @@ from typing import Any
 
 from loopwright.errors import ScheduleError
 from loopwright.ir.affine import Affine, Interval, div_mod, to_affine
-from loopwright.ir.expr import Expr, Read, Var, substitute
+from loopwright.ir.expr import Expr, Read, Var, cast, substitute
 from loopwright.schedule.state import FuseRel, Loop, Mark, SplitRel, StageId, StageState, State
-from loopwright.te.dag import OpNode
+from loopwright.te.dag import OpNode, reads_of
 
 
 @dataclass(eq=False)
@@ -128,7 +128,9 @@ def _inline_reads(op: OpNode, bodies: Mapping[StageId, OpNode]) -> OpNode:
         if not (isinstance(made, Read) and made.source in bodies):
             return made
         src = bodies[made.source]
-        env = dict(zip((a.var for a in src.axes), made.indices, strict=True))
+        axes = [a.var for a in src.axes]
+        # An index of another dtype takes the axis's: it lies within the dimension.
+        env = {v: cast(i, v.dtype) for v, i in zip(axes, made.indices, strict=True)}
         return substitute(src.body, env)
 
     return OpNode(op.name, op.shape, op.dtype, op.axes, op.reduce_axes, go(op.body), op.tag)
@@ -161,6 +163,7 @@ def attach_position(state: State, stage: StageState, out: Bounds) -> tuple[Stage
 
 def _enclosing(state: State, stage: StageState, out: Bounds) -> set[Var]:
     parent, pos = attach_position(state, stage, out)
+    _check_start(state, stage, parent, pos)
     for sid, reader in out.stages.items():
         if any(r.source == stage.id for r in reader.op.reads()) and not _inside(
             state, reader, parent, pos, out
@@ -172,6 +175,22 @@ def _enclosing(state: State, stage: StageState, out: Bounds) -> set[Var]:
                 "too and does not run inside that loop; compute both there, or this one at root"
             )
     return parent.visible(pos)
+
+
+def _check_start(state: State, stage: StageState, parent: StageBounds, pos: int) -> None:
+    """What a reduction starts from must exist before its reduction loops begin."""
+    red = parent.op.reduction
+    if red is None or red.init is None:
+        return
+    first = next(p for p, x in enumerate(parent.loops) if x.loop.kind == "reduce")
+    if pos >= first and any(r.source == stage.id for r in reads_of(red.init)):
+        a = stage.attach
+        raise ScheduleError(
+            f"compute_at (step {a.step}): {state.label(stage.id)!r} is read by init= of "
+            f"{state.label(parent.stage.id)!r} before its reduction loops, so it cannot be "
+            f"computed at loop {state.loop_label(parent.stage, a.loop)!r}; use a loop outside of "
+            f"{state.loop_label(parent.stage, parent.loops[first].loop.id)!r}"
+        )
 
 
 def _inside(state: State, reader: StageBounds, parent: StageBounds, pos: int, out: Bounds) -> bool:

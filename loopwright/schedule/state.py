@@ -152,9 +152,16 @@ class State:
 
     def label(self, sid: StageId) -> str:
         """Printed name of a stage: its operation's name, made unique."""
-        name = self.stages[sid].op.name
-        same = [i for i in self.order if self.stages[i].op.name == name]
-        return name if same[0] == sid else f"{name}_{same.index(sid)}"
+        names: dict[str, int] = {}
+        for i in self.order:
+            name = base = self.stages[i].op.name
+            while name in names:
+                names[base] += 1
+                name = f"{base}_{names[base]}"
+            names[name] = 0
+            if i == sid:
+                return name
+        raise KeyError(sid)
 
     def loop_label(self, st: StageState, loop: str) -> str:
         """Printed name of a loop: ``C.i.0``."""

@@ -15,6 +15,7 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
+from loopwright import dtypes
 from loopwright.errors import TensorError
 from loopwright.ir.expr import (
     Binary,
@@ -27,10 +28,11 @@ from loopwright.ir.expr import (
     Select,
     Unary,
     Var,
+    walk,
 )
 from loopwright.ir.node import Node
 from loopwright.te import serial
-from loopwright.te.tensor import ComputeOp, Operation, Tensor, body_parts
+from loopwright.te.tensor import ComputeOp, Operation, Tensor, body_parts, shape_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,17 +59,15 @@ class OpNode:
 
     def reads(self) -> list[Read]:
         """All reads of the body, in order, repeated ones included."""
-        out: list[Read] = []
-        for part in body_parts(self.body) if self.body is not None else []:
-            _collect_reads(part, out)
-        return out
+        parts = body_parts(self.body) if self.body is not None else []
+        return [r for part in parts for r in reads_of(part)]
 
 
-def _collect_reads(e: Node, out: list[Read]) -> None:
-    if isinstance(e, Read):
-        out.append(e)
-    for c in e.children():
-        _collect_reads(c, out)
+def reads_of(e: Node) -> list[Read]:
+    """All reads of an expression, in order, repeated ones included."""
+    out: list[Read] = []
+    walk(e, lambda n: out.append(n) if isinstance(n, Read) else None)
+    return out
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,9 +105,28 @@ class Dag:
             raise TensorError("this is not the JSON of a DAG in version 1")
         try:
             ops = tuple(OpNode(**serial.op_from_json(d)) for d in data["ops"])
-            return Dag(ops, tuple(int(i) for i in data["outputs"]))
+            dag = Dag(ops, tuple(int(i) for i in data["outputs"]))
         except (KeyError, IndexError, TypeError, ValueError) as e:
             raise TensorError(f"malformed JSON of a DAG: {type(e).__name__}: {e}") from e
+        dag._check()
+        return dag
+
+    def _check(self) -> None:
+        """Refuse what no program can have made: JSON may come from a damaged log."""
+        for i, op in enumerate(self.ops):
+            shape_of(op.shape, f"operation {i}")
+            dtypes.check(op.dtype)
+            for r in op.reads():
+                if r.source not in range(i):
+                    raise TensorError(f"malformed JSON of a DAG: operation {i} reads {r.source}")
+                if len(r.indices) != len(self.ops[r.source].shape):
+                    raise TensorError(
+                        f"malformed JSON of a DAG: operation {i} reads {r.source} "
+                        f"with {len(r.indices)} indices"
+                    )
+        for o in self.outputs:
+            if o not in range(len(self.ops)):
+                raise TensorError(f"malformed JSON of a DAG: output {o} is no operation")
 
     @cached_property
     def hash(self) -> str:

@@ -7,6 +7,8 @@ from typing import Any
 
 from loopwright.errors import TensorError
 from loopwright.ir.expr import (
+    INTRINSICS,
+    OPERATIONS,
     Binary,
     Call,
     Cast,
@@ -146,6 +148,8 @@ def expr_from_json(x: list[Any], scope: dict[str, Any]) -> Expr:
                 e = go(a)
                 return Unary(op, e, e.dtype)
             case ["bin", op, a, b, d]:
+                if op not in OPERATIONS:
+                    raise TensorError(f"unknown operation {op!r} in the JSON of a DAG")
                 return Binary(op, go(a), go(b), d)
             case ["select", c, a, b]:
                 e = go(a)
@@ -154,6 +158,8 @@ def expr_from_json(x: list[Any], scope: dict[str, Any]) -> Expr:
                 e = go(a)
                 return IfThenElse(go(c), e, go(b), e.dtype)
             case ["call", fn, args, d]:
+                if fn not in INTRINSICS:
+                    raise TensorError(f"unknown intrinsic {fn!r} in the JSON of a DAG")
                 return Call(fn, tuple(go(a) for a in args), d)
             case ["read", s, idx, d]:
                 return Read(s, tuple(go(i) for i in idx), d)

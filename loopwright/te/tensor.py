@@ -7,6 +7,7 @@ and meanings are those of TVM's te; shapes are positive Python integers.
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -162,17 +163,27 @@ def shape_of(shape: Any, what: str) -> tuple[int, ...]:
     Raises:
         TensorError: it is no sequence, or an extent is not an integer, or not positive.
     """
-    if not hasattr(shape, "__index__") and not isinstance(shape, Iterable):
+    single = _as_int(shape) is not None
+    if not single and not isinstance(shape, Iterable):
         raise TensorError(f"{what}: a shape is a sequence of positive integers, got {shape!r}")
-    dims = (shape,) if hasattr(shape, "__index__") else tuple(shape)
+    dims = (shape,) if single else tuple(shape)
     out = []
     for d in dims:
-        if isinstance(d, bool) or not hasattr(d, "__index__"):
+        n = _as_int(d)
+        if n is None:
             raise TensorError(f"{what}: extents are positive integers, got {d!r} in {dims}")
-        if int(d) <= 0:
-            raise TensorError(f"{what}: extents must be positive, got {int(d)} in {dims}")
-        out.append(int(d))
+        if n <= 0:
+            raise TensorError(f"{what}: extents must be positive, got {n} in {dims}")
+        out.append(n)
     return tuple(out)
+
+
+def _as_int(x: Any) -> int | None:
+    """An integer of Python or NumPy as an int; None for everything else, bool included."""
+    try:
+        return None if isinstance(x, bool) else operator.index(x)
+    except TypeError:
+        return None
 
 
 def placeholder(
@@ -198,9 +209,10 @@ def reduce_axis(dom: Any, name: str = "rv") -> IterVar:
     Raises:
         TensorError: the domain is no pair, is empty, or does not start at 0.
     """
-    if not hasattr(dom, "__index__") and not (isinstance(dom, list | tuple) and len(dom) == 2):
+    single = _as_int(dom) is not None
+    if not single and not (isinstance(dom, list | tuple) and len(dom) == 2):
         raise TensorError(f"reduce_axis {name!r}: expected (0, extent), got {dom!r}")
-    lo, hi = (0, dom) if hasattr(dom, "__index__") else dom
+    lo, hi = (0, dom) if single else dom
     if lo != 0:
         raise TensorError(
             f"reduce_axis {name!r}: domains start at 0, got ({lo}, {hi}); shift the index instead"

@@ -130,7 +130,8 @@ def difference(want: Array, got: Array, info: Info) -> str:
         if want.dtype.kind == "f":
             good |= np.isnan(want) & np.isnan(got)
     else:
-        good = np.isclose(got, want, rtol=0, atol=4 * info.err + 1e-30, equal_nan=True)
+        with np.errstate(all="ignore"):
+            good = np.isclose(got, want, rtol=0, atol=4 * info.err + 1e-30, equal_nan=True)
     if good.all():
         return ""
     at = tuple(int(i[0]) for i in np.nonzero(np.atleast_1d(~good)))

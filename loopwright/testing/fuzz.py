@@ -1,7 +1,7 @@
-"""``python -m loopwright.testing.fuzz``: random schedules for as long as wanted, each told by a seed.
+"""``python -m loopwright.testing.fuzz``: random schedules, as many as wanted, each told by a seed.
 
-Prints how many examples, schedules and compiled runs there were, and for a failure its seed, the error,
-and the shortest trace found that still fails, with the program it belongs to.
+Prints how many schedules and compiled runs there were, and for a failure its seed, the error, and
+the shortest trace found that still fails, with the program it belongs to.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def example(seed: int) -> tuple[Case, list[str], Any]:
     """The case, the targets and the drawn schedule of a seed."""
     d = Draw.random(random.Random(seed))
     program = random_program(d)
-    made = random_schedule(d, program.dag, max_moves=14)
+    made = random_schedule(d, program.dag, max_moves=20)
     return case_of(program, made.trace), targets_of(d), made
 
 
@@ -109,9 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1 if done["failed"] else 0
 
 
-def _report(
-    checker: Checker, seed: int, case: Case, targets: list[str], error: Exception
-) -> None:
+def _report(checker: Checker, seed: int, case: Case, targets: list[str], error: Exception) -> None:
     def fails(c: Case) -> bool:
         try:
             checker.check(c, targets)

@@ -1,8 +1,8 @@
 """Runs compiled functions in a process of its own, on memory whose edges notice every slip.
 
-Each array, and the workspace, lies against a page that may not be touched: at its end (an access past
-the end faults) or at its start (one before it faults). The rest of its pages holds a pattern that must
-survive. A fault kills only the worker, and `GuardedRunner.run` reports it. POSIX only.
+Each array, and the workspace, lies against a page that may not be touched: at its end (an access
+past the end faults) or at its start (one before it faults). The rest of its pages holds a pattern
+that must survive. A fault kills only the worker, and `GuardedRunner.run` reports it. POSIX only.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class GuardedRunner:
         except (BrokenPipeError, EOFError):
             code = process.wait()
             self.close()
-            raise RunError(f"the compiled function killed its process (exit status {code})") from None
+            raise RunError(f"the function killed its process (exit status {code})") from None
         if reply["error"]:
             raise RunError(reply["error"])
         return out

@@ -2,11 +2,11 @@
 
 Every operation is evaluated at once on index grids, straight from its expression tree. Nothing here
 knows of schedules, bounds, buffers or loops, and no simplification is done, so a mistake in those
-cannot hide in both. Slow in memory (a reduction is spread out over all its points): for small shapes.
+cannot hide in both. A reduction is spread out over all its points: for small shapes.
 
 Rules that the compiler promises and NumPy alone does not: integer division by zero gives 0; a float
-that becomes an integer is truncated, out of range it is cut to the nearest limit and NaN gives 0;
-arithmetic on axes alone is exact and takes its dtype where it meets other values.
+that becomes an integer is truncated, out of range it is cut to the nearest limit and NaN gives 0.
+Axes are int32.
 """
 
 from __future__ import annotations
@@ -34,8 +34,6 @@ from loopwright.ir.expr import (
 from loopwright.te.dag import Dag, OpNode
 
 Array = np.ndarray[Any, Any]
-
-_EXACT_OPS = ("+", "-", "*", "//", "%", "tdiv", "tmod", "min", "max")
 
 
 def evaluate(dag: Dag, inputs: Mapping[int, Array]) -> dict[int, Array]:
@@ -67,7 +65,7 @@ class _Evaluation:
         for d, a in enumerate(axes):
             shape = [1] * len(axes)
             shape[d] = a.extent
-            self.grid[a.var] = np.arange(a.extent, dtype=np.int64).reshape(shape)
+            self.grid[a.var] = np.arange(a.extent, dtype=np.int32).reshape(shape)
 
     def result(self) -> Array:
         body = self.op.body
@@ -100,36 +98,15 @@ class _Evaluation:
 
     # ------------------------------------------------------------ expressions
 
-    def exact(self, e: Any) -> Array | None:
-        """Arithmetic on axes and integer literals alone, in int64; None for anything else."""
-        match e:
-            case Var() if e in self.grid:
-                return self.grid[e]
-            case Const(value=v, dtype=d) if dtypes.is_int(d):
-                return np.array(v, np.int64)
-            case Cast(value=x, dtype=d) if dtypes.is_int(d) and dtypes.bits(d) >= 32:
-                return self.exact(x)
-            case Unary(op="-", a=a):
-                x = self.exact(a)
-                return None if x is None else -x
-            case Binary(op=op, a=a, b=b) if op in _EXACT_OPS:
-                x, y = self.exact(a), self.exact(b)
-                return None if x is None or y is None else binary(op, x, y)
-        return None
-
     def value(self, e: Any, mask: Array, env: Mapping[Var, Array] | None = None) -> Array:
         """The value of an expression; reads need to be in bounds only where ``mask`` holds."""
-        whole = self.exact(e)
-        if whole is not None:
-            return whole.astype(e.dtype)
 
         def go(x: Any) -> Array:
             return self.value(x, mask, env)
 
         match e:
             case Var():
-                assert env is not None
-                return env[e]
+                return self.grid[e] if e in self.grid else (env or {})[e]
             case Const(value=v, dtype=d):
                 return np.array(v, d)
             case Cast(value=x, dtype=d):
@@ -139,10 +116,7 @@ class _Evaluation:
             case Unary(a=a):
                 return np.logical_not(go(a))
             case Binary(op=op, a=a, b=b):
-                x, y = self.exact(a), self.exact(b)
-                if x is None or y is None or dtypes.is_int(e.dtype):
-                    x, y = go(a), go(b)
-                return binary(op, x, y)
+                return binary(op, go(a), go(b))
             case Select(cond=c, a=a, b=b):
                 return np.where(go(c), go(a), go(b))
             case IfThenElse(cond=c, a=a, b=b):

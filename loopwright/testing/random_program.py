@@ -1,10 +1,11 @@
-"""Random small programs for property tests: DAGs of elementwise stages, paddings, reductions, gathers.
+"""Random small programs for property tests: elementwise stages, paddings, reductions, gathers.
 
-`programs` is a Hypothesis strategy. A `Program` carries its DAG, its arrays, and for every output how
-far a right answer may be from the reference. Floats are multiples of a quarter, and every operation is
-followed by `Info`: as long as a value is a multiple of some power of two that fits its dtype, any
-order of summation and any fused multiply-add gives the same bits, and the comparison is exact. What may
-round differently carries an error bound instead, and never decides a comparison or an integer.
+`programs` is a Hypothesis strategy. A `Program` carries its DAG, its arrays, and for every output
+how far a right answer may be from the reference. Floats are multiples of a quarter, and every
+operation is followed by `Info`: as long as a value is a multiple of some power of two that fits its
+dtype, any order of summation and any fused multiply-add gives the same bits, and the comparison is
+exact. What may round differently carries an error bound instead, and never decides a comparison or
+an integer.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Program:
     @property
     def dag(self) -> Dag:
         """The DAG of the outputs."""
-        return te.create_schedule([t.op for t in self.outputs]).dag  # type: ignore[no-any-return]
+        return te.create_schedule([t.op for t in self.outputs]).dag
 
     def __repr__(self) -> str:
         lines = [f"Program(seed={self.seed}, nan={self.nan})"]
@@ -156,9 +157,11 @@ class _Builder:
             if t not in wanted:
                 wanted.add(t)
                 todo += t.op.input_tensors
+        outputs = list({k.tensor: k for k in outputs}.values())
+        known = list({k.tensor: k for k in self.known}.values())
         chosen = {k.tensor for k in outputs}
-        inputs = [k for k in self.known if k.tensor in wanted and _is_input(k.tensor)]
-        computed = [k for k in self.known if k.tensor in chosen]
+        inputs = [k for k in known if k.tensor in wanted and _is_input(k.tensor)]
+        computed = [k for k in known if k.tensor in chosen]
         both = [*inputs, *computed]
         return Program(
             tuple(k.tensor for k in both),
@@ -203,9 +206,7 @@ class _Builder:
         info: list[Info] = []
 
         def body(*vars_: Any) -> Any:
-            old, self.axes = self.axes, [
-                Axis(v, e) for v, e in zip(vars_, shape, strict=True)
-            ]
+            old, self.axes = self.axes, [Axis(v, e) for v, e in zip(vars_, shape, strict=True)]
             value, known = make()
             self.axes = old
             info.append(known)
@@ -243,7 +244,9 @@ class _Builder:
         return self.pad(self.source(), [self.d.integer(0, 2) for _ in range(3)])
 
     def pad(self, src: Known, border: Sequence[int]) -> Known:
+        """A border of given widths; dimensions beyond those given get none."""
         dims = src.tensor.shape
+        border = [*border, *[0] * len(dims)]
         shape = tuple(n + 2 * p for n, p in zip(dims, border, strict=False))
         fill = constant(self.d, src.tensor.dtype)
 
@@ -254,8 +257,10 @@ class _Builder:
                 conds += [a.var >= p, a.var < n + p] if p else []
             value = src.tensor[tuple(inside)]
             info = src.info.join(fill[1])
-            return (te.if_then_else(te.all(*conds), value, fill[0]), info) if conds else (
-                value, src.info
+            return (
+                (te.if_then_else(te.all(*conds), value, fill[0]), info)
+                if conds
+                else (value, src.info)
             )
 
         return self.compute(shape, make, "P")
@@ -532,7 +537,7 @@ class _Builder:
             return te.cast(a.var, want), Info(True, float(max(a.extent, 1)), 1.0, 0.0)
         src = self.source(want if self.d.chance(60) else None)
         src = self.focus if self.focus and self.d.chance(50) else src
-        x, info = (self.guarded(src) if kind == 7 else (self.read(src), src.info))
+        x, info = self.guarded(src) if kind == 7 else (self.read(src), src.info)
         return self.convert(x, info, want)
 
     def convert(self, x: Expr, info: Info, want: str) -> tuple[Expr, Info]:

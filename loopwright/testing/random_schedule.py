@@ -1,9 +1,9 @@
 """Random schedules: sequences of primitives drawn by Hypothesis and applied to a program's state.
 
-A step that the rules refuse is counted and left out; so is one that would make the program too slow to
-interpret or its code too long. Most schedules therefore validate; a few keep a step that only
-`validate` can refuse. Recipes draw the sequences that people write (tile, cache, attach, vectorize),
-so that deep nests of attached stages are common.
+A step that the rules refuse is counted and left out; so is one that would make the program too slow
+to interpret or its code too long. Most schedules therefore validate; a few keep a step that only
+`validate` can refuse. Recipes draw the sequences that people write (tile, cache, attach,
+vectorize), so that deep nests of attached stages are common.
 """
 
 from __future__ import annotations
@@ -206,9 +206,9 @@ class _Drawing:
         if not stage or not x:
             return
         for sid in reversed(self.state.order):
-            if sid != stage.id and self.state.stages[sid].op.body is not None:
-                if sid not in self.state.outputs and self.d.chance(80):
-                    self.do(steps.ComputeAt(sid, stage.id, x))
+            movable = sid not in (stage.id, *self.state.outputs)
+            if movable and self.state.stages[sid].op.body is not None and self.d.chance(80):
+                self.do(steps.ComputeAt(sid, stage.id, x))
 
     def cache_read(self) -> None:
         sid = self.d.pick(self.state.order)

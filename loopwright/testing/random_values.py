@@ -1,4 +1,4 @@
-"""What is known of a random program's values: exact multiples of a power of two, or an error bound."""
+"""What is known of a random value: an exact multiple of a power of two, or an error bound."""
 
 from __future__ import annotations
 

@@ -1,0 +1,106 @@
+"""cache_read, cache_write and transform_layout on every way to run them; see `programs`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from loopwright import te
+from loopwright.schedule import create_schedule
+from loopwright.testing.differential import Checker
+from tests.numeric.programs import Matmul, chain, run, small
+
+
+def test_cache_read_for_several_readers(checker: Checker) -> None:
+    A = te.placeholder((20, 6), name="A")
+    B = te.compute((20, 6), lambda i, j: A[i, j] + 1, name="B")
+    C = te.compute((20, 6), lambda i, j: A[i, 5 - j] * 2 + B[i, j], name="C")
+    s = create_schedule(C)
+    AL = s.cache_read(A, "local", [B, C])
+    io, _ii = s[C].split(C.op.axis[0], factor=6)
+    s[B].compute_at(s[C], io)
+    s[AL].compute_at(s[C], io)
+    text = run(s, [A, C], [small(20, 6)], checker)
+    assert "A.local = alloc(float32[6, 6], local)" in text
+    assert "A[" not in text.split("B[i")[1]
+
+
+def test_cache_read_of_a_computed_stage_for_one_of_its_readers(checker: Checker) -> None:
+    s, (A, B, C, D), inputs = chain()
+    BL = s.cache_read(B, "shared", [C])
+    s[BL].compute_at(s[C], C.op.axis[1])
+    run(s, [A, D], inputs, checker)
+
+
+def test_cache_write_of_a_stage_that_is_no_reduction(checker: Checker) -> None:
+    s, (A, _B, C, D), inputs = chain()
+    DL = s.cache_write(D, "local")
+    i, j = D.op.axis
+    _io, jo, _ii, _ji = s[D].tile(i, j, 8, 4)
+    s[DL].compute_at(s[D], jo)
+    s[C].compute_at(s[DL], s[DL].op.axis[0])
+    s[DL].vectorize(s[DL].op.axis[1])
+    run(s, [A, D], inputs, checker)
+
+
+def test_cache_write_twice(checker: Checker) -> None:
+    mm = Matmul(9, 8, 7)
+    CL = mm.s.cache_write(mm.C, "local")
+    CLL = mm.s.cache_write(CL, "local")
+    _io, jo, _, _ = mm.s[mm.C].tile(*mm.C.op.axis, 4, 4)
+    mm.s[CL].compute_at(mm.s[mm.C], jo)
+    mm.s[CLL].compute_at(mm.s[CL], mm.s[CL].op.axis[0])
+    mm.check(checker)
+
+
+@pytest.mark.parametrize(
+    "index_map",
+    [
+        lambda k, j: (j, k),
+        lambda k, j: (j // 8, k, j % 8),
+        lambda k, j: (k // 4, j // 16, k % 4, j % 16),
+        lambda k, j: (j // 32, (j // 4) % 8, k, j % 4),
+    ],
+)
+def test_transform_layout_of_a_packed_operand(checker: Checker, index_map: Any) -> None:
+    """Primes everywhere: the last block of every dimension is padded."""
+    for attach in (False, True):
+        mm = Matmul(7, 37, 13)
+        BP = mm.s.cache_read(mm.B, "global", [mm.C])
+        mm.s[BP].transform_layout(index_map)
+        i, j = mm.C.op.axis
+        jo, ji = mm.s[mm.C].split(j, factor=16)
+        mm.s[mm.C].reorder(jo, i, mm.k, ji)
+        mm.s[mm.C].vectorize(ji)
+        if attach:
+            mm.s[BP].compute_at(mm.s[mm.C], jo)
+        mm.check(checker)
+
+
+def test_micro_kernel_with_packing_at_prime_sizes(checker: Checker) -> None:
+    """The nest that reaches the peak: packed panels, a register tile, masked write-back."""
+    mm = Matmul(23, 41, 19)
+    s, C = mm.s, mm.C
+    CL = s.cache_write(C, "local")
+    i, j = C.op.axis
+    io, jo, ii, ji = s[C].tile(i, j, 4, 16)
+    s[C].reorder(jo, io, ii, ji)
+    s[C].vectorize(ji)
+    s[C].unroll(ii)
+    s[CL].compute_at(s[C], io)
+    ci, cj = s[CL].op.axis
+    ko, ki = s[CL].split(mm.k, factor=4)
+    s[CL].reorder(ko, ki, ci, cj)
+    s[CL].unroll(ki)
+    s[CL].unroll(ci)
+    s[CL].vectorize(cj)
+    BP = s.cache_read(mm.B, "local", [CL])
+    s[BP].compute_at(s[C], jo)
+    s[BP].transform_layout(lambda k, j: (j // 16, k, j % 16))
+    s[BP].vectorize(s[BP].op.axis[1])
+    AP = s.cache_read(mm.A, "local", [CL])
+    s[AP].compute_at(s[CL], ko)
+    s[AP].transform_layout(lambda i, k: (k, i))
+    s[C].parallel(jo)
+    mm.check(checker)

@@ -1,0 +1,131 @@
+"""Nodes: immutable, compared by structure, hashed once, rewritten with sharing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from loopwright.ir.expr import Binary, Buffer, Const, Expr, Load, Select, Var, const
+from loopwright.ir.node import Node, node
+from loopwright.ir.stmt import For, Seq, Store
+
+
+def tree(x: Expr, y: Expr) -> Binary:
+    return Binary("+", Binary("*", x, y, "int32"), const(3, "int32"), "int32")
+
+
+def test_fields_cannot_be_assigned() -> None:
+    e = const(3, "int32")
+    with pytest.raises(AttributeError, match=r"Const\.value cannot be assigned"):
+        e.value = 4  # type: ignore[misc]
+    assert e.value == 3
+
+
+def test_no_field_can_be_added() -> None:
+    with pytest.raises(AttributeError):
+        const(3, "int32").note = "x"  # type: ignore[attr-defined]
+
+
+def test_optimised_python_pays_nothing_for_immutability() -> None:
+    code = (
+        "from loopwright.ir.expr import const\n"
+        "e = const(3, 'int32'); e.value = 4; print(e.value, type(e).__setattr__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-O", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("4 <slot wrapper '__setattr__' of 'object'")
+
+
+def test_equality_is_by_structure_and_variables_by_identity() -> None:
+    x, y = Var("x"), Var("y")
+    assert tree(x, y) == tree(x, y)
+    assert hash(tree(x, y)) == hash(tree(x, y))
+    assert tree(x, y) != tree(y, x)
+    assert tree(x, y) != tree(x, Var("y"))
+    assert Var("x") != Var("x")
+
+
+def test_nodes_of_different_classes_differ() -> None:
+    x = Var("x", "bool")
+    assert Binary("and", x, x, "bool") != Select(x, x, x, "bool")
+    assert const(1, "int32") != const(1, "int64")
+    assert const(1, "int32") != 1
+
+
+def test_hash_is_computed_once() -> None:
+    calls = []
+
+    class Counted(str):
+        def __hash__(self) -> int:
+            calls.append(self)
+            return super().__hash__()
+
+    e = Const(Counted("v"), "int32")
+    assert hash(e) == hash(e)
+    assert len(calls) == 1
+
+
+def test_shared_dag_hashes_in_linear_time() -> None:
+    """A chain in which each node uses the last one twice has 2**200 paths."""
+    e: Expr = Var("x")
+    for _ in range(200):
+        e = Binary("+", e, e, "int32")
+        hash(e)
+    assert e == Binary("+", e.a, e.b, "int32")  # type: ignore[attr-defined]
+
+
+def test_map_children_keeps_what_did_not_change() -> None:
+    x, y = Var("x"), Var("y")
+    e = tree(x, y)
+    assert e.map_children(lambda c: c) is e
+
+    made = e.map_children(lambda c: y if isinstance(c, Const) else c)
+    assert made == Binary("+", e.a, y, "int32")
+    assert made.a is e.a
+
+
+def test_map_children_goes_into_tuples_and_keeps_them() -> None:
+    b = Buffer("b", (4, 4), "float32")
+    i, j, k = Var("i"), Var("j"), Var("k")
+    load = Load(b, (i, j), "float32")
+    assert load.map_children(lambda c: c) is load
+    made = load.map_children(lambda c: k if c is j else c)
+    assert made.indices == (i, k)
+    assert made.buffer is b
+
+    store = Store(b, (i, j), load)
+    assert store.children() == [i, j, load]
+    same = store.map_children(lambda c: c)
+    assert same is store
+
+
+def test_children_skip_what_is_no_node() -> None:
+    x = Var("x")
+    loop = For(x, 4, "serial", Seq(()), (("auto_unroll_max_step", 4),))
+    assert loop.children() == [x, Seq(())]
+    assert const(3, "int32").children() == []
+
+
+def test_defaults_and_keywords() -> None:
+    loop = For(Var("i"), 4, "serial", body=Seq(()))
+    assert (loop.pragmas, loop.tag) == ((), "")
+
+
+def test_a_class_may_define_its_own_equality() -> None:
+    @node
+    class Ignoring(Node):
+        a: Any
+        note: Any = None
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Ignoring) and self.a == other.a
+
+        def __hash__(self) -> int:
+            return hash(self.a)
+
+    assert Ignoring(1, "x") == Ignoring(1, "y")
+    assert Ignoring(1) != Ignoring(2)

@@ -1,0 +1,118 @@
+"""``apply`` is pure: states are values, and a shared prefix is shared work."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from loopwright.errors import ScheduleError
+from loopwright.schedule import State, apply
+from loopwright.schedule import steps as st
+from tests.unit.schedule.programs import chain, matmul
+
+
+def snapshot(state: State) -> Any:
+    """Everything in a state as plain values."""
+    return (
+        state.order,
+        state.outputs,
+        state.steps,
+        [
+            (
+                s.id,
+                id(s.op),
+                dict(s.loops),
+                s.leaves,
+                s.relations,
+                dict(s.marks),
+                s.pragmas,
+                s.attach,
+                s.scope,
+                s.layout,
+            )
+            for s in state.stages.values()
+        ],
+    )
+
+
+STEPS: list[st.Step] = [
+    st.CacheWrite(3, "local"),
+    st.CacheRead(1, "local", (2, "s0")),
+    st.Split(3, "a0", 4, None),
+    st.Split(3, "a1", None, 3),
+    st.Reorder(3, ("2.0", "3.0", "2.1", "3.1")),
+    st.Fuse(3, "2.0", "3.0"),
+    st.Annotate(3, "5.0", "parallel"),
+    st.Annotate(3, "3.1", "vectorized"),
+    st.Pragma(3, "2.1", "auto_unroll_max_step", 8),
+    st.ComputeAt("s0", 3, "5.0"),
+    st.ComputeInline(2),
+    st.ComputeRoot(2),
+    st.TransformLayout("s1", ((1, 1, None), (0, 1, None))),
+    st.Bind("s0", "a0", "threadIdx.x"),
+]
+
+
+def test_states_are_never_changed() -> None:
+    state = State.initial(chain().s.dag)
+    history = [(state, snapshot(state))]
+    for step in STEPS:
+        state = apply(state, step)
+        history.append((state, snapshot(state)))
+    assert state.steps == len(STEPS)
+    for old, before in history:
+        assert snapshot(old) == before
+
+
+def test_every_primitive_is_covered() -> None:
+    assert {type(s) for s in STEPS} == set(st.Step.registry.values())
+
+
+def test_states_with_a_common_prefix_share_it() -> None:
+    base = apply(State.initial(chain().s.dag), STEPS[0])
+    left, right = apply(base, st.Split(3, "a0", 2, None)), apply(base, st.Split(3, "a0", 4, None))
+    assert left.stages[1] is right.stages[1]
+    assert left.stages[3].loops["1.1"].nominal == 2
+    assert right.stages[3].loops["1.1"].nominal == 4
+
+
+def test_apply_needs_no_mutable_mappings() -> None:
+    """Nothing may be written into a mapping of an earlier state."""
+    state = State.initial(chain().s.dag)
+    for step in STEPS:
+        frozen = {
+            i: s.__class__(
+                **{
+                    f: MappingProxyType(v) if isinstance(v := getattr(s, f), dict) else v
+                    for f in s.__dataclass_fields__
+                }
+            )
+            for i, s in state.stages.items()
+        }
+        state = State(MappingProxyType(frozen), state.order, state.outputs, state.steps)
+        state = apply(state, step)
+
+
+@pytest.mark.parametrize(
+    ("step", "text"),
+    [
+        (st.Split(9, "a0", 2, None), r"split \(step 0\): there is no stage 9; stages: 0, 1, 2"),
+        (
+            st.Split(0, "a0", 2, None),
+            r"split \(step 0\): 'A' is an input and has no loops; use cache_",
+        ),
+        (
+            st.Split(2, "a3", 2, None),
+            r"split \(step 0\): stage 'C' has no loop 'a3' \(did you mean 'a\d'\?\); its loops: "
+            r"C\.i, C\.j, C\.k",
+        ),
+        (st.Annotate(2, "a0", "wide"), r"annotate \(step 0\): unknown kind 'wide'; use vectorized"),
+        (st.ComputeAt(0, 2, "a0"), r"compute_at \(step 0\): 'A' is an input"),
+        (st.ComputeRoot("s7"), r"compute_root \(step 0\): there is no stage 's7'"),
+    ],
+)
+def test_steps_that_fit_no_stage_or_loop(step: st.Step, text: str) -> None:
+    with pytest.raises(ScheduleError, match=text):
+        apply(matmul().s.state, step)

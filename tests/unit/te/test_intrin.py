@@ -1,0 +1,113 @@
+"""Functions of expressions: types they give, names they refuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from loopwright import te
+from loopwright.errors import TensorError
+from loopwright.ir.expr import INTRINSICS, Binary, Call, Cast, Const, IfThenElse, Select, Unary
+
+X = te.Var("x", "float32")
+D = te.Var("d", "float64")
+N = te.Var("n", "int32")
+U = te.Var("u", "uint8")
+B = te.Var("b", "bool")
+
+
+@pytest.mark.parametrize("fn", [f for f in INTRINSICS if f not in ("pow", "fmod")])
+def test_unary_intrinsics_have_a_name_in_te(fn: str) -> None:
+    f = getattr(te, fn)
+    assert f(X) == Call(fn, (X,), "float32")
+    assert f(D).dtype == "float64"
+    assert f.__doc__
+    assert f.__name__ == fn
+
+
+@pytest.mark.parametrize("fn", [f for f in INTRINSICS if f not in ("abs", "pow", "fmod")])
+def test_integers_become_float32(fn: str) -> None:
+    assert getattr(te, fn)(N) == Call(fn, (Cast(N, "float32"),), "float32")
+
+
+def test_absolute_values_keep_their_type() -> None:
+    assert te.abs(N) == Call("abs", (N,), "int32")
+    assert te.abs(U) is U
+
+
+def test_power() -> None:
+    assert te.power(X, 2) == Call("pow", (X, te.const(2.0)), "float32")
+    assert te.pow is te.power
+    assert te.power(X, D).dtype == "float64"
+    assert te.power(N, N).dtype == "float32"
+    assert te.fmod(X, 3) == Call("fmod", (X, te.const(3.0)), "float32")
+
+
+def test_choices_promote_their_sides() -> None:
+    assert te.select(B, X, N) == Select(B, X, Cast(N, "float32"), "float32")
+    assert te.if_then_else(N < 3, X, 0) == IfThenElse(N < 3, X, te.const(0.0), "float32")
+    assert te.if_then_else(B, U, 1).dtype == "uint8"
+
+
+def test_logic() -> None:
+    assert te.all(B, N < 3) == Binary("and", B, N < 3, "bool")
+    assert te.any(B, N < 3, X > 1).op == "or"  # type: ignore[attr-defined]
+    assert te.all(B) is B
+    assert te.logical_not(B) == Unary("not", B, "bool")
+
+
+def test_comparison_and_integer_division() -> None:
+    assert te.equal(N, 3) == Binary("==", N, te.const(3), "bool")
+    assert te.not_equal(N, X).a.dtype == "float32"  # type: ignore[attr-defined]
+    assert te.floordiv(N, 4) == N // 4
+    assert te.floormod(N, 4) == N % 4
+    assert te.truncdiv(N, 4) == Binary("tdiv", N, te.const(4), "int32")
+    assert te.truncmod(N, 4) == Binary("tmod", N, te.const(4), "int32")
+
+
+def test_constants() -> None:
+    assert te.const(1) == Const(1, "int32")
+    assert te.const(1.5) == Const(1.5, "float32")
+    assert te.const(True) == Const(True, "bool")
+    assert te.const(1, "float64") == Const(1.0, "float64")
+    assert te.const(1, np.int8) == Const(1, "int8")
+
+
+def test_min_and_max_of_two_expressions() -> None:
+    assert te.max(X, 0) == Binary("max", X, te.const(0.0), "float32")
+    assert te.min(N, X).dtype == "float32"
+
+
+def test_limits() -> None:
+    assert te.min_value("int8") == Const(-128, "int8")
+    assert te.max_value("uint8") == Const(255, "uint8")
+    assert te.min_value("float32") == Const(float("-inf"), "float32")
+    assert te.max_value("float64") == Const(float("inf"), "float64")
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: te.exp(B), "te.exp of bool: cast the operand first"),
+        (
+            lambda: te.call("expp", X),
+            r"unknown intrinsic 'expp' \(did you mean 'exp'\?\); known: exp",
+        ),
+        (lambda: te.exp("x"), "cannot use 'x'"),
+        (lambda: te.select(N, X, X), "te.select: the condition has dtype int32; compare it"),
+        (lambda: te.if_then_else(True, X, X), "te.if_then_else: the condition is the Python value"),
+        (lambda: te.all(), "te.all: expected at least one condition"),
+        (lambda: te.any(N == 3), "te.any: the condition is the Python value False.*te.equal"),
+        (lambda: te.logical_not(X), "te.logical_not: the condition has dtype float32"),
+        (lambda: te.const("a"), "cannot use 'a'"),
+        (lambda: te.const(1, "int3"), "unknown dtype 'int3'"),
+        (lambda: te.cast(X, "float16"), "dtype 'float16' is not supported yet"),
+        (lambda: te.floordiv(X, 2), "'//' on float32"),
+        (lambda: te.truncmod(N, 0), "'tmod' by the constant zero"),
+    ],
+)
+def test_refusals(make: Any, text: str) -> None:
+    with pytest.raises(TensorError, match=text):
+        make()

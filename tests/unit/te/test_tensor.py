@@ -1,0 +1,268 @@
+"""Tensors, axes and `compute`: what is built, and what is refused with which words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from loopwright import te
+from loopwright.errors import TensorError
+from loopwright.ir.expr import Const, Read, Reduce
+
+
+def vec(n: int = 4, dtype: str = "float32", name: str = "A") -> te.Tensor:
+    return te.placeholder((n,), dtype, name)
+
+
+def mat(n: int = 4, m: int = 4, dtype: str = "float32", name: str = "A") -> te.Tensor:
+    return te.placeholder((n, m), dtype, name)
+
+
+# ------------------------------------------------------------------ what is built
+
+
+def test_placeholder() -> None:
+    a = te.placeholder((3, 4), "float64", name="X")
+    assert (a.shape, a.dtype, a.name, a.ndim) == ((3, 4), "float64", "X", 2)
+    assert isinstance(a.op, te.PlaceholderOp)
+    assert a.op.output(0) is a
+    assert a.op.input_tensors == []
+    assert (a.op.num_outputs, a.value_index) == (1, 0)
+
+
+def test_placeholder_defaults() -> None:
+    a = te.placeholder(7)
+    assert (a.shape, a.dtype, a.name) == ((7,), "float32", "placeholder")
+    assert te.placeholder((2,), None).dtype == "float32"
+
+
+def test_shapes_may_be_numpy_integers_lists_and_empty() -> None:
+    assert te.placeholder([np.int64(3), np.uint8(4)]).shape == (3, 4)
+    assert te.placeholder(np.int32(5)).shape == (5,)
+    assert te.placeholder(()).shape == ()
+    assert all(type(d) is int for d in te.placeholder(np.array([2, 3])).shape)
+
+
+def test_compute_traces_its_function_once() -> None:
+    calls = []
+    a = mat()
+
+    def element(i: Any, j: Any) -> Any:
+        calls.append((i, j))
+        return a[j, i] * 2.0
+
+    c = te.compute((4, 4), element, name="C", tag="twice", attrs={"x": 1})
+    assert len(calls) == 1
+    assert [(x.name, x.extent, x.kind) for x in c.op.axis] == [
+        ("i", 4, "spatial"),
+        ("j", 4, "spatial"),
+    ]
+    assert c.op.reduce_axis == []
+    assert c.op.input_tensors == [a]
+    assert (c.op.tag, c.op.attrs) == ("twice", {"x": 1})
+    i, j = (x.var for x in c.op.axis)
+    assert c.op.body == Read(a, (j, i), "float32") * 2.0  # type: ignore[attr-defined]
+
+
+def test_compute_of_a_reduction() -> None:
+    a, b = mat(name="A"), mat(name="B")
+    k = te.reduce_axis((0, 4), name="k")
+    c = te.compute((4, 4), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k))
+    assert isinstance(c.op.body, Reduce)  # type: ignore[attr-defined]
+    assert c.op.reduce_axis == [k]
+    assert c.op.input_tensors == [a, b]
+    assert c.name == "compute"
+
+
+def test_axis_names_come_from_the_function() -> None:
+    a = te.placeholder((2, 3, 4))
+    star = te.compute((2, 3, 4), lambda *i: a[i])
+    assert [x.name for x in star.op.axis] == ["i0", "i1", "i2"]
+    mixed = te.compute((2, 3, 4), lambda n, *rest: a(n, *rest))
+    assert [x.name for x in mixed.op.axis] == ["n", "i1", "i2"]
+    bound = te.compute((2,), lambda i, a=a: a[i, 0, 0])
+    assert [x.name for x in bound.op.axis] == ["i"]
+
+
+def test_inputs_are_named_once_in_the_order_of_use() -> None:
+    a, b = vec(name="A"), vec(name="B")
+    c = te.compute((4,), lambda i: te.if_then_else(b[i] > 0, a[i], b[i]))
+    assert c.op.input_tensors == [b, a]
+
+
+def test_a_zero_dimensional_compute() -> None:
+    a = mat()
+    k, m = te.reduce_axis(4), te.reduce_axis((0, 4))
+    c = te.compute((), lambda: te.sum(a[k, m], axis=[k, m]))
+    assert (c.shape, c.op.axis) == ((), [])
+    assert c[()] == Read(c, (), "float32")
+    assert c() == Read(c, (), "float32")
+
+
+def test_elements() -> None:
+    a = mat()
+    i, j = te.Var("i"), te.Var("j")
+    assert a[i, j] == a[i][j] == a(i, j)
+    assert a[1, j].indices == (Const(1, "int32"), j)
+    assert repr(a) == "Tensor(A: float32[4, 4])"
+
+
+def test_indices_of_any_integer_type_and_guarded_ones() -> None:
+    a, idx = mat(), te.placeholder((4,), "int64", name="idx")
+    te.compute((4,), lambda i: a[idx[i], te.cast(idx[i], "uint8")])
+    te.compute((6,), lambda i: te.if_then_else(te.all(i >= 1, i < 5), a[i - 1, 0], 0.0))
+    te.compute((4, 4), lambda i, j: a[(i + j) % 4, (i * 4 + j) // 4])
+
+
+def test_a_where_clause_guards_reads() -> None:
+    a = vec()
+    k = te.reduce_axis((0, 6), "k")
+    te.compute((1,), lambda i: te.sum(a[k], axis=k, where=k < 4))
+
+
+def test_create_schedule_is_at_its_place_in_te() -> None:
+    c = te.compute((4,), lambda i: vec()[i] + 1)
+    assert te.create_schedule(c.op)[c].op is c.op
+
+
+def test_thread_axis() -> None:
+    t = te.thread_axis("threadIdx.x")
+    assert (t.kind, t.thread_tag, t.name, t.extent) == ("thread", "threadIdx.x", "threadIdx.x", 0)
+    b = te.thread_axis((0, 32), "blockIdx.z", name="bz")
+    assert (b.thread_tag, b.name, b.extent) == ("blockIdx.z", "bz", 32)
+    assert te.thread_axis(16, "vthread").extent == 16
+
+
+# ------------------------------------------------------------------ refusals
+
+
+@pytest.mark.parametrize(
+    ("shape", "text"),
+    [
+        ((4, 0), r"placeholder 'A': extents must be positive, got 0 in \(4, 0\)"),
+        ((-3,), r"placeholder 'A': extents must be positive, got -3 in \(-3,\)"),
+        ((4, 2.0), r"placeholder 'A': extents are positive integers, got 2\.0 in \(4, 2\.0\)"),
+        ((True, 4), "placeholder 'A': extents are positive integers, got True"),
+        ("ab", "placeholder 'A': extents are positive integers, got 'a'"),
+        (5.0, r"placeholder 'A': a shape is a sequence of positive integers, got 5\.0"),
+        (None, "placeholder 'A': a shape is a sequence of positive integers, got None"),
+        ((None, 4), "placeholder 'A': extents are positive integers, got None"),
+    ],
+)
+def test_shapes(shape: Any, text: str) -> None:
+    with pytest.raises(TensorError, match=text):
+        te.placeholder(shape, name="A")
+    with pytest.raises(TensorError, match=text.replace("placeholder", "compute")):
+        te.compute(shape, lambda *i: 0.0, name="A")
+
+
+@pytest.mark.parametrize(
+    ("dom", "text"),
+    [
+        ((1, 4), r"reduce_axis 'k': domains start at 0, got \(1, 4\); shift the index instead"),
+        ((0, 0), "reduce_axis 'k': extents must be positive, got 0"),
+        ((0, 2.5), r"reduce_axis 'k': extents are positive integers, got 2\.5"),
+        ((0, 4, 2), r"reduce_axis 'k': expected \(0, extent\), got \(0, 4, 2\)"),
+        ((0,), r"reduce_axis 'k': expected \(0, extent\)"),
+        (None, r"reduce_axis 'k': expected \(0, extent\), got None"),
+        ("ab", r"reduce_axis 'k': expected \(0, extent\), got 'ab'"),
+    ],
+)
+def test_domains(dom: Any, text: str) -> None:
+    with pytest.raises(TensorError, match=text):
+        te.reduce_axis(dom, name="k")
+
+
+A4 = mat()
+K4 = te.reduce_axis((0, 4), "k")
+
+
+@pytest.mark.parametrize(
+    ("shape", "function", "text"),
+    [
+        ((4, 4), lambda i: A4[i, 0], r"the function takes 1 axes \(i\), the shape has 2 dimension"),
+        ((4,), lambda i, j: A4[i, j], r"takes 2 axes \(i, j\), the shape has 1 dimension\(s\)"),
+        ((4,), lambda: 1.0, r"takes 0 axes \(\), the shape has 1"),
+        ((4,), 3, "expected a function of the axes, got 3"),
+        ((4,), lambda i: None, r"cannot use None \(a NoneType\) in a tensor expression"),
+        ((4,), lambda i: A4, r"cannot use Tensor\(A: float32\[4, 4\]\) .* such as A\[i, j\]"),
+        ((4,), lambda i: A4[i], "cannot use A with 1 of its 2 indices"),
+        ((4,), lambda i: A4[i] + 1, "cannot use A with 1 of its 2 indices"),
+        ((4,), lambda i: (A4[i, 0], A4[i, 1]), "functions with several outputs are not supported"),
+        ((4,), lambda i: A4[i, 0] == 1.0, "returned the Python value False; see te.equal"),
+        (
+            (4,),
+            lambda i: te.sum(A4[i, K4], axis=K4) + 1.0,
+            "a reduction must be the whole body; give it a compute of its own",
+        ),
+        ((4,), lambda i: te.exp(te.sum(A4[i, K4], axis=K4)), "must be the whole body"),
+        (
+            (4,),
+            lambda i: te.sum(te.sum(A4[i, K4], axis=K4), axis=te.reduce_axis(2)),
+            "must be the whole body",
+        ),
+        ((4,), lambda i: A4[i, K4], "axis 'k' does not belong to it; a reduce_axis is used inside"),
+        ((4,), lambda i: A4[i, K4 // 2], "axis 'k' does not belong to it"),
+        ((4,), lambda i: K4 + i, "axis 'k' does not belong to it"),
+        ((4,), lambda i: A4[i, te.Var("other")], "axis 'other' does not belong to it"),
+        ((4,), lambda i: A4[i, i + 1], r"index 1 of A runs from 1 to 4, the dimension has 4 elem"),
+        ((5,), lambda i: A4[i, 0], "index 0 of A runs from 0 to 4, the dimension has 4 elements"),
+        ((4,), lambda i: A4[i - 1, 0], "index 0 of A runs from -1 to 2.*guard it with te.if_then"),
+        ((4,), lambda i: A4[4, i], "index 0 of A runs from 4 to 4"),
+        ((4,), lambda i: A4[i, 0, 0], r"A has 2 dimension\(s\) \[4, 4\]; it was indexed with 3"),
+        ((4,), lambda i: A4[0.5, i], "A: index 0 has dtype float32; indices are integers"),
+        ((4,), lambda i: A4[i, A4[i, 0]], "A: index 1 has dtype float32"),
+        ((4,), lambda i: A4[i > 0, 0], "A: index 0 has dtype bool"),
+        ((4,), lambda i: A4[0:2, i], "A: slices are not indices; use one index a dimension"),
+        ((4,), lambda i: A4["x", i], "cannot use 'x'"),
+        ((4,), lambda i: i / 2, "'/' on integers"),
+        ((4,), lambda i: te.select(A4[i, 0] == 1, 1.0, 2.0), "te.select: the condition is the Py"),
+        ((4,), lambda i: 1.0 if A4[i, 0] > 0 else 2.0, "an expression has no truth value"),
+    ],
+)
+def test_bodies(shape: Any, function: Any, text: str) -> None:
+    with pytest.raises(TensorError, match=text):
+        te.compute(shape, function, name="C")
+
+
+@pytest.mark.parametrize("make", [te.if_then_else, te.select])
+def test_a_guard_covers_only_what_it_can(make: Any) -> None:
+    """The condition itself is always evaluated; `te.select` evaluates both sides as well."""
+    with pytest.raises(TensorError, match="index 0 of A runs from -1"):
+        te.compute((4,), lambda i: make(A4[i - 1, 0] > 0, 1.0, 0.0), name="C")
+    if make is te.select:
+        with pytest.raises(TensorError, match="index 0 of A runs from -1"):
+            te.compute((4,), lambda i: te.select(i > 0, A4[i - 1, 0], 0.0), name="C")
+
+
+def test_errors_of_compute_name_it() -> None:
+    with pytest.raises(TensorError, match="compute 'my_op': "):
+        te.compute((4,), lambda i: A4[i, i + 1], name="my_op")
+
+
+def test_errors_of_the_users_function_pass_through() -> None:
+    def broken(i: Any) -> Any:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        te.compute((4,), broken)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (
+            lambda: te.thread_axis("threadIdx.w"),
+            "thread_axis: unknown tag 'threadIdx.w'; use one of",
+        ),
+        (lambda: te.thread_axis(), "thread_axis: unknown tag ''"),
+        (lambda: A4.op.output(1), r"A has one output; output\(1\) was asked for"),
+        (lambda: te.placeholder((4,), "float16"), "dtype 'float16' is not supported yet"),
+        (lambda: te.placeholder((4,), "real"), "unknown dtype 'real'"),
+    ],
+)
+def test_other_refusals(make: Any, text: str) -> None:
+    with pytest.raises(TensorError, match=text):
+        make()
