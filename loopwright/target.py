@@ -51,16 +51,25 @@ COMMON_CPUS = {
         "neoverse-n2", "neoverse-v1", "neoverse-v2", "ampere1", "a64fx", "apple-m1", "apple-m2",
     ),
 }  # fmt: skip
+#: Features of x86 that change the code of loops; others need intrinsics that are never emitted.
+_X86_FEATURES = re.compile(r"s?sse|avx|fma|f16c|bmi|lzcnt|popcnt|movbe|cmov|xop")
 #: Targets in force, innermost last; per thread, so one Target may be entered by several.
 _current: ContextVar[tuple[Target, ...]] = ContextVar("loopwright_target", default=())
 
 
 @lru_cache(maxsize=1)
 def host_cpu() -> tuple[str, str]:
-    """Name and feature string of this machine's CPU, as LLVM sees it."""
+    """Name and feature string of this machine's CPU, as LLVM sees it.
+
+    On x86 only features that code for loops can use are named: the string stands in every record.
+    """
     import llvmlite.binding as llvm
 
-    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    features = llvm.get_host_cpu_features()
+    if platform.machine() == "x86_64":
+        kept = {n: on for n, on in features.items() if _X86_FEATURES.match(n)}
+        features = llvm.FeatureMap(kept)
+    return llvm.get_host_cpu_name(), features.flatten()
 
 
 class Target:

@@ -11,7 +11,7 @@ from loopwright.codegen import Code, compile_func
 from loopwright.codegen.ops_llvm import C_FUNCTIONS
 from loopwright.errors import BuildError
 from loopwright.ir.stmt import Func
-from loopwright.lower import lower_ids
+from loopwright.lower import lower_ids, too_deep
 from loopwright.runtime.artifact import Artifact
 from loopwright.runtime.module import Module
 from loopwright.schedule.schedule import Schedule, replay
@@ -74,7 +74,10 @@ def compile_schedule(
     if name in C_FUNCTIONS:
         raise BuildError(f"build: the name {name!r} is that of a C function which code may call")
     f = lower_ids(s, arg_ids, name)
-    code = compile_func(f, target)
+    try:
+        code = compile_func(f, target)
+    except RecursionError:
+        raise too_deep(s) from None
     return Artifact(_manifest(f, code, target), code.objects), code
 
 

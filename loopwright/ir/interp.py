@@ -150,7 +150,11 @@ class _Writer:
         params = ", ".join(self.name(p) for p in f.params)
         self.stmt(f.body, 1)
         source = f"def run({params}):\n" + "\n".join(self.lines or ["    pass"])
-        exec(compile(source, f"<interpreted {f.name}>", "exec"), self.scope)
+        try:
+            code = compile(source, f"<interpreted {f.name}>", "exec")
+        except (SyntaxError, RecursionError, MemoryError) as e:
+            raise LowerError(f"{f.name} nests too deeply to be interpreted ({e})") from None
+        exec(code, self.scope)
         run: Callable[..., None] = self.scope["run"]
         return run
 

@@ -10,9 +10,6 @@ from typing import Any
 from loopwright.ir.expr import Buffer, Expr, Var
 from loopwright.ir.node import Node, node
 
-#: Kinds of a loop. ``thread`` loops carry their tag in ``For.tag``.
-LOOP_KINDS = ("serial", "vectorized", "unrolled", "parallel", "thread")
-
 
 class Stmt(Node):
     """Base class of statements."""
@@ -22,7 +19,10 @@ class Stmt(Node):
 
 @node
 class For(Stmt):
-    """``for var in range(extent): body``; ``pragmas`` is a tuple of (key, value)."""
+    """``for var in range(extent): body``; ``pragmas`` is a tuple of (key, value).
+
+    ``kind`` is serial, vectorized, unrolled, parallel or thread; a thread loop has a ``tag``.
+    """
 
     var: Var
     extent: int

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from loopwright.lower.pipeline import lower, lower_ids
+from loopwright.lower.pipeline import lower, lower_ids, too_deep
 
-__all__ = ["lower", "lower_ids"]
+__all__ = ["lower", "lower_ids", "too_deep"]

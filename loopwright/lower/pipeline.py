@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from loopwright.errors import LowerError
@@ -39,6 +40,22 @@ def lower_ids(
     s: Schedule, arg_ids: Sequence[int], name: str = "main", simple_mode: bool = False
 ) -> Func:
     """`lower` with arguments given as indices of the DAG's operations."""
+    try:
+        return _lower(s, arg_ids, name, simple_mode)
+    except RecursionError:
+        raise too_deep(s) from None
+
+
+def too_deep(s: Schedule) -> LowerError:
+    """The error of a program whose stages or expressions nest beyond Python's recursion limit."""
+    return LowerError(
+        f"lower: {len(s.state.order)} stages nest too deeply for Python's recursion limit "
+        f"({sys.getrecursionlimit()}); build them as several functions, inline fewer of them, or "
+        "raise the limit with sys.setrecursionlimit"
+    )
+
+
+def _lower(s: Schedule, arg_ids: Sequence[int], name: str, simple_mode: bool) -> Func:
     bounds = s.validate()
     params = _parameters(s, arg_ids)
     body = NestBuilder(s.state, bounds, params).build()

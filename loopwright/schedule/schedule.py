@@ -17,7 +17,8 @@ from loopwright.ir.expr import IterVar, Var
 from loopwright.schedule import steps as st
 from loopwright.schedule.apply import apply
 from loopwright.schedule.bounds import Bounds, infer_bounds
-from loopwright.schedule.stage import Stage, StageOp
+from loopwright.schedule.stage import Stage
+from loopwright.schedule.stage_view import StageOp
 from loopwright.schedule.state import Loop, StageId, State
 from loopwright.schedule.trace import trace_as_python
 from loopwright.schedule.validate import validate_bounds

@@ -1,4 +1,4 @@
-"""`Stage`, whose methods are the primitives, and the operation of a stage as it is now.
+"""`Stage`, whose methods are the primitives.
 
 Made by `loopwright.schedule.schedule`; each method builds one step and hands it to its schedule.
 """
@@ -6,69 +6,17 @@ Made by `loopwright.schedule.schedule`; each method builds one step and hands it
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from loopwright.errors import ScheduleError
 from loopwright.ir.expr import Binary, Const, IterVar, Var
 from loopwright.schedule import steps as st
-from loopwright.schedule.state import LayoutDim, StageId
-from loopwright.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
-
-if TYPE_CHECKING:
-    from loopwright.schedule.schedule import Schedule
+from loopwright.schedule.stage_view import StageView
+from loopwright.schedule.state import LayoutDim
 
 
-class StageOp(Operation):
-    """The present operation of a stage: `axis`, `reduce_axis`, `input_tensors`, ``output(0)``."""
-
-    def __init__(self, schedule: Schedule, sid: StageId, tensor: Tensor | None = None) -> None:
-        op = schedule.state.stages[sid].op
-        super().__init__(op.name, op.shape, op.dtype, op.tag)
-        self._schedule, self._sid = schedule, sid
-        if tensor is not None:
-            self._output = tensor
-        self.axis = [schedule._handle(sid, f"a{d}") for d in range(len(op.axes))]
-        self.reduce_axis = [schedule._handle(sid, f"r{d}") for d in range(len(op.reduce_axes))]
-
-    @property
-    def body(self) -> Any:
-        """The expression of an element; reads name stages by id."""
-        return self._schedule.state.stages[self._sid].op.body
-
-    @property
-    def input_tensors(self) -> list[Tensor]:
-        """Tensors that the operation reads now."""
-        reads = self._schedule.state.stages[self._sid].op.reads()
-        ids = dict.fromkeys(r.source for r in reads)
-        return [self._schedule._tensor(i) for i in ids]
-
-
-class Stage:
+class Stage(StageView):
     """One stage of a schedule; its methods are the primitives."""
-
-    def __init__(self, schedule: Schedule, sid: StageId) -> None:
-        self.schedule, self.id = schedule, sid
-
-    def __repr__(self) -> str:
-        return f"Stage({self.schedule.state.label(self.id)})"
-
-    @property
-    def op(self) -> Operation:
-        """The operation as it is now (after caching steps)."""
-        t = self.schedule._tensor(self.id)
-        original = isinstance(t.op, ComputeOp)
-        unchanged = original and (
-            self.schedule.state.stages[self.id].op is self.schedule.dag.ops[int(self.id)]
-        )
-        if unchanged or isinstance(t.op, PlaceholderOp):
-            return t.op
-        return StageOp(self.schedule, self.id, t)
-
-    @property
-    def leaf_iter_vars(self) -> list[IterVar]:
-        """Handles of the present loops, outermost first."""
-        st_ = self.schedule.state.stages[self.id]
-        return [self.schedule._handle(self.id, x) for x in st_.leaves]
 
     def _who(self, verb: str) -> str:
         return self.schedule._who(verb)

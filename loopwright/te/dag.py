@@ -146,10 +146,6 @@ class Dag:
         """Indices of the operations that read operation ``i``."""
         return [j for j, op in enumerate(self.ops) if any(r.source == i for r in op.reads())]
 
-    def input_ids(self) -> list[int]:
-        """Indices of the placeholders, in order."""
-        return [i for i, op in enumerate(self.ops) if op.is_placeholder]
-
 
 def _visit(op: Operation, index: dict[Operation, int]) -> None:
     """Depth first with an own stack, so that deep chains do not hit Python's recursion limit."""

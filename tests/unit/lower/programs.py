@@ -121,7 +121,7 @@ def fused_elementwise() -> Case:
 
 
 def pragma_unroll() -> Case:
-    """The pragma unrolls what fits: the loop of 4, and around it the loop of 2, not the loop of 3."""
+    """The pragma unrolls what fits: the loop of 4, around it the loop of 2, not the loop of 3."""
     a = te.placeholder((3, 2, 4), name="A")
     b = te.compute((3, 2, 4), lambda i, j, k: a[i, j, k] + 1.0, name="B")
     s = create_schedule(b)

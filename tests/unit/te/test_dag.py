@@ -62,6 +62,10 @@ def everything() -> te.Dag:
     return te.Dag.from_ops([out.op, gather.op])[0]
 
 
+def inputs(dag: te.Dag) -> list[int]:
+    return [i for i, op in enumerate(dag.ops) if op.is_placeholder]
+
+
 # ------------------------------------------------------------------ order
 
 
@@ -80,7 +84,6 @@ def test_from_ops_tells_where_each_operation_went() -> None:
     assert [dag.ops[index[t.op]].name for t in (a, b)] == ["A", "B"]
     assert dag.consumers(index[a.op]) == [index[b.op]]
     assert dag.consumers(index[b.op]) == []
-    assert dag.input_ids() == [index[a.op]]
 
 
 def test_deep_chains_are_no_problem() -> None:
@@ -114,15 +117,15 @@ def test_json_holds_no_extensions_of_the_standard() -> None:
 def test_a_dag_read_back_computes_the_same() -> None:
     dag = everything()
     back = te.Dag.from_json(json.loads(json.dumps(dag.to_json())))
-    ids = [*dag.input_ids(), *dag.outputs]
+    ids = [*inputs(dag), *dag.outputs]
     rng = np.random.default_rng(0)
     results = []
     data = [
         rng.random((6, 6), "float32") if dag.ops[i].dtype == "float32" else rng.integers(0, 6, 6)
-        for i in dag.input_ids()
+        for i in inputs(dag)
     ]
     for d in (dag, back):
-        arrays = [x.astype(d.ops[i].dtype) for i, x in zip(d.input_ids(), data, strict=True)]
+        arrays = [x.astype(d.ops[i].dtype) for i, x in zip(inputs(d), data, strict=True)]
         outs = [np.full(d.ops[i].shape, np.nan, d.ops[i].dtype) for i in d.outputs]
         interpret(lower_ids(replay(d, []), ids), [*arrays, *outs])
         results.append(outs)

@@ -1,0 +1,108 @@
+"""What a stage shows of itself: its present operation, loops, relations and place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from loopwright.ir.expr import IterVar
+from loopwright.schedule.state import FuseRel, SplitRel, StageId, StageState
+from loopwright.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
+
+if TYPE_CHECKING:
+    from loopwright.schedule.schedule import Schedule
+
+
+class StageOp(Operation):
+    """The present operation of a stage: `axis`, `reduce_axis`, `input_tensors`, ``output(0)``."""
+
+    def __init__(self, schedule: Schedule, sid: StageId, tensor: Tensor | None = None) -> None:
+        op = schedule.state.stages[sid].op
+        super().__init__(op.name, op.shape, op.dtype, op.tag)
+        self._schedule, self._sid = schedule, sid
+        if tensor is not None:
+            self._output = tensor
+        self.axis = [schedule._handle(sid, f"a{d}") for d in range(len(op.axes))]
+        self.reduce_axis = [schedule._handle(sid, f"r{d}") for d in range(len(op.reduce_axes))]
+
+    @property
+    def body(self) -> Any:
+        """The expression of an element; reads name stages by id."""
+        return self._schedule.state.stages[self._sid].op.body
+
+    @property
+    def input_tensors(self) -> list[Tensor]:
+        """Tensors that the operation reads now."""
+        reads = self._schedule.state.stages[self._sid].op.reads()
+        ids = dict.fromkeys(r.source for r in reads)
+        return [self._schedule._tensor(i) for i in ids]
+
+
+class StageView:
+    """The attributes of a stage, under TE's names."""
+
+    def __init__(self, schedule: Schedule, sid: StageId) -> None:
+        self.schedule, self.id = schedule, sid
+
+    def __repr__(self) -> str:
+        return f"Stage({self.schedule.state.label(self.id)})"
+
+    @property
+    def _state(self) -> StageState:
+        return self.schedule.state.stages[self.id]
+
+    @property
+    def op(self) -> Operation:
+        """The operation as it is now (after caching steps)."""
+        t = self.schedule._tensor(self.id)
+        original = isinstance(t.op, ComputeOp)
+        unchanged = original and self._state.op is self.schedule.dag.ops[int(self.id)]
+        if unchanged or isinstance(t.op, PlaceholderOp):
+            return t.op
+        return StageOp(self.schedule, self.id, t)
+
+    @property
+    def origin_op(self) -> Operation:
+        """The operation as the user defined it; the present one for stages made by a step."""
+        return self.schedule._tensor(self.id).op
+
+    @property
+    def leaf_iter_vars(self) -> list[IterVar]:
+        """Handles of the present loops, outermost first."""
+        return [self.schedule._handle(self.id, x) for x in self._state.leaves]
+
+    @property
+    def all_iter_vars(self) -> list[IterVar]:
+        """Handles of all loops that ever were: the axes, and what steps made of them."""
+        return [self.schedule._handle(self.id, x) for x in self._state.loops]
+
+    @property
+    def relations(self) -> tuple[SplitRel | FuseRel, ...]:
+        """How loops came from loops, in the order of the steps."""
+        return self._state.relations
+
+    @property
+    def attach_type(self) -> str:
+        """Where it is computed: ``"root"``, ``"inline"`` or ``"at"``."""
+        return self._state.attach.kind
+
+    @property
+    def attach_stage(self) -> StageView | None:
+        """The stage in whose loop it is computed, or None."""
+        a = self._state.attach
+        return type(self)(self.schedule, a.stage) if a.kind == "at" else None
+
+    @property
+    def attach_ivar(self) -> IterVar | None:
+        """The loop at which it is computed, or None."""
+        a = self._state.attach
+        return self.schedule._handle(a.stage, a.loop) if a.kind == "at" else None
+
+    @property
+    def scope(self) -> str:
+        """Memory scope of its buffer: ``"global"``, ``"shared"`` or ``"local"``."""
+        return self._state.scope
+
+    @property
+    def is_output(self) -> bool:
+        """True when it is one of the schedule's outputs."""
+        return self.id in self.schedule.state.outputs

@@ -1,0 +1,280 @@
+"""Targets: parsing, resolution, equality, the target in force."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import pytest
+
+from loopwright.errors import TargetError
+from loopwright.target import COMMON_CPUS, OPTIONS, Target, host_cpu
+
+HOST, FEATURES = host_cpu()
+
+
+# ------------------------------------------------------------------ parsing
+
+
+def test_the_default_is_the_host() -> None:
+    t = Target()
+    assert (t.kind, t.mcpu, t.mattr) == ("llvm", HOST, FEATURES)
+    assert (t.num_threads, t.fastmath, t.loop_vectorize, t.loop_unroll) == (0, False, False, False)
+    assert t == Target("llvm") == Target({"kind": "llvm"}) == Target({}) == Target(t)
+
+
+def test_strings_dictionaries_and_keywords_say_the_same() -> None:
+    a = Target("llvm -num-threads=2 -fastmath=true -prefer-vector-width=256")
+    b = Target({"kind": "llvm", "num_threads": 2, "fastmath": True, "prefer_vector_width": 256})
+    c = Target("llvm", num_threads="2", fastmath=1, prefer_vector_width=256)
+    d = Target({"kind": "llvm", "num-threads": 2, "fastmath": "True", "prefer-vector-width": "256"})
+    assert a == b == c == d
+    assert a.num_threads == 2
+    assert a.fastmath is True
+
+
+def test_keywords_win() -> None:
+    assert Target("llvm -num-threads=2", num_threads=3).num_threads == 3
+    assert Target(Target("llvm -num-threads=2"), num_threads=1).num_threads == 1
+
+
+def test_a_single_dash_or_two() -> None:
+    assert Target("llvm --num-threads=2") == Target("llvm -num_threads=2")
+
+
+def test_native_is_the_host() -> None:
+    assert Target("llvm -mcpu=native") == Target("llvm")
+    assert Target(f"llvm -mcpu={HOST}") == Target("llvm")
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        ("", "a target is a string such as 'llvm' or a dictionary, got ''"),
+        ("  ", "a target is a string such as 'llvm' or a dictionary"),
+        (3, "a target is a string such as 'llvm' or a dictionary, got 3"),
+        ("lvm", r"unknown target 'lvm' \(did you mean 'llvm'\?\); known: llvm"),
+        ("cuda", "unknown target 'cuda'; known: llvm"),
+        ({"kind": None}, "unknown target None"),
+        (
+            "llvm -num-thread=2",
+            r"unknown target option 'num_thread' \(did you mean 'num_threads'\?\)",
+        ),
+        (
+            {"kind": "llvm", "cpu": "x"},
+            r"unknown target option 'cpu' \(did you mean 'mcpu'\?\); known",
+        ),
+        ("llvm fast", "options are written -name=value, got 'fast'"),
+        ("llvm -fastmath", "options are written -name=value, got '-fastmath'"),
+        ("llvm -mcpu='x", "No closing quotation"),
+        ("llvm -fastmath=maybe", "target option fastmath: expected true or false, got 'maybe'"),
+        (
+            "llvm -num-threads=two",
+            "target option num_threads: expected a number, 0 or more, got 'two'",
+        ),
+        (
+            "llvm -num-threads=-1",
+            "target option num_threads: expected a number, 0 or more, got '-1'",
+        ),
+        (
+            {"num_threads": 1.5},
+            r"target option num_threads: expected a number, 0 or more, got 1\.5",
+        ),
+        ({"num_threads": True}, "target option num_threads: expected a number"),
+        ({"mcpu": 3}, "target option mcpu: expected text, got 3"),
+        ("llvm -mcpu=", "target option mcpu: expected text, got ''"),
+        ("llvm -prefer-vector-width=100", "expected 0, 128, 256 or 512, got '100'"),
+        ("llvm -mattr=avx2", r"target option mattr: expected '\+avx2,-avx512f', got 'avx2'"),
+    ],
+)
+def test_what_is_not_understood(spec: Any, text: str) -> None:
+    with pytest.raises(TargetError, match=text):
+        Target(spec)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_every_option_is_an_attribute(name: str) -> None:
+    assert getattr(Target(), name) == Target().options[name]
+
+
+def test_other_attributes_do_not_exist() -> None:
+    with pytest.raises(AttributeError, match="Target has no attribute 'speed'"):
+        Target().speed  # noqa: B018
+
+
+# ------------------------------------------------------------------ CPUs
+
+on_x86 = pytest.mark.skipif("+sse2" not in FEATURES, reason="names and widths of x86-64")
+
+
+@on_x86
+@pytest.mark.parametrize(
+    ("spec", "width"),
+    [
+        ("-mcpu=x86-64", 16),
+        ("-mcpu=x86-64-v3", 32),
+        ("-mcpu=haswell", 32),
+        ("-mcpu=skylake-avx512", 64),
+        ("-mcpu=x86-64-v4 -mattr=-avx512f", 32),
+        ("-mcpu=x86-64 -mattr=+avx2", 32),
+        ("-mcpu=skylake-avx512 -prefer-vector-width=256", 32),
+        ("-mcpu=haswell -prefer-vector-width=512", 32),
+        ("-mcpu=haswell -prefer-vector-width=128", 16),
+    ],
+)
+def test_the_width_of_vectors_is_that_of_the_cpu(spec: str, width: int) -> None:
+    assert Target(f"llvm {spec}").vector_bytes == width
+
+
+def test_the_width_of_the_host() -> None:
+    assert Target().vector_bytes in (16, 32, 64)
+
+
+@on_x86
+@pytest.mark.parametrize(
+    ("cpu", "near"),
+    [("zen5", "znver5"), ("skylake-avx51", "skylake-avx512"), ("hasswell", "haswell")],
+)
+def test_unknown_cpus_are_named_with_near_ones(cpu: str, near: str) -> None:
+    """LLVM itself would end the process when it meets such a name."""
+    with pytest.raises(TargetError, match=rf"unknown CPU '{cpu}' \(did you mean '{near}'\?\)"):
+        Target(f"llvm -mcpu={cpu}")
+    with pytest.raises(TargetError, match=rf"leave mcpu out for this machine's \({HOST}\)"):
+        Target(f"llvm -mcpu={cpu}")
+
+
+@on_x86
+def test_a_cpu_without_64_bits_is_refused() -> None:
+    with pytest.raises(TargetError, match=r"LLVM makes no code for mcpu=pentium4 .*64-bit code"):
+        Target("llvm -mcpu=pentium4")
+
+
+@on_x86
+def test_a_cpu_that_only_llvm_knows_is_accepted() -> None:
+    assert "amdfam10" not in COMMON_CPUS["x86_64"]
+    assert Target("llvm -mcpu=amdfam10").vector_bytes == 16
+
+
+def test_unknown_features_are_refused_in_llvms_words() -> None:
+    with pytest.raises(
+        TargetError, match=r"mattr: LLVM says: '\+warp9' is not a recognized feature"
+    ):
+        Target("llvm -mattr=+warp9")
+
+
+@on_x86
+def test_common_names_are_known_to_this_llvm() -> None:
+    """They are accepted without a question, so a wrong one would end the process later."""
+    code = (
+        "import sys, llvmlite.binding as llvm\n"
+        "llvm.initialize_native_target(); llvm.initialize_native_asmprinter()\n"
+        "for cpu in sys.argv[1:]:\n"
+        "    m = llvm.Target.from_default_triple().create_target_machine(cpu=cpu)\n"
+        "    m.emit_assembly(llvm.parse_assembly('define void @f() { ret void }'))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *COMMON_CPUS["x86_64"]],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# ------------------------------------------------------------------ canonical form
+
+SPECS = [
+    "llvm",
+    "llvm -num-threads=2",
+    "llvm -mattr=",
+    "llvm -num-threads=1 -fastmath=true -loop-vectorize=true -loop-unroll=true",
+    "llvm -prefer-vector-width=256",
+]
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_canonical_round_trip(spec: str) -> None:
+    t = Target(spec)
+    data = json.loads(json.dumps(t.canonical))
+    assert Target.from_canonical(data) == t
+    assert set(data) == {"kind", *OPTIONS}
+    assert list(data)[1:] == sorted(OPTIONS)
+    assert Target.from_canonical(data).canonical == data
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_text_round_trip(spec: str) -> None:
+    t = Target(spec)
+    assert Target(str(t)) == t
+    assert repr(t) == f"Target({str(t)!r})"
+    assert eval(repr(t), {"Target": Target}) == t
+
+
+@on_x86
+def test_text_says_only_what_is_not_the_default() -> None:
+    assert str(Target("llvm -num-threads=0 -fastmath=false")) == "llvm"
+    assert str(Target("llvm -mcpu=haswell")) in ("llvm -mcpu=haswell", "llvm")
+    assert Target(str(Target("llvm -mcpu=haswell -mattr=+avx512f"))) == Target(
+        "llvm -mcpu=haswell -mattr=+avx512f"
+    )
+
+
+def test_equality_and_hash() -> None:
+    a, b, c = Target("llvm -num-threads=2"), Target({"num_threads": 2}), Target("llvm")
+    assert a == b
+    assert hash(a) == hash(b)
+    assert a != c
+    assert a != "llvm -num-threads=2"
+    assert len({a, b, c}) == 2
+
+
+# ------------------------------------------------------------------ the target in force
+
+
+def test_contexts_nest() -> None:
+    a, b = Target("llvm -num-threads=1"), Target("llvm -num-threads=2")
+    assert Target.current() == Target("llvm")
+    with a as entered:
+        assert entered is a
+        assert Target.current() is a
+        with b:
+            assert Target.current() is b
+            with a:
+                assert Target.current() is a
+            assert Target.current() is b
+        assert Target.current() is a
+    assert Target.current() == Target("llvm")
+
+
+def test_a_context_is_left_by_an_error_too() -> None:
+    with pytest.raises(KeyError), Target("llvm -num-threads=1"):
+        raise KeyError
+    assert Target.current() == Target("llvm")
+
+
+def test_a_context_is_that_of_its_thread() -> None:
+    """One target, entered by two threads that leave it in another order than they came."""
+    t = Target("llvm -num-threads=1")
+    inside, leave = threading.Event(), threading.Event()
+    seen: list[Any] = []
+
+    def other() -> None:
+        seen.append(Target.current())
+        with t:
+            inside.set()
+            leave.wait(10)
+            seen.append(Target.current())
+        seen.append(Target.current())
+
+    thread = threading.Thread(target=other)
+    with t:
+        thread.start()
+        assert inside.wait(10)
+    assert Target.current() == Target("llvm")
+    leave.set()
+    thread.join(10)
+    assert seen == [Target("llvm"), t, Target("llvm")]
+    assert seen[1] is t
