@@ -8,9 +8,11 @@ takes one sample per request, so that samples can be interleaved with those of a
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -23,6 +25,7 @@ from loopwright.cli.workload import Workload, find_workload
 WINDOW_S = 0.02
 #: Seconds to wait for an answer before NumPy is given up.
 PATIENCE_S = 60.0
+_PR_SET_PDEATHSIG = 1
 _HARMFUL = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -76,8 +79,17 @@ class NumpySide:
         self.close()
 
     def sample(self) -> float | None:
-        """Seconds per call over one window; None once NumPy has failed."""
-        return None if self.problem else self._ask({"sample": True})
+        """Seconds per call over one window; None once NumPy has failed.
+
+        Between samples the process is stopped: idle threads of OpenBLAS spin, and would take a core
+        from what is timed next.
+        """
+        if self.problem:
+            return None
+        self._process.send_signal(signal.SIGCONT)
+        seconds = self._ask({"sample": True})
+        self._process.send_signal(signal.SIGSTOP)
+        return seconds
 
     def close(self) -> None:
         """End the process."""
@@ -111,6 +123,7 @@ class NumpySide:
 
 def serve() -> None:
     """Answer requests on standard input, a JSON line each, until it is closed."""
+    _die_with_parent()
     question = json.loads(sys.stdin.readline())
     try:
         call = _prepare(question)
@@ -127,6 +140,12 @@ def serve() -> None:
         for _ in range(number):
             call()
         _answer({"seconds": (time.perf_counter() - start) / number})
+
+
+def _die_with_parent() -> None:
+    """A stopped process cannot notice that its input was closed; the kernel ends it instead."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _prepare(question: dict[str, Any]) -> Callable[[], Any]:

@@ -6,8 +6,10 @@ from functools import lru_cache
 from typing import Any
 
 from loopwright import dtypes
-from loopwright.ir.expr import Buffer, Cast, Expr, Load, walk
+from loopwright.ir.buffer import Buffer, Load
+from loopwright.ir.expr import Cast, Expr
 from loopwright.ir.stmt import Allocate, For, Store
+from loopwright.ir.traversal import walk
 
 
 def touches_memory(e: Expr) -> bool:

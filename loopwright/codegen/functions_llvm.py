@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from loopwright.codegen.facts import buffers_of
 from loopwright.ir.affine import Affine
-from loopwright.ir.expr import Buffer, Var, free_vars
+from loopwright.ir.buffer import Buffer
+from loopwright.ir.expr import Var
 from loopwright.ir.stmt import For
+from loopwright.ir.traversal import free_vars
 
 if TYPE_CHECKING:
     from loopwright.codegen.writer_llvm import FunctionWriter

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from loopwright.codegen.emitter_llvm import ModuleWriter
 from loopwright.codegen.functions_llvm import write_entry
-from loopwright.codegen.writer_llvm import FunctionWriter, ModuleWriter
+from loopwright.codegen.writer_llvm import FunctionWriter
 from loopwright.errors import InternalError
 from loopwright.ir.stmt import Func
 from loopwright.target import Target

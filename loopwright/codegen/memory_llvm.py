@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from loopwright import dtypes
 from loopwright.codegen.ops_llvm import Value, llvm_type
 from loopwright.ir.affine import Affine
-from loopwright.ir.expr import Buffer, Var
+from loopwright.ir.buffer import Buffer
+from loopwright.ir.expr import Var
 
 if TYPE_CHECKING:
     from loopwright.codegen.writer_llvm import FunctionWriter

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from loopwright.ir.expr import Buffer, Expr, IterVar, Var
+from loopwright.ir.buffer import Buffer
+from loopwright.ir.expr import Expr, IterVar, Var
 from loopwright.ir.stmt import Func, Stmt
 
 __all__ = ["Buffer", "Expr", "Func", "IterVar", "Stmt", "Var"]

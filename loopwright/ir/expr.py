@@ -1,8 +1,7 @@
 """Expressions: what a value is. Shared by tensor expressions and by the loop IR.
 
-`Read` names a tensor (te) or a stage (schedule); lowering turns it into `Load` of a buffer.
-`Reduce` occurs only as the whole body of a compute. ``==`` on nodes compares structure; the
-comparison that becomes part of a program is `equal`.
+`Read` names a tensor (te) or a stage (schedule); lowering turns it into the load of a buffer.
+``==`` on nodes compares structure; the comparison that becomes part of a program is `equal`.
 
 NaN: ``max`` and ``min`` return NaN when either operand is NaN (as ``numpy.maximum``), in the
 interpreter, in compiled code and in the references alike.
@@ -203,39 +202,6 @@ class Read(Expr):
     dtype: str
 
 
-class Buffer:
-    """Memory of known shape: an argument or an allocation. Compared by identity."""
-
-    __slots__ = ("dtype", "name", "scope", "shape")
-
-    def __init__(
-        self, name: str, shape: tuple[int, ...], dtype: str, scope: str = "global"
-    ) -> None:
-        self.name, self.shape, self.dtype, self.scope = name, shape, dtype, scope
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return int(np.prod(self.shape, dtype=np.int64))
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the whole buffer."""
-        return self.size * dtypes.nbytes(self.dtype)
-
-    def __repr__(self) -> str:
-        return f"Buffer({self.name}: {self.dtype}{list(self.shape)} {self.scope})"
-
-
-@node
-class Load(Expr):
-    """An element of a buffer, one index a dimension."""
-
-    buffer: Buffer
-    indices: tuple[Expr, ...]
-    dtype: str
-
-
 class IterVar(ExprOps):
     """A loop axis: a variable, its extent (it starts at 0) and its kind.
 
@@ -272,38 +238,6 @@ class Range:
 
     def __init__(self, min_: int, extent: int) -> None:
         self.min, self.extent = min_, extent
-
-
-@node
-class Combiner(Node):
-    """A commutative, associative reducer: ``result`` over the variables ``lhs`` and ``rhs``."""
-
-    name: str
-    lhs: Var
-    rhs: Var
-    result: Expr
-    identity: Expr
-
-    def combine(self, a: Expr, b: Expr) -> Expr:
-        """``result`` with ``a`` for ``lhs`` and ``b`` for ``rhs``."""
-        out: Expr = substitute(self.result, {self.lhs: a, self.rhs: b})
-        return out
-
-
-@node
-class Reduce(Expr):
-    """The reduction of ``source`` over ``axes``; the whole body of a compute.
-
-    ``where`` (may be None) restricts the points that are combined; ``init`` (may be None) replaces
-    the combiner's identity as the starting value.
-    """
-
-    combiner: Combiner
-    source: Expr
-    axes: tuple[Any, ...]
-    where: Any
-    init: Any
-    dtype: str
 
 
 # ---------------------------------------------------------------- construction
@@ -443,57 +377,3 @@ def _fold(op: str, x: Expr, y: Expr, dtype: str) -> Expr | None:
     if isinstance(x, Const) and ((op == "+" and x.value == 0) or (op == "*" and x.value == 1)):
         return y
     return None
-
-
-def condition(x: object, what: str) -> Expr:
-    """Check that ``x`` can be a condition.
-
-    Raises:
-        TensorError: it is a Python bool (most often from ``==`` between expressions, which
-            compares structure) or not of dtype bool.
-    """
-    if isinstance(x, bool):
-        raise TensorError(
-            f"{what}: the condition is the Python value {x}; if it came from a == b, write "
-            "te.equal(a, b) (the operator compares the structure of expressions)"
-        )
-    e = as_expr(x)
-    if e.dtype != "bool":
-        raise TensorError(f"{what}: the condition has dtype {e.dtype}; compare it, e.g. x != 0")
-    return e
-
-
-def logical(op: str, items: tuple[object, ...]) -> Expr:
-    """Fold ``and``/``or`` over conditions; needs at least one."""
-    if not items:
-        raise TensorError(f"te.{'all' if op == 'and' else 'any'}: expected at least one condition")
-    conds = [condition(c, f"te.{'all' if op == 'and' else 'any'}") for c in items]
-    out = conds[0]
-    for c in conds[1:]:
-        out = Binary(op, out, c, "bool")
-    return out
-
-
-def substitute(e: Any, env: dict[Var, Expr]) -> Any:
-    """Replace variables in an expression or statement."""
-
-    def go(n: Any) -> Any:
-        if isinstance(n, Var):
-            return env.get(n, n)
-        return n.map_children(go)
-
-    return go(e) if env else e
-
-
-def walk(e: Node, visit: Callable[[Any], None]) -> None:
-    """Call ``visit`` on a node and everything below it, parents first."""
-    visit(e)
-    for c in e.children():
-        walk(c, visit)
-
-
-def free_vars(e: Node) -> set[Var]:
-    """All variables that occur in an expression."""
-    out: set[Var] = set()
-    walk(e, lambda n: out.add(n) if isinstance(n, Var) else None)
-    return out

@@ -21,19 +21,8 @@ import numpy as np
 from loopwright import dtypes
 from loopwright.errors import LowerError, RunError
 from loopwright.ir.affine import Interval, exact, fits, interval
-from loopwright.ir.expr import (
-    COMPARE,
-    Binary,
-    Buffer,
-    Call,
-    Cast,
-    Const,
-    IfThenElse,
-    Load,
-    Select,
-    Unary,
-    Var,
-)
+from loopwright.ir.buffer import Buffer, Load
+from loopwright.ir.expr import COMPARE, Binary, Call, Cast, Const, IfThenElse, Select, Unary, Var
 from loopwright.ir.stmt import Allocate, For, Func, If, Let, Seq, Store
 
 _INT32: Interval = (-(2**31), 2**31 - 1)

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import (
     COMPARE,
     Binary,
-    Buffer,
     Call,
     Cast,
     Const,
     Expr,
     IfThenElse,
-    Load,
     Read,
-    Reduce,
     Select,
     Unary,
     Var,
 )
+from loopwright.ir.reduction import Reduce
 from loopwright.ir.stmt import Allocate, For, Func, If, Let, Seq, Store
 
 _PRECEDENCE = {

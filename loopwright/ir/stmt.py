@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from loopwright.ir.expr import Buffer, Expr, Var
+from loopwright.ir.buffer import Buffer
+from loopwright.ir.expr import Expr, Var
 from loopwright.ir.node import Node, node
 
 

@@ -17,24 +17,22 @@ from typing import Any
 
 from loopwright.errors import LowerError
 from loopwright.ir.affine import Affine, fits, interval, to_affine
+from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import (
     Binary,
-    Buffer,
     Cast,
     Const,
     Expr,
     IfThenElse,
-    Load,
     Read,
-    Reduce,
     Select,
     Var,
     binary,
     const,
-    free_vars,
-    substitute,
 )
+from loopwright.ir.reduction import Reduce
 from loopwright.ir.stmt import Allocate, For, If, Let, Seq, Stmt, Store, seq
+from loopwright.ir.traversal import free_vars, substitute
 from loopwright.schedule.bounds import Bounds, Guard, StageBounds, attach_position
 from loopwright.schedule.caching import layout_shape
 from loopwright.schedule.state import StageId, State

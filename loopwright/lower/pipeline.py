@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from loopwright.errors import LowerError
-from loopwright.ir.expr import Buffer
+from loopwright.ir.buffer import Buffer
 from loopwright.ir.stmt import Func
 from loopwright.lower.nest import NestBuilder
 from loopwright.lower.unroll import apply_unroll_pragmas

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from loopwright.ir.stmt import For, Func, Seq, Store
+from loopwright.ir.stmt import For, Func, Seq, Stmt, Store
 
 
 def apply_unroll_pragmas(f: Func) -> Func:
@@ -17,6 +17,8 @@ def apply_unroll_pragmas(f: Func) -> Func:
 
 
 def _go(s: Any, limit: int) -> Any:
+    if not isinstance(s, Stmt) or isinstance(s, Store):
+        return s
     if not isinstance(s, For):
         return s.map_children(lambda c: _go(c, limit))
     own = dict(s.pragmas).get("auto_unroll_max_step")
@@ -37,4 +39,4 @@ def _cost(s: Any) -> int:
         return inner if s.kind == "vectorized" else inner * s.extent
     if isinstance(s, Seq):
         return sum(_cost(c) for c in s.stmts)
-    return sum(_cost(c) for c in s.children())
+    return sum(_cost(c) for c in s.children() if isinstance(c, Stmt))

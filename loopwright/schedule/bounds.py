@@ -21,7 +21,8 @@ from typing import Any
 
 from loopwright.errors import ScheduleError
 from loopwright.ir.affine import Affine, Interval, div_mod, to_affine
-from loopwright.ir.expr import Expr, Read, Var, cast, substitute
+from loopwright.ir.expr import Expr, Read, Var, cast
+from loopwright.ir.traversal import substitute
 from loopwright.schedule.state import FuseRel, Loop, Mark, SplitRel, StageId, StageState, State
 from loopwright.te.dag import OpNode, reads_of
 

@@ -6,7 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from loopwright.errors import did_you_mean
-from loopwright.ir.expr import Expr, IterVar, Read, Reduce, Var, substitute
+from loopwright.ir.expr import Expr, IterVar, Read, Var
+from loopwright.ir.reduction import Reduce
+from loopwright.ir.traversal import substitute
 from loopwright.schedule import steps as st
 from loopwright.schedule.placement import movable
 from loopwright.schedule.state import LayoutDim, StageId, State, initial_stage, refuse

@@ -17,20 +17,10 @@ from typing import Any
 
 from loopwright import dtypes
 from loopwright.errors import TensorError
-from loopwright.ir.expr import (
-    Binary,
-    Call,
-    Expr,
-    IfThenElse,
-    IterVar,
-    Read,
-    Reduce,
-    Select,
-    Unary,
-    Var,
-    walk,
-)
+from loopwright.ir.expr import Binary, Call, Expr, IfThenElse, IterVar, Read, Select, Unary, Var
 from loopwright.ir.node import Node
+from loopwright.ir.reduction import Reduce
+from loopwright.ir.traversal import walk
 from loopwright.te import serial
 from loopwright.te.tensor import ComputeOp, Operation, Tensor, body_parts, shape_of
 

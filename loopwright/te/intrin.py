@@ -8,6 +8,7 @@ from loopwright import dtypes
 from loopwright.errors import TensorError, did_you_mean
 from loopwright.ir.expr import (
     INTRINSICS,
+    Binary,
     Call,
     Expr,
     IfThenElse,
@@ -16,10 +17,37 @@ from loopwright.ir.expr import (
     as_expr,
     binary,
     cast,
-    condition,
-    logical,
     meet,
 )
+
+
+def condition(x: object, what: str) -> Expr:
+    """Check that ``x`` can be a condition.
+
+    Raises:
+        TensorError: it is a Python bool (most often from ``==`` between expressions, which
+            compares structure) or not of dtype bool.
+    """
+    if isinstance(x, bool):
+        raise TensorError(
+            f"{what}: the condition is the Python value {x}; if it came from a == b, write "
+            "te.equal(a, b) (the operator compares the structure of expressions)"
+        )
+    e = as_expr(x)
+    if e.dtype != "bool":
+        raise TensorError(f"{what}: the condition has dtype {e.dtype}; compare it, e.g. x != 0")
+    return e
+
+
+def logical(op: str, items: tuple[object, ...]) -> Expr:
+    """Fold ``and``/``or`` over conditions; needs at least one."""
+    if not items:
+        raise TensorError(f"te.{'all' if op == 'and' else 'any'}: expected at least one condition")
+    conds = [condition(c, f"te.{'all' if op == 'and' else 'any'}") for c in items]
+    out = conds[0]
+    for c in conds[1:]:
+        out = Binary(op, out, c, "bool")
+    return out
 
 
 def const(value: Any, dtype: Any = None) -> Expr:

@@ -7,18 +7,9 @@ from typing import Any
 
 from loopwright import dtypes
 from loopwright.errors import TensorError
-from loopwright.ir.expr import (
-    Combiner,
-    Expr,
-    IterVar,
-    Reduce,
-    Var,
-    as_expr,
-    binary,
-    cast,
-    condition,
-    const,
-)
+from loopwright.ir.expr import Expr, IterVar, Var, as_expr, binary, cast, const
+from loopwright.ir.reduction import Combiner, Reduce
+from loopwright.te.intrin import condition
 
 
 class CommReducer:

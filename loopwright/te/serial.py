@@ -12,17 +12,16 @@ from loopwright.ir.expr import (
     Binary,
     Call,
     Cast,
-    Combiner,
     Const,
     Expr,
     IfThenElse,
     IterVar,
     Read,
-    Reduce,
     Select,
     Unary,
     Var,
 )
+from loopwright.ir.reduction import Combiner, Reduce
 
 _LABELS = ("name", "axes", "reduce", "tag", "reducer")
 

@@ -14,17 +14,9 @@ from typing import Any
 from loopwright import dtypes
 from loopwright.errors import TensorError
 from loopwright.ir.affine import interval, to_affine
-from loopwright.ir.expr import (
-    Expr,
-    ExprOps,
-    IfThenElse,
-    IterVar,
-    Read,
-    Reduce,
-    Var,
-    as_expr,
-    walk,
-)
+from loopwright.ir.expr import Expr, ExprOps, IfThenElse, IterVar, Read, Var, as_expr
+from loopwright.ir.reduction import Reduce
+from loopwright.ir.traversal import walk
 
 #: What a loop can be bound to.
 THREAD_TAGS = (*(f"{p}.{c}" for p in ("blockIdx", "threadIdx") for c in "xyz"), "vthread")

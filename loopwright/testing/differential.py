@@ -22,8 +22,8 @@ from loopwright.target import Target
 from loopwright.te.dag import Dag
 from loopwright.testing.guarded import GuardedRunner
 from loopwright.testing.numpy_eval import evaluate
-from loopwright.testing.random_program import arrays, poison
-from loopwright.testing.random_values import Info
+from loopwright.testing.random_program import arrays
+from loopwright.testing.random_values import Info, poison
 
 Array = np.ndarray[Any, Any]
 

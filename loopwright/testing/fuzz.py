@@ -17,8 +17,9 @@ from dataclasses import replace
 from typing import Any
 
 from loopwright.testing.differential import Case, Checker, case_of
-from loopwright.testing.random_program import Draw, random_program
+from loopwright.testing.random_program import random_program
 from loopwright.testing.random_schedule import random_schedule
+from loopwright.testing.random_values import Draw
 
 TARGETS = (
     "llvm -num-threads=1",
@@ -27,6 +28,7 @@ TARGETS = (
     "llvm -num-threads=1 -mcpu=x86-64",
     "llvm -num-threads=1 -prefer-vector-width=128",
     "llvm -num-threads=2 -mcpu=x86-64-v3",
+    "llvm -num-threads=1 -loop-vectorize=true -loop-unroll=true",
 )
 
 

@@ -19,18 +19,8 @@ import numpy as np
 
 from loopwright import dtypes
 from loopwright.errors import InternalError
-from loopwright.ir.expr import (
-    Binary,
-    Call,
-    Cast,
-    Const,
-    IfThenElse,
-    Read,
-    Reduce,
-    Select,
-    Unary,
-    Var,
-)
+from loopwright.ir.expr import Binary, Call, Cast, Const, IfThenElse, Read, Select, Unary, Var
+from loopwright.ir.reduction import Reduce
 from loopwright.te.dag import Dag, OpNode
 
 Array = np.ndarray[Any, Any]

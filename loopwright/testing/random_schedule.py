@@ -22,7 +22,7 @@ from loopwright.schedule.apply import apply
 from loopwright.schedule.bounds import Bounds, LoopBound, attach_position, infer_bounds
 from loopwright.schedule.state import StageId, StageState, State
 from loopwright.te.dag import Dag
-from loopwright.testing.random_program import Draw
+from loopwright.testing.random_values import Draw
 
 #: Most executions of statements, and most copies of a statement, in a schedule that is kept.
 MAX_WORK = 20_000
@@ -175,8 +175,18 @@ class _Drawing:
 
     def inline(self) -> None:
         stage = self.stage()
+        if stage and self.d.chance(80):
+            found = [x for x in self.state.stages.values() if self._can_inline(x)]
+            stage = self.d.pick(found) if found else None
         if stage:
             self.do(steps.ComputeInline(stage.id))
+
+    def _can_inline(self, stage: StageState) -> bool:
+        return (
+            stage.op.body is not None
+            and stage.op.reduction is None
+            and stage.id not in self.state.outputs
+        )
 
     def root(self) -> None:
         stage = self.stage()
@@ -197,7 +207,11 @@ class _Drawing:
         while host.attach.kind == "at" and self.d.chance(40):
             host = self.state.stages[host.attach.stage]
         x = self.loop(host)
-        return x is not None and self.do(steps.ComputeAt(sid, host.id, x))
+        if x is None or not self.do(steps.ComputeAt(sid, host.id, x)):
+            return False
+        if self.d.chance(15):
+            self.mark(host, "unrolled", None, last=False)
+        return True
 
     def attach_all(self) -> None:
         """Compute a chain of producers in one loop, consumers first."""

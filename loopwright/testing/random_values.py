@@ -1,8 +1,13 @@
-"""What is known of a random value: an exact multiple of a power of two, or an error bound."""
+"""Choices, random arrays, and what is known of a random program's values."""
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
+from hypothesis import strategies as st
 
 from loopwright import dtypes, te
 from loopwright.ir.expr import Expr
@@ -99,7 +104,7 @@ def info_of_dtype(dtype: str) -> Info:
     return Info(True, float(2 ** dtypes.bits(dtype)), 1.0, 0.0)
 
 
-def constant(draw: Any, dtype: str) -> tuple[Expr, Info]:
+def constant(draw: Draw, dtype: str) -> tuple[Expr, Info]:
     """A random literal."""
     if dtype == "bool":
         return te.const(draw.chance(50), "bool"), info_of_dtype("bool")
@@ -108,3 +113,63 @@ def constant(draw: Any, dtype: str) -> tuple[Expr, Info]:
         return te.const(v, dtype), Info(True, abs(v), 0.25, 0.0)
     low = 0 if dtypes.is_unsigned(dtype) else -5
     return te.const(draw.integer(low, 9), dtype), info_of_dtype(dtype)
+
+
+class Draw:
+    """The choices of one example, each an integer; they shrink towards the first or smallest.
+
+    Args:
+        integer: gives an integer between two bounds, both included.
+    """
+
+    def __init__(self, integer: Callable[[int, int], int]) -> None:
+        self._integer = integer
+
+    @staticmethod
+    def hypothesis(draw: Any) -> Draw:
+        """Choices drawn and shrunk by Hypothesis."""
+        return Draw(lambda lo, hi: int(draw(st.integers(lo, hi))))
+
+    @staticmethod
+    def random(rng: random.Random) -> Draw:
+        """Choices of a random generator: for long runs, told apart by their seed."""
+        return Draw(rng.randint)
+
+    def integer(self, lo: int, hi: int) -> int:
+        """An integer in [lo, hi]."""
+        return self._integer(lo, hi) if hi > lo else lo
+
+    def pick(self, items: Sequence[Any]) -> Any:
+        """One of some items."""
+        return items[self.integer(0, len(items) - 1)]
+
+    def chance(self, percent: int) -> bool:
+        """True so many times in a hundred."""
+        return self.integer(0, 99) >= 100 - percent
+
+
+def random_array(
+    rng: np.random.Generator, shape: tuple[int, ...], dtype: str, nan: bool = False
+) -> np.ndarray[Any, Any]:
+    """Quarters in [-2, 2] for floats; small integers, or any when ``rng`` says so."""
+    if dtype == "bool":
+        return rng.integers(0, 2, shape).astype(bool)
+    if dtypes.is_float(dtype):
+        out = rng.integers(-8, 9, shape).astype(dtype) / 4
+        if nan:
+            out = np.where(rng.random(shape) < 0.1, np.nan, out)
+        return np.asarray(out, dtype)
+    lo, hi = dtypes.limits(dtype)
+    small = rng.integers(0 if lo == 0 else -9, 10, shape)
+    if rng.random() < 0.7:
+        return np.asarray(small, dtype)
+    full = rng.integers(int(lo), int(hi), shape, dtype=np.int64, endpoint=True)
+    edges = rng.choice(np.array([lo, hi, 0, 1], np.int64), shape)
+    return np.asarray(np.where(rng.random(shape) < 0.3, edges, full), dtype)
+
+
+def poison(shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
+    """What outputs hold before a run: NaN, or a pattern."""
+    if dtypes.is_float(dtype):
+        return np.full(shape, np.nan, dtype)
+    return np.full(shape, True if dtype == "bool" else 85, dtype)

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
+import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -66,3 +69,29 @@ def test_every_operator_has_a_reference():
         given = [f"{k}={sizes[k]}" for k in operator.params if k in sizes]
         assert json.dumps(given)
         assert callable(reference_of(find_workload(name, given)))
+
+
+def test_a_killed_parent_leaves_no_stopped_process(tmp_path: Path) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(
+        "import os, signal\n"
+        "from loopwright.cli.numpy_side import NumpySide\n"
+        "from loopwright.cli.workload import find_workload\n"
+        "found = find_workload('matmul', ['M=8', 'N=8', 'K=8'])\n"
+        "side = NumpySide(found, [((8, 8), 'float32')] * 2, 1)\n"
+        "side.sample()\n"
+        "print(side._process.pid, flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=False
+    )
+    pid = int(done.stdout)
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{pid}/stat").exists() and time.monotonic() < deadline:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        if state == "Z":  # ended; whoever adopted it has not looked yet
+            break
+        time.sleep(0.02)
+    else:
+        assert not Path(f"/proc/{pid}").exists()

@@ -1,10 +1,10 @@
 """Random schedules of random programs: every way to run them gives what NumPy gives.
 
-For each: the interpreter, compiled code for one and two threads and sometimes for another CPU or vector
-width, all against a reference that knows nothing of schedules; integers and exact floats to the bit.
-Memory around the arrays is forbidden or watched, outputs are poisoned, inputs must not change, and the
-trace goes through JSON and Python source. ``LOOPWRIGHT_FUZZ_EXAMPLES`` sets the number of examples of
-both searches; ``python -m loopwright.testing.fuzz`` runs longer and prints a smaller failing case.
+For each: the interpreter, compiled code for one and two threads and sometimes for another CPU or
+vector width, all against a reference that knows nothing of schedules; integers and exact floats to
+the bit. Memory around the arrays is forbidden or watched, outputs are poisoned, inputs must not
+change, and the trace goes through JSON and Python source. ``LOOPWRIGHT_FUZZ_EXAMPLES`` sets the
+number of examples; ``python -m loopwright.testing.fuzz`` runs longer and makes a failure smaller.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from loopwright.lower import nest
 from loopwright.schedule import bounds
 from loopwright.testing import fuzz
 from loopwright.testing.differential import Checker, case_of
-from loopwright.testing.random_program import Draw, programs
+from loopwright.testing.random_program import programs
 from loopwright.testing.random_schedule import schedules
+from loopwright.testing.random_values import Draw
 
 EXAMPLES = int(os.environ.get("LOOPWRIGHT_FUZZ_EXAMPLES", "0"))
 
@@ -52,7 +53,7 @@ def test_all_ways_to_run_a_schedule_agree(checker: Checker, data: st.DataObject)
 
 @pytest.mark.parametrize("first", [0, 10_000])
 def test_schedules_of_fixed_seeds(checker: Checker, first: int) -> None:
-    """Hypothesis prefers small examples; these are deep ones. Most steps and schedules are legal."""
+    """Hypothesis prefers small examples; these are deep ones. Most of their steps are legal."""
     ends: Counter[str] = Counter()
     applied: Counter[str] = Counter()
     refused: Counter[str] = Counter()

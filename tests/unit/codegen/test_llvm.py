@@ -10,9 +10,10 @@ import pytest
 
 from loopwright import te
 from loopwright.codegen import Code, compile_func
-from loopwright.codegen.writer_llvm import ModuleWriter
+from loopwright.codegen.emitter_llvm import ModuleWriter
 from loopwright.errors import CodegenError, InternalError
-from loopwright.ir.expr import Buffer, Load, Var, const
+from loopwright.ir.buffer import Buffer, Load
+from loopwright.ir.expr import Var, const
 from loopwright.ir.stmt import Allocate, For, Func, Store, seq
 from loopwright.lower import lower
 from loopwright.schedule import create_schedule

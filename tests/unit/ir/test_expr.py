@@ -14,24 +14,15 @@ from loopwright import dtypes
 from loopwright.errors import TensorError
 from loopwright.ir.expr import (
     Binary,
-    Buffer,
     Cast,
-    Combiner,
     Const,
-    Expr,
     IterVar,
-    Load,
     Unary,
     Var,
     as_expr,
     binary,
     cast,
-    condition,
     const,
-    free_vars,
-    logical,
-    substitute,
-    walk,
 )
 
 
@@ -225,13 +216,6 @@ def test_negation() -> None:
         (lambda i, x, b: 0 < i < 3, "no truth value"),
         (lambda i, x, b: cast(i, "float23"), r"unknown dtype 'float23' \(did you mean 'float32'"),
         (lambda i, x, b: i.astype("float16"), "dtype 'float16' is not supported yet"),
-        (
-            lambda i, x, b: condition(True, "te.select"),
-            "te.select: .*Python value True.*te.equal",
-        ),
-        (lambda i, x, b: condition(i, "te.select"), r"the condition has dtype int32; compare it"),
-        (lambda i, x, b: logical("and", ()), r"te\.all: expected at least one condition"),
-        (lambda i, x, b: logical("or", (b, 3)), r"te\.any: the condition has dtype int32"),
     ],
 )
 def test_refusals(make: Any, text: str) -> None:
@@ -262,44 +246,6 @@ def test_cast() -> None:
 )
 def test_a_constant_float_is_cut_to_the_limits_of_an_integer(value: float, want: int) -> None:
     assert cast(const(value, "float64"), "int8") == const(want, "int8")
-
-
-# ------------------------------------------------------------------ walking
-
-
-def test_substitute_shares_what_it_leaves() -> None:
-    x, y, z = Var("x"), Var("y"), Var("z")
-    e = (x + 1) * (y + 2)
-    made = substitute(e, {y: z})
-    assert made == (x + 1) * (z + 2)
-    assert made.a is e.a  # type: ignore[attr-defined]
-    assert substitute(e, {z: x}) is e
-    assert substitute(e, {}) is e
-
-
-def test_walk_visits_parents_first() -> None:
-    x, y = Var("x"), Var("y")
-    e = (x + y) * y
-    seen: list[Expr] = []
-    walk(e, seen.append)
-    assert seen == [e, x + y, x, y, y]
-    assert free_vars(e) == {x, y}
-
-
-def test_combine() -> None:
-    a, b = Var("a", "float32"), Var("b", "float32")
-    c = Combiner("sum", a, b, a + b, const(0.0, "float32"))
-    x = var("float32")
-    assert c.combine(x, x * 2) == x + x * 2
-
-
-def test_buffers() -> None:
-    b = Buffer("B", (2, 3), "float64")
-    assert (b.size, b.nbytes, b.scope) == (6, 48, "global")
-    assert Buffer("s", (), "bool").size == 1
-    assert Buffer("B", (2, 3), "float64") != b
-    i = Var("i")
-    assert Load(b, (i, i), "float64") == Load(b, (i, i), "float64")
 
 
 def test_every_supported_type_has_a_width_and_limits() -> None:

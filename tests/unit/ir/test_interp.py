@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 from loopwright.errors import RunError
+from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import (
     Binary,
-    Buffer,
     Call,
     Const,
     Expr,
     IfThenElse,
-    Load,
     Select,
     Unary,
     Var,

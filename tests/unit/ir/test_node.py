@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from loopwright.ir.expr import Binary, Buffer, Const, Expr, Load, Select, Var, const
+from loopwright.ir.buffer import Buffer, Load
+from loopwright.ir.expr import Binary, Const, Expr, Select, Var, const
 from loopwright.ir.node import Node, node
 from loopwright.ir.stmt import For, Seq, Store
 

@@ -6,15 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import (
     Binary,
-    Buffer,
     Call,
     Cast,
     Const,
     Expr,
     IfThenElse,
-    Load,
     Select,
     Unary,
     Var,
@@ -42,6 +41,8 @@ A = Buffer("A", (4, 4), "float32")
         (binary("max", IX, JX + 1), "max(i, j + 1)"),
         (binary("tdiv", IX, 2), "tdiv(i, 2)"),
         (IX < JX + 1, "i < j + 1"),
+        (Binary("<", Binary("<", IX, JX, "bool"), IX, "bool"), "(i < j) < i"),
+        (Binary("<", IX, Binary("<", JX, IX, "bool"), "bool"), "i < (j < i)"),
         (
             Binary("and", IX < 1, Binary("or", JX < 1, JX > 2, "bool"), "bool"),
             "i < 1 and (j < 1 or j > 2)",

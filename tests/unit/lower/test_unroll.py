@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from loopwright import te
-from loopwright.ir.expr import Buffer, Var, const
+from loopwright.ir.buffer import Buffer
+from loopwright.ir.expr import Var, const
 from loopwright.ir.stmt import For, Func, Stmt, Store, seq
 from loopwright.lower import lower
 from loopwright.lower.unroll import apply_unroll_pragmas

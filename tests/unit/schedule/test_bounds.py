@@ -190,3 +190,19 @@ def test_inlined_stages_have_no_bounds() -> None:
     assert set(p.s.validate().stages) == {3}
     op = bounds(p.s, p.d).op
     assert {r.source for r in op.reads()} == {0}
+
+
+def test_a_guarded_window_is_cut_to_what_exists() -> None:
+    """The padding reads from -1 to 8, but only under its condition: the copy holds 8 elements."""
+    a = te.placeholder((3, 8), name="A")
+    pad = te.compute(
+        (3, 10),
+        lambda i, j: te.if_then_else(te.all(j >= 1, j < 9), a[i, j - 1], 0.0),
+        name="pad",
+    )
+    s = create_schedule(pad)
+    al = s.cache_read(a, "local", [pad])
+    s[al].compute_at(s[pad], pad.op.axis[0])
+    assert shape(s, al) == [1, 8]
+    s[al].compute_at(s[pad], pad.op.axis[1])
+    assert shape(s, al) == [1, 1]

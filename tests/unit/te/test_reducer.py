@@ -8,7 +8,8 @@ import pytest
 
 from loopwright import te
 from loopwright.errors import TensorError
-from loopwright.ir.expr import Binary, Const, Reduce
+from loopwright.ir.expr import Binary, Const
+from loopwright.ir.reduction import Reduce
 
 A = te.placeholder((4, 4), name="A")
 I8 = te.placeholder((4,), "int8", name="I8")

@@ -9,7 +9,8 @@ import pytest
 
 from loopwright import te
 from loopwright.errors import TensorError
-from loopwright.ir.expr import Const, Read, Reduce
+from loopwright.ir.expr import Const, Read
+from loopwright.ir.reduction import Reduce
 
 
 def vec(n: int = 4, dtype: str = "float32", name: str = "A") -> te.Tensor:

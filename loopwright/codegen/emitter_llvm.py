@@ -1,0 +1,131 @@
+"""Instructions, blocks, lanes and masks of a function, and what a module's functions share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from loopwright.codegen.ops_llvm import Operations, Value, llvm_type
+from loopwright.ir.affine import Affine
+from loopwright.ir.buffer import Buffer
+from loopwright.ir.expr import Expr
+
+
+class ModuleWriter:
+    """What the functions of one module share."""
+
+    def __init__(self, name: str, fastmath: bool, vector_bytes: int, threads: int) -> None:
+        self.name, self.fastmath = name, fastmath
+        self.vector_bytes, self.threads = vector_bytes, threads
+        self.declares: dict[str, str] = {}
+        self.functions: list[str] = []
+        self.parallel_workspace = 0
+        self.uses_pool = False
+        self.counter = 0
+        self.flat: dict[tuple[Buffer, tuple[Expr, ...]], Affine | None] = {}
+
+    def text(self) -> str:
+        """The module."""
+        return "\n".join([*self.declares.values(), *self.functions]) + "\n"
+
+
+class Emitter:
+    """Writes instructions in order; registers that are asked for again are made once a scope."""
+
+    def __init__(self, module: ModuleWriter) -> None:
+        self.m = module
+        self.lines: list[str] = []
+        self.allocas: list[str] = []
+        self.lanes = 1
+        self.mask: Value | None = None
+        self.count = 0
+        self.scopes: list[dict[Hashable, str]] = [{}]
+        self.ops = Operations(self.emit, self.declare, module.fastmath, self.splat)
+
+    # ------------------------------------------------------------ text
+
+    def emit(self, text: str) -> str:
+        """Write an instruction that gives a value; returns its register."""
+        self.count += 1
+        reg = f"%v{self.count}"
+        self.lines.append(f"  {reg} = {text}")
+        return reg
+
+    def put(self, text: str) -> None:
+        """Write an instruction without a value."""
+        self.lines.append("  " + text)
+
+    def label(self, hint: str) -> str:
+        """A new block name."""
+        self.count += 1
+        return f"{hint}{self.count}"
+
+    def start(self, label: str) -> None:
+        """Begin a block."""
+        self.lines.append(f"{label}:")
+
+    def declare(self, name: str, text: str) -> None:
+        """Declare an external function once."""
+        self.m.declares.setdefault(name, text)
+
+    def cached(self, key: Hashable, make: Callable[[], str]) -> str:
+        """A register made once in this scope or one around it."""
+        for scope in reversed(self.scopes):
+            if key in scope:
+                return scope[key]
+        self.scopes[-1][key] = reg = make()
+        return reg
+
+    # ------------------------------------------------------------ vectors and masks
+
+    def splat(self, v: Value, lanes: int) -> Value:
+        """A scalar in every lane."""
+        ty = llvm_type(v.dtype, lanes)
+        if not v.ref.startswith("%"):
+            one = llvm_type(v.dtype)
+            return Value("<" + ", ".join([f"{one} {v.ref}"] * lanes) + ">", v.dtype, lanes)
+        return Value(self._splat(v.ref, llvm_type(v.dtype), ty, lanes), v.dtype, lanes)
+
+    def splat_memory(self, v: Value, ty: str) -> Value:
+        """As `splat`, of a value in its memory type."""
+        vty = f"<{self.lanes} x {ty}>"
+        if not v.ref.startswith("%"):
+            return Value("<" + ", ".join([f"{ty} {v.ref}"] * self.lanes) + ">", v.dtype, self.lanes)
+        return Value(self._splat(v.ref, ty, vty, self.lanes), v.dtype, self.lanes)
+
+    def _splat(self, ref: str, one: str, many: str, lanes: int) -> str:
+        def make() -> str:
+            x = self.emit(f"insertelement {many} poison, {one} {ref}, i64 0")
+            return self.emit(
+                f"shufflevector {many} {x}, {many} poison, <{lanes} x i32> zeroinitializer"
+            )
+
+        return self.cached(("splat", ref, many), make)
+
+    def vector_mask(self) -> str:
+        """The mask, one bit a lane."""
+        assert self.mask is not None
+        return self.splat(self.mask, self.lanes).ref if self.mask.lanes == 1 else self.mask.ref
+
+    def any_active(self) -> str:
+        """Whether any lane is active, as an i1."""
+        assert self.mask is not None
+        return self.mask.ref if self.mask.lanes == 1 else self.any_lane(self.mask)
+
+    def any_lane(self, mask: Value) -> str:
+        """Whether a vector of conditions holds in any lane, as an i1."""
+        name = f"llvm.vector.reduce.or.v{mask.lanes}i1"
+        ty = f"<{mask.lanes} x i1>"
+        self.declare(name, f"declare i1 @{name}({ty})")
+        return self.emit(f"call i1 @{name}({ty} {mask.ref})")
+
+    def under(self, cond: Value, make: Callable[[], Any]) -> Any:
+        """Do something with ``cond`` added to the mask."""
+        old = self.mask
+        self.mask = cond if old is None else self.ops.binary("and", old, cond, "bool")
+        self.scopes.append({})
+        try:
+            return make()
+        finally:
+            self.mask = old
+            self.scopes.pop()

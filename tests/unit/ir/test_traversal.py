@@ -1,0 +1,25 @@
+"""Walking over expressions, and substituting variables."""
+
+from __future__ import annotations
+
+from loopwright.ir.expr import Expr, Var
+from loopwright.ir.traversal import free_vars, substitute, walk
+
+
+def test_substitute_shares_what_it_leaves() -> None:
+    x, y, z = Var("x"), Var("y"), Var("z")
+    e = (x + 1) * (y + 2)
+    made = substitute(e, {y: z})
+    assert made == (x + 1) * (z + 2)
+    assert made.a is e.a  # type: ignore[attr-defined]
+    assert substitute(e, {z: x}) is e
+    assert substitute(e, {}) is e
+
+
+def test_walk_visits_parents_first() -> None:
+    x, y = Var("x"), Var("y")
+    e = (x + y) * y
+    seen: list[Expr] = []
+    walk(e, seen.append)
+    assert seen == [e, x + y, x, y, y]
+    assert free_vars(e) == {x, y}
