@@ -85,7 +85,7 @@ def test_copies_of_an_attached_stage_count_those_of_its_host() -> None:
     B = te.compute((80, 80), lambda i, j: A[i, j] + 1, name="B")
     C = te.compute((80, 80), lambda i, j: B[i, j] * 2, name="C")
     s = create_schedule(C)
-    i, j = C.op.axis
+    i, _j = C.op.axis
     s[B].compute_at(s[C], i)
     s[C].unroll(i)
     lower(s, [A, C])
