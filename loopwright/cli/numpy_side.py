@@ -24,6 +24,7 @@ from loopwright.cli.workload import Workload, find_workload
 #: Length of one sample in seconds; it holds at least one call.
 WINDOW_S = 0.02
 #: Seconds to wait for an answer before NumPy is given up.
+WARM_UP_S = 0.02
 PATIENCE_S = 60.0
 _PR_SET_PDEATHSIG = 1
 _HARMFUL = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
@@ -136,6 +137,10 @@ def serve() -> None:
         return
     _answer({})
     for _ in sys.stdin:
+        # The process was stopped: caches are cold and OpenBLAS's threads asleep.
+        warm_until = time.perf_counter() + WARM_UP_S
+        while time.perf_counter() < warm_until:
+            call()
         start = time.perf_counter()
         for _ in range(number):
             call()

@@ -91,7 +91,7 @@ def _default_tiles(M: int, N: int, K: int, dtype: str) -> dict[str, Any]:
     return {
         "tile_i": [-1, max(enough or [1]), rows],
         "tile_j": [-1, 1, wide],
-        "unroll_k": max(u for u in _UNROLL if u <= min(K, 4)),
+        "unroll_k": min(K, 2),
     }
 
 
