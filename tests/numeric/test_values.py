@@ -19,8 +19,9 @@ from loopwright.ir.expr import INTRINSICS
 from loopwright.ir.interp import interpret
 from loopwright.lower import lower
 from loopwright.schedule import create_schedule
+from loopwright.testing.differential import runs_here
 
-TARGETS = ("llvm -num-threads=1", "llvm -num-threads=1 -mcpu=x86-64")
+TARGETS = [t for t in ("llvm -num-threads=1", "llvm -num-threads=1 -mcpu=x86-64") if runs_here(t)]
 NAN, INF = math.nan, math.inf
 
 
@@ -305,3 +306,26 @@ def test_rounding_functions_are_exact() -> None:
         ("abs", np.abs),
     ):  # fmt: skip
         check(lambda v, f=fn: te.call(f, v), reference(x), x)
+
+
+# ---------------------------------------------------------------- faults of LLVM
+
+
+@pytest.mark.parametrize("rows", [2, 3, 4])
+@pytest.mark.parametrize("points", [2, 3, 5])
+def test_a_reduction_under_a_condition_on_its_row(rows: int, points: int) -> None:
+    """Jump threading and InstCombine together lost the last point of the first row."""
+    k = te.reduce_axis(points, "k")
+    for modulus in (2, 3):
+        R = te.compute(
+            (1, rows),
+            lambda i, j, m=modulus: te.sum(
+                te.const(1.0, "float64"), axis=k, where=te.equal((j + 1) % m, 1)
+            ),
+            name="R",
+        )
+        N = te.compute((1, rows), lambda i, j, r=R: r[i, j] * 2, name="N")
+        got = np.full((1, rows), NAN)
+        build(create_schedule(N), [N], target="llvm -num-threads=1")(got)
+        want = [2.0 * points if (j + 1) % modulus == 1 else 0.0 for j in range(rows)]
+        assert got[0].tolist() == want
