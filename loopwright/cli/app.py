@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import ClassVar
 
 import click
@@ -69,8 +72,11 @@ def run(argv: Sequence[str] | None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in args
     args = [arg for arg in args if arg != "--debug"]
+    if not args:
+        args = ["--help"]
     try:
-        code = app.main(args, prog_name="loopwright", standalone_mode=False)
+        with _terminated_like_interrupted():
+            code = app.main(args, prog_name="loopwright", standalone_mode=False)
         sys.stdout.flush()
     except SystemExit as error:
         # click itself ends so when the reader of our output has left.
@@ -80,6 +86,23 @@ def run(argv: Sequence[str] | None) -> int:
             traceback.print_exception(error)
         return _report(error)
     return code if isinstance(code, int) else 0
+
+
+@contextmanager
+def _terminated_like_interrupted() -> Iterator[None]:
+    """SIGTERM (from ``timeout``, a batch system, a container) ends a verb as Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _report(error: BaseException) -> int:

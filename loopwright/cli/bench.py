@@ -55,6 +55,7 @@ def command(
     used = kernels.threads_of(modules["default"])
     peaks: list[float] = []
     with ExitStack() as stack:
+        stack.enter_context(kernels.alone())
         # NumPy's process is started before pinning, which it would inherit.
         numpy = _numpy(found, used, stack)
         stack.enter_context(runtime.pinned(used))

@@ -13,12 +13,13 @@ import click
 def command(as_json: bool, threads: int | None) -> None:
     """List the devices of this machine: CPU, caches, and the measured FMA peak and bandwidth."""
     from loopwright import env, runtime
+    from loopwright.cli import kernels
     from loopwright.cli.workload import counted
 
     threads = threads or runtime.get_num_threads()
     machine = env.machine()
     device = runtime.cpu(0)
-    with runtime.pinned(threads):
+    with kernels.alone(), runtime.pinned(threads):
         peak, bandwidth = runtime.fma_peak(threads), runtime.bandwidth(threads)
     found = {
         "device": str(device),

@@ -62,7 +62,7 @@ class Display(Monitor):
         if count == 1:
             self._print("measuring the winner again")
         else:
-            self._print(f"measuring the best {count} again, interleaved")
+            self._print(f"measuring {count} finalists again, interleaved")
 
     def finished(self, state: RunState, summary: Summary) -> None:
         """Stop drawing; the verb prints the summary."""

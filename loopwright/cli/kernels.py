@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +15,19 @@ from loopwright.cli.workload import Workload
 
 if TYPE_CHECKING:
     from loopwright.runtime import Module
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Hold the device: no other process of loopwright times anything meanwhile."""
+    from loopwright.measure import DeviceLock
+
+    lock = DeviceLock(announce=lambda text: click.echo(text, err=True))
+    lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 @dataclass(frozen=True)

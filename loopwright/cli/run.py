@@ -38,7 +38,7 @@ def command(file: str, repeat: int, as_json: bool) -> None:
                 "finite; build it again, or look at the schedule with `loopwright lower`"
             )
     threads = kernels.threads_of(module)
-    with runtime.pinned(threads):
+    with kernels.alone(), runtime.pinned(threads):
         times = runtime.measure_windows(function.bind(*arrays), windows=repeat)
     result = runtime.BenchmarkResult(tuple(times))
     if as_json:

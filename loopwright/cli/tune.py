@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import re
 import statistics
+from contextlib import ExitStack
 
 import click
 from rich.console import Console
 
 from loopwright.cli.workload import Workload, counted, find_workload, workload_options
+from loopwright.measure import lock_log
 from loopwright.records import Store
-from loopwright.tuner import Summary, TuningInterrupted, find_tuner, log_to_file
+from loopwright.tuner import Summary, Tuner, TuningInterrupted, find_tuner, log_to_file
 from loopwright.tuner.budget import count, seconds
 from loopwright.tuner.summary import failure_lines, speed
 
 #: Trials when neither --trials nor --timeout is given.
 TRIALS = 200
+#: Spread of the yardsticks, as a share of their median, above which they are called noisy.
+NOISY = 0.3
 
 
 @click.command("tune", short_help="Search for the fastest configuration of a workload.")
@@ -46,8 +50,6 @@ def command(
     Each measurement is appended to the log at once. The same command again goes on where it was
     stopped, and measures nothing twice.
     """
-    from loopwright.cli.display import Display
-
     kind = find_tuner(tuner)
     found = find_workload(workload, params, target, threads)
     if trials is None and timeout is None and early_stopping is None:
@@ -58,7 +60,26 @@ def command(
     count("--early-stopping", early_stopping)
     seconds(timeout)
     Store(path).close()
-    made = kind(found.task, seed=seed)
+    with lock_log(path, found.task.key):
+        pass
+    try:
+        return _tune(kind(found.task, seed=seed), found, path, trials, timeout, early_stopping)
+    except KeyboardInterrupt:
+        click.echo(f"interrupted; every finished trial is in {path}")
+    click.echo(f"to go on:\n  {_again(found, path)}")
+    return 130
+
+
+def _tune(
+    made: Tuner,
+    found: Workload,
+    path: str,
+    trials: int | None,
+    timeout: str | None,
+    early_stopping: int | None,
+) -> int | None:
+    from loopwright.cli.display import Display
+
     console = Console(highlight=False)
     space = found.task.config_space
     console.print(
@@ -78,8 +99,7 @@ def command(
         )
     except TuningInterrupted as stopped:
         _report(stopped.summary, console, peak, numpy)
-        click.echo(f"every finished trial is in {path}; to go on:\n  {_again(found, path)}")
-        return 130
+        raise
     finally:
         display.close()
     if not summary.measured:
@@ -97,29 +117,52 @@ def _threads(found: Workload) -> int:
 
 
 def _yardsticks(found: Workload, console: Console) -> tuple[float | None, float | None]:
-    """The measured FMA peak and NumPy's speed, both in GFLOP/s."""
-    from loopwright import runtime
-    from loopwright.cli.numpy_side import NumpySide, reference_of
+    """The measured FMA peak and NumPy's speed, both in GFLOP/s; said, with a warning when noisy."""
+    from loopwright.cli import kernels
     from loopwright.tuner.state import flop_of
 
-    threads, flop = _threads(found), flop_of(found.task)
-    with runtime.pinned(threads):
-        peak = runtime.fma_peak(threads) / 1e9
-    if reference_of(found) is None or not flop:
-        console.print(f"peak {peak:.1f} GFLOP/s (float32, measured now)")
-        return peak, None
-    with NumpySide(found, input_specs(found), threads) as side:
-        samples = [seconds for _ in range(5) if (seconds := side.sample()) is not None]
-        problem = side.problem
-    if problem or not samples:
-        console.print(problem, markup=False)
-        return peak, None
-    numpy = flop / statistics.median(samples) / 1e9
-    console.print(
-        f"peak {peak:.1f} GFLOP/s (float32, measured now), NumPy {numpy:.1f} GFLOP/s "
-        f"({numpy / peak:.0%} of it)"
-    )
+    flop = flop_of(found.task)
+    with kernels.alone():
+        peaks, seconds, problem = _interleaved(found, with_numpy=bool(flop))
+    peak = statistics.median(peaks)
+    numpy = flop / statistics.median(seconds) / 1e9 if seconds else None
+    text = f"peak {peak:.1f} GFLOP/s (float32, measured now)"
+    if numpy is not None:
+        text += f", NumPy {numpy:.1f} GFLOP/s ({numpy / peak:.0%} of it)"
+    console.print(text, markup=False, soft_wrap=True)
+    if problem:
+        console.print(problem, markup=False, soft_wrap=True)
+    spread = max((max(x) - min(x)) / statistics.median(x) for x in (peaks, seconds) if x)
+    if spread > NOISY:
+        console.print(
+            f"these vary by {spread:.0%} from sample to sample: something else uses this machine, "
+            "and shares of the peak mean little",
+            soft_wrap=True,
+        )
     return peak, numpy
+
+
+def _interleaved(found: Workload, with_numpy: bool) -> tuple[list[float], list[float], str]:
+    """Samples of the peak in GFLOP/s and of NumPy in seconds, and why NumPy gave none."""
+    from loopwright import runtime
+    from loopwright.cli.numpy_side import NumpySide, reference_of
+
+    threads = _threads(found)
+    peaks: list[float] = []
+    seconds: list[float] = []
+    problem = ""
+    with ExitStack() as stack:
+        side = None
+        if with_numpy and reference_of(found) is not None:
+            # Started before pinning, which it would inherit.
+            side = stack.enter_context(NumpySide(found, input_specs(found), threads))
+        stack.enter_context(runtime.pinned(threads))
+        for _ in range(5):
+            peaks.append(runtime.fma_peak(threads, seconds=0.03) / 1e9)
+            took = None if side is None else side.sample()
+            seconds += [] if took is None else [took]
+        problem = "" if side is None else side.problem
+    return peaks, seconds, problem
 
 
 def input_specs(found: Workload) -> list[tuple[tuple[int, ...], str]]:

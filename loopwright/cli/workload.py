@@ -163,12 +163,13 @@ def _load(path: Path) -> Any:
     sys.path.insert(0, str(path.resolve().parent))
     try:
         spec.loader.exec_module(module)
-    except LoopwrightError:
+    except (LoopwrightError, KeyboardInterrupt):
         del sys.modules[name]
         raise
-    except Exception as error:
+    except BaseException as error:  # sys.exit in the file does not end this program
         del sys.modules[name]
-        raise TaskError(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        raise TaskError(f"{path} cannot be loaded: {text}") from error
     finally:
         sys.path.remove(str(path.resolve().parent))
     return module

@@ -53,6 +53,11 @@ def tune(
     Arguments, result and errors are those of ``Tuner.tune``; ``plan_size`` is the length of a
     round, which must not change between runs that shall continue each other exactly.
     """
+    for one in callbacks:
+        if not callable(one):
+            raise TuneError(
+                f"a callback is called with (tuner, inputs, results); {one!r} cannot be"
+            )
     budget = Budget(n_trial, seconds(timeout), early_stopping)
     with _open(tuner, budget, measure_option, callbacks, plan_size) as run:
         try:

@@ -324,8 +324,11 @@ class Run:
 
     def _keep(self, trial: Trial, times: tuple[float, ...]) -> None:
         self.samples[trial.number] = times
-        if self.state.measured:
-            self.journal.add_playoff(trial, times)
+        if not self.state.measured:
+            # Nothing is recorded, so what the log calls best stays so: this is its time of now.
+            self.state.time_again(trial.index, statistics.median(times))
+            return
+        self.journal.add_playoff(trial, times)
         self.state.retime({trial.index: statistics.median(times)})
 
     def _crown(self) -> None:

@@ -114,6 +114,12 @@ class RunState:
         self.valid += trial.valid
         self._consider(trial)
 
+    def time_again(self, index: int, seconds: float) -> None:
+        """Note a fresh time of a trial; who is best does not change by it."""
+        self._retimed[index] = seconds
+        if self.best is not None and self.best.index == index:
+            self.best_seconds = seconds
+
     def retime(self, medians: Mapping[int, float]) -> None:
         """Let later, more careful measurements replace the first ones; the best may change."""
         self._retimed.update(medians)

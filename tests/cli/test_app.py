@@ -20,6 +20,12 @@ def test_help_lists_every_verb(cli):
     assert all(f"\n  {verb} " in ran.out for verb in Verbs.modules)
 
 
+def test_nothing_at_all_is_the_help(cli):
+    ran = cli()
+    assert ran.code == 0
+    assert "Commands:" in ran.out
+
+
 @pytest.mark.parametrize("verb", Verbs.modules)
 def test_every_verb_has_help(cli, verb):
     ran = cli(verb, "--help")

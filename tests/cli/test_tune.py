@@ -150,6 +150,30 @@ def test_ctrl_c_keeps_the_log_and_prints_the_command_that_resumes(tmp_path):
     assert {json.loads(line)["v"] for line in log.read_text().splitlines()} == {1}
 
 
+def test_sigterm_ends_a_run_as_ctrl_c_does(tmp_path):
+    log = tmp_path / "log.jsonl"
+    argv = ["tune", *WORKLOAD, "--trials", "5000", "--log", "log.jsonl"]
+    process = spawn(*argv, folder=tmp_path)
+    wait_for_trials(process, log, 1)
+    process.terminate()
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "to go on:" in out
+    assert "--log log.jsonl --trials 5000" in out
+    assert not list(tmp_path.glob("*.lock"))
+
+
+def test_ctrl_c_before_the_first_trial_prints_the_command_too(cli, tmp_path, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("loopwright.cli.tune._yardsticks", interrupt)
+    log = str(tmp_path / "log.jsonl")
+    ran = cli("tune", *WORKLOAD, "--trials", "7", "--log", log)
+    assert ran.code == 130
+    assert f"loopwright tune matmul M=32 N=32 K=32 --threads 1 --log {log} --trials 7" in ran.out
+
+
 def test_a_second_run_on_one_log_names_the_first(cli, tmp_path):
     log = tmp_path / "log.jsonl"
     process = spawn("tune", *WORKLOAD, "--trials", "5000", "--log", str(log), folder=tmp_path)
@@ -158,6 +182,7 @@ def test_a_second_run_on_one_log_names_the_first(cli, tmp_path):
         ran = cli("tune", *WORKLOAD, "--trials", "3", "--log", str(log))
         assert ran.code == 1
         assert f"process {process.pid} (" in ran.error
+        assert "peak" not in ran.out  # refused before anything is timed
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
@@ -179,4 +204,4 @@ def test_the_display_on_a_terminal(monkeypatch):
     assert "1.0 GFLOP/s (50% of the peak)" in text
     assert "1.5 GFLOP/s (75% of the peak)" in text
     assert "1 x COMPILE" in text
-    assert "measuring the best 9 again" in text
+    assert "measuring 9 finalists again" in text

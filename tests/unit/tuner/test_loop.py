@@ -387,6 +387,27 @@ def test_the_playoff_decides(tmp_path):
     assert again.best_config.index in (36, 38)
 
 
+def test_timing_the_winner_again_does_not_crown_another(tmp_path):
+    """Only the winner has a time of now: it is not compared with old times of others."""
+    _, first = tune(tmp_path)
+
+    class Slower(FakeMeasurer):
+        def playoff(self, configs):
+            found = super().playoff(configs)
+            return [(c, [3 * t for t in times]) for c, times in found]
+
+    _, again = tune(tmp_path, Slower(bowl))
+    assert again.best_config.index == first.best_config.index
+    assert again.best_seconds == pytest.approx(3 * first.best_seconds)
+    assert again.speedup == pytest.approx(first.speedup)
+
+
+def test_a_callback_that_cannot_be_called_is_refused_at_once(tmp_path):
+    with pytest.raises(TuneError, match=r"called with \(tuner, inputs, results\); 3 cannot be"):
+        tune(tmp_path, callbacks=[3])
+    assert not (tmp_path / "log.jsonl").exists()
+
+
 def test_the_summary_compares_with_the_default(tmp_path):
     _, summary = tune(tmp_path)
     assert summary.best_seconds == pytest.approx(bowl(37))
