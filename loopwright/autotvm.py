@@ -22,6 +22,9 @@ from loopwright.tuner import callbacks as callback
 task = SimpleNamespace(
     create=_ops.create_task,
     Task=_task.Task,
+    ApplyConfig=_task.ApplyConfig,
+    ApplyHistoryBest=_task.ApplyHistoryBest,
+    DispatchContext=_task.DispatchContext,
     ConfigSpace=ConfigSpace,
     ConfigEntity=ConfigEntity,
     get_config=get_config,

@@ -44,7 +44,7 @@ INSIDE = {
         LocalBuilder LocalRunner apply_history_best callback get_config measure_option record
         task template tuner
     """,
-    "autotvm.task": "create",
+    "autotvm.task": "ApplyConfig ApplyHistoryBest DispatchContext create",
     "autotvm.tuner": "GridSearchTuner RandomTuner",
     "autotvm.callback": "log_to_file progress_bar",
     "autotvm.record": "load_from_file",

@@ -9,7 +9,7 @@ from typing import Any
 
 from loopwright.codegen import Code, compile_func
 from loopwright.codegen.ops_llvm import C_FUNCTIONS
-from loopwright.errors import BuildError
+from loopwright.errors import BuildError, TargetError
 from loopwright.ir.stmt import Func
 from loopwright.lower import lower_ids, too_deep
 from loopwright.runtime.artifact import Artifact
@@ -26,6 +26,7 @@ def build(
     args: Sequence[Tensor],
     target: str | dict[str, Any] | Target | None = None,
     name: str = "main",
+    target_host: str | dict[str, Any] | Target | None = None,
 ) -> Module:
     """Compile a schedule.
 
@@ -34,6 +35,8 @@ def build(
         args: inputs and outputs in calling order.
         target: a target or its string; default that of ``with target:``, else the host.
         name: name of the function.
+        target_host: for scripts of TVM: None or an ``llvm`` target; the host needs no code of its
+            own, so that it changes nothing.
 
     Returns:
         A module that is called with NumPy arrays or NDArrays: ``f(a, b, c)`` writes c.
@@ -43,12 +46,23 @@ def build(
         LowerError: an argument is missing.
         CodegenError: the schedule cannot run on the target (a loop is bound to a GPU thread).
         BuildError: the name is not an identifier, or taken by a C function.
+        TargetError: a target is not understood, or ``target_host`` is not a CPU.
     """
+    _check_host(target_host)
     resolved = Target(target) if target is not None else Target.current()
     artifact, code = compile_schedule(s, s.arg_ids(args), resolved, name)
     return Module(
         artifact, {"ll": code.optimised, "asm": code.assembly, "ll-unoptimised": code.text}
     )
+
+
+def _check_host(target_host: str | dict[str, Any] | Target | None) -> None:
+    if target_host is None:
+        return
+    try:
+        Target(target_host)  # every kind of target that there is today is a CPU
+    except TargetError as error:
+        raise TargetError(f"build: target_host must be a CPU: {error}") from None
 
 
 def compile(

@@ -46,7 +46,8 @@ def candidate(dag: Any, trace: Any, arg_ids: Sequence[int], name: str) -> Candid
 def instantiate(task: Any, config: Any, name: str = "main") -> Candidate | MeasureError:
     """Run the template of a task with a configuration, in this process.
 
-    Whatever the template raises becomes an ``INSTANTIATION`` error with its text; Ctrl-C does not.
+    Whatever the template raises becomes an ``INSTANTIATION`` error with its text, ``sys.exit(5)``
+    too (``SystemExit: 5``); only Ctrl-C passes.
 
     Args:
         task: has ``instantiate(config) -> (schedule, arguments)``.
@@ -58,7 +59,9 @@ def instantiate(task: Any, config: Any, name: str = "main") -> Candidate | Measu
         return candidate(schedule.dag, schedule.trace_json(), schedule.arg_ids(args), name)
     except InstantiationError as e:
         return MeasureError(ErrorKind.INSTANTIATION, str(e)[:_TEXT])
-    except Exception as e:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as e:
         text = str(e).strip()
         return MeasureError(ErrorKind.INSTANTIATION, f"{type(e).__name__}: {text}"[:_TEXT])
 

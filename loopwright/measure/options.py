@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, InitVar, dataclass
+from typing import Any
 
 from loopwright.env import total_memory, usable_cpus
 from loopwright.errors import UsageError, did_you_mean
@@ -45,9 +46,17 @@ def _count(owner: str, name: str, value: int | None) -> None:
         raise UsageError(f"{owner}: {name} must be an integer of at least 1; it is {value!r}")
 
 
+def _unsupported(owner: str, name: str, value: object, why: str) -> None:
+    if value:
+        raise UsageError(f"{owner}: {name}={value!r} is not supported: {why}; leave it out")
+
+
 @dataclass(frozen=True)
 class LocalBuilder:
     """Build candidates in killable processes of this machine.
+
+    AutoTVM's ``build_kwargs``, ``do_fork`` and ``runtime`` are accepted, and ignored, with their
+    defaults (None, False, None) only.
 
     Attributes:
         timeout: seconds that one build may take; then it is killed (``BUILD_TIMEOUT``).
@@ -61,8 +70,18 @@ class LocalBuilder:
     n_parallel: int | None = None
     build_func: str = "default"
     memory_bytes: int | None = None
+    _: KW_ONLY
+    build_kwargs: InitVar[Any] = None
+    do_fork: InitVar[bool] = False
+    runtime: InitVar[Any] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, build_kwargs: Any, do_fork: bool, runtime: Any) -> None:
+        why = "what a builder compiles is told by schedule and target alone"
+        _unsupported("LocalBuilder", "build_kwargs", build_kwargs, why)
+        why = "builders are processes of their own, which live on from one build to the next"
+        _unsupported("LocalBuilder", "do_fork", do_fork, why)
+        why = "programs run on the one runtime of loopwright"
+        _unsupported("LocalBuilder", "runtime", runtime, why)
         _positive("LocalBuilder", "timeout", self.timeout)
         _count("LocalBuilder", "n_parallel", self.n_parallel)
         _count("LocalBuilder", "memory_bytes", self.memory_bytes)
@@ -86,6 +105,8 @@ class LocalBuilder:
 @dataclass(frozen=True)
 class LocalRunner:
     """Time and check candidates in a killable process of this machine.
+
+    AutoTVM's ``module_loader`` is accepted, and ignored, with its default (None) only.
 
     With ``number``, ``repeat`` and ``min_repeat_ms`` left alone a contender gets the plan of
     loopwright: 5 samples, each a window of about 20 ms (as many calls as fit, at least one), fewer
@@ -118,8 +139,12 @@ class LocalRunner:
     racing: bool = True
     memory_bytes: int | None = None
     seed: int = 0
+    _: KW_ONLY
+    module_loader: InitVar[Any] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, module_loader: Any) -> None:
+        why = "the runner links what builders send it"
+        _unsupported("LocalRunner", "module_loader", module_loader, why)
         _positive("LocalRunner", "timeout", self.timeout)
         _count("LocalRunner", "number", self.number)
         _count("LocalRunner", "repeat", self.repeat)

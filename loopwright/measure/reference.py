@@ -100,7 +100,9 @@ class References:
             answer = function(*inputs)
             found = list(answer) if isinstance(answer, list | tuple) else [answer]
             arrays = [np.asarray(a) for a in found]
-        except Exception as e:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as e:  # sys.exit in it does not end the tuning
             problem: str | None = f"it raised {type(e).__name__}: {e}"
         else:
             problem = reference_problem(wanted, arrays)

@@ -43,7 +43,7 @@ class Store:
         path: The log; created when it does not exist.
 
     Raises:
-        RecordError: the file cannot be opened for writing.
+        RecordError: the file cannot be opened for writing, or the path is no regular file.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -83,7 +83,7 @@ class Store:
         """
         with self._lock:
             try:
-                if self._fd is not None and stat.S_ISREG(os.fstat(self._fd).st_mode):
+                if self._fd is not None:
                     os.fsync(self._fd)
             except OSError as exc:
                 raise self._error(exc) from exc
@@ -98,9 +98,20 @@ class Store:
     def _open(self) -> int:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         try:
+            # Before opening: a pipe without a reader would block, a device might act.
+            if self.path.exists() and not self.path.is_file():
+                raise RecordError(
+                    f"cannot write the log {str(self.path)!r}: it is {self._kind()}, and a log is "
+                    "read again; name a regular file"
+                )
             return os.open(self.path, flags, 0o666)
         except OSError as exc:
             raise self._error(exc) from exc
+
+    def _kind(self) -> str:
+        mode = os.stat(self.path).st_mode
+        known = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+        return known.get(stat.S_IFMT(mode), "a device")
 
     def _error(self, exc: OSError) -> RecordError:
         reason = _REMEDY.get(exc.errno or 0, exc.strerror or str(exc))

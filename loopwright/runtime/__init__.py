@@ -5,7 +5,7 @@ does not load LLVM; linking the first program does.
 """
 
 from loopwright.runtime.artifact import Artifact
-from loopwright.runtime.device import DEVICE_TYPES, Device, cpu, device
+from loopwright.runtime.device import DEVICE_TYPES, Device, DeviceType, cpu, device
 from loopwright.runtime.function import Arg, Call, Function
 from loopwright.runtime.module import Module, load_module
 from loopwright.runtime.ndarray import NDArray, array, empty, from_dlpack
@@ -29,6 +29,7 @@ __all__ = [
     "BenchmarkResult",
     "Call",
     "Device",
+    "DeviceType",
     "Evaluator",
     "Function",
     "Module",

@@ -10,12 +10,13 @@ import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from loopwright.errors import TargetError, UsageError
+from loopwright.errors import RunError, TargetError, UsageError
 from loopwright.runtime import linker
 
 FORMAT = 1
@@ -59,20 +60,24 @@ class Artifact:
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the object file at `path` and the manifest at ``path.json``, replacing both.
 
+        A symbolic link is followed. When it fails, what was there before is there still.
+
         Returns:
             The path of the object file.
 
         Raises:
-            UsageError: the folder does not exist or cannot be written.
+            RunError: the folder does not exist or cannot be written, the disk is full, or one of
+                the two paths is something else than a file.
         """
         target = Path(path)
         digest = hashlib.sha256(self.objects).hexdigest()
         text = json.dumps({**self.manifest, "object_sha256": digest}, indent=1) + "\n"
         try:
-            _replace(target, self.objects)
-            _replace(_manifest_path(target), text.encode())
+            files = [(_destination(target), self.objects)]
+            files.append((_destination(_manifest_path(target)), text.encode()))
+            _replace(files)
         except OSError as error:
-            raise UsageError(f"cannot write {target}: {error.strerror or error}") from error
+            raise RunError(f"cannot write {target}: {error.strerror or error}") from error
         return target
 
     @classmethod
@@ -82,6 +87,7 @@ class Artifact:
         Raises:
             UsageError: a file is missing, not one of ours, of a newer format, or the two do not
                 belong together.
+            RunError: a file cannot be read (permission, or it is a folder).
             TargetError: it was compiled for another CPU; the message names both.
         """
         target = Path(path)
@@ -115,20 +121,48 @@ def _read(path: Path, what: str) -> bytes:
     except FileNotFoundError:
         raise UsageError(f"{what} is missing: there is no file {path}") from None
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
+        raise RunError(f"cannot read {path}: {error.strerror or error}") from error
 
 
-def _replace(path: Path, data: bytes) -> None:
-    # A reader sees the old file or the new one, whatever happens in between.
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+def _destination(path: Path) -> Path:
+    """Where the bytes of `path` go: the file itself, or the one that a link points at."""
+    if path.exists() and not path.is_file():
+        kind = "a folder" if path.is_dir() else "a device, pipe or socket"
+        raise RunError(f"cannot write {path}: it is {kind}; name a file")
+    return path.resolve() if path.is_symlink() else path
+
+
+def _replace(files: Sequence[tuple[Path, bytes]]) -> None:
+    """Replace all files or none. A reader sees each as it was or as it will be."""
+    temporary: list[Path] = []
+    done: list[tuple[Path, Path | None]] = []
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            os.fchmod(file.fileno(), 0o644)
-        os.replace(name, path)
+        fresh = [_stage(path, data, temporary) for path, data in files]
+        # Copies, made while nothing is changed yet: restoring must not need space.
+        old = [_stage(p, p.read_bytes(), temporary) if p.exists() else None for p, _ in files[:-1]]
+        for (path, _), new, before in zip(files, fresh, [*old, None], strict=True):
+            os.replace(new, path)
+            done.append((path, before))
     except BaseException:
-        os.unlink(name)
+        for path, before in done[: len(files) - 1]:
+            if before is None:
+                path.unlink()
+            else:
+                os.replace(before, path)
         raise
+    finally:
+        for name in temporary:
+            name.unlink(missing_ok=True)
+
+
+def _stage(path: Path, data: bytes, temporary: list[Path]) -> Path:
+    """Write `data` to a new file beside `path`, entered in `temporary` at once."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary.append(Path(name))
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        os.fchmod(file.fileno(), 0o644)
+    return Path(name)
 
 
 def _check_manifest(manifest: dict[str, Any], source: str) -> None:

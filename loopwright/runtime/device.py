@@ -6,8 +6,10 @@ CPU can run kernels; the other DLPack types have names and codes so that they ca
 
 from __future__ import annotations
 
+import operator
 import re
 from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
 
 from loopwright import env
@@ -22,32 +24,49 @@ DEVICE_TYPES = {
     "metal": 8,
     "vpi": 9,
     "rocm": 10,
-    "micro_dev": 12,
-    "ext_dev": 13,
+    "ext_dev": 12,
+    "micro_dev": 13,
 }
 _ALIASES = {"llvm": "cpu", "c": "cpu", "interp": "cpu", "gpu": "cuda", "cl": "opencl"}
 _NAMES = {code: name for name, code in DEVICE_TYPES.items()}
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_CLOCK = Path("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")
 
 
-@dataclass(frozen=True, slots=True)
+class DeviceType(IntEnum):
+    """DLPack's names and codes of device types; only ``kDLCPU`` can be used in this version."""
+
+    kDLCPU = 1
+    kDLCUDA = 2
+    kDLCUDAHost = 3
+    kDLOpenCL = 4
+    kDLVulkan = 7
+    kDLMetal = 8
+    kDLVPI = 9
+    kDLROCM = 10
+    kDLROCMHost = 11
+    kDLExtDev = 12
+
+
+@dataclass(frozen=True, slots=True, init=False)
 class Device:
     """One device: a DLPack type code and a number, printed as ``cpu(0)``.
 
     Attributes:
-        device_type: DLPack code, see `DEVICE_TYPES`.
+        device_type: DLPack code, see `DEVICE_TYPES` and `DeviceType`. ``Device`` takes the type's
+            name too: ``Device("cpu", 0)``.
         device_id: number among the devices of this type, from 0.
+
+    Raises:
+        UsageError: the type is unknown, or there is no device of that number.
     """
 
     device_type: int
     device_id: int = 0
 
-    def __post_init__(self) -> None:
-        if self.device_type not in _NAMES:
-            raise UsageError(
-                f"device type {self.device_type} is unknown; the codes are "
-                + ", ".join(f"{code} ({name})" for code, name in _NAMES.items())
-            )
+    def __init__(self, device_type: int | str, device_id: int = 0) -> None:
+        object.__setattr__(self, "device_type", _type_code(device_type))
+        object.__setattr__(self, "device_id", _number(device_id))
         if self.device_id < 0:
             raise UsageError(f"device number {self.device_id} is negative; devices count from 0")
         if self.device_type == DEVICE_TYPES["cpu"] and self.device_id > 0:
@@ -85,6 +104,39 @@ class Device:
         return env.total_memory()
 
     @property
+    def max_clock_rate(self) -> int | None:
+        """Highest clock of core 0 in kHz; None where the system does not tell."""
+        self._present()
+        try:
+            return int(_CLOCK.read_text())
+        except (OSError, ValueError):
+            return None  # virtual machines have no such file
+
+    @property
+    def max_threads_per_block(self) -> int | None:
+        """Threads of one block: None, a CPU has no blocks. See `multi_processor_count`."""
+        self._present()
+        return None
+
+    @property
+    def warp_size(self) -> int | None:
+        """Threads that run in lockstep: None, a CPU has vectors instead."""
+        self._present()
+        return None
+
+    @property
+    def compute_version(self) -> str | None:
+        """Compute capability, such as ``9.0``: None, a CPU has features instead (see `Target`)."""
+        self._present()
+        return None
+
+    @property
+    def api_version(self) -> int | None:
+        """Version of the driver's interface: None, a CPU is used without a driver."""
+        self._present()
+        return None
+
+    @property
     def cache_sizes(self) -> dict[str, int]:
         """Bytes of the caches that core 0 sees, ``{"L1d": ..., "L2": ..., "L3": ...}``.
 
@@ -101,6 +153,37 @@ class Device:
         return f"{self.name}({self.device_id})"
 
     __repr__ = __str__
+
+
+def _type_code(device_type: int | str) -> int:
+    if isinstance(device_type, str):
+        name = device_type.strip().lower()
+        name = _ALIASES.get(name, name)
+        if name not in DEVICE_TYPES:
+            raise _unknown(device_type, name)
+        return DEVICE_TYPES[name]
+    if isinstance(device_type, bool) or device_type not in _NAMES:
+        raise UsageError(
+            f"device type {device_type!r} is unknown; the codes are "
+            + ", ".join(f"{code} ({name})" for code, name in _NAMES.items())
+        )
+    return int(device_type)
+
+
+def _number(device_id: int) -> int:
+    try:
+        return operator.index(device_id)
+    except TypeError:
+        raise UsageError(
+            f"device number {device_id!r} is no integer; devices count from 0"
+        ) from None
+
+
+def _unknown(text: str, name: str) -> UsageError:
+    return UsageError(
+        f"unknown device {text!r}{did_you_mean(name, [*DEVICE_TYPES, *_ALIASES])}; "
+        f"known: {', '.join(DEVICE_TYPES)}"
+    )
 
 
 def _cache_sizes() -> dict[str, int]:
@@ -142,9 +225,6 @@ def device(text: str | Device, device_id: int | None = None) -> Device:
     name = match[1].lower()
     name = _ALIASES.get(name, name)
     if name not in DEVICE_TYPES:
-        raise UsageError(
-            f"unknown device {text!r}{did_you_mean(name, [*DEVICE_TYPES, *_ALIASES])}; "
-            f"known: {', '.join(DEVICE_TYPES)}"
-        )
+        raise _unknown(text, name)
     number = match[2] or match[3]
     return Device(DEVICE_TYPES[name], int(number) if number else device_id or 0)

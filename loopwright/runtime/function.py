@@ -251,6 +251,11 @@ class Function:
         return held, addresses
 
     def _host(self, index: int, arg: Any) -> npt.NDArray[Any]:
+        if isinstance(arg, np.ma.MaskedArray):
+            raise ArgumentError(
+                f"{self._prefix(index)}is a masked array, and kernels know no masks; pass "
+                "a.filled(value), or a.data to use what the mask hides"
+            )
         if isinstance(arg, np.ndarray):
             return arg
         if arg is None:

@@ -104,6 +104,7 @@ class Module:
 
         Raises:
             UsageError: a file is missing, foreign, newer, or the two do not belong together.
+            RunError: a file cannot be read.
             TargetError: it was compiled for another CPU.
         """
         return cls(Artifact.load(path))

@@ -61,6 +61,11 @@ class NDArray:
         """Bytes of all elements."""
         return self._data.nbytes
 
+    @property
+    def data(self) -> int:
+        """Address of the first element."""
+        return int(self._data.ctypes.data)
+
     def numpy(self) -> npt.NDArray[Any]:
         """A copy as a NumPy array. For a view without a copy use ``np.from_dlpack(a)``."""
         return self._data.copy()
@@ -119,6 +124,20 @@ class NDArray:
             )
         raw = self._data.reshape(-1).view(np.uint8)[:need]
         return NDArray(raw.view(name).reshape(extents), self.device)
+
+    def to_dlpack(self) -> Any:
+        """A DLPack capsule of this memory, without a copy, for whoever takes a capsule.
+
+        Each capsule can be consumed once. ``from_dlpack`` functions that follow today's protocol
+        take the array itself.
+
+        Raises:
+            ArgumentError: the memory is read-only, which a capsule cannot say.
+        """
+        try:
+            return self.__dlpack__()
+        except BufferError as error:
+            raise ArgumentError(f"to_dlpack: {error}; copy the array first") from error
 
     def __dlpack__(self, **options: Any) -> Any:
         return self._data.__dlpack__(**options)

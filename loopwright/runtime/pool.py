@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -205,25 +205,36 @@ def pinned(num_threads: int | None = None) -> Iterator[None]:
         num_threads: threads of the kernels to be run, the caller included; default
             `get_num_threads`. Workers are started now, so that none is born on the caller's CPU.
     """
-    global _home, _pinned_depth
     if not linker.on_linux():
         yield
         return
-    with _lock:
-        _pinned_depth += 1
-        outermost = _pinned_depth == 1
-        cpus = env.usable_cpus()
-        threads = (0, *start_workers(num_threads)) if outermost else ()
-        if outermost:
-            _home = cpus
-            for place, thread in enumerate(threads):
-                os.sched_setaffinity(thread, {cpus[place % len(cpus)]})
+    undo = ExitStack()
     try:
+        with _lock:
+            _pin(num_threads, undo)
         yield
     finally:
         with _lock:
-            _pinned_depth -= 1
-            if outermost:
-                for thread in threads:
-                    os.sched_setaffinity(thread, cpus)
-                _home = None
+            undo.close()
+
+
+def _pin(num_threads: int | None, undo: ExitStack) -> None:
+    """Enter a `pinned` block; each step puts on `undo` how it is taken back."""
+    global _home, _pinned_depth
+    _pinned_depth += 1
+    undo.callback(_unpin, outermost=_pinned_depth == 1)
+    if _pinned_depth > 1:
+        return
+    cpus = env.usable_cpus()
+    threads = (0, *start_workers(num_threads))
+    _home = cpus
+    for place, thread in enumerate(threads):
+        os.sched_setaffinity(thread, {cpus[place % len(cpus)]})
+        undo.callback(os.sched_setaffinity, thread, cpus)
+
+
+def _unpin(outermost: bool) -> None:
+    global _home, _pinned_depth
+    _pinned_depth -= 1
+    if outermost:
+        _home = None

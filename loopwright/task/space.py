@@ -236,7 +236,9 @@ class ConfigSpace(Definitions):
         config = self.get(index)
         try:
             return all(accepts(config) for accepts in self._filters)
-        except Exception as exc:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as exc:  # sys.exit in a filter does not end its caller
             text = f"a filter failed on configuration {index} ({config}): "
             raise SpaceError(f"{text}{type(exc).__name__}: {exc}") from exc
 

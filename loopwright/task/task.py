@@ -108,9 +108,9 @@ class Task:
         config = self.config(config)
         try:
             return self._run(config)
-        except InstantiationError:
+        except (InstantiationError, KeyboardInterrupt):
             raise
-        except Exception as exc:
+        except BaseException as exc:  # a template that calls sys.exit costs its own trial only
             raise InstantiationError(f"{self} with {config}: {self.template.blame(exc)}") from exc
 
     def config(self, config: ConfigEntity | int | Mapping[str, Any]) -> ConfigEntity:
@@ -149,9 +149,9 @@ class Task:
             space = ConfigSpace(self.template.default_values(self.args))
             schedule, _ = self._run(space)
             space.freeze()
-        except TaskError:
+        except (TaskError, KeyboardInterrupt):
             raise
-        except Exception as exc:
+        except BaseException as exc:  # sys.exit in a template does not end its caller
             raise TaskError(f"{self}: {self.template.blame(exc)}") from exc
         self._flop = space.flop or int(schedule.dag.flop)
         self.config_space = space
@@ -167,7 +167,9 @@ class Task:
         config = self.fallback()
         try:
             self._run(config)
-        except Exception as exc:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as exc:
             raise TaskError(f"{self}: {self.template.blame(exc)}") from exc
         if config.index is not None and space.is_valid(config.index):
             space.errors.clear()
@@ -179,7 +181,9 @@ class Task:
         for index in sampling.sample_ints(space, _DEFAULT_TRIES, 0):
             try:
                 self._run(space.get(index))
-            except Exception:  # whatever a candidate raises, it is not the default
+            except KeyboardInterrupt:
+                raise
+            except BaseException:  # whatever a candidate raises, it is not the default
                 continue
             space.set_default(index)
             return

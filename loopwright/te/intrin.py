@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from loopwright import dtypes
@@ -117,6 +118,56 @@ def truncmod(a: Any, b: Any) -> Expr:
     return binary("tmod", a, b)
 
 
+def indexdiv(a: Any, b: Any) -> Expr:
+    """`floordiv`, by the name that TE has for indices."""
+    return floordiv(a, b)
+
+
+def indexmod(a: Any, b: Any) -> Expr:
+    """`floormod`, by the name that TE has for indices."""
+    return floormod(a, b)
+
+
+def div(a: Any, b: Any) -> Expr:
+    """Division as in C: of floats exact up to rounding, of integers `truncdiv`."""
+    return binary("/" if dtypes.is_float(meet(a, b)[2]) else "tdiv", a, b)
+
+
+def isnan(x: Any) -> Expr:
+    """True where x is not a number; never for integers.
+
+    Not to be relied on under the target's ``-fastmath``, which assumes that there are none.
+
+    Raises:
+        TensorError: x is of dtype bool.
+    """
+    e = _number("isnan", x)
+    return binary("!=", e, e) if dtypes.is_float(e.dtype) else const(False)
+
+
+def isinf(x: Any) -> Expr:
+    """True where x is infinite, of either sign; never for integers. Otherwise as `isnan`."""
+    e = _number("isinf", x)
+    if not dtypes.is_float(e.dtype):
+        return const(False)
+    return binary("==", call("abs", e), const(math.inf, e.dtype))
+
+
+def isfinite(x: Any) -> Expr:
+    """True where x is neither infinite nor not a number; always for integers. See `isnan`."""
+    e = _number("isfinite", x)
+    if not dtypes.is_float(e.dtype):
+        return const(True)
+    return logical_not(any(isnan(e), isinf(e)))
+
+
+def _number(fn: str, x: Any) -> Expr:
+    e = as_expr(x)
+    if e.dtype == "bool":
+        raise TensorError(f"te.{fn} of bool: cast the operand first")
+    return e
+
+
 def call(fn: str, *args: Any) -> Expr:
     """Call an intrinsic of `loopwright.ir.expr.INTRINSICS` by name.
 
@@ -173,6 +224,7 @@ atan = _unary("atan", "Arc tangent in radians.")
 floor = _unary("floor", "Largest integer value not above x.")
 ceil = _unary("ceil", "Smallest integer value not below x.")
 round = _unary("round", "Nearest integer value, ties to even.")
+nearbyint = round
 trunc = _unary("trunc", "x rounded towards zero.")
 abs = _unary("abs", "Absolute value.")
 

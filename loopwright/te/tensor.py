@@ -229,6 +229,7 @@ def compute(
     name: str = "compute",
     tag: str = "",
     attrs: dict[str, Any] | None = None,
+    varargs_names: Sequence[str] | None = None,
 ) -> Tensor:
     """Define a tensor element by element: ``compute((n, m), lambda i, j: A[i, j] + 1)``.
 
@@ -238,13 +239,15 @@ def compute(
         name: printed name; it need not be unique.
         tag: free text about the operation.
         attrs: free attributes.
+        varargs_names: names of the axes that a function with ``*args`` gets through it; default
+            ``i0``, ``i1`` and so on, by dimension.
 
     Raises:
         TensorError: wrong number of arguments, a value that is no expression, a reduction inside
             another expression, an element that lies outside its tensor, a bool from ``==``.
     """
     dims = shape_of(shape, f"compute {name!r}")
-    names = _axis_names(fcompute, len(dims), name)
+    names = _axis_names(fcompute, len(dims), name, varargs_names)
     axes = [IterVar(Var(n), d, "spatial") for n, d in zip(names, dims, strict=True)]
     result = fcompute(*[a.var for a in axes])
     if isinstance(result, list | tuple):
@@ -264,13 +267,17 @@ def compute(
     return op.output(0)
 
 
-def _axis_names(f: Callable[..., Any], ndim: int, name: str) -> list[str]:
+def _axis_names(
+    f: Callable[..., Any], ndim: int, name: str, varargs_names: Sequence[str] | None
+) -> list[str]:
     if not callable(f):
         raise TensorError(f"compute {name!r}: expected a function of the axes, got {f!r}")
     params = list(inspect.signature(f).parameters.values())
     if any(p.kind is p.VAR_POSITIONAL for p in params):
         fixed = [p.name for p in params if p.kind is not p.VAR_POSITIONAL]
-        return (fixed + [f"i{d}" for d in range(len(fixed), ndim)])[:ndim]
+        return (fixed + _varargs(ndim, len(fixed), name, varargs_names))[:ndim]
+    if varargs_names is not None:
+        raise TensorError(f"compute {name!r}: varargs_names is for a function with *args; leave it")
     given = [p.name for p in params if p.default is p.empty]
     if len(given) != ndim:
         raise TensorError(
@@ -278,6 +285,18 @@ def _axis_names(f: Callable[..., Any], ndim: int, name: str) -> list[str]:
             f"the shape has {ndim} dimension(s)"
         )
     return given
+
+
+def _varargs(ndim: int, fixed: int, name: str, given: Sequence[str] | None) -> list[str]:
+    if given is None:
+        return [f"i{d}" for d in range(fixed, ndim)]
+    names = [given] if isinstance(given, str) else [str(n) for n in given]
+    if len(names) != max(ndim - fixed, 0):
+        raise TensorError(
+            f"compute {name!r}: varargs_names has {len(names)} name(s), *args gets "
+            f"{max(ndim - fixed, 0)} of the {ndim} axes"
+        )
+    return names
 
 
 def _check_body(op: ComputeOp) -> None:

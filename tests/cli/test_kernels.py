@@ -80,7 +80,7 @@ def test_run_refuses_outputs_that_are_not_finite(cli, tmp_path):
 
 def test_build_to_a_folder_that_does_not_exist(cli):
     ran = cli("build", *WORKLOAD, "-o", "no/such/mm.o")
-    assert ran.code == 2
+    assert ran.code == 1
     assert "cannot write no/such/mm.o" in ran.error
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from loopwright.cli.workload import find_workload
-from loopwright.errors import UsageError
+from loopwright.errors import TaskError, UsageError
 
 TEMPLATE = """
 from loopwright import te
@@ -115,4 +115,15 @@ def test_a_file_that_cannot_be_loaded(tmp_path, text):
     path = tmp_path / "broken.py"
     path.write_text(text)
     with pytest.raises(UsageError, match=r"broken\.py cannot be loaded: .*Error"):
+        find_workload(f"{path}:x", [])
+
+
+def test_a_file_that_exits_cannot_be_loaded(tmp_path):
+    path = tmp_path / "leaving.py"
+    path.write_text("import sys\nsys.exit('one\\ntwo')")
+    for _ in range(2):
+        with pytest.raises(TaskError, match=r"leaving\.py cannot be loaded: SystemExit: one two$"):
+            find_workload(f"{path}:x", [])
+    path.write_text("raise KeyboardInterrupt")
+    with pytest.raises(KeyboardInterrupt):
         find_workload(f"{path}:x", [])

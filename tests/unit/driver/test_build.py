@@ -215,3 +215,17 @@ def test_damaged_traces() -> None:
     p = matmul()
     with pytest.raises(ScheduleError, match="trace: unknown primitive 'spilt'"):
         compile(p.s.dag, [["spilt", 2, "a0", 4, None]], [0, 1, 2], Target("llvm"))
+
+
+@pytest.mark.parametrize("host", [None, "llvm", "llvm -num-threads=1", Target("llvm")])
+def test_a_host_target_changes_nothing(host: Any) -> None:
+    p = chain(4, 4)
+    plain = build(p.s, [p.a, p.d], "llvm -num-threads=1")
+    hosted = build(p.s, [p.a, p.d], "llvm -num-threads=1", target_host=host)
+    assert hosted.artifact == plain.artifact
+
+
+def test_a_host_that_is_no_cpu_is_refused() -> None:
+    p = chain(4, 4)
+    with pytest.raises(TargetError, match="target_host must be a CPU: unknown target 'cuda'"):
+        build(p.s, [p.a, p.d], target_host="cuda")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -202,6 +203,7 @@ def test_a_reference_that_disagrees_is_a_wrong_answer() -> None:
 @pytest.mark.parametrize(
     ("reference", "words"),
     [
+        (lambda a, b: sys.exit(5), "it raised SystemExit: 5"),
         (lambda a, b: 1 / 0, "ZeroDivisionError"),
         (lambda a, b: [a, b], "2 arrays for 1 outputs"),
         (lambda a, b: a[:3], "has shape"),

@@ -86,3 +86,25 @@ def test_memory_is_shared_among_builders(monkeypatch: pytest.MonkeyPatch) -> Non
     assert LocalBuilder(n_parallel=64).memory_limit == 1 << 30
     assert LocalRunner().memory_limit == 32 << 30
     assert LocalRunner(memory_bytes=5).memory_limit == 5
+
+
+def test_arguments_of_autotvm_are_accepted_with_their_defaults() -> None:
+    builder = LocalBuilder(timeout=3, build_kwargs=None, do_fork=False, runtime=None)
+    assert builder == LocalBuilder(timeout=3)
+    assert LocalRunner(number=2, module_loader=None) == LocalRunner(number=2)
+    assert dataclasses.replace(builder, timeout=4) == LocalBuilder(timeout=4)
+    assert [f.name for f in dataclasses.fields(LocalRunner)][-1] == "seed"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [
+        (LocalBuilder, "build_kwargs", {"x": 1}),
+        (LocalBuilder, "do_fork", True),
+        (LocalBuilder, "runtime", "crt"),
+        (LocalRunner, "module_loader", print),
+    ],
+)
+def test_other_values_are_refused_with_the_reason(kind: Any, name: str, value: Any) -> None:
+    with pytest.raises(UsageError, match=rf"{kind.__name__}: {name}=.* is not supported: \w+ .*"):
+        kind(**{name: value})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -128,14 +129,39 @@ def test_a_torn_tail_spoils_one_line_only(tmp_path):
     assert log.skipped == [(2, "torn line")]
 
 
-def test_a_full_disk_is_one_clear_line():
-    if not os.path.exists("/dev/full"):
-        pytest.skip("no /dev/full here")
-    store = Store("/dev/full")
-    with pytest.raises(RecordError, match="the disk is full"):
-        store.append(make())
+def test_a_full_disk_is_one_clear_line(tmp_path, monkeypatch):
+    def full(fd, data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    store = Store(tmp_path / "log.jsonl")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        with pytest.raises(RecordError, match="the disk is full"):
+            store.append(make())
+    store.append(make())
     store.sync()
     store.close()
+    assert len(load(store.path)) == 1
+
+
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    found = [("pipe", "a pipe"), ("link", "a pipe"), ("folder", "a directory")]
+    for name, kind in [*found, (os.devnull, "a device")]:
+        with pytest.raises(RecordError, match=f"it is {kind}.*; name a regular file") as caught:
+            Store(tmp_path / name)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_link_to_a_file_is_a_log(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "log.jsonl")
+    with Store(tmp_path / "link") as store:
+        store.append(make())
+    with Store(tmp_path / "link") as store:
+        store.append(make(1))
+    assert len(load(tmp_path / "log.jsonl")) == 2
 
 
 LIMITED = """

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from loopwright.errors import TargetError, UsageError
+from loopwright.errors import RunError, TargetError, UsageError
 from loopwright.runtime import Artifact, Module, linker
 from tests.unit.runtime import kernels
 
@@ -34,7 +36,7 @@ def test_missing_files_are_named(artifact: Artifact, tmp_path: Path) -> None:
     (tmp_path / "k.o.json").unlink()
     with pytest.raises(UsageError, match=r"the manifest of .* is missing: .*k\.o\.json"):
         Artifact.load(path)
-    with pytest.raises(UsageError, match="cannot write"):
+    with pytest.raises(RunError, match=r"cannot write .*: No such file or directory"):
         artifact.save(tmp_path / "no folder" / "k.o")
 
 
@@ -101,3 +103,95 @@ def test_a_generic_program_runs_everywhere(artifact: Artifact, tmp_path: Path) -
     fields = {"cpu": "generic", "features": ""}
     path = Artifact({**artifact.manifest, **fields}, artifact.objects).save(tmp_path / "k.o")
     assert Artifact.load(path).manifest["cpu"] == "generic"
+
+
+@pytest.mark.parametrize("which", ["k.o", "k.o.json"])
+@pytest.mark.parametrize("kind", ["folder", "pipe"])
+def test_what_is_no_file_is_not_replaced(
+    artifact: Artifact, tmp_path: Path, which: str, kind: str
+) -> None:
+    taken = tmp_path / which
+    taken.mkdir() if kind == "folder" else os.mkfifo(taken)
+    with pytest.raises(RunError, match=rf"cannot write .*: it is a .*{kind}.*; name a file"):
+        artifact.save(tmp_path / "k.o")
+    assert [p.name for p in tmp_path.iterdir()] == [which]
+    assert not taken.is_file()
+
+
+def test_devices_survive(artifact: Artifact) -> None:
+    with pytest.raises(RunError, match="it is a device"):
+        artifact.save(os.devnull)
+    assert not Path(os.devnull + ".json").exists()
+
+
+def test_links_are_followed(artifact: Artifact, tmp_path: Path) -> None:
+    real, link = tmp_path / "store" / "real.o", tmp_path / "k.o"
+    real.parent.mkdir()
+    real.write_bytes(b"old")
+    link.symlink_to(real)
+    assert artifact.save(link) == link
+    assert link.is_symlink()
+    assert real.read_bytes() == artifact.objects
+    assert Artifact.load(link) == artifact
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Make the `number`-th `os.replace` from now on fail as on a full disk."""
+    calls = []
+    replace = os.replace
+
+    def fail(source: Any, target: Any) -> None:
+        calls.append(target)
+        if len(calls) == number:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", fail)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("before", [True, False])
+def test_a_failure_leaves_the_old_pair_or_none(
+    artifact: Artifact,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    before: bool,
+) -> None:
+    path = tmp_path / "k.o"
+    old = Artifact({**artifact.manifest, "num_threads": 7}, artifact.objects + b"old")
+    if before:
+        old.save(path)
+    failing(monkeypatch, number)
+    with pytest.raises(RunError, match=r"cannot write .*: No space left"):
+        artifact.save(path)
+    left = sorted(p.name for p in tmp_path.iterdir())
+    assert left == (["k.o", "k.o.json"] if before else [])
+    if before:
+        assert Artifact.load(path) == old
+
+
+def test_a_disk_that_fills_up_while_writing_changes_nothing(
+    artifact: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = artifact.save(tmp_path / "k.o")
+    staged = []
+
+    def full(descriptor: int, mode: int) -> None:
+        staged.append(descriptor)
+        if len(staged) == 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fchmod", full)
+    with pytest.raises(RunError, match="No space left"):
+        Artifact(artifact.manifest, b"new").save(path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["k.o", "k.o.json"]
+    assert Artifact.load(path) == artifact
+
+
+def test_a_file_that_cannot_be_read_is_no_usage_error(artifact: Artifact, tmp_path: Path) -> None:
+    path = artifact.save(tmp_path / "k.o")
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(RunError, match=r"cannot read .*: Is a directory"):
+        Artifact.load(path)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from loopwright.errors import UsageError
-from loopwright.runtime import DEVICE_TYPES, Device, cpu, device
+from loopwright.runtime import DEVICE_TYPES, Device, DeviceType, cpu, device
 
 
 @pytest.mark.parametrize("text", ["cpu", "cpu(0)", "cpu:0", " CPU ", "llvm"])
@@ -57,3 +60,42 @@ def test_attributes() -> None:
     assert not device("cuda").exist
     with pytest.raises(UsageError, match=r"cuda\(0\) cannot be used"):
         _ = device("cuda").total_memory
+
+
+def test_types_by_name_and_by_code() -> None:
+    assert Device("cpu", 0) == Device("llvm") == Device(DeviceType.kDLCPU) == cpu(0)
+    assert type(Device("cuda", 1).device_type) is int
+    assert (Device("cuda", 1).device_type, Device("cuda", 1).device_id) == (2, 1)
+    with pytest.raises(UsageError, match=r"unknown device 'cup' \(did you mean 'cpu'"):
+        Device("cup")
+    with pytest.raises(UsageError, match="device number '0' is no integer"):
+        Device("cpu", "0")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="device type True is unknown"):
+        Device(True)
+
+
+def test_codes_are_those_of_dlpack() -> None:
+    codes = {"cpu": "CPU", "cuda": "CUDA", "opencl": "OpenCL", "vulkan": "Vulkan"}
+    codes |= {"metal": "Metal", "vpi": "VPI", "rocm": "ROCM", "ext_dev": "ExtDev"}
+    for name, label in codes.items():
+        assert DEVICE_TYPES[name] == DeviceType[f"kDL{label}"]
+    assert DeviceType(np.zeros(1).__dlpack_device__()[0]) is DeviceType.kDLCPU
+
+
+def test_attributes_of_gpus_are_none_on_a_cpu() -> None:
+    here = cpu(0)
+    names = ("max_threads_per_block", "warp_size", "compute_version", "api_version")
+    assert [getattr(here, name) for name in names] == [None] * 4
+    for name in (*names, "max_clock_rate"):
+        with pytest.raises(UsageError, match="cannot be used"):
+            getattr(device("cuda"), name)
+
+
+def test_the_clock_is_what_the_system_tells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = importlib.import_module(Device.__module__)  # the package has a function `device`
+    monkeypatch.setattr(module, "_CLOCK", tmp_path / "clock")
+    assert cpu().max_clock_rate is None
+    (tmp_path / "clock").write_text("3500000\n")
+    assert cpu().max_clock_rate == 3_500_000

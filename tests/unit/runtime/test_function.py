@@ -222,3 +222,15 @@ def test_calls_from_several_threads_do_not_share_a_workspace_or_the_lock() -> No
     took = time.perf_counter() - start
     assert (counter == 1).all()
     assert took < 8 * 0.020, "sleeping kernels overlap when the interpreter's lock is released"
+
+
+def test_masked_arrays_are_refused(module: Module) -> None:
+    masked = np.ma.masked_array(a(), mask=a() > 2)
+    b = np.zeros((2, 3), F32)
+    with pytest.raises(ArgumentError, match=r"argument 0 \('.*'\): is a masked array.*filled"):
+        module(masked, b)
+    with pytest.raises(ArgumentError, match=r"argument 1 .*is a masked array"):
+        module(a(), np.ma.masked_array(b))
+    assert not b.any()
+    module(masked.filled(0), b)
+    np.testing.assert_array_equal(b, np.where(a() > 2, 0, a()) + 1)

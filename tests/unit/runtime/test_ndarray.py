@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from loopwright.errors import ArgumentError, TensorError, UsageError
-from loopwright.runtime import array, cpu, empty, from_dlpack
+from loopwright.runtime import NDArray, array, cpu, empty, from_dlpack
 
 
 @pytest.mark.parametrize("shape", [(3, 5), (), (0, 4), (7,)])
@@ -93,3 +93,33 @@ def test_a_view_shares_storage() -> None:
     assert not a.numpy().any()
     with pytest.raises(ArgumentError, match=r"\(7,\) of float32 needs 28 bytes, .* has 24"):
         a.CreateView((7,))
+
+
+def test_the_address_is_that_of_the_memory() -> None:
+    a = array(np.arange(4, dtype=np.float32))
+    assert a.data == np.asarray(a).ctypes.data
+    assert a.data % 64 == 0
+    assert a.CreateView((2,)).data == a.data
+
+
+def test_a_capsule_shares_the_memory() -> None:
+    a = array(np.arange(4, dtype=np.float32))
+
+    class Holder:
+        def __dlpack__(self, **options: object) -> object:
+            return a.to_dlpack()
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return (1, 0)
+
+    assert type(a.to_dlpack()).__name__ == "PyCapsule"
+    view = np.from_dlpack(Holder())
+    a[2] = 9
+    np.testing.assert_array_equal(view, [0, 1, 9, 3])
+
+
+def test_read_only_memory_has_no_capsule() -> None:
+    source = np.arange(4.0)
+    source.flags.writeable = False
+    with pytest.raises(ArgumentError, match=r"to_dlpack: .*copy the array first"):
+        NDArray(source, cpu()).to_dlpack()

@@ -204,3 +204,35 @@ def test_a_forked_child_has_a_pool_of_its_own_and_exit_is_clean(kind: str, spin:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "fine\n"
+
+
+@pytest.mark.skipif(not linker.on_linux(), reason="only Linux pins threads")
+@pytest.mark.parametrize("where", ["start_workers", "sched_setaffinity"])
+def test_pinning_that_fails_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    before = os.sched_getaffinity(0)
+    calls = []
+    real = os.sched_setaffinity
+
+    def second_fails(thread: int, cpus: set[int]) -> None:
+        calls.append(thread)
+        if len(calls) == 2:
+            raise OSError("no such thread")
+        real(thread, cpus)
+
+    def no_workers(num_threads: int | None) -> tuple[int, ...]:
+        raise OSError("no such thread")
+
+    with monkeypatch.context() as patch:
+        if where == "start_workers":
+            patch.setattr(pool, "start_workers", no_workers)
+        else:
+            patch.setattr(os, "sched_setaffinity", second_fails)
+        with pytest.raises(OSError, match="no such thread"), pinned(2):
+            pytest.fail("the block ran")
+    assert (pool._pinned_depth, pool._home) == (0, None)
+    assert os.sched_getaffinity(0) == before
+    with pinned(2):
+        assert len(os.sched_getaffinity(0)) == 1
+    assert os.sched_getaffinity(0) == before

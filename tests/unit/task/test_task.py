@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 
@@ -243,3 +244,39 @@ def test_fallback_with_reference_log():
     before = untouched.values
     untouched.fallback_with_reference_log([])
     assert untouched.values == before
+
+
+@pytest.fixture
+def leaving(fakes):
+    @template("demo/leaving")
+    def leaving(error):
+        cfg = get_config()
+        cfg.define_knob("k", ["stay", "leave"])
+        if error is not None and (error or cfg["k"].val == "leave"):
+            raise KeyboardInterrupt if error == "interrupt" else SystemExit(5)
+        return fakes.Schedule(), ["A"]
+
+    return leaving
+
+
+def test_a_template_that_exits_costs_its_trial_only(leaving, fakes):
+    task = create_task(leaving, ("",), fakes.Target())
+    assert task.instantiate({"k": "stay"})
+    with pytest.raises(InstantiationError, match=r"test_task\.py:\d+: SystemExit: 5$"):
+        task.instantiate({"k": "leave"})
+
+
+def test_a_template_that_exits_at_once_is_a_task_error(leaving, fakes):
+    with pytest.raises(TaskError, match=r"test_task\.py:\d+: SystemExit: 5$") as caught:
+        create_task(leaving, ("exit",), fakes.Target())
+    assert "\n" not in str(caught.value)
+    with pytest.raises(KeyboardInterrupt):
+        create_task(leaving, ("interrupt",), fakes.Target())
+
+
+def test_a_filter_that_exits_is_a_space_error():
+    space = ConfigSpace()
+    space.define_knob("k", [1, 2])
+    space.multi_filter(lambda config: sys.exit(5))
+    with pytest.raises(SpaceError, match=r"a filter failed on configuration 1 .*SystemExit: 5"):
+        space.is_valid(1)

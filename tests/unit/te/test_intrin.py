@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from loopwright import te
+from loopwright.driver import build
 from loopwright.errors import TensorError
 from loopwright.ir.expr import INTRINSICS, Binary, Call, Cast, Const, IfThenElse, Select, Unary
 
@@ -111,3 +112,32 @@ def test_limits() -> None:
 def test_refusals(make: Any, text: str) -> None:
     with pytest.raises(TensorError, match=text):
         make()
+
+
+def test_other_names_of_the_field() -> None:
+    assert te.div(X, 2) == X / 2
+    assert te.div(N, X) == Binary("/", te.cast(N, "float32"), X, "float32")
+    assert te.div(N, 4) == te.truncdiv(N, 4)
+    assert te.indexdiv(N, 4) == te.floordiv(N, 4)
+    assert te.indexmod(N, 4) == te.floormod(N, 4)
+    assert te.nearbyint is te.round
+
+
+@pytest.mark.parametrize("fn", ["isnan", "isinf", "isfinite"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_kinds_of_floats(fn: str, dtype: str) -> None:
+    values = np.array([0.0, -1.5, np.inf, -np.inf, np.nan, np.finfo(dtype).max], dtype)
+    a = te.placeholder(values.shape, dtype)
+    b = te.compute(a.shape, lambda i: te.cast(getattr(te, fn)(a[i]), "int32"))
+    s = te.create_schedule(b.op)
+    s[b].vectorize(b.op.axis[0])
+    found = np.full(values.shape, 7, np.int32)
+    build(s, [a, b])(values, found)
+    np.testing.assert_array_equal(found, getattr(np, fn)(values))
+
+
+def test_integers_are_finite() -> None:
+    assert te.isnan(N) == te.isinf(U) == te.const(False)
+    assert te.isfinite(N) == te.const(True)
+    with pytest.raises(TensorError, match=r"te\.isfinite of bool: cast"):
+        te.isfinite(B)

@@ -267,3 +267,17 @@ def test_errors_of_the_users_function_pass_through() -> None:
 def test_other_refusals(make: Any, text: str) -> None:
     with pytest.raises(TensorError, match=text):
         make()
+
+
+def test_names_of_variable_arguments() -> None:
+    def names(f: Any, given: Any) -> list[str]:
+        op = te.compute((2, 3, 4), f, varargs_names=given).op
+        return [a.var.name for a in op.axis]
+
+    assert names(lambda *i: 1.0, None) == ["i0", "i1", "i2"]
+    assert names(lambda *i: 1.0, ["n", "h", "w"]) == ["n", "h", "w"]
+    assert names(lambda n, *i: 1.0, ("h", "w")) == ["n", "h", "w"]
+    with pytest.raises(TensorError, match=r"varargs_names has 3 name\(s\), \*args gets 2 of the 3"):
+        names(lambda n, *i: 1.0, ["n", "h", "w"])
+    with pytest.raises(TensorError, match="varargs_names is for a function with"):
+        names(lambda i, j, k: 1.0, ["n", "h", "w"])
