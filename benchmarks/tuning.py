@@ -46,7 +46,7 @@ def tuning_row(
             callbacks=[lw.callback.log_to_file(log)],
         )
         elapsed = time.perf_counter() - start
-        records = lw.records.load(log).records
+        records = [r for r in lw.records.load(log).records if r.extra.get("phase") != "playoff"]
         with task.target, lw.apply_history_best(log):
             s, tensors = task.template(*task.args)
             f = lw.build(s, tensors, name="f")
