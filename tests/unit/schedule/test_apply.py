@@ -93,6 +93,13 @@ def test_apply_needs_no_mutable_mappings() -> None:
         }
         state = State(MappingProxyType(frozen), state.order, state.outputs, state.steps)
         state = apply(state, step)
+    plain = State.initial(chain().s.dag)
+    for step in STEPS:
+        plain = apply(plain, step)
+    assert state.steps == len(STEPS)
+    assert {i: s.leaves for i, s in state.stages.items()} == {
+        i: s.leaves for i, s in plain.stages.items()
+    }
 
 
 @pytest.mark.parametrize(
