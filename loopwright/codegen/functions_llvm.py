@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from loopwright.codegen.facts import buffers_of
+from loopwright.codegen.ops_llvm import Value, llvm_type
 from loopwright.ir.affine import Affine
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Var
@@ -47,11 +48,15 @@ def launch(w: FunctionWriter, s: For) -> None:
     w.m.counter += 1
     inner = w.inner(f"{w.name}.par{w.m.counter}")
     buffers = [b for b in buffers_of(s.body) if b in w.pointers]
-    outer = {a for v in free_vars(s.body) if v in w.env for a in w.env[v].terms}
+    used = free_vars(s.body)
+    outer = {a for v in used if v in w.env for a in w.env[v].terms}
     atoms = sorted(outer, key=lambda a: a.name)
-    _write_parallel(inner, s, buffers, atoms, w)
-    closure = f"%c{w.m.counter}"
+    values = {v: x for v, x in w.bound.items() if v in used}
     given = [("ptr", w.pointers[b]) for b in buffers] + [("i64", a.name) for a in atoms]
+    given += [(llvm_type(x.dtype), x.ref) for x in values.values()]
+    _write_parallel(inner, s, buffers, atoms, values, w)
+    w.m.functions.append(_range_function(inner.name, [ty for ty, _ in given]))
+    closure = f"%c{w.m.counter}"
     w.allocas.append(f"  {closure} = alloca [{max(1, len(given))} x i64], align 64")
     for k, (ty, ref) in enumerate(given):
         at = w.emit(f"getelementptr i64, ptr {closure}, i64 {k}")
@@ -72,28 +77,35 @@ def launch(w: FunctionWriter, s: For) -> None:
 
 
 def _write_parallel(
-    w: FunctionWriter, s: For, buffers: list[Buffer], atoms: list[Var], outer: FunctionWriter
+    w: FunctionWriter,
+    s: For,
+    buffers: list[Buffer],
+    atoms: list[Var],
+    values: dict[Var, Value],
+    outer: FunctionWriter,
 ) -> None:
-    """Write a parallel body: the function over a range, and the inlined nest of one iteration."""
+    """Write the inlined nest of one iteration; what it is given comes in `launch`'s order."""
     fresh = {a: Var(f"%a{k}", "int64") for k, a in enumerate(atoms)}
     sub = {a: Affine.of(f) for a, f in fresh.items()}
     w.env = {v: a.substitute(sub) for v, a in outer.env.items()}
     w.ranges = {f: outer.ranges.get(a, UNKNOWN) for a, f in fresh.items()}
     w.pointers = {b: f"%p{k}" for k, b in enumerate(buffers)}
+    w.bound = {v: Value(f"%d{k}", x.dtype) for k, (v, x) in enumerate(values.items())}
+    w.ranges |= {v: outer.ranges[v] for v in values if v in outer.ranges}
     loop_var = Var("%i", "int64")
     w.ranges[loop_var] = (0, s.extent - 1)
     w.iteration(s, Affine.of(loop_var))
     w.put("ret i32 0")
     params = [f"ptr noalias %p{k}" for k in range(len(buffers))]
     params += [f"i64 %a{k}" for k in range(len(atoms))]
+    params += [f"{llvm_type(x.dtype)} {x.ref}" for x in w.bound.values()]
     w.m.functions.append(_body_function(w, ", ".join(["i64 %i", *params, "ptr noalias %ws"])))
-    w.m.functions.append(_range_function(w.name, len(buffers), len(atoms)))
 
 
-def _range_function(name: str, n_buffers: int, n_atoms: int) -> str:
+def _range_function(name: str, types: list[str]) -> str:
+    """The function that the pool calls: a range of iterations, what they need in a closure."""
     loads, args = [], ["i64 %i"]
-    for k in range(n_buffers + n_atoms):
-        ty = "ptr" if k < n_buffers else "i64"
+    for k, ty in enumerate(types):
         loads.append(f"  %s{k} = getelementptr i64, ptr %closure, i64 {k}")
         loads.append(f"  %x{k} = load {ty}, ptr %s{k}, align 8")
         args.append(f"{ty} %x{k}")

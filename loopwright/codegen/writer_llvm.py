@@ -51,7 +51,7 @@ class FunctionWriter(Emitter):
         self.name, self.inside_parallel = name, inside_parallel
         self.pointers: dict[Buffer, str] = {}
         self.env: dict[Var, Affine] = {}
-        self.vectors: dict[Var, Value] = {}
+        self.bound: dict[Var, Value] = {}
         self.ranges: dict[Var, tuple[int, int]] = {}
         self.memory = Memory(self)
 
@@ -63,7 +63,7 @@ class FunctionWriter(Emitter):
 
     def affine(self, e: Expr) -> Affine | None:
         """An index as an affine form over registers and the lane."""
-        if self.vectors and not self.vectors.keys().isdisjoint(free_vars(e)):
+        if self.bound and not self.bound.keys().isdisjoint(free_vars(e)):
             return None
         return to_affine(e, self.env, self.ranges)
 
@@ -108,7 +108,7 @@ class FunctionWriter(Emitter):
             return a
         match e:
             case Var():
-                return self.vectors[e]
+                return self.ops.cast(self.bound[e], "int64")
             case Cast(value=v):
                 return self._wide(v)
             case Unary(a=x):
@@ -127,7 +127,7 @@ class FunctionWriter(Emitter):
     def offset(self, b: Buffer, indices: tuple[Expr, ...]) -> Affine | Value:
         """Offset in elements of an access."""
         known = self._flat(b, indices)
-        if known is not None and self.vectors.keys().isdisjoint(known.terms):
+        if known is not None and self.bound.keys().isdisjoint(known.terms):
             return known.substitute(self.env)
         parts = [self.index(i) for i in indices]
         if all(isinstance(p, Affine) for p in parts):
@@ -156,7 +156,8 @@ class FunctionWriter(Emitter):
             case Const(value=v, dtype=d):
                 return Value(literal(v, d), d)
             case Var():
-                return self.ops.cast(self.i64(self._wide(e)), e.dtype)
+                value = self.bound[e] if e in self.bound else self.i64(self._wide(e))
+                return self.ops.cast(value, e.dtype)
             case Load(buffer=b, indices=idx):
                 return self.memory.load(b, self.offset(b, idx))
             case Binary():
@@ -219,18 +220,30 @@ class FunctionWriter(Emitter):
                 raise CodegenError(f"llvm: no code for {type(s).__name__}")
 
     def _let(self, v: Var, e: Expr, body: Any) -> None:
-        i = self.index(e)
-        if isinstance(i, Value) and i.lanes > 1:
-            self.vectors[v] = i
-            self.ranges[v] = interval(e, self.env, self.ranges) or UNKNOWN
-        elif isinstance(i, Value):
-            reg = Var(i.ref, "int64")
-            self.env[v] = Affine.of(reg)
-            self.ranges[reg] = interval(e, self.env, self.ranges) or UNKNOWN
+        """Arithmetic on axes is kept as an affine form or in i64, all else in its own dtype."""
+        if e.dtype != v.dtype:
+            raise CodegenError(f"llvm: {v.name!r} is {v.dtype}, its value is of {e.dtype}")
+        known = interval(e, self.env, self.ranges) if dtypes.is_int(e.dtype) else None
+        if known is None or not fits(e, self.env, self.ranges):
+            self._bind(v, self.expr(e))
         else:
-            self.env[v] = i
+            i = self.index(e)
+            if not isinstance(i, Value):
+                self.env[v] = i
+            elif i.lanes > 1:
+                self._bind(v, i)
+                self.ranges[v] = known
+            else:
+                reg = Var(i.ref, "int64")
+                self.env[v], self.ranges[reg] = Affine.of(reg), known
         self.stmt(body)
-        self.vectors.pop(v, None)
+        self.bound.pop(v, None)
+
+    def _bind(self, v: Var, value: Value) -> None:
+        """Let a variable stand for a value of which no affine form is known."""
+        self.bound[v] = value
+        self.env.pop(v, None)
+        self.ranges.pop(v, None)
 
     def _if(self, s: If) -> None:
         cond = self.expr(s.cond)

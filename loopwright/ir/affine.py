@@ -254,11 +254,14 @@ def exact(e: Expr, env: Mapping[Var, Affine], ranges: Ranges) -> bool:
     """Whether ``e`` is arithmetic on axes that may be done in wide integers and cut at the end.
 
     Sums and products that wrap come out the same when only the result is cut to its dtype; what is
-    divided or compared must be known not to wrap.
+    divided or compared must be known not to wrap. Variables that neither ``env`` nor ``ranges``
+    knows hold data.
     """
     match e:
-        case Var() | Const():
+        case Const():
             return dtypes.is_int(e.dtype)
+        case Var():
+            return dtypes.is_int(e.dtype) and (e in env or e in ranges)
         case Cast(value=v, dtype=d) if dtypes.is_int(d) and dtypes.is_int(v.dtype):
             wider = dtypes.bits(d) > dtypes.bits(v.dtype)
             return exact(v, env, ranges) and (not wider or fits(v, env, ranges))

@@ -25,7 +25,6 @@ from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import COMPARE, Binary, Call, Cast, Const, IfThenElse, Select, Unary, Var
 from loopwright.ir.stmt import Allocate, For, Func, If, Let, Seq, Store
 
-_INT32: Interval = (-(2**31), 2**31 - 1)
 _MAX_LOOPS = 15
 
 
@@ -129,8 +128,9 @@ class _Writer:
         self.scope: dict[str, Any] = {
             "_np": np, "_fresh": _fresh, "_outside": _outside, "_max": _max, "_min": _min,
             "_floordiv": _floordiv, "_floormod": _floormod, "_truncdiv": _truncdiv,
-            "_truncmod": _truncmod, "_cast": _cast, "_select": _select, "_int32": np.int32,
+            "_truncmod": _truncmod, "_cast": _cast, "_select": _select,
         }  # fmt: skip
+        self.scope |= {f"_{t}": np.dtype(t).type for t in dtypes.SUPPORTED}
         self.names: dict[Any, str] = {}
         self.ranges: dict[Var, Interval] = {}
         self.loops = 0
@@ -165,8 +165,7 @@ class _Writer:
             case For():
                 self.loop(s, d)
             case Let(var=v, value=e, body=b):
-                self.put(d, f"{self.name(v)} = {self.index(e)}")
-                self.ranges[v] = interval(e, {}, self.ranges) or _INT32
+                self.let(v, e, d)
                 self.stmt(b, d)
             case If(cond=c, then=t, orelse=o):
                 self.put(d, f"if {self.expr(c)}:")
@@ -183,6 +182,18 @@ class _Writer:
                 self.stmt(body, d)
             case _:
                 raise LowerError(f"the interpreter does not know {type(s).__name__}")
+
+    def let(self, v: Var, e: Any, d: int) -> None:
+        """Arithmetic on axes gives a Python integer of known range, all else a NumPy scalar."""
+        if e.dtype != v.dtype:
+            raise LowerError(f"{v.name!r} is {v.dtype}; it cannot be bound to a value of {e.dtype}")
+        bounds = interval(e, {}, self.ranges)
+        if self.is_plain(e) and bounds is not None:
+            self.put(d, f"{self.name(v)} = {self.plain(e)}")
+            self.ranges[v] = bounds
+        else:
+            self.put(d, f"{self.name(v)} = {self.expr(e)}")
+            self.ranges.pop(v, None)
 
     def loop(self, s: For, d: int) -> None:
         self.ranges[s.var] = (0, s.extent - 1)
@@ -242,7 +253,7 @@ class _Writer:
         """A value as a NumPy scalar of its dtype."""
         match e:
             case Var():
-                return self.name(e) if e not in self.ranges else f"_int32({self.name(e)})"
+                return self.name(e) if e not in self.ranges else f"_{e.dtype}({self.name(e)})"
             case Const():
                 return self.const(e)
             case Binary(dtype=d) if dtypes.is_int(d) and self.is_plain(e):

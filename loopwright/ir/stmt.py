@@ -35,7 +35,10 @@ class For(Stmt):
 
 @node
 class Let(Stmt):
-    """Bind ``var`` to ``value`` in ``body``."""
+    """Bind ``var`` to ``value``, of the same dtype (any), in ``body``.
+
+    The value is computed once, where the statement stands: inside a vector loop once a lane.
+    """
 
     var: Var
     value: Expr
