@@ -60,7 +60,7 @@ def _check_host(target_host: str | dict[str, Any] | Target | None) -> None:
     if target_host is None:
         return
     try:
-        Target(target_host)  # every kind of target that there is today is a CPU
+        Target("llvm", target_host)
     except TargetError as error:
         raise TargetError(f"build: target_host must be a CPU: {error}") from None
 

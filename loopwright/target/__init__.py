@@ -1,0 +1,12 @@
+"""Targets: for which machine code is made, and with which options.
+
+``Target("llvm")`` is the host; ``Target("llvm -mcpu=znver4 -num-threads=2")`` or a dictionary
+``{"kind": "llvm", "mcpu": "znver4", "num_threads": 2}`` say more. `kinds` lists the kinds and their
+options, `cpu` knows the names of CPUs.
+"""
+
+from loopwright.target.cpu import COMMON_CPUS, host_cpu
+from loopwright.target.kinds import COMMON, KINDS, OPTIONS, Kind
+from loopwright.target.target import Target
+
+__all__ = ["COMMON", "COMMON_CPUS", "KINDS", "OPTIONS", "Kind", "Target", "host_cpu"]

@@ -1,0 +1,133 @@
+"""Names and features of CPUs: the host's, those that LLVM knows, and the width of vectors."""
+
+from __future__ import annotations
+
+import platform
+import re
+from functools import lru_cache
+from typing import Any
+
+from loopwright.errors import TargetError, did_you_mean
+
+#: CPU names by machine that LLVM has known for long: these need no question, and serve as hints.
+COMMON_CPUS = {
+    "x86_64": (
+        "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "nehalem", "sandybridge", "ivybridge",
+        "haswell", "broadwell", "skylake", "skylake-avx512", "cascadelake", "icelake-client",
+        "icelake-server", "tigerlake", "alderlake", "sapphirerapids", "graniterapids", "znver1",
+        "znver2", "znver3", "znver4", "znver5",
+    ),
+    "aarch64": (
+        "generic", "cortex-a53", "cortex-a72", "cortex-a76", "cortex-a78", "neoverse-n1",
+        "neoverse-n2", "neoverse-v1", "neoverse-v2", "ampere1", "a64fx", "apple-m1", "apple-m2",
+    ),
+}  # fmt: skip
+#: Features of x86 that change the code of loops; others need intrinsics that are never emitted.
+_X86_FEATURES = re.compile(r"s?sse|avx|fma|f16c|bmi|lzcnt|popcnt|movbe|cmov|xop")
+
+
+@lru_cache(maxsize=1)
+def host_cpu() -> tuple[str, str]:
+    """Name and feature string of this machine's CPU, as LLVM sees it.
+
+    On x86 only features that code for loops can use are named: the string stands in every record.
+    """
+    import llvmlite.binding as llvm
+
+    features = llvm.get_host_cpu_features()
+    if platform.machine() == "x86_64":
+        kept = {n: on for n, on in features.items() if _X86_FEATURES.match(n)}
+        features = llvm.FeatureMap(kept)
+    return llvm.get_host_cpu_name(), features.flatten()
+
+
+def resolve_cpu(options: dict[str, Any]) -> None:
+    """Fill in ``mcpu`` and ``mattr``, and refuse what LLVM does not know.
+
+    Raises:
+        TargetError: an unknown CPU or feature.
+    """
+    host_name, host_features = host_cpu()
+    cpu = options.setdefault("mcpu", host_name)
+    if cpu == "native":
+        cpu = options["mcpu"] = host_name
+    features = options.setdefault("mattr", host_features if cpu == host_name else "")
+    if (cpu, features) == (host_name, host_features):
+        return
+    names = [f[1:] for f in features.split(",") if f]
+    if any(f[0] not in "+-" for f in features.split(",") if f):
+        raise TargetError(f"target option mattr: expected '+avx2,-avx512f', got {features!r}")
+    if cpu not in (host_name, *_common_cpus()) or not _host_knows_features(names):
+        _ask_llvm(cpu, features)
+
+
+def _common_cpus() -> tuple[str, ...]:
+    return COMMON_CPUS.get(platform.machine(), ())
+
+
+def _host_knows_features(names: list[str]) -> bool:
+    import llvmlite.binding as llvm
+
+    return all(n in llvm.get_host_cpu_features() for n in names)
+
+
+_PROBE = """
+import sys
+import llvmlite.binding as llvm
+llvm.initialize_native_target()
+llvm.initialize_native_asmprinter()
+target = llvm.Target.from_default_triple()
+machine = target.create_target_machine(cpu=sys.argv[1], features=sys.argv[2])
+machine.emit_assembly(llvm.parse_assembly("define void @f() { ret void }"))
+"""
+
+
+@lru_cache(maxsize=64)
+def _ask_llvm(cpu: str, features: str) -> None:
+    """Refuse a CPU or feature that LLVM does not know.
+
+    LLVM has no list to ask. It prints a warning and, for a CPU, ends the process: so a child asks.
+    """
+    import subprocess
+    import sys
+
+    child = subprocess.run(
+        [sys.executable, "-c", _PROBE, cpu, features], capture_output=True, text=True, check=False
+    )
+    said = child.stderr.strip().splitlines()
+    if "is not a recognized processor" in child.stderr:
+        raise TargetError(
+            f"unknown CPU {cpu!r}{did_you_mean(cpu, _common_cpus())}; leave mcpu out for this "
+            f"machine's ({host_cpu()[0]}), or take one that LLVM knows: {', '.join(_common_cpus())}"
+        )
+    odd = next((x for x in said if "is not a recognized feature" in x), None)
+    if odd is not None:
+        raise TargetError(
+            f"target option mattr: LLVM says: {odd.replace(' (ignoring feature)', '')}"
+        )
+    if child.returncode != 0:
+        raise TargetError(
+            f"LLVM makes no code for mcpu={cpu} mattr={features} here: {(said or ['no text'])[-1]}"
+        )
+
+
+def vector_bytes(cpu: str, features: str) -> int:
+    """Bytes of the widest vector register of a CPU with these features."""
+    if (cpu, features) == host_cpu():
+        return 64 if "+avx512f" in features else 32 if "+avx" in features else 16
+    return _vector_bytes(cpu, features)
+
+
+@lru_cache(maxsize=16)
+def _vector_bytes(cpu: str, features: str) -> int:
+    """Bytes of a CPU's widest vector register: those that the sum of 64-byte values is made in."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    v = "<16 x float>"
+    text = f"define {v} @f({v} %a) {{\n %b = fadd {v} %a, %a\n ret {v} %b\n}}\n"
+    target = llvm.Target.from_default_triple()
+    machine = target.create_target_machine(cpu=cpu, features=features, opt=1)
+    asm = machine.emit_assembly(llvm.parse_assembly(text))
+    return 64 if "zmm" in asm else 32 if "ymm" in asm else 16

@@ -1,0 +1,189 @@
+"""`Target`: a kind with resolved options; equal targets compile equal code.
+
+Options are resolved when the target is made (an absent mcpu becomes the host's name). As a context
+manager a target is the default of everything inside.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any
+
+from loopwright.errors import TargetError
+from loopwright.target.cpu import host_cpu, resolve_cpu, vector_bytes
+from loopwright.target.kinds import KINDS, Kind, kind_of, option
+
+#: Compilers that ``c`` looks for, in this order.
+_COMPILERS = ("gcc", "clang", "cc")
+#: Bytes of a "vector register" where there is none: templates ask.
+_NO_VECTORS = 16
+#: Targets in force, innermost last; per thread, so one Target may be entered by several.
+_current: ContextVar[tuple[Target, ...]] = ContextVar("loopwright_target", default=())
+
+
+class Target:
+    """A resolved target.
+
+    Args:
+        spec: a kind (``"llvm"``, ``"c"``, ``"interp"``) with options as on a command line, a
+            dictionary with "kind", or a Target.
+        host: the target of the code that calls this one, for scripts of TVM: ``llvm`` or ``c``.
+        options: more options, which win. `loopwright.target.KINDS` says which there are.
+
+    Attributes:
+        kind: name of the kind.
+        options: every option of the kind with its value.
+        keys: families, such as ``("cpu",)``; ``-keys=arm_cpu,cpu`` gives others.
+        model: what ``-model=`` said, else "unknown".
+        host: the host's target, or None.
+
+    Raises:
+        TargetError: unknown kind or option (the known ones are listed), or a bad value.
+    """
+
+    def __init__(
+        self,
+        spec: str | Mapping[str, Any] | Target = "llvm",
+        host: str | Mapping[str, Any] | Target | None = None,
+        **options: Any,
+    ) -> None:
+        given = {**_parse(spec), **options}
+        kind = kind_of(given.pop("kind", "llvm"))
+        inner = given.pop("host", None)
+        named = dict(option(kind, k, v) for k, v in given.items())
+        self.kind: str = kind.name
+        self.host: Target | None = _host(host if host is not None else inner)
+        self.keys: tuple[str, ...] = named.pop("keys", kind.keys)
+        self.model: str = named.pop("model", "unknown")
+        self.options: dict[str, Any] = _resolved(kind, {**kind.defaults, **named})
+
+    @property
+    def canonical(self) -> dict[str, Any]:
+        """JSON-able form with every option resolved; `from_canonical` is its inverse.
+
+        ``keys``, ``model`` and ``host`` are in it only where they are not what the kind has anyway.
+        """
+        return {"kind": self.kind, **dict(sorted({**self.options, **self._extras()}.items()))}
+
+    def _extras(self) -> dict[str, Any]:
+        extras: dict[str, Any] = {}
+        if self.keys != KINDS[self.kind].keys:
+            extras["keys"] = list(self.keys)
+        if self.model != "unknown":
+            extras["model"] = self.model
+        if self.host is not None:
+            extras["host"] = self.host.canonical
+        return extras
+
+    @staticmethod
+    def from_canonical(data: dict[str, Any]) -> Target:
+        """Rebuild a target from its canonical form."""
+        return Target(dict(data))
+
+    @staticmethod
+    def current() -> Target:
+        """The innermost target in force (``with target:``), else the host."""
+        stack = _current.get()
+        return stack[-1] if stack else Target("llvm")
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """The options by name, as a copy."""
+        return dict(self.options)
+
+    def with_host(self, host: str | Mapping[str, Any] | Target | None) -> Target:
+        """This target with another host; None takes the host away."""
+        plain = {k: v for k, v in self.canonical.items() if k != "host"}
+        return Target(plain, host)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self.__dict__.get("options", ()):
+            return self.__dict__["options"][name]
+        raise AttributeError(f"Target has no attribute {name!r}")
+
+    @property
+    def vector_bytes(self) -> int:
+        """Bytes of the widest vector register used; 16 for ``interp``, which has none."""
+        if "mcpu" not in self.options:
+            return _NO_VECTORS
+        widest = vector_bytes(self.options["mcpu"], self.options["mattr"])
+        wanted = self.options["prefer_vector_width"] // 8
+        return min(widest, wanted) if wanted else widest
+
+    def __enter__(self) -> Target:
+        _current.set((*_current.get(), self))
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _current.set(_current.get()[:-1])
+
+    def __str__(self) -> str:
+        defaults = dict(KINDS[self.kind].defaults)
+        if "mcpu" in self.options:
+            name, features = host_cpu()
+            given_cpu = self.options["mcpu"] != name
+            defaults |= {"mcpu": name, "mattr": "" if given_cpu else features}
+        parts = [self.kind]
+        parts += [_said(k, v) for k, v in self.options.items() if v != defaults.get(k)]
+        parts += [_said(k, v) for k, v in self._extras().items() if k != "host"]
+        if self.host is not None:
+            parts.append(_said("host", str(self.host)))
+        return " ".join(parts)
+
+    def __repr__(self) -> str:
+        return f"Target({str(self)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Target) and self.canonical == other.canonical
+
+    def __hash__(self) -> int:
+        return hash(json.dumps(self.canonical))
+
+
+def _said(name: str, value: Any) -> str:
+    """One option as a word of a target string."""
+    text = ",".join(value) if isinstance(value, list) else str(value)
+    text = text.lower() if isinstance(value, bool) else text
+    return f"-{name.replace('_', '-')}={shlex.quote(text)}"
+
+
+def _parse(spec: object) -> dict[str, Any]:
+    if isinstance(spec, Target):
+        return spec.canonical
+    if isinstance(spec, Mapping):
+        return dict(spec)
+    if not isinstance(spec, str) or not spec.strip():
+        raise TargetError(f"a target is a string such as 'llvm' or a dictionary, got {spec!r}")
+    try:
+        words = shlex.split(spec)
+    except ValueError as e:
+        raise TargetError(f"target {spec!r}: {e}") from e
+    out: dict[str, Any] = {"kind": words[0]}
+    for w in words[1:]:
+        key, eq, value = w.lstrip("-").partition("=")
+        if not w.startswith("-") or not eq:
+            raise TargetError(f"target {spec!r}: options are written -name=value, got {w!r}")
+        out[key.replace("-", "_")] = value
+    return out
+
+
+def _host(spec: str | Mapping[str, Any] | Target | None) -> Target | None:
+    if spec is None:
+        return None
+    host = Target(spec)
+    if host.kind == "interp":
+        raise TargetError("a host is a target that makes code for a CPU, llvm or c, not 'interp'")
+    return host
+
+
+def _resolved(kind: Kind, options: dict[str, Any]) -> dict[str, Any]:
+    if "mcpu" in kind.options:
+        resolve_cpu(options)
+    if "cc" in kind.options and "cc" not in options:
+        found = (name for name in _COMPILERS if shutil.which(name))
+        options["cc"] = next(found, _COMPILERS[0])
+    return options
