@@ -89,6 +89,13 @@ def _optimise(text: str, machine: Any, target: Target) -> Any:
     return ref
 
 
+def triple() -> str:
+    """LLVM's triple of this machine, for which all code is made."""
+    import llvmlite.binding as llvm
+
+    return str(llvm.get_default_triple())
+
+
 def target_machine(target: Target) -> Any:
     """LLVM's target machine for a target, made once."""
     return _machine(target.options["mcpu"], target.options["mattr"])

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
 from loopwright.codegen import Code, compile_func
+from loopwright.codegen.llvm import triple
 from loopwright.codegen.ops_llvm import C_FUNCTIONS
+from loopwright.driver import interp
 from loopwright.errors import BuildError, TargetError
 from loopwright.ir.stmt import Func
 from loopwright.lower import lower_ids, too_deep
-from loopwright.runtime.artifact import Artifact
+from loopwright.runtime.artifact import KIND, Artifact
 from loopwright.runtime.module import Module
 from loopwright.schedule.schedule import Schedule, replay
 from loopwright.target import Target
 from loopwright.te.dag import Dag
 from loopwright.te.tensor import Tensor
 from loopwright.version import __version__
+
+#: Texts of a program by kind, or functions that make them.
+Sources = dict[str, str | Callable[[], str]]
 
 
 def build(
@@ -35,7 +41,7 @@ def build(
         args: inputs and outputs in calling order.
         target: a target or its string; default that of ``with target:``, else the host.
         name: name of the function.
-        target_host: for scripts of TVM: None or an ``llvm`` target; the host needs no code of its
+        target_host: for scripts of TVM: None or a target for a CPU; the host needs no code of its
             own, so that it changes nothing.
 
     Returns:
@@ -50,10 +56,10 @@ def build(
     """
     _check_host(target_host)
     resolved = Target(target) if target is not None else Target.current()
-    artifact, code = compile_schedule(s, s.arg_ids(args), resolved, name)
-    return Module(
-        artifact, {"ll": code.optimised, "asm": code.assembly, "ll-unoptimised": code.text}
-    )
+    made = _make(s, s.arg_ids(args), resolved, name)
+    if resolved.kind == "interp":
+        return Module(made.artifact, made.sources, lambda _: interp.link_func(made.func))
+    return Module(made.artifact, made.sources)
 
 
 def _check_host(target_host: str | dict[str, Any] | Target | None) -> None:
@@ -78,8 +84,20 @@ def compile(
 
 def compile_schedule(
     s: Schedule, arg_ids: Sequence[int], target: Target, name: str
-) -> tuple[Artifact, Code]:
-    """Lower, generate code, and describe the result in a manifest."""
+) -> tuple[Artifact, Sources]:
+    """Lower, generate code, and describe the result in a manifest; also its texts by kind."""
+    made = _make(s, arg_ids, target, name)
+    return made.artifact, made.sources
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    artifact: Artifact
+    sources: Sources
+    func: Func
+
+
+def _make(s: Schedule, arg_ids: Sequence[int], target: Target, name: str) -> _Made:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", str(name)) or name.startswith("lw_"):
         raise BuildError(
             f"build: the name {name!r} cannot be used; take letters, digits and underscores, "
@@ -88,16 +106,19 @@ def compile_schedule(
     if name in C_FUNCTIONS:
         raise BuildError(f"build: the name {name!r} is that of a C function which code may call")
     f = lower_ids(s, arg_ids, name)
+    if target.kind == "interp":
+        artifact = Artifact(_manifest(f, None, target, interp.KIND), interp.program(s, arg_ids))
+        return _Made(artifact, {"ir": lambda: str(f)}, f)
     try:
         code = compile_func(f, target)
     except RecursionError:
         raise too_deep(s) from None
-    return Artifact(_manifest(f, code, target), code.objects), code
+    manifest = _manifest(f, code, target)
+    sources: Sources = {"ll": code.optimised, "asm": code.assembly, "ll-unoptimised": code.text}
+    return _Made(Artifact(manifest, code.objects), {**sources, "ir": lambda: str(f)}, f)
 
 
-def _manifest(f: Func, code: Code, target: Target) -> dict[str, Any]:
-    from loopwright.codegen.llvm import target_machine
-
+def _manifest(f: Func, code: Code | None, target: Target, kind: str = KIND) -> dict[str, Any]:
     args = [
         {"name": p.name, "shape": list(p.shape), "dtype": p.dtype, "output": out}
         for p, out in zip(f.params, f.outputs, strict=True)
@@ -105,18 +126,18 @@ def _manifest(f: Func, code: Code, target: Target) -> dict[str, Any]:
     function = {
         "name": f.name,
         "args": args,
-        "workspace_bytes": code.workspace_bytes,
-        "parallel_workspace_bytes": code.parallel_workspace_bytes,
-        "uses_pool": code.uses_pool,
+        "workspace_bytes": code.workspace_bytes if code else 0,
+        "parallel_workspace_bytes": code.parallel_workspace_bytes if code else 0,
+        "uses_pool": bool(code and code.uses_pool),
     }
     return {
         "format": 1,
-        "kind": "llvm-object",
+        "kind": kind,
         "entry": f.name,
-        "triple": target_machine(target).triple,
-        "cpu": target.options["mcpu"],
-        "features": target.options["mattr"],
-        "num_threads": target.options["num_threads"],
+        "triple": triple() if code else "",
+        "cpu": target.options.get("mcpu", ""),
+        "features": target.options.get("mattr", ""),
+        "num_threads": target.options.get("num_threads", 1),
         "functions": [function],
         "loopwright": __version__,
         "llvmlite": version("llvmlite"),

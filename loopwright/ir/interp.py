@@ -45,9 +45,14 @@ def interpret(f: Func, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
             raise RunError(
                 f"{f.name}: {p.name} is {p.dtype}{list(p.shape)}, got {a.dtype}{list(a.shape)}"
             )
-    run = _Writer().function(f)
+    run = prepare(f)
     with np.errstate(all="ignore"):
         run(*arrays)
+
+
+def prepare(f: Func) -> Callable[..., None]:
+    """A function as Python, to be called with one array a parameter; nothing checks these."""
+    return _Writer().function(f)
 
 
 def _fresh(shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:

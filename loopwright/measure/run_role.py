@@ -35,6 +35,9 @@ class Kernel:
     """One linked candidate, bound to the runner's arrays."""
 
     def __init__(self, manifest: dict[str, Any], objects: bytes, buffers: Buffers) -> None:
+        if manifest["kind"] == "interp":
+            import loopwright.driver  # noqa: F401 - it knows how to run such a program
+
         module = runtime.Module(runtime.Artifact(manifest, objects))
         self.function = module.get_function(manifest["entry"])
         entry = next(f for f in manifest["functions"] if f["name"] == manifest["entry"])

@@ -21,6 +21,8 @@ from loopwright.runtime import linker
 
 FORMAT = 1
 KIND = "llvm-object"
+#: Every kind of artifact: an object file of LLVM, a program for the interpreter.
+KINDS = (KIND, "interp")
 _FIELDS = ("format", "kind", "entry", "triple", "cpu", "features", "num_threads", "functions")
 _FUNCTION_FIELDS = ("name", "args", "workspace_bytes", "parallel_workspace_bytes", "uses_pool")
 # What the CPU names that are no CPU stand for.
@@ -41,9 +43,9 @@ class Artifact:
 
     Attributes:
         manifest: what the object holds and for which CPU: ``format`` (1), ``kind``
-            (``llvm-object``), ``entry``, ``triple``, ``cpu``, ``features``, ``num_threads``
-            (0: the pool's default), ``functions``, ``loopwright`` and ``llvmlite`` (versions).
-        objects: the object file.
+            (of `KINDS`), ``entry``, ``triple``, ``cpu``, ``features``, ``num_threads`` (0: the
+            pool's default), ``functions``, ``loopwright`` and ``llvmlite`` (versions).
+        objects: the object file; of ``interp`` the program as JSON.
     """
 
     manifest: dict[str, Any]
@@ -51,6 +53,11 @@ class Artifact:
 
     def __post_init__(self) -> None:
         _check_manifest(self.manifest, "the manifest")
+
+    @property
+    def kind(self) -> str:
+        """What ``objects`` holds, one of `KINDS`."""
+        return str(self.manifest["kind"])
 
     @property
     def entry(self) -> str:
@@ -174,8 +181,10 @@ def _check_manifest(manifest: dict[str, Any], source: str) -> None:
             f"{source} has format {version}, this version of loopwright reads up to {FORMAT}; "
             "upgrade loopwright or build the program again"
         )
-    if manifest["kind"] != KIND:
-        raise UsageError(f"{source} holds a {manifest['kind']!r}; this runtime runs {KIND!r}")
+    if manifest["kind"] not in KINDS:
+        raise UsageError(
+            f"{source} holds a {manifest['kind']!r}; this runtime runs {', '.join(KINDS)}"
+        )
     missing = [name for name in _FIELDS if name not in manifest]
     if missing:
         raise UsageError(f"{source} lacks {', '.join(missing)}; build the program again")
@@ -194,6 +203,8 @@ def check_host(manifest: dict[str, Any]) -> None:
     Raises:
         TargetError: architecture, CPU or a feature differs; the message names both sides.
     """
+    if manifest["kind"] == "interp":
+        return
     reason = _unfit(str(manifest["triple"]), str(manifest["cpu"]), str(manifest["features"]))
     if reason:
         raise TargetError(reason)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,7 +19,8 @@ import numpy.typing as npt
 
 from loopwright import dtypes, env
 from loopwright.errors import ArgumentError, RunError
-from loopwright.runtime import artifact, linker, pool
+from loopwright.runtime import pool
+from loopwright.runtime.image import Image
 from loopwright.runtime.ndarray import NDArray, aligned_bytes, host_array
 
 _SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
@@ -53,33 +53,6 @@ class Arg:
 
     def __str__(self) -> str:
         return f"{self.name}: {self.dtype.name}{list(self.shape)}"
-
-
-class Image:
-    """The code of one artifact: linked when its first function is called, unmapped when dropped."""
-
-    def __init__(self, source: artifact.Artifact) -> None:
-        self.artifact = source
-        self.num_threads = int(source.manifest["num_threads"])
-        self._lock = threading.Lock()
-        self._linked: linker.Linked | None = None
-
-    def address(self, name: str) -> int:
-        """Address of a function; links the code first if need be."""
-        if self._linked is None:
-            with self._lock:
-                if self._linked is None:
-                    self._linked = self._link()
-        return self._linked.addresses[name]
-
-    def _link(self) -> linker.Linked:
-        manifest = self.artifact.manifest
-        artifact.check_host(manifest)
-        functions = manifest["functions"]
-        imports = {}
-        if any(function["uses_pool"] for function in functions):
-            imports[pool.LAUNCH] = pool.launch_address(self.num_threads)
-        return linker.link(self.artifact.objects, [f["name"] for f in functions], imports)
 
 
 class Call:
@@ -307,8 +280,11 @@ def _limit() -> int:
     return env.total_memory() // 2 if limit is None else limit
 
 
-def failure(function: Function, code: int) -> RunError:
-    """The error of a function that returned `code`."""
+def failure(function: Function, code: int) -> Exception:
+    """The error of a function that returned `code` in this thread."""
+    said = function._image.complaint(code)
+    if said is not None:
+        return said
     if code == _NO_MEMORY:
         return RunError(
             f"{function.name}: a thread got no memory for its workspace of "

@@ -13,7 +13,7 @@ import itertools
 import platform
 import sys
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -30,10 +30,16 @@ _engine_links = 0
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """Code in memory: the addresses of its exported symbols, valid while this object lives."""
+    """Code in memory, valid while this object lives.
+
+    Attributes:
+        addresses: of its exported symbols.
+        complaint: what the code says about a failure that it reported as this number, if it can.
+    """
 
     addresses: Mapping[str, int]
     _tracker: Any = field(repr=False)
+    complaint: Callable[[int], Exception | None] | None = None
 
     def keep_forever(self) -> Linked:
         """Never unmap this code, not even while the interpreter ends: threads may run in it."""

@@ -11,7 +11,11 @@ from loopwright.errors import UsageError, did_you_mean
 from loopwright.runtime import timing
 from loopwright.runtime.artifact import Artifact
 from loopwright.runtime.device import Device
-from loopwright.runtime.function import Function, Image
+from loopwright.runtime.function import Function
+from loopwright.runtime.image import Image, Link
+
+#: Kind of artifact -> kind of target, and what its file is.
+_FORMS = {"llvm-object": ("llvm", "o"), "c-shared": ("c", "so"), "interp": ("interp", "json")}
 
 
 class Module:
@@ -22,22 +26,38 @@ class Module:
 
     Args:
         artifact: the compiled program.
-        sources: texts it was made from by kind (``ll``, ``asm``), or functions that make them.
+        sources: texts it was made from by kind (``ll``, ``asm``, ``c``, ``ir``), or functions that
+            make them; the first is what `get_source` gives unasked.
+        link: makes the code of the artifact; default by its kind.
     """
 
-    type_key = "llvm"
-    format = "o"
-    is_binary = True
-
     def __init__(
-        self, artifact: Artifact, sources: Mapping[str, str | Callable[[], str]] | None = None
+        self,
+        artifact: Artifact,
+        sources: Mapping[str, str | Callable[[], str]] | None = None,
+        link: Link | None = None,
     ) -> None:
         self.artifact = artifact
         self._sources = dict(sources or {})
-        image = Image(artifact)
+        image = Image(artifact, link)
         entries = artifact.manifest["functions"]
         self._functions = {entry["name"]: Function(image, entry) for entry in entries}
         self._entry = self._functions[artifact.entry]
+
+    @property
+    def type_key(self) -> str:
+        """Kind of the target that made it: ``llvm``, ``c`` or ``interp``."""
+        return _FORMS[self.artifact.kind][0]
+
+    @property
+    def format(self) -> str:
+        """Kind of file that `save` writes: ``o``, ``so`` or ``json``."""
+        return _FORMS[self.artifact.kind][1]
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether that file holds machine code."""
+        return self.format != "json"
 
     @property
     def entry_name(self) -> str:
@@ -78,12 +98,18 @@ class Module:
         """Run the entry function; see `Function`."""
         self._entry(*args)
 
-    def get_source(self, kind: str = "ll") -> str:
-        """The program's text: ``"ll"`` (LLVM IR) or ``"asm"`` (assembly).
+    def get_source(self, kind: str = "") -> str:
+        """The program's text.
+
+        Args:
+            kind: of ``llvm`` ``"ll"`` (LLVM IR, optimised), ``"ll-unoptimised"`` or ``"asm"``, of
+                ``c`` ``"c"`` or ``"asm"``, of every target ``"ir"`` (the loop nest); default the
+                first of these.
 
         Raises:
             UsageError: there is no text of that kind; one loaded from a file has none.
         """
+        kind = kind or next(iter(self._sources), "")
         if kind not in self._sources:
             have = ", ".join(self._sources) or "none: the module was loaded without its sources"
             raise UsageError(
@@ -93,6 +119,14 @@ class Module:
         if not isinstance(text, str):
             self._sources[kind] = text = text()
         return text
+
+    def get_ir(self) -> str:
+        """The loop nest that the code was made from; the same as ``get_source("ir")``.
+
+        Raises:
+            UsageError: the module was loaded from a file.
+        """
+        return self.get_source("ir")
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the object at `path` and its manifest at ``path.json``; see `Artifact.save`."""
@@ -143,7 +177,8 @@ class Module:
 
     def __repr__(self) -> str:
         names = ", ".join(self.functions)
-        return f"<Module {self.entry_name} for {self.artifact.manifest['cpu']}: {names}>"
+        where = self.artifact.manifest["cpu"] or self.type_key
+        return f"<Module {self.entry_name} for {where}: {names}>"
 
 
 def load_module(path: str | os.PathLike[str]) -> Module:

@@ -278,3 +278,101 @@ def test_a_context_is_that_of_its_thread() -> None:
     thread.join(10)
     assert seen == [Target("llvm"), t, Target("llvm")]
     assert seen[1] is t
+
+
+# ------------------------------------------------------------------ kinds
+
+
+#: Written by the first version; records hold such forms.
+OLD = {
+    "kind": "llvm",
+    "fastmath": False,
+    "loop_unroll": False,
+    "loop_vectorize": False,
+    "mattr": FEATURES,
+    "mcpu": HOST,
+    "num_threads": 2,
+    "prefer_vector_width": 0,
+}
+
+
+def test_canonical_forms_of_old_records_stay() -> None:
+    assert Target.from_canonical(dict(OLD)).canonical == OLD
+    assert json.dumps(Target("llvm -num-threads=2").canonical) == json.dumps(OLD)
+
+
+def test_the_options_of_c() -> None:
+    t = Target("c -cc=clang -march=native -num-threads=2 -opt-level=3 -cflags='-g -mtune=intel'")
+    assert (t.kind, t.cc, t.mcpu, t.num_threads) == ("c", "clang", HOST, 2)
+    assert (t.opt_level, t.cflags, t.fastmath) == (3, "-g -mtune=intel", False)
+    assert t.vector_bytes == Target("llvm").vector_bytes
+    assert Target(str(t)) == t
+    assert Target.from_canonical(json.loads(json.dumps(t.canonical))) == t
+    assert str(t).startswith("c -num-threads=2 -opt-level=3 -cflags='-g -mtune=intel'")
+
+
+def test_the_compiler_is_found_when_the_target_is_made(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert Target("c").cc == "gcc"
+    clang = tmp_path / "clang"
+    clang.write_text("")
+    clang.chmod(0o755)
+    assert Target("c").cc == "clang"
+
+
+def test_interp_has_no_options() -> None:
+    t = Target("interp")
+    assert (t.canonical, str(t), t.vector_bytes) == ({"kind": "interp"}, "interp", 16)
+    with pytest.raises(AttributeError, match="Target has no attribute 'mcpu'"):
+        t.mcpu  # noqa: B018
+
+
+@pytest.mark.parametrize("kind", ["llvm", "c", "interp"])
+def test_every_kind_can_be_in_force(kind: str) -> None:
+    with Target(kind) as t:
+        assert Target.current() is t
+    assert Target.current().kind == "llvm"
+
+
+def test_a_host_keys_and_a_model() -> None:
+    t = Target("llvm -keys=arm_cpu,cpu -model=pi4", host="c -num-threads=1")
+    assert (t.keys, t.model) == (("arm_cpu", "cpu"), "pi4")
+    assert t.host == Target("c -num-threads=1")
+    assert Target({"kind": "llvm", "keys": ["arm_cpu", "cpu"], "model": "pi4", "host": t.host}) == t
+    assert Target(str(t)) == t
+    data = json.loads(json.dumps(t.canonical))
+    assert Target.from_canonical(data) == t
+    assert hash(Target.from_canonical(data)) == hash(t)
+    assert t.with_host(None) == Target("llvm -keys=arm_cpu,cpu -model=pi4")
+    assert t.with_host("llvm").host == Target("llvm")
+
+
+def test_defaults_leave_no_trace() -> None:
+    t = Target("llvm")
+    assert (t.host, t.keys, t.model) == (None, ("cpu",), "unknown")
+    assert Target("llvm -keys=cpu -model=unknown") == t
+    assert t.attrs == t.options
+    assert t.attrs is not t.options
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        ("inter", r"unknown target 'inter' \(did you mean 'interp'\?\); known: llvm, c, interp"),
+        ("gcc", r"unknown target 'gcc' \(did you mean 'c'\?\)"),
+        ("c -fastmth=true", r"unknown target option 'fastmth' of 'c' \(did you mean 'fastmath'"),
+        ("c -loop-unroll=true", "unknown target option 'loop_unroll' of 'c'"),
+        ("interp -num-threads=2", "unknown target option 'num_threads' of 'interp'"),
+        ("c -opt-level=4", "target option opt_level: expected 0, 1, 2 or 3, got '4'"),
+        ("c -cc=", "target option cc: expected text, got ''"),
+        ("llvm -keys=a,,b", "target option keys: expected words with commas, got 'a,,b'"),
+        ({"kind": "llvm", "host": "interp"}, "a host is a target that makes code for a CPU"),
+        ({"kind": "llvm", "host": "cuda"}, "unknown target 'cuda'"),
+        ({"kind": ["llvm"]}, r"unknown target \['llvm'\]"),
+    ],
+)
+def test_what_the_kinds_do_not_understand(spec: Any, text: str) -> None:
+    with pytest.raises(TargetError, match=text):
+        Target(spec)

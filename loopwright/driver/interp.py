@@ -1,0 +1,91 @@
+"""The ``interp`` target: a program that the interpreter runs, behind the interface of machine code.
+
+The entry is a C callback, ``int32_t f(void **args, void *workspace)`` like any other, so that
+checks, binding and timing are those of the runtime. The artifact holds the tensor program and its
+trace as JSON.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from loopwright.errors import RunError, ScheduleError, TensorError, UsageError
+from loopwright.ir.buffer import Buffer
+from loopwright.ir.interp import prepare
+from loopwright.ir.stmt import Func
+from loopwright.lower import lower_ids
+from loopwright.runtime import image
+from loopwright.runtime.artifact import Artifact
+from loopwright.runtime.linker import Linked
+from loopwright.schedule.schedule import Schedule, replay
+from loopwright.te.dag import Dag
+
+KIND = "interp"
+_FAILED = 2
+_ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p)
+
+
+def program(s: Schedule, arg_ids: Sequence[int]) -> bytes:
+    """A schedule as the bytes of an artifact."""
+    parts = {"dag": s.dag.to_json(), "trace": s.trace_json(), "arg_ids": list(arg_ids)}
+    return json.dumps(parts, separators=(",", ":")).encode()
+
+
+def link_program(source: Artifact) -> Linked:
+    """Link an artifact of `program`: lower it again.
+
+    Raises:
+        UsageError: it holds something else.
+    """
+    try:
+        parts = json.loads(source.objects)
+        s = replay(Dag.from_json(parts["dag"]), parts["trace"])
+        ids = parts["arg_ids"]
+    except (ValueError, KeyError, TypeError, TensorError, ScheduleError) as error:
+        raise UsageError(f"the program of {source.entry!r} is damaged: {error}") from error
+    return link_func(lower_ids(s, ids, source.entry))
+
+
+def link_func(f: Func) -> Linked:
+    """The interpreter of a function at an address."""
+    run = prepare(f)
+    last = threading.local()
+
+    def call(args: Any, _: int | None) -> int:
+        try:
+            with np.errstate(all="ignore"):
+                run(*(_array(args[k], p) for k, p in enumerate(f.params)))
+        except BaseException as error:
+            last.error = error
+            return _FAILED
+        return 0
+
+    def complaint(code: int) -> Exception | None:
+        error: BaseException | None = getattr(last, "error", None)
+        last.error = None
+        if code != _FAILED or error is None:
+            return None
+        if isinstance(error, RunError):
+            return error
+        if isinstance(error, Exception):
+            return RunError(f"{f.name}: the interpreter failed: {type(error).__name__}: {error}")
+        raise error  # Ctrl-C
+
+    entry = _ENTRY(call)
+    address = ctypes.cast(entry, ctypes.c_void_p).value
+    assert address is not None
+    return Linked({f.name: address}, entry, complaint)
+
+
+def _array(address: int, p: Buffer) -> np.ndarray[Any, Any]:
+    raw = (ctypes.c_char * p.nbytes).from_address(address)
+    return np.frombuffer(memoryview(raw), p.dtype).reshape(p.shape)
+
+
+image.register(KIND, link_program)
