@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from loopwright import dtypes
 from loopwright.errors import CodegenError
+from loopwright.ir.operations import SHIFTS
 
 #: Intrinsics that LLVM turns into instructions, for every vector length.
 _NATIVE = {
@@ -20,6 +21,7 @@ _LIBM = {
 }  # fmt: skip
 #: Functions that generated code may call, or LLVM on its behalf: no kernel may have such a name.
 C_FUNCTIONS = frozenset({*_LIBM, *(f"{n}f" for n in _LIBM), "memcpy", "memmove", "memset"})
+_BITS = {"&": "and", "|": "or", "^": "xor"}
 _COMPARE = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 
 
@@ -80,9 +82,20 @@ class Operations:
         if dtypes.is_float(dtype):
             name = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}[op]
             return self._op(f"{name} {self.flags}".strip(), a, b, dtype)
+        if op in SHIFTS:
+            return self._shift(op, a, b, dtype)
+        if op in _BITS:
+            return self._op(_BITS[op], a, b, dtype)
         if op in ("+", "-", "*"):
             return self._op({"+": "add", "-": "sub", "*": "mul"}[op], a, b, dtype)
         return self._divide(op, a, b, dtype)
+
+    def _shift(self, op: str, a: Value, b: Value, dtype: str) -> Value:
+        """A shift by an amount modulo the width; LLVM's own is poison beyond it."""
+        if not b.ref.isdigit():
+            b = self._op("and", b, self.const(dtypes.bits(dtype) - 1, b), dtype)
+        right = "lshr" if dtypes.is_unsigned(dtype) else "ashr"
+        return self._op("shl" if op == "<<" else right, a, b, dtype)
 
     def _op(self, name: str, a: Value, b: Value, dtype: str) -> Value:
         ty = llvm_type(a.dtype, a.lanes)
@@ -187,10 +200,30 @@ class Operations:
         """``not v``."""
         return self._op("xor", v, self.const(1, v), "bool")
 
+    def flip(self, v: Value) -> Value:
+        """``~v`` of an integer."""
+        return self._op("xor", v, self.const(-1, v), v.dtype)
+
+    def reinterpret(self, v: Value, to: str) -> Value:
+        """The same bits as another dtype."""
+        src, dst = llvm_type(v.dtype, v.lanes), llvm_type(to, v.lanes)
+        if src == dst:
+            return Value(v.ref, to, v.lanes)
+        return Value(self.emit(f"bitcast {src} {v.ref} to {dst}"), to, v.lanes)
+
+    def fma(self, a: Value, b: Value, c: Value) -> Value:
+        """``a * b + c`` rounded once."""
+        full, ty = self._overload("fma", a), llvm_type(a.dtype, a.lanes)
+        self.declare(full, f"declare {ty} @{full}({ty}, {ty}, {ty})")
+        given = ", ".join(f"{ty} {v.ref}" for v in (a, b, c))
+        return Value(self.emit(f"call {ty} @{full}({given})"), a.dtype, a.lanes)
+
     def call(self, fn: str, args: list[Value]) -> Value:
-        """A pure function of `loopwright.ir.expr.INTRINSICS`."""
+        """A pure function of `loopwright.ir.expr.FUNCTIONS`, but for ``reinterpret``."""
         args = self.align(*args)
         x = args[0]
+        if fn == "fma":
+            return self.fma(*args)
         if fn == "abs" and not dtypes.is_float(x.dtype):
             return self._min_max("max", x, self.negate(x))
         if fn == "abs":
@@ -208,11 +241,14 @@ class Operations:
         raise CodegenError(f"llvm: no code for the intrinsic {fn!r}")
 
     def _native(self, name: str, x: Value) -> Value:
-        suffix = {"float32": "f32", "float64": "f64"}[x.dtype]
-        full = f"llvm.{name}.{'v' + str(x.lanes) if x.lanes > 1 else ''}{suffix}"
+        full = self._overload(name, x)
         ty = llvm_type(x.dtype, x.lanes)
         self.declare(full, f"declare {ty} @{full}({ty})")
         return Value(self.emit(f"call {ty} @{full}({ty} {x.ref})"), x.dtype, x.lanes)
+
+    def _overload(self, name: str, x: Value) -> str:
+        suffix = {"float32": "f32", "float64": "f64"}[x.dtype]
+        return f"llvm.{name}.{'v' + str(x.lanes) if x.lanes > 1 else ''}{suffix}"
 
     def _libm(self, fn: str, args: list[Value]) -> Value:
         dtype, lanes = args[0].dtype, args[0].lanes

@@ -17,18 +17,8 @@ from loopwright.codegen.ops_llvm import Value, literal
 from loopwright.errors import CodegenError
 from loopwright.ir.affine import Affine, exact, fits, interval, to_affine
 from loopwright.ir.buffer import Buffer, Load
-from loopwright.ir.expr import (
-    COMPARE,
-    Binary,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    IfThenElse,
-    Select,
-    Unary,
-    Var,
-)
+from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, IfThenElse, Select, Unary, Var
+from loopwright.ir.operations import COMPARE
 from loopwright.ir.stmt import Allocate, For, If, Let, Seq, Store
 from loopwright.ir.traversal import free_vars
 
@@ -170,8 +160,12 @@ class FunctionWriter(Emitter):
                 return self._if_then_else(e)
             case Unary(op="not", a=a):
                 return self.ops.invert(self.expr(a))
+            case Unary(op="~", a=a):
+                return self.ops.flip(self.expr(a))
             case Unary(a=a):
                 return self.ops.negate(self.expr(a))
+            case Call(fn="reinterpret", args=(a,), dtype=d):
+                return self.ops.reinterpret(self.expr(a), d)
             case Call(fn=fn, args=args):
                 return self.ops.call(fn, [self.expr(a) for a in args])
         raise CodegenError(f"llvm: no code for {type(e).__name__}")

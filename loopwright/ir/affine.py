@@ -217,6 +217,8 @@ def interval(e: Expr, env: Mapping[Var, Affine], ranges: Ranges) -> Interval | N
             p, q = interval(x, env, ranges), interval(y, env, ranges)
             wraps = any(b is not None and not _within(b, e.dtype) for b in (p, q))
             return None if wraps and op not in ("+", "-", "*") else _interval_op(op, p, q)
+        case Binary(op="&", a=x, b=Const(value=v)) if v >= 0:
+            return (0, v)
         case Select(a=x, b=y):
             p, q = interval(x, env, ranges), interval(y, env, ranges)
             return (min(p[0], q[0]), max(p[1], q[1])) if p and q else None

@@ -17,18 +17,17 @@ import numpy as np
 from loopwright import dtypes
 from loopwright.errors import TensorError
 from loopwright.ir.node import Node, node
+from loopwright.ir.operations import BITWISE, COMPARE, FOLD, SHIFTS
 
 ExprLike = Union["Expr", "IterVar", int, float, bool]
 
-COMPARE = ("==", "!=", "<", "<=", ">", ">=")
-#: Every operation of `Binary`.
-OPERATIONS = (*COMPARE, "+", "-", "*", "/", "//", "%", "tdiv", "tmod", "min", "max", "and", "or")
-#: Pure functions of floats that both the interpreter and every code generator know.
-INTRINSICS = (
-    "exp", "exp2", "log", "log2", "log10", "log1p", "expm1", "tanh", "sigmoid", "erf", "sqrt",
-    "rsqrt", "sin", "cos", "tan", "sinh", "cosh", "atan", "floor", "ceil", "round", "trunc",
-    "abs", "pow", "fmod",
-)  # fmt: skip
+
+_Method = Callable[["ExprOps", ExprLike], "Expr"]
+
+
+def _operators(op: str) -> tuple[_Method, _Method]:
+    """The method of an operator, and the one for the operand on the right."""
+    return lambda a, b: binary(op, a, b), lambda a, b: binary(op, b, a)
 
 
 class ExprOps:
@@ -71,6 +70,15 @@ class ExprOps:
 
     def __rmod__(self, o: ExprLike) -> Expr:
         return binary("%", o, self)
+
+    __lshift__, __rlshift__ = _operators("<<")
+    __rshift__, __rrshift__ = _operators(">>")
+    __and__, __rand__ = _operators("&")
+    __or__, __ror__ = _operators("|")
+    __xor__, __rxor__ = _operators("^")
+
+    def __invert__(self) -> Expr:
+        return invert(self)
 
     def __neg__(self) -> Expr:
         e = as_expr(self)
@@ -144,7 +152,7 @@ class Cast(Expr):
 
 @node
 class Unary(Expr):
-    """``-a`` or ``not a``."""
+    """``-a``, ``~a`` (all bits flipped) or ``not a``."""
 
     op: str
     a: Expr
@@ -155,7 +163,8 @@ class Unary(Expr):
 class Binary(Expr):
     """Arithmetic, comparison or logic on two operands of one dtype.
 
-    ``//`` and ``%`` round towards minus infinity; ``tdiv`` and ``tmod`` towards zero.
+    ``//`` and ``%`` round towards minus infinity; ``tdiv`` and ``tmod`` towards zero. Shifts take
+    their amount modulo the width (`loopwright.ir.operations`).
     """
 
     op: str
@@ -186,7 +195,7 @@ class IfThenElse(Expr):
 
 @node
 class Call(Expr):
-    """A pure function from `INTRINSICS`."""
+    """A pure function from `FUNCTIONS`."""
 
     fn: str
     args: tuple[Expr, ...]
@@ -318,31 +327,16 @@ def _common(a: Expr, b: Expr) -> tuple[Expr, Expr, str]:
     return cast(a, dtype), cast(b, dtype), dtype
 
 
-_FOLD: dict[str, Callable[[Any, Any], Any]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-    "//": lambda a, b: a // b,
-    "%": lambda a, b: a % b,
-    "min": min,
-    "max": max,
-    "==": lambda a, b: a == b,
-    "!=": lambda a, b: a != b,
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
-}
-
-
 def binary(op: str, a: ExprLike | ExprOps, b: ExprLike | ExprOps) -> Expr:
     """A binary operation with TE's promotion and constant folding of integers.
 
     Raises:
         TensorError: ``/`` on two integers (ambiguous: use ``//``, te.truncdiv or a cast), division
-            by the constant zero, or arithmetic on ``bool``.
+            by the constant zero, arithmetic on ``bool``, or bits of floats.
     """
     x, y, dtype = meet(a, b)
+    if op in BITWISE:
+        return _bitwise(op, x, y, dtype)
     if op == "/" and not dtypes.is_float(dtype):
         raise TensorError(
             f"'/' on integers ({dtype}) is ambiguous: use // (floor), te.truncdiv (towards zero), "
@@ -360,6 +354,34 @@ def binary(op: str, a: ExprLike | ExprOps, b: ExprLike | ExprOps) -> Expr:
     return folded if folded is not None else Binary(op, x, y, _result(op, dtype))
 
 
+def _bitwise(op: str, x: Expr, y: Expr, dtype: str) -> Expr:
+    """Operations on bits; those on ``bool`` are logic."""
+    if dtypes.is_float(dtype):
+        raise TensorError(f"{op!r} on {dtype}: it is for integers; te.reinterpret gives the bits")
+    if dtype == "bool":
+        if op in SHIFTS:
+            raise TensorError(f"{op!r} on bool operands: cast them to an integer type first")
+        return Binary({"&": "and", "|": "or", "^": "!="}[op], x, y, "bool")
+    if op in SHIFTS and isinstance(y, Const):
+        y = Const(y.value % dtypes.bits(dtype), dtype)
+    folded = _fold(op, x, y, dtype)
+    return folded if folded is not None else Binary(op, x, y, dtype)
+
+
+def invert(a: ExprLike | ExprOps) -> Expr:
+    """``~a``: the bits of an integer flipped; of a bool its negation.
+
+    Raises:
+        TensorError: ``a`` is a float.
+    """
+    e = as_expr(a)
+    if dtypes.is_float(e.dtype):
+        raise TensorError(f"'~' on {e.dtype}: it is for integers; te.reinterpret gives the bits")
+    if isinstance(e, Const):
+        return const(~e.value if e.dtype != "bool" else not e.value, e.dtype)
+    return Unary("not" if e.dtype == "bool" else "~", e, e.dtype)
+
+
 def _result(op: str, dtype: str) -> str:
     return "bool" if op in COMPARE else dtype
 
@@ -367,10 +389,10 @@ def _result(op: str, dtype: str) -> str:
 def _fold(op: str, x: Expr, y: Expr, dtype: str) -> Expr | None:
     if not dtypes.is_int(dtype):
         return None
-    if isinstance(x, Const) and isinstance(y, Const) and op in _FOLD:
-        return const(_FOLD[op](x.value, y.value), _result(op, dtype))
+    if isinstance(x, Const) and isinstance(y, Const) and op in FOLD:
+        return const(FOLD[op](x.value, y.value), _result(op, dtype))
     if isinstance(y, Const):
-        if (op in "+-" and y.value == 0) or (op in ("*", "//") and y.value == 1):
+        if (op in ("+", "-", *SHIFTS) and y.value == 0) or (op in ("*", "//") and y.value == 1):
             return x
         if (op == "*" and y.value == 0) or (op == "%" and y.value == 1):
             return const(0, dtype)

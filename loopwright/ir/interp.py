@@ -22,7 +22,9 @@ from loopwright import dtypes
 from loopwright.errors import LowerError, RunError
 from loopwright.ir.affine import Interval, exact, fits, interval
 from loopwright.ir.buffer import Buffer, Load
-from loopwright.ir.expr import COMPARE, Binary, Call, Cast, Const, IfThenElse, Select, Unary, Var
+from loopwright.ir.expr import Binary, Call, Cast, Const, IfThenElse, Select, Unary, Var
+from loopwright.ir.operations import COMPARE
+from loopwright.ir.scalar import fma, shift_left, shift_right
 from loopwright.ir.stmt import Allocate, For, Func, If, Let, Seq, Store
 
 _MAX_LOOPS = 15
@@ -117,6 +119,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "atan": np.arctan,
     "round": np.rint,
     "pow": np.power,
+    "fma": fma,
 }
 
 
@@ -134,6 +137,7 @@ class _Writer:
             "_np": np, "_fresh": _fresh, "_outside": _outside, "_max": _max, "_min": _min,
             "_floordiv": _floordiv, "_floormod": _floormod, "_truncdiv": _truncdiv,
             "_truncmod": _truncmod, "_cast": _cast, "_select": _select,
+            "_shift_left": shift_left, "_shift_right": shift_right,
         }  # fmt: skip
         self.scope |= {f"_{t}": np.dtype(t).type for t in dtypes.SUPPORTED}
         self.names: dict[Any, str] = {}
@@ -267,6 +271,8 @@ class _Writer:
                 return f"_cast({self.expr(v)}, {d!r})"
             case Unary(op="-", a=a):
                 return f"(-{self.expr(a)})"
+            case Unary(op="~", a=a):
+                return f"(~{self.expr(a)})"
             case Unary(op="not", a=a):
                 return f"(not {self.expr(a)})"
             case Binary():
@@ -275,6 +281,8 @@ class _Writer:
                 return f"_select({self.expr(c)}, {self.expr(a)}, {self.expr(b)})"
             case IfThenElse(cond=c, a=a, b=b):
                 return f"({self.expr(a)} if {self.expr(c)} else {self.expr(b)})"
+            case Call(fn="reinterpret", args=(a,), dtype=d):
+                return f"{self.expr(a)}.view({d!r})"
             case Call(fn=fn, args=args):
                 self.scope[f"_call_{fn}"] = intrinsic(fn)
                 return f"_call_{fn}({', '.join(self.expr(a) for a in args)})"
@@ -291,11 +299,11 @@ class _Writer:
 def _binary(op: str, a: str, b: str) -> str:
     if op in ("and", "or"):  # both sides are evaluated, as in compiled code
         return f"({a} {'&' if op == 'and' else '|'} {b})"
-    if op in ("+", "-", "*", "/", *COMPARE):
+    if op in ("+", "-", "*", "/", "&", "|", "^", *COMPARE):
         return f"({a} {op} {b})"
     name = {
         "//": "_floordiv", "%": "_floormod", "tdiv": "_truncdiv", "tmod": "_truncmod",
-        "min": "_min", "max": "_max",
+        "min": "_min", "max": "_max", "<<": "_shift_left", ">>": "_shift_right",
     }[op]  # fmt: skip
     return f"{name}({a}, {b})"
 

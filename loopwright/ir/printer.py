@@ -5,26 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from loopwright.ir.buffer import Buffer, Load
-from loopwright.ir.expr import (
-    COMPARE,
-    Binary,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    IfThenElse,
-    Read,
-    Select,
-    Unary,
-    Var,
-)
+from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, IfThenElse, Read, Select, Unary, Var
+from loopwright.ir.operations import COMPARE
 from loopwright.ir.reduction import Reduce
 from loopwright.ir.stmt import Allocate, For, Func, If, Let, Seq, Store
 
 _PRECEDENCE = {
     "or": 1, "and": 2,
     "==": 3, "!=": 3, "<": 3, "<=": 3, ">": 3, ">=": 3,
-    "+": 4, "-": 4, "*": 5, "/": 5, "//": 5, "%": 5,
+    "|": 4, "^": 5, "&": 6, "<<": 7, ">>": 7,
+    "+": 8, "-": 8, "*": 9, "/": 9, "//": 9, "%": 9,
 }  # fmt: skip
 
 
@@ -110,7 +100,7 @@ def _expr(e: Any, names: Names, outer: int) -> str:
         case Cast(value=v, dtype=d):
             return f"{d}({_expr(v, names, 0)})"
         case Unary(op=op, a=a):
-            return f"{op}{' ' if op == 'not' else ''}{_expr(a, names, 6)}"
+            return f"{op}{' ' if op == 'not' else ''}{_expr(a, names, 10)}"
         case Binary(op=op, a=a, b=b) if op in _PRECEDENCE:
             p = _PRECEDENCE[op]
             left = p + (op in COMPARE)  # Python would chain a < b < c
@@ -122,6 +112,8 @@ def _expr(e: Any, names: Names, outer: int) -> str:
             return f"select({_expr(c, names, 0)}, {_expr(a, names, 0)}, {_expr(b, names, 0)})"
         case IfThenElse(cond=c, a=a, b=b):
             return f"({_expr(a, names, 1)} if {_expr(c, names, 1)} else {_expr(b, names, 1)})"
+        case Call(fn="reinterpret", args=(a,), dtype=d):
+            return f"reinterpret({d}, {_expr(a, names, 0)})"
         case Call(fn=fn, args=args):
             return f"{fn}({', '.join(_expr(a, names, 0) for a in args)})"
         case Load(buffer=b, indices=idx):

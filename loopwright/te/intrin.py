@@ -8,7 +8,6 @@ from typing import Any
 from loopwright import dtypes
 from loopwright.errors import TensorError, did_you_mean
 from loopwright.ir.expr import (
-    INTRINSICS,
     Binary,
     Call,
     Expr,
@@ -18,8 +17,10 @@ from loopwright.ir.expr import (
     as_expr,
     binary,
     cast,
+    invert,
     meet,
 )
+from loopwright.ir.operations import INTRINSICS
 
 
 def condition(x: object, what: str) -> Expr:
@@ -192,6 +193,70 @@ def call(fn: str, *args: Any) -> Expr:
     if not dtypes.is_float(es[0].dtype) and fn != "abs":
         es = [cast(e, "float32") for e in es]
     return Call(fn, tuple(es), es[0].dtype)
+
+
+def bitwise_and(a: Any, b: Any) -> Expr:
+    """``a & b`` of integers."""
+    return binary("&", a, b)
+
+
+def bitwise_or(a: Any, b: Any) -> Expr:
+    """``a | b`` of integers."""
+    return binary("|", a, b)
+
+
+def bitwise_xor(a: Any, b: Any) -> Expr:
+    """``a ^ b`` of integers."""
+    return binary("^", a, b)
+
+
+def bitwise_not(a: Any) -> Expr:
+    """``~a`` of an integer."""
+    return invert(a)
+
+
+def shift_left(a: Any, b: Any) -> Expr:
+    """``a << b``; the amount counts modulo the width of the operands."""
+    return binary("<<", a, b)
+
+
+def shift_right(a: Any, b: Any) -> Expr:
+    """``a >> b``, which copies the sign of signed integers; the amount as in `shift_left`."""
+    return binary(">>", a, b)
+
+
+def fma(a: Any, b: Any, c: Any) -> Expr:
+    """``a * b + c`` of floats, rounded once.
+
+    Integers are converted to float32 first.
+
+    Raises:
+        TensorError: an operand is of dtype bool.
+    """
+    a, b, _ = meet(a, b)
+    a, c, _ = meet(a, c)
+    b, c, dtype = meet(b, c)
+    if dtype == "bool":
+        raise TensorError("te.fma of bool: cast the operands first")
+    dtype = dtype if dtypes.is_float(dtype) else "float32"
+    return Call("fma", (cast(a, dtype), cast(b, dtype), cast(c, dtype)), dtype)
+
+
+def reinterpret(dtype: Any, x: Any) -> Expr:
+    """The bits of ``x`` as another dtype of the same width, as TE writes it: dtype first.
+
+    Raises:
+        TensorError: the widths differ, or one side is bool.
+    """
+    e, to = as_expr(x), dtypes.check(dtype)
+    if e.dtype == to:
+        return e
+    if "bool" in (e.dtype, to) or dtypes.bits(e.dtype) != dtypes.bits(to):
+        raise TensorError(
+            f"te.reinterpret: {e.dtype} has {dtypes.bits(e.dtype)} bits and {to} has "
+            f"{dtypes.bits(to)}; it needs two number types of one width (cast converts values)"
+        )
+    return Call("reinterpret", (e,), to)
 
 
 def _unary(fn: str, doc: str) -> Any:

@@ -7,8 +7,6 @@ from typing import Any
 
 from loopwright.errors import TensorError
 from loopwright.ir.expr import (
-    INTRINSICS,
-    OPERATIONS,
     Binary,
     Call,
     Cast,
@@ -21,6 +19,7 @@ from loopwright.ir.expr import (
     Unary,
     Var,
 )
+from loopwright.ir.operations import FUNCTIONS, OPERATIONS
 from loopwright.ir.reduction import Combiner, Reduce
 
 _LABELS = ("name", "axes", "reduce", "tag", "reducer")
@@ -157,7 +156,7 @@ def expr_from_json(x: list[Any], scope: dict[str, Any]) -> Expr:
                 e = go(a)
                 return IfThenElse(go(c), e, go(b), e.dtype)
             case ["call", fn, args, d]:
-                if fn not in INTRINSICS:
+                if fn not in FUNCTIONS:
                     raise TensorError(f"unknown intrinsic {fn!r} in the JSON of a DAG")
                 return Call(fn, tuple(go(a) for a in args), d)
             case ["read", s, idx, d]:

@@ -103,6 +103,8 @@ class _Evaluation:
                 return cast(go(x), d)
             case Unary(op="-", a=a):
                 return -go(a)
+            case Unary(op="~", a=a):
+                return np.invert(go(a))
             case Unary(a=a):
                 return np.logical_not(go(a))
             case Binary(op=op, a=a, b=b):
@@ -114,6 +116,8 @@ class _Evaluation:
                 return np.where(
                     cond, self.value(a, mask & cond, env), self.value(b, mask & ~cond, env)
                 )
+            case Call(fn="reinterpret", args=(a,), dtype=d):
+                return np.ascontiguousarray(go(a)).view(d)
             case Call(fn=fn, args=args):
                 return np.asarray(intrinsic(fn, [go(a) for a in args])).astype(e.dtype)
             case Read():
@@ -165,6 +169,16 @@ def binary(op: str, x: Array, y: Array) -> Array:
             return np.minimum(x, y)
         case "max":
             return np.maximum(x, y)
+        case "&":
+            return x & y
+        case "|":
+            return x | y
+        case "^":
+            return x ^ y
+        case "<<":
+            return np.left_shift(x, y % y.dtype.type(8 * y.itemsize))
+        case ">>":
+            return np.right_shift(x, y % y.dtype.type(8 * y.itemsize))
     return _divide(op, x, y)
 
 
@@ -205,6 +219,8 @@ def intrinsic(fn: str, args: Sequence[Array]) -> Array:
             return np.asarray(getattr(np, fn)(x))
         case "round":
             return np.rint(x)
+    if fn == "fma":
+        return _fma(*np.broadcast_arrays(*args))
     wide = [a.astype(np.float64) for a in args]
     match fn:
         case "sigmoid":
@@ -218,3 +234,9 @@ def intrinsic(fn: str, args: Sequence[Array]) -> Array:
         case "atan":
             return np.arctan(wide[0])
     return np.asarray(getattr(np, fn)(*wide))
+
+
+def _fma(a: Array, b: Array, c: Array) -> Array:
+    """``a * b + c`` in twice the precision; for float64 that of the platform's long double."""
+    wide = np.longdouble if a.dtype == np.float64 else np.float64
+    return np.asarray(a.astype(wide) * b.astype(wide) + c.astype(wide)).astype(a.dtype)

@@ -136,6 +136,8 @@ class Expressions:
                 return x + y, p.add(q, want)
             case 2:
                 return x - y, p.add(q, want)
+            case 3 if self.d.chance(30):
+                return te.fma(x, te.cast(y, want), x), p.mul(q, want).add(p, want)
             case 3:
                 return x * y, p.mul(q, want)
             case 4:
@@ -162,11 +164,13 @@ class Expressions:
     def _integer(self, want: str, depth: int) -> Expr:
         x = self.operand(want, depth - 1)[0]
         x = te.cast(x, want)
-        kind = self.d.integer(0, 9)
+        kind = self.d.integer(0, 11)
         if kind == 8:
-            return -x
+            return -x if self.d.chance(60) else ~x
         if kind == 9:
             return te.abs(x)
+        if kind >= 10:
+            return self._bits(x, te.cast(self.operand(want, depth - 1)[0], want))
         if kind in (5, 6) and self.d.chance(60):
             low = 1 if dtypes.is_unsigned(want) else -5
             c = self.d.pick([k for k in (3, 1, 2, 7, 8, -1, -3, -4) if k >= low])
@@ -188,6 +192,23 @@ class Expressions:
             case 6:
                 return x % y
         return te.truncdiv(x, y) if self.d.chance(50) else te.truncmod(x, y)
+
+    def _bits(self, x: Expr, y: Expr) -> Expr:
+        """An operation on the bits of two integers."""
+        match self.d.integer(0, 5):
+            case 0:
+                return x & y
+            case 1:
+                return x | y
+            case 2:
+                return x ^ y
+            case 3:
+                return x << (y if self.d.chance(50) else self.d.integer(0, 40))
+            case 4:
+                return x >> (y if self.d.chance(50) else self.d.integer(0, 40))
+        if x.dtype not in ("int32", "int64"):
+            return x ^ (y >> 1)
+        return te.reinterpret(x.dtype, te.reinterpret("float" + x.dtype[3:], x & y))
 
     def condition(self, depth: int) -> Expr:
         """A random condition that rounding cannot flip."""

@@ -15,8 +15,8 @@ import pytest
 
 from loopwright import te
 from loopwright.driver import build
-from loopwright.ir.expr import INTRINSICS
 from loopwright.ir.interp import interpret
+from loopwright.ir.operations import INTRINSICS
 from loopwright.lower import lower
 from loopwright.schedule import create_schedule
 from loopwright.testing.differential import runs_here

@@ -56,6 +56,12 @@ A = Buffer("A", (4, 4), "float32")
         (Select(IX < 1, X, X * 2, "float32"), "select(i < 1, x, x * 2.0)"),
         (IfThenElse(IX < 1, X, Const(0.0, "float32"), "float32"), "(x if i < 1 else 0.0)"),
         (Call("pow", (X, X + 1), "float32"), "pow(x, x + 1.0)"),
+        ((IX & 3) << JX + 1 | 5 ^ JX, "(i & 3) << j + 1 | 5 ^ j"),
+        ((IX | 3) & ~JX, "(i | 3) & ~j"),
+        (~(IX >> 1), "~(i >> 1)"),
+        ((IX & 3) < (JX | 1), "i & 3 < j | 1"),
+        (Call("fma", (X, X, X), "float32"), "fma(x, x, x)"),
+        (Call("reinterpret", (X,), "int32"), "reinterpret(int32, x)"),
         (Load(A, (IX, JX + 1), "float32"), "A[i, j + 1]"),
     ],
 )
@@ -67,7 +73,7 @@ small = st.integers(-3, 3)
 
 
 def grow(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
-    ops = st.sampled_from(["+", "-", "*", "//", "%", "<", "and", "or"])
+    ops = st.sampled_from(["+", "-", "*", "//", "%", "<", "and", "or", "&", "|", "^"])
 
     def make(op: str, a: Expr, b: Expr) -> Expr:
         return Binary(op, a, b, "int32")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 from loopwright import te
 from loopwright.driver import build
 from loopwright.errors import TensorError
-from loopwright.ir.expr import INTRINSICS, Binary, Call, Cast, Const, IfThenElse, Select, Unary
+from loopwright.ir.expr import Binary, Call, Cast, Const, IfThenElse, Select, Unary
+from loopwright.ir.operations import INTRINSICS
 
 X = te.Var("x", "float32")
 D = te.Var("d", "float64")
@@ -141,3 +143,55 @@ def test_integers_are_finite() -> None:
     assert te.isfinite(N) == te.const(True)
     with pytest.raises(TensorError, match=r"te\.isfinite of bool: cast"):
         te.isfinite(B)
+
+
+def test_bits() -> None:
+    assert te.bitwise_and(N, 3) == N & 3 == Binary("&", N, te.const(3), "int32")
+    assert te.bitwise_or(N, U) == Binary("|", N, Cast(U, "int32"), "int32")
+    assert te.bitwise_xor(1, N) == 1 ^ N
+    assert te.bitwise_not(N) == ~N == Unary("~", N, "int32")
+    assert te.shift_left(N, 2) == N << 2
+    assert te.shift_right(N, 34) == N >> 2
+    assert N >> 0 is N
+    assert te.const(5) & 6 == te.const(4)
+    assert ~te.const(5) == te.const(-6)
+    assert te.const(1, "uint8") << 8 == te.const(1, "uint8")
+
+
+def test_bits_of_bools_are_logic() -> None:
+    assert B & (N < 3) == Binary("and", B, N < 3, "bool")
+    assert B | (N < 3) == Binary("or", B, N < 3, "bool")
+    assert B ^ (N < 3) == Binary("!=", B, N < 3, "bool")
+    assert te.logical_not(B) == ~B
+
+
+def test_fma_and_reinterpret() -> None:
+    assert te.fma(X, 2, N) == Call("fma", (X, te.const(2.0), Cast(N, "float32")), "float32")
+    assert te.fma(X, X, D).dtype == "float64"
+    assert te.reinterpret("int32", X) == Call("reinterpret", (X,), "int32")
+    assert te.reinterpret("float32", X) is X
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: X & 1, "'&' on float32: it is for integers; te.reinterpret gives the bits"),
+        (lambda: ~X, "'~' on float32: it is for integers; te.reinterpret gives the bits"),
+        (lambda: B << B, "'<<' on bool operands: cast them to an integer type first"),
+        (lambda: te.fma(B, B, B), "te.fma of bool: cast the operands first"),
+        (lambda: te.reinterpret("int64", X), "float32 has 32 bits and int64 has 64; it needs two"),
+        (lambda: te.reinterpret("bool", X), "te.reinterpret: float32 has 32 bits and bool"),
+    ],
+)
+def test_refusals_of_bit_operations(make: Any, text: str) -> None:
+    with pytest.raises(TensorError, match=text):
+        make()
+
+
+def test_bits_travel() -> None:
+    A = te.placeholder((4,), "int32", name="A")
+    C = te.compute((4,), lambda i: te.fma(te.reinterpret("float32", ~A[i] << 3), 2.0, 1.0))
+    dag, _ = te.Dag.from_ops([C.op])
+    again = te.Dag.from_json(json.loads(json.dumps(dag.to_json())))
+    assert again.hash == dag.hash
+    assert str(again.to_json()) == str(dag.to_json())
