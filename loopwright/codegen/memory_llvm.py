@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 #: Largest buffer, in bytes, that is kept on the stack, and most bytes of all of them together.
 STACK_LIMIT = 4096
 STACK_TOTAL = 1 << 16
+#: Largest distance of lanes for which whole vectors are loaded and shuffled.
+MAX_SHUFFLED = 4
 #: The lane number inside a vectorized loop, as a variable of affine forms.
 LANE = Var("lane", "int64")
 
@@ -138,10 +140,32 @@ class Memory:
         ty, size = memory_type(b.dtype), dtypes.nbytes(b.dtype)
         vty, out = f"<{w.lanes} x {ty}>", "poison"
         scalar = Affine(offset.const, {v: c for v, c in offset.terms.items() if v is not LANE})
+        if 2 <= stride <= MAX_SHUFFLED:
+            return Value(self._deinterleave(b, scalar, stride), b.dtype, w.lanes)
         for i in range(w.lanes):
             x = w.emit(f"load {ty}, ptr {self.address(b, scalar + i * stride)}, align {size}")
             out = w.emit(f"insertelement {vty} {out}, {ty} {x}, i64 {i}")
         return Value(out, b.dtype, w.lanes)
+
+    def _deinterleave(self, b: Buffer, first: Affine, stride: int) -> str:
+        """Every stride-th element from ``first``: whole vectors, and the wanted lanes of each.
+
+        Nothing beyond the last wanted element is touched, so the last vector ends there.
+        """
+        w, n = self.w, self.w.lanes
+        ty, size = memory_type(b.dtype), dtypes.nbytes(b.dtype)
+        vty, out = f"<{n} x {ty}>", "poison"
+        starts = [*range(0, n * (stride - 1), n), (n - 1) * stride + 1 - n]
+        taken = [min(lane * stride // n, stride - 1) for lane in range(n)]
+        for p, start in enumerate(starts):
+            x = w.emit(f"load {vty}, ptr {self.address(b, first + start)}, align {size}")
+            picks = [
+                n + lane * stride - start if taken[lane] == p else lane if taken[lane] < p else -1
+                for lane in range(n)
+            ]
+            mask = ", ".join(f"i32 {k}" if k >= 0 else "i32 poison" for k in picks)
+            out = w.emit(f"shufflevector {vty} {out}, {vty} {x}, <{n} x i32> <{mask}>")
+        return out
 
     def _gather(self, b: Buffer, index: Value) -> Value:
         """Load from computed indices (one, or one a lane)."""

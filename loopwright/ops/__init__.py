@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from loopwright.ops.conv2d import conv2d, conv2d_compute
-from loopwright.ops.matmul import dense, matmul, matmul_compute
+from loopwright.ops.dense import dense
+from loopwright.ops.depthwise import depthwise_conv2d, depthwise_conv2d_compute
+from loopwright.ops.gemm import matmul_compute
+from loopwright.ops.matmul import batch_matmul, matmul
 from loopwright.ops.operator import WORKLOADS, Operator
+from loopwright.ops.pool2d import pool2d, pool2d_compute
 from loopwright.task import create_task
 
 __all__ = [
     "WORKLOADS",
     "Operator",
+    "batch_matmul",
     "conv2d",
     "conv2d_compute",
     "create_task",
     "dense",
+    "depthwise_conv2d",
+    "depthwise_conv2d_compute",
     "matmul",
     "matmul_compute",
+    "pool2d",
+    "pool2d_compute",
 ]

@@ -1,4 +1,4 @@
-"""conv2d in NCHW for CPUs: direct, vectors over output channels, weights packed in blocks.
+"""conv2d in NCHW and NHWC for CPUs: direct, vectors over output channels, weights packed in blocks.
 
 The register tile holds pixels x channels; an input pixel is broadcast, a vector of packed weights
 loaded, as in the direct convolutions of Georganas et al. (SC 2018). The padded input is a stage of
@@ -15,6 +15,15 @@ import numpy as np
 from loopwright import te
 from loopwright.errors import TensorError
 from loopwright.ops import tiles
+from loopwright.ops.conv import (
+    Window,
+    by_role,
+    check_groups,
+    check_layout,
+    pad_compute,
+    pair,
+    windows,
+)
 from loopwright.ops.operator import REQUIRED, Operator, register
 from loopwright.schedule import Schedule
 from loopwright.task import get_config, template
@@ -22,80 +31,72 @@ from loopwright.task import get_config, template
 _PIXELS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12)
 
 
-def pad_compute(X: te.Tensor, pad: tuple[int, int], name: str = "pad") -> te.Tensor:
-    """Zeros around the last two dimensions of (N, C, H, W)."""
-    ph, pw = pad
-    n, c, h, w = X.shape
-    return te.compute(
-        (n, c, h + 2 * ph, w + 2 * pw),
-        lambda b, ch, y, x: te.if_then_else(
-            te.all(y >= ph, y < h + ph, x >= pw, x < w + pw), X[b, ch, y - ph, x - pw], 0
-        ),
-        name=name,
-        tag="pad",
-    )
-
-
 def conv2d_compute(
     X: te.Tensor,
     W: te.Tensor,
     stride: tuple[int, int] = (1, 1),
     pad: tuple[int, int] = (0, 0),
+    dilation: tuple[int, int] = (1, 1),
+    groups: int = 1,
+    layout: str = "NCHW",
     name: str = "Y",
 ) -> te.Tensor:
-    """``Y[n, o, y, x] = sum_{c, r, s} P[n, c, y*sh + r, x*sw + s] * W[o, c, r, s]``.
+    """``Y[n, o, y, x] = sum_{c, r, s} P[n, c, y*sh + r*dh, x*sw + s*dw] * W[o, c, r, s]``.
 
     Args:
-        X: (N, C, H, W).
-        W: (O, C, KH, KW).
+        X: (N, C, H, W), or (N, H, W, C) with ``layout="NHWC"``.
+        W: (O, C / groups, KH, KW), or (KH, KW, C / groups, O).
         stride: steps in y and x, positive.
         pad: zeros at each side in y and x; P is the padded input.
+        dilation: distance of taps in y and x, positive.
+        groups: output channel o reads input channels of group ``o // (O / groups)`` only.
+        layout: "NCHW" or "NHWC".
         name: printed name of the result.
 
     Returns:
-        (N, O, (H + 2 ph - KH) // sh + 1, (W + 2 pw - KW) // sw + 1).
+        (N, O, OH, OW), or (N, OH, OW, O); ``OH = (H + 2 ph - dh (KH - 1) - 1) // sh + 1``. int8 and
+        uint8 give int32.
 
     Raises:
-        TensorError: channels or dtypes differ, the kernel does not fit, a stride is not positive.
+        TensorError: channels or dtypes differ, the kernel does not fit, a stride is not positive,
+            the groups do not divide the channels.
     """
-    n, c, h, w = X.shape
-    o, cw, kh, kw = W.shape
-    (sh, sw), (ph, pw) = stride, pad
-    if c != cw:
-        raise TensorError(f"conv2d: the input has {c} channels, the weight {cw}")
+    check_layout(layout)
+    first = layout == "NCHW"
+    n, c, *size = X.shape if first else (X.shape[0], X.shape[3], *X.shape[1:3])
+    o, cw, *kernel = W.shape if first else (W.shape[3], W.shape[2], *W.shape[:2])
+    check_groups(groups, c, o)
+    if c != cw * groups:
+        per = f" in each of {groups} groups" if groups > 1 else ""
+        raise TensorError(f"conv2d: the input has {c} channels, the weight {cw}{per}")
     if X.dtype != W.dtype:
         raise TensorError(f"conv2d: the input is {X.dtype}, the weight {W.dtype}; cast one")
-    if min(sh, sw) < 1 or min(ph, pw) < 0:
-        raise TensorError(
-            f"conv2d: stride {stride} must be positive and padding {pad} not negative"
-        )
-    if kh > h + 2 * ph or kw > w + 2 * pw:
-        raise TensorError(f"conv2d: a {kh}x{kw} kernel does not fit {h}x{w} padded by {pad}")
-    P = pad_compute(X, pad) if ph or pw else X
-    rc = te.reduce_axis((0, c), name="c")
-    ry = te.reduce_axis((0, kh), name="r")
-    rx = te.reduce_axis((0, kw), name="s")
+    window = Window((kernel[0], kernel[1]), stride, pad, dilation)
+    oh, ow = window.out((size[0], size[1]), "conv2d")
+    P = pad_compute(X, pad, layout)
+    rc = te.reduce_axis((0, cw), name="c")
+    ry = te.reduce_axis((0, kernel[0]), name="r")
+    rx = te.reduce_axis((0, kernel[1]), name="s")
+    wide = tiles.wide_dtype(X.dtype)
+
+    def element(b: Any, f: Any, y: Any, x: Any) -> Any:
+        py, px = window.at(y, x, ry, rx)
+        ch = rc if groups == 1 else f // (o // groups) * cw + rc
+        tap = P[b, ch, py, px] if first else P[b, py, px, ch]
+        weight = W[f, rc, ry, rx] if first else W[ry, rx, rc, f]
+        return te.sum(tap.astype(wide) * weight.astype(wide), axis=[rc, ry, rx])
+
+    if first:
+        return te.compute((n, o, oh, ow), element, name=name, tag="conv2d_nchw")
     return te.compute(
-        (n, o, (h + 2 * ph - kh) // sh + 1, (w + 2 * pw - kw) // sw + 1),
-        lambda b, f, y, x: te.sum(
-            P[b, rc, y * sh + ry, x * sw + rx] * W[f, rc, ry, rx], axis=[rc, ry, rx]
-        ),
-        name=name,
-        tag="conv2d_nchw",
+        (n, oh, ow, o), lambda b, y, x, f: element(b, f, y, x), name=name, tag="conv2d_nhwc"
     )
 
 
-def _pair(v: Any, what: str) -> tuple[int, int]:
-    pair = (v, v) if isinstance(v, int) else tuple(v)
-    if len(pair) != 2 or not all(isinstance(x, int) and not isinstance(x, bool) for x in pair):
-        raise TensorError(f"conv2d: {what} is an integer or a pair of integers, got {v!r}")
-    return pair[0], pair[1]
-
-
-def define_conv2d_space(cfg: Any, Y: te.Tensor, kernel: tuple[int, int]) -> None:
+def define_conv2d_space(cfg: Any, Y: te.Tensor, layout: str = "NCHW", groups: int = 1) -> None:
     """The knobs of `schedule_conv2d`."""
-    _, o, oh, ow = Y.shape
-    widths = tiles.column_tiles(o, Y.dtype, (1, 2, 3, 4))
+    _, o, oh, ow = by_role(Y.shape, layout)
+    widths = tiles.column_tiles(o // groups, Y.dtype, (1, 2, 3, 4))
     cfg.define_knob("tile_o", widths, default=widths[min(1, len(widths) - 1)])
     pixels = tiles.row_tiles(ow, _PIXELS)
     cfg.define_knob("tile_x", pixels, default=max(p for p in pixels if p <= 7))
@@ -108,76 +109,120 @@ def define_conv2d_space(cfg: Any, Y: te.Tensor, kernel: tuple[int, int]) -> None
     cfg.multi_filter(lambda c: tiles.fits_registers(c["tile_x"].val, c["tile_o"].val, Y.dtype))
 
 
-def schedule_conv2d(cfg: Any, s: Schedule, Y: te.Tensor, W: te.Tensor) -> None:
-    """Schedule a convolution by the knobs of ``cfg``."""
-    block = s.cache_write(Y, "local")
+def schedule_conv2d(
+    cfg: Any,
+    s: Schedule,
+    Y: te.Tensor,
+    block: te.Tensor,
+    W: te.Tensor,
+    layout: str = "NCHW",
+    groups: int = 1,
+) -> None:
+    """Schedule a convolution by the knobs of ``cfg``.
+
+    Args:
+        cfg: a configuration of `define_conv2d_space`.
+        s: the schedule.
+        Y: the result, elementwise over ``block``.
+        block: the reduction; it becomes a tile of the result, in the order of the registers.
+        W: the weights.
+        layout: of the data.
+        groups: as in `conv2d_compute`.
+    """
     acc = s.cache_write(block, "local")
     source = s[acc].op.input_tensors[0]
     width = cfg["tile_o"].val
-    n, o, y, x = s[Y].op.axis
+    n, o, y, x = by_role(s[Y].op.axis, layout)
+    outermost = []
+    if groups > 1:
+        # A tile lies in one group: which one is then known outside of it.
+        g, o = s[Y].split(o, nparts=groups)
+        outermost = [g]
     oo, oi = s[Y].split(o, factor=width)
     yo, yi = s[Y].split(y, factor=cfg["rows"].val)
     xo, xi = s[Y].split(x, factor=cfg["tile_x"].val)
     outer = (oo, yo) if cfg["order"].val == "oy" else (yo, oo)
-    s[Y].reorder(n, *outer, yi, xo, oi, xi)
-    task = s[Y].fuse(n, *outer)
+    pixel_last = layout == "NCHW"
+    s[Y].reorder(n, *outermost, *outer, yi, xo, *((oi, xi) if pixel_last else (xi, oi)))
+    task = s[Y].fuse(n, *outermost, *outer)
     s[Y].parallel(task)
-    s[Y].vectorize(xi)
+    s[Y].vectorize(xi if pixel_last else oi)
     for stage in (block, acc):
         s[stage].compute_at(s[Y], xo)
-    s[block].transform_layout(lambda n, o, y, x: (n, y, x, o))
-    bn, bo, by, bx = s[block].op.axis
-    tiles.register_tile(s, block, bx, bo, [bn, by])
-    an, ao, ay, ax = s[acc].op.axis
-    c, r, q = s[acc].op.reduce_axis
-    s[acc].transform_layout(lambda n, o, y, x: (n, y, x, o))
-    tiles.register_tile(s, acc, ax, ao, [an, ay, c, r, q])
+        n_, o_, y_, x_ = by_role(s[stage].op.axis, layout)
+        if pixel_last:
+            s[stage].transform_layout(lambda n, o, y, x: (n, y, x, o))
+        tiles.register_tile(s, stage, x_, o_, [n_, y_, *s[stage].op.reduce_axis])
+    _, r, q = s[acc].op.reduce_axis
     if cfg["unroll"].val in ("s", "rs"):
         s[acc].unroll(q)
     if cfg["unroll"].val == "rs":
         s[acc].unroll(r)
-    _pack_weights(cfg, s, Y, acc, W, task, width)
+    _pack_weights(cfg, s, Y, acc, W, task, width, layout)
     if source.op.tag == "pad":
-        _place_padding(cfg, s, Y, source, task)
+        _place_padding(cfg, s, Y, source, task, layout)
 
 
 def _pack_weights(
-    cfg: Any, s: Schedule, Y: te.Tensor, acc: te.Tensor, W: te.Tensor, task: Any, width: int
+    cfg: Any,
+    s: Schedule,
+    Y: te.Tensor,
+    acc: te.Tensor,
+    W: te.Tensor,
+    task: Any,
+    width: int,
+    layout: str,
 ) -> None:
     """Weights as (O / width, C, KH, KW, width): what the register tile reads is contiguous."""
     packed = s.cache_read(W, "local", [acc])
-    s[packed].transform_layout(lambda o, c, r, q: (o // width, c, r, q, o % width))
+    if layout == "NCHW":
+        s[packed].transform_layout(lambda o, c, r, q: (o // width, c, r, q, o % width))
+        o, *_ = s[packed].op.axis
+    else:
+        s[packed].transform_layout(lambda r, q, c, o: (o // width, c, r, q, o % width))
+        r, q, c, o = s[packed].op.axis
+        s[packed].reorder(o, c, r, q)
     if cfg["pack"].val == "task":
         s[packed].compute_at(s[Y], task)
-        return
-    o, *_ = s[packed].op.axis
-    oo, _ = s[packed].split(o, factor=width)
-    s[packed].parallel(oo)
+        if layout == "NCHW":
+            return
+    oo, oi = s[packed].split(o, factor=width)
+    if layout == "NHWC":
+        s[packed].reorder(oo, c, r, q, oi)
+        s[packed].vectorize(oi)
+    if cfg["pack"].val == "root":
+        s[packed].parallel(oo)
 
 
-def _place_padding(cfg: Any, s: Schedule, Y: te.Tensor, P: te.Tensor, task: Any) -> None:
+def _place_padding(
+    cfg: Any, s: Schedule, Y: te.Tensor, P: te.Tensor, task: Any, layout: str
+) -> None:
     if cfg["pad"].val == "rows":
         s[P].compute_at(s[Y], task)
-    n, c, _, x = s[P].op.axis
+    outer, mid, *_, last = s[P].op.axis
     if cfg["pad"].val == "root":
-        s[P].parallel(s[P].fuse(n, c))
-    _, xi = s[P].split(x, factor=tiles.lanes(P.dtype))
-    s[P].vectorize(xi)
+        s[P].parallel(s[P].fuse(outer, mid))
+    _, inner = s[P].split(last, factor=tiles.lanes(P.dtype))
+    s[P].vectorize(inner)
 
 
 def _conv2d_reference(
     N: int, C: int, H: int, W: int, O: int, KH: int, KW: int, stride: Any = 1, pad: Any = 0,  # noqa: E741
-    dtype: str = "float32",
+    dtype: str = "float32", dilation: Any = 1, groups: int = 1, layout: str = "NCHW",
 ) -> Callable[..., Any]:  # fmt: skip
-    (sh, sw), (ph, pw) = _pair(stride, "stride"), _pair(pad, "pad")
+    window = Window((KH, KW), pair(stride, "stride"), pair(pad, "pad"), pair(dilation, "dilation"))
 
     def reference(x: Any, w: Any) -> Any:
-        padded = np.pad(x, ((0, 0), (0, 0), (ph, ph), (pw, pw)))
-        views = np.lib.stride_tricks.sliding_window_view(padded, (KH, KW), (2, 3))
-        views = views[:, :, ::sh, ::sw]
-        n, c, oh, ow = views.shape[:4]
-        columns = views.transpose(0, 1, 4, 5, 2, 3).reshape(n, c * KH * KW, oh * ow)
-        return np.matmul(w.reshape(O, -1), columns).reshape(n, O, oh, ow)
+        x, w = tiles.widen(x, dtype), tiles.widen(w, dtype)
+        if layout == "NHWC":
+            x, w = x.transpose(0, 3, 1, 2), w.transpose(3, 2, 0, 1)
+        taps = windows(x, window)
+        n, _, oh, ow = taps.shape[:4]
+        # im2col, one product a group
+        columns = taps.transpose(0, 1, 4, 5, 2, 3).reshape(n, groups, -1, oh * ow)
+        y = np.matmul(w.reshape(groups, O // groups, -1), columns).reshape(n, O, oh, ow)
+        y = y.transpose(0, 2, 3, 1) if layout == "NHWC" else y
+        return tiles.narrow(y, dtype)
 
     return reference
 
@@ -194,16 +239,36 @@ def conv2d(
     stride: Any = 1,
     pad: Any = 0,
     dtype: str = "float32",
+    dilation: Any = 1,
+    groups: int = 1,
+    layout: str = "NCHW",
 ) -> tuple[Schedule, list[te.Tensor]]:
-    """Y (N, O, OH, OW) = conv(X (N, C, H, W), W (O, C, KH, KW)); stride, pad: one or a pair."""
-    X = te.placeholder((N, C, H, W), dtype, name="X")
-    weight = te.placeholder((O, C, KH, KW), dtype, name="W")
-    Y = conv2d_compute(X, weight, _pair(stride, "stride"), _pair(pad, "pad"))
-    s = te.create_schedule(Y.op)
+    """Y = conv(X, W); stride, pad and dilation: one or a pair; see `conv2d_compute`."""
+    check_layout(layout)
+    check_groups(groups, C, O)
+    nchw = layout == "NCHW"
+    X = te.placeholder((N, C, H, W) if nchw else (N, H, W, C), dtype, name="X")
+    per = C // groups
+    weight = te.placeholder((O, per, KH, KW) if nchw else (KH, KW, per, O), dtype, name="W")
+    Y = conv2d_compute(
+        X,
+        weight,
+        pair(stride, "stride"),
+        pair(pad, "pad"),
+        pair(dilation, "dilation"),
+        groups,
+        layout,
+    )
+    final = tiles.out_dtype(dtype)
+    out = Y
+    if final != Y.dtype:
+        out = te.compute(Y.shape, lambda *i: Y[i].astype(final), name="Z")
+    s = te.create_schedule(out.op)
     cfg = get_config()
-    define_conv2d_space(cfg, Y, (C, KH))
-    schedule_conv2d(cfg, s, Y, weight)
-    return s, [X, weight, Y]
+    define_conv2d_space(cfg, Y, layout, groups)
+    block = s.cache_write(Y, "local") if out is Y else Y
+    schedule_conv2d(cfg, s, out, block, weight, layout, groups)
+    return s, [X, weight, out]
 
 
 CONV2D = register(
@@ -215,8 +280,11 @@ CONV2D = register(
             "stride": 1,
             "pad": 0,
             "dtype": "float32",
+            "dilation": 1,
+            "groups": 1,
+            "layout": "NCHW",
         },
         _conv2d_reference,
-        "Y = conv(X, W) in NCHW; X (N, C, H, W), W (O, C, KH, KW)",
+        "Y = conv(X, W); X (N, C, H, W) and W (O, C/groups, KH, KW), or NHWC and HWIO",
     )
 )

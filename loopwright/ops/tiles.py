@@ -74,3 +74,28 @@ def register_tile(s: Any, stage: Any, rows: Any, columns: Any, before: list[Any]
     s[stage].reorder(*before, rows, columns)
     s[stage].unroll(rows)
     s[stage].vectorize(columns)
+
+
+#: Where sums of a narrow dtype are made, and what is returned.
+_WIDE = {"int8": "int32", "uint8": "int32", "float16": "float32", "bfloat16": "float32"}
+
+
+def wide_dtype(dtype: str) -> str:
+    """Dtype in which products of operands of ``dtype`` are summed."""
+    return _WIDE.get(dtype, dtype)
+
+
+def out_dtype(dtype: str) -> str:
+    """Dtype of a product of operands of ``dtype``: int32 for bytes, else their own."""
+    return "int32" if dtype in ("int8", "uint8") else dtype
+
+
+def widen(x: Any, dtype: str) -> Any:
+    """A NumPy operand of narrow ``dtype`` in the dtype in which its products are summed."""
+    wide = wide_dtype(dtype)
+    return x if wide == dtype else x.astype(wide)
+
+
+def narrow(y: Any, dtype: str) -> Any:
+    """A NumPy result in the dtype that operands of ``dtype`` give; `widen` went before."""
+    return y if wide_dtype(dtype) == dtype else y.astype(out_dtype(dtype), copy=False)

@@ -264,3 +264,16 @@ def test_the_start_of_a_reduction_may_be_a_stage_computed_around_it(checker: Che
     io, _ = s[C].split(C.op.axis[0], factor=4)
     s[B].compute_at(s[C], io)
     run(s, [A, C], [small(10, 8)], checker)
+
+
+@pytest.mark.parametrize("stride", [2, 3, 4, 5, -1])
+@pytest.mark.parametrize("lanes", [4, 16, 24])
+def test_lanes_that_stand_apart_in_memory(checker: Checker, stride: int, lanes: int) -> None:
+    """The last lane reads the last element: nothing beyond it may be touched."""
+    size = (lanes - 1) * abs(stride) + 1
+    A = te.placeholder((3, size), name="A")
+    at = lambda i: i * stride if stride > 0 else size - 1 - i  # noqa: E731
+    B = te.compute((3, lanes), lambda r, i: A[r, at(i)] + 1, name="B")
+    s = create_schedule(B)
+    s[B].vectorize(B.op.axis[1])
+    run(s, [A, B], [small(3, size)], checker)

@@ -27,7 +27,24 @@ CONVS = [
     (1, 5, 6, 6, 8, 1, 1, 1, 0),
     (1, 2, 11, 12, 33, 5, 3, (1, 2), 2),
     (1, 1, 1, 1, 1, 1, 1, 1, 0),
+    (1, 4, 9, 10, 21, 3, 3, 2, 1, "float32", 1, 1, "NHWC"),
+    (2, 6, 11, 12, 9, 3, 2, 1, (2, 1), "float32", (2, 3), 1, "NCHW"),
+    (1, 6, 8, 8, 40, 3, 3, 1, 1, "float32", 1, 2, "NCHW"),
+    (1, 6, 8, 8, 40, 3, 3, 1, 1, "float32", (1, 2), 2, "NHWC"),
+    (1, 8, 7, 7, 8, 3, 3, 1, 1, "int8", 1, 8, "NCHW"),
 ]
+DEPTHWISE = [
+    (1, 3, 8, 9, 3, 3, 1, 1),
+    (2, 5, 9, 37, 3, 2, 2, (1, 0)),
+    (1, 2, 12, 35, 3, 3, (1, 3), 2, "float32", 2),
+    (1, 19, 7, 8, 3, 3, 1, 1, "float32", 1, "NHWC"),
+    (1, 4, 8, 40, 5, 5, 1, 0, "int8", 1, "NCHW"),
+]
+POOLS = [
+    (1, 3, 12, 40, 3, 3, 2, 1, kind, include, "float32", layout)
+    for kind, include in (("max", False), ("avg", False), ("avg", True))
+    for layout in ("NCHW", "NHWC")
+] + [(1, 2, 9, 9, 2, 3, (2, 3), 0, "max", False, "int32", "NCHW")]
 
 
 def data(tensors: list[te.Tensor], seed: int = 0) -> list[np.ndarray]:
@@ -94,6 +111,66 @@ def test_conv2d_in_random_configurations(args: tuple[object, ...]) -> None:
         check(task, index)
 
 
+@pytest.mark.parametrize(
+    ("trans_a", "trans_b", "dtype"),
+    [
+        (False, False, "float32"),
+        (True, False, "float32"),
+        (False, True, "float32"),
+        (True, True, "uint8"),
+    ],
+)
+def test_batch_matmul_in_random_configurations(trans_a: bool, trans_b: bool, dtype: str) -> None:
+    task = lw.create_task("batch_matmul", (3, 13, 37, 11, trans_a, trans_b, dtype), "llvm")
+    for index in sample(task, 3):
+        check(task, index)
+
+
+@pytest.mark.parametrize("args", DEPTHWISE, ids=str)
+def test_depthwise_in_random_configurations(args: tuple[object, ...]) -> None:
+    task = lw.create_task("depthwise_conv2d", args, "llvm")
+    for index in sample(task, 4):
+        check(task, index)
+
+
+@pytest.mark.parametrize("args", POOLS, ids=str)
+def test_pooling_in_random_configurations(args: tuple[object, ...]) -> None:
+    task = lw.create_task("pool2d", args, "llvm")
+    for index in sample(task, 4):
+        check(task, index)
+
+
+@pytest.mark.parametrize("where", ["task", "root", "inline"])
+def test_every_place_of_padding(where: str) -> None:
+    for name, args in (
+        ("depthwise_conv2d", (1, 3, 10, 21, 3, 3, 1, 1)),
+        ("pool2d", (1, 3, 11, 21, 3, 3, 2, 1, "max", False, "float32", "NHWC")),
+    ):
+        task = lw.create_task(name, args, "llvm")
+        space = task.config_space
+        base = dict(space.get(space.default_index).values)
+        check(task, space.find({**base, "pad": where}))
+
+
+def test_bytes_are_summed_in_int32() -> None:
+    task = lw.create_task("matmul", (4, 5, 600, False, False, "int8"), "llvm -num-threads=1")
+    s, tensors = task.instantiate(task.config_space.get(task.config_space.default_index))
+    a, b = np.full((4, 600), 127, np.int8), np.full((600, 5), -128, np.int8)
+    c = np.zeros((4, 5), np.int32)
+    lw.build(s, tensors, task.target)(a, b, c)
+    assert (c == -127 * 128 * 600).all()
+
+
+def test_reference_of_pooling_against_loops() -> None:
+    args = (1, 2, 5, 6, 3, 2, (2, 1), 1, "avg", False)
+    x = np.random.default_rng(2).standard_normal((1, 2, 5, 6)).astype("float32")
+    got = lw.create_task("pool2d", args, "llvm").reference(x)
+    for _, c, y, z in np.ndindex(*got.shape):
+        rows = slice(max(2 * y - 1, 0), min(2 * y + 2, 5))
+        columns = slice(max(z - 1, 0), min(z + 1, 6))
+        assert abs(got[0, c, y, z] - x[0, c, rows, columns].mean()) < 1e-6
+
+
 @pytest.mark.parametrize("value", ["panel", "block", "none"])
 def test_every_packing_of_matmul(value: str) -> None:
     task = lw.create_task("matmul", (30, 70, 19), "llvm")
@@ -156,6 +233,14 @@ def test_spaces_hold_real_choices() -> None:
         ("conv2d", (1, 3, 4, 4, 5, 7, 7), "7x7 kernel does not fit"),
         ("conv2d", (1, 3, 8, 8, 5, 3, 3, 0), "must be positive"),
         ("conv2d", (1, 3, 8, 8, 5, 3, 3, (1, 2, 3)), "integer or a pair"),
+        ("conv2d", (1, 3, 8, 8, 5, 3, 3, 1, 0, "float32", 4), "3x3 kernel dilated by .* not fit"),
+        ("conv2d", (1, 4, 8, 8, 6, 3, 3, 1, 0, "float32", 1, 4), "4 groups do not divide 4 input"),
+        ("conv2d", (1, 4, 8, 8, 6, 3, 3, 1, 0, "float32", 1, 0), "0 groups"),
+        ("conv2d", (1, 4, 8, 8, 6, 3, 3, 1, 0, "float32", 1, 1, "CHW"), "layout is one of NCHW"),
+        ("depthwise_conv2d", (1, 4, 8, 8, 3, 3, 0), "must be positive"),
+        ("pool2d", (1, 4, 8, 8, 3, 3, 1, 2), "more than half of the kernel"),
+        ("pool2d", (1, 4, 8, 8, 3, 3, 1, 1, "min"), "kind is one of max, avg"),
+        ("pool2d", (1, 4, 8, 8, 3, 3, 1, 1, "avg", False, "int32"), "average of int32"),
     ],
 )
 def test_bad_arguments_are_named(name: str, args: tuple[object, ...], text: str) -> None:
@@ -172,6 +257,8 @@ def test_mismatched_operands_are_named() -> None:
     x = te.placeholder((1, 3, 8, 8), "float32")
     with pytest.raises(TensorError, match="3 channels, the weight 4"):
         ops.conv2d_compute(x, te.placeholder((2, 4, 3, 3), "float32"))
+    with pytest.raises(TensorError, match="3 channels, the weight 4 x 1"):
+        ops.depthwise_conv2d_compute(x, te.placeholder((4, 1, 3, 3), "float32"))
 
 
 def test_operator_parameters() -> None:

@@ -1,0 +1,150 @@
+"""depthwise conv2d in NCHW and NHWC for CPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from loopwright import te
+from loopwright.errors import TensorError
+from loopwright.ops import tiles
+from loopwright.ops.conv import Window, by_role, check_layout, pad_compute, pair, windows
+from loopwright.ops.operator import REQUIRED, Operator, register
+from loopwright.ops.stencil import define_stencil_space, schedule_stencil
+from loopwright.schedule import Schedule
+from loopwright.task import get_config, template
+
+_NAME = "depthwise_conv2d"
+
+
+def depthwise_conv2d_compute(
+    X: te.Tensor,
+    W: te.Tensor,
+    stride: tuple[int, int] = (1, 1),
+    pad: tuple[int, int] = (0, 0),
+    dilation: tuple[int, int] = (1, 1),
+    layout: str = "NCHW",
+    name: str = "Y",
+) -> te.Tensor:
+    """``Y[n, c, y, x] = sum_{r, s} P[n, c, y*sh + r*dh, x*sw + s*dw] * W[c, 0, r, s]``.
+
+    Args:
+        X: (N, C, H, W), or (N, H, W, C) with ``layout="NHWC"``.
+        W: (C, 1, KH, KW), or (KH, KW, C, 1).
+        stride, pad, dilation: in y and x; P is the input with zeros around it.
+        layout: "NCHW" or "NHWC".
+        name: printed name of the result.
+
+    Returns:
+        (N, C, OH, OW), or (N, OH, OW, C).
+
+    Raises:
+        TensorError: channels or dtypes differ, the kernel does not fit, a stride is not positive.
+    """
+    check_layout(layout, _NAME)
+    first = layout == "NCHW"
+    n, c, h, w = by_role(X.shape, layout)
+    cw, one, kh, kw = W.shape if first else (*W.shape[2:], *W.shape[:2])
+    if cw != c or one != 1:
+        raise TensorError(
+            f"{_NAME}: the input has {c} channels, the weight {cw} x {one}, not {c} x 1"
+        )
+    if X.dtype != W.dtype:
+        raise TensorError(f"{_NAME}: the input is {X.dtype}, the weight {W.dtype}; cast one")
+    window = Window((kh, kw), stride, pad, dilation)
+    oh, ow = window.out((h, w), _NAME)
+    P = pad_compute(X, pad, layout)
+    r = te.reduce_axis((0, kh), name="r")
+    q = te.reduce_axis((0, kw), name="s")
+    wide = tiles.wide_dtype(X.dtype)
+
+    def element(b: Any, ch: Any, y: Any, x: Any) -> Any:
+        py, px = window.at(y, x, r, q)
+        tap = P[b, ch, py, px] if first else P[b, py, px, ch]
+        weight = W[ch, 0, r, q] if first else W[r, q, ch, 0]
+        return te.sum(tap.astype(wide) * weight.astype(wide), axis=[r, q])
+
+    if first:
+        return te.compute((n, c, oh, ow), element, name=name, tag="depthwise_conv2d_nchw")
+    return te.compute(
+        (n, oh, ow, c), lambda b, y, x, ch: element(b, ch, y, x), name=name,
+        tag="depthwise_conv2d_nhwc",
+    )  # fmt: skip
+
+
+def _depthwise_reference(
+    N: int, C: int, H: int, W: int, KH: int, KW: int, stride: Any = 1, pad: Any = 0,
+    dtype: str = "float32", dilation: Any = 1, layout: str = "NCHW",
+) -> Callable[..., Any]:  # fmt: skip
+    steps, around = pair(stride, "stride", _NAME), pair(pad, "pad", _NAME)
+    window = Window((KH, KW), steps, around, pair(dilation, "dilation", _NAME))
+
+    def reference(x: Any, w: Any) -> Any:
+        x, w = tiles.widen(x, dtype), tiles.widen(w, dtype)
+        if layout == "NHWC":
+            x, w = x.transpose(0, 3, 1, 2), w.transpose(2, 3, 0, 1)
+        taps = windows(x, window)
+        y = np.zeros(taps.shape[:4], taps.dtype)
+        for r in range(KH):
+            for q in range(KW):
+                y += taps[..., r, q] * w[:, 0, r, q][:, None, None]
+        y = y.transpose(0, 2, 3, 1) if layout == "NHWC" else y
+        return tiles.narrow(y, dtype)
+
+    return reference
+
+
+@template(_NAME, make_reference=_depthwise_reference)
+def depthwise_conv2d(
+    N: int,
+    C: int,
+    H: int,
+    W: int,
+    KH: int,
+    KW: int,
+    stride: Any = 1,
+    pad: Any = 0,
+    dtype: str = "float32",
+    dilation: Any = 1,
+    layout: str = "NCHW",
+) -> tuple[Schedule, list[te.Tensor]]:
+    """Each channel convolved with a kernel of its own; see `depthwise_conv2d_compute`."""
+    check_layout(layout, _NAME)
+    nchw = layout == "NCHW"
+    X = te.placeholder((N, C, H, W) if nchw else (N, H, W, C), dtype, name="X")
+    weight = te.placeholder((C, 1, KH, KW) if nchw else (KH, KW, C, 1), dtype, name="W")
+    steps, around = pair(stride, "stride", _NAME), pair(pad, "pad", _NAME)
+    Y = depthwise_conv2d_compute(
+        X, weight, steps, around, pair(dilation, "dilation", _NAME), layout
+    )
+    final = tiles.out_dtype(dtype)
+    out = Y
+    if final != Y.dtype:
+        out = te.compute(Y.shape, lambda *i: Y[i].astype(final), name="Z")
+    s = te.create_schedule(out.op)
+    cfg = get_config()
+    define_stencil_space(cfg, Y, layout)
+    acc = s.cache_write(Y, "local") if out is Y else Y
+    source = s[acc].op.input_tensors[0]
+    schedule_stencil(cfg, s, out, acc, source, layout)
+    return s, [X, weight, out]
+
+
+DEPTHWISE_CONV2D = register(
+    Operator(
+        _NAME,
+        depthwise_conv2d,
+        {
+            **{k: REQUIRED for k in ("N", "C", "H", "W", "KH", "KW")},
+            "stride": 1,
+            "pad": 0,
+            "dtype": "float32",
+            "dilation": 1,
+            "layout": "NCHW",
+        },
+        _depthwise_reference,
+        "each channel with its own kernel; X (N, C, H, W) and W (C, 1, KH, KW), or NHWC and HWC1",
+    )
+)

@@ -1,0 +1,164 @@
+"""The matrix product that matmul, batch_matmul, dense and 1x1 convolutions share, for CPUs.
+
+The kernel is the one of Goto and van de Geijn (ACM TOMS 2008): a register tile of rows x vectors of
+accumulators over the whole reduction, fed by a packed panel of the second operand that stays in the
+second-level cache while all rows run against it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from loopwright import te
+from loopwright.errors import TensorError
+from loopwright.ops import tiles
+from loopwright.schedule import Schedule
+
+_ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24)
+_UNROLL = (1, 2, 4, 8)
+#: Parallel tasks that the default schedule leaves at least, where the shape allows.
+_MIN_TASKS = 8
+
+
+def matmul_compute(
+    A: te.Tensor,
+    B: te.Tensor,
+    trans_a: bool = False,
+    trans_b: bool = False,
+    name: str = "C",
+    out_dtype: str | None = None,
+) -> te.Tensor:
+    """``C[..., i, j] = sum_k A[..., i, k] * B[..., k, j]``.
+
+    Args:
+        A: (..., M, K), or (..., K, M) with ``trans_a``.
+        B: (..., K, N), or (..., N, K) with ``trans_b``.
+        trans_a, trans_b: the last two dimensions of the operand are stored transposed.
+        name: printed name of the result.
+        out_dtype: in which products and sums are made; default the dtype of the operands.
+
+    Returns:
+        (..., M, N), in ``out_dtype``.
+
+    Raises:
+        TensorError: the reduction extents, the leading dimensions or the dtypes differ.
+    """
+    *lead, m, ka = (*A.shape[:-2], *reversed(A.shape[-2:])) if trans_a else A.shape
+    *lead_b, kb, n = (*B.shape[:-2], *reversed(B.shape[-2:])) if trans_b else B.shape
+    if ka != kb or lead != lead_b:
+        raise TensorError(
+            f"matmul: A is {list(A.shape)} and B {list(B.shape)}: reduction extents {ka} and {kb}, "
+            f"leading dimensions {lead} and {lead_b}"
+        )
+    if A.dtype != B.dtype:
+        raise TensorError(f"matmul: A is {A.dtype} and B {B.dtype}; cast one of them")
+    k = te.reduce_axis((0, ka), name="k")
+    wide = out_dtype or A.dtype
+
+    def element(*at: Any) -> Any:
+        *b, i, j = at
+        x = A[(*b, k, i)] if trans_a else A[(*b, i, k)]
+        y = B[(*b, j, k)] if trans_b else B[(*b, k, j)]
+        return te.sum(x.astype(wide) * y.astype(wide), axis=k)
+
+    names = [*(f"b{d}" for d in range(len(lead))), "i", "j"]
+    return te.compute((*lead, m, n), element, name=name, tag="matmul", varargs_names=names)
+
+
+def _tile_cost(M: int, N: int, rows: int, wide: int, lanes: int) -> float:
+    """Loads and multiplications of a register tile for each useful multiplication."""
+    vectors = wide // lanes
+    covered = -(-M // rows) * rows * -(-N // wide) * wide
+    return covered / (M * N) * (1 + (rows + vectors) / (2 * rows * vectors))
+
+
+def default_tiles(M: int, N: int, K: int, dtype: str, batch: int = 1) -> dict[str, Any]:
+    """Knobs of a schedule for shapes without a record.
+
+    The register tile with the fewest loads and the least over-run; all rows run against one packed
+    panel unless that leaves fewer than eight tasks for the threads.
+    """
+    tiles.check_sizes(dtype, M=M, N=N, K=K)
+    rows, wide = min(
+        (
+            (r, w)
+            for r in tiles.row_tiles(M, _ROWS)
+            for w in tiles.column_tiles(N, dtype)
+            if tiles.fits_registers(r, w, dtype)
+        ),
+        key=lambda tile: _tile_cost(M, N, tile[0], tile[1], tiles.lanes(dtype)),
+        default=(1, tiles.lanes(dtype)),
+    )
+    count, panels = -(-M // rows), -(-N // wide)
+    blocks = [b for b in (*tiles.BLOCKS, count) if b <= count]
+    enough = [b for b in blocks if batch * panels * -(-count // b) >= _MIN_TASKS]
+    return {
+        "tile_i": [-1, max(enough or [1]), rows],
+        "tile_j": [-1, 1, wide],
+        "unroll_k": min(K, 2),
+    }
+
+
+def define_matmul_space(cfg: Any, M: int, N: int, K: int, dtype: str) -> None:
+    """The knobs of `schedule_matmul`."""
+    rows = tiles.row_tiles(M, _ROWS)
+    columns = tiles.column_tiles(N, dtype)
+    cfg.define_split(
+        "tile_i", M, num_outputs=3, policy="candidate", candidate=tiles.blocked(M, rows)
+    )
+    cfg.define_split(
+        "tile_j", N, num_outputs=3, policy="candidate", candidate=tiles.blocked(N, columns)
+    )
+    cfg.define_knob("unroll_k", [u for u in _UNROLL if u <= K], default=1)
+    cfg.define_knob("order", ["ji", "ij"])
+    cfg.define_knob("pack", ["panel", "block", "none"])
+    cfg.multi_filter(
+        lambda c: tiles.fits_registers(c["tile_i"].size[-1], c["tile_j"].size[-1], dtype)
+    )
+
+
+def schedule_matmul(
+    cfg: Any, s: Schedule, out: te.Tensor, acc: te.Tensor, B: te.Tensor, trans_b: bool
+) -> None:
+    """Schedule ``out``, whose accumulation is the stage ``acc``, by the knobs of ``cfg``.
+
+    Args:
+        cfg: a configuration of `define_matmul_space`.
+        s: the schedule.
+        out: (..., M, N), elementwise over ``acc``.
+        acc: the reduction; it becomes the register tile.
+        B: the operand that is packed into panels.
+        trans_b: B is stored (N, K).
+    """
+    *batch, i, j = s[out].op.axis
+    i0, i1, i2 = cfg["tile_i"].apply(s, out, i)
+    j0, j1, j2 = cfg["tile_j"].apply(s, out, j)
+    first, second = (i0, j0) if cfg["order"].val == "ij" else (j0, i0)
+    s[out].reorder(*batch, first, second, j1, i1, i2, j2)
+    task = s[out].fuse(*batch, first, second)
+    s[out].parallel(task)
+    s[out].unroll(i2)
+    s[out].vectorize(j2)
+    s[acc].compute_at(s[out], i1)
+    *cb, ci, cj = s[acc].op.axis
+    (k,) = s[acc].op.reduce_axis
+    ko, ki = s[acc].split(k, factor=cfg["unroll_k"].val)
+    tiles.register_tile(s, acc, ci, cj, [*cb, ko, ki])
+    s[acc].unroll(ki)
+    if cfg["pack"].val != "none":
+        packed = s.cache_read(B, "local", [acc])
+        s[packed].compute_at(s[out], j1 if cfg["pack"].val == "panel" else task)
+        _order_panels(s, packed, cfg["tile_j"].size[-1], trans_b)
+
+
+def _order_panels(s: Schedule, packed: te.Tensor, width: int, trans_b: bool) -> None:
+    """Store a copy of B as the register tile reads it: panels of ``width`` columns, k outside."""
+    if trans_b:
+        # Reads run along k, which lies together in memory; the writes stride.
+        s[packed].transform_layout(lambda *x: (*x[:-2], x[-2] // width, x[-1], x[-2] % width))
+        return
+    s[packed].transform_layout(lambda *x: (*x[:-2], x[-1] // width, x[-2], x[-1] % width))
+    *_, rows, columns = s[packed].op.axis
+    outer, inner = s[packed].split(columns, factor=width)
+    s[packed].reorder(outer, rows, inner)
+    s[packed].vectorize(inner)

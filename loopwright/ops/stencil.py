@@ -1,0 +1,80 @@
+"""The schedule of windows that slide over one channel: depthwise convolution and pooling.
+
+A register tile of pixels stands over all taps. In NCHW its vectors run along x, in NHWC along the
+channels; taps are unrolled, so that overlapping rows are loaded once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from loopwright import te
+from loopwright.ops import tiles
+from loopwright.ops.conv import by_role
+from loopwright.schedule import Schedule
+
+
+def define_stencil_space(cfg: Any, Y: te.Tensor, layout: str) -> None:
+    """The knobs of `schedule_stencil`."""
+    _, c, oh, ow = by_role(Y.shape, layout)
+    along, across = (ow, oh) if layout == "NCHW" else (c, ow)
+    widths = tiles.column_tiles(along, Y.dtype, (1, 2, 3, 4, 7, 8))
+    cfg.define_knob("vectors", widths, default=max(w for w in widths if w <= 4 * widths[0]))
+    heights = tiles.row_tiles(across, (1, 2, 3, 4, 6, 8))
+    cfg.define_knob("tile", heights, default=max(h for h in heights if h <= 4))
+    rows = [r for r in (1, 2, 4, 7, 8, 14, 16, 28, 56) if r < oh] + [oh]
+    cfg.define_knob("rows", rows, default=rows[-1])
+    cfg.define_knob("pad", ["task", "root", "inline"])
+    cfg.multi_filter(lambda c: tiles.fits_registers(c["tile"].val, c["vectors"].val, Y.dtype))
+
+
+def schedule_stencil(
+    cfg: Any, s: Schedule, Y: te.Tensor, acc: te.Tensor, source: te.Tensor, layout: str
+) -> None:
+    """Schedule a stencil by the knobs of ``cfg``.
+
+    Args:
+        cfg: a configuration of `define_stencil_space`.
+        s: the schedule.
+        Y: the result, elementwise over ``acc``.
+        acc: the reduction over the taps, its last two reduction axes.
+        source: what the taps read; a stage tagged ``pad`` is placed too.
+        layout: of the data.
+    """
+    n, c, y, x = by_role(s[Y].op.axis, layout)
+    yo, yi = s[Y].split(y, factor=cfg["rows"].val)
+    if layout == "NCHW":
+        to, ti = s[Y].split(yi, factor=cfg["tile"].val)
+        vo, vi = s[Y].split(x, factor=cfg["vectors"].val)
+        s[Y].reorder(n, c, yo, to, vo, ti, vi)
+        task = s[Y].fuse(n, c, yo)
+    else:
+        to, ti = s[Y].split(x, factor=cfg["tile"].val)
+        vo, vi = s[Y].split(c, factor=cfg["vectors"].val)
+        s[Y].reorder(n, yo, yi, vo, to, ti, vi)
+        task = s[Y].fuse(n, yo)
+        vo = to
+    s[Y].parallel(task)
+    s[Y].unroll(ti)
+    s[Y].vectorize(vi)
+    s[acc].compute_at(s[Y], vo)
+    an, ac, ay, ax = by_role(s[acc].op.axis, layout)
+    r, q = s[acc].op.reduce_axis
+    rows, lane, rest = (ay, ax, [an, ac]) if layout == "NCHW" else (ax, ac, [an, ay])
+    tiles.register_tile(s, acc, rows, lane, [*rest, r, q])
+    s[acc].unroll(q)
+    if source.op.tag == "pad":
+        _place_padding(cfg["pad"].val, s, Y, source, task)
+
+
+def _place_padding(where: str, s: Schedule, Y: te.Tensor, P: te.Tensor, task: Any) -> None:
+    if where == "inline":
+        s[P].compute_inline()
+        return
+    outer, mid, *_, last = s[P].op.axis
+    if where == "task":
+        s[P].compute_at(s[Y], task)
+    else:
+        s[P].parallel(s[P].fuse(outer, mid))
+    _, inner = s[P].split(last, factor=tiles.lanes(P.dtype))
+    s[P].vectorize(inner)
