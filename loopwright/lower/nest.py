@@ -33,6 +33,7 @@ from loopwright.ir.expr import (
 from loopwright.ir.reduction import Reduce
 from loopwright.ir.stmt import Allocate, For, If, Let, Seq, Stmt, Store, seq
 from loopwright.ir.traversal import free_vars, substitute
+from loopwright.lower.lanes import lanes_of
 from loopwright.schedule.bounds import Bounds, Guard, StageBounds, attach_position
 from loopwright.schedule.caching import layout_shape
 from loopwright.schedule.state import StageId, State
@@ -139,6 +140,7 @@ class _Nest:
         kinds = [x.loop.kind for x in sb.loops]
         has_reduce = sb.op.reduction is not None
         self.first_reduce = kinds.index("reduce") if has_reduce else -1
+        self.lanes = lanes_of(builder, sb)
         self.split_at = self._partition_point()
 
     def build(self) -> Stmt:
@@ -151,6 +153,8 @@ class _Nest:
         if i == len(self.sb.loops):
             return self._statement()
         x = self.sb.loops[i]
+        if i == self.first_reduce and self.lanes is not None:
+            self.lanes.begin()
         inner = self._entered(i)
         body = inner
         thread = x.mark is not None and x.mark.kind == "thread"
@@ -158,7 +162,9 @@ class _Nest:
             pragmas = tuple((k, v) for lid, k, v in self.sb.stage.pragmas if lid == x.loop.id)
             kind = x.mark.kind if x.mark else "serial"
             body = For(x.var, x.extent, kind, inner, pragmas, x.mark.tag if x.mark else "")
-        return seq(self._init(i), body) if i == self.first_reduce else body
+        if i != self.first_reduce:
+            return body
+        return self._init(i, body) if self.lanes is None else self._reduce_lanes(i, body)
 
     def _entered(self, p: int) -> Stmt:
         """What stands directly inside loop p (-1: outside all loops)."""
@@ -168,11 +174,19 @@ class _Nest:
             inner = self._loop(p + 1)
         if p >= 0:
             inner = self.b._produce(self.b.attached(self.sb.stage.id, p), inner)
-        conds = [c for g in self.sb.guards if self._position(g) == p for c in self._conditions(g)]
+        conds = [c for g in self.sb.guards if self._tested_at(g, p) for c in self._conditions(g)]
         inner = If(_all(conds), inner) if conds else inner
         for var, value in reversed(self.sb.lets[p + 1]):
             inner = Let(var, value, inner)
         return inner
+
+    def _tested_at(self, g: Guard, p: int) -> bool:
+        """Whether a guard is tested on entering loop p; those of lanes are tested a lane."""
+        return self._position(g) == p and not self._in_lanes(g)
+
+    def _in_lanes(self, g: Guard) -> bool:
+        lanes = self.lanes
+        return lanes is not None and g.kind == "reduce" and self._position(g) >= lanes.position
 
     def _position(self, g: Guard) -> int:
         return max((self.sb.position.get(v, -1) for v in g.value.terms), default=-1)
@@ -189,15 +203,30 @@ class _Nest:
             self.tested.add(g)
         return out
 
-    def _init(self, first: int) -> Stmt:
-        """The nest that sets elements to the reducer's start, over the spatial loops inside."""
+    def _init(self, first: int, loops: Stmt) -> Stmt:
+        """The reduction after a nest that sets its elements to the reducer's start."""
         red = self.sb.op.reduction
         assert red is not None
         start = red.combiner.identity if red.init is None else self._value(red.init)
-        indices = self._own_element()
-        body: Stmt = Store(self.buffer, indices, start)
-        needed = set().union(*(free_vars(e) for e in (*indices, start)))
+        begin = Store(self.buffer, self._own_element(), start)
+        return seq(self._each_element(first, begin), loops)
+
+    def _reduce_lanes(self, first: int, loops: Stmt) -> Stmt:
+        """A reduction in lanes: accumulators of their own, combined into the elements after it."""
+        lanes, red = self.lanes, self.sb.op.reduction
+        assert lanes is not None
+        assert red is not None
+        init = None if red.init is None else self._value(red.init)
+        end = lanes.end(self.buffer, self._own_element(), init)
+        begin = self._each_element(first, lanes.start(), guarded=False)
+        whole = seq(begin, loops, self._each_element(first, end))
+        return Allocate(lanes.buffer, whole)
+
+    def _each_element(self, first: int, body: Stmt, guarded: bool = True) -> Stmt:
+        """A statement over the spatial loops inside ``first``, where their guards hold."""
+        needed = free_vars(body)
         spatial = [g for g in self.sb.guards if g.kind == "spatial" and g not in self.assumed]
+        spatial = spatial if guarded else []
         for g in spatial:
             needed |= set(g.value.terms)
         renamed: dict[Var, Expr] = {}
@@ -296,6 +325,10 @@ class _Nest:
         body = self.sb.op.body
         if not isinstance(body, Reduce):
             return Store(self.buffer, indices, self._value(body))
+        if self.lanes is not None:
+            conds = [c for g in self.sb.guards if self._in_lanes(g) for c in self._conditions(g)]
+            where = None if body.where is None else self._value(body.where)
+            return self.lanes.update(self._value(body.source), conds, where)
         old = Load(self.buffer, indices, self.buffer.dtype)
         new = body.combiner.combine(old, self._value(body.source))
         update: Stmt = Store(self.buffer, indices, new)

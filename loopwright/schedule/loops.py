@@ -107,12 +107,12 @@ def annotate(state: State, step: st.Annotate, t: int) -> State:
         refuse("annotate", t, f"unknown kind {step.kind!r}; use vectorized, unrolled or parallel")
     stage = state.compute_stage(step.stage, verb)
     loop = state.leaf(stage, step.loop, verb)
-    if loop.kind == "reduce" and verb != "unroll":
+    if loop.kind == "reduce" and verb == "parallel":
         refuse(
             verb,
             t,
             f"loop {state.loop_label(stage, loop.id)!r} is a reduction: its iterations add to one "
-            "element; use a spatial loop",
+            "element; use a spatial loop, or rfactor to make the loop one",
         )
     return _mark(state, stage, loop.id, Mark(step.kind, t), verb, t)
 

@@ -124,7 +124,7 @@ class Stage(StageView):
         self.schedule._do(st.Reorder(self.id, order))
 
     def vectorize(self, axis: IterVar) -> None:
-        """Run the iterations of a spatial loop as lanes of vectors.
+        """Run the iterations of a loop as lanes of vectors.
 
         Before::
 
@@ -134,8 +134,28 @@ class Stage(StageView):
 
             C[0:16] = A[0:16] + 1
 
+        A reduction loop gets an accumulator a lane; they are combined once, after the outermost
+        reduction loop of the stage. Before::
+
+            for i:
+              for ko in range(n / 16): for ki in range(16): C[i] += A[i, ko * 16 + ki]
+
+        After ``s[C].vectorize(ki)``::
+
+            for i:
+              lanes[0:16] = 0
+              for ko in range(n / 16): lanes[0:16] += A[i, ko * 16 : ko * 16 + 16]
+              lanes[0:8] += lanes[8:16]
+              lanes[0:4] += lanes[4:8]
+              lanes[0:2] += lanes[2:4]
+              C[i] = lanes[0] + lanes[1]
+
+        So the elements of a reduction are combined in another order than before. Several vector
+        registers run side by side when the loop is longer than one: 64 lanes of float32 are four
+        sums that do not wait for each other where a vector holds 16.
+
         Raises:
-            ScheduleError: the loop is a reduction; (when lowering) it is too long.
+            ScheduleError: (when lowering) the loop is too long, or lies in another vector.
         """
         self._annotate(axis, "vectorized", "vectorize")
 

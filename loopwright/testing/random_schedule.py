@@ -158,7 +158,10 @@ class _Drawing:
             self.do(steps.Annotate(stage.id, x, verb))
 
     def vectorize(self) -> None:
-        self.mark(self.stage(), "vectorized", "spatial", last=True)
+        self.mark(self.stage(), "vectorized", self.vector_kind(), last=True)
+
+    def vector_kind(self) -> str:
+        return "reduce" if self.d.chance(30) else "spatial"
 
     def unroll(self) -> None:
         self.mark(self.stage(), "unrolled", None, last=self.d.chance(50))
@@ -279,7 +282,7 @@ class _Drawing:
         if self.d.chance(60):
             self.shuffle(stage)
         if self.d.chance(60):
-            self.mark(stage, "vectorized", "spatial", last=True)
+            self.mark(stage, "vectorized", self.vector_kind(), last=True)
         if self.d.chance(40):
             self.mark(stage, "unrolled", None, last=True)
         if self.d.chance(25):

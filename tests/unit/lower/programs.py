@@ -143,6 +143,35 @@ def reordered_reduction() -> Case:
     return Case(s, [a, c], lambda x: x.max(axis=1))
 
 
+def dense_in_lanes() -> Case:
+    """Rows of both operands run along the reduction: a tile of accumulators, each 8 lanes wide."""
+    m, n, k = 4, 6, 20
+    x, w = te.placeholder((m, k), name="X"), te.placeholder((n, k), name="W")
+    r = te.reduce_axis(k, "k")
+    y = te.compute((m, n), lambda i, j: te.sum(x[i, r] * w[j, r], axis=r), name="Y")
+    s = create_schedule(y)
+    io, jo, ii, ji = s[y].tile(*y.op.axis, 2, 3)
+    ko, ki = s[y].split(r, factor=8)
+    s[y].reorder(io, jo, ko, ii, ji, ki)
+    s[y].unroll(ii)
+    s[y].unroll(ji)
+    s[y].vectorize(ki)
+    return Case(s, [x, w, y], lambda a, b: a @ b.T)
+
+
+def sum_in_lanes_from_a_start() -> Case:
+    """Twelve lanes; points that the condition leaves out keep their lane, ``init`` enters once."""
+    n, k = 3, 12
+    a, b = te.placeholder((n, k), name="A"), te.placeholder((n,), name="B")
+    r = te.reduce_axis(k, "k")
+    c = te.compute(
+        (n,), lambda i: te.sum(a[i, r], axis=r, where=a[i, r] > 0.0, init=b[i]), name="C"
+    )
+    s = create_schedule(c)
+    s[c].vectorize(r)
+    return Case(s, [a, b, c], lambda x, y: np.where(x > 0, x, 0).sum(axis=1) + y)
+
+
 CASES: dict[str, Callable[[], Case]] = {
     "naive_matmul": naive_matmul,
     "packed_matmul": lambda: packed_matmul(8, 32, 12),
@@ -152,4 +181,6 @@ CASES: dict[str, Callable[[], Case]] = {
     "fused_elementwise": fused_elementwise,
     "pragma_unroll": pragma_unroll,
     "reordered_reduction": reordered_reduction,
+    "dense_in_lanes": dense_in_lanes,
+    "sum_in_lanes_from_a_start": sum_in_lanes_from_a_start,
 }

@@ -263,15 +263,20 @@ def test_reorder_of_a_loop_given_twice() -> None:
     )
 
 
-@pytest.mark.parametrize("verb", ["vectorize", "parallel"])
-def test_reductions_cannot_run_side_by_side(verb: str) -> None:
+def test_reductions_cannot_run_in_parallel() -> None:
     p = matmul()
     refused(
         p,
-        lambda: getattr(p.s[p.c], verb)(p.c.op.reduce_axis[0]),
-        rf"{verb} \(step 0\): loop 'C\.k' is a reduction: its iterations add to one element; use a "
-        "spatial loop",
+        lambda: p.s[p.c].parallel(p.c.op.reduce_axis[0]),
+        r"parallel \(step 0\): loop 'C\.k' is a reduction: its iterations add to one element; use "
+        "a spatial loop, or rfactor to make the loop one",
     )
+
+
+def test_reductions_can_be_vectorized() -> None:
+    p = matmul()
+    p.s[p.c].vectorize(p.c.op.reduce_axis[0])
+    assert p.s.state.stages[2].marks["r0"].kind == "vectorized"
 
 
 def test_reductions_cannot_be_bound() -> None:

@@ -195,7 +195,7 @@ def everything(s: Schedule) -> tuple[Any, ...]:
         lambda p: p.s[p.c].fuse(*p.c.op.axis, p.c.op.reduce_axis[0]),
         lambda p: p.s[p.c].tile(*p.c.op.axis, 4, 0),
         lambda p: p.s[p.c].tile(p.c.op.axis[0], p.c.op.axis[0], 4, 4),
-        lambda p: p.s[p.c].vectorize(p.c.op.reduce_axis[0]),
+        lambda p: p.s[p.c].parallel(p.c.op.reduce_axis[0]),
         lambda p: p.s[p.c].compute_inline(),
         lambda p: p.s.cache_read(p.a, "local", [p.b]),
         lambda p: p.s.cache_write(p.a, "local"),

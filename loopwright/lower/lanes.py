@@ -1,0 +1,127 @@
+"""Reductions whose iterations are the lanes of vectors: accumulators of their own, one a lane.
+
+A vectorized reduction loop of n iterations adds into n accumulators beside each other, one set for
+each element that the loops inside the outermost reduction loop compute. They start from the
+reducer's identity; after the outermost reduction loop the n of an element are combined in halves,
+and the result, with what ``init`` gives, becomes the element. A reducer is commutative and
+associative, so this needs no other promise. Accumulators that are accessed at constant places, in
+pieces of the native vector length, become registers.
+"""
+
+from __future__ import annotations
+
+from functools import reduce as fold
+from typing import TYPE_CHECKING
+
+from loopwright.ir.buffer import Buffer, Load
+from loopwright.ir.expr import Binary, Expr, IfThenElse, Select, Var, as_expr, binary, const
+from loopwright.ir.reduction import Combiner
+from loopwright.ir.stmt import For, Stmt, Store, seq
+from loopwright.ir.traversal import walk
+from loopwright.schedule.bounds import StageBounds
+
+if TYPE_CHECKING:
+    from loopwright.lower.nest import NestBuilder
+
+
+def lanes_of(builder: NestBuilder, sb: StageBounds) -> Lanes | None:
+    """The lanes of a stage that has a vectorized reduction loop, else None."""
+    red = sb.op.reduction
+    for p, x in enumerate(sb.loops):
+        marked = x.mark is not None and x.mark.kind == "vectorized" and x.extent > 1
+        if red is not None and marked and x.loop.kind == "reduce":
+            name = f"{builder.state.label(sb.stage.id)}.lanes"
+            return Lanes(name, sb, p, red.combiner)
+    return None
+
+
+class Lanes:
+    """The accumulators of one stage.
+
+    Attributes:
+        position: index of the vectorized reduction loop.
+        buffer: the accumulators: spatial loops inside the outermost reduction loop, then lanes.
+    """
+
+    def __init__(self, name: str, sb: StageBounds, position: int, combiner: Combiner) -> None:
+        self.position, self.name, self.combiner = position, name, combiner
+        self.dtype = sb.op.dtype
+        self.lane, self.count = sb.loops[position].var, sb.loops[position].extent
+        first = next(p for p, x in enumerate(sb.loops) if x.loop.kind == "reduce")
+        inside = [x for x in sb.loops[first:] if x.loop.kind != "reduce" and x.extent > 1]
+        self.element: tuple[Expr, ...] = tuple(x.var for x in inside)
+        self.shape = (*(x.extent for x in inside), self.count)
+        self.buffer = self._fresh()
+
+    def _fresh(self) -> Buffer:
+        return Buffer(self.name, self.shape, self.dtype, "local")
+
+    def begin(self) -> None:
+        """Take new accumulators: each copy of a nest has its own."""
+        self.buffer = self._fresh()
+
+    def _at(self, lane: Expr) -> tuple[Expr, ...]:
+        return (*self.element, lane)
+
+    def _load(self, lane: Expr) -> Expr:
+        return Load(self.buffer, self._at(lane), self.dtype)
+
+    def _each(self, count: int, value: Store, lane: Var) -> Stmt:
+        return For(lane, count, "vectorized", value)
+
+    def start(self) -> Stmt:
+        """The accumulators of one element at the reducer's identity."""
+        lane = Var(self.lane.name)
+        set_lane = Store(self.buffer, self._at(lane), self.combiner.identity)
+        return self._each(self.count, set_lane, lane)
+
+    def update(self, value: Expr, guards: list[Expr], where: Expr | None) -> Stmt:
+        """One lane combined with a value where the conditions hold.
+
+        Conditions choose values, not stores: a masked store would keep the accumulators in memory.
+        """
+        old = self._load(self.lane)
+        cond = _both(guards, where)
+        if cond is None:
+            return Store(self.buffer, self._at(self.lane), self.combiner.combine(old, value))
+        if _loads(value):
+            value = IfThenElse(cond, value, const(0, value.dtype), value.dtype)
+        new = Select(cond, self.combiner.combine(old, value), old, self.dtype)
+        return Store(self.buffer, self._at(self.lane), new)
+
+    def end(self, buffer: Buffer, indices: tuple[Expr, ...], init: Expr | None) -> Stmt:
+        """The lanes of one element combined in halves, and the element written."""
+        steps: list[Stmt] = []
+        count = self.count
+        while count > 2:
+            half = 1 << ((count - 1).bit_length() - 1)
+            lane = Var(self.lane.name)
+            steps.append(self._fold(count - half, half, lane))
+            count = half
+        whole = self.combiner.combine(self._load(as_expr(0)), self._load(as_expr(1)))
+        if init is not None:
+            whole = self.combiner.combine(init, whole)
+        return seq(*steps, Store(buffer, indices, whole))
+
+    def _fold(self, count: int, distance: int, lane: Var) -> Stmt:
+        """Combine the first lanes with those at a distance."""
+        at: Expr = lane if count > 1 else as_expr(0)
+        far = self._load(binary("+", at, distance))
+        store = Store(self.buffer, self._at(at), self.combiner.combine(self._load(at), far))
+        return self._each(count, store, lane) if count > 1 else store
+
+
+def _both(guards: list[Expr], where: Expr | None) -> Expr | None:
+    """Guards and the reduction's own condition, which is read only where the guards hold."""
+    inside = fold(lambda a, b: Binary("and", a, b, "bool"), guards) if guards else None
+    if where is None or inside is None:
+        return where if inside is None else inside
+    if _loads(where):
+        return IfThenElse(inside, where, const(0, "bool"), "bool")
+    return Binary("and", inside, where, "bool")
+
+
+def _loads(e: Expr) -> bool:
+    found: list[object] = []
+    walk(e, lambda n: found.append(n) if isinstance(n, Load) else None)
+    return bool(found)
