@@ -22,6 +22,7 @@ _NAMES: dict[str, tuple[str, str]] = {
     "LoopwrightError": ("loopwright.errors", "LoopwrightError"),
     "MeasureInput": ("loopwright.measure", "MeasureInput"),
     "MeasureResult": ("loopwright.measure", "MeasureResult"),
+    "PassContext": ("loopwright.transform", "PassContext"),
     "Target": ("loopwright.target", "Target"),
     "Task": ("loopwright.task", "Task"),
     "apply_history_best": ("loopwright.task", "apply_history_best"),
@@ -44,6 +45,7 @@ _NAMES: dict[str, tuple[str, str]] = {
     "te": ("loopwright.te", ""),
     "template": ("loopwright.task", "template"),
     "testing": ("loopwright.testing", ""),
+    "transform": ("loopwright.transform", ""),
     "tuner": ("loopwright.tuner", ""),
 }
 

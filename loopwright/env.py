@@ -46,12 +46,14 @@ class Settings:
             means half of the memory.
         pool: ``LOOPWRIGHT_POOL``, how threads of the pool sleep: ``futex`` (Linux on x86-64 and
             aarch64), ``pthread`` (any POSIX system), or ``auto`` (default: futex where it exists).
+        verify: ``LOOPWRIGHT_VERIFY``, 1 to check programs after every pass of lowering; default 0.
     """
 
     num_threads: int | None = None
     spin: int = _SPIN
     workspace_limit: int | None = None
     pool: str = "auto"
+    verify: bool = False
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Settings:
@@ -70,6 +72,7 @@ class Settings:
             spin=_SPIN if spin is None else spin,
             workspace_limit=_size(environ, "LOOPWRIGHT_WORKSPACE_LIMIT"),
             pool=pool,
+            verify=bool(_integer(environ, "LOOPWRIGHT_VERIFY", 0, 1)),
         )
 
 

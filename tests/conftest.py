@@ -12,6 +12,9 @@ from hypothesis import HealthCheck, settings
 
 TESTS = Path(__file__).parent
 
+# Programs are checked after every pass, in this process and in builders; read when first needed.
+os.environ.setdefault("LOOPWRIGHT_VERIFY", "1")
+
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "default")

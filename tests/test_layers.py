@@ -28,6 +28,7 @@ FLOORS = {
     "lower": 3,
     "codegen": 3,
     "driver": 4,
+    "transform": 4,
     "task": 4,
     "measure": 5,
     "tuner": 6,

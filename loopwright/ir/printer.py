@@ -48,6 +48,13 @@ def print_func(f: Func) -> str:
     return f"def {f.name}({', '.join(params)}):\n" + "\n".join(lines)
 
 
+def print_stmt(s: Any) -> str:
+    """A statement as text."""
+    lines: list[str] = []
+    _stmt(s, 0, lines, Names())
+    return "\n".join(lines)
+
+
 def _stmt(s: Any, depth: int, out: list[str], names: Names) -> None:
     pad = "  " * depth
     match s:

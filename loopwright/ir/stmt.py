@@ -87,6 +87,10 @@ class Func(Node):
     outputs: tuple[bool, ...]
     body: Stmt
 
+    def with_body(self, body: Stmt) -> Func:
+        """This function with another body; itself when the body is the same object."""
+        return self.map_children(lambda _: body)
+
     def __str__(self) -> str:
         from loopwright.ir.printer import print_func
 

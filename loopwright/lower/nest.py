@@ -38,15 +38,22 @@ from loopwright.schedule.bounds import Bounds, Guard, StageBounds, attach_positi
 from loopwright.schedule.caching import layout_shape
 from loopwright.schedule.state import StageId, State
 
-#: Largest product of unrolled extents for which a tail copy of the nest is made.
+#: Largest product of unrolled extents for which a tail copy of the nest is made, by default.
 PARTITION_CAP = 512
 
 
 class NestBuilder:
     """Builds the statement of a whole schedule; ``params`` are the argument buffers by stage."""
 
-    def __init__(self, state: State, bounds: Bounds, params: dict[StageId, Buffer]) -> None:
+    def __init__(
+        self,
+        state: State,
+        bounds: Bounds,
+        params: dict[StageId, Buffer],
+        partition_cap: int = PARTITION_CAP,
+    ) -> None:
         self.state, self.bounds = state, bounds
+        self.partition_cap = partition_cap
         self.buffers = dict(params)
         self.params = params
         self._attached: dict[tuple[StageId, int], list[StageBounds]] = {}
@@ -266,7 +273,7 @@ class _Nest:
         for x in inside:
             copies *= x.extent if x.mark and x.mark.kind == "unrolled" else 1
         big = any(x.extent > 1 for x in inside)
-        if not big or copies > PARTITION_CAP or "vectorized" in marks[: point + 1]:
+        if not big or copies > self.b.partition_cap or "vectorized" in marks[: point + 1]:
             return None
         return point
 

@@ -1,4 +1,8 @@
-"""The passes from a schedule to a function, in order."""
+"""The passes from a schedule to a function, in order.
+
+`PIPELINE` is the whole list. The current `PassContext` says which of them run, and may add a user's
+passes after each phase.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,24 @@ from collections.abc import Sequence
 from loopwright.errors import LowerError
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.stmt import Func
-from loopwright.lower.nest import NestBuilder
-from loopwright.lower.unroll import apply_unroll_pragmas
+from loopwright.ir.verify import verify
+from loopwright.lower.context import Pass, PassContext, as_pass, named_work
+from loopwright.lower.nest import PARTITION_CAP, NestBuilder
+from loopwright.lower.unroll import unroll_loop
 from loopwright.schedule.schedule import Schedule
 from loopwright.schedule.state import StageId
 from loopwright.te.tensor import Tensor
+
+#: Done while the nest is built (its text says how); listed here so that a context can disable it.
+loop_partition = named_work(opt_level=1, name="LoopPartition")
+
+#: The passes in order. After each phase come the passes that `add_lower_pass` put there.
+PIPELINE: tuple[tuple[Pass, ...], ...] = (
+    (),  # 0: the nest as it was built
+    (),  # 1: cleaned up
+    (unroll_loop,),  # 2: loops in their final form
+    (),  # 3: storage, and what watches the program
+)
 
 
 def lower(
@@ -58,10 +75,42 @@ def too_deep(s: Schedule) -> LowerError:
 def _lower(s: Schedule, arg_ids: Sequence[int], name: str, simple_mode: bool) -> Func:
     bounds = s.validate()
     params = _parameters(s, arg_ids)
-    body = NestBuilder(s.state, bounds, params).build()
+    context = PassContext.current()
+    body = NestBuilder(s.state, bounds, params, _partition_cap(context)).build()
     outputs = tuple(not s.dag.ops[i].is_placeholder for i in arg_ids)
     f = Func(name, tuple(params[i] for i in arg_ids), outputs, body)
-    return f if simple_mode else apply_unroll_pragmas(f)
+    if context.verify:
+        verify(f, "after the nest was built")
+    return f if simple_mode else run_passes(f)
+
+
+def run_passes(f: Func) -> Func:
+    """Run the pipeline of the current context on a function, a user's passes among it."""
+    context = PassContext.current()
+    hooks = context.config.get("add_lower_pass", ())
+    for phase, passes in enumerate(PIPELINE):
+        for p in passes:
+            f = p(f) if context.enabled(p) else f
+        for at, hook in hooks:
+            if at == phase:
+                f = as_pass(hook)(f)
+    return f
+
+
+def pass_order() -> list[list[str]]:
+    """Names of the passes that the current context runs, a list for each phase, in order."""
+    context = PassContext.current()
+    phases = [(loop_partition, *PIPELINE[0]), *PIPELINE[1:]]
+    order = [[p.name for p in passes if context.enabled(p)] for passes in phases]
+    for phase, hook in context.config.get("add_lower_pass", ()):
+        order[phase].append(as_pass(hook).name)
+    return order
+
+
+def _partition_cap(context: PassContext) -> int:
+    if not context.enabled(loop_partition):
+        return 0
+    return int(context.config.get("partition_cap", PARTITION_CAP))
 
 
 def _parameters(s: Schedule, arg_ids: Sequence[int]) -> dict[StageId, Buffer]:

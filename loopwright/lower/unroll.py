@@ -5,15 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from loopwright.ir.stmt import For, Func, Seq, Stmt, Store
+from loopwright.lower.context import PassContext, func_pass
 
 
-def apply_unroll_pragmas(f: Func) -> Func:
+@func_pass(opt_level=0, name="UnrollLoop")
+def unroll_loop(f: Func) -> Func:
     """Mark serial loops below a pragma as unrolled while their copies fit its limit.
 
     A loop's cost is its extent times the stores in it (a vectorized loop counts once, as it becomes
-    vector instructions). Loops are taken from the inside out.
+    vector instructions). Loops are taken from the inside out. Outside all pragmas the limit is
+    that of the context's ``unroll_max_step``.
     """
-    return Func(f.name, f.params, f.outputs, _go(f.body, 0))
+    limit = PassContext.current().config.get("unroll_max_step", 0)
+    return f.with_body(_go(f.body, limit))
 
 
 def _go(s: Any, limit: int) -> Any:

@@ -9,7 +9,7 @@ from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Var, const
 from loopwright.ir.stmt import For, Func, Stmt, Store, seq
 from loopwright.lower import lower
-from loopwright.lower.unroll import apply_unroll_pragmas
+from loopwright.lower.unroll import unroll_loop
 from loopwright.schedule import create_schedule
 
 C = Buffer("C", (64,), "int32")
@@ -26,7 +26,7 @@ def store() -> Store:
 
 def kinds(s: Stmt) -> dict[str, str]:
     """Kind of each loop, by its name, after the pass."""
-    f = apply_unroll_pragmas(Func("f", (C,), (True,), s))
+    f = unroll_loop.run(Func("f", (C,), (True,), s))
     heads = re.findall(r"for (\w+) in (\w+)\(", str(f))
     return {name: kind.replace("range", "serial") for name, kind in heads}
 

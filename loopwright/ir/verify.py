@@ -1,0 +1,235 @@
+"""Whether a function of the loop IR is well formed: what every pass may rely on and must keep.
+
+Checked are names (a variable is defined before it is used and once on each path, a buffer exists
+where it is touched), accesses (one integer index a dimension, element types), expression types,
+loops (extent, kind), and that iterations of a parallel or vectorized loop write places of their
+own. Not checked are bounds: `instrument_bound_checkers` does that while a program runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from loopwright import dtypes
+from loopwright.errors import LowerError, TensorError
+from loopwright.ir.buffer import Buffer, Load
+from loopwright.ir.expr import (
+    Binary,
+    Cast,
+    Const,
+    Expr,
+    IfThenElse,
+    Read,
+    Select,
+    Unary,
+    Var,
+)
+from loopwright.ir.operations import COMPARE, OPERATIONS
+from loopwright.ir.printer import print_expr, print_stmt
+from loopwright.ir.reduction import Reduce
+from loopwright.ir.stmt import Allocate, For, Func, If, Let, Stmt, Store
+
+KINDS = ("serial", "vectorized", "unrolled", "parallel", "thread")
+
+
+def verify(f: Func, when: str = "") -> None:
+    """Check a function.
+
+    Args:
+        f: the function.
+        when: what was done to it last, for the message: ``"after pass Simplify"``.
+
+    Raises:
+        LowerError: it is malformed; names the function, ``when``, what is wrong and the statement.
+    """
+    _Verifier(f, when).run()
+
+
+class _Verifier:
+    def __init__(self, f: Func, when: str) -> None:
+        self.f, self.when = f, when
+        self.buffers: set[Buffer] = set()
+        # Defined variables, each with the variables of loops on which its value depends.
+        self.vars: dict[Var, frozenset[Var]] = {}
+        self.at: Any = f
+        # Loops whose iterations run at once, with the buffers that exist outside them.
+        self.apart: list[tuple[For, set[Buffer]]] = []
+        self.guards: list[frozenset[Var]] = []
+
+    def run(self) -> None:
+        if len(self.f.params) != len(self.f.outputs):
+            self.fail(f"{len(self.f.params)} parameters, but {len(self.f.outputs)} output marks")
+        for p in self.f.params:
+            self.define_buffer(p)
+        self.stmt(self.f.body)
+
+    def fail(self, what: str) -> NoReturn:
+        when = f" {self.when}" if self.when else ""
+        text = "" if self.at is self.f else print_stmt(self.at).strip().partition("\n")[0]
+        shown = f", in: {text}" if text else ""
+        raise LowerError(f"verify{when}: function {self.f.name!r}: {what}{shown}")
+
+    # ------------------------------------------------------------ names
+
+    def define_buffer(self, b: Buffer) -> None:
+        if b in self.buffers:
+            self.fail(f"buffer {b.name!r} is allocated where it already exists")
+        if any(isinstance(n, int) and n < 0 for n in b.shape):
+            self.fail(f"buffer {b.name!r} has the shape {list(b.shape)}")
+        self.buffers.add(b)
+
+    def define(self, v: Var, depends: frozenset[Var]) -> None:
+        if v in self.vars:
+            self.fail(f"variable {v.name!r} is defined where it already is")
+        self.vars[v] = depends
+
+    def depends(self, *es: Any) -> frozenset[Var]:
+        """Loop variables on which values depend."""
+        found: set[Var] = set()
+        stack = list(es)
+        while stack:
+            e = stack.pop()
+            if isinstance(e, Var):
+                found |= self.vars.get(e, frozenset())
+            else:
+                stack.extend(e.children())
+        return frozenset(found)
+
+    # ------------------------------------------------------------ statements
+
+    def stmt(self, s: Any) -> None:
+        outer, self.at = self.at, s
+        match s:
+            case For():
+                self.loop(s)
+            case Let(var=v, value=e, body=body):
+                self.value(e)
+                if v.dtype != e.dtype:
+                    self.fail(f"{v.name!r} is {v.dtype}, its value {e.dtype}")
+                self.define(v, self.depends(e))
+                self.stmt(body)
+                del self.vars[v]
+            case If(cond=c, then=then, orelse=other):
+                self.value(c)
+                self.typed(c, "bool", "the condition")
+                self.guards.append(self.depends(c))
+                self.stmt(then)
+                if other is not None:
+                    self.stmt(other)
+                self.guards.pop()
+            case Store(buffer=b, indices=indices, value=e):
+                self.value(e)
+                self.access(b, indices)
+                self.typed(e, b.dtype, f"the value stored in {b.name!r}")
+                self.own_place(b, indices)
+            case Allocate(buffer=b, body=body):
+                self.define_buffer(b)
+                self.stmt(body)
+                self.buffers.discard(b)
+            case _:
+                self.other(s)
+        self.at = outer
+
+    def other(self, s: Any) -> None:
+        if not isinstance(s, Stmt):
+            self.fail(f"a {type(s).__name__} stands where a statement belongs")
+        for c in s.children():
+            if isinstance(c, Expr):
+                self.value(c)
+            else:
+                self.stmt(c)
+
+    def loop(self, s: For) -> None:
+        if s.kind not in KINDS:
+            self.fail(f"loop {s.var.name!r} is of the unknown kind {s.kind!r}")
+        if isinstance(s.extent, int) and s.extent < 1:
+            self.fail(f"loop {s.var.name!r} has the extent {s.extent}")
+        if (s.kind == "thread") != bool(s.tag):
+            self.fail(f"loop {s.var.name!r} is {s.kind} and has the thread tag {s.tag!r}")
+        if not dtypes.is_int(s.var.dtype):
+            self.fail(f"the variable of loop {s.var.name!r} is {s.var.dtype}")
+        self.define(s.var, frozenset({s.var}))
+        apart = s.kind in ("parallel", "vectorized") and s.extent != 1
+        if apart:
+            self.apart.append((s, set(self.buffers)))
+        self.stmt(s.body)
+        if apart:
+            self.apart.pop()
+        del self.vars[s.var]
+
+    def own_place(self, b: Buffer, indices: tuple[Any, ...]) -> None:
+        """Iterations that run at once must not all write one element."""
+        if not self.apart:
+            return
+        on = self.depends(*indices).union(*self.guards)
+        for s, outside in self.apart:
+            if b in outside and s.var not in on:
+                self.fail(
+                    f"every iteration of the {s.kind} loop {s.var.name!r} writes the same element "
+                    f"of {b.name!r}"
+                )
+
+    # ------------------------------------------------------------ expressions
+
+    def value(self, e: Any) -> None:
+        """Check an expression and all in it."""
+        if not isinstance(e, Expr):
+            self.fail(f"a {type(e).__name__} stands where an expression belongs")
+        match e:
+            case Var():
+                if e not in self.vars:
+                    self.fail(f"variable {e.name!r} is used where it is not defined")
+                return
+            case Const(value=v, dtype=d):
+                lo, hi = dtypes.limits(d)
+                if not dtypes.is_float(d) and not lo <= v <= hi:
+                    self.fail(f"the literal {v!r} is no {d}")
+                return
+            case Load(buffer=b, indices=indices, dtype=d):
+                self.access(b, indices)
+                if d != b.dtype:
+                    self.fail(f"an element of {b.name!r} ({b.dtype}) is loaded as {d}")
+                return
+            case Read() | Reduce():
+                self.fail(f"a {type(e).__name__} is left from the tensor expression")
+        for c in e.children():
+            self.value(c)
+        self.types(e)
+
+    def types(self, e: Expr) -> None:
+        match e:
+            case Binary(op=op, a=a, b=b, dtype=d):
+                if op not in OPERATIONS:
+                    self.fail(f"the operation {op!r} is unknown")
+                if a.dtype != b.dtype:
+                    self.fail(f"{op!r} of {a.dtype} and {b.dtype}: {print_expr(e)}")
+                if op in ("and", "or"):
+                    self.typed(a, "bool", f"an operand of {op!r}")
+                if d != ("bool" if op in COMPARE else a.dtype):
+                    self.fail(f"{op!r} of {a.dtype} is marked {d}: {print_expr(e)}")
+            case Unary(op=op, a=a, dtype=d):
+                if d != a.dtype or (op == "not" and d != "bool"):
+                    self.fail(f"{op!r} of {a.dtype} is marked {d}: {print_expr(e)}")
+            case Select(cond=c, a=a, b=b, dtype=d) | IfThenElse(cond=c, a=a, b=b, dtype=d):
+                self.typed(c, "bool", "the condition")
+                self.typed(a, d, "what a choice takes")
+                self.typed(b, d, "what a choice takes")
+            case Cast(dtype=d):
+                try:
+                    dtypes.check(d)
+                except TensorError as error:
+                    self.fail(str(error))
+
+    def typed(self, e: Expr, dtype: str, what: str) -> None:
+        if e.dtype != dtype:
+            self.fail(f"{what} is {e.dtype}, not {dtype}: {print_expr(e)}")
+
+    def access(self, b: Buffer, indices: tuple[Any, ...]) -> None:
+        if b not in self.buffers:
+            self.fail(f"buffer {b.name!r} is touched where it does not exist")
+        if len(indices) != len(b.shape):
+            self.fail(f"{b.name!r} has {len(b.shape)} dimensions, an access {len(indices)} indices")
+        for i in indices:
+            self.value(i)
+            if not dtypes.is_int(i.dtype):
+                self.fail(f"an index of {b.name!r} is {i.dtype}: {print_expr(i)}")
