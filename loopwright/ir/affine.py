@@ -17,6 +17,26 @@ Interval = tuple[int, int]
 Ranges = Mapping[Var, Interval]
 
 
+class SizeRanges(dict[Var, Interval]):
+    """Bounds of variables, some of which are at most a form over size variables.
+
+    A loop over ``range(n)`` is entered in ``upper`` as ``n - 1``; the plain interval holds for
+    every n. With it ``i - n`` is known to be at most -1.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.upper: dict[Var, Affine] = {}
+
+    def enter(self, v: Var, extent: Extent) -> None:
+        """Note that ``v`` runs from 0 to below ``extent``."""
+        if isinstance(extent, int):
+            self[v] = (0, extent - 1)
+            return
+        self.upper[v] = extent - 1
+        self[v] = (0, max(0, self.upper[v].bounds(self)[1]))
+
+
 class Affine:
     """``const + sum(coeff * var)`` with integer coefficients; zero ones are never stored."""
 
@@ -65,6 +85,23 @@ class Affine:
 
     def bounds(self, ranges: Ranges) -> Interval:
         """Inclusive bounds, exact when variables vary independently."""
+        if isinstance(ranges, SizeRanges) and ranges.upper:
+            least, most = self.extremes(ranges)
+            return least._interval(ranges)[0], most._interval(ranges)[1]
+        return self._interval(ranges)
+
+    def extremes(self, ranges: SizeRanges) -> tuple[Affine, Affine]:
+        """Least and largest value, as forms over the variables without a symbolic upper bound."""
+        known = {v: c for v, c in self.terms.items() if v in ranges.upper}
+        if not known:
+            return self, self
+        least = {v: Affine(ranges[v][0]) for v in known}
+        most = {v: ranges.upper[v] for v in known}
+        lo = {v: (least if c > 0 else most)[v] for v, c in known.items()}
+        hi = {v: (most if c > 0 else least)[v] for v, c in known.items()}
+        return self.substitute(lo), self.substitute(hi)
+
+    def _interval(self, ranges: Ranges) -> Interval:
         lo = hi = self.const
         for v, c in self.terms.items():
             a, b = ranges[v]
@@ -103,6 +140,10 @@ class Affine:
         if self.const < 0:
             return binary("-", out, -self.const)
         return binary("+", out, self.const) if self.const else out
+
+
+#: Number of iterations or of elements: an int, or a form over size variables.
+Extent = int | Affine
 
 
 def to_affine(e: Expr, env: Mapping[Var, Affine], ranges: Ranges) -> Affine | None:

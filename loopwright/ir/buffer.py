@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
+from math import prod
+from typing import Any
 
 from loopwright import dtypes
 from loopwright.ir.expr import Expr
@@ -10,27 +11,39 @@ from loopwright.ir.node import node
 
 
 class Buffer:
-    """Memory of known shape: an argument or an allocation. Compared by identity."""
+    """Memory: an argument or an allocation. Compared by identity.
+
+    Attributes:
+        name, dtype, scope: what they say.
+        shape: extents, outermost first: ints, or expressions over size variables.
+    """
 
     __slots__ = ("dtype", "name", "scope", "shape")
 
     def __init__(
-        self, name: str, shape: tuple[int, ...], dtype: str, scope: str = "global"
+        self, name: str, shape: tuple[Any, ...], dtype: str, scope: str = "global"
     ) -> None:
         self.name, self.shape, self.dtype, self.scope = name, shape, dtype, scope
 
     @property
+    def symbolic(self) -> bool:
+        """Whether the shape depends on size variables."""
+        return not all(isinstance(n, int) for n in self.shape)
+
+    @property
     def size(self) -> int:
-        """Number of elements."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        """Number of elements; only of a shape that is known (see `symbolic`)."""
+        return prod(self.shape)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the whole buffer."""
+        """Bytes of the whole buffer; only of a shape that is known (see `symbolic`)."""
         return self.size * dtypes.nbytes(self.dtype)
 
     def __repr__(self) -> str:
-        return f"Buffer({self.name}: {self.dtype}{list(self.shape)} {self.scope})"
+        from loopwright.ir.printer import shape_text
+
+        return f"Buffer({self.name}: {self.dtype}{shape_text(self.shape)} {self.scope})"
 
 
 @node

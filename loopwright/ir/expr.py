@@ -216,14 +216,14 @@ class IterVar(ExprOps):
 
     Attributes:
         var: the variable that stands for the axis in expressions.
-        extent: number of iterations.
+        extent: number of iterations: an int, or an expression over size variables.
         kind: ``"spatial"`` or ``"reduce"`` (TE: DataPar, CommReduce), or ``"thread"``.
         thread_tag: ``"threadIdx.x"`` and the like for thread axes, else ``""``.
     """
 
     __slots__ = ("extent", "kind", "thread_tag", "var")
 
-    def __init__(self, var: Var, extent: int, kind: str, thread_tag: str = "") -> None:
+    def __init__(self, var: Var, extent: Any, kind: str, thread_tag: str = "") -> None:
         self.var, self.extent, self.kind, self.thread_tag = var, extent, kind, thread_tag
 
     @property
@@ -245,7 +245,7 @@ class Range:
 
     __slots__ = ("extent", "min")
 
-    def __init__(self, min_: int, extent: int) -> None:
+    def __init__(self, min_: int, extent: Any) -> None:
         self.min, self.extent = min_, extent
 
 

@@ -32,6 +32,11 @@ class Node:
             values.append(new)
         return type(self)(*values) if changed else self
 
+    def __repr__(self) -> str:
+        from loopwright.ir.printer import node_text
+
+        return node_text(self)
+
     def children(self) -> list[Any]:
         """Child nodes in field order, those inside tuples included."""
         out: list[Any] = []

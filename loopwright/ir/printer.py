@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from loopwright.ir.buffer import Buffer, Load
@@ -40,9 +41,10 @@ def print_func(f: Func) -> str:
     """A function as text."""
     names = Names()
     params = [
-        f"{names(p)}: {'out ' if out else ''}{p.dtype}{list(p.shape)}"
+        f"{names(p)}: {'out ' if out else ''}{p.dtype}{shape_text(p.shape, names)}"
         for p, out in zip(f.params, f.outputs, strict=True)
     ]
+    params += [f"{names(v)}: {v.dtype}" for v in f.sizes]
     lines: list[str] = []
     _stmt(f.body, 1, lines, names)
     return f"def {f.name}({', '.join(params)}):\n" + "\n".join(lines)
@@ -78,7 +80,7 @@ def _stmt(s: Any, depth: int, out: list[str], names: Names) -> None:
         case Store(buffer=b, indices=idx, value=v):
             out.append(f"{pad}{_element(b, idx, names)} = {print_expr(v, names)}")
         case Allocate(buffer=b, body=body):
-            out.append(f"{pad}{names(b)} = alloc({b.dtype}{list(b.shape)}, {b.scope})")
+            out.append(f"{pad}{names(b)} = alloc({b.dtype}{shape_text(b.shape, names)}, {b.scope})")
             _stmt(body, depth, out, names)
 
 
@@ -86,11 +88,26 @@ def _for(s: For, pad: str, out: list[str], names: Names) -> None:
     for k, v in s.pragmas:
         out.append(f"{pad}# {k} = {v}")
     head = "range" if s.kind == "serial" else (s.tag if s.kind == "thread" else s.kind)
-    out.append(f"{pad}for {names(s.var)} in {head}({s.extent}):")
+    out.append(f"{pad}for {names(s.var)} in {head}({_dim(s.extent, names)}):")
+
+
+def _dim(x: Any, names: Names) -> str:
+    return str(x) if isinstance(x, int) else print_expr(x, names)
+
+
+def shape_text(shape: Sequence[Any], names: Names | None = None) -> str:
+    """A shape as text: ``[n, 4]``."""
+    known = names or Names()
+    return f"[{', '.join(_dim(x, known) for x in shape)}]"
 
 
 def _element(b: Buffer, idx: tuple[Expr, ...], names: Names) -> str:
     return f"{names(b)}[{', '.join(print_expr(i, names) for i in idx)}]"
+
+
+def node_text(n: Any) -> str:
+    """What ``repr`` shows of a node: an expression as text, else what kind of node it is."""
+    return print_expr(n) if isinstance(n, Expr) else f"<{type(n).__name__}>"
 
 
 def print_expr(e: Expr, names: Names | None = None) -> str:

@@ -23,10 +23,12 @@ class For(Stmt):
     """``for var in range(extent): body``; ``pragmas`` is a tuple of (key, value).
 
     ``kind`` is serial, vectorized, unrolled, parallel or thread; a thread loop has a ``tag``.
+    ``extent`` is a positive int, or an expression over size variables that is never below 1; that
+    of a vectorized or unrolled loop is an int.
     """
 
     var: Var
-    extent: int
+    extent: Any
     kind: str
     body: Stmt
     pragmas: tuple[tuple[str, Any], ...] = ()
@@ -80,21 +82,28 @@ class Allocate(Stmt):
 
 @node
 class Func(Node):
-    """A lowered function: buffer parameters (``outputs[i]`` tells which are written) and a body."""
+    """A lowered function: buffer parameters (``outputs[i]`` tells which are written) and a body.
+
+    ``sizes`` are the size variables, passed after the buffers.
+    """
 
     name: str
     params: tuple[Buffer, ...]
     outputs: tuple[bool, ...]
     body: Stmt
-
-    def with_body(self, body: Stmt) -> Func:
-        """This function with another body; itself when the body is the same object."""
-        return self.map_children(lambda _: body)
+    sizes: tuple[Any, ...] = ()
 
     def __str__(self) -> str:
         from loopwright.ir.printer import print_func
 
         return print_func(self)
+
+    def with_body(self, body: Stmt) -> Func:
+        """This function with another body; itself when the body is the same object."""
+        if body is self.body:
+            return self
+        values = {n: getattr(self, n) for n in self._fields}
+        return Func(**{**values, "body": body})
 
 
 def seq(*stmts: Stmt) -> Stmt:

@@ -59,6 +59,8 @@ class _Verifier:
     def run(self) -> None:
         if len(self.f.params) != len(self.f.outputs):
             self.fail(f"{len(self.f.params)} parameters, but {len(self.f.outputs)} output marks")
+        for v in self.f.sizes:
+            self.define(v, frozenset())
         for p in self.f.params:
             self.define_buffer(p)
         self.stmt(self.f.body)
@@ -76,6 +78,9 @@ class _Verifier:
             self.fail(f"buffer {b.name!r} is allocated where it already exists")
         if any(isinstance(n, int) and n < 0 for n in b.shape):
             self.fail(f"buffer {b.name!r} has the shape {list(b.shape)}")
+        for n in b.shape:
+            if isinstance(n, Expr):
+                self.value(n)
         self.buffers.add(b)
 
     def define(self, v: Var, depends: frozenset[Var]) -> None:
@@ -144,6 +149,10 @@ class _Verifier:
             self.fail(f"loop {s.var.name!r} is of the unknown kind {s.kind!r}")
         if isinstance(s.extent, int) and s.extent < 1:
             self.fail(f"loop {s.var.name!r} has the extent {s.extent}")
+        if isinstance(s.extent, Expr):
+            self.value(s.extent)
+            if s.kind in ("vectorized", "unrolled"):
+                self.fail(f"the {s.kind} loop {s.var.name!r} has no constant extent")
         if (s.kind == "thread") != bool(s.tag):
             self.fail(f"loop {s.var.name!r} is {s.kind} and has the thread tag {s.tag!r}")
         if not dtypes.is_int(s.var.dtype):

@@ -73,6 +73,11 @@ def too_deep(s: Schedule) -> LowerError:
 
 
 def _lower(s: Schedule, arg_ids: Sequence[int], name: str, simple_mode: bool) -> Func:
+    if s.dag.sizes:
+        names = ", ".join(v.name for v in s.dag.sizes)
+        raise LowerError(
+            f"lower: size variables ({names}) are not lowered yet; give their values with dag.bind"
+        )
     bounds = s.validate()
     params = _parameters(s, arg_ids)
     context = PassContext.current()

@@ -28,7 +28,8 @@ def _go(s: Any, limit: int) -> Any:
     own = dict(s.pragmas).get("auto_unroll_max_step")
     limit = int(own) if own is not None else limit
     made = s.map_children(lambda c: _go(c, limit))
-    if made.kind == "serial" and made.extent > 1 and _cost(made) <= limit:
+    known = isinstance(made.extent, int) and made.extent > 1
+    if made.kind == "serial" and known and _cost(made) <= limit:
         return For(made.var, made.extent, "unrolled", made.body, made.pragmas, made.tag)
     return made
 
@@ -38,7 +39,7 @@ def _cost(s: Any) -> int:
         return 1
     if isinstance(s, For):
         inner = _cost(s.body)
-        if s.kind == "parallel":
+        if s.kind == "parallel" or not isinstance(s.extent, int):
             return 1 << 30
         return inner if s.kind == "vectorized" else inner * s.extent
     if isinstance(s, Seq):

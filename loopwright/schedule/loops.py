@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from loopwright.errors import did_you_mean
 from loopwright.schedule import steps as st
 from loopwright.schedule.state import FuseRel, Loop, Mark, SplitRel, StageState, State, refuse
@@ -22,9 +24,7 @@ def split(state: State, step: st.Split, t: int) -> State:
         what = "factor" if step.factor is not None else "nparts"
         refuse("split", t, f"{what} must be a positive integer, got {given[0]!r}")
     _check_free(state, stage, step.loop, "split", t)
-    n = loop.nominal
-    inner = min(step.factor, n) if step.factor is not None else -(-n // given[0])
-    outer = -(-n // inner) if step.factor is not None else given[0]
+    outer, inner = _split_extents(loop.nominal, step.factor, step.nparts)
     lo = Loop(f"{t}.0", f"{loop.name}.0", loop.kind, outer)
     li = Loop(f"{t}.1", f"{loop.name}.1", loop.kind, inner)
     rel = SplitRel(step.loop, lo.id, li.id, step.factor, step.nparts, t)
@@ -34,6 +34,15 @@ def split(state: State, step: st.Split, t: int) -> State:
         leaves=_put(stage.leaves, (step.loop,), (lo.id, li.id)),
         relations=(*stage.relations, rel),
     )
+
+
+def _split_extents(n: Any, factor: int | None, nparts: int | None) -> tuple[Any, Any]:
+    """Extents of the outer and the inner loop, of a loop of n iterations, a number or not."""
+    if factor is None:
+        assert nparts is not None
+        return nparts, (n + (nparts - 1)) // nparts
+    inner = min(factor, n) if isinstance(n, int) else factor
+    return (n + (inner - 1)) // inner, inner
 
 
 def fuse(state: State, step: st.Fuse, t: int) -> State:

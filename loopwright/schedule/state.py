@@ -26,7 +26,7 @@ class Loop:
     id: str
     name: str
     kind: str
-    nominal: int
+    nominal: Any
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,7 @@ from loopwright.te.intrin import (
     truncmod,
 )
 from loopwright.te.reducer import comm_reducer, max, max_value, min, min_value, prod, sum
+from loopwright.te.size import size_var, var
 from loopwright.te.tensor import (
     ComputeOp,
     Operation,
@@ -151,6 +152,7 @@ __all__ = [
     "sigmoid",
     "sin",
     "sinh",
+    "size_var",
     "sqrt",
     "sum",
     "tan",
@@ -159,4 +161,5 @@ __all__ = [
     "trunc",
     "truncdiv",
     "truncmod",
+    "var",
 ]  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -20,8 +20,10 @@ from loopwright.errors import TensorError
 from loopwright.ir.expr import Binary, Call, Expr, IfThenElse, IterVar, Read, Select, Unary, Var
 from loopwright.ir.node import Node
 from loopwright.ir.reduction import Reduce
+from loopwright.ir.sizes import Dim, Shape, SizeVar, size_vars
 from loopwright.ir.traversal import walk
 from loopwright.te import serial
+from loopwright.te.binding import bind_sizes
 from loopwright.te.tensor import ComputeOp, Operation, Tensor, body_parts, shape_of
 
 
@@ -30,7 +32,7 @@ class OpNode:
     """One operation: a placeholder (``body`` is None) or a compute over ``axes``."""
 
     name: str
-    shape: tuple[int, ...]
+    shape: Shape
     dtype: str
     axes: tuple[IterVar, ...] = ()
     reduce_axes: tuple[IterVar, ...] = ()
@@ -46,6 +48,11 @@ class OpNode:
     def reduction(self) -> Reduce | None:
         """The body when it is a reduction."""
         return self.body if isinstance(self.body, Reduce) else None
+
+    @property
+    def extents(self) -> list[Dim]:
+        """Extents of the output's dimensions and of the reduction axes."""
+        return [*self.shape, *(a.extent for a in self.reduce_axes)]
 
     def reads(self) -> list[Read]:
         """All reads of the body, in order, repeated ones included."""
@@ -76,13 +83,35 @@ class Dag:
         ops = tuple(_to_node(op, index) for op in index)
         return Dag(ops, tuple(index[op] for op in outputs)), index
 
+    @cached_property
+    def sizes(self) -> tuple[SizeVar, ...]:
+        """Size variables in the order of first use; a program of known sizes has none."""
+        parts: list[Any] = []
+        for op in self.ops:
+            parts += op.extents
+            parts += body_parts(op.body) if op.body is not None else []
+        return tuple(size_vars(parts))
+
+    def bind(self, values: Mapping[Any, int]) -> Dag:
+        """The program for given sizes: what it would be had it been written with these numbers.
+
+        Args:
+            values: a positive int for each size variable, by the variable or by its name.
+
+        Raises:
+            TensorError: a variable has no value, or an extent is not positive.
+        """
+        return bind_sizes(self, values)
+
     def to_json(self) -> dict[str, Any]:
         """JSON-able form; `from_json` is its inverse."""
-        return {
+        names: dict[Any, str] = {v: f"s{k}" for k, v in enumerate(self.sizes)}
+        out: dict[str, Any] = {
             "v": 1,
-            "ops": [serial.op_to_json(op) for op in self.ops],
+            "ops": [serial.op_to_json(op, names) for op in self.ops],
             "outputs": list(self.outputs),
         }
+        return out | {"sizes": serial.sizes_to_json(self.sizes)} if names else out
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> Dag:
@@ -94,7 +123,8 @@ class Dag:
         if not isinstance(data, dict) or data.get("v") != 1:
             raise TensorError("this is not the JSON of a DAG in version 1")
         try:
-            ops = tuple(OpNode(**serial.op_from_json(d)) for d in data["ops"])
+            scope = serial.sizes_from_json(data.get("sizes", []))
+            ops = tuple(OpNode(**serial.op_from_json(d, scope)) for d in data["ops"])
             dag = Dag(ops, tuple(int(i) for i in data["outputs"]))
         except (KeyError, IndexError, TypeError, ValueError) as e:
             raise TensorError(f"malformed JSON of a DAG: {type(e).__name__}: {e}") from e
@@ -129,7 +159,16 @@ class Dag:
         """Arithmetic operations of one evaluation; multiply and add count one each.
 
         Index arithmetic is not counted. Integer operations are.
+
+        Raises:
+            TensorError: the program has size variables; ``dag.bind({"n": 64}).flop`` tells it.
         """
+        if self.sizes:
+            names = ", ".join(v.name for v in self.sizes)
+            raise TensorError(
+                f"flop: the program has size variables ({names}); give their values with "
+                f"dag.bind({{{self.sizes[0].name!r}: 64}}).flop"
+            )
         return sum(_op_flop(op) for op in self.ops)
 
     def consumers(self, i: int) -> list[int]:

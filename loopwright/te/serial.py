@@ -1,8 +1,13 @@
-"""JSON of expressions and operations. Axes are written by position: ``a0``, ``r1``."""
+"""JSON of expressions and operations. Axes are written by position: ``a0``, ``r1``.
+
+Size variables are ``s0``, ``s1``, in the order of first use; an extent that depends on them is
+written as an expression where others are numbers.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from loopwright.errors import TensorError
@@ -21,38 +26,58 @@ from loopwright.ir.expr import (
 )
 from loopwright.ir.operations import FUNCTIONS, OPERATIONS
 from loopwright.ir.reduction import Combiner, Reduce
+from loopwright.ir.sizes import SizeVar
 
 _LABELS = ("name", "axes", "reduce", "tag", "reducer")
 
 
-def op_to_json(op: Any) -> dict[str, Any]:
-    """One operation of a DAG (`loopwright.te.dag.OpNode`)."""
-    out: dict[str, Any] = {"name": op.name, "shape": list(op.shape), "dtype": op.dtype}
+def op_to_json(op: Any, sizes: Mapping[Var, str]) -> dict[str, Any]:
+    """One operation of a DAG (`loopwright.te.dag.OpNode`); ``sizes`` names its size variables."""
+    shape = [_dim_to_json(n, sizes) for n in op.shape]
+    out: dict[str, Any] = {"name": op.name, "shape": shape, "dtype": op.dtype}
     if op.body is None:
         return out
-    names = {a.var: f"a{i}" for i, a in enumerate(op.axes)}
+    names = {**sizes, **{a.var: f"a{i}" for i, a in enumerate(op.axes)}}
     names |= {a.var: f"r{i}" for i, a in enumerate(op.reduce_axes)}
     out["axes"] = [a.name for a in op.axes]
     out["reduce"] = [a.name for a in op.reduce_axes]
-    out["reduce_extents"] = [a.extent for a in op.reduce_axes]
+    out["reduce_extents"] = [_dim_to_json(a.extent, sizes) for a in op.reduce_axes]
     out["body"] = expr_to_json(op.body, names)
     if op.tag:
         out["tag"] = op.tag
     return out
 
 
-def op_from_json(d: dict[str, Any]) -> dict[str, Any]:
-    """Fields of an operation from its JSON."""
-    shape = tuple(int(x) for x in d["shape"])
+def _dim_to_json(n: Any, sizes: Mapping[Var, str]) -> Any:
+    return expr_to_json(n, dict(sizes)) if isinstance(n, Expr) else n
+
+
+def _dim_from_json(x: Any, sizes: Mapping[str, SizeVar]) -> Any:
+    return expr_from_json(x, dict(sizes)) if isinstance(x, list) else int(x)
+
+
+def sizes_to_json(sizes: Sequence[SizeVar]) -> list[list[Any]]:
+    """Size variables as ``[name, dtype, nonnegative]``."""
+    return [[v.name, v.dtype, v.nonnegative] for v in sizes]
+
+
+def sizes_from_json(data: Sequence[Any]) -> dict[str, SizeVar]:
+    """Inverse of `sizes_to_json`, by written name."""
+    return {f"s{k}": SizeVar(str(n), str(d), bool(p)) for k, (n, d, p) in enumerate(data)}
+
+
+def op_from_json(d: dict[str, Any], sizes: Mapping[str, SizeVar]) -> dict[str, Any]:
+    """Fields of an operation from its JSON; ``sizes`` holds the size variables by written name."""
+    shape = tuple(_dim_from_json(x, sizes) for x in d["shape"])
     out: dict[str, Any] = {"name": d["name"], "shape": shape, "dtype": d["dtype"]}
     if "body" not in d:
         return out
     axes = tuple(IterVar(Var(n), e, "spatial") for n, e in zip(d["axes"], shape, strict=True))
     reduce = tuple(
-        IterVar(Var(n), int(e), "reduce")
+        IterVar(Var(n), _dim_from_json(e, sizes), "reduce")
         for n, e in zip(d["reduce"], d["reduce_extents"], strict=True)
     )
-    scope: dict[str, Any] = {f"a{i}": a for i, a in enumerate(axes)}
+    scope: dict[str, Any] = {**sizes, **{f"a{i}": a for i, a in enumerate(axes)}}
     scope |= {f"r{i}": a for i, a in enumerate(reduce)}
     body = expr_from_json(d["body"], scope)
     return out | {"axes": axes, "reduce_axes": reduce, "body": body, "tag": d.get("tag", "")}
@@ -61,7 +86,8 @@ def op_from_json(d: dict[str, Any]) -> dict[str, Any]:
 def without_names(dag: dict[str, Any]) -> dict[str, Any]:
     """The JSON of a DAG without labels: what its hash covers."""
     ops = [{k: v for k, v in op.items() if k not in _LABELS} for op in dag["ops"]]
-    return {"v": dag["v"], "ops": _drop_reducer_names(ops), "outputs": dag["outputs"]}
+    out = {"v": dag["v"], "ops": _drop_reducer_names(ops), "outputs": dag["outputs"]}
+    return out | {"sizes": [x[1:] for x in dag["sizes"]]} if "sizes" in dag else out
 
 
 def _drop_reducer_names(x: Any) -> Any:

@@ -1,7 +1,8 @@
-"""Tensors and the operations that make them: `placeholder`, `compute`, `reduce_axis`, `var`-free.
+"""Tensors and the operations that make them: `placeholder`, `compute`, `reduce_axis`, `var`.
 
 ``compute`` traces its function once; what is kept are expressions, never the function. The names
-and meanings are those of TVM's te; shapes are positive Python integers.
+and meanings are those of TVM's te. Extents are positive Python integers or expressions over size
+variables (`var`, `size_var`).
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from typing import Any
 
 from loopwright import dtypes
 from loopwright.errors import TensorError
-from loopwright.ir.affine import interval, to_affine
-from loopwright.ir.expr import Expr, ExprOps, IfThenElse, IterVar, Read, Var, as_expr
+from loopwright.ir.expr import Const, Expr, ExprOps, IfThenElse, IterVar, Read, Var, as_expr
+from loopwright.ir.printer import shape_text
 from loopwright.ir.reduction import Reduce
+from loopwright.ir.sizes import Dim, Shape, Sizes, SizeVar, check_extent
 from loopwright.ir.traversal import walk
+from loopwright.te.reads import check_read
 
 #: What a loop can be bound to.
 THREAD_TAGS = (*(f"{p}.{c}" for p in ("blockIdx", "threadIdx") for c in "xyz"), "vthread")
@@ -27,13 +30,13 @@ class Tensor:
 
     Attributes:
         op: the operation that makes it.
-        shape: extents, outermost first.
+        shape: extents, outermost first: ints, or expressions over size variables.
         dtype: name of the element type.
     """
 
     __slots__ = ("dtype", "op", "shape", "value_index")
 
-    def __init__(self, op: Operation, shape: tuple[int, ...], dtype: str) -> None:
+    def __init__(self, op: Operation, shape: Shape, dtype: str) -> None:
         self.op, self.shape, self.dtype, self.value_index = op, shape, dtype, 0
 
     @property
@@ -54,7 +57,7 @@ class Tensor:
         idx = indices if isinstance(indices, tuple) else (indices,)
         if len(idx) > self.ndim or (self.ndim == 0 and idx):
             raise TensorError(
-                f"{self.name} has {self.ndim} dimension(s) {list(self.shape)}; "
+                f"{self.name} has {self.ndim} dimension(s) {shape_text(self.shape)}; "
                 f"it was indexed with {len(idx)}"
             )
         if len(idx) < self.ndim:
@@ -62,7 +65,7 @@ class Tensor:
         return Read(self, tuple(_index(self, d, i) for d, i in enumerate(idx)), self.dtype)
 
     def __repr__(self) -> str:
-        return f"Tensor({self.name}: {self.dtype}{list(self.shape)})"
+        return f"Tensor({self.name}: {self.dtype}{shape_text(self.shape)})"
 
 
 class TensorSlice(ExprOps):
@@ -101,7 +104,7 @@ class Operation:
     axis: list[IterVar]
     reduce_axis: list[IterVar]
 
-    def __init__(self, name: str, shape: tuple[int, ...], dtype: str, tag: str = "") -> None:
+    def __init__(self, name: str, shape: Shape, dtype: str, tag: str = "") -> None:
         self.name, self.tag = name, tag
         self.attrs = {}
         self.axis, self.reduce_axis = [], []
@@ -149,25 +152,29 @@ def body_parts(body: Expr) -> list[Expr]:
     return [body]
 
 
-def shape_of(shape: Any, what: str) -> tuple[int, ...]:
-    """Check a shape: a sequence of positive integers (a single integer is a vector).
+def shape_of(shape: Any, what: str) -> Shape:
+    """Check a shape: a sequence of extents (a single one is a vector).
 
     Raises:
-        TensorError: it is no sequence, or an extent is not an integer, or not positive.
+        TensorError: it is no sequence, or an extent is neither a positive integer nor an
+            expression over size variables.
     """
-    single = _as_int(shape) is not None
+    single = _as_int(shape) is not None or isinstance(shape, Expr)
     if not single and not isinstance(shape, Iterable):
         raise TensorError(f"{what}: a shape is a sequence of positive integers, got {shape!r}")
     dims = (shape,) if single else tuple(shape)
-    out = []
-    for d in dims:
-        n = _as_int(d)
-        if n is None:
-            raise TensorError(f"{what}: extents are positive integers, got {d!r} in {dims}")
-        if n <= 0:
-            raise TensorError(f"{what}: extents must be positive, got {n} in {dims}")
-        out.append(n)
-    return tuple(out)
+    return tuple(_extent(d, dims, what) for d in dims)
+
+
+def _extent(d: Any, dims: tuple[Any, ...], what: str) -> Dim:
+    if isinstance(d, Expr) and not isinstance(d, Const):
+        return check_extent(d, what)
+    n = _as_int(d.value if isinstance(d, Const) else d)
+    if n is None:
+        raise TensorError(f"{what}: extents are positive integers, got {d!r} in {dims}")
+    if n <= 0:
+        raise TensorError(f"{what}: extents must be positive, got {n} in {dims}")
+    return n
 
 
 def _as_int(x: Any) -> int | None:
@@ -178,18 +185,17 @@ def _as_int(x: Any) -> int | None:
         return None
 
 
-def placeholder(
-    shape: Sequence[int] | int, dtype: Any = "float32", name: str = "placeholder"
-) -> Tensor:
+def placeholder(shape: Any, dtype: Any = "float32", name: str = "placeholder") -> Tensor:
     """Declare an input tensor.
 
     Args:
-        shape: positive integers, outermost first.
+        shape: extents, outermost first: positive integers, or expressions over size variables
+            with ``+``, ``-``, ``*``, and ``//`` and ``%`` by constants.
         dtype: element type; None is float32.
         name: printed name; it need not be unique.
 
     Raises:
-        TensorError: an extent is zero, negative or not an integer; the dtype is not supported.
+        TensorError: an extent is zero, negative or no such expression; the dtype is not supported.
     """
     dims = shape_of(shape, f"placeholder {name!r}")
     return PlaceholderOp(name, dims, dtypes.check(dtype or "float32")).output(0)
@@ -201,7 +207,7 @@ def reduce_axis(dom: Any, name: str = "rv") -> IterVar:
     Raises:
         TensorError: the domain is no pair, is empty, or does not start at 0.
     """
-    single = _as_int(dom) is not None
+    single = _as_int(dom) is not None or isinstance(dom, Expr)
     if not single and not (isinstance(dom, list | tuple) and len(dom) == 2):
         raise TensorError(f"reduce_axis {name!r}: expected (0, extent), got {dom!r}")
     lo, hi = (0, dom) if single else dom
@@ -224,7 +230,7 @@ def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> IterVar:
 
 
 def compute(
-    shape: Sequence[int] | int,
+    shape: Any,
     fcompute: Callable[..., Any],
     name: str = "compute",
     tag: str = "",
@@ -234,7 +240,7 @@ def compute(
     """Define a tensor element by element: ``compute((n, m), lambda i, j: A[i, j] + 1)``.
 
     Args:
-        shape: extents of the result.
+        shape: extents of the result: positive integers or expressions over size variables.
         fcompute: gets one axis a dimension and returns the element's expression. It is called once.
         name: printed name; it need not be unique.
         tag: free text about the operation.
@@ -300,52 +306,44 @@ def _varargs(ndim: int, fixed: int, name: str, given: Sequence[str] | None) -> l
 
 
 def _check_body(op: ComputeOp) -> None:
-    spatial = {a.var: (0, a.extent - 1) for a in op.axis}
-    ranges = spatial | {a.var: (0, a.extent - 1) for a in op.reduce_axis}
+    scope = _scope([*op.axis, *op.reduce_axis])
     if not isinstance(op.body, Reduce):
-        _check_expr(op.body, op, ranges, guarded=False)
+        _check_expr(op.body, op, scope, guarded=False)
         return
-    _check_expr(op.body.source, op, ranges, guarded=op.body.where is not None)
+    _check_expr(op.body.source, op, scope, guarded=op.body.where is not None)
     if op.body.where is not None:
-        _check_expr(op.body.where, op, ranges, guarded=False)
+        _check_expr(op.body.where, op, scope, guarded=False)
     if op.body.init is not None:
-        _check_expr(op.body.init, op, spatial, guarded=False)
+        _check_expr(op.body.init, op, _scope(op.axis), guarded=False)
 
 
-def _check_expr(e: Expr, op: ComputeOp, ranges: dict[Var, tuple[int, int]], guarded: bool) -> None:
+def _scope(axes: list[IterVar]) -> Sizes:
+    """The axes that an expression may use, with their bounds."""
+    sizes = Sizes(a.extent for a in axes)
+    for a in axes:
+        sizes.ranges.enter(a.var, sizes.of(a.extent))
+    return sizes
+
+
+def _check_expr(e: Expr, op: ComputeOp, scope: Sizes, guarded: bool) -> None:
     if isinstance(e, Reduce):
         raise TensorError(
             f"compute {op.name!r}: a reduction must be the whole body; give it a compute of its "
             "own and use that tensor in the expression"
         )
-    if isinstance(e, Var) and e not in ranges:
+    if isinstance(e, SizeVar):
+        scope.declare(e)
+    if isinstance(e, Var) and e not in scope.ranges:
         raise TensorError(
             f"compute {op.name!r}: axis {e.name!r} does not belong to it; a reduce_axis is used "
             "inside te.sum(..., axis=...) and the like, and not in init="
         )
     if isinstance(e, Read) and not guarded:
-        _check_read(e, op, ranges)
+        check_read(e, op.name, scope)
     if isinstance(e, IfThenElse):
-        _check_expr(e.cond, op, ranges, guarded)
-        _check_expr(e.a, op, ranges, True)
-        _check_expr(e.b, op, ranges, True)
+        _check_expr(e.cond, op, scope, guarded)
+        _check_expr(e.a, op, scope, True)
+        _check_expr(e.b, op, scope, True)
         return
     for c in e.children():
-        _check_expr(c, op, ranges, guarded)
-
-
-def _check_read(e: Read, op: ComputeOp, ranges: dict[Var, tuple[int, int]]) -> None:
-    """Refuse an index that certainly leaves its dimension.
-
-    Bounds of an affine index are attained. Others may be wide (``i - i // 4 * 4``), so those are
-    refused only when no value of them lies inside.
-    """
-    for d, (i, extent) in enumerate(zip(e.indices, e.source.shape, strict=True)):
-        b = interval(i, {}, ranges)
-        if b is None or (b[0] >= 0 and b[1] < extent):
-            continue
-        if to_affine(i, {}, ranges) is not None or b[1] < 0 or b[0] >= extent:
-            raise TensorError(
-                f"compute {op.name!r}: index {d} of {e.source.name} runs from {b[0]} to {b[1]}, "
-                f"the dimension has {extent} elements; guard it with te.if_then_else"
-            )
+        _check_expr(c, op, scope, guarded)

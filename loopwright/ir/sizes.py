@@ -1,0 +1,285 @@
+"""Sizes that are known only when a program runs: variables, and extents made of them.
+
+An extent is an int or an `Affine` form over size variables. What is not affine in them (``m * n``,
+``n // 8``) becomes a variable of its own that is computed once when the function starts, so that
+the rest of the compiler adds and compares forms only.
+
+Every extent is at least 1 and at most `MAX_EXTENT`; whoever runs a function checks that first.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from functools import reduce as fold
+from typing import Any
+
+from loopwright import dtypes
+from loopwright.errors import TensorError
+from loopwright.ir.affine import Affine, Extent, Interval, SizeRanges
+from loopwright.ir.expr import Binary, Cast, Const, Expr, Unary, Var, as_expr, binary, cast
+from loopwright.ir.node import node
+from loopwright.ir.traversal import walk
+
+#: Largest extent that a size may give. Tiles that over-run stay within int32.
+MAX_EXTENT = 1 << 30
+#: An extent as a user writes it: a positive int or an expression over size variables.
+Dim = Any
+Shape = tuple[Dim, ...]
+
+
+@node
+class SizeVar(Var):
+    """An integer that is known only when a program runs; made by ``te.var`` and ``te.size_var``.
+
+    ``nonnegative`` is what is promised of it where it is no extent (extents are at least 1).
+    """
+
+    name: str
+    dtype: str = "int32"
+    nonnegative: bool = True
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self) >> 4
+
+
+def size_vars(parts: Iterable[Any]) -> list[SizeVar]:
+    """Size variables of expressions, in the order of first use, each once; ints have none."""
+    seen: dict[SizeVar, None] = {}
+    for e in parts:
+        if isinstance(e, Expr):
+            walk(e, lambda n: seen.setdefault(n) if isinstance(n, SizeVar) else None)
+    return list(seen)
+
+
+def check_extent(e: Expr, what: str) -> Expr:
+    """Refuse an expression that cannot be an extent.
+
+    Raises:
+        TensorError: it is no integer, or holds something else than size variables, constants,
+            ``+``, ``-``, ``*``, and ``//`` and ``%`` by positive constants.
+    """
+    if not dtypes.is_int(e.dtype):
+        raise TensorError(f"{what}: an extent is an integer, got one of dtype {e.dtype}")
+    walk(e, lambda n: _check_part(n, what))
+    return e
+
+
+def _check_part(n: Any, what: str) -> None:
+    match n:
+        case SizeVar() | Const() | Cast() | Unary(op="-"):
+            return
+        case Binary(op="+" | "-" | "*"):
+            return
+        case Binary(op="//" | "%", b=Const(value=v)) if v > 0:
+            return
+        case Var():
+            raise TensorError(
+                f"{what}: {n.name!r} is a loop axis or a plain variable; extents are made of "
+                "te.var and te.size_var"
+            )
+    raise TensorError(
+        f"{what}: an extent is made of size variables and constants with +, -, *, and // and % by "
+        f"positive constants; {getattr(n, 'op', type(n).__name__)!r} cannot be in it"
+    )
+
+
+class Sizes:
+    """Arithmetic on extents.
+
+    Attributes:
+        ranges: bounds of size variables; whoever uses them enters loops beside them.
+        lets: variables that stand for what is not affine, with their definitions, in order.
+    """
+
+    def __init__(self, extents: Iterable[Dim] = ()) -> None:
+        self.ranges = SizeRanges()
+        self.lets: list[tuple[Var, Expr]] = []
+        self._made: dict[Any, Var] = {}
+        self._rank: list[Var] = []
+        self._factors: dict[Var, tuple[Var, ...]] = {}
+        for e in extents:
+            self.of(e)
+
+    def declare(self, v: SizeVar) -> None:
+        """Enter a size variable; `of` does it for those of extents."""
+        if v not in self.ranges:
+            lo, hi = dtypes.limits(v.dtype)
+            self.ranges[v] = (0 if v.nonnegative else int(lo), int(hi))
+            self._rank.append(v)
+
+    def _narrow(self, form: Extent) -> None:
+        """Extents are 1 to `MAX_EXTENT`: what that says about the one variable of a form."""
+        if isinstance(form, int) or len(form.terms) != 1:
+            return
+        ((v, c),) = form.terms.items()
+        if c < 0:
+            return
+        lo, hi = self.ranges[v]
+        least, most = -((form.const - 1) // c), (MAX_EXTENT - form.const) // c
+        self.ranges[v] = (max(lo, least), min(hi, most))
+
+    def of(self, e: Dim) -> Extent:
+        """The form of an extent."""
+        if not isinstance(e, Expr):
+            return int(e)
+        for v in size_vars([e]):
+            self.declare(v)
+        form = _plain(self._of(e))
+        self._narrow(form)
+        return form
+
+    def _of(self, e: Expr) -> Affine:
+        match e:
+            case Const(value=v):
+                return Affine(int(v))
+            case Var():
+                return Affine.of(e)
+            case Cast(value=v):
+                return self._of(v)
+            case Unary(a=a):
+                return self._of(a) * -1
+            case Binary(op="+", a=a, b=b):
+                return self._of(a) + self._of(b)
+            case Binary(op="-", a=a, b=b):
+                return self._of(a) - self._of(b)
+            case Binary(op="*", a=a, b=b):
+                return _form(self.times(self._of(a), self._of(b)))
+            case Binary(op="//", a=a, b=Const(value=m)):
+                return _form(self.floor_div(self._of(a), m))
+            case Binary(op="%", a=a, b=Const(value=m)):
+                x = self._of(a)
+                out: Affine = x - _form(self.floor_div(x, m)) * m
+                return out
+            case _:
+                raise TensorError(f"{type(e).__name__} cannot be part of an extent")
+
+    def times(self, a: Extent, b: Extent) -> Extent:
+        """``a * b``."""
+        if isinstance(b, int) or isinstance(a, int):
+            x, k = (a, b) if isinstance(b, int) else (b, a)
+            return x * k  # type: ignore[operator]
+        out = Affine(a.const * b.const)
+        out = out + Affine(0, a.terms) * b.const + Affine(0, b.terms) * a.const
+        for v, c in a.terms.items():
+            for w, d in b.terms.items():
+                out = out + Affine(0, {self._product(v, w): c * d})
+        return _plain(out)
+
+    def floor_div(self, a: Extent, m: int) -> Extent:
+        """``a // m`` for a positive constant m."""
+        if isinstance(a, int):
+            return a // m
+        whole = Affine(a.const // m, {v: c // m for v, c in a.terms.items() if c % m == 0})
+        part = Affine(a.const % m, {v: c for v, c in a.terms.items() if c % m})
+        lo, hi = part.bounds(self.ranges)
+        if lo // m == hi // m:
+            return _plain(whole + lo // m)
+        key = ("//", part, m)
+        if key not in self._made:
+            name = ".".join(v.name for v in part.terms)
+            value = binary("//", form_expr(part, self.ranges), m)
+            self._define(key, f"{name}.{m}", value, (lo // m, hi // m))
+        return _plain(whole + Affine.of(self._made[key]))
+
+    def ceil_div(self, a: Extent, m: int) -> Extent:
+        """``ceil(a / m)`` for a positive constant m."""
+        return self.floor_div(a + (m - 1), m)
+
+    def _product(self, a: Var, b: Var) -> Var:
+        factors = [*self._factors.get(a, (a,)), *self._factors.get(b, (b,))]
+        factors.sort(key=self._rank.index)
+        key = ("*", *factors)
+        if key not in self._made:
+            (p, q), (r, s) = self.ranges[a], self.ranges[b]
+            corners = [p * r, p * s, q * r, q * s]
+            name = ".".join(v.name for v in factors)
+            value = fold(lambda x, y: binary("*", x, y), [cast(v, "int64") for v in factors])
+            made = self._define(key, name, value, (min(corners), max(corners)))
+            self._factors[made] = tuple(factors)
+        return self._made[key]
+
+    def _define(self, key: Any, name: str, value: Expr, bounds: Interval) -> Var:
+        self._made[key] = made = Var(name, value.dtype)
+        self.ranges[made] = bounds
+        self._rank.append(made)
+        self.lets.append((made, value))
+        return made
+
+    def least(self, a: Extent, b: Extent) -> Extent | None:
+        """The smaller of two, or None when neither is known to be."""
+        lo, hi = _form(a - b if isinstance(a, Affine) else _form(a) - b).bounds(self.ranges)
+        return a if hi <= 0 else b if lo >= 0 else None
+
+    def most(self, a: Extent, b: Extent) -> Extent | None:
+        """The larger of two, or None when neither is known to be."""
+        small = self.least(a, b)
+        return None if small is None else b if small is a else a
+
+    def definition(self, e: Dim) -> Dim:
+        """An extent over the program's own variables only, for whoever computes it outside."""
+        known: dict[Var, Expr] = dict(self.lets)
+
+        def go(n: Any) -> Any:
+            return go(known[n]) if n in known else n.map_children(go)
+
+        return go(e) if isinstance(e, Expr) else e
+
+
+def evaluate(e: Dim, env: Mapping[Any, int]) -> int:
+    """The number that an extent is for given values of its variables."""
+    match e:
+        case int():
+            return e
+        case Const(value=v):
+            return int(v)
+        case Var():
+            return env[e]
+        case Cast(value=v):
+            return evaluate(v, env)
+        case Unary(a=a):
+            return -evaluate(a, env)
+        case Binary(op=op, a=a, b=b):
+            return _ARITHMETIC[op](evaluate(a, env), evaluate(b, env))
+        case _:
+            raise TensorError(f"{type(e).__name__} cannot be part of an extent")
+
+
+_ARITHMETIC: dict[str, Callable[[int, int], int]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "max": max,
+}
+
+
+def _plain(x: Extent) -> Extent:
+    return x if isinstance(x, int) or x.terms else x.const
+
+
+def _form(x: Extent) -> Affine:
+    return Affine(x) if isinstance(x, int) else x
+
+
+def form_expr(x: Affine, ranges: SizeRanges) -> Expr:
+    """The expression of a form, in int64 where a part of it could leave int32."""
+    worst = abs(x.const) + sum(abs(c) * max(map(abs, ranges[v])) for v, c in x.terms.items())
+    e = x.to_expr()
+    if worst < 1 << 31 or e.dtype != "int32":
+        return e
+    wide = {v: Affine.of(v) for v in x.terms}
+    return fold(
+        lambda a, b: binary("+", a, b),
+        [binary("*", cast(v, "int64"), x.terms[v]) for v in wide],
+        as_expr(x.const, "int64"),
+    )
+
+
+def extent_expr(x: Extent, ranges: SizeRanges) -> Dim:
+    """An extent for the loop IR: an int or an expression."""
+    return x if isinstance(x, int) else form_expr(x, ranges)
