@@ -22,11 +22,21 @@ class ModuleWriter:
         self.parallel_workspace = 0
         self.uses_pool = False
         self.counter = 0
+        self.metadata: list[str] = []
         self.flat: dict[tuple[Buffer, tuple[Expr, ...]], Affine | None] = {}
 
     def text(self) -> str:
         """The module."""
-        return "\n".join([*self.declares.values(), *self.functions]) + "\n"
+        return "\n".join([*self.declares.values(), *self.functions, *self.metadata]) + "\n"
+
+    def unroll_hint(self) -> str:
+        """A new loop's metadata that asks LLVM to unroll it."""
+        n = len(self.metadata)
+        if not n:
+            self.metadata.append('!0 = !{!"llvm.loop.unroll.enable"}')
+            n = 1
+        self.metadata.append(f"!{n} = distinct !{{!{n}, !0}}")
+        return f"!{n}"
 
 
 class Emitter:

@@ -64,8 +64,12 @@ class Memory:
         return self.w.emit(f"getelementptr i8, ptr %ws, i64 {self._used}")
 
     def flat(self, b: Buffer, indices: list[Affine]) -> Affine:
-        """Offset in elements of an affine access, row-major."""
+        """Offset in elements of an affine access."""
         out = Affine(0)
+        if b.strides is not None:
+            for i, stride in zip(indices, b.strides, strict=True):
+                out = out + i * stride
+            return out
         for i, n in zip(indices, b.shape, strict=True):
             out = out * n + i
         return out

@@ -19,7 +19,7 @@ from loopwright.ir.affine import Affine, exact, fits, interval, to_affine
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, IfThenElse, Select, Unary, Var
 from loopwright.ir.operations import COMPARE
-from loopwright.ir.stmt import Allocate, For, If, Let, Seq, Store
+from loopwright.ir.stmt import UNROLL_HINT, Allocate, For, If, Let, Seq, Store
 from loopwright.ir.traversal import free_vars
 
 
@@ -123,6 +123,12 @@ class FunctionWriter(Emitter):
         if all(isinstance(p, Affine) for p in parts):
             return self.memory.flat(b, parts)  # type: ignore[arg-type]
         out = Value("0", "int64")
+        if b.strides is not None:
+            for p, stride in zip(parts, b.strides, strict=True):
+                step = self.i64(p)
+                step = self.ops.binary("*", step, self.ops.const(stride, step), "int64")
+                out = self.ops.binary("+", out, step, "int64")
+            return out
         for p, n in zip(parts, b.shape, strict=True):
             out = self.ops.binary("*", out, self.ops.const(n, out), "int64")
             out = self.ops.binary("+", out, self.i64(p), "int64")
@@ -307,7 +313,8 @@ class FunctionWriter(Emitter):
         self.start(back)
         self.lines.append(f"  {nxt} = add nuw nsw i64 {reg}, 1")
         more = self.emit(f"icmp ult i64 {nxt}, {s.extent}")
-        self.put(f"br i1 {more}, label %{head}, label %{done}")
+        hint = f", !llvm.loop {self.m.unroll_hint()}" if UNROLL_HINT in s.pragmas else ""
+        self.put(f"br i1 {more}, label %{head}, label %{done}{hint}")
         self.start(done)
 
     def _vector_loop(self, s: For) -> None:

@@ -16,14 +16,22 @@ class Buffer:
     Attributes:
         name, dtype, scope: what they say.
         shape: extents, outermost first: ints, or expressions over size variables.
+        strides: elements from one index to the next, one a dimension (then the shape is known);
+            None stands for row-major without gaps.
     """
 
-    __slots__ = ("dtype", "name", "scope", "shape")
+    __slots__ = ("dtype", "name", "scope", "shape", "strides")
 
     def __init__(
-        self, name: str, shape: tuple[Any, ...], dtype: str, scope: str = "global"
+        self,
+        name: str,
+        shape: tuple[Any, ...],
+        dtype: str,
+        scope: str = "global",
+        strides: tuple[int, ...] | None = None,
     ) -> None:
         self.name, self.shape, self.dtype, self.scope = name, shape, dtype, scope
+        self.strides = strides
 
     @property
     def symbolic(self) -> bool:
@@ -32,8 +40,8 @@ class Buffer:
 
     @property
     def size(self) -> int:
-        """Number of elements; only of a shape that is known (see `symbolic`)."""
-        return prod(self.shape)
+        """Elements that it takes, gaps included; only of a known shape (see `symbolic`)."""
+        return prod(self.shape) if not self.strides else int(self.shape[0] * self.strides[0])
 
     @property
     def nbytes(self) -> int:

@@ -80,7 +80,9 @@ def _stmt(s: Any, depth: int, out: list[str], names: Names) -> None:
         case Store(buffer=b, indices=idx, value=v):
             out.append(f"{pad}{_element(b, idx, names)} = {print_expr(v, names)}")
         case Allocate(buffer=b, body=body):
-            out.append(f"{pad}{names(b)} = alloc({b.dtype}{shape_text(b.shape, names)}, {b.scope})")
+            gaps = f", strides={list(b.strides)}" if b.strides is not None else ""
+            shape = shape_text(b.shape, names)
+            out.append(f"{pad}{names(b)} = alloc({b.dtype}{shape}, {b.scope}{gaps})")
             _stmt(body, depth, out, names)
 
 

@@ -11,6 +11,9 @@ from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Expr, Var
 from loopwright.ir.node import Node, node
 
+#: A pragma of serial loops: the compiler of the generated code should unroll this one.
+UNROLL_HINT = ("unroll", True)
+
 
 class Stmt(Node):
     """Base class of statements."""

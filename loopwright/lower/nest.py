@@ -35,8 +35,9 @@ from loopwright.ir.stmt import Allocate, For, If, Let, Seq, Stmt, Store, seq
 from loopwright.ir.traversal import free_vars, substitute
 from loopwright.lower.lanes import lanes_of
 from loopwright.schedule.bounds import Bounds, Guard, StageBounds, attach_position
-from loopwright.schedule.caching import layout_shape
+from loopwright.schedule.layout import layout_shape
 from loopwright.schedule.state import StageId, State
+from loopwright.schedule.storage import aligned_strides
 
 #: Largest product of unrolled extents for which a tail copy of the nest is made, by default.
 PARTITION_CAP = 512
@@ -88,7 +89,8 @@ class NestBuilder:
         shape = tuple(sb.shape)
         if sb.stage.layout is not None:
             shape = layout_shape(shape, sb.stage.layout)
-        return Buffer(self.state.label(sb.stage.id), shape, sb.op.dtype, sb.stage.scope)
+        strides = aligned_strides(shape, sb.stage.align)
+        return Buffer(self.state.label(sb.stage.id), shape, sb.op.dtype, sb.stage.scope, strides)
 
     def element(self, sid: StageId, indices: list[Affine | Expr]) -> tuple[Expr, ...]:
         """Indices into a stage's buffer for an element of its tensor."""

@@ -1,29 +1,17 @@
-"""Rules and effects of the primitives that make stages, or order a stage's buffer."""
+"""Rules and effects of the primitives that make stages."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-from loopwright.errors import did_you_mean
 from loopwright.ir.expr import Expr, IterVar, Read, Var
 from loopwright.ir.reduction import Reduce
 from loopwright.ir.traversal import substitute
 from loopwright.schedule import steps as st
-from loopwright.schedule.placement import movable
-from loopwright.schedule.state import LayoutDim, StageId, State, initial_stage, refuse
+from loopwright.schedule.state import StageId, State, initial_stage, refuse
+from loopwright.schedule.storage import check_scope
 from loopwright.te.dag import OpNode
-
-SCOPES = ("global", "local", "shared")
-
-
-def _scope(scope: str, who: str, t: int) -> None:
-    if scope not in SCOPES:
-        refuse(
-            who,
-            t,
-            f"unknown scope {scope!r}{did_you_mean(str(scope), SCOPES)}; use {', '.join(SCOPES)}",
-        )
 
 
 def _fresh_axes(op: OpNode) -> tuple[IterVar, ...]:
@@ -34,7 +22,7 @@ def _fresh_axes(op: OpNode) -> tuple[IterVar, ...]:
 def cache_read(state: State, step: st.CacheRead, t: int) -> State:
     """Make a stage that copies a tensor, and let the readers read the copy."""
     src = state.stage(step.stage, "cache_read")
-    _scope(step.scope, "cache_read", t)
+    check_scope(step.scope, "cache_read", t)
     if not step.readers:
         refuse("cache_read", t, f"name at least one stage that reads {state.label(src.id)!r}")
     for r in step.readers:
@@ -77,14 +65,14 @@ def _after(order: tuple[StageId, ...], at: StageId, new: StageId) -> tuple[Stage
 def cache_write(state: State, step: st.CacheWrite, t: int) -> State:
     """Make a stage that computes a tensor; the stage itself becomes a copy of it."""
     stage = state.compute_stage(step.stage, "cache_write")
-    _scope(step.scope, "cache_write", t)
+    check_scope(step.scope, "cache_write", t)
     name = state.label(stage.id)
-    if stage.transformed or stage.layout is not None:
+    if stage.transformed or stage.layout is not None or stage.align:
         refuse(
             "cache_write",
             t,
-            f"the loops of {name!r} are already transformed (now {state.loop_list(stage)}); call "
-            "cache_write before split, reorder and annotations",
+            f"the loops of {name!r} are already transformed (now "
+            f"{state.loop_list(stage)}); call cache_write before split, reorder and annotations",
         )
     if any(state.attached_at(stage.id, x) for x in stage.leaves):
         refuse("cache_write", t, f"a stage is already computed inside {name!r}; call it before")
@@ -118,54 +106,3 @@ def _rename(body: Any, env: dict[Var, Expr]) -> Any:
         None if body.init is None else substitute(body.init, env),
         body.dtype,
     )
-
-
-def transform_layout(state: State, step: st.TransformLayout, t: int) -> State:
-    """Set the order of a stage's buffer: digits of the old indices, each used once."""
-    stage = movable(state, step.stage, "transform_layout", t)
-    if stage.attach.kind == "inline":
-        refuse(
-            "transform_layout",
-            t,
-            f"{state.label(stage.id)!r} is inlined and has no buffer; use compute_root or "
-            "compute_at first",
-        )
-    ndim = len(stage.op.shape)
-    for d in sorted({*range(ndim), *(dim for dim, _, _ in step.dims)}):
-        digits = [(div, mod) for dim, div, mod in step.dims if dim == d]
-        if d >= ndim or not _covers(sorted(digits, key=lambda x: x[0])):
-            refuse(
-                "transform_layout",
-                t,
-                f"the map is not a bijection in dimension {d} of {state.label(stage.id)!r} "
-                f"({ndim} dimensions): ({layout_text(step.dims)}); split a dimension as i // f "
-                "and i % f, each once",
-            )
-    return state.with_stage(stage, layout=step.dims)
-
-
-def layout_text(dims: tuple[LayoutDim, ...]) -> str:
-    """The new indices of a layout as Python: ``i1 // 16, i0, i1 % 16,``."""
-    parts = []
-    for d, div, mod in dims:
-        e = f"i{d} // {div}" if div > 1 else f"i{d}"
-        if mod is not None:
-            e = f"{e} % {mod}" if div == 1 else f"({e}) % {mod}"
-        parts.append(e)
-    return "".join(f"{p}, " for p in parts).rstrip(" " if len(parts) == 1 else ", ")
-
-
-def _covers(digits: list[tuple[int, int | None]]) -> bool:
-    """Digits (div, mod), innermost first, rebuild an index exactly once."""
-    weight = 1
-    for i, (div, mod) in enumerate(digits):
-        last = i == len(digits) - 1
-        if div != weight or (mod is None) != last:
-            return False
-        weight *= mod or 1
-    return bool(digits)
-
-
-def layout_shape(shape: tuple[int, ...], dims: tuple[LayoutDim, ...]) -> tuple[int, ...]:
-    """Shape of a buffer in a layout; partial blocks are padded."""
-    return tuple(mod if mod is not None else -(-shape[d] // div) for d, div, mod in dims)

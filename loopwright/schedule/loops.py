@@ -11,6 +11,8 @@ from loopwright.te.tensor import THREAD_TAGS
 
 #: Pragmas that lowering or code generation knows.
 PRAGMAS = ("auto_unroll_max_step", "unroll_explicit")
+#: Pragmas whose names begin so belong to the user: passes of his own find them in `For.pragmas`.
+USER_PRAGMA = "user."
 
 
 def split(state: State, step: st.Split, t: int) -> State:
@@ -162,17 +164,20 @@ def pragma(state: State, step: st.Pragma, t: int) -> State:
     """Attach a hint to a loop; a later value of one key replaces the earlier."""
     stage = state.compute_stage(step.stage, "pragma")
     loop = state.leaf(stage, step.loop, "pragma")
-    if step.key not in PRAGMAS:
+    user = isinstance(step.key, str) and step.key.startswith(USER_PRAGMA)
+    if step.key not in PRAGMAS and not (user and step.key != USER_PRAGMA):
         refuse(
             "pragma",
             t,
             f"unknown pragma {step.key!r}{did_you_mean(step.key, PRAGMAS)}; "
-            f"known: {', '.join(PRAGMAS)}",
+            f"known: {', '.join(PRAGMAS)}, and names of your own that begin with {USER_PRAGMA!r}",
         )
     value, is_bool = step.value, isinstance(step.value, bool)
     if step.key == "auto_unroll_max_step" and (is_bool or not isinstance(value, int) or value < 0):
         refuse("pragma", t, f"{step.key} takes a number of steps, 0 or more, got {value!r}")
     if step.key == "unroll_explicit" and not is_bool and value not in (0, 1):
         refuse("pragma", t, f"{step.key} takes True or False, got {value!r}")
+    if user and not isinstance(value, str | int | float | bool | None):
+        refuse("pragma", t, f"{step.key} takes a number, a text, a bool or None, got {value!r}")
     kept = tuple(p for p in stage.pragmas if p[:2] != (loop.id, step.key))
     return state.with_stage(stage, pragmas=(*kept, (loop.id, step.key, step.value)))

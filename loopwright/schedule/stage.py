@@ -5,24 +5,16 @@ Made by `loopwright.schedule.schedule`; each method builds one step and hands it
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from loopwright.errors import ScheduleError
-from loopwright.ir.expr import Binary, Const, IterVar, Var
+from loopwright.ir.expr import IterVar
 from loopwright.schedule import steps as st
-from loopwright.schedule.stage_view import StageView
-from loopwright.schedule.state import LayoutDim
+from loopwright.schedule.stage_memory import MemoryPrimitives, plain
 
 
-class Stage(StageView):
+class Stage(MemoryPrimitives):
     """One stage of a schedule; its methods are the primitives."""
-
-    def _who(self, verb: str) -> str:
-        return self.schedule._who(verb)
-
-    def _loop(self, axis: Any, verb: str) -> str:
-        return self.schedule._loop_id(self.id, axis, self._who(verb))
 
     def split(
         self, parent: IterVar, factor: int | None = None, nparts: int | None = None
@@ -51,7 +43,7 @@ class Stage(StageView):
             ScheduleError: the loop no longer exists, is marked, or has a stage computed at it.
         """
         loop = self._loop(parent, "split")
-        t = self.schedule._do(st.Split(self.id, loop, _plain(factor), _plain(nparts)))
+        t = self.schedule._do(st.Split(self.id, loop, plain(factor), plain(nparts)))
         return self.schedule._handle(self.id, f"{t}.0"), self.schedule._handle(self.id, f"{t}.1")
 
     def tile(
@@ -222,7 +214,10 @@ class Stage(StageView):
         """Attach a hint to a loop.
 
         ``auto_unroll_max_step`` (int): below this loop, innermost loops are unrolled as long as the
-        copies of the body stay within the value. ``unroll_explicit`` (bool) is accepted as in TE.
+        copies of the body stay within the value. ``unroll_explicit`` (bool, default True): whether
+        the pragma writes the iterations out itself, or leaves that to the compiler as a hint.
+        Names that begin with ``user.`` are yours: their values (a number, a text, a bool or None)
+        stand in `For.pragmas`, where passes of your own find them.
 
         Before::
 
@@ -233,10 +228,10 @@ class Stage(StageView):
             for i in range(4): f(i, 0); f(i, 1)
 
         Raises:
-            ScheduleError: unknown pragma.
+            ScheduleError: unknown pragma, or a value that it does not take.
         """
         loop = self._loop(axis, "pragma")
-        step = st.Pragma(self.id, loop, pragma_type, _plain(pragma_value))
+        step = st.Pragma(self.id, loop, pragma_type, plain(pragma_value))
         self.schedule._do(step)
 
     def compute_at(self, parent: Any, scope: IterVar) -> None:
@@ -297,56 +292,3 @@ class Stage(StageView):
             for i: C[i] = B[i] + 1
         """
         self.schedule._do(st.ComputeRoot(self.id))
-
-    def transform_layout(self, index_map: Callable[..., Any]) -> None:
-        """Choose the order in which the stage's buffer is stored.
-
-        Before::
-
-            B.local: [K, N];  B.local[k, j] at  k * N + j
-
-        After ``s[BL].transform_layout(lambda k, j: (j // 16, k, j % 16))``::
-
-            B.local: [N / 16, K, 16];  B.local[k, j] at  ((j // 16) * K + k) * 16 + j % 16
-
-        Args:
-            index_map: gets one index a dimension and returns the new indices: permutations and
-                splits ``i // f``, ``i % f``, ``(i // f) % g``. It must be a bijection. Indices
-                count from the first element that the stage covers.
-
-        Raises:
-            ScheduleError: the map is no bijection or not of this form; the stage is an input or an
-                output, whose memory belongs to the caller.
-        """
-        ndim = len(self.schedule.state.stages[self.id].op.shape)
-        dims = _trace_map(index_map, ndim, self._who("transform_layout"))
-        self.schedule._do(st.TransformLayout(self.id, dims))
-
-
-def _plain(v: Any) -> Any:
-    """NumPy's integers as Python's, so that a trace is JSON; the rules judge what is no number."""
-    return v.__index__() if hasattr(v, "__index__") and not isinstance(v, bool) else v
-
-
-def _trace_map(index_map: Callable[..., Any], ndim: int, who: str) -> tuple[LayoutDim, ...]:
-    axes = [Var(f"i{d}") for d in range(ndim)]
-    try:
-        result = index_map(*axes)
-    except TypeError as e:
-        raise ScheduleError(f"{who}: the map must take {ndim} indices: {e}") from e
-    parts = result if isinstance(result, list | tuple) else (result,)
-    return tuple(_digit(e, axes, who) for e in parts)
-
-
-def _digit(e: Any, axes: list[Var], who: str) -> LayoutDim:
-    mod: int | None = None
-    div = 1
-    if isinstance(e, Binary) and e.op == "%" and isinstance(e.b, Const):
-        e, mod = e.a, int(e.b.value)
-    if isinstance(e, Binary) and e.op == "//" and isinstance(e.b, Const):
-        e, div = e.a, int(e.b.value)
-    if not isinstance(e, Var) or e not in axes or div < 1 or (mod is not None and mod < 1):
-        raise ScheduleError(
-            f"{who}: each new index must be i, i // f, i % f or (i // f) % g of one old index"
-        )
-    return axes.index(e), div, mod

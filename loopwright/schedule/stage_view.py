@@ -46,6 +46,12 @@ class StageView:
     def __repr__(self) -> str:
         return f"Stage({self.schedule.state.label(self.id)})"
 
+    def _who(self, verb: str) -> str:
+        return self.schedule._who(verb)
+
+    def _loop(self, axis: Any, verb: str) -> str:
+        return self.schedule._loop_id(self.id, axis, self._who(verb))
+
     @property
     def _state(self) -> StageState:
         return self.schedule.state.stages[self.id]

@@ -77,7 +77,10 @@ LayoutDim = tuple[int, int, int | None]
 
 @dataclass(frozen=True, eq=False)
 class StageState:
-    """Everything that is decided about one stage."""
+    """Everything that is decided about one stage.
+
+    ``align`` holds (dimension of the buffer, factor, offset) of its strides.
+    """
 
     id: StageId
     op: OpNode
@@ -89,6 +92,7 @@ class StageState:
     attach: Attach = ROOT
     scope: str = "global"
     layout: tuple[LayoutDim, ...] | None = None
+    align: tuple[tuple[int, int, int], ...] = ()
     reordered: bool = False
 
     @property

@@ -77,6 +77,7 @@ _FITS: dict[str, Callable[[Any], bool]] = {
     "Any": lambda v: not isinstance(v, dict),
     "StageId": _is_id,
     "str": lambda v: isinstance(v, str),
+    "int": _is_int,
     "int | None": lambda v: v is None or _is_int(v),
     "tuple[str, ...]": lambda v: _each(v, lambda x: isinstance(x, str)),
     "tuple[StageId, ...]": lambda v: _each(v, _is_id),
@@ -190,3 +191,19 @@ class TransformLayout(Step):
     """Order the dimensions of the stage's buffer; see `loopwright.schedule.state.LayoutDim`."""
 
     dims: tuple[LayoutDim, ...]
+
+
+@_register("set_scope")
+class SetScope(Step):
+    """Put the stage's buffer into another memory scope."""
+
+    scope: str
+
+
+@_register("storage_align")
+class StorageAlign(Step):
+    """Ask for strides of ``k * factor + offset`` elements in a dimension of the stage's buffer."""
+
+    dim: int
+    factor: int
+    offset: int

@@ -9,10 +9,12 @@ from typing import Any
 
 from loopwright.schedule import steps as st
 from loopwright.schedule.apply import apply
-from loopwright.schedule.caching import layout_text
+from loopwright.schedule.layout import layout_text
 from loopwright.schedule.state import LayoutDim, StageId, State
 from loopwright.te.dag import Dag
 
+#: Steps that name a stage and no loop.
+_BUFFER = st.TransformLayout | st.SetScope | st.StorageAlign
 _VERB = {"vectorized": "vectorize", "unrolled": "unroll", "parallel": "parallel"}
 
 
@@ -70,11 +72,11 @@ def _axes(state: State, step: st.Step, names: _Names, shown: set[StageId]) -> li
     sids = [step.stage]
     if isinstance(step, st.ComputeAt):
         sids = [step.parent]
-    if isinstance(step, st.CacheRead | st.CacheWrite | st.ComputeInline | st.ComputeRoot):
+    if isinstance(step, st.CacheRead | st.CacheWrite | st.ComputeInline | st.ComputeRoot | _BUFFER):
         return []
     for sid in sids:
         stage = state.stages[sid]
-        if sid in shown or stage.op.is_placeholder or isinstance(step, st.TransformLayout):
+        if sid in shown or stage.op.is_placeholder:
             continue
         shown.add(sid)
         loops = [f"a{d}" for d in range(len(stage.op.axes))]
@@ -117,6 +119,10 @@ def _call(state: State, after: State, step: st.Step, names: _Names) -> str:
             return f"{s}.compute_at(s[{names.stage(state, p)}], {loop(x, p)})"
         case st.TransformLayout(dims=dims):
             return f"{s}.transform_layout({_layout(dims)})"
+        case st.SetScope(scope=scope):
+            return f"{s}.set_scope({scope!r})"
+        case st.StorageAlign(dim=d, factor=f, offset=o):
+            return f"{s}.storage_align({d}, {f}, {o})"
     return _stage_call(state, after, step, names, s)
 
 

@@ -65,6 +65,7 @@ class _Drawing:
             self.reorder, self.fuse, self.unroll, self.parallel, self.cache_read,
             self.cache_write, self.inline, self.layout, self.pragma, self.root, self.attach,
             self.recipe_cache, self.split, self.recipe_flat, self.attach_all,
+            self.storage,
         ]  # fmt: skip
         for _ in range(self.d.integer(0, max_moves)):
             self.d.pick(moves)()
@@ -174,7 +175,10 @@ class _Drawing:
         x = self.loop(stage) if stage else None
         if stage and x:
             n = self.d.pick((4, 16, 64))
-            self.do(steps.Pragma(stage.id, x, "auto_unroll_max_step", n))
+            if self.d.chance(75):
+                self.do(steps.Pragma(stage.id, x, "auto_unroll_max_step", n))
+            if self.d.chance(25):
+                self.do(steps.Pragma(stage.id, x, "unroll_explicit", self.d.chance(50)))
 
     def inline(self) -> None:
         stage = self.stage()
@@ -240,6 +244,8 @@ class _Drawing:
             self.attach_at(f"s{t}", self.d.pick(users))
         if self.d.chance(35):
             self.layout_of(self.state.stages[f"s{t}"])
+        if self.d.chance(15):
+            self.storage_of(self.state.stages[f"s{t}"])
         if self.d.chance(35):
             self.tune(self.state.stages[f"s{t}"])
 
@@ -271,6 +277,22 @@ class _Drawing:
             dims[i], dims[j] = dims[j], dims[i]
         if dims:
             self.do(steps.TransformLayout(stage.id, tuple(dims)))
+
+    def storage(self) -> None:
+        stage = self.stage()
+        if stage:
+            self.storage_of(stage)
+
+    def storage_of(self, stage: StageState) -> None:
+        """Another scope, or gaps between the rows of a buffer."""
+        stage = self.refresh(stage)
+        if self.d.chance(20):
+            self.do(steps.SetScope(stage.id, self.d.pick(("local", "global", "shared"))))
+            return
+        ndim = len(stage.layout if stage.layout is not None else stage.op.shape)
+        factor = self.d.pick((1, 2, 4, 8, 16))
+        offset = self.d.integer(0, factor)
+        self.do(steps.StorageAlign(stage.id, self.d.integer(0, max(ndim - 1, 0)), factor, offset))
 
     # ------------------------------------------------------------ recipes
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 
 from loopwright import te
+from loopwright.codegen import compile_func
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Var, const
 from loopwright.ir.stmt import For, Func, Stmt, Store, seq
 from loopwright.lower import lower
 from loopwright.lower.unroll import unroll_loop
-from loopwright.schedule import create_schedule
+from loopwright.schedule import create_schedule, replay
+from loopwright.target import Target
 
 C = Buffer("C", (64,), "int32")
 
@@ -83,3 +85,30 @@ def test_the_starts_of_reductions_are_unrolled_too() -> None:
     text = str(lower(s, [a, c]))
     assert text.count("unrolled(2)") == 2
     assert "unrolled(8)" in text
+
+
+def test_a_hint_instead_of_copies() -> None:
+    a = te.placeholder((4, 8), name="A")
+    b = te.compute((4, 8), lambda i, j: a[i, j] + 1.0, name="B")
+    s = create_schedule(b)
+    i, _j = b.op.axis
+    s[b].pragma(i, "auto_unroll_max_step", 16)
+    s[b].pragma(i, "unroll_explicit", False)
+    f = lower(s, [a, b])
+    assert "# unroll = True\n    for j in range(8)" in str(f)
+    assert str(f).count("unroll = True") == 1
+    code = compile_func(f, Target("llvm"))
+    assert code.text.count("!llvm.loop") == 1
+    assert "distinct !{!1, !0}" in code.text
+    assert code.optimised().count("store float") == 8, "LLVM wrote the inner loop out"
+
+
+def test_pragmas_of_the_user_stand_in_the_loops() -> None:
+    a = te.placeholder((4, 8), name="A")
+    b = te.compute((4, 8), lambda i, j: a[i, j] + 1.0, name="B")
+    s = create_schedule(b)
+    s[b].pragma(b.op.axis[0], "user.tag", "hot")
+    f = lower(s, [a, b])
+    assert isinstance(f.body, For)
+    assert f.body.pragmas == (("user.tag", "hot"),)
+    assert replay(s.dag, s.trace_json()).trace == s.trace

@@ -31,6 +31,7 @@ def snapshot(state: State) -> Any:
                 s.attach,
                 s.scope,
                 s.layout,
+                s.align,
             )
             for s in state.stages.values()
         ],
@@ -52,6 +53,8 @@ STEPS: list[st.Step] = [
     st.ComputeRoot(2),
     st.TransformLayout("s1", ((1, 1, None), (0, 1, None))),
     st.Bind("s0", "a0", "threadIdx.x"),
+    st.SetScope("s1", "shared"),
+    st.StorageAlign("s1", 0, 16, 1),
 ]
 
 

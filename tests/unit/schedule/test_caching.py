@@ -10,7 +10,7 @@ from hypothesis import strategies as hst
 
 from loopwright import te
 from loopwright.errors import ScheduleError
-from loopwright.schedule.caching import layout_shape, layout_text
+from loopwright.schedule.layout import layout_shape, layout_text
 from tests.unit.schedule.programs import chain, matmul
 
 

@@ -337,8 +337,11 @@ def test_unknown_thread_axes() -> None:
             "auto_unroll_max_steps",
             4,
             r"unknown pragma 'auto_unroll_max_steps' \(did you mean 'auto_unroll_max_step'\?\); "
-            "known: auto_unroll_max_step, unroll_explicit",
+            "known: auto_unroll_max_step, unroll_explicit, and names of your own that begin with "
+            r"'user\.'",
         ),
+        ("user.", 4, r"unknown pragma 'user\.'"),
+        ("user.tag", [1, 2], r"user\.tag takes a number, a text, a bool or None, got \[1, 2\]"),
         ("auto_unroll_max_step", -1, "takes a number of steps, 0 or more, got -1"),
         ("auto_unroll_max_step", "4", "takes a number of steps, 0 or more, got '4'"),
         ("auto_unroll_max_step", True, "takes a number of steps, 0 or more, got True"),

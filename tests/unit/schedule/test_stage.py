@@ -11,6 +11,7 @@ import pytest
 from loopwright import te
 from loopwright.errors import ScheduleError
 from loopwright.schedule import Schedule, Stage
+from loopwright.schedule.stage_memory import MemoryPrimitives
 from loopwright.schedule.steps import Step
 from tests.unit.schedule.programs import chain, matmul
 
@@ -19,7 +20,8 @@ PRIMITIVES = [
         (Stage, name)
         for name in (
             "split", "tile", "fuse", "reorder", "vectorize", "unroll", "parallel", "bind", "pragma",
-            "compute_at", "compute_inline", "compute_root", "transform_layout",
+            "compute_at", "compute_inline", "compute_root", "transform_layout", "set_scope",
+            "storage_align",
         )
     ),
     (Schedule, "cache_read"),
@@ -46,7 +48,8 @@ def test_docstring_says_what_is_refused(cls: type, name: str) -> None:
 
 
 def test_every_public_method_is_a_known_primitive() -> None:
-    public = {n for n, f in vars(Stage).items() if callable(f) and not n.startswith("_")}
+    own = {**vars(MemoryPrimitives), **vars(Stage)}
+    public = {n for n, f in own.items() if callable(f) and not n.startswith("_")}
     assert public == {n for c, n in PRIMITIVES if c is Stage}
 
 
