@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from loopwright.codegen.ops_llvm import Operations, Value, llvm_type
+from loopwright.codegen.ops_llvm import MathSource, Operations, Value, llvm_type
 from loopwright.ir.affine import Affine
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Expr
@@ -23,6 +23,9 @@ class ModuleWriter:
         self.uses_pool = False
         self.counter = 0
         self.metadata: list[str] = []
+        self.math: set[str] = set()
+        self.define: MathSource | None = None
+        self.has_fma = True
         self.flat: dict[tuple[Buffer, tuple[Expr, ...]], Affine | None] = {}
 
     def text(self) -> str:
@@ -50,7 +53,7 @@ class Emitter:
         self.mask: Value | None = None
         self.count = 0
         self.scopes: list[dict[Hashable, str]] = [{}]
-        self.ops = Operations(self.emit, self.declare, module.fastmath, self.splat)
+        self.ops = Operations(self.emit, self.declare, module.fastmath, self.splat, module.define)
 
     # ------------------------------------------------------------ text
 

@@ -9,10 +9,11 @@ from typing import Any
 
 from loopwright.codegen.emitter_llvm import ModuleWriter
 from loopwright.codegen.functions_llvm import write_entry
+from loopwright.codegen.math_llvm import install
 from loopwright.codegen.writer_llvm import FunctionWriter
 from loopwright.errors import InternalError
 from loopwright.ir.stmt import Func
-from loopwright.target import Target
+from loopwright.target import Target, has_instruction
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,8 @@ def write_module(f: Func, target: Target) -> tuple[str, ModuleWriter, int]:
     """LLVM IR text of a function; also the module's facts and the entry's workspace bytes."""
     threads = target.options["num_threads"]
     module = ModuleWriter(f.name, target.options["fastmath"], target.vector_bytes, threads)
+    module.has_fma = has_instruction(target.options["mcpu"], target.options["mattr"], "fma")
+    install(module)
     entry = FunctionWriter(module, f.name, inside_parallel=False)
     write_entry(entry, f.params, f.body)
     return module.text(), module, entry.memory.workspace

@@ -52,6 +52,10 @@ def literal(value: float, dtype: str) -> str:
     return f"0x{bits:016X}"
 
 
+#: ``(fn, dtype, lanes)`` -> the name of the module's own function, or None where there is none.
+MathSource = Callable[[str, str, int], str | None]
+
+
 class Operations:
     """Writes operations; the owner gives ``emit(text) -> register`` and ``declare(text)``."""
 
@@ -61,8 +65,9 @@ class Operations:
         declare: Callable[[str, str], None],
         fastmath: bool,
         splat: Callable[[Value, int], Value],
+        define: MathSource | None = None,
     ) -> None:
-        self.emit, self.declare, self.splat = emit, declare, splat
+        self.emit, self.declare, self.splat, self.define = emit, declare, splat, define
         self.flags = "fast " if fastmath else "contract "
 
     def align(self, *values: Value) -> list[Value]:
@@ -213,6 +218,9 @@ class Operations:
 
     def fma(self, a: Value, b: Value, c: Value) -> Value:
         """``a * b + c`` rounded once."""
+        own = self._own("fma", [a, b, c])
+        if own is not None:
+            return own
         full, ty = self._overload("fma", a), llvm_type(a.dtype, a.lanes)
         self.declare(full, f"declare {ty} @{full}({ty}, {ty}, {ty})")
         given = ", ".join(f"{ty} {v.ref}" for v in (a, b, c))
@@ -230,15 +238,22 @@ class Operations:
             return self._native("fabs", x)
         if fn in _NATIVE:
             return self._native(_NATIVE[fn], x)
-        if fn == "rsqrt":
-            return self.binary("/", self.const(1, x), self._native("sqrt", x), x.dtype)
-        if fn == "sigmoid":
-            one = self.const(1, x)
-            e = self._libm("exp", [self.negate(x)])
-            return self.binary("/", one, self.binary("+", one, e, x.dtype), x.dtype)
+        own = self._own(fn, args)
+        if own is not None:
+            return own
         if fn in _LIBM:
             return self._libm(fn, args)
         raise CodegenError(f"llvm: no code for the intrinsic {fn!r}")
+
+    def _own(self, fn: str, args: list[Value]) -> Value | None:
+        """A call of the module's own function, which is strict whatever the flags here."""
+        x = args[0]
+        name = self.define(fn, x.dtype, x.lanes) if self.define else None
+        if name is None:
+            return None
+        ty = llvm_type(x.dtype, x.lanes)
+        given = ", ".join(f"{ty} {a.ref}" for a in args)
+        return Value(self.emit(f"call {ty} @{name}({given})"), x.dtype, x.lanes)
 
     def _native(self, name: str, x: Value) -> Value:
         full = self._overload(name, x)

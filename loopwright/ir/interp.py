@@ -108,24 +108,32 @@ def _cast(x: Any, dtype: str) -> Any:
         return np.asarray(x).astype(dtype)[()]
 
 
-def _erf(x: Any) -> Any:
-    return type(x)(math.erf(float(x)))
-
-
 _CALLS: dict[str, Callable[..., Any]] = {
-    "sigmoid": lambda x: type(x)(1) / (type(x)(1) + np.exp(-x)),
-    "erf": _erf,
-    "rsqrt": lambda x: type(x)(1) / np.sqrt(x),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "erf": np.frompyfunc(math.erf, 1, 1),
+    "rsqrt": lambda x: 1 / np.sqrt(x),
     "atan": np.arctan,
     "round": np.rint,
     "pow": np.power,
-    "fma": fma,
 }
 
 
 def intrinsic(fn: str) -> Callable[..., Any]:
-    """NumPy's version of an intrinsic: the reference for every code generator."""
-    return _CALLS[fn] if fn in _CALLS else getattr(np, fn)
+    """NumPy's version of an intrinsic, in float64 and rounded to the dtype of its operand.
+
+    It is the reference for every code generator. For float64 it is as good as NumPy's.
+    """
+    if fn == "fma":
+        return fma
+    f = _CALLS[fn] if fn in _CALLS else getattr(np, fn)
+
+    def rounded(*args: Any) -> Any:
+        dtype = args[0].dtype
+        if dtype.kind != "f":
+            return f(*args)
+        return np.asarray(f(*(a.astype(np.float64) for a in args))).astype(dtype)[()]
+
+    return rounded
 
 
 class _Writer:

@@ -5,8 +5,17 @@
 options, `cpu` knows the names of CPUs.
 """
 
-from loopwright.target.cpu import COMMON_CPUS, host_cpu
+from loopwright.target.cpu import COMMON_CPUS, has_instruction, host_cpu
 from loopwright.target.kinds import COMMON, KINDS, OPTIONS, Kind
 from loopwright.target.target import Target
 
-__all__ = ["COMMON", "COMMON_CPUS", "KINDS", "OPTIONS", "Kind", "Target", "host_cpu"]
+__all__ = [
+    "COMMON",
+    "COMMON_CPUS",
+    "KINDS",
+    "OPTIONS",
+    "Kind",
+    "Target",
+    "has_instruction",
+    "host_cpu",
+]

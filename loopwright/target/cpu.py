@@ -131,3 +131,31 @@ def _vector_bytes(cpu: str, features: str) -> int:
     machine = target.create_target_machine(cpu=cpu, features=features, opt=1)
     asm = machine.emit_assembly(llvm.parse_assembly(text))
     return 64 if "zmm" in asm else 32 if "ymm" in asm else 16
+
+
+#: A function of one instruction, and what its assembly holds where a library is called instead.
+_PROBES = {
+    "fma": (
+        "declare float @llvm.fma.f32(float, float, float)\n"
+        "define float @f(float %a) {\n %b = call float @llvm.fma.f32(float %a, float %a, float %a)"
+        "\n ret float %b\n}\n",
+        "fmaf",
+    ),
+    "float16": (
+        "define float @f(half %a) {\n %b = fpext half %a to float\n ret float %b\n}\n",
+        "hfsf",
+    ),
+}
+
+
+@lru_cache(maxsize=32)
+def has_instruction(cpu: str, features: str, what: str) -> bool:
+    """Whether a CPU has instructions for ``"fma"``, or for conversion from ``"float16"``."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    text, library = _PROBES[what]
+    target = llvm.Target.from_default_triple()
+    machine = target.create_target_machine(cpu=cpu, features=features, opt=1)
+    return library not in machine.emit_assembly(llvm.parse_assembly(text))

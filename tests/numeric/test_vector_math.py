@@ -1,0 +1,101 @@
+"""Vector math: error bounds, special values, no library, one result for every schedule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from loopwright import te
+from loopwright.codegen.llvm import compile_func
+from loopwright.driver import build
+from loopwright.lower import lower
+from loopwright.schedule import Schedule, create_schedule
+from loopwright.target import Target
+from loopwright.testing.differential import runs_here
+from loopwright.testing.ulp import NAMES, errors, measure, samples, special
+
+#: What docs/math.md promises, in units in the last place.
+BOUNDS = {
+    "exp": 1.1, "exp2": 1.3, "expm1": 2.0, "log": 1.0, "log2": 1.0, "log10": 1.0, "log1p": 1.0,
+    "sigmoid": 2.5, "tanh": 3.0, "sinh": 3.0, "cosh": 2.0, "erf": 1.5, "rsqrt": 1.6, "sin": 1.6,
+    "cos": 1.6, "tan": 3.2, "atan": 2.0, "pow": 0.6,
+}  # fmt: skip
+OWN = [(fn, d) for d in ("float32", "float64") for fn in NAMES if (fn, d) != ("pow", "float64")]
+
+
+@pytest.mark.parametrize(("fn", "dtype"), OWN)
+def test_error_bound(fn: str, dtype: str) -> None:
+    count = 400_000 if dtype == "float32" else 130_000
+    e = measure(fn, dtype, samples(dtype, count, 2 if fn == "pow" else 1, seed=7))
+    assert e.wrong == 0, f"{fn}{e.example}"
+    assert e.ulp <= BOUNDS[fn], f"{fn}{e.args}"
+
+
+@pytest.mark.skipif(not runs_here("llvm -mcpu=x86-64"), reason="x86 only")
+@pytest.mark.parametrize("fn", ["exp", "log2", "tanh", "sin", "pow"])
+def test_error_bound_without_fma(fn: str) -> None:
+    blocks = samples("float32", 65_536, 2 if fn == "pow" else 1, seed=3)
+    e = measure(fn, "float32", blocks, "llvm -num-threads=1 -mcpu=x86-64")
+    assert e.wrong == 0, f"{fn}{e.example}"
+    assert e.ulp <= BOUNDS[fn], f"{fn}{e.args}"
+
+
+def test_every_small_and_large_argument_of_exp() -> None:
+    """Around the ends of the range every float32 is tried: overflow, denormal results, zero."""
+    low = np.arange(np.float32(-104.2).view("int32"), np.float32(-104.2).view("int32") - 65536, -1)
+    high = np.arange(np.float32(88.6).view("int32"), np.float32(88.6).view("int32") + 65536)
+    blocks = [(a.astype("int32").view("float32"),) for a in (low, high)]
+    e = measure("exp", "float32", iter(blocks))
+    assert e.wrong == 0
+    assert e.ulp <= BOUNDS["exp"]
+
+
+def program(fn: str, dtype: str, vector: bool, n: int) -> tuple[Schedule, list[Any]]:
+    names = "AB" if fn == "pow" else "A"
+    args = [te.placeholder((n,), dtype, name=x) for x in names]
+    out = te.compute((n,), lambda i: te.call(fn, *(a[i] for a in args)), name="out")
+    s = create_schedule(out)
+    if vector:
+        s[out].vectorize(out.op.axis[0])
+    return s, [*args, out]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("fn", NAMES)
+def test_the_result_does_not_depend_on_the_schedule(fn: str, dtype: str) -> None:
+    """Scalar and vector code, with fast arithmetic around it or not, give the same bits."""
+    x = special(dtype)
+    inputs = [x, np.roll(x, 5)] if fn == "pow" else [x]
+    results = []
+    for vector in (False, True):
+        for fast in ("false", "true"):
+            s, args = program(fn, dtype, vector, len(x))
+            out = np.zeros_like(x)
+            target = f"llvm -num-threads=1 -fastmath={fast}"
+            build(s, args, target=target)(*inputs, out)
+            results.append(out)
+    for got in results[1:]:
+        np.testing.assert_array_equal(got, results[0])
+
+
+@pytest.mark.skipif(not runs_here("llvm -mcpu=x86-64"), reason="x86 only")
+@pytest.mark.parametrize("cpu", ["x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize(("fn", "dtype"), OWN)
+def test_no_call_of_a_library(fn: str, dtype: str, cpu: str) -> None:
+    """Only the reduction of huge arguments is a call, of a function in the same object."""
+    s, args = program(fn, dtype, True, 32)
+    code = compile_func(lower(s, args), Target(f"llvm -num-threads=1 -mcpu={cpu}"))
+    calls = [line.split()[-1] for line in code.assembly().splitlines() if "call" in line]
+    assert [c for c in calls if not c.startswith("lw._")] == []
+    declared = [line for line in code.text.splitlines() if line.startswith("declare")]
+    assert [line for line in declared if "@llvm." not in line] == []
+
+
+def test_errors_are_counted_in_units_of_the_exact_value() -> None:
+    got = np.array([1.0, 2.0, np.inf, 0.0, 1e-45, np.nan], "float32")
+    want = np.array([1.0, 2.0 + 2.0**-22, 1e39, -0.0, 0.0, 1.0])
+    ulp, bad = errors(got, want)
+    np.testing.assert_array_equal(ulp, [0, 1, 0, 0, 1, 0])
+    np.testing.assert_array_equal(bad, [False, False, False, True, False, True])
