@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from loopwright.lower.common_subexpr import common_subexpr_elim as CommonSubexprElim
+from loopwright.lower.constant_folding import constant_folding as ConstantFolding
 from loopwright.lower.context import Pass, PassContext, Sequential, func_pass
 from loopwright.lower.instruments import (
     PassInstrument,
@@ -10,10 +12,16 @@ from loopwright.lower.instruments import (
     PrintBeforeAll,
     PrintChanged,
 )
+from loopwright.lower.loop_invariant import loop_invariant_code_motion as LoopInvariantCodeMotion
 from loopwright.lower.pipeline import pass_order, run_passes
+from loopwright.lower.remove_no_op import remove_no_op as RemoveNoOp
+from loopwright.lower.simplify import simplify as Simplify
 from loopwright.lower.unroll import unroll_loop as UnrollLoop
 
 __all__ = [
+    "CommonSubexprElim",
+    "ConstantFolding",
+    "LoopInvariantCodeMotion",
     "Pass",
     "PassContext",
     "PassInstrument",
@@ -21,7 +29,9 @@ __all__ = [
     "PrintAfterAll",
     "PrintBeforeAll",
     "PrintChanged",
+    "RemoveNoOp",
     "Sequential",
+    "Simplify",
     "UnrollLoop",
     "func_pass",
     "pass_order",

@@ -13,8 +13,13 @@ from loopwright.errors import LowerError
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.stmt import Func
 from loopwright.ir.verify import verify
+from loopwright.lower.common_subexpr import common_subexpr_elim
+from loopwright.lower.constant_folding import constant_folding  # noqa: F401  (its name)
 from loopwright.lower.context import Pass, PassContext, as_pass, named_work
+from loopwright.lower.loop_invariant import loop_invariant_code_motion
 from loopwright.lower.nest import PARTITION_CAP, NestBuilder
+from loopwright.lower.remove_no_op import remove_no_op
+from loopwright.lower.simplify import simplify
 from loopwright.lower.unroll import unroll_loop
 from loopwright.schedule.schedule import Schedule
 from loopwright.schedule.state import StageId
@@ -26,8 +31,8 @@ loop_partition = named_work(opt_level=1, name="LoopPartition")
 #: The passes in order. After each phase come the passes that `add_lower_pass` put there.
 PIPELINE: tuple[tuple[Pass, ...], ...] = (
     (),  # 0: the nest as it was built
-    (),  # 1: cleaned up
-    (unroll_loop,),  # 2: loops in their final form
+    (simplify, remove_no_op),  # 1: cleaned up
+    (unroll_loop, loop_invariant_code_motion, common_subexpr_elim),  # 2: loops as they will run
     (),  # 3: storage, and what watches the program
 )
 

@@ -18,6 +18,7 @@ from loopwright.errors import ScheduleError
 from loopwright.ir.interp import interpret
 from loopwright.ir.stmt import Func
 from loopwright.lower import lower_ids
+from loopwright.lower.context import PassContext
 from loopwright.schedule.schedule import Schedule, replay
 from loopwright.target import Target, host_cpu
 from loopwright.te.dag import Dag
@@ -27,6 +28,8 @@ from loopwright.testing.random_program import arrays
 from loopwright.testing.random_values import Info, poison
 
 Array = np.ndarray[Any, Any]
+#: Levels of passes that the targets of a case are compiled at, in turn.
+LEVELS = (2, 3, 0)
 
 
 @dataclass
@@ -101,14 +104,18 @@ class Checker:
                 if dag.ops[i].is_placeholder
             },
         )
-        self._compare("interpreter", case, f, want, _interpreted(f, case.arrays))
+        meant = _interpreted(f, case.arrays)
+        self._compare("interpreter", case, f, want, meant)
+        check_passes(s, f, case, meant)
         text = str(f)
         for k, spec in enumerate(t for t in targets if runs_here(t)):
             if "num-threads=2" in spec and "in parallel(" not in text:
                 continue
-            artifact = compile_trace(dag, case.trace, case.arg_ids, Target(spec))
+            level = LEVELS[k % len(LEVELS)]
+            with PassContext(level, config={"verify": True}):
+                artifact = compile_trace(dag, case.trace, case.arg_ids, Target(spec))
             got = self.runner.run(artifact, case.arrays, "start" if k % 2 else "end")
-            self._compare(spec, case, f, want, got)
+            self._compare(f"{spec} at level {level}", case, f, want, got)
             self.runs[spec] = self.runs.get(spec, 0) + 1
         return "ran"
 
@@ -122,6 +129,21 @@ class Checker:
                 continue
             text = difference(want[i], got[k], case.infos[k])
             assert not text, f"{who}, {f.params[k].name}: {text}\n{f}\n{case.report()}"
+
+
+def check_passes(s: Schedule, f: Func, case: Case, meant: list[Array]) -> None:
+    """Without optional passes and with all of them a program means the same, to the bit."""
+    seen = {str(f)}
+    for level in LEVELS[1:]:
+        with PassContext(level, config={"verify": True}):
+            other = lower_ids(s, case.arg_ids)
+        if str(other) in seen:
+            continue
+        seen.add(str(other))
+        got = _interpreted(other, case.arrays)
+        for p, a, b in zip(f.params, meant, got, strict=True):
+            same = a.tobytes() == b.tobytes() or np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+            assert same, f"{p.name} differs at level {level}\n{f}\n{other}\n{case.report()}"
 
 
 def _interpreted(f: Func, given: Sequence[Array]) -> list[Array]:

@@ -1,0 +1,79 @@
+"""Every pass, alone, keeps the meaning of random programs to the bit, well formed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from loopwright.errors import ScheduleError
+from loopwright.ir.interp import interpret
+from loopwright.ir.stmt import Func
+from loopwright.ir.verify import verify
+from loopwright.lower import context, lower_ids
+from loopwright.lower.context import Pass, PassContext
+from loopwright.schedule.schedule import replay
+from loopwright.te.dag import Dag
+from loopwright.testing import fuzz
+from loopwright.transform import ConstantFolding
+
+#: Passes of which random programs must give something to do.
+NAMES = (
+    "ConstantFolding", "Simplify", "RemoveNoOp", "UnrollLoop", "LoopInvariantCodeMotion",
+    "CommonSubexprElim",
+)  # fmt: skip
+
+
+def results(f: Func, arrays: list[Any]) -> list[np.ndarray[Any, Any]]:
+    out = [a.copy() for a in arrays]
+    interpret(f, out)
+    return out
+
+
+def programs(first: int, count: int) -> list[tuple[Func, list[Any]]]:
+    """Nests as they are built, with no pass run, and their arrays."""
+    found = []
+    for seed in range(first, first + count):
+        case, _, _ = fuzz.example(seed)
+        s = replay(Dag.from_json(case.dag), case.trace)
+        try:
+            with PassContext(0, disabled_pass=["UnrollLoop"]):
+                found.append((lower_ids(s, case.arg_ids), case.arrays))
+        except ScheduleError:
+            continue  # a rule on extents
+    assert len(found) > count // 2
+    return found
+
+
+@pytest.fixture(scope="module")
+def nests() -> list[tuple[Func, list[Any], list[Any]]]:
+    return [(f, arrays, results(f, arrays)) for f, arrays in programs(700, 60)]
+
+
+def test_every_pass_of_the_pipeline_is_among_them() -> None:
+    from loopwright.lower.pipeline import PIPELINE
+
+    assert {p.name for phase in PIPELINE for p in phase} <= set(NAMES)
+    assert context._passes["ConstantFolding"] is ConstantFolding
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_pass_keeps_the_meaning(
+    name: str, nests: list[tuple[Func, list[Any], list[Any]]]
+) -> None:
+    p: Pass = context._passes[name]
+    changed = 0
+    for f, arrays, want in nests:
+        made = p.run(f)
+        verify(made, f"after pass {name}")
+        if str(made) == str(f):
+            continue
+        changed += 1
+        for x, y in zip(want, results(made, arrays), strict=True):
+            nan = x != x
+            assert np.array_equal(nan, y != y), f"{f}\n{made}"
+            assert x[~nan].tobytes() == y[~nan].tobytes(), f"{f}\n{made}"
+        again = p.run(made)
+        assert name not in ("Simplify", "RemoveNoOp") or str(again) == str(made), f"{made}\n{again}"
+    assert changed >= (0 if name in ("ConstantFolding", "RemoveNoOp") else 3)
