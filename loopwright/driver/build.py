@@ -19,7 +19,7 @@ from loopwright.runtime.artifact import KIND, Artifact
 from loopwright.runtime.module import Module
 from loopwright.schedule.schedule import Schedule, replay
 from loopwright.target import Target
-from loopwright.te.dag import Dag
+from loopwright.te.dag import ArgId, Dag
 from loopwright.te.tensor import Tensor
 from loopwright.version import __version__
 
@@ -72,7 +72,7 @@ def _check_host(target_host: str | dict[str, Any] | Target | None) -> None:
 
 
 def compile(
-    dag: Dag, trace: Sequence[Any], arg_ids: Sequence[int], target: Target, name: str = "main"
+    dag: Dag, trace: Sequence[Any], arg_ids: Sequence[ArgId], target: Target, name: str = "main"
 ) -> Artifact:
     """Compile a recorded trace; needs neither the template nor the user's tensors.
 
@@ -83,7 +83,7 @@ def compile(
 
 
 def compile_schedule(
-    s: Schedule, arg_ids: Sequence[int], target: Target, name: str
+    s: Schedule, arg_ids: Sequence[ArgId], target: Target, name: str
 ) -> tuple[Artifact, Sources]:
     """Lower, generate code, and describe the result in a manifest; also its texts by kind."""
     made = _make(s, arg_ids, target, name)
@@ -97,7 +97,7 @@ class _Made:
     func: Func
 
 
-def _make(s: Schedule, arg_ids: Sequence[int], target: Target, name: str) -> _Made:
+def _make(s: Schedule, arg_ids: Sequence[ArgId], target: Target, name: str) -> _Made:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", str(name)) or name.startswith("lw_"):
         raise BuildError(
             f"build: the name {name!r} cannot be used; take letters, digits and underscores, "

@@ -24,14 +24,14 @@ from loopwright.runtime import image
 from loopwright.runtime.artifact import Artifact
 from loopwright.runtime.linker import Linked
 from loopwright.schedule.schedule import Schedule, replay
-from loopwright.te.dag import Dag
+from loopwright.te.dag import ArgId, Dag
 
 KIND = "interp"
 _FAILED = 2
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p)
 
 
-def program(s: Schedule, arg_ids: Sequence[int]) -> bytes:
+def program(s: Schedule, arg_ids: Sequence[ArgId]) -> bytes:
     """A schedule as the bytes of an artifact."""
     parts = {"dag": s.dag.to_json(), "trace": s.trace_json(), "arg_ids": list(arg_ids)}
     return json.dumps(parts, separators=(",", ":")).encode()

@@ -204,11 +204,15 @@ class Call(Expr):
 
 @node
 class Read(Expr):
-    """An element of a tensor (te) or of a stage (schedule), before buffers exist."""
+    """An element of a tensor (te) or of a stage (schedule), before buffers exist.
+
+    ``value_index`` tells which output of a stage with several.
+    """
 
     source: Any
     indices: tuple[Expr, ...]
     dtype: str
+    value_index: int = 0
 
 
 class IterVar(ExprOps):

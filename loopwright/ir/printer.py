@@ -8,7 +8,7 @@ from typing import Any
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, IfThenElse, Read, Select, Unary, Var
 from loopwright.ir.operations import COMPARE
-from loopwright.ir.reduction import Reduce
+from loopwright.ir.reduction import Reduce, Tuple
 from loopwright.ir.stmt import Allocate, For, Func, If, Let, Seq, Store
 
 _PRECEDENCE = {
@@ -145,9 +145,12 @@ def _expr(e: Any, names: Names, outer: int) -> str:
         case Load(buffer=b, indices=idx):
             return _element(b, idx, names)
         case Read(source=s, indices=idx):
-            name = getattr(s, "name", s)
+            name = getattr(s, "name", s if e.value_index == 0 else f"{s}.v{e.value_index}")
             return f"{name}[{', '.join(_expr(i, names, 0) for i in idx)}]"
+        case Tuple(values=values):
+            return f"({', '.join(_expr(v, names, 0) for v in values)})"
         case Reduce(combiner=c, source=s, axes=axes):
             over = ", ".join(a.name for a in axes)
-            return f"{c.name}({_expr(s, names, 0)}, over {over})"
+            what = _expr(s[0], names, 0) if len(s) == 1 else _expr(Tuple(s, e.dtype), names, 0)
+            return f"{c.name}({what}, over {over})"
     raise TypeError(f"no text for {type(e).__name__}")

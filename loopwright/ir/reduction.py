@@ -1,7 +1,8 @@
-"""Reductions: the combining function, and the expression that is the whole body of a compute."""
+"""Bodies of computes that are more than one expression: reductions, and tuples of values."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from loopwright.ir.expr import Expr, Var
@@ -11,31 +12,71 @@ from loopwright.ir.traversal import substitute
 
 @node
 class Combiner(Node):
-    """A commutative, associative reducer: ``result`` over the variables ``lhs`` and ``rhs``."""
+    """A commutative, associative reducer of one or more values at once.
+
+    ``result`` combines the variables ``lhs`` and ``rhs``; all fields but the name have one entry an
+    output.
+    """
 
     name: str
-    lhs: Var
-    rhs: Var
-    result: Expr
-    identity: Expr
+    lhs: tuple[Var, ...]
+    rhs: tuple[Var, ...]
+    result: tuple[Expr, ...]
+    identity: tuple[Expr, ...]
 
-    def combine(self, a: Expr, b: Expr) -> Expr:
+    def combine(self, a: Sequence[Expr], b: Sequence[Expr]) -> tuple[Expr, ...]:
         """``result`` with ``a`` for ``lhs`` and ``b`` for ``rhs``."""
-        out: Expr = substitute(self.result, {self.lhs: a, self.rhs: b})
-        return out
+        env = dict(zip((*self.lhs, *self.rhs), (*a, *b), strict=True))
+        return tuple(substitute(e, env) for e in self.result)
 
 
 @node
 class Reduce(Expr):
-    """The reduction of ``source`` over ``axes``; the whole body of a compute.
+    """The reduction of ``source`` (one expression an output) over ``axes``; a whole body.
 
     ``where`` (may be None) restricts the points that are combined; ``init`` (may be None) replaces
-    the combiner's identity as the starting value.
+    the combiner's identity as the starting values. ``dtype`` is that of output 0.
     """
 
     combiner: Combiner
-    source: Expr
+    source: tuple[Expr, ...]
     axes: tuple[Any, ...]
     where: Any
-    init: Any
+    init: tuple[Expr, ...] | None
     dtype: str
+
+    @property
+    def start(self) -> tuple[Expr, ...]:
+        """What each output starts from: ``init``, or the combiner's identity."""
+        return self.combiner.identity if self.init is None else self.init
+
+    def outputs(self) -> tuple[Reduced, ...]:
+        """What calling a reducer of tuples gives: its outputs, one by one."""
+        return tuple(Reduced(self, k, e.dtype) for k, e in enumerate(self.source))
+
+
+@node
+class Reduced(Expr):
+    """One output of a reduction of tuples, while a compute is being described."""
+
+    reduce: Reduce
+    index: int
+    dtype: str
+
+
+@node
+class Tuple(Expr):
+    """The body of a compute with several outputs: one value each, of any dtype.
+
+    ``dtype`` is that of output 0.
+    """
+
+    values: tuple[Expr, ...]
+    dtype: str
+
+
+def outputs_of(body: Expr) -> tuple[Expr, ...]:
+    """One expression an output of a body; for a reduction what it combines."""
+    if isinstance(body, Reduce):
+        return body.source
+    return body.values if isinstance(body, Tuple) else (body,)

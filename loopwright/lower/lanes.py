@@ -10,14 +10,16 @@ pieces of the native vector length, become registers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce as fold
 from typing import TYPE_CHECKING
 
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Expr, IfThenElse, Select, Var, as_expr, binary, const
 from loopwright.ir.reduction import Combiner
-from loopwright.ir.stmt import For, Stmt, Store, seq
+from loopwright.ir.stmt import For, Stmt, seq
 from loopwright.ir.traversal import walk
+from loopwright.lower.together import combine_into, write_all
 from loopwright.schedule.bounds import StageBounds
 
 if TYPE_CHECKING:
@@ -40,56 +42,65 @@ class Lanes:
 
     Attributes:
         position: index of the vectorized reduction loop.
-        buffer: the accumulators: spatial loops inside the outermost reduction loop, then lanes.
+        buffers: the accumulators, one buffer an output: spatial loops inside the outermost
+            reduction loop, then lanes.
     """
 
     def __init__(self, name: str, sb: StageBounds, position: int, combiner: Combiner) -> None:
         self.position, self.name, self.combiner = position, name, combiner
-        self.dtype = sb.op.dtype
+        self.types = sb.op.dtypes
         self.lane, self.count = sb.loops[position].var, sb.loops[position].extent
         first = next(p for p, x in enumerate(sb.loops) if x.loop.kind == "reduce")
         inside = [x for x in sb.loops[first:] if x.loop.kind != "reduce" and x.extent > 1]
         self.element: tuple[Expr, ...] = tuple(x.var for x in inside)
         self.shape = (*(x.extent for x in inside), self.count)
-        self.buffer = self._fresh()
+        self.buffers = self._fresh()
 
-    def _fresh(self) -> Buffer:
-        return Buffer(self.name, self.shape, self.dtype, "local")
+    def _fresh(self) -> list[Buffer]:
+        names = [f"{self.name}.v{k}" for k in range(len(self.types))]
+        names = [self.name] if len(names) == 1 else names
+        return [Buffer(n, self.shape, t, "local") for n, t in zip(names, self.types, strict=True)]
 
     def begin(self) -> None:
         """Take new accumulators: each copy of a nest has its own."""
-        self.buffer = self._fresh()
+        self.buffers = self._fresh()
 
     def _at(self, lane: Expr) -> tuple[Expr, ...]:
         return (*self.element, lane)
 
-    def _load(self, lane: Expr) -> Expr:
-        return Load(self.buffer, self._at(lane), self.dtype)
+    def _load(self, lane: Expr) -> list[Expr]:
+        return [Load(b, self._at(lane), b.dtype) for b in self.buffers]
 
-    def _each(self, count: int, value: Store, lane: Var) -> Stmt:
+    def _each(self, count: int, value: Stmt, lane: Var) -> Stmt:
         return For(lane, count, "vectorized", value)
 
     def start(self) -> Stmt:
         """The accumulators of one element at the reducer's identity."""
         lane = Var(self.lane.name)
-        set_lane = Store(self.buffer, self._at(lane), self.combiner.identity)
+        set_lane = write_all(self.buffers, self._at(lane), self.combiner.identity)
         return self._each(self.count, set_lane, lane)
 
-    def update(self, value: Expr, guards: list[Expr], where: Expr | None) -> Stmt:
-        """One lane combined with a value where the conditions hold.
+    def update(self, values: list[Expr], guards: list[Expr], where: Expr | None) -> Stmt:
+        """One lane combined with values, one an output, where the conditions hold.
 
         Conditions choose values, not stores: a masked store would keep the accumulators in memory.
         """
         old = self._load(self.lane)
         cond = _both(guards, where)
-        if cond is None:
-            return Store(self.buffer, self._at(self.lane), self.combiner.combine(old, value))
-        if _loads(value):
-            value = IfThenElse(cond, value, const(0, value.dtype), value.dtype)
-        new = Select(cond, self.combiner.combine(old, value), old, self.dtype)
-        return Store(self.buffer, self._at(self.lane), new)
+        if cond is not None:
+            values = [
+                IfThenElse(cond, v, const(0, v.dtype), v.dtype) if _loads(v) else v for v in values
+            ]
 
-    def end(self, buffer: Buffer, indices: tuple[Expr, ...], init: Expr | None) -> Stmt:
+        def chosen(k: int, new: Expr) -> Expr:
+            return new if cond is None else Select(cond, new, old[k], new.dtype)
+
+        at = self._at(self.lane)
+        return combine_into(self.buffers, at, self.combiner, old, values, self.name, chosen)
+
+    def end(
+        self, buffers: Sequence[Buffer], indices: tuple[Expr, ...], init: Sequence[Expr] | None
+    ) -> Stmt:
         """The lanes of one element combined in halves, and the element written."""
         steps: list[Stmt] = []
         count = self.count
@@ -98,16 +109,19 @@ class Lanes:
             lane = Var(self.lane.name)
             steps.append(self._fold(count - half, half, lane))
             count = half
-        whole = self.combiner.combine(self._load(as_expr(0)), self._load(as_expr(1)))
+        left, right = self._load(as_expr(0)), self._load(as_expr(1))
         if init is not None:
-            whole = self.combiner.combine(init, whole)
-        return seq(*steps, Store(buffer, indices, whole))
+            left, right = list(init), list(self.combiner.combine(left, right))
+        last = combine_into(buffers, indices, self.combiner, left, right, self.name)
+        return seq(*steps, last)
 
     def _fold(self, count: int, distance: int, lane: Var) -> Stmt:
         """Combine the first lanes with those at a distance."""
         at: Expr = lane if count > 1 else as_expr(0)
         far = self._load(binary("+", at, distance))
-        store = Store(self.buffer, self._at(at), self.combiner.combine(self._load(at), far))
+        store = combine_into(
+            self.buffers, self._at(at), self.combiner, self._load(at), far, self.name
+        )
         return self._each(count, store, lane) if count > 1 else store
 
 

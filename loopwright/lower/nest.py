@@ -30,10 +30,11 @@ from loopwright.ir.expr import (
     binary,
     const,
 )
-from loopwright.ir.reduction import Reduce
-from loopwright.ir.stmt import Allocate, For, If, Let, Seq, Stmt, Store, seq
+from loopwright.ir.reduction import Reduce, outputs_of
+from loopwright.ir.stmt import Allocate, For, If, Let, Seq, Stmt, seq
 from loopwright.ir.traversal import free_vars, substitute
 from loopwright.lower.lanes import lanes_of
+from loopwright.lower.together import combine_into, write_all
 from loopwright.schedule.bounds import Bounds, Guard, StageBounds, attach_position
 from loopwright.schedule.layout import layout_shape
 from loopwright.schedule.state import StageId, State
@@ -44,26 +45,32 @@ PARTITION_CAP = 512
 
 
 class NestBuilder:
-    """Builds the statement of a whole schedule; ``params`` are the argument buffers by stage."""
+    """Builds the statement of a whole schedule.
+
+    ``params`` are the argument buffers by stage and output; ``buffers`` has one an output.
+    """
 
     def __init__(
         self,
         state: State,
         bounds: Bounds,
-        params: dict[StageId, Buffer],
+        params: dict[tuple[StageId, int], Buffer],
         partition_cap: int = PARTITION_CAP,
     ) -> None:
         self.state, self.bounds = state, bounds
         self.partition_cap = partition_cap
-        self.buffers = dict(params)
-        self.params = params
+        self.buffers: dict[StageId, tuple[Buffer, ...]] = {
+            sid: (b,) for (sid, _), b in params.items() if state.stages[sid].op.is_placeholder
+        }
+        self.params = set(params.values())
         self._attached: dict[tuple[StageId, int], list[StageBounds]] = {}
         for sid in state.order:
             sb = bounds.stages.get(sid)
             if sb is None:
                 continue
-            if sid not in self.buffers:
-                self.buffers[sid] = self._make_buffer(sb)
+            self.buffers[sid] = tuple(
+                params.get((sid, k)) or self._make_buffer(sb, k) for k in range(sb.op.num_outputs)
+            )
             if sb.padded:
                 host, pos = attach_position(state, sb.stage, bounds)
                 self._attached.setdefault((host.stage.id, pos), []).append(sb)
@@ -77,20 +84,21 @@ class NestBuilder:
         """The nests of a group of stages, then ``rest``; buffers live as long as they are used."""
         for sb in reversed(list(group)):
             rest = seq(_Nest(self, sb).build(), rest)
-            if sb.stage.id not in self.params:
-                rest = Allocate(self.buffers[sb.stage.id], rest)
+            for buffer in reversed(self.buffers[sb.stage.id]):
+                rest = rest if buffer in self.params else Allocate(buffer, rest)
         return rest
 
     def attached(self, sid: StageId, pos: int) -> list[StageBounds]:
         """Stages computed at loop ``pos`` of a stage."""
         return self._attached.get((sid, pos), [])
 
-    def _make_buffer(self, sb: StageBounds) -> Buffer:
+    def _make_buffer(self, sb: StageBounds, k: int) -> Buffer:
         shape = tuple(sb.shape)
         if sb.stage.layout is not None:
             shape = layout_shape(shape, sb.stage.layout)
         strides = aligned_strides(shape, sb.stage.align)
-        return Buffer(self.state.label(sb.stage.id), shape, sb.op.dtype, sb.stage.scope, strides)
+        name = self.state.output_label(sb.stage.id, k)
+        return Buffer(name, shape, sb.op.dtypes[k], sb.stage.scope, strides)
 
     def element(self, sid: StageId, indices: list[Affine | Expr]) -> tuple[Expr, ...]:
         """Indices into a stage's buffer for an element of its tensor."""
@@ -142,7 +150,7 @@ class _Nest:
     def __init__(self, builder: NestBuilder, sb: StageBounds) -> None:
         self.b, self.sb = builder, sb
         self.ranges = builder.bounds.ranges
-        self.buffer = builder.buffers[sb.stage.id]
+        self.buffers = builder.buffers[sb.stage.id]
         self.assumed: set[Guard] = set()
         self.tested: set[Guard] = set()
         self.facts: list[tuple[Affine, int]] = []
@@ -216,8 +224,8 @@ class _Nest:
         """The reduction after a nest that sets its elements to the reducer's start."""
         red = self.sb.op.reduction
         assert red is not None
-        start = red.combiner.identity if red.init is None else self._value(red.init)
-        begin = Store(self.buffer, self._own_element(), start)
+        start = [self._value(e) for e in red.start]
+        begin = write_all(self.buffers, self._own_element(), start)
         return seq(self._each_element(first, begin), loops)
 
     def _reduce_lanes(self, first: int, loops: Stmt) -> Stmt:
@@ -225,11 +233,13 @@ class _Nest:
         lanes, red = self.lanes, self.sb.op.reduction
         assert lanes is not None
         assert red is not None
-        init = None if red.init is None else self._value(red.init)
-        end = lanes.end(self.buffer, self._own_element(), init)
+        init = None if red.init is None else [self._value(e) for e in red.init]
+        end = lanes.end(self.buffers, self._own_element(), init)
         begin = self._each_element(first, lanes.start(), guarded=False)
         whole = seq(begin, loops, self._each_element(first, end))
-        return Allocate(lanes.buffer, whole)
+        for buffer in reversed(lanes.buffers):
+            whole = Allocate(buffer, whole)
+        return whole
 
     def _each_element(self, first: int, body: Stmt, guarded: bool = True) -> Stmt:
         """A statement over the spatial loops inside ``first``, where their guards hold."""
@@ -332,15 +342,17 @@ class _Nest:
     def _statement(self) -> Stmt:
         indices = self._own_element()
         body = self.sb.op.body
+        assert body is not None
+        values = [self._value(e) for e in outputs_of(body)]
         if not isinstance(body, Reduce):
-            return Store(self.buffer, indices, self._value(body))
+            return write_all(self.buffers, indices, values)
         if self.lanes is not None:
             conds = [c for g in self.sb.guards if self._in_lanes(g) for c in self._conditions(g)]
             where = None if body.where is None else self._value(body.where)
-            return self.lanes.update(self._value(body.source), conds, where)
-        old = Load(self.buffer, indices, self.buffer.dtype)
-        new = body.combiner.combine(old, self._value(body.source))
-        update: Stmt = Store(self.buffer, indices, new)
+            return self.lanes.update(values, conds, where)
+        old = [Load(b, indices, b.dtype) for b in self.buffers]
+        label = self.b.state.label(self.sb.stage.id)
+        update = combine_into(self.buffers, indices, body.combiner, old, values, label)
         return update if body.where is None else If(self._value(body.where), update)
 
     def _value(self, e: Any) -> Expr:
@@ -400,7 +412,7 @@ class _Nest:
             raise LowerError(
                 f"lower: {self.b.state.label(sid)!r} is read but is not among the arguments"
             )
-        buffer = self.b.buffers[sid]
+        buffer = self.b.buffers[sid][e.value_index]
         load = Load(buffer, self.b.element(sid, indices), buffer.dtype)
         conds = self._load_guard(e, sid, indices)
         if not conds:

@@ -23,6 +23,7 @@ from loopwright.lower.simplify import simplify
 from loopwright.lower.unroll import unroll_loop
 from loopwright.schedule.schedule import Schedule
 from loopwright.schedule.state import StageId
+from loopwright.te.dag import ArgId, read_arg_id
 from loopwright.te.tensor import Tensor
 
 #: Done while the nest is built (its text says how); listed here so that a context can disable it.
@@ -59,9 +60,9 @@ def lower(
 
 
 def lower_ids(
-    s: Schedule, arg_ids: Sequence[int], name: str = "main", simple_mode: bool = False
+    s: Schedule, arg_ids: Sequence[ArgId], name: str = "main", simple_mode: bool = False
 ) -> Func:
-    """`lower` with arguments given as indices of the DAG's operations."""
+    """`lower` with arguments given as data: see `loopwright.te.dag.ArgId`."""
     try:
         return _lower(s, arg_ids, name, simple_mode)
     except RecursionError:
@@ -77,18 +78,18 @@ def too_deep(s: Schedule) -> LowerError:
     )
 
 
-def _lower(s: Schedule, arg_ids: Sequence[int], name: str, simple_mode: bool) -> Func:
+def _lower(s: Schedule, arg_ids: Sequence[ArgId], name: str, simple_mode: bool) -> Func:
     if s.dag.sizes:
         names = ", ".join(v.name for v in s.dag.sizes)
         raise LowerError(
             f"lower: size variables ({names}) are not lowered yet; give their values with dag.bind"
         )
     bounds = s.validate()
-    params = _parameters(s, arg_ids)
+    params = _parameters(s, [read_arg_id(a) for a in arg_ids])
     context = PassContext.current()
     body = NestBuilder(s.state, bounds, params, _partition_cap(context)).build()
-    outputs = tuple(not s.dag.ops[i].is_placeholder for i in arg_ids)
-    f = Func(name, tuple(params[i] for i in arg_ids), outputs, body)
+    outputs = tuple(not s.dag.ops[int(i)].is_placeholder for i, _ in params)
+    f = Func(name, tuple(params.values()), outputs, body)
     if context.verify:
         verify(f, "after the nest was built")
     return f if simple_mode else run_passes(f)
@@ -123,14 +124,23 @@ def _partition_cap(context: PassContext) -> int:
     return int(context.config.get("partition_cap", PARTITION_CAP))
 
 
-def _parameters(s: Schedule, arg_ids: Sequence[int]) -> dict[StageId, Buffer]:
+def _parameters(
+    s: Schedule, arg_ids: Sequence[tuple[int, int]]
+) -> dict[tuple[StageId, int], Buffer]:
+    """Buffers of the arguments in calling order.
+
+    Of an output with several tensors one suffices; the others live inside the function.
+    """
     if len(set(arg_ids)) != len(arg_ids):
         raise LowerError("lower: a tensor is given twice in the arguments")
+    given = {i for i, _ in arg_ids}
     for i in s.state.outputs:
-        if i not in arg_ids:
+        if i not in given:
             raise LowerError(f"lower: the output {s.state.label(i)!r} is not in the arguments")
-    params: dict[StageId, Buffer] = {}
-    for i in arg_ids:
+    params: dict[tuple[StageId, int], Buffer] = {}
+    for i, k in arg_ids:
+        if i not in s.state.stages or k not in range(s.state.stages[i].op.num_outputs):
+            raise LowerError(f"lower: the program has no tensor {[i, k] if k else i}")
         stage = s.state.stages[i]
         if stage.attach.kind != "root":
             raise LowerError(
@@ -139,5 +149,5 @@ def _parameters(s: Schedule, arg_ids: Sequence[int]) -> dict[StageId, Buffer]:
             )
         if stage.layout is not None:
             raise LowerError(f"lower: the layout of the argument {s.state.label(i)!r} is fixed")
-        params[i] = Buffer(s.state.label(i), stage.op.shape, stage.op.dtype)
+        params[i, k] = Buffer(s.state.output_label(i, k), stage.op.shape, stage.op.dtypes[k])
     return params

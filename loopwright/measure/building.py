@@ -24,19 +24,20 @@ class Candidate:
     Attributes:
         dag: the DAG (`loopwright.te.Dag`).
         trace: JSON-able steps.
-        arg_ids: order of the arguments, as indices of the DAG's operations.
+        arg_ids: order of the arguments, as indices of the DAG's operations (``(index, k)`` for
+            output k > 0 of one with several).
         name: of the function to be built.
         key: equal for candidates that give equal code.
     """
 
     dag: Any
     trace: Any
-    arg_ids: tuple[int, ...]
+    arg_ids: tuple[Any, ...]
     name: str
     key: str
 
 
-def candidate(dag: Any, trace: Any, arg_ids: Sequence[int], name: str) -> Candidate:
+def candidate(dag: Any, trace: Any, arg_ids: Sequence[Any], name: str) -> Candidate:
     """Describe a schedule to builders."""
     ids = tuple(arg_ids)
     key = json.dumps([dag.hash, trace, ids, name], separators=(",", ":"))

@@ -22,6 +22,7 @@ from typing import Any
 from loopwright.errors import ScheduleError
 from loopwright.ir.affine import Affine, Interval, div_mod, to_affine
 from loopwright.ir.expr import Expr, Read, Var, cast
+from loopwright.ir.reduction import outputs_of
 from loopwright.ir.traversal import substitute
 from loopwright.schedule.state import FuseRel, Loop, Mark, SplitRel, StageId, StageState, State
 from loopwright.te.dag import OpNode, reads_of
@@ -132,7 +133,8 @@ def _inline_reads(op: OpNode, bodies: Mapping[StageId, OpNode]) -> OpNode:
         axes = [a.var for a in src.axes]
         # An index of another dtype takes the axis's: it lies within the dimension.
         env = {v: cast(i, v.dtype) for v, i in zip(axes, made.indices, strict=True)}
-        return substitute(src.body, env)
+        assert src.body is not None
+        return substitute(outputs_of(src.body)[made.value_index], env)
 
     return OpNode(op.name, op.shape, op.dtype, op.axes, op.reduce_axes, go(op.body), op.tag)
 
@@ -184,7 +186,7 @@ def _check_start(state: State, stage: StageState, parent: StageBounds, pos: int)
     if red is None or red.init is None:
         return
     first = next(p for p, x in enumerate(parent.loops) if x.loop.kind == "reduce")
-    if pos >= first and any(r.source == stage.id for r in reads_of(red.init)):
+    if pos >= first and any(r.source == stage.id for e in red.init for r in reads_of(e)):
         a = stage.attach
         raise ScheduleError(
             f"compute_at (step {a.step}): {state.label(stage.id)!r} is read by init= of "

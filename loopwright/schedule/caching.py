@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from loopwright.ir.expr import Expr, IterVar, Read, Var
-from loopwright.ir.reduction import Reduce
+from loopwright.ir.reduction import Reduce, Tuple
 from loopwright.ir.traversal import substitute
 from loopwright.schedule import steps as st
 from loopwright.schedule.state import StageId, State, initial_stage, refuse
@@ -21,36 +21,44 @@ def _fresh_axes(op: OpNode) -> tuple[IterVar, ...]:
 
 def cache_read(state: State, step: st.CacheRead, t: int) -> State:
     """Make a stage that copies a tensor, and let the readers read the copy."""
-    src = state.stage(step.stage, "cache_read")
+    src, k = state.stage(step.stage, "cache_read"), step.value_index
     check_scope(step.scope, "cache_read", t)
+    if k not in range(src.op.num_outputs):
+        refuse(
+            "cache_read",
+            t,
+            f"{state.label(src.id)!r} has {src.op.num_outputs} output(s), there is no output {k}",
+        )
+    name = state.output_label(src.id, k)
     if not step.readers:
-        refuse("cache_read", t, f"name at least one stage that reads {state.label(src.id)!r}")
+        refuse("cache_read", t, f"name at least one stage that reads {name!r}")
     for r in step.readers:
         reader = state.stage(r, "cache_read")
-        if not any(x.source == src.id for x in reader.op.reads()):
+        if not any(x.source == src.id and x.value_index == k for x in reader.op.reads()):
             refuse(
                 "cache_read",
                 t,
-                f"stage {state.label(r)!r} does not read {state.label(src.id)!r}; its readers: "
-                f"{', '.join(state.label(c) for c in state.consumers(src.id)) or 'none'}",
+                f"stage {state.label(r)!r} does not read {name!r}; its readers: "
+                f"{', '.join(state.label(c) for c in state.consumers(src.id, k)) or 'none'}",
             )
     new_id = f"s{t}"
     axes = _fresh_axes(src.op)
-    body = Read(src.id, tuple(a.var for a in axes), src.op.dtype)
-    op = OpNode(f"{src.op.name}.{step.scope}", src.op.shape, src.op.dtype, axes, (), body)
+    body = Read(src.id, tuple(a.var for a in axes), src.op.dtypes[k], k)
+    copy_name = f"{src.op.output_name(k)}.{step.scope}"
+    op = OpNode(copy_name, src.op.shape, body.dtype, axes, (), body)
     stages = {**state.stages, new_id: initial_stage(new_id, op, step.scope)}
     for r in step.readers:
         reader = state.stages[r]
-        stages[r] = replace(reader, op=_redirect(reader.op, src.id, new_id))
+        stages[r] = replace(reader, op=_redirect(reader.op, src.id, k, new_id))
     return replace(state, stages=stages, order=_after(state.order, src.id, new_id))
 
 
-def _redirect(op: OpNode, old: StageId, new: StageId) -> OpNode:
-    """The operation with every read of ``old`` turned into a read of ``new``."""
+def _redirect(op: OpNode, old: StageId, k: int, new: StageId) -> OpNode:
+    """The operation with every read of output ``k`` of ``old`` turned into a read of ``new``."""
 
     def go(e: Any) -> Any:
         made = e.map_children(go)
-        if isinstance(made, Read) and made.source == old:
+        if isinstance(made, Read) and made.source == old and made.value_index == k:
             return Read(new, made.indices, made.dtype)
         return made
 
@@ -63,7 +71,7 @@ def _after(order: tuple[StageId, ...], at: StageId, new: StageId) -> tuple[Stage
 
 
 def cache_write(state: State, step: st.CacheWrite, t: int) -> State:
-    """Make a stage that computes a tensor; the stage itself becomes a copy of it."""
+    """Make a stage that computes a tensor (all outputs); the stage becomes a copy of it."""
     stage = state.compute_stage(step.stage, "cache_write")
     check_scope(step.scope, "cache_write", t)
     name = state.label(stage.id)
@@ -83,7 +91,7 @@ def cache_write(state: State, step: st.CacheWrite, t: int) -> State:
     cached = replace(
         op, name=f"{op.name}.{step.scope}", axes=axes, body=_rename(op.body, env), tag=""
     )
-    copy = replace(op, reduce_axes=(), body=Read(new_id, tuple(a.var for a in op.axes), op.dtype))
+    copy = replace(op, reduce_axes=(), body=_copied(op, new_id))
     stages = {
         **state.stages,
         new_id: initial_stage(new_id, cached, step.scope),
@@ -94,15 +102,22 @@ def cache_write(state: State, step: st.CacheWrite, t: int) -> State:
     return replace(state, stages=stages, order=order)
 
 
+def _copied(op: OpNode, source: StageId) -> Expr:
+    """The body that reads every output of ``source`` at the operation's axes."""
+    at = tuple(a.var for a in op.axes)
+    values = tuple(Read(source, at, dtype, k) for k, dtype in enumerate(op.dtypes))
+    return values[0] if len(values) == 1 else Tuple(values, op.dtype)
+
+
 def _rename(body: Any, env: dict[Var, Expr]) -> Any:
     """Substitute spatial variables; a reduction keeps its axes."""
     if not isinstance(body, Reduce):
         return substitute(body, env)
     return Reduce(
         body.combiner,
-        substitute(body.source, env),
+        tuple(substitute(e, env) for e in body.source),
         body.axes,
         None if body.where is None else substitute(body.where, env),
-        None if body.init is None else substitute(body.init, env),
+        None if body.init is None else tuple(substitute(e, env) for e in body.init),
         body.dtype,
     )

@@ -22,7 +22,7 @@ from loopwright.schedule.stage_view import StageOp
 from loopwright.schedule.state import Loop, StageId, State
 from loopwright.schedule.trace import trace_as_python
 from loopwright.schedule.validate import validate_bounds
-from loopwright.te.dag import Dag
+from loopwright.te.dag import ArgId, Dag, arg_id, read_arg_id
 from loopwright.te.tensor import Operation, PlaceholderOp, Tensor
 
 
@@ -41,9 +41,9 @@ def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> S
         if isinstance(op, PlaceholderOp):
             raise ScheduleError(f"create_schedule: {op.name!r} is an input; give what is computed")
         outs.append(op)
-    if not outs or len(set(outs)) != len(outs):
+    if not outs or len(set(given)) != len(given):
         raise ScheduleError("create_schedule: expected one or more distinct operations")
-    dag, index = Dag.from_ops(outs)
+    dag, index = Dag.from_ops(list(dict.fromkeys(outs)))
     return Schedule(dag, {op: i for op, i in index.items()})
 
 
@@ -73,7 +73,7 @@ class Schedule:
         self.state = State.initial(dag)
         self.trace: tuple[st.Step, ...] = ()
         self._ops: dict[Operation, StageId] = dict(index)
-        self._tensors: dict[StageId, Tensor] = {i: op.output(0) for op, i in index.items()}
+        self._made: dict[StageId, Operation] = {i: op for op, i in index.items()}
         self._by_axis: dict[IterVar, tuple[StageId, str]] = {}
         self._handles: dict[tuple[StageId, str], IterVar] = {}
         self._bounds: tuple[State, Bounds] | None = None
@@ -98,12 +98,16 @@ class Schedule:
     @property
     def outputs(self) -> list[Operation]:
         """Operations of the outputs."""
-        return [self._tensor(i).op for i in self.state.outputs]
+        return [self._operation(i) for i in self.state.outputs]
 
     @property
     def tensors(self) -> list[Tensor]:
-        """Tensors of the original DAG, in its order."""
+        """The tensor (of several outputs the first) of each operation of the original DAG."""
         return [self._tensor(i) for i in range(len(self.dag.ops))]
+
+    def tensor(self, arg_id: ArgId) -> Tensor:
+        """The tensor of the original DAG with an id as in `arg_ids`."""
+        return self._tensor(*read_arg_id(arg_id))
 
     def _stage_id(self, key: Any, who: str) -> StageId:
         if isinstance(key, Stage):
@@ -121,17 +125,21 @@ class Schedule:
             f"{who}: {key!r} is not part of this schedule{near}; stages: {', '.join(known)}"
         )
 
-    def _tensor(self, sid: StageId) -> Tensor:
-        if sid not in self._tensors:
+    def _operation(self, sid: StageId) -> Operation:
+        """The operation of a stage as the user defined it, or as the step made it."""
+        if sid not in self._made:
             op = self.state.stages[sid].op
             made: Operation = (
-                PlaceholderOp(op.name, op.shape, op.dtype)
+                PlaceholderOp(op.name, op.shape, op.dtypes)
                 if op.is_placeholder
                 else StageOp(self, sid)
             )
-            self._tensors[sid] = made.output(0)
+            self._made[sid] = made
             self._ops[made] = sid
-        return self._tensors[sid]
+        return self._made[sid]
+
+    def _tensor(self, sid: StageId, output: int = 0) -> Tensor:
+        return self._operation(sid).output(output)
 
     def _own_axes(self, sid: StageId, axes: Sequence[IterVar], reduce: Sequence[IterVar]) -> None:
         for kind, group in (("a", axes), ("r", reduce)):
@@ -207,7 +215,7 @@ class Schedule:
         With ``s[AL].compute_at(s[C], i)`` the copy shrinks to what one i needs.
 
         Args:
-            tensor: the tensor to copy (an input or a stage).
+            tensor: the tensor to copy (an input, or a tensor that a stage makes).
             scope: ``"global"``, ``"shared"`` or ``"local"``.
             readers: a tensor, operation or stage that reads it, or a list of them.
 
@@ -220,10 +228,10 @@ class Schedule:
         group = readers if isinstance(readers, list | tuple) else [readers]
         who = self._who("cache_read")
         ids = tuple(self._stage_id(r, who) for r in group)
-        t = self._do(st.CacheRead(self._stage_id(tensor, who), scope, ids))
+        t = self._do(st.CacheRead(self._stage_id(tensor, who), scope, ids, _output_of(tensor, who)))
         return self._tensor(f"s{t}")
 
-    def cache_write(self, tensor: Any, scope: str) -> Tensor:
+    def cache_write(self, tensor: Any, scope: str) -> Any:
         """Compute ``tensor`` in a buffer of ``scope`` and copy the result.
 
         Before::
@@ -238,18 +246,44 @@ class Schedule:
         ``C.op.axis`` stay axes of C; ``C.op.reduce_axis`` now belong to the new stage.
 
         Args:
-            tensor: the tensor to cache; its loops must be untouched.
+            tensor: the tensor to cache; its loops must be untouched. Of an operation with several
+                outputs a list of all of them (or the operation): one stage caches them together.
             scope: ``"global"``, ``"shared"`` or ``"local"``.
 
         Returns:
-            The tensor of the new stage.
+            The tensor of the new stage; a list of them where there are several, or a list was
+            given.
 
         Raises:
-            ScheduleError: the loops of the stage are transformed already; it is a placeholder.
+            ScheduleError: the loops of the stage are transformed already; it is a placeholder; of
+                several outputs only some are given.
         """
         who = self._who("cache_write")
-        t = self._do(st.CacheWrite(self._stage_id(tensor, who), scope))
-        return self._tensor(f"s{t}")
+        given = list(tensor) if isinstance(tensor, list | tuple) else [tensor]
+        if not given:
+            raise ScheduleError(f"{who}: expected a tensor or all outputs of an operation")
+        sid = self._stage_id(given[0], who)
+        self._check_outputs(sid, given, who)
+        new = self._operation(f"s{self._do(st.CacheWrite(sid, scope))}")
+        many = new.num_outputs > 1 or given[0] is not tensor
+        return list(new._outputs) if many else new.output(0)
+
+    def _check_outputs(self, sid: StageId, given: list[Any], who: str) -> None:
+        """Refuse a part of the outputs of an operation, or outputs of several."""
+        for x in given[1:]:
+            if self._stage_id(x, who) != sid:
+                raise ScheduleError(
+                    f"{who}: {self.state.label(sid)!r} and {x.name!r} are not outputs of one "
+                    "operation; cache them one after the other"
+                )
+        n = self.state.stages[sid].op.num_outputs
+        whole = len(given) == 1 and not isinstance(given[0], Tensor)
+        if not whole and {x.value_index for x in given} != set(range(n)):
+            names = ", ".join(self.state.output_label(sid, k) for k in range(n))
+            raise ScheduleError(
+                f"{who}: {self.state.label(sid)!r} makes {n} outputs in one nest; give all of "
+                f"them: cache_write([{names}], scope)"
+            )
 
     # ------------------------------------------------------------ results
 
@@ -278,13 +312,13 @@ class Schedule:
         """The trace as a Python function of a fresh schedule and its tensors."""
         return trace_as_python(self.dag, self.trace)
 
-    def arg_ids(self, args: Sequence[Tensor]) -> list[int]:
-        """Indices in the DAG of the tensors ``args``.
+    def arg_ids(self, args: Sequence[Tensor]) -> list[ArgId]:
+        """Indices in the DAG of the tensors ``args``; ``(index, k)`` for output k > 0.
 
         Raises:
             ScheduleError: one of them is not a tensor of the original DAG.
         """
-        out: list[int] = []
+        out: list[ArgId] = []
         for t in args:
             sid = self._stage_id(t, "arguments")
             if not isinstance(sid, int):
@@ -292,5 +326,15 @@ class Schedule:
                     f"arguments: {t.name!r} was made by a schedule primitive; arguments are "
                     "tensors of the program"
                 )
-            out.append(sid)
+            out.append(arg_id(sid, _output_of(t, "arguments")))
         return out
+
+
+def _output_of(key: Any, who: str) -> int:
+    """Which output a tensor is; what is no tensor stands for its only one."""
+    if isinstance(key, Tensor):
+        return key.value_index
+    op = key.op if isinstance(key, Stage) else key
+    if op.num_outputs > 1:
+        raise ScheduleError(f"{who}: {op.name!r} has {op.num_outputs} outputs; name one: output(k)")
+    return 0

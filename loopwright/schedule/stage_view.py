@@ -13,28 +13,29 @@ if TYPE_CHECKING:
 
 
 class StageOp(Operation):
-    """The present operation of a stage: `axis`, `reduce_axis`, `input_tensors`, ``output(0)``."""
+    """The present operation of a stage: `axis`, `reduce_axis`, `input_tensors`, ``output(k)``."""
 
-    def __init__(self, schedule: Schedule, sid: StageId, tensor: Tensor | None = None) -> None:
+    def __init__(
+        self, schedule: Schedule, sid: StageId, tensors: tuple[Tensor, ...] | None = None
+    ) -> None:
         op = schedule.state.stages[sid].op
-        super().__init__(op.name, op.shape, op.dtype, op.tag)
+        super().__init__(op.name, op.shape, op.dtypes, op.tag)
         self._schedule, self._sid = schedule, sid
-        if tensor is not None:
-            self._output = tensor
+        self._outputs = tensors or self._outputs
         self.axis = [schedule._handle(sid, f"a{d}") for d in range(len(op.axes))]
         self.reduce_axis = [schedule._handle(sid, f"r{d}") for d in range(len(op.reduce_axes))]
 
     @property
     def body(self) -> Any:
-        """The expression of an element; reads name stages by id."""
+        """The expression of an element, as a `ComputeOp` has it; reads name stages by id."""
         return self._schedule.state.stages[self._sid].op.body
 
     @property
     def input_tensors(self) -> list[Tensor]:
         """Tensors that the operation reads now."""
         reads = self._schedule.state.stages[self._sid].op.reads()
-        ids = dict.fromkeys(r.source for r in reads)
-        return [self._schedule._tensor(i) for i in ids]
+        ids = dict.fromkeys((r.source, r.value_index) for r in reads)
+        return [self._schedule._tensor(*i) for i in ids]
 
 
 class StageView:
@@ -59,17 +60,17 @@ class StageView:
     @property
     def op(self) -> Operation:
         """The operation as it is now (after caching steps)."""
-        t = self.schedule._tensor(self.id)
-        original = isinstance(t.op, ComputeOp)
+        op = self.schedule._operation(self.id)
+        original = isinstance(op, ComputeOp)
         unchanged = original and self._state.op is self.schedule.dag.ops[int(self.id)]
-        if unchanged or isinstance(t.op, PlaceholderOp):
-            return t.op
-        return StageOp(self.schedule, self.id, t)
+        if unchanged or isinstance(op, PlaceholderOp):
+            return op
+        return StageOp(self.schedule, self.id, op._outputs)
 
     @property
     def origin_op(self) -> Operation:
         """The operation as the user defined it; the present one for stages made by a step."""
-        return self.schedule._tensor(self.id).op
+        return self.schedule._operation(self.id)
 
     @property
     def leaf_iter_vars(self) -> list[IterVar]:

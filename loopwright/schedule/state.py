@@ -206,9 +206,19 @@ class State:
                 return f"step {r.step} fused it into {self.loop_label(st, r.fused)}"
         return "a later step removed it"
 
-    def consumers(self, sid: StageId) -> list[StageId]:
-        """Stages whose bodies read stage ``sid``."""
-        return [i for i in self.order if any(r.source == sid for r in self.stages[i].op.reads())]
+    def output_label(self, sid: StageId, index: int) -> str:
+        """Printed name of an output: ``C``, or ``C.v1`` where the stage has several."""
+        label = self.label(sid)
+        return label if self.stages[sid].op.num_outputs == 1 else f"{label}.v{index}"
+
+    def consumers(self, sid: StageId, output: int | None = None) -> list[StageId]:
+        """Stages whose bodies read stage ``sid`` (or only this output of it)."""
+        outputs = range(self.stages[sid].op.num_outputs) if output is None else (output,)
+        return [
+            i
+            for i in self.order
+            if any(r.source == sid and r.value_index in outputs for r in self.stages[i].op.reads())
+        ]
 
     def attached_at(self, sid: StageId, loop: str) -> list[StageId]:
         """Stages computed at one loop, in topological order."""

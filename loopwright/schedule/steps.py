@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 from loopwright.errors import ScheduleError, did_you_mean
@@ -20,8 +20,14 @@ class Step:
     stage: StageId
 
     def to_json(self) -> list[Any]:
-        """``[primitive, stage, ...]`` with tuples as lists."""
-        return [self.primitive, *(_plain(getattr(self, f.name)) for f in fields(self))]
+        """``[primitive, stage, ...]`` with tuples as lists; last fields that are default are left.
+
+        So a trace from before a field was added reads, and is written, as it was.
+        """
+        known = fields(self)
+        while known and known[-1].default == getattr(self, known[-1].name):
+            known = known[:-1]
+        return [self.primitive, *(_plain(getattr(self, f.name)) for f in known)]
 
     @staticmethod
     def from_json(data: Any) -> Step:
@@ -38,13 +44,14 @@ class Step:
                 f"trace: unknown primitive {data[0]!r}{did_you_mean(data[0], Step.registry)}"
             )
         want = fields(cls)
-        if len(data) - 1 != len(want):
+        least = sum(f.default is MISSING for f in want)
+        if not least <= len(data) - 1 <= len(want):
             names = ", ".join(f.name for f in want)
             raise ScheduleError(
                 f"trace: {data[0]} takes {len(want)} fields ({names}), got {data[1:]!r}"
             )
         values = [_frozen(v) for v in data[1:]]
-        for f, value in zip(want, values, strict=True):
+        for f, value in zip(want, values, strict=False):
             if not _FITS[str(f.type)](value):
                 raise ScheduleError(
                     f"trace: field {f.name!r} of {data[0]} is {value!r}, which is no {f.type}"
@@ -173,15 +180,16 @@ class ComputeRoot(Step):
 
 @_register("cache_read")
 class CacheRead(Step):
-    """Copy the stage's tensor into ``scope`` for ``readers``."""
+    """Copy an output of the stage into ``scope`` for ``readers``."""
 
     scope: str
     readers: tuple[StageId, ...]
+    value_index: int = 0
 
 
 @_register("cache_write")
 class CacheWrite(Step):
-    """Compute the stage in ``scope`` and copy the result."""
+    """Compute the stage (all its outputs) in ``scope`` and copy the result."""
 
     scope: str
 

@@ -131,10 +131,14 @@ def _stage_call(state: State, after: State, step: Any, names: _Names, s: str) ->
     if isinstance(step, st.ComputeInline | st.ComputeRoot):
         return f"{s}.{step.primitive}()"
     made = names.stage(after, f"s{t}")
+    several = state.stages[step.stage].op.num_outputs > 1
     if isinstance(step, st.CacheWrite):
+        if several:
+            return f"{made}, *_ = s.cache_write({own}.op, {step.scope!r})"
         return f"{made} = s.cache_write({own}, {step.scope!r})"
+    tensor = f"{own}.op.output({step.value_index})" if several else own
     readers = ", ".join(names.stage(state, r) for r in step.readers)
-    return f"{made} = s.cache_read({own}, {step.scope!r}, [{readers}])"
+    return f"{made} = s.cache_read({tensor}, {step.scope!r}, [{readers}])"
 
 
 def _layout(dims: tuple[LayoutDim, ...]) -> str:

@@ -219,8 +219,7 @@ def _instantiate(task: Task, record: Record) -> tuple[Scheduled, bool]:
 
     try:
         fresh = replay(schedule.dag, record.trace)
-        known = fresh.tensors
-        return (fresh, [known[number] for number in schedule.arg_ids(tensors)]), True
+        return (fresh, [fresh.tensor(a) for a in schedule.arg_ids(tensors)]), True
     except LoopwrightError as exc:
         raise _Refused(f"its trace does not replay: {exc}") from exc
 

@@ -62,7 +62,17 @@ from loopwright.te.intrin import (
     truncdiv,
     truncmod,
 )
-from loopwright.te.reducer import comm_reducer, max, max_value, min, min_value, prod, sum
+from loopwright.te.reducer import (
+    argmax,
+    argmin,
+    comm_reducer,
+    max,
+    max_value,
+    min,
+    min_value,
+    prod,
+    sum,
+)
 from loopwright.te.size import size_var, var
 from loopwright.te.tensor import (
     ComputeOp,
@@ -96,6 +106,8 @@ __all__ = [
     "abs",
     "all",
     "any",
+    "argmax",
+    "argmin",
     "atan",
     "bitwise_and",
     "bitwise_not",

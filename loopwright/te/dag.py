@@ -19,7 +19,7 @@ from loopwright import dtypes
 from loopwright.errors import TensorError
 from loopwright.ir.expr import Binary, Call, Expr, IfThenElse, IterVar, Read, Select, Unary, Var
 from loopwright.ir.node import Node
-from loopwright.ir.reduction import Reduce
+from loopwright.ir.reduction import Reduce, outputs_of
 from loopwright.ir.sizes import Dim, Shape, SizeVar, size_vars
 from loopwright.ir.traversal import walk
 from loopwright.te import serial
@@ -29,7 +29,10 @@ from loopwright.te.tensor import ComputeOp, Operation, Tensor, body_parts, shape
 
 @dataclass(frozen=True, eq=False)
 class OpNode:
-    """One operation: a placeholder (``body`` is None) or a compute over ``axes``."""
+    """One operation: a placeholder (``body`` is None) or a compute over ``axes``.
+
+    ``dtype`` is that of output 0; all outputs have the one shape.
+    """
 
     name: str
     shape: Shape
@@ -43,6 +46,20 @@ class OpNode:
     def is_placeholder(self) -> bool:
         """True for an input."""
         return self.body is None
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """The dtype of each output."""
+        return (self.dtype,) if self.body is None else tuple(e.dtype for e in outputs_of(self.body))
+
+    @property
+    def num_outputs(self) -> int:
+        """Number of tensors that it makes."""
+        return 1 if self.body is None else len(outputs_of(self.body))
+
+    def output_name(self, index: int) -> str:
+        """Printed name of an output: ``T``, or ``T.v1`` where there are several."""
+        return self.name if self.num_outputs == 1 else f"{self.name}.v{index}"
 
     @property
     def reduction(self) -> Reduce | None:
@@ -65,6 +82,29 @@ def reads_of(e: Node) -> list[Read]:
     out: list[Read] = []
     walk(e, lambda n: out.append(n) if isinstance(n, Read) else None)
     return out
+
+
+#: An argument as data: the index of an operation, or that and which of its outputs.
+ArgId = int | tuple[int, int]
+
+
+def arg_id(index: int, output: int = 0) -> ArgId:
+    """Output ``output`` of operation ``index``: the index alone for output 0."""
+    return index if output == 0 else (index, output)
+
+
+def read_arg_id(x: Any) -> tuple[int, int]:
+    """Operation and output of an `ArgId`, from JSON as well.
+
+    Raises:
+        TensorError: it is neither an index nor a pair of them.
+    """
+    op, output = x if isinstance(x, list | tuple) and len(x) == 2 else (x, 0)
+    if any(not isinstance(v, int) or isinstance(v, bool) for v in (op, output)):
+        raise TensorError(
+            f"an argument is the index of an operation, or [index, output], got {x!r}"
+        )
+    return op, output
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,10 +175,16 @@ class Dag:
         """Refuse what no program can have made: JSON may come from a damaged log."""
         for i, op in enumerate(self.ops):
             shape_of(op.shape, f"operation {i}")
-            dtypes.check(op.dtype)
+            for dtype in (op.dtype, *op.dtypes):
+                dtypes.check(dtype)
             for r in op.reads():
                 if r.source not in range(i):
                     raise TensorError(f"malformed JSON of a DAG: operation {i} reads {r.source}")
+                if r.value_index not in range(self.ops[r.source].num_outputs):
+                    raise TensorError(
+                        f"malformed JSON of a DAG: operation {i} reads output {r.value_index} of "
+                        f"{r.source}"
+                    )
                 if len(r.indices) != len(self.ops[r.source].shape):
                     raise TensorError(
                         f"malformed JSON of a DAG: operation {i} reads {r.source} "
@@ -198,7 +244,7 @@ def _to_node(op: Operation, index: dict[Operation, int]) -> OpNode:
     def go(e: Any) -> Any:
         new = e.map_children(go)
         if isinstance(new, Read) and isinstance(new.source, Tensor):
-            return Read(index[new.source.op], new.indices, new.dtype)
+            return Read(index[new.source.op], new.indices, new.dtype, new.value_index)
         return new
 
     body = go(op.body)
@@ -213,8 +259,8 @@ def _op_flop(op: OpNode) -> int:
     points = prod(op.shape)
     red = op.reduction
     if red is None:
-        return points * _expr_flop(op.body)
-    per_point = _expr_flop(red.source) + _expr_flop(red.combiner.result)
+        return points * sum(_expr_flop(e) for e in outputs_of(op.body))
+    per_point = sum(_expr_flop(e) for e in (*red.source, *red.combiner.result))
     return points * prod(a.extent for a in op.reduce_axes) * per_point
 
 

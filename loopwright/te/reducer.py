@@ -1,4 +1,8 @@
-"""Reducers: `sum`, `prod`, `min`, `max` and user-defined ones by `comm_reducer`."""
+"""Reducers: `sum`, `prod`, `min`, `max`, `argmin`, `argmax`, and user-defined ones.
+
+A reducer made by `comm_reducer` combines single values or tuples of them; what it is called with
+decides.
+"""
 
 from __future__ import annotations
 
@@ -7,29 +11,42 @@ from typing import Any
 
 from loopwright import dtypes
 from loopwright.errors import TensorError
-from loopwright.ir.expr import Expr, IterVar, Var, as_expr, binary, cast, const
+from loopwright.ir.expr import Expr, IterVar, Select, Var, as_expr, binary, cast, const
 from loopwright.ir.reduction import Combiner, Reduce
-from loopwright.te.intrin import condition
+from loopwright.te.intrin import all, any, condition, equal, isnan, logical_not
 
 
 class CommReducer:
     """A commutative, associative reducer, made by `comm_reducer`; call it to reduce."""
 
-    def __init__(
-        self, fcombine: Callable[[Expr, Expr], Any], fidentity: Callable[[str], Any], name: str
-    ) -> None:
+    def __init__(self, fcombine: Callable[..., Any], fidentity: Callable[..., Any], name: str):
         self._fcombine, self._fidentity, self.name = fcombine, fidentity, name
 
-    def combiner(self, dtype: str) -> Combiner:
-        """The reducer for one dtype, traced."""
-        lhs, rhs = Var("x", dtype), Var("y", dtype)
-        result = self._fcombine(lhs, rhs)
-        if isinstance(result, tuple | list):
-            raise TensorError(f"{self.name}: reducers of tuples are not supported yet")
-        out = as_expr(result)
-        if out.dtype != dtype:
-            raise TensorError(f"{self.name}: combining two {dtype} gives {out.dtype}")
-        return Combiner(self.name, lhs, rhs, out, cast(self._fidentity(dtype), dtype))
+    def combiner(self, types: Sequence[str], as_tuple: bool) -> Combiner:
+        """The reducer traced for some dtypes, one an output.
+
+        Raises:
+            TensorError: the functions give another number of values, or of another dtype.
+        """
+        marks = [str(k) for k in range(len(types))] if as_tuple else [""]
+        lhs = tuple(Var(f"x{m}", t) for m, t in zip(marks, types, strict=True))
+        rhs = tuple(Var(f"y{m}", t) for m, t in zip(marks, types, strict=True))
+        combined = self._fcombine(lhs, rhs) if as_tuple else self._fcombine(lhs[0], rhs[0])
+        result = self._entries(combined, types, as_tuple, "combining")
+        identity = self._entries(self._fidentity(*types), types, as_tuple, "the identity of")
+        for e, t in zip(result, types, strict=True):
+            if e.dtype != t:
+                raise TensorError(f"{self.name}: combining two {t} gives {e.dtype}")
+        starts = tuple(cast(e, t) for e, t in zip(identity, types, strict=True))
+        return Combiner(self.name, lhs, rhs, result, starts)
+
+    def _entries(self, x: Any, types: Sequence[str], as_tuple: bool, what: str) -> tuple[Expr, ...]:
+        given = tuple(x) if isinstance(x, tuple | list) else (x,)
+        if isinstance(x, tuple | list) != as_tuple or len(given) != len(types):
+            got = f"{len(given)} values" if isinstance(x, tuple | list) else "one value"
+            want = f"a tuple of {len(types)}" if as_tuple else types[0]
+            raise TensorError(f"{self.name}: {what} {want} gives {got}")
+        return tuple(as_expr(e) for e in given)
 
     def __call__(
         self,
@@ -37,17 +54,22 @@ class CommReducer:
         axis: IterVar | Sequence[IterVar],
         where: Any = None,
         init: Any = None,
-    ) -> Expr:
+    ) -> Any:
         """Reduce ``expr`` over ``axis``.
 
         Args:
-            expr: the expression to combine.
+            expr: the expression to combine, or a tuple of them for a reducer of tuples.
             axis: one reduce_axis or several.
             where: condition; points for which it is false are left out.
-            init: starting value instead of the reducer's identity.
+            init: starting value (of tuples: a tuple) instead of the reducer's identity.
+
+        Returns:
+            The reduction; of a tuple a tuple with one entry an output, to be returned whole by the
+            function of a compute.
 
         Raises:
-            TensorError: an axis is not a reduce_axis, or occurs twice.
+            TensorError: an axis is not a reduce_axis, or occurs twice; the functions of the reducer
+                do not fit the number of values.
         """
         axes = tuple(axis) if isinstance(axis, list | tuple) else (axis,)
         for a in axes:
@@ -55,24 +77,49 @@ class CommReducer:
                 raise TensorError(f"te.{self.name}: axis must be made by te.reduce_axis, got {a!r}")
         if not axes or len(set(map(id, axes))) != len(axes):
             raise TensorError(f"te.{self.name}: expected distinct reduction axes, got {axes}")
-        source = as_expr(expr)
-        if source.dtype == "bool":
-            raise TensorError(f"te.{self.name} of bool: cast the operand to an integer type")
+        as_tuple = isinstance(expr, list | tuple)
+        source = tuple(as_expr(e) for e in (expr if as_tuple else [expr]))
+        types = [e.dtype for e in source]
+        if not source or "bool" in types:
+            what = "of bool: cast the operand to an integer type" if source else "of no expression"
+            raise TensorError(f"te.{self.name} {what}")
         where = None if where is None else condition(where, f"te.{self.name} where")
-        init = None if init is None else cast(init, source.dtype)
-        return Reduce(self.combiner(source.dtype), source, axes, where, init, source.dtype)
+        start = None if init is None else self._init(init, types, as_tuple)
+        out = Reduce(self.combiner(types, as_tuple), source, axes, where, start, types[0])
+        return out.outputs() if as_tuple else out
+
+    def _init(self, init: Any, types: Sequence[str], as_tuple: bool) -> tuple[Expr, ...]:
+        given = tuple(init) if as_tuple and isinstance(init, list | tuple) else (init,)
+        if len(given) != len(types):
+            raise TensorError(
+                f"te.{self.name}: init must be a tuple of {len(types)} values, got {init!r}"
+            )
+        return tuple(cast(e, t) for e, t in zip(given, types, strict=True))
 
 
 def comm_reducer(
-    fcombine: Callable[[Expr, Expr], Any],
-    fidentity: Callable[[str], Any],
+    fcombine: Callable[..., Any],
+    fidentity: Callable[..., Any],
     name: str = "reduce",
 ) -> CommReducer:
-    """Define a reducer.
+    """Define a reducer, of single values or of tuples.
+
+    The index and the value of the largest element::
+
+        argmax = te.comm_reducer(
+            lambda x, y: (te.select(x[1] >= y[1], x[0], y[0]),
+                          te.select(x[1] >= y[1], x[1], y[1])),
+            lambda t0, t1: (te.const(-1, t0), te.min_value(t1)),
+            name="argmax",
+        )
+        at, top = te.compute((n,), lambda i: argmax((k, A[i, k]), axis=k))
 
     Args:
-        fcombine: combines two values; it must be commutative and associative.
-        fidentity: gives the neutral element of a dtype, e.g. ``lambda t: te.const(0, t)``.
+        fcombine: combines two values (for tuples: gets and returns tuples); it must be commutative
+            and associative, else the result depends on the schedule (the example above depends on
+            it where two elements are equal; `argmax` does not).
+        fidentity: gives the neutral element of a dtype, e.g. ``lambda t: te.const(0, t)``; for
+            tuples it gets one dtype an output and returns a tuple.
         name: printed name.
     """
     return CommReducer(fcombine, fidentity, name)
@@ -95,7 +142,7 @@ prod = CommReducer(lambda x, y: x * y, lambda t: const(1, t), "prod")
 class _MinMax(CommReducer):
     """`min`/`max`: with an axis a reduction, with two expressions the elementwise operation."""
 
-    def __call__(self, expr: Any, axis: Any, where: Any = None, init: Any = None) -> Expr:
+    def __call__(self, expr: Any, axis: Any, where: Any = None, init: Any = None) -> Any:
         """Reduce over ``axis``, or the smaller (larger) of two expressions."""
         many = axis[0] if isinstance(axis, list | tuple) and axis else axis
         if isinstance(many, IterVar) and many.kind == "reduce":
@@ -105,3 +152,40 @@ class _MinMax(CommReducer):
 
 min = _MinMax(lambda x, y: binary("min", x, y), max_value, "min")
 max = _MinMax(lambda x, y: binary("max", x, y), min_value, "max")
+
+
+class _ArgReducer(CommReducer):
+    """`argmax`/`argmin` of ``(index, value)``: a total order, so that no schedule changes a result.
+
+    Of equal values the lowest index wins. NaN counts as larger (`argmin`: smaller) than every
+    number, as in NumPy, so the first NaN wins. Where ``where`` leaves nothing, the index is the
+    largest of its dtype and the value the identity of `max` (`min`). Not to be relied on for NaN
+    under the target's ``-fastmath``.
+    """
+
+    def __init__(self, name: str, compare: str, worst: Callable[[str], Expr]) -> None:
+        super().__init__(self._first, lambda t0, t1: (max_value(t0), worst(t1)), name)
+        self._compare = compare
+
+    def __call__(self, expr: Any, axis: Any, where: Any = None, init: Any = None) -> Any:
+        """Reduce ``expr = (index, value)`` over ``axis``; see `CommReducer`.
+
+        Raises:
+            TensorError: ``expr`` is no pair, or its index no integer.
+        """
+        pair = isinstance(expr, list | tuple) and len(expr) == 2
+        if not pair or not dtypes.is_int(as_expr(expr[0]).dtype):
+            raise TensorError(f"te.{self.name}: expected (integer index, value), got {expr!r}")
+        return super().__call__(expr, axis, where, init)
+
+    def _first(self, x: tuple[Expr, Expr], y: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
+        better, same = binary(self._compare, x[1], y[1]), equal(x[1], y[1])
+        if dtypes.is_float(x[1].dtype):
+            p, q = isnan(x[1]), isnan(y[1])
+            better, same = any(better, all(p, logical_not(q))), any(same, all(p, q))
+        keep = any(better, all(same, x[0] <= y[0]))
+        return Select(keep, x[0], y[0], x[0].dtype), Select(keep, x[1], y[1], x[1].dtype)
+
+
+argmax = _ArgReducer("argmax", ">", min_value)
+argmin = _ArgReducer("argmin", "<", max_value)

@@ -25,7 +25,7 @@ from loopwright.ir.expr import (
     Var,
 )
 from loopwright.ir.operations import FUNCTIONS, OPERATIONS
-from loopwright.ir.reduction import Combiner, Reduce
+from loopwright.ir.reduction import Combiner, Reduce, Tuple
 from loopwright.ir.sizes import SizeVar
 
 _LABELS = ("name", "axes", "reduce", "tag", "reducer")
@@ -128,8 +128,10 @@ def expr_to_json(e: Expr, names: dict[Var, str]) -> list[Any]:
                 return ["if", go(c), go(a), go(b)]
             case Call(fn=fn, args=args, dtype=d):
                 return ["call", fn, [go(a) for a in args], d]
-            case Read(source=s, indices=idx, dtype=d):
-                return ["read", s, [go(i) for i in idx], d]
+            case Read(source=s, indices=idx, dtype=d, value_index=k):
+                return ["read", s, [go(i) for i in idx], d, *([k] if k else [])]
+            case Tuple(values=values):
+                return ["tuple", [go(v) for v in values]]
             case Reduce():
                 return _reduce_to_json(n, go, names)
         raise TensorError(f"{type(n).__name__} has no JSON form")
@@ -140,17 +142,52 @@ def expr_to_json(e: Expr, names: dict[Var, str]) -> list[Any]:
 
 def _reduce_to_json(n: Reduce, go: Any, names: dict[Var, str]) -> list[Any]:
     c = n.combiner
-    inner = {c.lhs: "x", c.rhs: "y"}
+    many = len(n.source) > 1
+    inner = {v: f"x{k}" if many else "x" for k, v in enumerate(c.lhs)}
+    inner |= {v: f"y{k}" if many else "y" for k, v in enumerate(c.rhs)}
+
+    def each(items: Any) -> Any:
+        """One reducer's entry is written bare, as it was before there were tuples."""
+        return list(items) if many else next(iter(items))
+
     return [
         "reduce",
         c.name,
-        [expr_to_json(c.result, inner), expr_to_json(c.identity, inner)],
-        go(n.source),
+        [each(expr_to_json(e, inner) for e in part) for part in (c.result, c.identity)],
+        each(go(e) for e in n.source),
         [names[a.var] for a in n.axes],
         None if n.where is None else go(n.where),
-        None if n.init is None else go(n.init),
-        n.dtype,
+        None if n.init is None else each(go(e) for e in n.init),
+        each(e.dtype for e in n.source),
     ]
+
+
+def _reduce_from_json(t: list[Any], go: Any, scope: dict[str, Any]) -> Reduce:
+    _, name, [result, identity], source, axes, where, init, d = t
+    many = isinstance(d, list)
+    types = d if many else [d]
+    marks = [str(k) for k in range(len(types))] if many else [""]
+    lhs = tuple(Var(f"x{m}", t) for m, t in zip(marks, types, strict=True))
+    rhs = tuple(Var(f"y{m}", t) for m, t in zip(marks, types, strict=True))
+    inner = {v.name: v for v in (*lhs, *rhs)}
+
+    def each(items: Any, f: Any) -> tuple[Expr, ...]:
+        found = tuple(f(e) for e in (items if many else [items]))
+        if len(found) != len(types):
+            raise ValueError(f"a reduction of {len(types)} values has {len(found)} of a kind")
+        return found
+
+    def inside(e: Any) -> Expr:
+        return expr_from_json(e, inner)
+
+    return Reduce(
+        Combiner(name, lhs, rhs, each(result, inside), each(identity, inside)),
+        each(source, go),
+        tuple(scope[a] for a in axes),
+        None if where is None else go(where),
+        None if init is None else each(init, go),
+        types[0],
+    )
 
 
 def expr_from_json(x: list[Any], scope: dict[str, Any]) -> Expr:
@@ -185,22 +222,13 @@ def expr_from_json(x: list[Any], scope: dict[str, Any]) -> Expr:
                 if fn not in FUNCTIONS:
                     raise TensorError(f"unknown intrinsic {fn!r} in the JSON of a DAG")
                 return Call(fn, tuple(go(a) for a in args), d)
-            case ["read", s, idx, d]:
-                return Read(s, tuple(go(i) for i in idx), d)
-            case ["reduce", name, [result, identity], source, axes, where, init, d]:
-                lhs, rhs = Var("x", d), Var("y", d)
-                inner = {"x": lhs, "y": rhs}
-                comb = Combiner(
-                    name, lhs, rhs, expr_from_json(result, inner), expr_from_json(identity, inner)
-                )
-                return Reduce(
-                    comb,
-                    go(source),
-                    tuple(scope[a] for a in axes),
-                    None if where is None else go(where),
-                    None if init is None else go(init),
-                    d,
-                )
+            case ["read", s, idx, d, *rest]:
+                return Read(s, tuple(go(i) for i in idx), d, *rest)
+            case ["tuple", values] if len(values) > 1:
+                made = tuple(go(v) for v in values)
+                return Tuple(made, made[0].dtype)
+            case ["reduce", _, _, _, _, _, _, _]:
+                return _reduce_from_json(t, go, scope)
         raise TensorError(f"unknown expression in JSON: {str(t)[:60]}")
 
     out: Expr = go(x)

@@ -16,7 +16,7 @@ from loopwright import dtypes
 from loopwright.errors import TensorError
 from loopwright.ir.expr import Const, Expr, ExprOps, IfThenElse, IterVar, Read, Var, as_expr
 from loopwright.ir.printer import shape_text
-from loopwright.ir.reduction import Reduce
+from loopwright.ir.reduction import Reduce, Reduced, Tuple, outputs_of
 from loopwright.ir.sizes import Dim, Shape, Sizes, SizeVar, check_extent
 from loopwright.ir.traversal import walk
 from loopwright.te.reads import check_read
@@ -32,17 +32,18 @@ class Tensor:
         op: the operation that makes it.
         shape: extents, outermost first: ints, or expressions over size variables.
         dtype: name of the element type.
+        value_index: which output of the operation it is.
     """
 
     __slots__ = ("dtype", "op", "shape", "value_index")
 
-    def __init__(self, op: Operation, shape: Shape, dtype: str) -> None:
-        self.op, self.shape, self.dtype, self.value_index = op, shape, dtype, 0
+    def __init__(self, op: Operation, shape: Shape, dtype: str, value_index: int = 0) -> None:
+        self.op, self.shape, self.dtype, self.value_index = op, shape, dtype, value_index
 
     @property
     def name(self) -> str:
-        """Name of the operation."""
-        return self.op.name
+        """Name of the operation; ``T.v1`` for output 1 of one with several."""
+        return self.op.name if self.op.num_outputs == 1 else f"{self.op.name}.v{self.value_index}"
 
     @property
     def ndim(self) -> int:
@@ -62,7 +63,8 @@ class Tensor:
             )
         if len(idx) < self.ndim:
             return TensorSlice(self, idx)
-        return Read(self, tuple(_index(self, d, i) for d, i in enumerate(idx)), self.dtype)
+        indices = tuple(_index(self, d, i) for d, i in enumerate(idx))
+        return Read(self, indices, self.dtype, self.value_index)
 
     def __repr__(self) -> str:
         return f"Tensor({self.name}: {self.dtype}{shape_text(self.shape)})"
@@ -96,7 +98,7 @@ def _index(t: Tensor, dim: int, i: Any) -> Expr:
 
 
 class Operation:
-    """Base class of operations; compared by identity. ``op.output(0)`` is its tensor."""
+    """Base class of operations; compared by identity. ``op.output(k)`` are its tensors."""
 
     name: str
     tag: str
@@ -104,22 +106,28 @@ class Operation:
     axis: list[IterVar]
     reduce_axis: list[IterVar]
 
-    def __init__(self, name: str, shape: Shape, dtype: str, tag: str = "") -> None:
+    def __init__(self, name: str, shape: Shape, types: Sequence[str], tag: str = "") -> None:
         self.name, self.tag = name, tag
         self.attrs = {}
         self.axis, self.reduce_axis = [], []
-        self._output = Tensor(self, shape, dtype)
+        self._outputs = tuple(Tensor(self, shape, t, k) for k, t in enumerate(types))
 
     @property
     def num_outputs(self) -> int:
         """Number of tensors that the operation makes."""
-        return 1
+        return len(self._outputs)
 
     def output(self, index: int) -> Tensor:
-        """The tensor number ``index``."""
-        if index != 0:
-            raise TensorError(f"{self.name} has one output; output({index}) was asked for")
-        return self._output
+        """The tensor number ``index``.
+
+        Raises:
+            TensorError: there are not so many.
+        """
+        if index not in range(self.num_outputs):
+            n = self.num_outputs
+            many = "one output" if n == 1 else f"{n} outputs"
+            raise TensorError(f"{self.name} has {many}; output({index}) was asked for")
+        return self._outputs[index]
 
     @property
     def input_tensors(self) -> list[Tensor]:
@@ -132,7 +140,10 @@ class PlaceholderOp(Operation):
 
 
 class ComputeOp(Operation):
-    """An element-by-element definition: ``body`` over ``axis`` and ``reduce_axis``."""
+    """An element-by-element definition: ``body`` over ``axis`` and ``reduce_axis``.
+
+    The body is an expression, a `Reduce`, or for several outputs a `Tuple` or a `Reduce` of tuples.
+    """
 
     body: Expr
 
@@ -148,8 +159,8 @@ class ComputeOp(Operation):
 def body_parts(body: Expr) -> list[Expr]:
     """The expressions that a body evaluates: for a reduction its source, condition and start."""
     if isinstance(body, Reduce):
-        return [e for e in (body.source, body.where, body.init) if e is not None]
-    return [body]
+        return [*body.source, *([body.where] if body.where is not None else []), *(body.init or ())]
+    return list(outputs_of(body))
 
 
 def shape_of(shape: Any, what: str) -> Shape:
@@ -198,7 +209,7 @@ def placeholder(shape: Any, dtype: Any = "float32", name: str = "placeholder") -
         TensorError: an extent is zero, negative or no such expression; the dtype is not supported.
     """
     dims = shape_of(shape, f"placeholder {name!r}")
-    return PlaceholderOp(name, dims, dtypes.check(dtype or "float32")).output(0)
+    return PlaceholderOp(name, dims, [dtypes.check(dtype or "float32")]).output(0)
 
 
 def reduce_axis(dom: Any, name: str = "rv") -> IterVar:
@@ -236,17 +247,26 @@ def compute(
     tag: str = "",
     attrs: dict[str, Any] | None = None,
     varargs_names: Sequence[str] | None = None,
-) -> Tensor:
+) -> Any:
     """Define a tensor element by element: ``compute((n, m), lambda i, j: A[i, j] + 1)``.
+
+    A function that returns a tuple defines several tensors of one shape, computed in one nest::
+
+        S, D = te.compute((n,), lambda i: (A[i] + B[i], A[i] - B[i]))
+        at, top = te.compute((n,), lambda i: te.argmax((k, A[i, k]), axis=k))
 
     Args:
         shape: extents of the result: positive integers or expressions over size variables.
-        fcompute: gets one axis a dimension and returns the element's expression. It is called once.
+        fcompute: gets one axis a dimension and returns the element's expression, or a tuple of
+            them, one an output; of reductions only a whole reduction of tuples. It is called once.
         name: printed name; it need not be unique.
         tag: free text about the operation.
         attrs: free attributes.
         varargs_names: names of the axes that a function with ``*args`` gets through it; default
             ``i0``, ``i1`` and so on, by dimension.
+
+    Returns:
+        The tensor; with several outputs a tuple of them.
 
     Raises:
         TensorError: wrong number of arguments, a value that is no expression, a reduction inside
@@ -256,21 +276,41 @@ def compute(
     names = _axis_names(fcompute, len(dims), name, varargs_names)
     axes = [IterVar(Var(n), d, "spatial") for n, d in zip(names, dims, strict=True)]
     result = fcompute(*[a.var for a in axes])
-    if isinstance(result, list | tuple):
-        raise TensorError(
-            f"compute {name!r}: functions with several outputs are not supported yet; "
-            "define one compute for each"
-        )
-    if isinstance(result, bool):
-        raise TensorError(f"compute {name!r}: returned the Python value {result}; see te.equal")
-    body = as_expr(result)
-    op = ComputeOp(name, dims, body.dtype, tag)
+    body = _body(result, name)
+    op = ComputeOp(name, dims, [e.dtype for e in outputs_of(body)], tag)
     op.attrs = dict(attrs or {})
     op.axis = axes
     op.reduce_axis = list(body.axes) if isinstance(body, Reduce) else []
     op.body = body
     _check_body(op)
-    return op.output(0)
+    return op.output(0) if op.num_outputs == 1 else op._outputs
+
+
+def _body(result: Any, name: str) -> Expr:
+    """The body that a function's result stands for."""
+    given = list(result) if isinstance(result, list | tuple) else [result]
+    if not given:
+        raise TensorError(f"compute {name!r}: the function returned no expression")
+    for x in given:
+        if isinstance(x, bool):
+            raise TensorError(f"compute {name!r}: returned the Python value {x}; see te.equal")
+    values = tuple(as_expr(x) for x in given)
+    first = values[0]
+    if isinstance(first, Reduced) and values == first.reduce.outputs():
+        return first.reduce
+    if any(isinstance(v, Reduced) for v in values):
+        raise TensorError(
+            f"compute {name!r}: a reduction of tuples makes all of its outputs; return the whole "
+            "result of the reducer and leave those that you do not need"
+        )
+    if len(values) == 1:
+        return first
+    if any(isinstance(v, Reduce) for v in values):
+        raise TensorError(
+            f"compute {name!r}: several reductions in one compute must be one reducer of tuples "
+            "(te.comm_reducer), so that one loop makes them; or define one compute for each"
+        )
+    return Tuple(values, first.dtype)
 
 
 def _axis_names(
@@ -306,15 +346,16 @@ def _varargs(ndim: int, fixed: int, name: str, given: Sequence[str] | None) -> l
 
 
 def _check_body(op: ComputeOp) -> None:
-    scope = _scope([*op.axis, *op.reduce_axis])
-    if not isinstance(op.body, Reduce):
-        _check_expr(op.body, op, scope, guarded=False)
+    scope, body = _scope([*op.axis, *op.reduce_axis]), op.body
+    guarded = isinstance(body, Reduce) and body.where is not None
+    for e in outputs_of(body):
+        _check_expr(e, op, scope, guarded)
+    if not isinstance(body, Reduce):
         return
-    _check_expr(op.body.source, op, scope, guarded=op.body.where is not None)
-    if op.body.where is not None:
-        _check_expr(op.body.where, op, scope, guarded=False)
-    if op.body.init is not None:
-        _check_expr(op.body.init, op, _scope(op.axis), guarded=False)
+    if body.where is not None:
+        _check_expr(body.where, op, scope, guarded=False)
+    for e in body.init or ():
+        _check_expr(e, op, _scope(op.axis), guarded=False)
 
 
 def _scope(axes: list[IterVar]) -> Sizes:
@@ -326,7 +367,7 @@ def _scope(axes: list[IterVar]) -> Sizes:
 
 
 def _check_expr(e: Expr, op: ComputeOp, scope: Sizes, guarded: bool) -> None:
-    if isinstance(e, Reduce):
+    if isinstance(e, Reduce | Reduced):
         raise TensorError(
             f"compute {op.name!r}: a reduction must be the whole body; give it a compute of its "
             "own and use that tensor in the expression"

@@ -21,7 +21,7 @@ from loopwright.lower import lower_ids
 from loopwright.lower.context import PassContext
 from loopwright.schedule.schedule import Schedule, replay
 from loopwright.target import Target, host_cpu
-from loopwright.te.dag import Dag
+from loopwright.te.dag import ArgId, Dag, read_arg_id
 from loopwright.testing.guarded import GuardedRunner
 from loopwright.testing.numpy_eval import evaluate
 from loopwright.testing.random_program import arrays
@@ -38,7 +38,7 @@ class Case:
 
     dag: dict[str, Any]
     trace: list[list[Any]]
-    arg_ids: list[int]
+    arg_ids: list[ArgId]
     arrays: list[Array]
     infos: list[Info]
 
@@ -101,7 +101,7 @@ class Checker:
             {
                 i: a
                 for i, a in zip(case.arg_ids, case.arrays, strict=True)
-                if dag.ops[i].is_placeholder
+                if dag.ops[read_arg_id(i)[0]].is_placeholder
             },
         )
         meant = _interpreted(f, case.arrays)
@@ -120,7 +120,7 @@ class Checker:
         return "ran"
 
     def _compare(
-        self, who: str, case: Case, f: Func, want: Mapping[int, Array], got: list[Array]
+        self, who: str, case: Case, f: Func, want: Mapping[ArgId, Array], got: list[Array]
     ) -> None:
         for k, i in enumerate(case.arg_ids):
             if not f.outputs[k]:
@@ -171,7 +171,7 @@ def difference(want: Array, got: Array, info: Info) -> str:
     return f"{n} of {want.size} elements differ, first at {at}: expected {w!r}, got {g!r} ({info})"
 
 
-def check_round_trips(s: Schedule, f: Func, arg_ids: Sequence[int]) -> None:
+def check_round_trips(s: Schedule, f: Func, arg_ids: Sequence[ArgId]) -> None:
     """A trace survives JSON and Python source, and gives the same text again."""
     dag = Dag.from_json(json.loads(json.dumps(s.dag.to_json())))
     assert dag.hash == s.dag.hash
@@ -205,7 +205,8 @@ def check_schedule(
     ids = s.arg_ids(args)
     given = list(inputs)
     for i in ids[len(given) :]:
-        given.append(poison(s.dag.ops[i].shape, s.dag.ops[i].dtype))
+        op, k = read_arg_id(i)
+        given.append(poison(s.dag.ops[op].shape, s.dag.ops[op].dtypes[k]))
     exact = Info(True, 0.0, 1.0, 0.0)
     known = [exact] * len(inputs) + list(infos or [exact] * (len(ids) - len(inputs)))
     own = checker or Checker()

@@ -20,14 +20,14 @@ import numpy as np
 from loopwright import dtypes
 from loopwright.errors import InternalError
 from loopwright.ir.expr import Binary, Call, Cast, Const, IfThenElse, Read, Select, Unary, Var
-from loopwright.ir.reduction import Reduce
-from loopwright.te.dag import Dag, OpNode
+from loopwright.ir.reduction import Reduce, outputs_of
+from loopwright.te.dag import ArgId, Dag, OpNode, arg_id
 
 Array = np.ndarray[Any, Any]
 
 
-def evaluate(dag: Dag, inputs: Mapping[int, Array]) -> dict[int, Array]:
-    """Values of all operations of a DAG by index.
+def evaluate(dag: Dag, inputs: Mapping[Any, Array]) -> dict[ArgId, Array]:
+    """Values of all operations of a DAG by index, ``(index, k)`` for output k > 0.
 
     Args:
         dag: the program.
@@ -36,18 +36,19 @@ def evaluate(dag: Dag, inputs: Mapping[int, Array]) -> dict[int, Array]:
     Raises:
         InternalError: the program reads outside a tensor where nothing guards it.
     """
-    values: dict[int, Array] = dict(inputs)
+    values: dict[ArgId, Array] = dict(inputs)
     with np.errstate(all="ignore"):
         for i, op in enumerate(dag.ops):
             if not op.is_placeholder:
-                values[i] = _Evaluation(op, values).result()
+                for k, value in enumerate(_Evaluation(op, values).result()):
+                    values[arg_id(i, k)] = value
     return values
 
 
 class _Evaluation:
     """One operation over its whole domain: spatial axes first, then the reduction's."""
 
-    def __init__(self, op: OpNode, values: Mapping[int, Array]) -> None:
+    def __init__(self, op: OpNode, values: Mapping[ArgId, Array]) -> None:
         self.op, self.values = op, values
         axes = [*op.axes, *op.reduce_axes]
         self.domain = tuple(a.extent for a in axes)
@@ -57,33 +58,45 @@ class _Evaluation:
             shape[d] = a.extent
             self.grid[a.var] = np.arange(a.extent, dtype=np.int32).reshape(shape)
 
-    def result(self) -> Array:
+    def result(self) -> list[Array]:
+        """The values of each output."""
         body = self.op.body
+        assert body is not None
         everywhere = np.ones((), bool)
         if not isinstance(body, Reduce):
-            return self._spread(self.value(body, everywhere), self.op.dtype)
+            return [self._spread(self.value(e, everywhere), e.dtype) for e in outputs_of(body)]
         where = everywhere if body.where is None else self.value(body.where, everywhere)
-        points = self._spread(self.value(body.source, where), body.dtype)
+        points = [self._spread(self.value(e, where), e.dtype) for e in body.source]
         active = self._spread(where, "bool")
         start = body.combiner.identity if body.init is None else body.init
-        return self._fold(body, points, active, self.value(start, everywhere))
+        return self._fold(body, points, active, [self.value(e, everywhere) for e in start])
 
     def _spread(self, x: Array, dtype: str) -> Array:
         return np.ascontiguousarray(np.broadcast_to(x, self.domain).astype(dtype)).reshape(
             self.domain
         )
 
-    def _fold(self, body: Reduce, points: Array, active: Array, start: Array) -> Array:
+    def _fold(
+        self, body: Reduce, points: list[Array], active: Array, start: list[Array]
+    ) -> list[Array]:
         """Combine the points one after the other, in the order of the axes."""
         n = len(self.op.axes)
-        start = np.broadcast_to(start, (*self.op.shape, *[1] * (len(self.domain) - n)))
-        acc = start.reshape(self.op.shape).astype(body.dtype)
-        points = points.reshape(*self.op.shape, -1)
+        types = [e.dtype for e in body.source]
+        shape = (*self.op.shape, *[1] * (len(self.domain) - n))
+        acc = [
+            np.broadcast_to(x, shape).reshape(self.op.shape).astype(t)
+            for x, t in zip(start, types, strict=True)
+        ]
+        points = [p.reshape(*self.op.shape, -1) for p in points]
         active = active.reshape(*self.op.shape, -1)
         c = body.combiner
-        for k in range(points.shape[-1]):
-            new = self.value(c.result, np.ones((), bool), {c.lhs: acc, c.rhs: points[..., k]})
-            acc = np.where(active[..., k], new, acc).astype(body.dtype)
+        for k in range(active.shape[-1]):
+            env = dict(zip((*c.lhs, *c.rhs), (*acc, *(p[..., k] for p in points)), strict=True))
+            new = [self.value(e, np.ones((), bool), env) for e in c.result]
+            acc = [
+                np.where(active[..., k], x, old).astype(t)
+                for x, old, t in zip(new, acc, types, strict=True)
+            ]
         return acc
 
     # ------------------------------------------------------------ expressions
@@ -125,7 +138,7 @@ class _Evaluation:
         raise InternalError(f"no reference for {type(e).__name__}")
 
     def _read(self, e: Read, mask: Array, env: Mapping[Var, Array] | None) -> Array:
-        source = self.values[e.source]
+        source = self.values[arg_id(e.source, e.value_index)]
         indices = []
         for d, (i, n) in enumerate(zip(e.indices, source.shape, strict=True)):
             index = self.value(i, mask, env).astype(np.int64)

@@ -41,6 +41,9 @@ class Schedule:
     def arg_ids(self, tensors):
         return [self.tensors.index(tensor) for tensor in tensors]
 
+    def tensor(self, arg_id):
+        return self.tensors[arg_id]
+
 
 class Target:
     entered = 0

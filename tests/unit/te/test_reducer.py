@@ -31,16 +31,16 @@ def test_built_in_reducers(reducer: Any, op: str, identity: float, identity_i8: 
     e = reducer(A[K, 0], axis=K)
     assert isinstance(e, Reduce)
     c = e.combiner
-    assert c.result == Binary(op, c.lhs, c.rhs, "float32")
-    assert c.identity == Const(identity, "float32")
-    assert reducer(I8[K], axis=K).combiner.identity == Const(identity_i8, "int8")
+    assert c.result == (Binary(op, c.lhs[0], c.rhs[0], "float32"),)
+    assert c.identity == (Const(identity, "float32"),)
+    assert reducer(I8[K], axis=K).combiner.identity == (Const(identity_i8, "int8"),)
 
 
 def test_axes_where_and_init() -> None:
     e = te.sum(A[K, R], axis=[K, R], where=K < 2, init=1)
     assert e.axes == (K, R)  # type: ignore[attr-defined]
     assert e.where == (K < 2)  # type: ignore[attr-defined]
-    assert e.init == Const(1.0, "float32")  # type: ignore[attr-defined]
+    assert e.init == (Const(1.0, "float32"),)  # type: ignore[attr-defined]
     assert te.max(A[K, 0], (K,)).axes == (K,)  # type: ignore[attr-defined]
 
 
@@ -52,7 +52,37 @@ def test_a_reducer_of_the_user() -> None:
     assert isinstance(e, Reduce)
     assert e.combiner.name == "first"
     c = e.combiner
-    assert c.result == te.select(c.lhs > 0, c.lhs, c.rhs)
+    (x,), (y,) = c.lhs, c.rhs
+    assert c.result == (te.select(x > 0, x, y),)
+
+
+def test_a_reducer_of_tuples() -> None:
+    """As TVM's tutorial writes argmax; one dtype an output goes to the identity."""
+    argmax = te.comm_reducer(
+        lambda x, y: (te.select(x[1] >= y[1], x[0], y[0]), te.select(x[1] >= y[1], x[1], y[1])),
+        lambda t0, t1: (te.const(-1, t0), te.min_value(t1)),
+        name="argmax",
+    )
+    both = argmax((K, I8[K]), axis=K, where=K < 3, init=(7, 9))
+    assert [e.dtype for e in both] == ["int32", "int8"]
+    e = both[0].reduce
+    assert e is both[1].reduce
+    assert e.source == (K.var, I8[K])
+    assert e.combiner.identity == (Const(-1, "int32"), Const(-128, "int8"))
+    assert e.init == (Const(7, "int32"), Const(9, "int8"))
+    (x0, x1), (y0, y1) = e.combiner.lhs, e.combiner.rhs
+    assert e.combiner.result == (te.select(x1 >= y1, x0, y0), te.select(x1 >= y1, x1, y1))
+
+
+def test_one_reducer_serves_values_and_tuples() -> None:
+    """A combiner that works on either is traced as it is called."""
+    total = te.comm_reducer(
+        lambda x, y: (x[0] + y[0],) if isinstance(x, tuple) else x + y,
+        lambda t: te.const(0, t),
+    )
+    assert isinstance(total(A[K, 0], axis=K), Reduce)
+    with pytest.raises(TensorError, match="the identity of a tuple of 1 gives one value"):
+        total((A[K, 0],), axis=K)
 
 
 def test_a_reducer_is_traced_for_each_type() -> None:
@@ -82,7 +112,31 @@ def test_a_reducer_is_traced_for_each_type() -> None:
             lambda: te.comm_reducer(lambda x, y: (x, y), lambda t: (0, 0), "argmax")(
                 A[K, 0], axis=K
             ),
-            "argmax: reducers of tuples are not supported yet",
+            "argmax: combining float32 gives 2 values",
+        ),
+        (
+            lambda: te.comm_reducer(lambda x, y: x[0], lambda t, u: (0, 0), "bad")(
+                (K, A[K, 0]), axis=K
+            ),
+            "bad: combining a tuple of 2 gives one value",
+        ),
+        (
+            lambda: te.comm_reducer(lambda x, y: (x[0], x[0]), lambda t, u: (0, 0), "bad")(
+                (K, A[K, 0]), axis=K
+            ),
+            "bad: combining two float32 gives int32",
+        ),
+        (
+            lambda: te.comm_reducer(lambda x, y: x, lambda t, u: 0, "bad")((K, A[K, 0]), axis=K),
+            "bad: the identity of a tuple of 2 gives one value",
+        ),
+        (lambda: te.argmax(A[K, 0], axis=K), r"te.argmax: expected \(integer index, value\)"),
+        (lambda: te.argmin((A[K, 0], K), axis=K), r"te.argmin: expected \(integer index, value\)"),
+        (lambda: te.sum((), axis=K), "te.sum of no expression"),
+        (lambda: te.argmax((K, P[K]), axis=K), "te.argmax of bool: cast the operand"),
+        (
+            lambda: te.argmax((K, A[K, 0]), axis=K, init=3),
+            "te.argmax: init must be a tuple of 2 values, got 3",
         ),
         (
             lambda: te.comm_reducer(lambda x, y: x < y, lambda t: te.const(0, t), "less")(

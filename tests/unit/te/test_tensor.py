@@ -191,7 +191,25 @@ K4 = te.reduce_axis((0, 4), "k")
         ((4,), lambda i: A4, r"cannot use Tensor\(A: float32\[4, 4\]\) .* such as A\[i, j\]"),
         ((4,), lambda i: A4[i], "cannot use A with 1 of its 2 indices"),
         ((4,), lambda i: A4[i] + 1, "cannot use A with 1 of its 2 indices"),
-        ((4,), lambda i: (A4[i, 0], A4[i, 1]), "functions with several outputs are not supported"),
+        ((4,), lambda i: (), "the function returned no expression"),
+        ((4,), lambda i: (A4[i, 0], A4[i, 1] == 1.0), "returned the Python value False"),
+        (
+            (4,),
+            lambda i: (te.sum(A4[i, K4], axis=K4), te.max(A4[i, K4], axis=K4)),
+            "several reductions in one compute must be one reducer of tuples",
+        ),
+        ((4,), lambda i: (te.sum(A4[i, K4], axis=K4), 1.0), "several reductions in one compute"),
+        (
+            (4,),
+            lambda i: te.argmax((K4, A4[i, K4]), axis=K4)[0],
+            "a reduction of tuples makes all of its outputs; return the whole result",
+        ),
+        ((4,), lambda i: te.argmax((K4, A4[i, K4]), axis=K4)[1] + 1, "must be the whole body"),
+        (
+            (4,),
+            lambda i: te.argmax((K4, A4[i, K4]), axis=K4)[::-1],
+            "a reduction of tuples makes all of its outputs",
+        ),
         ((4,), lambda i: A4[i, 0] == 1.0, "returned the Python value False; see te.equal"),
         (
             (4,),
