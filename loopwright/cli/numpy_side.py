@@ -41,6 +41,9 @@ def reference_of(workload: Workload) -> Callable[..., Any] | None:
 class NumpySide:
     """NumPy on one workload; a context manager.
 
+    A subclass that names another ``module``, whose main calls `serve`, compares with another
+    library.
+
     Args:
         workload: what is computed; it must have a reference.
         inputs: ``(shape, dtype)`` of each input.
@@ -50,6 +53,9 @@ class NumpySide:
         problem: why there are no samples any more; empty while there are.
     """
 
+    module = "loopwright.cli.numpy_side"
+    library = "NumPy"
+
     def __init__(
         self, workload: Workload, inputs: Sequence[tuple[Sequence[int], str]], threads: int
     ) -> None:
@@ -57,7 +63,7 @@ class NumpySide:
         environment = {k: v for k, v in os.environ.items() if k not in _HARMFUL}
         environment |= dict.fromkeys(_THREADS, str(threads))
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "loopwright.cli.numpy_side"],
+            [sys.executable, "-m", self.module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -114,7 +120,7 @@ class NumpySide:
         except BrokenPipeError:
             line = ""
         if not line:
-            self.problem = f"NumPy did not answer within {PATIENCE_S:g} s"
+            self.problem = f"{self.library} did not answer within {PATIENCE_S:g} s"
             return None
         answer = json.loads(line)
         self.problem = answer.get("problem", "")
@@ -122,18 +128,23 @@ class NumpySide:
         return None if seconds is None else float(seconds)
 
 
-def serve() -> None:
-    """Answer requests on standard input, a JSON line each, until it is closed."""
+def serve(prepare: Callable[[dict[str, Any]], Callable[[], Any]], library: str) -> None:
+    """Answer requests on standard input, a JSON line each, until it is closed.
+
+    Args:
+        prepare: from the first request to the call that is timed.
+        library: its name, for what went wrong.
+    """
     _die_with_parent()
     question = json.loads(sys.stdin.readline())
     try:
-        call = _prepare(question)
+        call = prepare(question)
         call()
         start = time.perf_counter()
         call()
         number = max(1, round(WINDOW_S / (time.perf_counter() - start)))
     except Exception as error:
-        _answer({"problem": f"NumPy: {type(error).__name__}: {error}"})
+        _answer({"problem": f"{library}: {type(error).__name__}: {error}"})
         return
     _answer({})
     for _ in sys.stdin:
@@ -154,6 +165,15 @@ def _die_with_parent() -> None:
 
 
 def _prepare(question: dict[str, Any]) -> Callable[[], Any]:
+    workload, inputs = prepare_inputs(question)
+    reference = reference_of(workload)
+    if reference is None:
+        raise LookupError(f"{workload.words[0]} has no NumPy reference")
+    return lambda: reference(*inputs)
+
+
+def prepare_inputs(question: dict[str, Any]) -> tuple[Workload, list[Any]]:
+    """Pin this process to as many cores as the question has threads; the workload, its inputs."""
     from loopwright.measure.check import make_input
 
     threads = question["threads"]
@@ -161,11 +181,8 @@ def _prepare(question: dict[str, Any]) -> Callable[[], Any]:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     name, *params = question["words"]
     workload = find_workload(name, params, question["target"], threads)
-    reference = reference_of(workload)
-    if reference is None:
-        raise LookupError(f"{name} has no NumPy reference")
     inputs = [make_input(shape, dtype, 0, i) for i, (shape, dtype) in enumerate(question["inputs"])]
-    return lambda: reference(*inputs)
+    return workload, inputs
 
 
 def _answer(data: dict[str, Any]) -> None:
@@ -173,4 +190,4 @@ def _answer(data: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    serve()
+    serve(_prepare, "NumPy")

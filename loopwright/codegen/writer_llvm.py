@@ -14,6 +14,7 @@ from loopwright.codegen.facts import has_blocks, touches_memory, widest
 from loopwright.codegen.functions_llvm import UNKNOWN, launch
 from loopwright.codegen.memory_llvm import LANE, Memory
 from loopwright.codegen.ops_llvm import Value, literal
+from loopwright.codegen.transpose_llvm import transposed_copy
 from loopwright.errors import CodegenError
 from loopwright.ir.affine import Affine, exact, fits, interval, to_affine
 from loopwright.ir.buffer import Buffer, Load
@@ -114,10 +115,15 @@ class FunctionWriter(Emitter):
             return i
         return self.index_vector(i) if LANE in i.terms else Value(self.scalar(i), "int64")
 
+    def offset_of(self, b: Buffer, indices: tuple[Expr, ...]) -> Affine | None:
+        """Offset over the variables of the IR, where it is affine in them."""
+        known = self._flat(b, indices)
+        return known if known is not None and self.bound.keys().isdisjoint(known.terms) else None
+
     def offset(self, b: Buffer, indices: tuple[Expr, ...]) -> Affine | Value:
         """Offset in elements of an access."""
-        known = self._flat(b, indices)
-        if known is not None and self.bound.keys().isdisjoint(known.terms):
+        known = self.offset_of(b, indices)
+        if known is not None:
             return known.substitute(self.env)
         parts = [self.index(i) for i in indices]
         if all(isinstance(p, Affine) for p in parts):
@@ -278,8 +284,9 @@ class FunctionWriter(Emitter):
         if s.kind == "vectorized" and self.lanes == 1 and not has_blocks(s.body):
             self._vector_loop(s)
         elif s.kind == "unrolled":
-            for k in range(s.extent):
-                self.iteration(s, Affine(k))
+            if not transposed_copy(self, s):
+                for k in range(s.extent):
+                    self.iteration(s, Affine(k))
         elif s.kind == "parallel" and self._may_launch():
             launch(self, s)
         else:

@@ -5,10 +5,19 @@ from __future__ import annotations
 from loopwright.ops.conv2d import conv2d, conv2d_compute
 from loopwright.ops.dense import dense
 from loopwright.ops.depthwise import depthwise_conv2d, depthwise_conv2d_compute
+from loopwright.ops.elementwise import elementwise, schedule_injective, transpose
 from loopwright.ops.gemm import matmul_compute
 from loopwright.ops.matmul import batch_matmul, matmul
 from loopwright.ops.operator import WORKLOADS, Operator
 from loopwright.ops.pool2d import pool2d, pool2d_compute
+from loopwright.ops.rows import (
+    layer_norm,
+    layer_norm_compute,
+    reduce,
+    reduce_compute,
+    softmax,
+    softmax_compute,
+)
 from loopwright.task import create_task
 
 __all__ = [
@@ -21,8 +30,17 @@ __all__ = [
     "dense",
     "depthwise_conv2d",
     "depthwise_conv2d_compute",
+    "elementwise",
+    "layer_norm",
+    "layer_norm_compute",
     "matmul",
     "matmul_compute",
     "pool2d",
     "pool2d_compute",
+    "reduce",
+    "reduce_compute",
+    "schedule_injective",
+    "softmax",
+    "softmax_compute",
+    "transpose",
 ]

@@ -153,12 +153,18 @@ def schedule_matmul(
 
 def _order_panels(s: Schedule, packed: te.Tensor, width: int, trans_b: bool) -> None:
     """Store a copy of B as the register tile reads it: panels of ``width`` columns, k outside."""
-    if trans_b:
-        # Reads run along k, which lies together in memory; the writes stride.
-        s[packed].transform_layout(lambda *x: (*x[:-2], x[-2] // width, x[-1], x[-2] % width))
-        return
-    s[packed].transform_layout(lambda *x: (*x[:-2], x[-1] // width, x[-2], x[-1] % width))
     *_, rows, columns = s[packed].op.axis
-    outer, inner = s[packed].split(columns, factor=width)
-    s[packed].reorder(outer, rows, inner)
+    if not trans_b:
+        s[packed].transform_layout(lambda *x: (*x[:-2], x[-1] // width, x[-2], x[-1] % width))
+        outer, inner = s[packed].split(columns, factor=width)
+        s[packed].reorder(outer, rows, inner)
+        s[packed].vectorize(inner)
+        return
+    # Memory runs along k: squares of k and n are turned on the way.
+    s[packed].transform_layout(lambda *x: (*x[:-2], x[-2] // width, x[-1], x[-2] % width))
+    side = tiles.lanes(packed.dtype)
+    outer, inner = s[packed].split(rows, factor=side)
+    k0, k1 = s[packed].split(columns, factor=side)
+    s[packed].reorder(outer, k0, k1, inner)
+    s[packed].unroll(k1)
     s[packed].vectorize(inner)

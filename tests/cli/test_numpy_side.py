@@ -64,7 +64,7 @@ def test_settings_that_halve_numpy_are_unset(environment, monkeypatch):
 def test_every_operator_has_a_reference():
     from loopwright import ops
 
-    sizes = {"N": 1, "C": 4, "H": 8, "W": 8, "O": 4, "KH": 3, "KW": 3, "M": 8, "K": 8}
+    sizes = {"B": 2, "N": 1, "C": 4, "H": 8, "W": 8, "O": 4, "KH": 3, "KW": 3, "M": 8, "K": 8}
     for name, operator in ops.WORKLOADS.items():
         given = [f"{k}={sizes[k]}" for k in operator.params if k in sizes]
         assert json.dumps(given)

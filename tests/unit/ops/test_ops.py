@@ -47,6 +47,29 @@ POOLS = [
 ] + [(1, 2, 9, 9, 2, 3, (2, 3), 0, "max", False, "int32", "NCHW")]
 
 
+ROWS = [
+    ("reduce", (5, 37)),
+    ("reduce", (9, 64, "max")),
+    ("reduce", (7, 19, "min", 1, "int32")),
+    ("reduce", (6, 33, "prod", 1, "float64")),
+    ("reduce", (40, 70, "sum", 0)),
+    ("reduce", (3, 130, "max", 0)),
+    ("reduce", (30, 21, "sum", 1, "int8")),
+    ("reduce", (30, 21, "sum", 0, "uint8")),
+    ("softmax", (5, 37)),
+    ("softmax", (3, 64, "float64")),
+    ("layer_norm", (5, 37)),
+    ("layer_norm", (4, 96, 1e-3, "float64")),
+    ("elementwise", (9, 37)),
+    ("elementwise", (4, 64, "exp,scale,sigmoid,mul,abs,sqrt,neg,tanh")),
+    ("elementwise", (5, 33, "shift,relu,add", "int16")),
+    ("transpose", (37, 21)),
+    ("transpose", (64, 96)),
+    ("transpose", (33, 17, "float64")),
+    ("transpose", (40, 80, "int8")),
+]
+
+
 def data(tensors: list[te.Tensor], seed: int = 0) -> list[np.ndarray]:
     rng = np.random.default_rng(seed)
     arrays = []
@@ -138,6 +161,25 @@ def test_pooling_in_random_configurations(args: tuple[object, ...]) -> None:
     task = lw.create_task("pool2d", args, "llvm")
     for index in sample(task, 4):
         check(task, index)
+
+
+@pytest.mark.parametrize(("name", "args"), ROWS, ids=str)
+def test_rows_and_elementwise_in_random_configurations(name: str, args: tuple[object, ...]) -> None:
+    task = lw.create_task(name, args, "llvm")
+    for index in sample(task, 4):
+        check(task, index)
+
+
+def test_softmax_and_layer_norm_add_up() -> None:
+    x = (np.random.default_rng(3).standard_normal((4, 50)) * 20).astype("float32")
+    y = np.empty_like(x)
+    s, tensors = ops.softmax(4, 50)
+    lw.build(s, tensors)(x, y)
+    np.testing.assert_allclose(y.sum(1), 1, rtol=1e-5)
+    s, tensors = ops.layer_norm(4, 50)
+    lw.build(s, tensors)(x, np.ones(50, "float32"), np.zeros(50, "float32"), y)
+    np.testing.assert_allclose(y.mean(1), 0, atol=1e-5)
+    np.testing.assert_allclose(y.std(1), 1, rtol=1e-4)
 
 
 @pytest.mark.parametrize("where", ["task", "root", "inline"])
@@ -238,6 +280,13 @@ def test_spaces_hold_real_choices() -> None:
         ("conv2d", (1, 4, 8, 8, 6, 3, 3, 1, 0, "float32", 1, 0), "0 groups"),
         ("conv2d", (1, 4, 8, 8, 6, 3, 3, 1, 0, "float32", 1, 1, "CHW"), "layout is one of NCHW"),
         ("depthwise_conv2d", (1, 4, 8, 8, 3, 3, 0), "must be positive"),
+        ("reduce", (4, 4, "mean"), "kind is one of sum, prod, max, min"),
+        ("reduce", (4, 4, "sum", 2), "axis is 0 or 1, got 2"),
+        ("softmax", (4, 4, "int32"), "int32 has no exponentials"),
+        ("layer_norm", (4, 4, 1e-5, "int8"), "int8 has no square roots"),
+        ("elementwise", (4, 4, "scale,sigmoyd"), "unknown link 'sigmoyd' .did you mean 'sigmoid'"),
+        ("elementwise", (4, 4, ""), "the chain is empty"),
+        ("elementwise", (4, 4, "exp", "int32"), "exp is for floats"),
         ("pool2d", (1, 4, 8, 8, 3, 3, 1, 2), "more than half of the kernel"),
         ("pool2d", (1, 4, 8, 8, 3, 3, 1, 1, "min"), "kind is one of max, avg"),
         ("pool2d", (1, 4, 8, 8, 3, 3, 1, 1, "avg", False, "int32"), "average of int32"),

@@ -1,0 +1,184 @@
+"""Elementwise and broadcast chains, and transposition, for CPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from loopwright import dtypes, te
+from loopwright.errors import TensorError, did_you_mean
+from loopwright.ops import tiles
+from loopwright.ops.operator import REQUIRED, Operator, register
+from loopwright.schedule import Schedule
+from loopwright.task import get_config, template
+
+#: Links of a chain that need nothing else: expression, and NumPy's function.
+UNARY: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "relu": (lambda x: te.max(x, 0), lambda x: np.maximum(x, x.dtype.type(0))),
+    "neg": (lambda x: -x, np.negative),
+    "abs": (te.abs, np.abs),
+    "exp": (te.exp, np.exp),
+    "sqrt": (te.sqrt, np.sqrt),
+    "tanh": (te.tanh, np.tanh),
+    "sigmoid": (te.sigmoid, lambda x: 1 / (1 + np.exp(-x))),
+}
+#: Links that take one more input: its shape as a function of (M, N), and how it is combined.
+BINARY: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
+    "scale": ("row", lambda x, y: x * y),
+    "shift": ("row", lambda x, y: x + y),
+    "add": ("full", lambda x, y: x + y),
+    "mul": ("full", lambda x, y: x * y),
+}
+_FLOAT_ONLY = ("exp", "sqrt", "tanh", "sigmoid")
+
+
+def _links(chain: str, dtype: str) -> list[str]:
+    links = [x.strip() for x in str(chain).split(",") if x.strip()]
+    known = [*UNARY, *BINARY]
+    for x in links:
+        if x not in known:
+            raise TensorError(
+                f"elementwise: unknown link {x!r}{did_you_mean(x, known)}; "
+                f"known: {', '.join(known)}"
+            )
+        if x in _FLOAT_ONLY and not dtypes.is_float(dtype):
+            raise TensorError(f"elementwise: {x} is for floats, the dtype is {dtype}")
+    if not links:
+        raise TensorError("elementwise: the chain is empty; name links such as 'scale,shift,relu'")
+    return links
+
+
+def schedule_injective(cfg: Any, s: Schedule, Y: te.Tensor) -> None:
+    """Inline everything into ``Y``, and run its last dimension as vectors, the others in parallel.
+
+    Args:
+        cfg: a configuration; gets the knobs ``lanes``, ``rows`` and ``unroll``.
+        s: the schedule, in which every stage but ``Y`` can be inlined.
+        Y: the result, two-dimensional.
+    """
+    M, N = Y.shape
+    w = tiles.lanes(Y.dtype)
+    cfg.define_knob("lanes", [w * v for v in (1, 2, 4, 8) if w * v <= max(N, w)], default=w)
+    counts = [r for r in (1, 2, 4, 8, 16, 32, 64) if r <= M]
+    cfg.define_knob("rows", counts, default=max(r for r in counts if -(-M // r) >= 8 or r == 1))
+    for stage in s.stages:
+        if stage.op.input_tensors and not stage.is_output:
+            stage.compute_inline()
+    i, j = s[Y].op.axis
+    outer, _ = s[Y].split(i, factor=cfg["rows"].val)
+    _, lane = s[Y].split(j, factor=cfg["lanes"].val)
+    s[Y].parallel(outer)
+    s[Y].vectorize(lane)
+
+
+def _elementwise_reference(
+    M: int, N: int, chain: str = "scale,shift,add,relu", dtype: str = "float32"
+) -> Callable[..., Any]:
+    links = _links(chain, dtype)
+
+    def reference(x: Any, *others: Any) -> Any:
+        x, more = tiles.widen(x, dtype), iter(others)
+        for link in links:
+            if link in UNARY:
+                x = UNARY[link][1](x)
+            else:
+                x = BINARY[link][1](x, tiles.widen(next(more), dtype))
+        return x.astype(dtype, copy=False)
+
+    return reference
+
+
+@template("elementwise", make_reference=_elementwise_reference)
+def elementwise(
+    M: int, N: int, chain: str = "scale,shift,add,relu", dtype: str = "float32"
+) -> tuple[Schedule, list[te.Tensor]]:
+    """A chain of elementwise steps on (M, N).
+
+    ``chain`` names them, separated by commas: scale and shift take a row (N,) that is broadcast,
+    add and mul a full (M, N) operand, relu, neg, abs, exp, sqrt, tanh and sigmoid nothing.
+    """
+    X = te.placeholder((M, N), dtype, name="X")
+    inputs, value, wide = [X], X, tiles.wide_dtype(dtype)
+    for at, link in enumerate(_links(chain, dtype)):
+        value = _link(link, at, value, inputs, wide)
+    Y = te.compute((M, N), lambda i, j: value[i, j].astype(dtype), name="Y")
+    s = te.create_schedule(Y.op)
+    schedule_injective(get_config(), s, Y)
+    return s, [*inputs, Y]
+
+
+def _link(link: str, at: int, x: te.Tensor, inputs: list[te.Tensor], wide: str) -> te.Tensor:
+    """One step of a chain; a further operand is added to ``inputs``."""
+    name = f"{link}{at}"
+    if link in UNARY:
+        f = UNARY[link][0]
+        return te.compute(x.shape, lambda i, j: f(x[i, j].astype(wide)), name=name)
+    kind, combine = BINARY[link]
+    shape = x.shape[1:] if kind == "row" else x.shape
+    other = te.placeholder(shape, inputs[0].dtype, name=f"B{at}")
+    inputs.append(other)
+    return te.compute(
+        x.shape,
+        lambda i, j: combine(
+            x[i, j].astype(wide), (other[j] if kind == "row" else other[i, j]).astype(wide)
+        ),
+        name=name,
+    )
+
+
+# ---------------------------------------------------------------- transpose
+
+
+def _transpose_reference(M: int, N: int, dtype: str = "float32") -> Callable[..., Any]:
+    return lambda x: np.ascontiguousarray(x.T)
+
+
+@template("transpose", make_reference=_transpose_reference)
+def transpose(M: int, N: int, dtype: str = "float32") -> tuple[Schedule, list[te.Tensor]]:
+    """Y (N, M) = X (M, N) transposed, by blocks that fit the first-level cache."""
+    X = te.placeholder((M, N), dtype, name="X")
+    Y = te.compute((N, M), lambda i, j: X[j, i], name="Y")
+    s = te.create_schedule(Y.op)
+    cfg = get_config()
+    w = tiles.lanes(dtype)
+    rows = [r for r in (4, 8, 16, 32, 64, 128) if r <= N] or [N]
+    cfg.define_knob("rows", rows, default=max(r for r in rows if r <= 64))
+    columns = [w * v for v in (1, 2, 4, 8) if w * v <= max(M, w)]
+    cfg.define_knob("columns", columns, default=max(c for c in columns if c <= 4 * w))
+    cfg.define_knob("block", ["local", "none"])
+    i, j = s[Y].op.axis
+    io, jo, ii, ji = s[Y].tile(i, j, cfg["rows"].val, cfg["columns"].val)
+    s[Y].parallel(io)
+    jm, lane = s[Y].split(ji, factor=w)
+    s[Y].reorder(jm, ii, lane)
+    s[Y].unroll(ii)
+    s[Y].vectorize(lane)
+    if cfg["block"].val == "local":
+        block = s.cache_read(X, "local", [Y])
+        s[block].compute_at(s[Y], jo)
+        _, inner = s[block].split(s[block].op.axis[1], factor=w)
+        s[block].vectorize(inner)
+    return s, [X, Y]
+
+
+_SIZES = {"M": REQUIRED, "N": REQUIRED}
+ELEMENTWISE = register(
+    Operator(
+        "elementwise",
+        elementwise,
+        {**_SIZES, "chain": "scale,shift,add,relu", "dtype": "float32"},
+        _elementwise_reference,
+        "a chain of steps on X (M, N): scale, shift, add, mul, relu, exp, tanh, ...",
+    )
+)
+TRANSPOSE = register(
+    Operator(
+        "transpose",
+        transpose,
+        {**_SIZES, "dtype": "float32"},
+        _transpose_reference,
+        "Y (N, M) = X (M, N) transposed",
+    )
+)

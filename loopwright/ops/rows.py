@@ -1,0 +1,315 @@
+"""Operators over the rows of a matrix for CPUs: reductions, softmax, layer normalisation.
+
+A task holds some rows; whatever a row needs (its maximum, its exponentials, its mean) is computed
+when its turn comes, while it lies in the first-level cache. Reductions run over vectors with
+several accumulators, so that additions do not wait for one another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from loopwright import dtypes, te
+from loopwright.errors import TensorError
+from loopwright.ops import tiles
+from loopwright.ops.operator import REQUIRED, Operator, register
+from loopwright.schedule import Schedule
+from loopwright.task import get_config, template
+
+REDUCTIONS = {"sum": te.sum, "prod": te.prod, "max": te.max, "min": te.min}
+
+
+def define_rows_space(cfg: Any, M: int, N: int, dtype: str) -> None:
+    """The knobs of `schedule_rows`."""
+    w = tiles.lanes(dtype)
+    cfg.define_knob("lanes", [w * v for v in (1, 2, 4, 8) if w * v <= max(N, w)], default=w)
+    counts = [r for r in (1, 2, 4, 8, 16, 32, 64, 128) if r <= M]
+    cfg.define_knob("rows", counts, default=max(r for r in counts if -(-M // r) >= 8 or r == 1))
+    cfg.define_knob("unroll", [1, 2, 4])
+
+
+def schedule_rows(
+    cfg: Any, s: Schedule, Y: te.Tensor, inner: list[te.Tensor], elementwise: bool = True
+) -> None:
+    """Compute everything that a row of ``Y`` needs in the loop over rows.
+
+    Args:
+        cfg: a configuration of `define_rows_space`.
+        s: the schedule.
+        Y: the result, (M, N) with ``elementwise``, else (M,) and a reduction itself.
+        inner: what each row needs, in order: reductions (M,) and intermediate rows (M, N).
+        elementwise: whether ``Y`` has a column axis to vectorize.
+    """
+    row = s[Y].op.axis[0]
+    outer, row = s[Y].split(row, factor=cfg["rows"].val)
+    s[Y].parallel(outer)
+    for stage in inner:
+        s[stage].compute_at(s[Y], row)
+        _vectorize(cfg, s, stage)
+    if elementwise or s[Y].op.reduce_axis:
+        _vectorize(cfg, s, Y)
+
+
+def _vectorize(cfg: Any, s: Schedule, stage: te.Tensor) -> None:
+    """Vectors along the last loop of a stage, a reduction loop where it has one."""
+    op = s[stage].op
+    loops = [*op.axis[1:], *op.reduce_axis]
+    if not loops:
+        return
+    out, lane = s[stage].split(loops[-1], factor=cfg["lanes"].val)
+    if cfg["unroll"].val > 1:
+        _, again = s[stage].split(out, factor=cfg["unroll"].val)
+        s[stage].unroll(again)
+    s[stage].vectorize(lane)
+
+
+# ---------------------------------------------------------------- reductions
+
+
+def reduce_compute(X: te.Tensor, kind: str = "sum", axis: int = 1, name: str = "Y") -> te.Tensor:
+    """The sum, product, largest or smallest element of each row (axis 1) or column (axis 0).
+
+    Args:
+        X: (M, N).
+        kind: "sum", "prod", "max" or "min".
+        axis: the dimension that goes away.
+        name: printed name of the result.
+
+    Returns:
+        (M,) or (N,) in the dtype of X; bytes give int32 sums and products, float16 and bfloat16 are
+        accumulated as float32.
+
+    Raises:
+        TensorError: unknown kind, or an axis that is neither 0 nor 1.
+    """
+    if kind not in REDUCTIONS:
+        raise TensorError(f"reduce: kind is one of {', '.join(REDUCTIONS)}, got {kind!r}")
+    if axis not in (0, 1) or isinstance(axis, bool):
+        raise TensorError(f"reduce: axis is 0 or 1, got {axis!r}")
+    k = te.reduce_axis((0, X.shape[axis]), name="k")
+    wide = tiles.wide_dtype(X.dtype) if kind in ("sum", "prod") else X.dtype
+    return te.compute(
+        (X.shape[1 - axis],),
+        lambda i: REDUCTIONS[kind]((X[i, k] if axis == 1 else X[k, i]).astype(wide), axis=k),
+        name=name,
+        tag="comm_reduce",
+    )
+
+
+def _reduce_reference(
+    M: int, N: int, kind: str = "sum", axis: int = 1, dtype: str = "float32"
+) -> Callable[..., Any]:
+    def reference(x: Any) -> Any:
+        if kind in ("max", "min"):
+            return getattr(x, kind)(axis)
+        wide = tiles.widen(x, dtype)
+        return tiles.narrow(getattr(wide, kind)(axis, dtype=wide.dtype), dtype)
+
+    return reference
+
+
+@template("reduce", make_reference=_reduce_reference)
+def reduce(
+    M: int, N: int, kind: str = "sum", axis: int = 1, dtype: str = "float32"
+) -> tuple[Schedule, list[te.Tensor]]:
+    """Reduce (M, N) over its columns (axis 1) or rows (axis 0); see `reduce_compute`."""
+    X = te.placeholder((M, N), dtype, name="X")
+    Z = reduce_compute(X, kind, axis)
+    final = tiles.out_dtype(dtype) if kind in ("sum", "prod") else dtype
+    Y = Z if Z.dtype == final else te.compute(Z.shape, lambda i: Z[i].astype(final), name="cast")
+    s = te.create_schedule(Y.op)
+    cfg = get_config()
+    if axis == 1:
+        define_rows_space(cfg, M, N, Z.dtype)
+        schedule_rows(cfg, s, Y, [] if Y is Z else [Z], elementwise=False)
+        return s, [X, Y]
+    _schedule_columns(cfg, s, Y, s.cache_write(Z, "local") if Y is Z else Z, M)
+    return s, [X, Y]
+
+
+def _schedule_columns(cfg: Any, s: Schedule, Y: te.Tensor, acc: te.Tensor, M: int) -> None:
+    """Some rows at a time are added to a line of accumulators, which stays in the first cache.
+
+    A task owns a run of columns, long enough that memory is read in long runs too.
+    """
+    (n,) = Y.shape
+    w = tiles.lanes(acc.dtype)
+    runs = [w * v for v in (1, 2, 4, 8, 16, 32, 64, 128, 256) if w * v < n] + [-(-n // w) * w]
+    cfg.define_knob("columns", runs, default=max(r for r in runs if 2 * r <= n or r == runs[0]))
+    rows = [u for u in (1, 2, 4, 8, 16) if u <= M]
+    cfg.define_knob("rows", rows, default=max(r for r in rows if r <= 8))
+    outer, run = s[Y].split(s[Y].op.axis[0], factor=cfg["columns"].val)
+    _, lane = s[Y].split(run, factor=w)
+    s[Y].parallel(outer)
+    s[Y].vectorize(lane)
+    s[acc].compute_at(s[Y], outer)
+    k, again = s[acc].split(s[acc].op.reduce_axis[0], factor=cfg["rows"].val)
+    along, lane = s[acc].split(s[acc].op.axis[0], factor=w)
+    s[acc].reorder(k, along, again, lane)
+    s[acc].unroll(again)
+    s[acc].vectorize(lane)
+
+
+# ---------------------------------------------------------------- softmax
+
+
+def softmax_compute(X: te.Tensor, name: str = "Y") -> tuple[te.Tensor, list[te.Tensor]]:
+    """``exp(x - max) / sum(exp(x - max))`` over each row.
+
+    Args:
+        X: (M, N), floats.
+        name: printed name of the result.
+
+    Returns:
+        The result (M, N), and what each of its rows needs, in order.
+
+    Raises:
+        TensorError: X does not hold floats.
+    """
+    if not dtypes.is_float(X.dtype):
+        raise TensorError(f"softmax: {X.dtype} has no exponentials; cast the input to a float")
+    m, n = X.shape
+    wide = tiles.wide_dtype(X.dtype)
+    k, q = te.reduce_axis((0, n), name="k"), te.reduce_axis((0, n), name="q")
+    largest = te.compute((m,), lambda i: te.max(X[i, k].astype(wide), axis=k), name="largest")
+    E = te.compute((m, n), lambda i, j: te.exp(X[i, j].astype(wide) - largest[i]), name="E")
+    total = te.compute((m,), lambda i: te.sum(E[i, q], axis=q), name="total")
+    share = te.compute((m,), lambda i: 1.0 / total[i], name="share")
+    Y = te.compute((m, n), lambda i, j: (E[i, j] * share[i]).astype(X.dtype), name=name)
+    return Y, [largest, E, total, share]
+
+
+def _softmax_reference(M: int, N: int, dtype: str = "float32") -> Callable[..., Any]:
+    def reference(x: Any) -> Any:
+        x = tiles.widen(x, dtype)
+        e = np.exp(x - x.max(-1, keepdims=True))
+        e /= e.sum(-1, keepdims=True)
+        return tiles.narrow(e, dtype)
+
+    return reference
+
+
+@template("softmax", make_reference=_softmax_reference)
+def softmax(M: int, N: int, dtype: str = "float32") -> tuple[Schedule, list[te.Tensor]]:
+    """Softmax over each row of (M, N); see `softmax_compute`."""
+    X = te.placeholder((M, N), dtype, name="X")
+    Y, inner = softmax_compute(X)
+    s = te.create_schedule(Y.op)
+    cfg = get_config()
+    define_rows_space(cfg, M, N, inner[0].dtype)
+    schedule_rows(cfg, s, Y, inner)
+    return s, [X, Y]
+
+
+# ---------------------------------------------------------------- layer_norm
+
+
+def layer_norm_compute(
+    X: te.Tensor, gamma: te.Tensor, beta: te.Tensor, eps: float = 1e-5, name: str = "Y"
+) -> tuple[te.Tensor, list[te.Tensor]]:
+    """``(x - mean) / sqrt(variance + eps) * gamma + beta`` over each row.
+
+    The variance is the mean square of the differences from the mean (two passes), not the
+    difference of two large numbers.
+
+    Args:
+        X: (M, N), floats.
+        gamma, beta: (N,) in the dtype of X.
+        eps: added to the variance.
+        name: printed name of the result.
+
+    Returns:
+        The result (M, N), and what each of its rows needs, in order.
+
+    Raises:
+        TensorError: X does not hold floats, or gamma or beta do not fit it.
+    """
+    if not dtypes.is_float(X.dtype):
+        raise TensorError(f"layer_norm: {X.dtype} has no square roots; cast the input to a float")
+    m, n = X.shape
+    for t in (gamma, beta):
+        if t.shape != (n,) or t.dtype != X.dtype:
+            raise TensorError(
+                f"layer_norm: {t.name} is {t.dtype}{list(t.shape)}, expected {X.dtype}[{n}]"
+            )
+    wide = tiles.wide_dtype(X.dtype)
+    k, q = te.reduce_axis((0, n), name="k"), te.reduce_axis((0, n), name="q")
+    x = lambda i, j: X[i, j].astype(wide)  # noqa: E731
+    total = te.compute((m,), lambda i: te.sum(x(i, k), axis=k), name="total")
+    mean = te.compute((m,), lambda i: total[i] / n, name="mean")
+    D = te.compute((m, n), lambda i, j: x(i, j) - mean[i], name="D")
+    squares = te.compute((m,), lambda i: te.sum(D[i, q] * D[i, q], axis=q), name="squares")
+    scale = te.compute((m,), lambda i: 1.0 / te.sqrt(squares[i] / n + eps), name="scale")
+    Y = te.compute(
+        (m, n),
+        lambda i, j: (D[i, j] * scale[i] * gamma[j].astype(wide) + beta[j].astype(wide)).astype(
+            X.dtype
+        ),
+        name=name,
+    )
+    return Y, [total, mean, D, squares, scale]
+
+
+def _layer_norm_reference(
+    M: int, N: int, eps: float = 1e-5, dtype: str = "float32"
+) -> Callable[..., Any]:
+    def reference(x: Any, g: Any, b: Any) -> Any:
+        x, g, b = (tiles.widen(v, dtype) for v in (x, g, b))
+        d = x - x.mean(-1, keepdims=True)
+        v = (d * d).mean(-1, keepdims=True)
+        return tiles.narrow(d / np.sqrt(v + x.dtype.type(eps)) * g + b, dtype)
+
+    return reference
+
+
+@template("layer_norm", make_reference=_layer_norm_reference)
+def layer_norm(
+    M: int, N: int, eps: float = 1e-5, dtype: str = "float32"
+) -> tuple[Schedule, list[te.Tensor]]:
+    """Layer normalisation of each row of (M, N); see `layer_norm_compute`."""
+    X = te.placeholder((M, N), dtype, name="X")
+    gamma = te.placeholder((N,), dtype, name="gamma")
+    beta = te.placeholder((N,), dtype, name="beta")
+    Y, inner = layer_norm_compute(X, gamma, beta, eps)
+    s = te.create_schedule(Y.op)
+    cfg = get_config()
+    define_rows_space(cfg, M, N, inner[0].dtype)
+    cfg.define_knob("centred", ["row", "inline"])
+    if cfg["centred"].val == "inline":
+        centred = inner.pop(2)
+        s[centred].compute_inline()
+    schedule_rows(cfg, s, Y, inner)
+    return s, [X, gamma, beta, Y]
+
+
+_SIZES = {"M": REQUIRED, "N": REQUIRED}
+REDUCE = register(
+    Operator(
+        "reduce",
+        reduce,
+        {**_SIZES, "kind": "sum", "axis": 1, "dtype": "float32"},
+        _reduce_reference,
+        "sum, prod, max or min over the columns (axis 1) or rows (axis 0) of X (M, N)",
+    )
+)
+SOFTMAX = register(
+    Operator(
+        "softmax",
+        softmax,
+        {**_SIZES, "dtype": "float32"},
+        _softmax_reference,
+        "softmax over the rows of X (M, N)",
+    )
+)
+LAYER_NORM = register(
+    Operator(
+        "layer_norm",
+        layer_norm,
+        {**_SIZES, "eps": 1e-5, "dtype": "float32"},
+        _layer_norm_reference,
+        "layer normalisation of the rows of X (M, N) with gamma and beta (N,)",
+    )
+)

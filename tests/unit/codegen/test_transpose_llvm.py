@@ -1,0 +1,89 @@
+"""Copies that swap two loops are turned in registers, and still are copies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import loopwright as lw
+from loopwright import te
+from loopwright.schedule import Schedule, create_schedule
+
+TARGET = "llvm -num-threads=1"
+
+
+def swapped(rows: int, columns: int, dtype: str, u: int, v: int) -> tuple[Schedule, list[Any]]:
+    A = te.placeholder((columns, rows), dtype, name="A")
+    B = te.compute((rows, columns), lambda i, j: A[j, i], name="B")
+    s = create_schedule(B)
+    _, _, ii, ji = s[B].tile(*B.op.axis, u, v)
+    s[B].unroll(ii)
+    s[B].vectorize(ji)
+    return s, [A, B]
+
+
+def lanes(dtype: str) -> int:
+    return lw.Target(TARGET).vector_bytes // np.dtype(dtype).itemsize
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int16", "uint8"])
+@pytest.mark.parametrize(("rows", "columns"), [(64, 64), (32, 96), (70, 50), (3, 200)])
+def test_against_numpy(dtype: str, rows: int, columns: int) -> None:
+    n = lanes(dtype)
+    for u, v in ((n, n), (2 * n, n), (n, 2 * n), (n // 2, n)):
+        s, tensors = swapped(rows, columns, dtype, u, v)
+        a = np.arange(rows * columns).reshape(columns, rows).astype(dtype)
+        b = np.zeros((rows, columns), dtype)
+        lw.build(s, tensors, TARGET)(a, b)
+        np.testing.assert_array_equal(b, a.T)
+
+
+def test_memory_that_is_written_across() -> None:
+    """The other way round: read along the vector, written along the unrolled loop."""
+    n = lanes("float32")
+    A = te.placeholder((n, 2 * n), name="A")
+    B = te.compute((n, 2 * n), lambda i, j: A[i, j], name="B")
+    C = te.compute((n, 2 * n), lambda i, j: B[i, j] + 1, name="C")
+    s = create_schedule(C)
+    s[B].transform_layout(lambda i, j: (j, i))
+    s[B].unroll(s[B].op.axis[0])
+    s[B].vectorize(s[B].op.axis[1])
+    f = lw.build(s, [A, C], TARGET)
+    a, c = np.random.rand(n, 2 * n).astype("float32"), np.zeros((n, 2 * n), "float32")
+    f(a, c)
+    np.testing.assert_array_equal(c, a + 1)
+    assert "shufflevector" in f.get_source("ll-unoptimised")
+
+
+def test_a_whole_square_needs_no_element_loads() -> None:
+    n = lanes("float32")
+    s, tensors = swapped(n, n, "float32", n, n)
+    text = lw.build(s, tensors, TARGET).get_source("ll-unoptimised")
+    assert text.count(f"shufflevector <{n} x float>") == n * (n.bit_length() - 1)
+    assert text.count(f"load <{n} x float>") == n
+    assert "insertelement" not in text
+
+
+def test_a_tail_is_copied_by_elements() -> None:
+    n = lanes("float32")
+    s, tensors = swapped(n + 1, n + 1, "float32", n, n)
+    a = np.random.rand(n + 1, n + 1).astype("float32")
+    b = np.zeros_like(a)
+    lw.build(s, tensors, TARGET)(a, b)
+    np.testing.assert_array_equal(b, a.T)
+
+
+def test_what_is_no_plain_copy_is_left_alone() -> None:
+    n = lanes("float32")
+    A = te.placeholder((n, n), name="A")
+    B = te.compute((n, n), lambda i, j: A[j, i] * 2, name="B")
+    s = create_schedule(B)
+    s[B].unroll(B.op.axis[0])
+    s[B].vectorize(B.op.axis[1])
+    f = lw.build(s, [A, B], TARGET)
+    a, b = np.random.rand(n, n).astype("float32"), np.zeros((n, n), "float32")
+    f(a, b)
+    np.testing.assert_array_equal(b, a.T * 2)
+    assert "insertelement" in f.get_source("ll-unoptimised")
