@@ -130,7 +130,7 @@ def test_schedule_speaks_the_fields_words() -> None:
     schedule = te.create_schedule(b.op)
     missing = [name for name in PRIMITIVES if not hasattr(schedule[b], name)]
     assert not missing
-    for name in ("cache_read", "cache_write", "transform_layout"):
+    for name in ("cache_read", "cache_write", "rfactor", "transform_layout"):
         assert hasattr(schedule, name) or hasattr(schedule[b], name), name
 
 

@@ -144,7 +144,7 @@ class Memory:
         ty, size = memory_type(b.dtype), dtypes.nbytes(b.dtype)
         vty, out = f"<{w.lanes} x {ty}>", "poison"
         scalar = Affine(offset.const, {v: c for v, c in offset.terms.items() if v is not LANE})
-        if 2 <= stride <= MAX_SHUFFLED:
+        if 2 <= stride <= min(MAX_SHUFFLED, w.lanes):
             return Value(self._deinterleave(b, scalar, stride), b.dtype, w.lanes)
         for i in range(w.lanes):
             x = w.emit(f"load {ty}, ptr {self.address(b, scalar + i * stride)}, align {size}")
@@ -154,7 +154,8 @@ class Memory:
     def _deinterleave(self, b: Buffer, first: Affine, stride: int) -> str:
         """Every stride-th element from ``first``: whole vectors, and the wanted lanes of each.
 
-        Nothing beyond the last wanted element is touched, so the last vector ends there.
+        Nothing beyond the last wanted element is touched, so the last vector ends there. With fewer
+        lanes than the stride a vector before it would reach further.
         """
         w, n = self.w, self.w.lanes
         ty, size = memory_type(b.dtype), dtypes.nbytes(b.dtype)

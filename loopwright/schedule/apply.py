@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from loopwright.schedule import caching, layout, loops, placement, storage
+from loopwright.schedule import caching, layout, loops, placement, rfactor, storage
 from loopwright.schedule import steps as st
 from loopwright.schedule.state import State
 
@@ -37,6 +37,7 @@ _APPLY: dict[type, Callable[[State, Any, int], State]] = {
     st.ComputeRoot: placement.compute_root,
     st.CacheRead: caching.cache_read,
     st.CacheWrite: caching.cache_write,
+    st.RFactor: rfactor.rfactor,
     st.TransformLayout: layout.transform_layout,
     st.SetScope: storage.set_scope,
     st.StorageAlign: storage.storage_align,

@@ -14,7 +14,8 @@ from loopwright.schedule.storage import check_scope
 from loopwright.te.dag import OpNode
 
 
-def _fresh_axes(op: OpNode) -> tuple[IterVar, ...]:
+def fresh_axes(op: OpNode) -> tuple[IterVar, ...]:
+    """New axes with the names and extents of an operation's own."""
     names = [a.name for a in op.axes] or [f"ax{d}" for d in range(len(op.shape))]
     return tuple(IterVar(Var(n), e, "spatial") for n, e in zip(names, op.shape, strict=True))
 
@@ -42,7 +43,7 @@ def cache_read(state: State, step: st.CacheRead, t: int) -> State:
                 f"{', '.join(state.label(c) for c in state.consumers(src.id, k)) or 'none'}",
             )
     new_id = f"s{t}"
-    axes = _fresh_axes(src.op)
+    axes = fresh_axes(src.op)
     body = Read(src.id, tuple(a.var for a in axes), src.op.dtypes[k], k)
     copy_name = f"{src.op.output_name(k)}.{step.scope}"
     op = OpNode(copy_name, src.op.shape, body.dtype, axes, (), body)
@@ -86,7 +87,7 @@ def cache_write(state: State, step: st.CacheWrite, t: int) -> State:
         refuse("cache_write", t, f"a stage is already computed inside {name!r}; call it before")
     new_id = f"s{t}"
     op = stage.op
-    axes = _fresh_axes(op)
+    axes = fresh_axes(op)
     env: dict[Var, Expr] = {a.var: b.var for a, b in zip(op.axes, axes, strict=True)}
     cached = replace(
         op, name=f"{op.name}.{step.scope}", axes=axes, body=_rename(op.body, env), tag=""

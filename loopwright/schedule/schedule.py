@@ -17,7 +17,9 @@ from loopwright.ir.expr import IterVar, Var
 from loopwright.schedule import steps as st
 from loopwright.schedule.apply import apply
 from loopwright.schedule.bounds import Bounds, infer_bounds
+from loopwright.schedule.rfactor import factoring
 from loopwright.schedule.stage import Stage
+from loopwright.schedule.stage_memory import plain
 from loopwright.schedule.stage_view import StageOp
 from loopwright.schedule.state import Loop, StageId, State
 from loopwright.schedule.trace import trace_as_python
@@ -74,7 +76,8 @@ class Schedule:
         self.trace: tuple[st.Step, ...] = ()
         self._ops: dict[Operation, StageId] = dict(index)
         self._made: dict[StageId, Operation] = {i: op for op, i in index.items()}
-        self._by_axis: dict[IterVar, tuple[StageId, str]] = {}
+        #: The loop that a handle stands for; without a stage, why there is none any more.
+        self._by_axis: dict[IterVar, tuple[StageId | None, str]] = {}
         self._handles: dict[tuple[StageId, str], IterVar] = {}
         self._bounds: tuple[State, Bounds] | None = None
         for i, op in enumerate(dag.ops):
@@ -163,7 +166,9 @@ class Schedule:
         owner, loop = self._by_axis.get(axis, (None, ""))
         if owner == sid:
             return loop
-        if owner is None:
+        if owner is None and loop:
+            text = loop
+        elif owner is None:
             names = [x.name for x in stage.loops.values()]
             text = f"is not known in this schedule{did_you_mean(axis.name, names)}"
         else:
@@ -189,12 +194,37 @@ class Schedule:
             self.state, self.trace, self._by_axis, self._handles = before
             raise
 
+    def _move_axes(self, before: State, step: st.RFactor) -> None:
+        """Handles of reduction loops follow these to the stage that rfactor made."""
+        sid, new_id = step.stage, f"s{before.steps}"
+        moves = factoring(before.stages[sid], step.loop, step.factor_axis).moves
+        mine = [(x, own) for x, own in self._by_axis.items() if own[0] == sid]
+        loops = before.stages[sid].loops
+        self._handles = {
+            (i, x): v
+            for (i, x), v in self._handles.items()
+            if i != sid or loops[x].kind != "reduce"
+        }
+        for op_sid in (new_id, sid):
+            op = self.state.stages[op_sid].op
+            self._own_axes(op_sid, op.axes if op_sid == new_id else (), op.reduce_axes)
+        for handle, (_, loop) in mine:
+            if loop in moves:
+                self._by_axis[handle] = (new_id, moves[loop])
+                if moves[loop][0] != "a":
+                    self._handles[new_id, moves[loop]] = handle
+            elif loops[loop].kind == "reduce":
+                gone = f"went into the partial results of rfactor (step {before.steps})"
+                self._by_axis[handle] = (None, gone)
+
     def _do(self, step: st.Step) -> int:
         """Apply a step; returns its index."""
         before = self.state
         self.state = apply(before, step)
         self.trace = (*self.trace, step)
-        if isinstance(step, st.CacheRead | st.CacheWrite):
+        if isinstance(step, st.RFactor):
+            self._move_axes(before, step)
+        elif isinstance(step, st.CacheRead | st.CacheWrite):
             new_id = f"s{before.steps}"
             op = self.state.stages[new_id].op
             self._own_axes(new_id, op.axes, op.reduce_axes)
@@ -284,6 +314,54 @@ class Schedule:
                 f"{who}: {self.state.label(sid)!r} makes {n} outputs in one nest; give all of "
                 f"them: cache_write([{names}], scope)"
             )
+
+    def rfactor(self, tensor: Any, axis: IterVar, factor_axis: int = 0) -> Tensor | list[Tensor]:
+        """Compute partial results along a reduction loop in a new stage, then combine them.
+
+        The loop becomes a spatial axis of the new stage, so that it can be parallel, bound or
+        vectorized there; what is left of the reduction stays a reduction of the new stage.
+
+        Before::
+
+            for i: for ko: for ki in range(8): B[i] += A[i, ko * 8 + ki]
+
+        After ``BF = s.rfactor(B, ki)``::
+
+            for ki in range(8): for i: for ko: B.rf[ki, i] += A[i, ko * 8 + ki]
+            for i: for ki in range(8):         B[i] += B.rf[ki, i]
+
+        Where the split has a tail, the points beyond the axis are left out of the partial results.
+        ``init=`` of the reduction enters when they are combined. The spatial loops of ``tensor``
+        stay as they are (TE takes splits of them back). Reduction loops move to the new stage:
+        ``ko`` and, as a spatial one, ``ki``; ``s[B].op.reduce_axis[0]`` runs over the results.
+        Elements are combined in another order than before.
+
+        Args:
+            tensor: a reduction, or any output of one of tuples; its reduction loops may be split,
+                fused and reordered, not marked.
+            axis: the reduction loop to factor.
+            factor_axis: where its axis stands among those of the new stage; negative ones count
+                from the end, as in TE.
+
+        Returns:
+            The tensor of the new stage; a list of its outputs for a reduction of tuples.
+
+        Raises:
+            ScheduleError: the stage is no reduction, the loop is no reduction loop of it,
+                ``factor_axis`` is out of range, a reduction loop is marked or has a stage computed
+                at it.
+        """
+        who = self._who("rfactor")
+        sid = self._stage_id(tensor, who)
+        self.state.compute_stage(sid, "rfactor")
+        loop = self._loop_id(sid, axis, who)
+        at = plain(factor_axis)
+        if isinstance(at, bool) or not isinstance(at, int):
+            raise ScheduleError(f"{who}: factor_axis must be an integer, got {factor_axis!r}")
+        n = len(self.state.stages[sid].op.shape) + 1
+        t = self._do(st.RFactor(sid, loop, at + n if -n <= at < 0 else at))
+        new = self._operation(f"s{t}")
+        return new.output(0) if new.num_outputs == 1 else list(new._outputs)
 
     # ------------------------------------------------------------ results
 

@@ -194,6 +194,14 @@ class CacheWrite(Step):
     scope: str
 
 
+@_register("rfactor")
+class RFactor(Step):
+    """Compute partial results along a reduction loop, which becomes their axis ``factor_axis``."""
+
+    loop: str
+    factor_axis: int
+
+
 @_register("transform_layout")
 class TransformLayout(Step):
     """Order the dimensions of the stage's buffer; see `loopwright.schedule.state.LayoutDim`."""

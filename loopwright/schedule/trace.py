@@ -10,6 +10,7 @@ from typing import Any
 from loopwright.schedule import steps as st
 from loopwright.schedule.apply import apply
 from loopwright.schedule.layout import layout_text
+from loopwright.schedule.rfactor import factoring
 from loopwright.schedule.state import LayoutDim, StageId, State
 from loopwright.te.dag import Dag
 
@@ -45,6 +46,14 @@ class _Names:
             self.loops[sid, loop] = self.fresh(state.stages[sid].loops[loop].name)
         return self.loops[sid, loop]
 
+    def move(self, state: State, step: st.RFactor) -> None:
+        """Names of reduction loops go with these to the stage that rfactor made."""
+        moves = factoring(state.stages[step.stage], step.loop, step.factor_axis).moves
+        for old, loop in state.stages[step.stage].loops.items():
+            name = self.loops.pop((step.stage, old), "") if loop.kind == "reduce" else ""
+            if name and moves.get(old) == old:
+                self.loops[f"s{state.steps}", old] = name
+
 
 def trace_as_python(dag: Dag, trace: Sequence[st.Step]) -> str:
     """The function ``schedule(s, <tensors of the DAG in order>)`` that applies a trace.
@@ -60,6 +69,9 @@ def trace_as_python(dag: Dag, trace: Sequence[st.Step]) -> str:
         after = apply(state, step)
         lines += _axes(state, step, names, shown)
         lines.append("    " + _call(state, after, step, names))
+        if isinstance(step, st.RFactor):
+            shown.discard(step.stage)
+            names.move(state, step)
         state = after
     if len(lines) == 1:
         lines.append("    pass")
@@ -132,6 +144,10 @@ def _stage_call(state: State, after: State, step: Any, names: _Names, s: str) ->
         return f"{s}.{step.primitive}()"
     made = names.stage(after, f"s{t}")
     several = state.stages[step.stage].op.num_outputs > 1
+    if isinstance(step, st.RFactor):
+        axis = names.loop(state, step.stage, step.loop)
+        given = f"({own}, {axis}, {step.factor_axis})"
+        return f"{made}, *_ = s.rfactor{given}" if several else f"{made} = s.rfactor{given}"
     if isinstance(step, st.CacheWrite):
         if several:
             return f"{made}, *_ = s.cache_write({own}.op, {step.scope!r})"

@@ -65,7 +65,7 @@ class _Drawing:
             self.reorder, self.fuse, self.unroll, self.parallel, self.cache_read,
             self.cache_write, self.inline, self.layout, self.pragma, self.root, self.attach,
             self.recipe_cache, self.split, self.recipe_flat, self.attach_all,
-            self.storage,
+            self.storage, self.rfactor,
         ]  # fmt: skip
         for _ in range(self.d.integer(0, max_moves)):
             self.d.pick(moves)()
@@ -253,6 +253,27 @@ class _Drawing:
         stage = self.stage()
         if stage:
             self.do(steps.CacheWrite(stage.id, self.d.pick(("local", "global"))))
+
+    def rfactor(self) -> None:
+        """Factor a loop of a reduction, split or not, and perhaps tune both stages."""
+        found = [s for s in self.state.stages.values() if s.op.reduction is not None]
+        stage = self.d.pick(found) if found else None
+        if stage is None:
+            return
+        if self.d.chance(60):
+            x = self.loop(stage, "reduce")
+            self.split_loop(stage, x or "r0")
+        leaves, n = self.refresh(stage).leaves, len(stage.op.shape)
+        fit = [x for x in leaves if self.refresh(stage).loops[x].kind == "reduce"]
+        t = self.state.steps
+        x = self.d.pick(fit if self.d.chance(95) else leaves)
+        if not self.do(steps.RFactor(stage.id, x, self.d.integer(0, n))):
+            return
+        if self.d.chance(40):
+            self.attach_at(f"s{t}", stage.id)
+        for sid in (f"s{t}", stage.id):
+            if self.d.chance(50):
+                self.tune(self.state.stages[sid])
 
     def layout(self) -> None:
         stage = self.stage()

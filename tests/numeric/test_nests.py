@@ -267,7 +267,7 @@ def test_the_start_of_a_reduction_may_be_a_stage_computed_around_it(checker: Che
 
 
 @pytest.mark.parametrize("stride", [2, 3, 4, 5, -1])
-@pytest.mark.parametrize("lanes", [4, 16, 24])
+@pytest.mark.parametrize("lanes", [2, 3, 4, 16, 24])
 def test_lanes_that_stand_apart_in_memory(checker: Checker, stride: int, lanes: int) -> None:
     """The last lane reads the last element: nothing beyond it may be touched."""
     size = (lanes - 1) * abs(stride) + 1

@@ -58,19 +58,24 @@ STEPS: list[st.Step] = [
 ]
 
 
-def test_states_are_never_changed() -> None:
-    state = State.initial(chain().s.dag)
+#: Steps of a reduction, the matmul's.
+REDUCTION_STEPS: list[st.Step] = [st.Split(2, "r0", 4, None), st.RFactor(2, "0.1", 0)]
+
+
+@pytest.mark.parametrize(("make", "steps"), [(chain, STEPS), (matmul, REDUCTION_STEPS)])
+def test_states_are_never_changed(make: Any, steps: list[st.Step]) -> None:
+    state = State.initial(make().s.dag)
     history = [(state, snapshot(state))]
-    for step in STEPS:
+    for step in steps:
         state = apply(state, step)
         history.append((state, snapshot(state)))
-    assert state.steps == len(STEPS)
+    assert state.steps == len(steps)
     for old, before in history:
         assert snapshot(old) == before
 
 
 def test_every_primitive_is_covered() -> None:
-    assert {type(s) for s in STEPS} == set(st.Step.registry.values())
+    assert {type(s) for s in (*STEPS, *REDUCTION_STEPS)} == set(st.Step.registry.values())
 
 
 def test_states_with_a_common_prefix_share_it() -> None:

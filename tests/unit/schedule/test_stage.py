@@ -26,6 +26,7 @@ PRIMITIVES = [
     ),
     (Schedule, "cache_read"),
     (Schedule, "cache_write"),
+    (Schedule, "rfactor"),
 ]  # fmt: skip
 
 

@@ -11,10 +11,10 @@ from loopwright.errors import ScheduleError
 from loopwright.schedule import replay
 from loopwright.schedule.steps import Step
 from tests.unit.schedule.programs import matmul
-from tests.unit.schedule.test_apply import STEPS
+from tests.unit.schedule.test_apply import REDUCTION_STEPS, STEPS
 
 
-@pytest.mark.parametrize("step", STEPS, ids=lambda s: s.primitive)
+@pytest.mark.parametrize("step", [*STEPS, *REDUCTION_STEPS], ids=lambda s: s.primitive)
 def test_json_round_trip(step: Step) -> None:
     data = json.loads(json.dumps(step.to_json()))
     assert data[0] == step.primitive
