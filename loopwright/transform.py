@@ -16,6 +16,7 @@ from loopwright.lower.loop_invariant import loop_invariant_code_motion as LoopIn
 from loopwright.lower.pipeline import pass_order, run_passes
 from loopwright.lower.remove_no_op import remove_no_op as RemoveNoOp
 from loopwright.lower.simplify import simplify as Simplify
+from loopwright.lower.storage_rewrite import storage_rewrite as StorageRewrite
 from loopwright.lower.unroll import unroll_loop as UnrollLoop
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "RemoveNoOp",
     "Sequential",
     "Simplify",
+    "StorageRewrite",
     "UnrollLoop",
     "func_pass",
     "pass_order",

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING
 from loopwright import dtypes
 from loopwright.codegen.ops_llvm import Value, llvm_type
 from loopwright.ir.affine import Affine
-from loopwright.ir.buffer import Buffer
+from loopwright.ir.buffer import STACK_LIMIT, Buffer
 from loopwright.ir.expr import Var
 
 if TYPE_CHECKING:
     from loopwright.codegen.writer_llvm import FunctionWriter
 
-#: Largest buffer, in bytes, that is kept on the stack, and most bytes of all of them together.
-STACK_LIMIT = 4096
+#: Most bytes of all buffers together that are kept on the stack.
 STACK_TOTAL = 1 << 16
 #: Largest distance of lanes for which whole vectors are loaded and shuffled.
 MAX_SHUFFLED = 4
@@ -57,6 +56,12 @@ class Memory:
         self.workspace = max(self.workspace, self._used)
         body()
         self._used = start
+
+    def view(self, b: Buffer, of: Buffer, offset: int) -> None:
+        """Give a buffer a place inside another."""
+        self.w.pointers[b] = self.w.emit(
+            f"getelementptr i8, ptr {self.w.pointers[of]}, i64 {offset}"
+        )
 
     def spare(self, size: int) -> str:
         """Pointer to workspace of a launch that runs inline; free again after it."""

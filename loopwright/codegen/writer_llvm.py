@@ -20,7 +20,7 @@ from loopwright.ir.affine import Affine, exact, fits, interval, to_affine
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, IfThenElse, Select, Unary, Var
 from loopwright.ir.operations import COMPARE
-from loopwright.ir.stmt import UNROLL_HINT, Allocate, For, If, Let, Seq, Store
+from loopwright.ir.stmt import UNROLL_HINT, Allocate, For, If, Let, Seq, Store, View
 from loopwright.ir.traversal import free_vars
 
 
@@ -222,6 +222,9 @@ class FunctionWriter(Emitter):
                 self._let(v, e, body)
             case Allocate(buffer=b, body=body):
                 self.memory.allocate(b, lambda: self.stmt(body))
+            case View(buffer=b, of=of, offset=k, body=body):
+                self.memory.view(b, of, k)
+                self.stmt(body)
             case _:
                 raise CodegenError(f"llvm: no code for {type(s).__name__}")
 

@@ -9,6 +9,9 @@ from loopwright import dtypes
 from loopwright.ir.expr import Expr
 from loopwright.ir.node import node
 
+#: Largest buffer, in bytes, that code keeps on the stack, where it may become registers.
+STACK_LIMIT = 4096
+
 
 class Buffer:
     """Memory: an argument or an allocation. Compared by identity.

@@ -25,7 +25,7 @@ from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Call, Cast, Const, IfThenElse, Select, Unary, Var
 from loopwright.ir.operations import COMPARE
 from loopwright.ir.scalar import fma, shift_left, shift_right
-from loopwright.ir.stmt import Allocate, For, Func, If, Let, Seq, Store
+from loopwright.ir.stmt import Allocate, For, Func, If, Let, Seq, Store, View
 
 _MAX_LOOPS = 15
 
@@ -60,6 +60,16 @@ def prepare(f: Func) -> Callable[..., None]:
 def _fresh(shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
     fill: Any = math.nan if dtypes.is_float(dtype) else (dtype == "bool" or 85)
     return np.full(shape, fill, dtype)
+
+
+def _view(
+    of: np.ndarray[Any, Any], offset: int, shape: tuple[int, ...], dtype: str
+) -> np.ndarray[Any, Any]:
+    fresh = _fresh(shape, dtype)
+    there: np.ndarray[Any, Any] = of[offset : offset + fresh.nbytes].view(fresh.dtype)
+    there = there.reshape(shape)
+    there[...] = fresh
+    return there
 
 
 def _outside(name: str, index: tuple[int, ...], shape: tuple[int, ...]) -> None:
@@ -142,7 +152,8 @@ class _Writer:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.scope: dict[str, Any] = {
-            "_np": np, "_fresh": _fresh, "_outside": _outside, "_max": _max, "_min": _min,
+            "_np": np, "_fresh": _fresh, "_view": _view, "_outside": _outside,
+            "_max": _max, "_min": _min,
             "_floordiv": _floordiv, "_floormod": _floormod, "_truncdiv": _truncdiv,
             "_truncmod": _truncmod, "_cast": _cast, "_select": _select,
             "_shift_left": shift_left, "_shift_right": shift_right,
@@ -196,6 +207,10 @@ class _Writer:
                 self.put(d, f"{self.name(b)}[_i] = {self.expr(v)}")
             case Allocate(buffer=b, body=body):
                 self.put(d, f"{self.name(b)} = _fresh({b.shape!r}, {b.dtype!r})")
+                self.stmt(body, d)
+            case View(buffer=b, of=of, offset=k, body=body):
+                where = f"{self.name(of)}, {k}, {b.shape!r}, {b.dtype!r}"
+                self.put(d, f"{self.name(b)} = _view({where})")
                 self.stmt(body, d)
             case _:
                 raise LowerError(f"the interpreter does not know {type(s).__name__}")

@@ -84,6 +84,19 @@ class Allocate(Stmt):
 
 
 @node
+class View(Stmt):
+    """``buffer`` lies in ``of``, bytes of their own scope, from ``offset`` on, in ``body``.
+
+    It begins uninitialised. What another view has in the same bytes is lost.
+    """
+
+    buffer: Buffer
+    of: Buffer
+    offset: int
+    body: Stmt
+
+
+@node
 class Func(Node):
     """A lowered function: buffer parameters (``outputs[i]`` tells which are written) and a body.
 

@@ -27,7 +27,7 @@ from loopwright.ir.expr import (
 from loopwright.ir.operations import COMPARE, OPERATIONS
 from loopwright.ir.printer import print_expr, print_stmt
 from loopwright.ir.reduction import Reduce
-from loopwright.ir.stmt import Allocate, For, Func, If, Let, Stmt, Store
+from loopwright.ir.stmt import Allocate, For, Func, If, Let, Stmt, Store, View
 
 KINDS = ("serial", "vectorized", "unrolled", "parallel", "thread")
 
@@ -128,6 +128,14 @@ class _Verifier:
                 self.typed(e, b.dtype, f"the value stored in {b.name!r}")
                 self.own_place(b, indices)
             case Allocate(buffer=b, body=body):
+                self.define_buffer(b)
+                self.stmt(body)
+                self.buffers.discard(b)
+            case View(buffer=b, of=of, offset=k, body=body):
+                if of not in self.buffers:
+                    self.fail(f"buffer {of.name!r} is touched where it does not exist")
+                if of.dtype != "uint8" or k < 0 or k + b.nbytes > of.nbytes:
+                    self.fail(f"{b.name!r} ({b.nbytes} bytes) at {k} is not inside {of!r}")
                 self.define_buffer(b)
                 self.stmt(body)
                 self.buffers.discard(b)

@@ -20,6 +20,7 @@ from loopwright.lower.loop_invariant import loop_invariant_code_motion
 from loopwright.lower.nest import PARTITION_CAP, NestBuilder
 from loopwright.lower.remove_no_op import remove_no_op
 from loopwright.lower.simplify import simplify
+from loopwright.lower.storage_rewrite import storage_rewrite
 from loopwright.lower.unroll import unroll_loop
 from loopwright.schedule.schedule import Schedule
 from loopwright.schedule.state import StageId
@@ -34,7 +35,7 @@ PIPELINE: tuple[tuple[Pass, ...], ...] = (
     (),  # 0: the nest as it was built
     (simplify, remove_no_op),  # 1: cleaned up
     (unroll_loop, loop_invariant_code_motion, common_subexpr_elim),  # 2: loops as they will run
-    (),  # 3: storage, and what watches the program
+    (storage_rewrite,),  # 3: storage, and what watches the program
 )
 
 

@@ -296,7 +296,7 @@ def test_timing() -> None:
     assert timing.calls["UnrollLoop"] == 2
     assert timing.seconds["UnrollLoop"] > 0
     lines = timing.render().splitlines()
-    assert re.fullmatch(r"UnrollLoop +2 +\d+\.\d{3} ms", lines[-2])
+    assert any(re.fullmatch(r"UnrollLoop +2 +\d+\.\d{3} ms", line) for line in lines)
     assert re.fullmatch(r"total +\d+\.\d{3} ms", lines[-1])
 
 
