@@ -77,10 +77,15 @@ class Seq(Stmt):
 
 @node
 class Allocate(Stmt):
-    """``buffer`` exists, uninitialised, while ``body`` runs."""
+    """``buffer`` exists, uninitialised, while ``body`` runs.
+
+    With ``halves`` (the variable of the loop around it) the body is a `Seq` of two statements, the
+    first of which fills the buffer: InjectDoubleBuffer may let it run an iteration ahead.
+    """
 
     buffer: Buffer
     body: Stmt
+    halves: Var | None = None
 
 
 @node

@@ -11,7 +11,7 @@ test a tile chooses. More copies are never made.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import reduce as fold
 from typing import Any
 
@@ -35,10 +35,10 @@ from loopwright.ir.stmt import Allocate, For, If, Let, Seq, Stmt, seq
 from loopwright.ir.traversal import free_vars, substitute
 from loopwright.lower.lanes import lanes_of
 from loopwright.lower.together import combine_into, write_all
-from loopwright.schedule.bounds import Bounds, Guard, StageBounds, attach_position
+from loopwright.schedule.bounds import Bounds, Guard, LoopBound, StageBounds, attach_position
 from loopwright.schedule.layout import layout_shape
 from loopwright.schedule.state import StageId, State
-from loopwright.schedule.storage import aligned_strides
+from loopwright.schedule.storage import aligned_strides, store_position
 
 #: Largest product of unrolled extents for which a tail copy of the nest is made, by default.
 PARTITION_CAP = 512
@@ -64,6 +64,7 @@ class NestBuilder:
         }
         self.params = set(params.values())
         self._attached: dict[tuple[StageId, int], list[StageBounds]] = {}
+        self._stored: dict[tuple[StageId, int], list[StageBounds]] = {}
         for sid in state.order:
             sb = bounds.stages.get(sid)
             if sb is None:
@@ -74,19 +75,34 @@ class NestBuilder:
             if sb.padded:
                 host, pos = attach_position(state, sb.stage, bounds)
                 self._attached.setdefault((host.stage.id, pos), []).append(sb)
+            if sb.stage.store is not None:
+                self._stored.setdefault(store_position(state, sb.stage), []).append(sb)
 
     def build(self) -> Stmt:
         """All root stages, in topological order."""
         order = [self.bounds.stages[i] for i in self.state.order if i in self.bounds.stages]
         return self._produce([sb for sb in order if not sb.padded], Seq(()))
 
-    def _produce(self, group: Iterable[StageBounds], rest: Stmt) -> Stmt:
+    def _produce(
+        self, group: Iterable[StageBounds], rest: Stmt, loop: LoopBound | None = None
+    ) -> Stmt:
         """The nests of a group of stages, then ``rest``; buffers live as long as they are used."""
         for sb in reversed(list(group)):
-            rest = seq(_Nest(self, sb).build(), rest)
-            for buffer in reversed(self.buffers[sb.stage.id]):
-                rest = rest if buffer in self.params else Allocate(buffer, rest)
+            nest = _Nest(self, sb).build()
+            own = [b for b in self.buffers[sb.stage.id] if b not in self.params]
+            if sb.stage.store is not None or not own:
+                rest = seq(nest, rest)
+            elif sb.stage.double is not None and loop is not None and loop.extent != 1:
+                rest = _in_halves(own, nest, rest, loop.var)
+            else:
+                rest = _allocated(own, seq(nest, rest))
         return rest
+
+    def stored(self, sid: StageId, pos: int, body: Stmt) -> Stmt:
+        """A statement with the buffers around it that exist inside loop ``pos`` of a stage."""
+        for sb in self._stored.get((sid, pos), []):
+            body = _allocated(self.buffers[sb.stage.id], body)
+        return body
 
     def attached(self, sid: StageId, pos: int) -> list[StageBounds]:
         """Stages computed at loop ``pos`` of a stage."""
@@ -124,6 +140,19 @@ class NestBuilder:
                 b = interval(local, {}, self.bounds.ranges) or (-1, -1)
             out.append(b[0] >= 0 and b[1] < shape[d])
         return out
+
+
+def _allocated(buffers: Sequence[Buffer], body: Stmt) -> Stmt:
+    for b in reversed(buffers):
+        body = Allocate(b, body)
+    return body
+
+
+def _in_halves(buffers: Sequence[Buffer], fill: Stmt, rest: Stmt, var: Var) -> Stmt:
+    """Marked allocations; what fills all buffers stands in the innermost."""
+    for b in reversed(buffers):
+        rest, fill = Allocate(b, Seq((fill, rest)), var), Seq(())
+    return rest
 
 
 def _expr(i: Affine | Expr) -> Expr:
@@ -190,7 +219,9 @@ class _Nest:
         else:
             inner = self._loop(p + 1)
         if p >= 0:
-            inner = self.b._produce(self.b.attached(self.sb.stage.id, p), inner)
+            attached = self.b.attached(self.sb.stage.id, p)
+            inner = self.b._produce(attached, inner, self.sb.loops[p])
+        inner = self.b.stored(self.sb.stage.id, p, inner)
         conds = [c for g in self.sb.guards if self._tested_at(g, p) for c in self._conditions(g)]
         inner = If(_all(conds), inner) if conds else inner
         for var, value in reversed(self.sb.lets[p + 1]):

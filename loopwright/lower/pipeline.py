@@ -16,6 +16,7 @@ from loopwright.ir.verify import verify
 from loopwright.lower.common_subexpr import common_subexpr_elim
 from loopwright.lower.constant_folding import constant_folding  # noqa: F401  (its name)
 from loopwright.lower.context import Pass, PassContext, as_pass, named_work
+from loopwright.lower.double_buffer import inject_double_buffer
 from loopwright.lower.loop_invariant import loop_invariant_code_motion
 from loopwright.lower.nest import PARTITION_CAP, NestBuilder
 from loopwright.lower.remove_no_op import remove_no_op
@@ -33,7 +34,7 @@ loop_partition = named_work(opt_level=1, name="LoopPartition")
 #: The passes in order. After each phase come the passes that `add_lower_pass` put there.
 PIPELINE: tuple[tuple[Pass, ...], ...] = (
     (),  # 0: the nest as it was built
-    (simplify, remove_no_op),  # 1: cleaned up
+    (inject_double_buffer, simplify, remove_no_op),  # 1: cleaned up
     (unroll_loop, loop_invariant_code_motion, common_subexpr_elim),  # 2: loops as they will run
     (storage_rewrite,),  # 3: storage, and what watches the program
 )
@@ -148,6 +149,8 @@ def _parameters(
                 f"lower: {s.state.label(i)!r} is an argument, so it must be computed at root "
                 f"(it is computed {stage.attach.kind})"
             )
+        if stage.align:
+            raise LowerError(f"lower: the strides of the argument {s.state.label(i)!r} are fixed")
         if stage.layout is not None:
             raise LowerError(f"lower: the layout of the argument {s.state.label(i)!r} is fixed")
         params[i, k] = Buffer(s.state.output_label(i, k), stage.op.shape, stage.op.dtypes[k])

@@ -39,6 +39,9 @@ _APPLY: dict[type, Callable[[State, Any, int], State]] = {
     st.CacheWrite: caching.cache_write,
     st.RFactor: rfactor.rfactor,
     st.TransformLayout: layout.transform_layout,
+    st.StoreAt: storage.store_at,
+    st.StoreRoot: storage.store_root,
+    st.DoubleBuffer: storage.double_buffer,
     st.SetScope: storage.set_scope,
     st.StorageAlign: storage.storage_align,
 }

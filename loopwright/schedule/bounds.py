@@ -25,6 +25,7 @@ from loopwright.ir.expr import Expr, Read, Var, cast
 from loopwright.ir.reduction import outputs_of
 from loopwright.ir.traversal import substitute
 from loopwright.schedule.state import FuseRel, Loop, Mark, SplitRel, StageId, StageState, State
+from loopwright.schedule.storage import store_position
 from loopwright.te.dag import OpNode, reads_of
 
 
@@ -149,7 +150,19 @@ def _bound_stage(state: State, stage: StageState, out: Bounds) -> StageBounds:
         sb.base = [Affine(0) for _ in sb.op.shape]
         sb.shape = list(sb.op.shape)
     _loops(state, sb, out)
+    if stage.store is not None:
+        _storage(state, sb, out)
     return sb
+
+
+def _storage(state: State, sb: StageBounds, out: Bounds) -> None:
+    """Widen the region of a stage to that of all iterations of the loops inside its storage."""
+    host, pos = store_position(state, sb.stage)
+    known = out.stages[host].visible(pos)
+    for d, base in enumerate(sb.base):
+        fixed, rest = base.split(known)
+        lo, hi = rest.bounds(out.ranges)
+        sb.base[d], sb.shape[d] = fixed + lo, hi - lo + sb.shape[d]
 
 
 def attach_position(state: State, stage: StageState, out: Bounds) -> tuple[StageBounds, int]:

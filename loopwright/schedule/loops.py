@@ -84,11 +84,14 @@ def _check_free(state: State, stage: StageState, loop: str, who: str, t: int) ->
         refuse(who, t, f"loop {name!r} carries a pragma; {who} it before that")
     inside = state.attached_at(stage.id, loop)
     if inside:
+        a = state.stages[inside[0]].attach
+        computed = (a.stage, a.loop) == (stage.id, loop)
         refuse(
             who,
             t,
-            f"stage {state.label(inside[0])!r} is computed at loop {name!r}; {who} the loop first "
-            "and use compute_at afterwards",
+            f"stage {state.label(inside[0])!r} is {'computed' if computed else 'stored'} at loop "
+            f"{name!r}; {who} the loop first and use {'compute' if computed else 'store'}_at "
+            "afterwards",
         )
 
 

@@ -73,10 +73,10 @@ def compute_inline(state: State, step: st.ComputeInline, t: int) -> State:
                 t,
                 f"stage {inside!r} is computed inside {name!r}; move it out first",
             )
-    return state.with_stage(stage, attach=Attach("inline", step=t))
+    return state.with_stage(stage, attach=Attach("inline", step=t), store=None, double=None)
 
 
 def compute_root(state: State, step: st.ComputeRoot, t: int) -> State:
     """Detach a stage."""
     stage = state.compute_stage(step.stage, "compute_root")
-    return state.with_stage(stage, attach=ROOT)
+    return state.with_stage(stage, attach=ROOT, store=None)

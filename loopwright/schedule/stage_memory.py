@@ -42,6 +42,92 @@ class MemoryPrimitives(StageView):
         dims = _trace_map(index_map, ndim, self._who("transform_layout"))
         self.schedule._do(st.TransformLayout(self.id, dims))
 
+    def store_at(self, parent: Any, scope: IterVar) -> None:
+        """Let the buffer of a stage exist outside of the loop where the stage is computed.
+
+        The buffer then covers what all iterations of the loops between need, and keeps what earlier
+        iterations wrote. Each iteration still computes all that it needs: elements that overlap are
+        computed again, no sliding window is made of them (as Halide's would be).
+
+        Before::
+
+            for i:
+              for j:
+                B = alloc(float32[3])
+                B[j : j+3] = f(A[i, j : j+3])
+                C[i, j] = B[j] + B[j+2]
+
+        After ``s[B].store_at(s[C], i)``::
+
+            for i:
+              B = alloc(float32[m + 2])
+              for j:
+                B[j : j+3] = f(A[i, j : j+3])
+                C[i, j] = B[j] + B[j+2]
+
+        Args:
+            parent: the stage, tensor or operation whose loop it is.
+            scope: the loop: that of `compute_at`, or one around it.
+
+        Raises:
+            ScheduleError: the stage is computed at root or inlined; the loop is not around that of
+                `compute_at`; (when lowering) a loop between is parallel, vectorized or bound to
+                threads, whose iterations would write into one buffer at once.
+        """
+        pid = self.schedule._stage_id(parent, self._who("store_at"))
+        loop = self.schedule._loop_id(pid, scope, self._who("store_at"))
+        self.schedule._do(st.StoreAt(self.id, pid, loop))
+
+    def store_root(self) -> None:
+        """Let the buffer exist outside of all loops of the stage where this one is computed.
+
+        Before::
+
+            for i:
+              B = alloc(float32[3])
+              B[i : i+3] = f(A[i : i+3])
+              C[i] = B[i] + B[i+2]
+
+        After ``s[B].store_root()``::
+
+            B = alloc(float32[n + 2])
+            for i:
+              B[i : i+3] = f(A[i : i+3])
+              C[i] = B[i] + B[i+2]
+
+        Raises:
+            ScheduleError: as `store_at`.
+        """
+        self.schedule._do(st.StoreRoot(self.id))
+
+    def double_buffer(self) -> None:
+        """Give the buffer two halves: one is filled for the next iteration while one is read.
+
+        Before::
+
+            for i in range(n):
+              B = alloc(float32[4])
+              B[0:4] = f(A, i)
+              C[i] = g(B[0:4])
+
+        After ``s[B].double_buffer()``::
+
+            B = alloc(float32[2, 4])
+            B[0, 0:4] = f(A, 0)
+            for i in range(n):
+              if i + 1 < n:
+                B[(i + 1) % 2, 0:4] = f(A, i + 1)
+              C[i] = g(B[i % 2, 0:4])
+
+        Where the loop of `compute_at` has one iteration nothing changes.
+
+        Raises:
+            ScheduleError: the stage is inlined, an input or an output; (when lowering) it is
+                computed at root or at a loop that is not serial, it is stored elsewhere, or it
+                reads a stage that is computed at the same loop and has no two halves.
+        """
+        self.schedule._do(st.DoubleBuffer(self.id))
+
     def set_scope(self, scope: str) -> None:
         """Put the stage's buffer into another memory scope.
 

@@ -79,7 +79,8 @@ LayoutDim = tuple[int, int, int | None]
 class StageState:
     """Everything that is decided about one stage.
 
-    ``align`` holds (dimension of the buffer, factor, offset) of its strides.
+    ``align`` holds (dimension of the buffer, factor, offset) of its strides. ``store`` is where its
+    buffer exists, if not where it is computed; ``double`` is the step that asked for two halves.
     """
 
     id: StageId
@@ -93,6 +94,8 @@ class StageState:
     scope: str = "global"
     layout: tuple[LayoutDim, ...] | None = None
     align: tuple[tuple[int, int, int], ...] = ()
+    store: Attach | None = None
+    double: int | None = None
     reordered: bool = False
 
     @property
@@ -221,11 +224,14 @@ class State:
         ]
 
     def attached_at(self, sid: StageId, loop: str) -> list[StageId]:
-        """Stages computed at one loop, in topological order."""
+        """Stages computed or stored at one loop, in topological order."""
         return [
             i
             for i in self.order
-            if (a := self.stages[i].attach).kind == "at" and a.stage == sid and a.loop == loop
+            if any(
+                a is not None and a.kind == "at" and a.stage == sid and a.loop == loop
+                for a in (self.stages[i].attach, self.stages[i].store)
+            )
         ]
 
 

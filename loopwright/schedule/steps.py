@@ -209,6 +209,24 @@ class TransformLayout(Step):
     dims: tuple[LayoutDim, ...]
 
 
+@_register("store_at")
+class StoreAt(Step):
+    """Let the buffer exist inside a loop of ``parent``, around the loop where it is computed."""
+
+    parent: StageId
+    loop: str
+
+
+@_register("store_root")
+class StoreRoot(Step):
+    """Let the buffer exist around all loops of the stage in which it is computed."""
+
+
+@_register("double_buffer")
+class DoubleBuffer(Step):
+    """Fill one half of the buffer while the other is read."""
+
+
 @_register("set_scope")
 class SetScope(Step):
     """Put the stage's buffer into another memory scope."""

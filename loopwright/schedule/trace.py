@@ -15,7 +15,7 @@ from loopwright.schedule.state import LayoutDim, StageId, State
 from loopwright.te.dag import Dag
 
 #: Steps that name a stage and no loop.
-_BUFFER = st.TransformLayout | st.SetScope | st.StorageAlign
+_BUFFER = st.TransformLayout | st.SetScope | st.StorageAlign | st.StoreRoot | st.DoubleBuffer
 _VERB = {"vectorized": "vectorize", "unrolled": "unroll", "parallel": "parallel"}
 
 
@@ -82,7 +82,7 @@ def _axes(state: State, step: st.Step, names: _Names, shown: set[StageId]) -> li
     """The line that names a stage's axes, before the first step that needs them."""
     out = []
     sids = [step.stage]
-    if isinstance(step, st.ComputeAt):
+    if isinstance(step, st.ComputeAt | st.StoreAt):
         sids = [step.parent]
     if isinstance(step, st.CacheRead | st.CacheWrite | st.ComputeInline | st.ComputeRoot | _BUFFER):
         return []
@@ -129,6 +129,8 @@ def _call(state: State, after: State, step: st.Step, names: _Names) -> str:
             return f"{s}.pragma({loop(x)}, {k!r}, {v!r})"
         case st.ComputeAt(parent=p, loop=x):
             return f"{s}.compute_at(s[{names.stage(state, p)}], {loop(x, p)})"
+        case st.StoreAt(parent=p, loop=x):
+            return f"{s}.store_at(s[{names.stage(state, p)}], {loop(x, p)})"
         case st.TransformLayout(dims=dims):
             return f"{s}.transform_layout({_layout(dims)})"
         case st.SetScope(scope=scope):
@@ -140,7 +142,7 @@ def _call(state: State, after: State, step: st.Step, names: _Names) -> str:
 
 def _stage_call(state: State, after: State, step: Any, names: _Names, s: str) -> str:
     t, own = state.steps, names.stage(state, step.stage)
-    if isinstance(step, st.ComputeInline | st.ComputeRoot):
+    if isinstance(step, st.ComputeInline | st.ComputeRoot | st.StoreRoot | st.DoubleBuffer):
         return f"{s}.{step.primitive}()"
     made = names.stage(after, f"s{t}")
     several = state.stages[step.stage].op.num_outputs > 1

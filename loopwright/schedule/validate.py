@@ -5,7 +5,8 @@ from __future__ import annotations
 from math import prod
 
 from loopwright.schedule.bounds import Bounds, LoopBound, StageBounds, attach_position
-from loopwright.schedule.state import State, refuse
+from loopwright.schedule.state import Attach, State, refuse
+from loopwright.schedule.storage import loops_around, store_position
 
 #: Longest vector loop. Long vectors are cut into registers; beyond this it is a mistake.
 MAX_VECTOR = 1024
@@ -22,6 +23,7 @@ def validate_bounds(state: State, bounds: Bounds) -> None:
         ScheduleError: names the step, the loop, the extent, the limit and the remedy.
     """
     for sb in bounds.stages.values():
+        _check_storage(state, bounds, sb)
         copies = _copies_around(state, bounds, sb)
         vector: LoopBound | None = None
         for x in sb.loops:
@@ -33,6 +35,72 @@ def validate_bounds(state: State, bounds: Bounds) -> None:
             copies *= _copies(x)
             if copies > MAX_UNROLL:
                 _refuse_copies(state, sb, x, copies)
+
+
+def _check_storage(state: State, bounds: Bounds, sb: StageBounds) -> None:
+    """Iterations that run at once share no buffer, and two halves need a serial loop."""
+    stage = sb.stage
+    around = loops_around(state, stage)
+    if stage.store is not None:
+        end = store_position(state, stage)
+        inside = around[: around.index(end)] if end in around else around
+        for x in (bounds.stages[sid].loops[p] for sid, p in inside):
+            if x.mark is not None and x.mark.kind != "unrolled":
+                _refuse_shared(state, sb, stage.store, x)
+    if stage.double is not None:
+        _check_double(state, bounds, sb, stage.double)
+
+
+def _refuse_shared(state: State, sb: StageBounds, store: Attach, x: LoopBound) -> None:
+    assert x.mark is not None
+    name = state.label(sb.stage.id)
+    refuse(
+        "store_at" if store.kind == "at" else "store_root",
+        store.step,
+        f"{name!r} is stored outside of loop {x.loop.name!r}, which is {x.mark.kind} (step "
+        f"{x.mark.step}): iterations that run at once would write into one buffer; store it inside "
+        "of that loop",
+    )
+
+
+def _check_double(state: State, bounds: Bounds, sb: StageBounds, t: int) -> None:
+    stage, name = sb.stage, state.label(sb.stage.id)
+    if stage.attach.kind != "at":
+        refuse(
+            "double_buffer",
+            t,
+            f"{name!r} is computed at root, once; compute it at a serial loop of a stage that uses "
+            "it",
+        )
+    host, pos = attach_position(state, stage, bounds)
+    x = host.loops[pos]
+    label = state.loop_label(host.stage, x.loop.id)
+    if x.mark is not None:
+        refuse(
+            "double_buffer",
+            t,
+            f"{name!r} is computed at loop {label!r}, which is {x.mark.kind} (step {x.mark.step}); "
+            "two halves need a serial loop",
+        )
+    if stage.store is not None and store_position(state, stage) != (host.stage.id, pos):
+        refuse(
+            "double_buffer",
+            t,
+            f"the buffer of {name!r} exists outside of loop {label!r} (step {stage.store.step}); "
+            "store it where it is computed",
+        )
+    for sid in dict.fromkeys(r.source for r in sb.op.reads()):
+        other = state.stages[sid]
+        at = other.attach
+        same = at.kind == "at" and (at.stage, at.loop) == (stage.attach.stage, stage.attach.loop)
+        if same and other.double is None:
+            refuse(
+                "double_buffer",
+                t,
+                f"{name!r} reads {state.label(sid)!r}, which is computed at loop {label!r} too, "
+                "for the same iteration only; double_buffer it as well, or compute it inside "
+                f"{name!r}",
+            )
 
 
 def _copies(x: LoopBound) -> int:

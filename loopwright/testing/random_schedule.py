@@ -21,6 +21,8 @@ from loopwright.schedule import steps
 from loopwright.schedule.apply import apply
 from loopwright.schedule.bounds import Bounds, LoopBound, attach_position, infer_bounds
 from loopwright.schedule.state import StageId, StageState, State
+from loopwright.schedule.storage import loops_around
+from loopwright.schedule.validate import validate_bounds
 from loopwright.te.dag import Dag
 from loopwright.testing.random_values import Draw
 
@@ -65,7 +67,7 @@ class _Drawing:
             self.reorder, self.fuse, self.unroll, self.parallel, self.cache_read,
             self.cache_write, self.inline, self.layout, self.pragma, self.root, self.attach,
             self.recipe_cache, self.split, self.recipe_flat, self.attach_all,
-            self.storage, self.rfactor,
+            self.storage, self.halves, self.storage_outside, self.rfactor,
         ]  # fmt: skip
         for _ in range(self.d.integer(0, max_moves)):
             self.d.pick(moves)()
@@ -90,6 +92,8 @@ class _Drawing:
 
     def _limit(self, new: State) -> None:
         bounds = infer_bounds(new)
+        if any(x.store is not None or x.double is not None for x in new.stages.values()):
+            validate_bounds(new, bounds)
         work, copies = costs(new, bounds)
         if work > MAX_WORK or copies > MAX_COPIES:
             raise ScheduleError(f"too costly to test: {work} statements, {copies} copies")
@@ -303,6 +307,30 @@ class _Drawing:
         stage = self.stage()
         if stage:
             self.storage_of(stage)
+
+    def halves(self) -> None:
+        """Two halves for a buffer, of a stage computed at a serial loop where there is one."""
+        found = [x for x in self.state.stages.values() if self._at_serial_loop(x)]
+        stage = self.d.pick(found) if found and self.d.chance(90) else self.stage()
+        if stage:
+            self.do(steps.DoubleBuffer(stage.id))
+
+    def _at_serial_loop(self, stage: StageState) -> bool:
+        a = stage.attach
+        return a.kind == "at" and a.loop not in self.state.stages[a.stage].marks
+
+    def storage_outside(self) -> None:
+        """Let the buffer of an attached stage exist further out."""
+        found = [x for x in self.state.stages.values() if x.attach.kind == "at"]
+        stage = self.d.pick(found) if found and self.d.chance(95) else self.stage()
+        if not stage:
+            return
+        around = loops_around(self.state, stage)
+        if self.d.chance(20) or not around:
+            self.do(steps.StoreRoot(stage.id))
+            return
+        sid, pos = self.d.pick(around)
+        self.do(steps.StoreAt(stage.id, sid, self.state.stages[sid].leaves[pos]))
 
     def storage_of(self, stage: StageState) -> None:
         """Another scope, or gaps between the rows of a buffer."""

@@ -32,6 +32,8 @@ def snapshot(state: State) -> Any:
                 s.scope,
                 s.layout,
                 s.align,
+                s.store,
+                s.double,
             )
             for s in state.stages.values()
         ],
@@ -55,6 +57,10 @@ STEPS: list[st.Step] = [
     st.Bind("s0", "a0", "threadIdx.x"),
     st.SetScope("s1", "shared"),
     st.StorageAlign("s1", 0, 16, 1),
+    st.ComputeAt("s1", "s0", "a0"),
+    st.StoreAt("s1", 3, "5.0"),
+    st.StoreRoot("s1"),
+    st.DoubleBuffer("s1"),
 ]
 
 

@@ -21,7 +21,7 @@ PRIMITIVES = [
         for name in (
             "split", "tile", "fuse", "reorder", "vectorize", "unroll", "parallel", "bind", "pragma",
             "compute_at", "compute_inline", "compute_root", "transform_layout", "set_scope",
-            "storage_align",
+            "storage_align", "store_at", "store_root", "double_buffer",
         )
     ),
     (Schedule, "cache_read"),
