@@ -60,7 +60,7 @@ def case_of(program: Any, trace: list[list[Any]]) -> Case:
     """The case of a `Program` and a trace."""
     from loopwright.schedule import create_schedule
 
-    s = create_schedule([t.op for t in program.outputs])
+    s = create_schedule(list(program.outputs))
     ids = s.arg_ids(program.tensors)
     return Case(s.dag.to_json(), trace, ids, arrays(program), list(program.infos))
 

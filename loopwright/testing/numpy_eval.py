@@ -130,7 +130,7 @@ class _Evaluation:
                     cond, self.value(a, mask & cond, env), self.value(b, mask & ~cond, env)
                 )
             case Call(fn="reinterpret", args=(a,), dtype=d):
-                return np.ascontiguousarray(go(a)).view(d)
+                return np.asarray(go(a), order="C").view(d)
             case Call(fn=fn, args=args):
                 return np.asarray(intrinsic(fn, [go(a) for a in args])).astype(e.dtype)
             case Read():

@@ -23,10 +23,9 @@ from loopwright.ir.expr import Expr, IterVar
 from loopwright.ir.printer import print_expr
 from loopwright.te.dag import Dag
 from loopwright.te.tensor import Tensor
-from loopwright.testing.random_expr import DTYPES, Axis, Expressions, Known, clamp, is_input
+from loopwright.testing.random_expr import DTYPES, Axis, Known, clamp, is_input
+from loopwright.testing.random_tuples import Tuples
 from loopwright.testing.random_values import Draw, Info, constant, poison, random_array
-
-MAX_POINTS = 2500
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class Program:
     @property
     def dag(self) -> Dag:
         """The DAG of the outputs."""
-        return te.create_schedule([t.op for t in self.outputs]).dag
+        return te.create_schedule(list(self.outputs)).dag
 
     def __repr__(self) -> str:
         lines = [f"Program(seed={self.seed}, nan={self.nan})"]
@@ -72,18 +71,20 @@ def programs(draw: Any, max_stages: int = 5) -> Program:
     return random_program(Draw.hypothesis(draw), max_stages)
 
 
-class _Builder(Expressions):
+class _Builder(Tuples):
     # ------------------------------------------------------------ whole programs
 
     def program(self, max_stages: int) -> Program:
         kinds = (
             self.elementwise, self.reduction, self.padding, self.matmul, self.convolution,
-            self.transpose, self.stencil, self.elementwise, self.reduction,
+            self.transpose, self.stencil, self.elementwise, self.reduction, self.several,
+            self.tuple_reduction,
         )  # fmt: skip
         made: list[Known] = []
         for _ in range(self.d.integer(1, max_stages)):
-            made.append(self.d.pick(kinds)())
-            self.known.append(made[-1])
+            new = self.d.pick(kinds)()
+            made += new if isinstance(new, list) else [new]
+            self.known += new if isinstance(new, list) else [new]
         outputs = [made[-1]]
         read = {t for k in made for t in k.tensor.op.input_tensors}
         for k in made[:-1]:
@@ -111,20 +112,6 @@ class _Builder(Expressions):
             self.d.integer(0, 1 << 16),
             self.d.chance(15),
         )
-
-    def compute(self, shape: tuple[int, ...], make: Any, name: str) -> Known:
-        """A stage whose element ``make()`` builds over ``self.axes``; returns its value's info."""
-        info: list[Info] = []
-
-        def body(*vars_: Any) -> Any:
-            old, self.axes = self.axes, [Axis(v, e) for v, e in zip(vars_, shape, strict=True)]
-            value, known = make()
-            self.axes = old
-            info.append(known)
-            return value
-
-        t = te.compute(shape, body, name=self._name(name))
-        return Known(t, info[0])
 
     # ------------------------------------------------------------ stages
 
@@ -266,17 +253,8 @@ class _Builder(Expressions):
 
     def reduction(self) -> Known:
         """A reduction of any expression by any reducer over one or two axes."""
-        self.focus = self.source() if self.d.chance(60) else None
-        shape = self.shape(limit=120)
-        extents = [self.d.pick((1, 2, 3, 4, 5, 7, 8, 13)) for _ in range(self.d.pick((1, 1, 2)))]
-        if self.focus:
-            whole = self.focus.tensor.shape
-            cut = self.d.integer(0, max(0, len(whole) - 1))
-            shape, extents = whole[:cut], list(whole[cut:]) or extents
-        while prod(extents) * prod(shape) > MAX_POINTS:
-            extents.pop()
-        extents = extents or [1]
-        axes = [te.reduce_axis((0, e), name=f"r{i}") for i, e in enumerate(extents)]
+        shape, axes = self.reduction_domain()
+        points = prod(a.extent for a in axes)
         want = self.d.pick([t for t in DTYPES if t != "bool"])
 
         def make() -> tuple[Expr, Info]:
@@ -287,7 +265,7 @@ class _Builder(Expressions):
             self.axes = self.axes + [Axis(a.var, a.extent) for a in axes]
             if self.d.chance(30):
                 start["where"] = self.condition(1)
-            return self._reduce(want, axes, prod(extents), start, info)
+            return self._reduce(want, axes, points, start, info)
 
         return self.compute(shape, make, "R")
 

@@ -237,11 +237,14 @@ class _Drawing:
 
     def cache_read(self) -> None:
         sid = self.d.pick(self.state.order)
-        self.read_cache(sid, [u for u in self.readers(sid) if self.d.chance(75)])
+        k = self.d.integer(0, self.state.stages[sid].op.num_outputs - 1)
+        users = [u for u in self.state.consumers(sid, k) if self.d.chance(75)]
+        self.read_cache(sid, users, k)
 
-    def read_cache(self, sid: StageId, users: list[StageId]) -> None:
+    def read_cache(self, sid: StageId, users: list[StageId], k: int = 0) -> None:
         t = self.state.steps
-        step = steps.CacheRead(sid, self.d.pick(("local", "global", "shared")), tuple(users))
+        scope = self.d.pick(("local", "global", "shared"))
+        step = steps.CacheRead(sid, scope, tuple(users), k)
         if not users or not self.do(step):
             return
         if self.d.chance(75):
@@ -396,10 +399,10 @@ class _Drawing:
         self.attach_at(sid, stage.id)
         self.tune(self.state.stages[sid])
         if self.d.chance(50):
-            reads = list(dict.fromkeys(r.source for r in self.state.stages[sid].op.reads()))
-            for source in reads:
+            reads = self.state.stages[sid].op.reads()
+            for source, k in dict.fromkeys((r.source, r.value_index) for r in reads):
                 if self.d.chance(60):
-                    self.read_cache(source, [sid])
+                    self.read_cache(source, [sid], k)
 
 
 def costs(state: State, bounds: Bounds) -> tuple[int, int]:
