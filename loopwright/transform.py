@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from loopwright.lower.bound_checkers import instrument_bound_checkers as InstrumentBoundCheckers
 from loopwright.lower.common_subexpr import common_subexpr_elim as CommonSubexprElim
 from loopwright.lower.constant_folding import constant_folding as ConstantFolding
 from loopwright.lower.context import Pass, PassContext, Sequential, func_pass
@@ -22,6 +23,7 @@ from loopwright.lower.unroll import unroll_loop as UnrollLoop
 __all__ = [
     "CommonSubexprElim",
     "ConstantFolding",
+    "InstrumentBoundCheckers",
     "LoopInvariantCodeMotion",
     "Pass",
     "PassContext",

@@ -21,6 +21,8 @@ class ModuleWriter:
         self.functions: list[str] = []
         self.parallel_workspace = 0
         self.uses_pool = False
+        self.checks: list[str] = []
+        self.check_words = 0
         self.counter = 0
         self.metadata: list[str] = []
         self.math: set[str] = set()

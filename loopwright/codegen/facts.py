@@ -8,7 +8,7 @@ from typing import Any
 from loopwright import dtypes
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Cast, Expr
-from loopwright.ir.stmt import Allocate, For, Store, View
+from loopwright.ir.stmt import Allocate, Check, For, Store, View
 from loopwright.ir.traversal import walk
 
 
@@ -26,7 +26,7 @@ def has_blocks(s: Any) -> bool:
 
     def visit(n: Any) -> None:
         nested = isinstance(n, For) and n.kind in ("vectorized", "parallel", "thread")
-        if nested or isinstance(n, Allocate | View):
+        if nested or isinstance(n, Allocate | Check | View):
             found.append(n)
 
     walk(s, visit)

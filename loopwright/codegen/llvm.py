@@ -28,6 +28,7 @@ class Code:
         workspace_bytes: bytes that a caller provides.
         parallel_workspace_bytes: bytes of each worker of the pool.
         uses_pool: whether `lw_parallel_launch` must be bound when linking.
+        checks: messages of the checks in it, by number.
     """
 
     objects: bytes
@@ -37,6 +38,7 @@ class Code:
     workspace_bytes: int
     parallel_workspace_bytes: int
     uses_pool: bool
+    checks: tuple[str, ...] = ()
 
 
 def write_module(f: Func, target: Target) -> tuple[str, ModuleWriter, int]:
@@ -68,6 +70,7 @@ def compile_func(f: Func, target: Target) -> Code:
         workspace,
         module.parallel_workspace,
         module.uses_pool,
+        tuple(module.checks),
     )
 
 

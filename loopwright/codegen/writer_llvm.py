@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from loopwright import dtypes
+from loopwright.codegen.checks_llvm import write_check
 from loopwright.codegen.emitter_llvm import Emitter, ModuleWriter
 from loopwright.codegen.facts import has_blocks, touches_memory, widest
 from loopwright.codegen.functions_llvm import UNKNOWN, launch
@@ -20,7 +21,7 @@ from loopwright.ir.affine import Affine, exact, fits, interval, to_affine
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, IfThenElse, Select, Unary, Var
 from loopwright.ir.operations import COMPARE
-from loopwright.ir.stmt import UNROLL_HINT, Allocate, For, If, Let, Seq, Store, View
+from loopwright.ir.stmt import UNROLL_HINT, Allocate, Check, For, If, Let, Seq, Store, View
 from loopwright.ir.traversal import free_vars
 
 
@@ -222,6 +223,8 @@ class FunctionWriter(Emitter):
                 self._let(v, e, body)
             case Allocate(buffer=b, body=body):
                 self.memory.allocate(b, lambda: self.stmt(body))
+            case Check():
+                write_check(self, s)
             case View(buffer=b, of=of, offset=k, body=body):
                 self.memory.view(b, of, k)
                 self.stmt(body)

@@ -130,6 +130,8 @@ def _manifest(f: Func, code: Code | None, target: Target, kind: str = KIND) -> d
         "parallel_workspace_bytes": code.parallel_workspace_bytes if code else 0,
         "uses_pool": bool(code and code.uses_pool),
     }
+    if code and code.checks:
+        function["checks"] = list(code.checks)
     return {
         "format": 1,
         "kind": kind,

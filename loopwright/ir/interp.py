@@ -25,7 +25,7 @@ from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Call, Cast, Const, IfThenElse, Select, Unary, Var
 from loopwright.ir.operations import COMPARE
 from loopwright.ir.scalar import fma, shift_left, shift_right
-from loopwright.ir.stmt import Allocate, For, Func, If, Let, Seq, Store, View
+from loopwright.ir.stmt import Allocate, Check, For, Func, If, Let, Seq, Store, View
 
 _MAX_LOOPS = 15
 
@@ -70,6 +70,10 @@ def _view(
     there = there.reshape(shape)
     there[...] = fresh
     return there
+
+
+def _failed(text: str, *values: int) -> None:
+    raise RunError(text.format(*values))
 
 
 def _outside(name: str, index: tuple[int, ...], shape: tuple[int, ...]) -> None:
@@ -152,7 +156,7 @@ class _Writer:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.scope: dict[str, Any] = {
-            "_np": np, "_fresh": _fresh, "_view": _view, "_outside": _outside,
+            "_np": np, "_fresh": _fresh, "_view": _view, "_failed": _failed, "_outside": _outside,
             "_max": _max, "_min": _min,
             "_floordiv": _floordiv, "_floormod": _floormod, "_truncdiv": _truncdiv,
             "_truncmod": _truncmod, "_cast": _cast, "_select": _select,
@@ -208,6 +212,9 @@ class _Writer:
             case Allocate(buffer=b, body=body):
                 self.put(d, f"{self.name(b)} = _fresh({b.shape!r}, {b.dtype!r})")
                 self.stmt(body, d)
+            case Check(cond=c, text=text, values=values):
+                given = "".join(f", {self.index(v)}" for v in values)
+                self.put(d, f"if not {self.expr(c)}: _failed({text!r}{given})")
             case View(buffer=b, of=of, offset=k, body=body):
                 where = f"{self.name(of)}, {k}, {b.shape!r}, {b.dtype!r}"
                 self.put(d, f"{self.name(b)} = _view({where})")

@@ -9,7 +9,7 @@ from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, IfThenElse, Read, Select, Unary, Var
 from loopwright.ir.operations import COMPARE
 from loopwright.ir.reduction import Reduce, Tuple
-from loopwright.ir.stmt import Allocate, For, Func, If, Let, Seq, Store, View
+from loopwright.ir.stmt import Allocate, Check, For, Func, If, Let, Seq, Store, View
 
 _PRECEDENCE = {
     "or": 1, "and": 2,
@@ -79,6 +79,8 @@ def _stmt(s: Any, depth: int, out: list[str], names: Names) -> None:
                 _stmt(e, depth + 1, out, names)
         case Store(buffer=b, indices=idx, value=v):
             out.append(f"{pad}{_element(b, idx, names)} = {print_expr(v, names)}")
+        case Check(cond=c):
+            out.append(f"{pad}check {print_expr(c, names)}")
         case View(buffer=b, of=of, offset=k, body=body):
             shape = shape_text(b.shape, names)
             out.append(f"{pad}{names(b)} = view({names(of)}, {k}, {b.dtype}{shape})")

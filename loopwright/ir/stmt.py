@@ -89,6 +89,18 @@ class Allocate(Stmt):
 
 
 @node
+class Check(Stmt):
+    """Leave the function with an error unless ``cond`` holds.
+
+    ``text`` is the message, with ``{0}`` and so on for the integers in ``values``.
+    """
+
+    cond: Expr
+    text: str
+    values: tuple[Expr, ...]
+
+
+@node
 class View(Stmt):
     """``buffer`` lies in ``of``, bytes of their own scope, from ``offset`` on, in ``body``.
 

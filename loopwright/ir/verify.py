@@ -27,7 +27,7 @@ from loopwright.ir.expr import (
 from loopwright.ir.operations import COMPARE, OPERATIONS
 from loopwright.ir.printer import print_expr, print_stmt
 from loopwright.ir.reduction import Reduce
-from loopwright.ir.stmt import Allocate, For, Func, If, Let, Stmt, Store, View
+from loopwright.ir.stmt import Allocate, Check, For, Func, If, Let, Stmt, Store, View
 
 KINDS = ("serial", "vectorized", "unrolled", "parallel", "thread")
 
@@ -131,6 +131,9 @@ class _Verifier:
                 self.define_buffer(b)
                 self.stmt(body)
                 self.buffers.discard(b)
+            case Check(cond=c):
+                self.other(s)
+                self.typed(c, "bool", "the condition")
             case View(buffer=b, of=of, offset=k, body=body):
                 if of not in self.buffers:
                     self.fail(f"buffer {of.name!r} is touched where it does not exist")

@@ -123,8 +123,13 @@ _CONFIG: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "add_lower_pass": ("a list of (phase 0 to 3, pass)", _is_hooks),
     "verify": ("True or False", _is_flag),
     "partition_cap": ("a whole number of 0 or more", _is_count),
+    "instrument_bound_checkers": ("True or False", _is_flag),
     "unroll_max_step": ("a whole number of 0 or more", _is_count),
 }
+
+
+#: Passes that run only where a key of ``config`` asks for them.
+_ASKED = {"InstrumentBoundCheckers": "instrument_bound_checkers"}
 
 
 class PassContext:
@@ -141,7 +146,9 @@ class PassContext:
             `loopwright.lower.pipeline.PIPELINE`; ``verify``, check the program after every pass
             (default: ``LOOPWRIGHT_VERIFY``); ``partition_cap``, largest product of unrolled extents
             of which loop partition makes a second copy (default 512; 0: no partition);
-            ``unroll_max_step``, limit of unrolling where no pragma says one (default 0).
+            ``unroll_max_step``, limit of unrolling where no pragma says one (default 0);
+            ``instrument_bound_checkers``, compiled code checks every access, and a call that
+            would touch memory outside a tensor raises RunError with tensor, index and loops.
         instruments: objects that are told before and after each pass
             (`loopwright.lower.instruments`).
 
@@ -195,6 +202,8 @@ class PassContext:
         """Whether a pass runs in this context."""
         if info.name in self.disabled:
             return False
+        if info.name in _ASKED and not self.config.get(_ASKED[info.name]):
+            return info.name in self.required
         return info.name in self.required or info.opt_level <= self.opt_level
 
     def run_pass(self, info: Pass, f: Func) -> Func:

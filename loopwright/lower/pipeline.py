@@ -13,6 +13,7 @@ from loopwright.errors import LowerError
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.stmt import Func
 from loopwright.ir.verify import verify
+from loopwright.lower.bound_checkers import instrument_bound_checkers
 from loopwright.lower.common_subexpr import common_subexpr_elim
 from loopwright.lower.constant_folding import constant_folding  # noqa: F401  (its name)
 from loopwright.lower.context import Pass, PassContext, as_pass, named_work
@@ -36,7 +37,7 @@ PIPELINE: tuple[tuple[Pass, ...], ...] = (
     (),  # 0: the nest as it was built
     (inject_double_buffer, simplify, remove_no_op),  # 1: cleaned up
     (unroll_loop, loop_invariant_code_motion, common_subexpr_elim),  # 2: loops as they will run
-    (storage_rewrite,),  # 3: storage, and what watches the program
+    (storage_rewrite, instrument_bound_checkers),  # 3: storage, and what watches the program
 )
 
 

@@ -6,10 +6,14 @@ by it (``loopwright.driver``); the runtime itself knows nothing of them but thei
 
 from __future__ import annotations
 
+import ctypes
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from string import Formatter
 
-from loopwright.errors import UsageError
+from loopwright.errors import RunError, UsageError
 from loopwright.runtime import artifact, linker, pool
 
 Link = Callable[[artifact.Artifact], linker.Linked]
@@ -58,13 +62,44 @@ def _link_of(kind: str) -> Link:
     return _links[kind]
 
 
+#: What a function returns when its first check fails, one more for each further one.
+FIRST_CODE = 16
+
+
+def record_name(function: str) -> str:
+    """The symbol under which a function's checks leave what they found."""
+    return f"lw_checks_{function}"
+
+
 def _link_object(source: artifact.Artifact) -> linker.Linked:
     artifact.check_host(source.manifest)
     functions = source.manifest["functions"]
     imports = {}
     if any(function["uses_pool"] for function in functions):
         imports[pool.LAUNCH] = pool.launch_address(int(source.manifest["num_threads"]))
-    return linker.link(source.objects, [f["name"] for f in functions], imports)
+    watched = {f["name"]: f["checks"] for f in functions if f.get("checks")}
+    exports = [*(f["name"] for f in functions), *map(record_name, watched)]
+    linked = linker.link(source.objects, exports, imports)
+    if not watched:
+        return linked
+    return replace(linked, complaint=partial(_failed_check, linked.addresses, watched))
+
+
+def _failed_check(
+    addresses: Mapping[str, int], watched: Mapping[str, Sequence[str]], code: int
+) -> Exception | None:
+    """The error of a check that failed; its record is free again after it."""
+    for name, texts in watched.items():
+        slots = ctypes.cast(addresses[record_name(name)], ctypes.POINTER(ctypes.c_int64))
+        if slots[0] >= FIRST_CODE:
+            text = texts[slots[0] - FIRST_CODE]
+            count = len({field for _, field, _, _ in Formatter().parse(text) if field})
+            error = RunError(f"{name}: {text.format(*slots[1 : count + 1])}")
+            slots[0] = 0
+            return error
+        if FIRST_CODE <= code < FIRST_CODE + len(texts):
+            return RunError(f"{name}: a check failed in several calls at once (code {code})")
+    return None
 
 
 register(artifact.KIND, _link_object)

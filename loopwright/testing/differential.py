@@ -28,8 +28,12 @@ from loopwright.testing.random_program import arrays
 from loopwright.testing.random_values import Info, poison
 
 Array = np.ndarray[Any, Any]
-#: Levels of passes that the targets of a case are compiled at, in turn.
-LEVELS = (2, 3, 0)
+#: Levels of passes at which the targets of a case are compiled, in turn, with further settings.
+LEVELS: tuple[tuple[int, dict[str, Any]], ...] = (
+    (2, {}),
+    (3, {}),
+    (0, {"instrument_bound_checkers": True}),
+)
 
 
 @dataclass
@@ -111,8 +115,8 @@ class Checker:
         for k, spec in enumerate(t for t in targets if runs_here(t)):
             if "num-threads=2" in spec and "in parallel(" not in text:
                 continue
-            level = LEVELS[k % len(LEVELS)]
-            with PassContext(level, config={"verify": True}):
+            level, settings = LEVELS[k % len(LEVELS)]
+            with PassContext(level, config={"verify": True, **settings}):
                 artifact = compile_trace(dag, case.trace, case.arg_ids, Target(spec))
             got = self.runner.run(artifact, case.arrays, "start" if k % 2 else "end")
             self._compare(f"{spec} at level {level}", case, f, want, got)
@@ -134,8 +138,8 @@ class Checker:
 def check_passes(s: Schedule, f: Func, case: Case, meant: list[Array]) -> None:
     """Without optional passes and with all of them a program means the same, to the bit."""
     seen = {str(f)}
-    for level in LEVELS[1:]:
-        with PassContext(level, config={"verify": True}):
+    for level, settings in LEVELS[1:]:
+        with PassContext(level, config={"verify": True, **settings}):
             other = lower_ids(s, case.arg_ids)
         if str(other) in seen:
             continue

@@ -21,7 +21,7 @@ from loopwright.transform import ConstantFolding
 #: Passes of which random programs must give something to do.
 NAMES = (
     "ConstantFolding", "Simplify", "RemoveNoOp", "UnrollLoop", "LoopInvariantCodeMotion",
-    "CommonSubexprElim", "StorageRewrite",
+    "CommonSubexprElim", "StorageRewrite", "InstrumentBoundCheckers",
 )  # fmt: skip
 
 
