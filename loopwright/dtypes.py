@@ -1,12 +1,15 @@
 """Data types: their names, widths, NumPy counterparts, and the promotion rule of expressions.
 
 Only names are passed around (``"float32"``); this module is the one place that knows what they
-mean. float16 and bfloat16 are known as names and refused where code would have to be made for them.
+mean. float16 and bfloat16 are formats of storage: an operation on them is done in float32 and its
+result rounded to the format. NumPy knows bfloat16 through the package ml_dtypes, which is loaded
+when the name is first met.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from importlib import import_module
 
 import numpy as np
 
@@ -28,7 +31,11 @@ _BITS = {
     "bool": 1,
 }
 #: The types for which expressions can be built, interpreted and compiled today.
-SUPPORTED = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool")
+SUPPORTED = (
+    "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool", "float16", "bfloat16",
+)  # fmt: skip
+#: Formats of 16 bits, computed with in float32.
+HALVES = ("float16", "bfloat16")
 
 
 def check(dtype: object) -> str:
@@ -38,6 +45,8 @@ def check(dtype: object) -> str:
         TensorError: the type is unknown, or known but not supported yet.
     """
     name = dtype if isinstance(dtype, str) or dtype is None else _numpy_name(dtype)
+    if name == "bfloat16":
+        _load_bfloat16()
     if name in SUPPORTED:
         return name
     if name in _BITS:
@@ -46,6 +55,15 @@ def check(dtype: object) -> str:
         f"unknown dtype {dtype!r}{did_you_mean(str(name), SUPPORTED)}; "
         f"use one of {', '.join(SUPPORTED)}"
     )
+
+
+@lru_cache(maxsize=1)
+def _load_bfloat16() -> None:
+    """Make ``numpy.dtype("bfloat16")`` known."""
+    try:
+        import_module("ml_dtypes")
+    except ImportError as e:
+        raise TensorError("bfloat16 needs the package ml_dtypes: pip install ml-dtypes") from e
 
 
 def _numpy_name(dtype: object) -> str:
@@ -84,10 +102,12 @@ def promote(a: str, b: str) -> str:
     """The type in which two operands meet, as in TE.
 
     A float beats any integer; of two of a kind the wider wins; of signed and unsigned of one width
-    the unsigned wins; ``bool`` gives way to everything.
+    the unsigned wins; ``bool`` gives way to everything. float16 and bfloat16 meet in float32.
     """
     if a == b:
         return a
+    if a in HALVES and b in HALVES:
+        return "float32"
     if is_float(a) != is_float(b):
         return a if is_float(a) else b
     if "bool" in (a, b):

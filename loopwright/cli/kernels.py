@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from loopwright import dtypes
 from loopwright.cli.workload import Workload
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def random_arguments(module: Module) -> list[Any]:
     for index, spec in enumerate(specs):
         array = make_input(spec["shape"], spec["dtype"], 0, index)
         if spec["output"]:
-            array = np.full_like(array, np.nan if array.dtype.kind == "f" else 85)
+            array = np.full_like(array, np.nan if dtypes.is_float(array.dtype.name) else 85)
         arrays.append(array)
     return arrays
 

@@ -6,6 +6,7 @@ import json
 
 import click
 
+from loopwright import dtypes
 from loopwright.errors import RunError
 
 
@@ -31,7 +32,8 @@ def command(file: str, repeat: int, as_json: bool) -> None:
     )
     function(*arrays)
     for spec, array in zip(specs, arrays, strict=True):
-        bad = int(np.count_nonzero(~np.isfinite(array))) if array.dtype.kind == "f" else 0
+        floats = dtypes.is_float(array.dtype.name)
+        bad = int(np.count_nonzero(~np.isfinite(array))) if floats else 0
         if spec["output"] and bad:
             raise RunError(
                 f"{file}: {bad} of {array.size} elements of output {spec['name']!r} are not "

@@ -28,6 +28,7 @@ class ModuleWriter:
         self.math: set[str] = set()
         self.define: MathSource | None = None
         self.has_fma = True
+        self.has_float16 = False
         self.flat: dict[tuple[Buffer, tuple[Expr, ...]], Affine | None] = {}
 
     def text(self) -> str:
@@ -55,7 +56,9 @@ class Emitter:
         self.mask: Value | None = None
         self.count = 0
         self.scopes: list[dict[Hashable, str]] = [{}]
-        self.ops = Operations(self.emit, self.declare, module.fastmath, self.splat, module.define)
+        self.ops = Operations(
+            self.emit, self.declare, module.fastmath, self.splat, module.define, module.has_float16
+        )
 
     # ------------------------------------------------------------ text
 

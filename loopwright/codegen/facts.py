@@ -40,12 +40,16 @@ def widest(s: Any) -> int:
 
     def visit(n: Any) -> None:
         if isinstance(n, Load | Store):
-            found.append(dtypes.nbytes(n.buffer.dtype))
+            found.append(_register_bytes(n.buffer.dtype))
         elif isinstance(n, Cast):
-            found.append(dtypes.nbytes(n.dtype))
+            found.append(_register_bytes(n.dtype))
 
     walk(s, visit)
     return max(found)
+
+
+def _register_bytes(dtype: str) -> int:
+    return 4 if dtype in dtypes.HALVES else dtypes.nbytes(dtype)
 
 
 def buffers_of(s: Any) -> list[Buffer]:

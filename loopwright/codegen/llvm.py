@@ -45,7 +45,9 @@ def write_module(f: Func, target: Target) -> tuple[str, ModuleWriter, int]:
     """LLVM IR text of a function; also the module's facts and the entry's workspace bytes."""
     threads = target.options["num_threads"]
     module = ModuleWriter(f.name, target.options["fastmath"], target.vector_bytes, threads)
-    module.has_fma = has_instruction(target.options["mcpu"], target.options["mattr"], "fma")
+    cpu = target.options["mcpu"], target.options["mattr"]
+    module.has_fma = has_instruction(*cpu, "fma")
+    module.has_float16 = has_instruction(*cpu, "float16")
     install(module)
     entry = FunctionWriter(module, f.name, inside_parallel=False)
     write_entry(entry, f.params, f.body)

@@ -12,12 +12,13 @@ from loopwright.codegen.ops_llvm import Value, literal, llvm_type
 from loopwright.errors import InternalError
 from loopwright.ir.definition import Definition
 from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, IfThenElse, Select, Unary, Var
+from loopwright.ir.half import conversion
 from loopwright.ir.vector_math import definition
 
 
 def math_function(m: ModuleWriter, fn: str, dtype: str, lanes: int) -> str | None:
     """The name of a function of this module; None where there is no definition."""
-    d = definition(fn, dtype)
+    d = conversion(fn, dtype) or definition(fn, dtype)
     if d is None or (fn == "fma" and m.has_fma):
         return None
     name = f"lw.{fn}.{'v' + str(lanes) if lanes > 1 else ''}{dtype}"

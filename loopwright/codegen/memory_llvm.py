@@ -28,7 +28,9 @@ LANE = Var("lane", "int64")
 
 
 def memory_type(dtype: str) -> str:
-    """The type of an element in memory; a bool is a byte."""
+    """The type of an element in memory; a bool is a byte, a 16-bit float its bits."""
+    if dtype in dtypes.HALVES:
+        return "i16"
     return "i8" if dtype == "bool" else llvm_type(dtype)
 
 
@@ -102,12 +104,12 @@ class Memory:
         """Load one element, or as many as there are lanes, under the writer's mask."""
         w = self.w
         if isinstance(offset, Value):
-            return self._boolean(b, self._gather(b, offset))
+            return self._register(b, self._gather(b, offset))
         stride = offset.terms.get(LANE, 0)
         if stride == 0:
-            return self._boolean(b, self._load_scalar(b, offset))
+            return self._register(b, self._load_scalar(b, offset))
         if stride != 1 or (w.mask is not None and b.dtype == "bool"):
-            return self._boolean(b, self._load_strided(b, offset, stride))
+            return self._register(b, self._load_strided(b, offset, stride))
         ptr = self.address(b, offset)
         ty = f"<{w.lanes} x {memory_type(b.dtype)}>"
         size = dtypes.nbytes(b.dtype)
@@ -121,10 +123,12 @@ class Memory:
             ref = w.emit(
                 f"call {ty} @{name}(ptr {ptr}, i32 {size}, {mty} {mask}, {ty} zeroinitializer)"
             )
-        return self._boolean(b, Value(ref, b.dtype, w.lanes))
+        return self._register(b, Value(ref, b.dtype, w.lanes))
 
-    def _boolean(self, b: Buffer, v: Value) -> Value:
-        """Bytes of a bool buffer as i1."""
+    def _register(self, b: Buffer, v: Value) -> Value:
+        """Bytes of a bool buffer as i1, bits of 16-bit floats as float32."""
+        if b.dtype in dtypes.HALVES:
+            return self.w.ops.unpack(v)
         if b.dtype != "bool":
             return v
         ty = "i8" if v.lanes == 1 else f"<{v.lanes} x i8>"
@@ -206,6 +210,8 @@ class Memory:
             ty = "i1" if value.lanes == 1 else f"<{value.lanes} x i1>"
             to = "i8" if value.lanes == 1 else f"<{value.lanes} x i8>"
             value = Value(w.emit(f"zext {ty} {value.ref} to {to}"), "bool", value.lanes)
+        elif b.dtype in dtypes.HALVES:
+            value = Value(w.ops.pack(value), b.dtype, value.lanes)
         ty, size = memory_type(b.dtype), dtypes.nbytes(b.dtype)
         stride = 0 if isinstance(offset, Value) else offset.terms.get(LANE, 0)
         if w.lanes == 1:

@@ -22,6 +22,11 @@ _LIBM = {
 #: Functions that generated code may call, or LLVM on its behalf: no kernel may have such a name.
 C_FUNCTIONS = frozenset({*_LIBM, *(f"{n}f" for n in _LIBM), "memcpy", "memmove", "memset"})
 _BITS = {"&": "and", "|": "or", "^": "xor"}
+#: Values of 16-bit floats are kept as the float32 that equals them.
+_REGISTERS = {
+    "float16": "float", "bfloat16": "float", "float32": "float", "float64": "double", "bool": "i1",
+}  # fmt: skip
+_EXACT = ("abs", "floor", "ceil", "trunc", "round")
 _COMPARE = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 
 
@@ -36,7 +41,7 @@ class Value:
 
 def llvm_type(dtype: str, lanes: int = 1) -> str:
     """The register type of a dtype."""
-    base = {"float32": "float", "float64": "double", "bool": "i1"}.get(dtype)
+    base = _REGISTERS.get(dtype)
     if base is None:
         base = f"i{dtypes.bits(dtype)}"
     return base if lanes == 1 else f"<{lanes} x {base}>"
@@ -66,8 +71,10 @@ class Operations:
         fastmath: bool,
         splat: Callable[[Value, int], Value],
         define: MathSource | None = None,
+        has_float16: bool = False,
     ) -> None:
         self.emit, self.declare, self.splat, self.define = emit, declare, splat, define
+        self.has_float16 = has_float16
         self.flags = "fast " if fastmath else "contract "
 
     def align(self, *values: Value) -> list[Value]:
@@ -86,7 +93,7 @@ class Operations:
             return self._min_max(op, a, b)
         if dtypes.is_float(dtype):
             name = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}[op]
-            return self._op(f"{name} {self.flags}".strip(), a, b, dtype)
+            return self.narrow(self._op(f"{name} {self.flags}".strip(), a, b, dtype))
         if op in SHIFTS:
             return self._shift(op, a, b, dtype)
         if op in _BITS:
@@ -183,6 +190,10 @@ class Operations:
         frm = v.dtype
         if frm == to:
             return v
+        if frm in dtypes.HALVES:
+            return self.cast(Value(v.ref, "float32", v.lanes), to)
+        if to in dtypes.HALVES:
+            return self.narrow(Value(self.cast(v, "float32").ref, to, v.lanes))
         if to == "bool":
             return self.compare("!=", v, self.const(0, v))
         src, dst = llvm_type(frm, v.lanes), llvm_type(to, v.lanes)
@@ -194,6 +205,44 @@ class Operations:
             self.declare(name, f"declare {dst} @{name}({src})")
             return Value(self.emit(f"call {dst} @{name}({src} {v.ref})"), to, v.lanes)
         return Value(self.emit(f"{_conversion(frm, to)} {src} {v.ref} to {dst}"), to, v.lanes)
+
+    def narrow(self, v: Value) -> Value:
+        """Round a 16-bit float's value to the format; other dtypes stay."""
+        if v.dtype not in dtypes.HALVES:
+            return v
+        if v.dtype == "float16" and self.has_float16:
+            ty, half = llvm_type("float32", v.lanes), _half(v.lanes)
+            short = self.emit(f"fptrunc {ty} {v.ref} to {half}")
+            return Value(self.emit(f"fpext {half} {short} to {ty}"), v.dtype, v.lanes)
+        return self._convert("narrow", v.ref, "float32", v)
+
+    def pack(self, v: Value) -> str:
+        """The bits of a 16-bit float, as i16."""
+        ty, short = llvm_type("float32", v.lanes), llvm_type("int16", v.lanes)
+        if v.dtype == "float16" and self.has_float16:
+            half = _half(v.lanes)
+            x = self.emit(f"fptrunc {ty} {v.ref} to {half}")
+            return self.emit(f"bitcast {half} {x} to {short}")
+        wide = self._convert("pack", v.ref, "int32", v)
+        return self.emit(f"trunc {llvm_type('int32', v.lanes)} {wide.ref} to {short}")
+
+    def unpack(self, v: Value) -> Value:
+        """A 16-bit float's value from its bits, an i16."""
+        ty, short = llvm_type("float32", v.lanes), llvm_type("int16", v.lanes)
+        if v.dtype == "float16" and self.has_float16:
+            half = _half(v.lanes)
+            x = self.emit(f"bitcast {short} {v.ref} to {half}")
+            return Value(self.emit(f"fpext {half} {x} to {ty}"), v.dtype, v.lanes)
+        wide = self.emit(f"zext {short} {v.ref} to {llvm_type('int32', v.lanes)}")
+        return self._convert("unpack", wide, "float32", v)
+
+    def _convert(self, what: str, ref: str, to: str, v: Value) -> Value:
+        """A conversion of `loopwright.ir.half` of a register; the result has the dtype of ``v``."""
+        assert self.define is not None
+        name = self.define(what, v.dtype, v.lanes)
+        src = llvm_type("int32" if what == "unpack" else "float32", v.lanes)
+        made = self.emit(f"call {llvm_type(to, v.lanes)} @{name}({src} {ref})")
+        return Value(made, v.dtype, v.lanes)
 
     def negate(self, v: Value) -> Value:
         """``-v``."""
@@ -211,6 +260,10 @@ class Operations:
 
     def reinterpret(self, v: Value, to: str) -> Value:
         """The same bits as another dtype."""
+        if v.dtype in dtypes.HALVES:
+            v = Value(self.pack(v), "int16", v.lanes)
+        if to in dtypes.HALVES:
+            return self.unpack(Value(v.ref, to, v.lanes))
         src, dst = llvm_type(v.dtype, v.lanes), llvm_type(to, v.lanes)
         if src == dst:
             return Value(v.ref, to, v.lanes)
@@ -230,6 +283,10 @@ class Operations:
         """A pure function of `loopwright.ir.expr.FUNCTIONS`, but for ``reinterpret``."""
         args = self.align(*args)
         x = args[0]
+        if x.dtype in dtypes.HALVES:
+            y = self.call(fn, [Value(a.ref, "float32", a.lanes) for a in args])
+            out = Value(y.ref, x.dtype, y.lanes)
+            return out if fn in _EXACT else self.narrow(out)
         if fn == "fma":
             return self.fma(*args)
         if fn == "abs" and not dtypes.is_float(x.dtype):
@@ -281,6 +338,10 @@ class Operations:
             y = self.emit(f"call {ty} @{name}({', '.join(f'{ty} {x}' for x in xs)})")
             out = self.emit(f"insertelement {vty} {out}, {ty} {y}, i64 {i}")
         return Value(out, dtype, lanes)
+
+
+def _half(lanes: int) -> str:
+    return "half" if lanes == 1 else f"<{lanes} x half>"
 
 
 def _conversion(frm: str, to: str) -> str:

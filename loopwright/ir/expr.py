@@ -3,8 +3,7 @@
 `Read` names a tensor (te) or a stage (schedule); lowering turns it into the load of a buffer.
 ``==`` on nodes compares structure; the comparison that becomes part of a program is `equal`.
 
-NaN: ``max`` and ``min`` return NaN when either operand is NaN (as ``numpy.maximum``), in the
-interpreter, in compiled code and in the references alike.
+NaN: ``max`` and ``min`` give NaN when either operand is NaN (as ``numpy.maximum``), everywhere.
 """
 
 from __future__ import annotations
@@ -261,7 +260,7 @@ def const(value: float | bool, dtype: str) -> Const:
     if dtype == "bool":
         return Const(bool(value), dtype)
     if dtypes.is_float(dtype):
-        return Const(float(np.dtype(dtype).type(value)), dtype)
+        return Const(float(np.dtype(dtypes.check(dtype)).type(value)), dtype)
     lo, hi = dtypes.limits(dtype)
     v = int(value)
     if not lo <= v <= hi:

@@ -116,7 +116,9 @@ def _select(c: Any, a: Any, b: Any) -> Any:
 
 
 def _cast(x: Any, dtype: str) -> Any:
-    if dtypes.is_int(dtype) and isinstance(x, np.floating):
+    if dtype in dtypes.HALVES:
+        x = np.asarray(x).astype(np.float32)
+    if dtypes.is_int(dtype) and dtypes.is_float(np.asarray(x).dtype.name):
         return np.dtype(dtype).type(dtypes.truncate(float(x), dtype))
     with np.errstate(all="ignore"):
         return np.asarray(x).astype(dtype)[()]
@@ -143,9 +145,10 @@ def intrinsic(fn: str) -> Callable[..., Any]:
 
     def rounded(*args: Any) -> Any:
         dtype = args[0].dtype
-        if dtype.kind != "f":
+        if not dtypes.is_float(dtype.name):
             return f(*args)
-        return np.asarray(f(*(a.astype(np.float64) for a in args))).astype(dtype)[()]
+        wide = np.asarray(f(*(a.astype(np.float64) for a in args)))
+        return _cast(wide, dtype.name)
 
     return rounded
 
@@ -162,7 +165,7 @@ class _Writer:
             "_truncmod": _truncmod, "_cast": _cast, "_select": _select,
             "_shift_left": shift_left, "_shift_right": shift_right,
         }  # fmt: skip
-        self.scope |= {f"_{t}": np.dtype(t).type for t in dtypes.SUPPORTED}
+        self.scope |= {f"_{t}": np.dtype(t).type for t in dtypes.SUPPORTED if t != "bfloat16"}
         self.names: dict[Any, str] = {}
         self.ranges: dict[Var, Interval] = {}
         self.loops = 0

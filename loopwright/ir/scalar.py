@@ -24,8 +24,10 @@ def fma(a: Any, b: Any, c: Any) -> Any:
 
     A product of two float32 is exact in float64. Their sum is rounded there to odd, which makes the
     second rounding harmless (Boldo & Melquiond, Emulation of FMA and correctly rounded sums, 2008).
-    For float64 rational arithmetic is exact.
+    For float64 rational arithmetic is exact. float16 and bfloat16 are computed in float32.
     """
+    if a.nbytes == 2:
+        return np.asarray(fma(*map(np.float32, (a, b, c)))).astype(a.dtype)[()]
     wide = float(a) * float(b) + float(c)
     if not all(map(math.isfinite, (a, b, c))):
         return type(a)(wide)

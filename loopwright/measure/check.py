@@ -63,7 +63,7 @@ def make_input(shape: Sequence[int], dtype: str, seed: int, index: int) -> Array
 
 def poison(array: Array) -> None:
     """Fill an output so that an element left unwritten cannot look right: NaN, or a pattern."""
-    if array.dtype.kind == "f":
+    if dtypes.is_float(array.dtype.name):
         array.fill(np.nan)
     else:
         array.view(np.uint8).fill(PATTERN)
@@ -95,7 +95,8 @@ def tolerance(dtype: str, length: int) -> float:
     """
     if not dtypes.is_float(dtype):
         return 0.0
-    eps = {16: 2.0**-10, 32: 2.0**-23, 64: 2.0**-52}[dtypes.bits(dtype)]
+    digits = {"bfloat16": 7, "float16": 10, "float32": 23, "float64": 52}
+    eps = 2.0 ** -digits[dtype]
     return eps * (16.0 + 2.0 * math.sqrt(length))
 
 
@@ -113,7 +114,7 @@ def compare(name: str, got: Array, expected: Array, length: int) -> Comparison:
     """
     if got.dtype.kind == "b":
         return _compare_exact(name, got.view(np.uint8), expected.view(np.uint8))
-    if got.dtype.kind != "f":
+    if not dtypes.is_float(got.dtype.name):
         return _compare_exact(name, got, expected)
     if got.size == 0:
         return Comparison(0.0, None)

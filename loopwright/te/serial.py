@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from loopwright import dtypes
 from loopwright.errors import TensorError
 from loopwright.ir.expr import (
     Binary,
@@ -202,9 +203,9 @@ def expr_from_json(x: list[Any], scope: dict[str, Any]) -> Expr:
             case ["var", name]:
                 return var(name)
             case ["const", v, d]:
-                return Const(float(v) if isinstance(v, str) else v, d)
+                return Const(float(v) if isinstance(v, str) else v, dtypes.check(d))
             case ["cast", v, d]:
-                return Cast(go(v), d)
+                return Cast(go(v), dtypes.check(d))
             case ["un", op, a]:
                 e = go(a)
                 return Unary(op, e, e.dtype)

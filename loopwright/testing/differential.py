@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from loopwright import dtypes
 from loopwright.driver import compile as compile_trace
 from loopwright.errors import ScheduleError
 from loopwright.ir.interp import interpret
@@ -146,7 +147,9 @@ def check_passes(s: Schedule, f: Func, case: Case, meant: list[Array]) -> None:
         seen.add(str(other))
         got = _interpreted(other, case.arrays)
         for p, a, b in zip(f.params, meant, got, strict=True):
-            same = a.tobytes() == b.tobytes() or np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+            same = a.tobytes() == b.tobytes() or np.array_equal(
+                a, b, equal_nan=dtypes.is_float(a.dtype.name)
+            )
             assert same, f"{p.name} differs at level {level}\n{f}\n{other}\n{case.report()}"
 
 
@@ -160,13 +163,14 @@ def difference(want: Array, got: Array, info: Info) -> str:
     """Where two results differ by more than ``info`` allows, or ''."""
     if want.dtype != got.dtype or want.shape != got.shape:
         return f"expected {want.dtype}{list(want.shape)}, got {got.dtype}{list(got.shape)}"
-    if info.exact or want.dtype.kind != "f":
+    if info.exact or not dtypes.is_float(want.dtype.name):
         good = np.asarray(want == got)
-        if want.dtype.kind == "f":
+        if dtypes.is_float(want.dtype.name):
             good |= np.isnan(want) & np.isnan(got)
     else:
         with np.errstate(all="ignore"):
-            good = np.isclose(got, want, rtol=0, atol=4 * info.err + 1e-30, equal_nan=True)
+            g, w = got.astype(np.float64), want.astype(np.float64)
+            good = np.isclose(g, w, rtol=0, atol=4 * info.err + 1e-30, equal_nan=True)
     if good.all():
         return ""
     at = tuple(int(i[0]) for i in np.nonzero(np.atleast_1d(~good)))

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from loopwright import dtypes
 from loopwright.errors import RunError
 from loopwright.runtime.artifact import Artifact
 
@@ -195,7 +196,8 @@ def _serve(source: BinaryIO, sink: BinaryIO) -> None:
         except EOFError:
             return
         objects = _exactly(source, head["bytes"])
-        sizes = [int(np.prod(s, dtype=np.int64)) * np.dtype(t).itemsize for s, t in head["arrays"]]
+        arrays = [(s, dtypes.check(t)) for s, t in head["arrays"]]
+        sizes = [int(np.prod(s, dtype=np.int64)) * dtypes.nbytes(t) for s, t in arrays]
         blobs = [_exactly(source, n) for n in sizes]
         out, error = _run(head, objects, blobs, regions)
         _send(sink, {"error": error}, out)

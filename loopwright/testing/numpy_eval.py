@@ -132,7 +132,7 @@ class _Evaluation:
             case Call(fn="reinterpret", args=(a,), dtype=d):
                 return np.asarray(go(a), order="C").view(d)
             case Call(fn=fn, args=args):
-                return np.asarray(intrinsic(fn, [go(a) for a in args])).astype(e.dtype)
+                return cast(np.asarray(intrinsic(fn, [go(a) for a in args])), e.dtype)
             case Read():
                 return self._read(e, mask, env)
         raise InternalError(f"no reference for {type(e).__name__}")
@@ -213,7 +213,9 @@ def _divide(op: str, x: Array, y: Array) -> Array:
 
 def cast(x: Array, dtype: str) -> Array:
     """Convert; a float that becomes an integer is cut to its limits, NaN gives 0."""
-    if not (dtypes.is_int(dtype) and x.dtype.kind == "f"):
+    if dtype in dtypes.HALVES:
+        return x.astype(np.float32).astype(dtype)
+    if not (dtypes.is_int(dtype) and dtypes.is_float(x.dtype.name)):
         return x.astype(dtype)
     lo, hi = dtypes.limits(dtype)
     wide = np.trunc(x.astype(np.float64))
@@ -251,5 +253,7 @@ def intrinsic(fn: str, args: Sequence[Array]) -> Array:
 
 def _fma(a: Array, b: Array, c: Array) -> Array:
     """``a * b + c`` in twice the precision; for float64 that of the platform's long double."""
+    if a.dtype.itemsize == 2:
+        return _fma(*(x.astype(np.float32) for x in (a, b, c))).astype(a.dtype)
     wide = np.longdouble if a.dtype == np.float64 else np.float64
     return np.asarray(a.astype(wide) * b.astype(wide) + c.astype(wide)).astype(a.dtype)

@@ -13,7 +13,7 @@ from loopwright.testing.random_values import Draw, Info, constant, info_of_dtype
 EXTENTS = (1, 2, 3, 4, 5, 7, 8, 11, 13, 16, 17, 31)
 FLOATS = ("float32", "float64")
 INTS = ("int32", "int64", "int8", "int16", "uint8")
-DTYPES = ("float32", "float32", "float32", *FLOATS, *INTS, "bool")
+DTYPES = ("float32", "float32", "float32", *FLOATS, *dtypes.HALVES, *INTS, "bool")
 MAX_ELEMENTS = 600
 
 
@@ -100,7 +100,12 @@ class Expressions:
 
     def operand(self, want: str, depth: int) -> tuple[Expr, Info]:
         """As `value`, or of a narrower dtype that promotes to ``want``."""
-        narrow = {"float32": ("int8", "uint8", "int16"), "float64": ("int8", "float32", "int32")}
+        narrow = {
+            "float16": ("int8",),
+            "bfloat16": ("int8",),
+            "float32": ("int8", "uint8", "int16", "float16", "bfloat16"),
+            "float64": ("int8", "float32", "int32"),
+        }
         if dtypes.is_int(want):
             fits = tuple(t for t in INTS if dtypes.bits(t) < dtypes.bits(want))
         else:

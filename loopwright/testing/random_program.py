@@ -193,8 +193,9 @@ class _Builder(Tuples):
     def matmul(self) -> Known:
         """A product of two matrices, in any of the four transpose forms."""
         m, n, k = (self.d.pick((1, 2, 3, 5, 7, 8, 11, 13, 16)) for _ in range(3))
-        dtype = self.d.pick(("float32", "float32", "float64", "int32", "int8", "uint8"))
+        dtype = self.d.pick(("float32", "float64", "int32", "int8", "uint8", *dtypes.HALVES))
         acc = "int32" if dtype in ("int8", "uint8") and self.d.chance(70) else dtype
+        acc = "float32" if dtype in dtypes.HALVES else acc
         ta, tb = self.d.chance(30), self.d.chance(30)
         a = self.input((k, m) if ta else (m, k), dtype)
         b = self.input((n, k) if tb else (k, n), dtype)
@@ -255,7 +256,7 @@ class _Builder(Tuples):
         """A reduction of any expression by any reducer over one or two axes."""
         shape, axes = self.reduction_domain()
         points = prod(a.extent for a in axes)
-        want = self.d.pick([t for t in DTYPES if t != "bool"])
+        want = self.d.pick([t for t in DTYPES if t not in ("bool", *dtypes.HALVES)])
 
         def make() -> tuple[Expr, Info]:
             start: dict[str, Any] = {}

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from loopwright import dtypes, te
 from loopwright.ir.expr import Expr
 
-_MANTISSA = {"float32": 24, "float64": 53}
+_MANTISSA = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}
 # Relative error of one rounded operation or library function, with room to spare.
-_EPS = {"float32": 1e-6, "float64": 1e-14}
+_EPS = {"bfloat16": 1e-2, "float16": 1e-3, "float32": 1e-6, "float64": 1e-14}
 _HUGE = 1e30
 
 

@@ -29,15 +29,15 @@ def test_array_copies_and_converts() -> None:
     assert array([[1, 2]]).shape == (1, 2)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float31", "complex64"])
+@pytest.mark.parametrize("dtype", ["uint16", "uint32", "float31", "complex64"])
 def test_types_that_have_no_code_are_refused(dtype: str) -> None:
     with pytest.raises(TensorError, match="dtype"):
         empty((2,), dtype)
 
 
 def test_other_bad_requests_are_refused() -> None:
-    with pytest.raises(TensorError, match="float16"):
-        array(np.zeros(2, np.float16))
+    with pytest.raises(TensorError, match="uint16"):
+        array(np.zeros(2, np.uint16))
     with pytest.raises(ArgumentError, match="negative"):
         empty((2, -1))
     with pytest.raises(UsageError, match="only cpu"):

@@ -1,0 +1,85 @@
+"""float16 and bfloat16: formats of storage, computed with in float32.
+
+A value of these dtypes is kept as the float32 that equals it; every operation rounds its float32
+result to the format ("narrow"), to nearest even. These are the conversions for CPUs that lack the
+instructions, in terms of float32 and int32: ``narrow`` (float32 to the nearest value of the format,
+as a float32), ``pack`` (such a value to its bits) and ``unpack`` (bits to the value). NaN stays
+NaN; results beyond the largest value are infinite; denormals are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from loopwright.ir.definition import Body, Definition
+from loopwright.ir.expr import Binary, Expr, Var, const
+
+#: Bits of float32 values: 2**-14, below which float16 is denormal; 2**16; infinity.
+_DENORMAL, _TOO_LARGE, _INFINITY = 0x38800000, 0x47800000, 0x7F800000
+
+
+def _i(value: int) -> Expr:
+    return const(value, "int32")
+
+
+def unpack_float16(b: Body, h: Expr) -> Expr:
+    """The exponent is moved by a multiplication, which takes care of denormals."""
+    low = b.let((h & 0x7FFF) << 13)
+    moved = b.bits(b.let(b.from_bits(low) * 2.0**112))
+    special = Binary("==", b.let(h & 0x7C00), _i(0x7C00), "bool")
+    size = b.select(special, b.let(low | _INFINITY), moved)
+    return b.from_bits(b.let(size | ((h & 0x8000) << 16)))
+
+
+def pack_float16(b: Body, x: Expr) -> Expr:
+    """Rounds as well; denormals are rounded by adding 1/2, whose last bit is their unit."""
+    bits = b.bits(x)
+    a = b.let(bits & 0x7FFFFFFF)
+    small = b.let(b.bits(b.let(b.from_bits(a) + 0.5)) - 0x3F000000)
+    odd = b.let((a >> 13) & 1)
+    usual = b.let((a - (112 << 23) + 0xFFF + odd) >> 13)
+    size = b.select(a < _DENORMAL, small, usual)
+    size = b.select(a >= _TOO_LARGE, b.select(a > _INFINITY, _i(0x7E00), _i(0x7C00)), size)
+    return b.let(size | ((bits >> 16) & 0x8000))
+
+
+def narrow_float16(b: Body, x: Expr) -> Expr:
+    """There and back."""
+    return unpack_float16(b, pack_float16(b, x))
+
+
+def unpack_bfloat16(b: Body, h: Expr) -> Expr:
+    """The upper half of a float32."""
+    return b.from_bits(b.let(h << 16))
+
+
+def pack_bfloat16(b: Body, x: Expr) -> Expr:
+    """The upper half of a value that is of the format."""
+    return b.let(b.bits(x) >> 16)
+
+
+def narrow_bfloat16(b: Body, x: Expr) -> Expr:
+    """Half a unit is added, less one bit where the last kept bit is 0."""
+    bits = b.bits(x)
+    up = b.let(bits + (((bits >> 16) & 1) + 0x7FFF))
+    nan = Binary("!=", x, x, "bool")
+    return b.from_bits(b.let(b.select(nan, b.let(bits | 0x400000), up) & -65536))
+
+
+_CONVERSIONS: dict[tuple[str, str], Callable[[Body, Expr], Expr]] = {
+    ("unpack", "float16"): unpack_float16,
+    ("pack", "float16"): pack_float16,
+    ("narrow", "float16"): narrow_float16,
+    ("unpack", "bfloat16"): unpack_bfloat16,
+    ("pack", "bfloat16"): pack_bfloat16,
+    ("narrow", "bfloat16"): narrow_bfloat16,
+}
+
+
+def conversion(what: str, dtype: str) -> Definition | None:
+    """``"unpack"`` takes an int32, ``"pack"`` gives one; None for anything else."""
+    if (what, dtype) not in _CONVERSIONS:
+        return None
+    b = Body("float32")
+    x = Var("x", "int32" if what == "unpack" else "float32")
+    return b.finish(what, (x,), _CONVERSIONS[what, dtype](b, x))
