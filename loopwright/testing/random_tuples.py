@@ -78,7 +78,10 @@ class Tuples(Expressions):
 
     def _arg_reduction(self, axes: list[IterVar]) -> list[Made]:
         """The place and the value of an extreme; ties, NaN and repeated indices are welcome."""
-        index, kind = self.d.pick(INTS), self.d.pick([t for t in DTYPES if t != "bool"])
+        index, kind = (
+            self.d.pick(INTS),
+            self.d.pick([t for t in DTYPES if t not in ("bool", *dtypes.HALVES)]),
+        )
         start: list[Made] = []
         if self.d.chance(30):
             start = [self.value(index, 1), constant(self.d, kind)]
@@ -99,7 +102,8 @@ class Tuples(Expressions):
         """Outputs that each have a reducer of their own, in one reduction."""
         n = prod(a.extent for a in axes)
         types = [
-            self.d.pick([t for t in DTYPES if t != "bool"]) for _ in range(self.d.pick((2, 2, 3)))
+            self.d.pick([t for t in DTYPES if t not in ("bool", *dtypes.HALVES)])
+            for _ in range(self.d.pick((2, 2, 3)))
         ]
         kinds = [self.d.pick(("sum", "min", "max")) for _ in types]
         start = [constant(self.d, t) for t in types]
