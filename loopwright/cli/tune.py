@@ -168,6 +168,7 @@ def _interleaved(found: Workload, with_numpy: bool) -> tuple[list[float], list[f
 def input_specs(found: Workload) -> list[tuple[tuple[int, ...], str]]:
     """Shape and dtype of each input, in calling order."""
     from loopwright.cli import kernels
+    from loopwright.te.dag import read_arg_id
 
     scheduled = kernels.default(found)
     ids = scheduled.schedule.arg_ids(scheduled.args)
@@ -175,7 +176,7 @@ def input_specs(found: Workload) -> list[tuple[tuple[int, ...], str]]:
     return [
         (tuple(tensor.shape), tensor.dtype)
         for number, tensor in zip(ids, scheduled.args, strict=True)
-        if operations[number].is_placeholder
+        if operations[read_arg_id(number)[0]].is_placeholder
     ]
 
 

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from loopwright import te
+from loopwright.errors import ScheduleError
+from loopwright.lower import lower
 from loopwright.schedule import create_schedule
 from loopwright.testing.differential import Checker
 from tests.numeric.programs import Matmul, chain, run, small
@@ -24,6 +26,53 @@ def test_cache_read_for_several_readers(checker: Checker) -> None:
     text = run(s, [A, C], [small(20, 6)], checker)
     assert "A.local = alloc(float32[6, 6], local)" in text
     assert "A[" not in text.split("B[i")[1]
+
+
+def two_readers() -> tuple[Any, ...]:
+    """D = B[i + 1, j] - C[i, 5 - j], where B = A + 1 and C[i, j] = A[i + 2, 5 - j] * 2."""
+    A = te.placeholder((24, 6), name="A")
+    B = te.compute((24, 6), lambda i, j: A[i, j] + 1, name="B")
+    C = te.compute((20, 6), lambda i, j: A[i + 2, 5 - j] * 2, name="C")
+    D = te.compute((20, 6), lambda i, j: B[i + 1, j] - C[i, 5 - j], name="D")
+    return create_schedule(D), A, B, C, D
+
+
+@pytest.mark.parametrize("mark", ["vectorize", "unroll", None])
+def test_cache_read_for_readers_at_different_loops(checker: Checker, mark: str | None) -> None:
+    """The copy covers what both readers need where it is computed: rows 1 to 7 of a tile of 5."""
+    s, A, B, C, D = two_readers()
+    AL = s.cache_read(A, "local", [B, C])
+    io, ii = s[D].split(D.op.axis[0], factor=5)
+    s[B].compute_at(s[D], ii)
+    s[C].compute_at(s[D], D.op.axis[1])
+    s[AL].compute_at(s[D], io)
+    s[AL].transform_layout(lambda i, j: (j, i))
+    if mark:
+        getattr(s[AL], mark)(s[AL].op.axis[1])
+    text = run(s, [A, D], [small(24, 6)], checker)
+    assert "A.local = alloc(float32[6, 6], local)" in text
+    assert "A[" in text.split("B[")[0]
+    assert "A[" not in text.split("B[", 1)[1]
+
+
+def test_cache_read_for_one_reader_inside_another(checker: Checker) -> None:
+    """C runs in D and B in C's host: the copy may stand in any loop around both."""
+    s, A, B, C, D = two_readers()
+    AL = s.cache_read(A, "shared", [C, B])
+    s[C].compute_at(s[D], D.op.axis[0])
+    s[B].compute_at(s[D], D.op.axis[0])
+    s[AL].compute_at(s[D], D.op.axis[0])
+    s[D].parallel(D.op.axis[0])
+    run(s, [A, D], [small(24, 6)], checker)
+
+
+def test_cache_read_where_a_reader_does_not_run_is_refused() -> None:
+    s, A, B, C, D = two_readers()
+    AL = s.cache_read(A, "local", [B, C])
+    s[C].compute_at(s[D], D.op.axis[0])
+    s[AL].compute_at(s[D], D.op.axis[0])
+    with pytest.raises(ScheduleError, match=r"'B' reads it too and does not run inside that loop"):
+        lower(s, [A, D])
 
 
 def test_cache_read_of_a_computed_stage_for_one_of_its_readers(checker: Checker) -> None:
