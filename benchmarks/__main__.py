@@ -1,4 +1,4 @@
-"""Run all benchmarks: ``python -m benchmarks [--quick] [--out FILE]``."""
+"""Measure the project: compiling, kernels beside other libraries, and the speed of tuning."""
 
 from __future__ import annotations
 
@@ -12,43 +12,85 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.compiling import compile_rows
+from benchmarks.kernels import kernel_row
+from benchmarks.torch_side import installed
 from benchmarks.tuning import tuning_row
+from benchmarks.workloads import CASES, MORE_CASES, Case
 from loopwright.env import machine, usable_cpus
 
+PARTS = ("compiling", "kernels", "tuning")
 #: Operator, parameters, trials.
 TUNED = (
     ("matmul", ["M=512", "N=512", "K=512"], 200),
-    ("matmul", ["M=1024", "N=1024", "K=1024"], 200),
-    ("conv2d", ["N=1", "C=64", "H=56", "W=56", "O=64", "KH=3", "KW=3", "pad=1"], 200),
-    ("dense", ["M=128", "N=3072", "K=768"], 100),
+    ("conv2d", ["N=1", "C=64", "H=56", "W=56", "O=64", "KH=3", "KW=3", "pad=1"], 100),
 )
 
 
 def main() -> None:
     """Print the tables and write the JSON."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="few samples, few trials")
-    parser.add_argument("--out", default="bench.json", help="where the JSON goes")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the tuner")
-    options = parser.parse_args()
-    console = Console(width=110)
-    compiling = compile_rows(4 if options.quick else 20)
-    console.print(_compile_table(compiling))
-    threads = len(usable_cpus())
-    tuning = []
-    for name, params, trials in TUNED:
-        row = tuning_row(name, params, 8 if options.quick else trials, threads, options.seed)
-        tuning.append(row)
-        console.print(f"tuned {row['what']}: {row['trials']} trials in {row['seconds']:.1f} s")
-    console.print(_tuning_table(tuning, threads))
+    options = _options()
+    console = Console(width=150)
+    found: dict[str, list[dict[str, Any]]] = {}
+    if "compiling" in options.parts:
+        found["compiling"] = compile_rows(4 if options.quick else 20)
+        console.print(_compile_table(found["compiling"]))
+    if "kernels" in options.parts:
+        found["kernels"] = _kernels(options, console)
+    if "tuning" in options.parts:
+        found["tuning"] = _tuning(options, console)
     result = {
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "machine": machine(),
-        "compiling": compiling,
-        "tuning": tuning,
+        **found,
     }
     Path(options.out).write_text(json.dumps(result, indent=1) + "\n")
     console.print(f"wrote {options.out}")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)} [all]")
+    parser.add_argument("--quick", action="store_true", help="few samples, few trials")
+    parser.add_argument("--cases", default="", help="only kernels whose name holds this text")
+    parser.add_argument("--threads", type=int, help="only kernels with so many threads")
+    parser.add_argument("--trials", type=int, help="trials of random search for every kernel")
+    parser.add_argument("--out", default="bench.json", help="where the JSON goes")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the tuner")
+    options = parser.parse_args()
+    options.parts = options.parts or list(PARTS)
+    unknown = [p for p in options.parts if p not in PARTS]
+    if unknown:
+        parser.error(f"unknown part {unknown[0]!r}; choose from {', '.join(PARTS)}")
+    return options
+
+
+def _kernels(options: argparse.Namespace, console: Console) -> list[dict[str, Any]]:
+    rows = []
+    cases = [c for c in (*CASES, *MORE_CASES) if options.cases in c.name]
+    for threads in [options.threads] if options.threads else sorted({1, len(usable_cpus())}):
+        mine = []
+        for case in cases:
+            trials = 8 if options.quick else case.trials
+            trials = trials if options.trials is None else options.trials
+            mine.append(kernel_row(case, threads, trials, options.seed))
+            share, seconds = mine[-1]["ours_share"], mine[-1]["tuning_s"]
+            console.print(
+                f"{case.name}, {threads} thread(s): {share:.0%}, found in {seconds:.1f} s"
+            )
+        console.print(_kernel_table(mine, cases, threads))
+        rows += mine
+    if not installed():
+        console.print("PyTorch is not installed: no comparison with it")
+    return rows
+
+
+def _tuning(options: argparse.Namespace, console: Console) -> list[dict[str, Any]]:
+    threads = len(usable_cpus())
+    rows = []
+    for name, params, trials in TUNED:
+        rows.append(tuning_row(name, params, 8 if options.quick else trials, threads, options.seed))
+    console.print(_tuning_table(rows, threads))
+    return rows
 
 
 def _compile_table(rows: list[dict[str, Any]]) -> Table:
@@ -57,6 +99,33 @@ def _compile_table(rows: list[dict[str, Any]]) -> Table:
         cells = [r["median_s"], r["low_s"], r["high_s"], r["budget_s"]]
         table.add_row(r["what"], *(f"{x * 1e3:.1f}" for x in cells))
     return table
+
+
+def _kernel_table(rows: list[dict[str, Any]], cases: list[Case], threads: int) -> Table:
+    """Speeds with their spread over the rounds, and shares of the limit measured in between."""
+    table = Table(
+        "", "unit", "ours", "NumPy", "PyTorch", "limit", "ours of limit", "TVM of its limit",
+        "build ms", title=f"kernels, {threads} thread(s)",
+    )  # fmt: skip
+    for r, case in zip(rows, cases, strict=True):
+        compute = case.bound == "compute"
+        tvm = case.tvm_share if threads > 1 else None
+        table.add_row(
+            case.name,
+            "GFLOP/s" if compute else "GB/s",
+            *(_speed(r, side) for side in ("ours", "numpy", "torch")),
+            f"{r['limit'] / 1e9:.1f}",
+            f"{r['ours_share']:.0%}",
+            "-" if tvm is None else f"{tvm:.0%}",
+            f"{r['build_s'] * 1e3:.0f}",
+        )
+    return table
+
+
+def _speed(row: dict[str, Any], side: str) -> str:
+    if f"{side}_s" not in row:
+        return "-"
+    return f"{row['work'] / row[f'{side}_s'] / 1e9:.1f} ({row[f'{side}_spread']:.0%})"
 
 
 def _tuning_table(rows: list[dict[str, Any]], threads: int) -> Table:

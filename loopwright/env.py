@@ -13,7 +13,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +129,8 @@ def cpu_info() -> tuple[str, tuple[str, ...]]:
 
 def version(distribution: str) -> str:
     """Version of an installed distribution, ``"not installed"`` without one; imports nothing."""
+    from importlib import metadata  # 20 ms: most runs never ask
+
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:

@@ -103,7 +103,7 @@ def define_conv2d_space(cfg: Any, Y: te.Tensor, layout: str = "NCHW", groups: in
     rows = [r for r in (1, 2, 4, 7, 8, 14, 28) if r <= oh] or [1]
     cfg.define_knob("rows", rows, default=max(r for r in rows if r <= 4))
     cfg.define_knob("order", ["oy", "yo"])
-    cfg.define_knob("unroll", ["s", "rs", "none"])
+    cfg.define_knob("unroll", ["none", "s", "rs"])
     cfg.define_knob("pad", ["root", "rows"])
     cfg.define_knob("pack", ["root", "task"])
     cfg.multi_filter(lambda c: tiles.fits_registers(c["tile_x"].val, c["tile_o"].val, Y.dtype))

@@ -144,7 +144,7 @@ def transpose(M: int, N: int, dtype: str = "float32") -> tuple[Schedule, list[te
     cfg = get_config()
     w = tiles.lanes(dtype)
     rows = [r for r in (4, 8, 16, 32, 64, 128) if r <= N] or [N]
-    cfg.define_knob("rows", rows, default=max(r for r in rows if r <= 64))
+    cfg.define_knob("rows", rows, default=max(r for r in rows if r <= 32))
     columns = [w * v for v in (1, 2, 4, 8) if w * v <= max(M, w)]
     cfg.define_knob("columns", columns, default=max(c for c in columns if c <= 4 * w))
     cfg.define_knob("block", ["local", "none"])

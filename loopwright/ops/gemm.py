@@ -95,7 +95,7 @@ def default_tiles(M: int, N: int, K: int, dtype: str, batch: int = 1) -> dict[st
     return {
         "tile_i": [-1, max(enough or [1]), rows],
         "tile_j": [-1, 1, wide],
-        "unroll_k": min(K, 2),
+        "unroll_k": 1,
     }
 
 

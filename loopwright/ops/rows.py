@@ -25,7 +25,8 @@ REDUCTIONS = {"sum": te.sum, "prod": te.prod, "max": te.max, "min": te.min}
 def define_rows_space(cfg: Any, M: int, N: int, dtype: str) -> None:
     """The knobs of `schedule_rows`."""
     w = tiles.lanes(dtype)
-    cfg.define_knob("lanes", [w * v for v in (1, 2, 4, 8) if w * v <= max(N, w)], default=w)
+    wide = [w * v for v in (1, 2, 4, 8) if w * v <= max(N, w)]
+    cfg.define_knob("lanes", wide, default=max(x for x in wide if x <= 4 * w))
     counts = [r for r in (1, 2, 4, 8, 16, 32, 64, 128) if r <= M]
     cfg.define_knob("rows", counts, default=max(r for r in counts if -(-M // r) >= 8 or r == 1))
     cfg.define_knob("unroll", [1, 2, 4])

@@ -21,7 +21,7 @@ def define_stencil_space(cfg: Any, Y: te.Tensor, layout: str) -> None:
     widths = tiles.column_tiles(along, Y.dtype, (1, 2, 3, 4, 7, 8))
     cfg.define_knob("vectors", widths, default=max(w for w in widths if w <= 4 * widths[0]))
     heights = tiles.row_tiles(across, (1, 2, 3, 4, 6, 8))
-    cfg.define_knob("tile", heights, default=max(h for h in heights if h <= 4))
+    cfg.define_knob("tile", heights, default=max(h for h in heights if h <= 2))
     rows = [r for r in (1, 2, 4, 7, 8, 14, 16, 28, 56) if r < oh] + [oh]
     cfg.define_knob("rows", rows, default=rows[-1])
     cfg.define_knob("pad", ["task", "root", "inline"])
