@@ -11,7 +11,7 @@ from loopwright.codegen.emitter_llvm import ModuleWriter
 from loopwright.codegen.functions_llvm import write_entry
 from loopwright.codegen.math_llvm import install
 from loopwright.codegen.writer_llvm import FunctionWriter
-from loopwright.errors import InternalError
+from loopwright.errors import CodegenError, InternalError
 from loopwright.ir.stmt import Func
 from loopwright.target import Target, has_instruction
 
@@ -61,6 +61,9 @@ def compile_func(f: Func, target: Target) -> Code:
         CodegenError: the function holds something that the target cannot run (thread axes).
         InternalError: LLVM refused the text.
     """
+    if f.sizes:
+        names = ", ".join(v.name for v in f.sizes)
+        raise CodegenError(f"llvm: functions of size variables ({names}) have no code yet")
     text, module, workspace = write_module(f, target)
     machine = target_machine(target)
     ref = _optimise(text, machine, target)

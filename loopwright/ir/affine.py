@@ -21,12 +21,14 @@ class SizeRanges(dict[Var, Interval]):
     """Bounds of variables, some of which are at most a form over size variables.
 
     A loop over ``range(n)`` is entered in ``upper`` as ``n - 1``; the plain interval holds for
-    every n. With it ``i - n`` is known to be at most -1.
+    every n. With it ``i - n`` is known to be at most -1. ``quotients`` holds what a variable is the
+    quotient of: ``q = x // m`` tells that ``m * q`` lies between ``x - m + 1`` and ``x``.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.upper: dict[Var, Affine] = {}
+        self.quotients: dict[Var, tuple[Affine, int]] = {}
 
     def enter(self, v: Var, extent: Extent) -> None:
         """Note that ``v`` runs from 0 to below ``extent``."""
@@ -73,6 +75,12 @@ class Affine:
     def __sub__(self, other: Affine | int) -> Affine:
         return self + (-other if isinstance(other, int) else other * -1)
 
+    def __radd__(self, other: int) -> Affine:
+        return self + other
+
+    def __rsub__(self, other: int) -> Affine:
+        return self * -1 + other
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Affine) and self.const == other.const and self.terms == other.terms
 
@@ -85,10 +93,24 @@ class Affine:
 
     def bounds(self, ranges: Ranges) -> Interval:
         """Inclusive bounds, exact when variables vary independently."""
-        if isinstance(ranges, SizeRanges) and ranges.upper:
-            least, most = self.extremes(ranges)
-            return least._interval(ranges)[0], most._interval(ranges)[1]
-        return self._interval(ranges)
+        if not isinstance(ranges, SizeRanges) or not (ranges.upper or ranges.quotients):
+            return self._interval(ranges)
+        least, most = self.extremes(ranges)
+        lo, hi = least._interval(ranges)[0], most._interval(ranges)[1]
+        if ranges.quotients:
+            lo = max(lo, -(least * -1)._through(ranges)._interval(ranges)[1])
+            hi = min(hi, most._through(ranges)._interval(ranges)[1])
+        return lo, hi
+
+    def _through(self, ranges: SizeRanges) -> Affine:
+        """A form that is at least this one, with multiples of quotients gone."""
+        out = self
+        for v, c in self.terms.items():
+            if v in ranges.quotients and c % ranges.quotients[v][1] == 0:
+                whole, m = ranges.quotients[v]
+                instead = whole if c > 0 else whole - (m - 1)
+                out = out - Affine(0, {v: c}) + instead * (c // m)
+        return out if out is self else out._through(ranges)
 
     def extremes(self, ranges: SizeRanges) -> tuple[Affine, Affine]:
         """Least and largest value, as forms over the variables without a symbolic upper bound."""
@@ -226,8 +248,8 @@ def div_mod(
     high, low, d = _split_digits(part, m, ranges)
     n = m // d
     lo, hi = high.bounds(ranges)
-    q, r = Var(f"{hint}.q"), Var(f"{hint}.r")
     value = high.to_expr()
+    q, r = Var(f"{hint}.q", value.dtype), Var(f"{hint}.r", value.dtype)
     lets += [(q, binary("//", value, n)), (r, binary("%", value, n))]
     ranges[q] = (lo // n, hi // n)
     ranges[r] = (0, n - 1)

@@ -13,7 +13,7 @@ arithmetic on axes that is known not to wrap runs on Python integers.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,38 +22,51 @@ from loopwright import dtypes
 from loopwright.errors import LowerError, RunError
 from loopwright.ir.affine import Interval, exact, fits, interval
 from loopwright.ir.buffer import Buffer, Load
-from loopwright.ir.expr import Binary, Call, Cast, Const, IfThenElse, Select, Unary, Var
+from loopwright.ir.expr import Binary, Call, Cast, Const, IfThenElse, Select, Unary, Var, as_expr
 from loopwright.ir.operations import COMPARE
 from loopwright.ir.scalar import fma, shift_left, shift_right
+from loopwright.ir.sizes import Sizes, evaluate, solve
 from loopwright.ir.stmt import Allocate, Check, For, Func, If, Let, Seq, Store, View
 
 _MAX_LOOPS = 15
 
 
-def interpret(f: Func, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
+def interpret(
+    f: Func, arrays: Sequence[np.ndarray[Any, Any]], sizes: Mapping[str, int] | None = None
+) -> None:
     """Run a function on NumPy arrays; outputs are written in place.
 
     Args:
         f: a lowered function.
         arrays: one array for each parameter, of its shape and dtype.
+        sizes: values of size variables by name, needed of those that no dimension tells.
 
     Raises:
         RunError: wrong arguments, or an access outside a buffer (which, where).
     """
     if len(arrays) != len(f.params):
         raise RunError(f"{f.name}: takes {len(f.params)} arrays, got {len(arrays)}")
+    shapes = [(p.shape, a.shape) for p, a in zip(f.params, arrays, strict=True)]
+    values = solve(f.sizes, shapes, sizes or {})
+    missing = [v.name for v in f.sizes if v not in values]
+    if missing:
+        raise RunError(f"{f.name}: no array tells the size {missing[0]!r}; give it in sizes")
     for p, a in zip(f.params, arrays, strict=True):
-        if a.shape != p.shape or a.dtype != np.dtype(p.dtype):
+        shape = tuple(evaluate(n, values) for n in p.shape)
+        if a.shape != shape or a.dtype != np.dtype(p.dtype):
             raise RunError(
-                f"{f.name}: {p.name} is {p.dtype}{list(p.shape)}, got {a.dtype}{list(a.shape)}"
+                f"{f.name}: {p.name} is {p.dtype}{list(shape)}, got {a.dtype}{list(a.shape)}"
             )
     run = prepare(f)
     with np.errstate(all="ignore"):
-        run(*arrays)
+        run(*arrays, *(values[v] for v in f.sizes))
 
 
 def prepare(f: Func) -> Callable[..., None]:
-    """A function as Python, to be called with one array a parameter; nothing checks these."""
+    """A function as Python, to be called with one array a parameter, then with the sizes (ints).
+
+    Nothing checks these.
+    """
     return _Writer().function(f)
 
 
@@ -74,6 +87,12 @@ def _view(
 
 def _failed(text: str, *values: int) -> None:
     raise RunError(text.format(*values))
+
+
+def _at_least_one(extent: int, name: str) -> int:
+    if extent < 1:
+        raise RunError(f"the loop {name} has {extent} iterations; there must be one at least")
+    return extent
 
 
 def _outside(name: str, index: tuple[int, ...], shape: tuple[int, ...]) -> None:
@@ -163,7 +182,7 @@ class _Writer:
             "_max": _max, "_min": _min,
             "_floordiv": _floordiv, "_floormod": _floormod, "_truncdiv": _truncdiv,
             "_truncmod": _truncmod, "_cast": _cast, "_select": _select,
-            "_shift_left": shift_left, "_shift_right": shift_right,
+            "_shift_left": shift_left, "_shift_right": shift_right, "_at_least_one": _at_least_one,
         }  # fmt: skip
         self.scope |= {f"_{t}": np.dtype(t).type for t in dtypes.SUPPORTED if t != "bfloat16"}
         self.names: dict[Any, str] = {}
@@ -171,7 +190,8 @@ class _Writer:
         self.loops = 0
 
     def function(self, f: Func) -> Callable[..., None]:
-        params = ", ".join(self.name(p) for p in f.params)
+        params = ", ".join(self.name(p) for p in (*f.params, *f.sizes))
+        self.ranges |= Sizes.of_function(f.sizes, [n for p in f.params for n in p.shape]).ranges
         self.stmt(f.body, 1)
         source = f"def run({params}):\n" + "\n".join(self.lines or ["    pass"])
         try:
@@ -213,7 +233,8 @@ class _Writer:
                 self.check(b, d)
                 self.put(d, f"{self.name(b)}[_i] = {self.expr(v)}")
             case Allocate(buffer=b, body=body):
-                self.put(d, f"{self.name(b)} = _fresh({b.shape!r}, {b.dtype!r})")
+                shape = "".join(f"{self.dim(n)}, " for n in b.shape)
+                self.put(d, f"{self.name(b)} = _fresh(({shape}), {b.dtype!r})")
                 self.stmt(body, d)
             case Check(cond=c, text=text, values=values):
                 given = "".join(f", {self.index(v)}" for v in values)
@@ -238,16 +259,26 @@ class _Writer:
             self.ranges.pop(v, None)
 
     def loop(self, s: For, d: int) -> None:
-        self.ranges[s.var] = (0, s.extent - 1)
+        extent = interval(as_expr(s.extent), {}, self.ranges) or (1, 1 << 31)
+        self.ranges[s.var] = (0, extent[1] - 1)
         self.loops += 1
         if self.loops % _MAX_LOOPS == 0:  # Python nests at most 20 loops in one function
             self.put(d, f"def _f{self.loops}():")
             self.loop(s, d + 1)
             self.put(d, f"_f{self.loops}()")
         else:
-            self.put(d, f"for {self.name(s.var)} in range({s.extent}):")
+            self.put(d, f"for {self.name(s.var)} in range({self.count(s)}):")
             self.stmt(s.body, d + 1)
         self.loops -= 1
+
+    def dim(self, n: Any) -> str:
+        """An extent as a Python integer."""
+        return str(n) if isinstance(n, int) else self.index(n)
+
+    def count(self, s: For) -> str:
+        """Iterations of a loop; compiled code relies on there being one."""
+        known = isinstance(s.extent, int)
+        return str(s.extent) if known else f"_at_least_one({self.dim(s.extent)}, {s.var.name!r})"
 
     def index(self, e: Any) -> str:
         """An integer as a Python integer."""
@@ -275,8 +306,10 @@ class _Writer:
 
     def check(self, b: Buffer, d: int) -> None:
         if b.shape:
-            test = " and ".join(f"0 <= _i[{k}] < {n}" for k, n in enumerate(b.shape))
-            self.put(d, f"if not ({test}): _outside({b.name!r}, _i, {b.shape!r})")
+            shape = f"{self.name(b)}.shape" if b.symbolic else repr(b.shape)
+            sizes = [f"{shape}[{k}]" if b.symbolic else n for k, n in enumerate(b.shape)]
+            test = " and ".join(f"0 <= _i[{k}] < {n}" for k, n in enumerate(sizes))
+            self.put(d, f"if not ({test}): _outside({b.name!r}, _i, {shape})")
 
     def load(self, b: Buffer, idx: tuple[Any, ...]) -> str:
         getter = f"_get_{self.name(b)}"
@@ -343,8 +376,8 @@ def _binary(op: str, a: str, b: str) -> str:
 
 def _make_getter(b: Buffer) -> Callable[..., Any]:
     def get(array: Any, *index: int) -> Any:
-        if any(not 0 <= i < n for i, n in zip(index, b.shape, strict=True)):
-            _outside(b.name, index, b.shape)
+        if any(not 0 <= i < n for i, n in zip(index, array.shape, strict=True)):
+            _outside(b.name, index, array.shape)
         return array[index]
 
     return get

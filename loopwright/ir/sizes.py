@@ -10,7 +10,7 @@ Every extent is at least 1 and at most `MAX_EXTENT`; whoever runs a function che
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce as fold
 from typing import Any
 
@@ -104,6 +104,14 @@ class Sizes:
         for e in extents:
             self.of(e)
 
+    @classmethod
+    def of_function(cls, variables: Iterable[SizeVar], extents: Iterable[Dim]) -> Sizes:
+        """The sizes of a lowered function; ``extents`` are those of its parameters."""
+        made = cls(extents)
+        for v in variables:
+            made.declare(v)
+        return made
+
     def declare(self, v: SizeVar) -> None:
         """Enter a size variable; `of` does it for those of extents."""
         if v not in self.ranges:
@@ -182,7 +190,8 @@ class Sizes:
         if key not in self._made:
             name = ".".join(v.name for v in part.terms)
             value = binary("//", form_expr(part, self.ranges), m)
-            self._define(key, f"{name}.{m}", value, (lo // m, hi // m))
+            made = self._define(key, f"{name}.{m}", value, (lo // m, hi // m))
+            self.ranges.quotients[made] = (part, m)
         return _plain(whole + Affine.of(self._made[key]))
 
     def ceil_div(self, a: Extent, m: int) -> Extent:
@@ -211,13 +220,32 @@ class Sizes:
 
     def least(self, a: Extent, b: Extent) -> Extent | None:
         """The smaller of two, or None when neither is known to be."""
-        lo, hi = _form(a - b if isinstance(a, Affine) else _form(a) - b).bounds(self.ranges)
+        lo, hi = _form(a - b).bounds(self.ranges)
         return a if hi <= 0 else b if lo >= 0 else None
 
     def most(self, a: Extent, b: Extent) -> Extent | None:
         """The larger of two, or None when neither is known to be."""
         small = self.least(a, b)
         return None if small is None else b if small is a else a
+
+    @property
+    def known(self) -> set[Var]:
+        """All variables that are sizes."""
+        return set(self._rank)
+
+    def span(self, x: Affine) -> tuple[Extent, Extent]:
+        """Least and largest value over all loops, as forms over sizes."""
+        if not self._rank:
+            return x.bounds(self.ranges)
+        out = []
+        for k, form in enumerate(x.extremes(self.ranges)):
+            sizes, rest = form.split(self.known)
+            out.append(_plain(sizes + rest.bounds(self.ranges)[k]))
+        return out[0], out[1]
+
+    def dim(self, x: Extent) -> Dim:
+        """An extent for the loop IR: an int or an expression."""
+        return x if isinstance(x, int) else form_expr(x, self.ranges)
 
     def definition(self, e: Dim) -> Dim:
         """An extent over the program's own variables only, for whoever computes it outside."""
@@ -248,6 +276,30 @@ def evaluate(e: Dim, env: Mapping[Any, int]) -> int:
             raise TensorError(f"{type(e).__name__} cannot be part of an extent")
 
 
+def solve(
+    variables: Iterable[SizeVar],
+    shapes: Iterable[tuple[Shape, Sequence[int]]],
+    known: Mapping[str, int],
+) -> dict[SizeVar, int]:
+    """Values of size variables, from names and from dimensions that are linear in one of them.
+
+    Args:
+        variables: the size variables.
+        shapes: for each array its declared and its real shape.
+        known: values by name; they come first.
+    """
+    out = {v: known[v.name] for v in variables if v.name in known}
+    for declared, real in shapes:
+        for n, x in zip(declared, real, strict=False):
+            form = Sizes().of(n)
+            if isinstance(form, int) or len(form.terms) != 1:
+                continue
+            ((v, c),) = form.terms.items()
+            if isinstance(v, SizeVar) and (x - form.const) % c == 0:
+                out.setdefault(v, (x - form.const) // c)
+    return out
+
+
 _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
     "+": operator.add,
     "-": operator.sub,
@@ -272,14 +324,5 @@ def form_expr(x: Affine, ranges: SizeRanges) -> Expr:
     e = x.to_expr()
     if worst < 1 << 31 or e.dtype != "int32":
         return e
-    wide = {v: Affine.of(v) for v in x.terms}
-    return fold(
-        lambda a, b: binary("+", a, b),
-        [binary("*", cast(v, "int64"), x.terms[v]) for v in wide],
-        as_expr(x.const, "int64"),
-    )
-
-
-def extent_expr(x: Extent, ranges: SizeRanges) -> Dim:
-    """An extent for the loop IR: an int or an expression."""
-    return x if isinstance(x, int) else form_expr(x, ranges)
+    parts = [binary("*", cast(v, "int64"), c) for v, c in x.terms.items()]
+    return fold(lambda a, b: binary("+", a, b), [*parts, as_expr(x.const, "int64")])

@@ -30,7 +30,7 @@ def lanes_of(builder: NestBuilder, sb: StageBounds) -> Lanes | None:
     """The lanes of a stage that has a vectorized reduction loop, else None."""
     red = sb.op.reduction
     for p, x in enumerate(sb.loops):
-        marked = x.mark is not None and x.mark.kind == "vectorized" and x.extent > 1
+        marked = x.mark is not None and x.mark.kind == "vectorized" and x.count > 1
         if red is not None and marked and x.loop.kind == "reduce":
             name = f"{builder.state.label(sb.stage.id)}.lanes"
             return Lanes(name, sb, p, red.combiner)
@@ -49,11 +49,11 @@ class Lanes:
     def __init__(self, name: str, sb: StageBounds, position: int, combiner: Combiner) -> None:
         self.position, self.name, self.combiner = position, name, combiner
         self.types = sb.op.dtypes
-        self.lane, self.count = sb.loops[position].var, sb.loops[position].extent
+        self.lane, self.count = sb.loops[position].var, sb.loops[position].count
         first = next(p for p, x in enumerate(sb.loops) if x.loop.kind == "reduce")
-        inside = [x for x in sb.loops[first:] if x.loop.kind != "reduce" and x.extent > 1]
+        inside = [x for x in sb.loops[first:] if x.loop.kind != "reduce" and x.extent != 1]
         self.element: tuple[Expr, ...] = tuple(x.var for x in inside)
-        self.shape = (*(x.extent for x in inside), self.count)
+        self.shape = (*(sb.sizes.dim(x.extent) for x in inside), self.count)
         self.buffers = self._fresh()
 
     def _fresh(self) -> list[Buffer]:

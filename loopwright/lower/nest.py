@@ -28,12 +28,15 @@ from loopwright.ir.expr import (
     Select,
     Var,
     binary,
+    cast,
     const,
 )
 from loopwright.ir.reduction import Reduce, outputs_of
+from loopwright.ir.sizes import form_expr
 from loopwright.ir.stmt import Allocate, For, If, Let, Seq, Stmt, seq
 from loopwright.ir.traversal import free_vars, substitute
 from loopwright.lower.lanes import lanes_of
+from loopwright.lower.size_lets import define_sizes
 from loopwright.lower.together import combine_into, write_all
 from loopwright.schedule.bounds import Bounds, Guard, LoopBound, StageBounds, attach_position
 from loopwright.schedule.layout import layout_shape
@@ -81,7 +84,8 @@ class NestBuilder:
     def build(self) -> Stmt:
         """All root stages, in topological order."""
         order = [self.bounds.stages[i] for i in self.state.order if i in self.bounds.stages]
-        return self._produce([sb for sb in order if not sb.padded], Seq(()))
+        body = self._produce([sb for sb in order if not sb.padded], Seq(()))
+        return define_sizes(body, self.bounds.sizes)
 
     def _produce(
         self, group: Iterable[StageBounds], rest: Stmt, loop: LoopBound | None = None
@@ -109,12 +113,13 @@ class NestBuilder:
         return self._attached.get((sid, pos), [])
 
     def _make_buffer(self, sb: StageBounds, k: int) -> Buffer:
-        shape = tuple(sb.shape)
+        shape, sizes = tuple(sb.shape), self.bounds.sizes
         if sb.stage.layout is not None:
-            shape = layout_shape(shape, sb.stage.layout)
-        strides = aligned_strides(shape, sb.stage.align)
+            shape = layout_shape(shape, sb.stage.layout, sizes)
+        dims = tuple(sizes.dim(n) for n in shape)
+        strides = aligned_strides(dims, sb.stage.align)
         name = self.state.output_label(sb.stage.id, k)
-        return Buffer(name, shape, sb.op.dtypes[k], sb.stage.scope, strides)
+        return Buffer(name, dims, sb.op.dtypes[k], sb.stage.scope, strides)
 
     def element(self, sid: StageId, indices: list[Affine | Expr]) -> tuple[Expr, ...]:
         """Indices into a stage's buffer for an element of its tensor."""
@@ -130,15 +135,17 @@ class NestBuilder:
         """For each dimension, whether the index provably lies in the buffer."""
         sb = self.bounds.stages.get(sid)
         op = self.bounds.ops[sid]
-        shape = sb.shape if sb is not None else op.shape
+        ranges, sizes = self.bounds.ranges, self.bounds.sizes
+        shape = sb.shape if sb is not None else [sizes.of(n) for n in op.shape]
         out = []
         for d, i in enumerate(indices):
             local = _minus(i, sb.base[d]) if sb is not None else i
             if isinstance(local, Affine):
-                b = local.bounds(self.bounds.ranges)
-            else:
-                b = interval(local, {}, self.bounds.ranges) or (-1, -1)
-            out.append(b[0] >= 0 and b[1] < shape[d])
+                past = (local - shape[d]).bounds(ranges)[1]
+                out.append(local.bounds(ranges)[0] >= 0 and past < 0)
+                continue
+            b = interval(local, {}, ranges) or (-1, -1)
+            out.append(b[0] >= 0 and (Affine(b[1]) - shape[d]).bounds(ranges)[1] < 0)
         return out
 
 
@@ -204,10 +211,11 @@ class _Nest:
         inner = self._entered(i)
         body = inner
         thread = x.mark is not None and x.mark.kind == "thread"
-        if x.extent > 1 or thread:
+        if x.extent != 1 or thread:
             pragmas = tuple((k, v) for lid, k, v in self.sb.stage.pragmas if lid == x.loop.id)
             kind = x.mark.kind if x.mark else "serial"
-            body = For(x.var, x.extent, kind, inner, pragmas, x.mark.tag if x.mark else "")
+            extent, tag = self.sb.sizes.dim(x.extent), x.mark.tag if x.mark else ""
+            body = For(x.var, extent, kind, inner, pragmas, tag)
         if i != self.first_reduce:
             return body
         return self._init(i, body) if self.lanes is None else self._reduce_lanes(i, body)
@@ -245,8 +253,8 @@ class _Nest:
         value, out = g.value.to_expr(), []
         if g.nonnegative and not self._known(g.value * -1, 0):
             out.append(binary(">=", value, 0))
-        if g.below is not None and not self._known(g.value, g.below - 1):
-            out.append(binary("<", value, g.below))
+        if g.below is not None and not self._known(g.value - g.below, -1):
+            out.append(binary("<", value, self.sb.sizes.dim(g.below)))
         if out:
             self.tested.add(g)
         return out
@@ -291,10 +299,11 @@ class _Nest:
                     needed |= free_vars(value)
             if x.loop.kind == "reduce" or x.extent == 1:
                 continue
-            renamed[x.var] = fresh = Var(x.var.name)
-            self.ranges[fresh] = (0, x.extent - 1)
+            renamed[x.var] = fresh = Var(x.var.name, x.var.dtype)
+            self.ranges.enter(fresh, x.extent)
             kind = x.mark.kind if x.mark else "serial"
-            body = For(fresh, x.extent, kind, body, (), x.mark.tag if x.mark else "")
+            extent, tag = self.sb.sizes.dim(x.extent), x.mark.tag if x.mark else ""
+            body = For(fresh, extent, kind, body, (), tag)
         out: Stmt = substitute(body, renamed)
         return out
 
@@ -305,8 +314,10 @@ class _Nest:
         guards = self._all_guards()
         if not guards:
             return None
+        sizes = self.sb.sizes.known
         outermost = [
-            min((self.sb.position.get(v, -1) for v in g.value.terms), default=-1) for g in guards
+            min((self.sb.position.get(v, -1) for v in g.value.terms if v not in sizes), default=-1)
+            for g in guards
         ]
         attached = [p for p in range(len(self.sb.loops)) if self.b.attached(self.sb.stage.id, p)]
         point = max([*outermost, *attached])
@@ -314,8 +325,9 @@ class _Nest:
         marks = [x.mark.kind if x.mark else "" for x in self.sb.loops]
         copies = 1
         for x in inside:
-            copies *= x.extent if x.mark and x.mark.kind == "unrolled" else 1
-        big = any(x.extent > 1 for x in inside)
+            if x.mark and x.mark.kind == "unrolled" and isinstance(x.extent, int):
+                copies *= x.extent
+        big = any(x.extent != 1 for x in inside)
         if not big or copies > self.b.partition_cap or "vectorized" in marks[: point + 1]:
             return None
         return point
@@ -346,22 +358,23 @@ class _Nest:
     def _holds_inside(self, g: Guard, p: int) -> list[Expr] | None:
         """Conditions on the loops up to p under which ``g`` holds for all inner iterations."""
         outer, rest = g.value.split(self.sb.visible(p))
-        lo, hi = rest.bounds(self.ranges)
+        lo, hi = self.sb.sizes.span(rest)
         out: list[Expr] = []
         if g.below is not None:
             value = outer + hi
-            least, most = value.bounds(self.ranges)
-            if least >= g.below:
+            least, most = (value - g.below).bounds(self.ranges)
+            if least >= 0:
                 return None
-            if most >= g.below:
-                out.append(binary("<", value.to_expr(), g.below))
+            if most >= 0:
+                below = self.sb.sizes.dim(g.below)
+                out.append(binary("<", form_expr(value, self.ranges), below))
         if g.nonnegative:
             value = outer + lo
             least, most = value.bounds(self.ranges)
             if most < 0:
                 return None
             if least < 0:
-                out.append(binary(">=", value.to_expr(), 0))
+                out.append(binary(">=", form_expr(value, self.ranges), 0))
         return out
 
     # ------------------------------------------------------------ the statement
@@ -389,7 +402,7 @@ class _Nest:
     def _value(self, e: Any) -> Expr:
         """An expression over the tensor's axes as one over loops and buffers."""
         if isinstance(e, Var):
-            return self.sb.values[e].to_expr() if e in self.sb.values else e
+            return cast(self.sb.values[e].to_expr(), e.dtype) if e in self.sb.values else e
         if isinstance(e, Read):
             return self._load(e)
         if isinstance(e, IfThenElse):

@@ -82,17 +82,12 @@ def too_deep(s: Schedule) -> LowerError:
 
 
 def _lower(s: Schedule, arg_ids: Sequence[ArgId], name: str, simple_mode: bool) -> Func:
-    if s.dag.sizes:
-        names = ", ".join(v.name for v in s.dag.sizes)
-        raise LowerError(
-            f"lower: size variables ({names}) are not lowered yet; give their values with dag.bind"
-        )
     bounds = s.validate()
     params = _parameters(s, [read_arg_id(a) for a in arg_ids])
     context = PassContext.current()
     body = NestBuilder(s.state, bounds, params, _partition_cap(context)).build()
     outputs = tuple(not s.dag.ops[int(i)].is_placeholder for i, _ in params)
-    f = Func(name, tuple(params.values()), outputs, body)
+    f = Func(name, tuple(params.values()), outputs, body, s.dag.sizes)
     if context.verify:
         verify(f, "after the nest was built")
     return f if simple_mode else run_passes(f)

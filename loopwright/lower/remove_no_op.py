@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from loopwright.ir.buffer import Buffer, Load
-from loopwright.ir.expr import Const, Unary, Var
+from loopwright.ir.expr import Const, Expr, Unary, Var
 from loopwright.ir.stmt import Allocate, For, Func, If, Let, Seq, Stmt, Store, seq
 from loopwright.ir.visitor import Mutator
 from loopwright.lower.context import func_pass
@@ -45,6 +45,11 @@ class _Remover(Mutator):
         self.used.add(e)
         return e
 
+    def use(self, n: Any) -> None:
+        """Count the names in an extent."""
+        if isinstance(n, Expr):
+            self.visit(n)
+
     def visit_Load(self, e: Load) -> Any:
         self.used.add(e.buffer)
         return self.generic_visit(e)
@@ -67,6 +72,7 @@ class _Remover(Mutator):
         made = self.visit(s.body)
         if made == _NOTHING:
             return _NOTHING
+        self.use(s.extent)
         return s.map_children(lambda c: made if c is s.body else c)
 
     def visit_Let(self, s: Let) -> Stmt:
@@ -78,7 +84,11 @@ class _Remover(Mutator):
 
     def visit_Allocate(self, s: Allocate) -> Stmt:
         made = self.generic_visit(s)
-        return made if s.buffer in self.used else made.body
+        if s.buffer not in self.used:
+            return made.body
+        for n in s.buffer.shape:
+            self.use(n)
+        return made
 
     def visit_If(self, s: If) -> Stmt:
         if isinstance(s.cond, Const):

@@ -19,12 +19,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from loopwright.errors import ScheduleError
-from loopwright.ir.affine import Affine, Interval, div_mod, to_affine
+from loopwright.errors import InternalError, ScheduleError
+from loopwright.ir.affine import Affine, Extent, SizeRanges, to_affine
 from loopwright.ir.expr import Expr, Read, Var, cast
 from loopwright.ir.reduction import outputs_of
+from loopwright.ir.sizes import Sizes
 from loopwright.ir.traversal import substitute
-from loopwright.schedule.state import FuseRel, Loop, Mark, SplitRel, StageId, StageState, State
+from loopwright.schedule.loop_values import extents_of, invert, loop_var
+from loopwright.schedule.state import Loop, Mark, SplitRel, StageId, StageState, State
 from loopwright.schedule.storage import store_position
 from loopwright.te.dag import OpNode, reads_of
 
@@ -35,8 +37,15 @@ class LoopBound:
 
     loop: Loop
     var: Var
-    extent: int
+    extent: Extent
     mark: Mark | None
+
+    @property
+    def count(self) -> int:
+        """The extent of a loop that is written out, which `validate` found to be constant."""
+        if not isinstance(self.extent, int):
+            raise InternalError(f"loop {self.loop.name!r} has no constant extent: {self.extent}")
+        return self.extent
 
 
 @dataclass(eq=False)
@@ -45,7 +54,7 @@ class Guard:
 
     value: Affine
     kind: str
-    below: int | None
+    below: Extent | None
     nonnegative: bool = False
 
 
@@ -63,24 +72,28 @@ class StageBounds:
         domain: for padded stages, conditions of each spatial axis that an over-run violates.
         position: index of the loop after which a variable is known (-1: outside the stage).
         enclosing: variables of the loops around the stage.
+        sizes: the size variables of the program, which are known everywhere.
     """
 
     stage: StageState
     op: OpNode
     padded: bool
+    sizes: Sizes
     loops: list[LoopBound] = field(default_factory=list)
     lets: list[list[tuple[Var, Expr]]] = field(default_factory=list)
     values: dict[Var, Affine] = field(default_factory=dict)
     base: list[Affine] = field(default_factory=list)
-    shape: list[int] = field(default_factory=list)
+    shape: list[Extent] = field(default_factory=list)
     guards: list[Guard] = field(default_factory=list)
     domain: dict[int, list[Guard]] = field(default_factory=dict)
     position: dict[Var, int] = field(default_factory=dict)
     enclosing: set[Var] = field(default_factory=set)
 
     def visible(self, upto: int) -> set[Var]:
-        """Variables known inside loop ``upto`` (those around the stage included)."""
-        return self.enclosing | {v for v, p in self.position.items() if p <= upto}
+        """Variables known inside loop ``upto`` (those around the stage, and sizes, included)."""
+        return (
+            self.enclosing | self.sizes.known | {v for v, p in self.position.items() if p <= upto}
+        )
 
 
 @dataclass(eq=False)
@@ -88,8 +101,13 @@ class Bounds:
     """Bounds of all stages that are computed (inlined ones are gone), and ranges of variables."""
 
     stages: dict[StageId, StageBounds]
-    ranges: dict[Var, Interval]
     ops: Mapping[StageId, OpNode]
+    sizes: Sizes
+
+    @property
+    def ranges(self) -> SizeRanges:
+        """Bounds of all variables."""
+        return self.sizes.ranges
 
 
 def infer_bounds(state: State) -> Bounds:
@@ -100,12 +118,21 @@ def infer_bounds(state: State) -> Bounds:
             longer exists.
     """
     ops = inline_ops(state)
-    out = Bounds({}, {}, ops)
+    out = Bounds({}, ops, _sizes(state))
     for sid in reversed([i for i in state.order if i in ops]):
         stage = state.stages[sid]
         if not stage.op.is_placeholder:
             out.stages[sid] = _bound_stage(state, stage, out)
     return out
+
+
+def _sizes(state: State) -> Sizes:
+    """The size variables of the program."""
+    every = [state.stages[i].op for i in state.order]
+    sizes = Sizes(n for op in every for n in op.extents)
+    for v in (v for op in every for v in op.sizes):
+        sizes.declare(v)
+    return sizes
 
 
 def inline_ops(state: State) -> dict[StageId, OpNode]:
@@ -142,13 +169,13 @@ def _inline_reads(op: OpNode, bodies: Mapping[StageId, OpNode]) -> OpNode:
 
 def _bound_stage(state: State, stage: StageState, out: Bounds) -> StageBounds:
     at = stage.attach.kind == "at"
-    sb = StageBounds(stage, out.ops[stage.id], padded=at)
+    sb = StageBounds(stage, out.ops[stage.id], padded=at, sizes=out.sizes)
     if at:
         sb.enclosing = _enclosing(state, stage, out)
         _region(state, sb, out)
     else:
         sb.base = [Affine(0) for _ in sb.op.shape]
-        sb.shape = list(sb.op.shape)
+        sb.shape = [out.sizes.of(n) for n in sb.op.shape]
     _loops(state, sb, out)
     if stage.store is not None:
         _storage(state, sb, out)
@@ -161,7 +188,7 @@ def _storage(state: State, sb: StageBounds, out: Bounds) -> None:
     known = out.stages[host].visible(pos)
     for d, base in enumerate(sb.base):
         fixed, rest = base.split(known)
-        lo, hi = rest.bounds(out.ranges)
+        lo, hi = sb.sizes.span(rest)
         sb.base[d], sb.shape[d] = fixed + lo, hi - lo + sb.shape[d]
 
 
@@ -220,9 +247,13 @@ def _inside(state: State, reader: StageBounds, parent: StageBounds, pos: int, ou
     return True
 
 
+#: What readers need of a dimension: first element, and least and largest distance from it.
+_Hull = tuple[Affine, Extent, Extent]
+
+
 def _region(state: State, sb: StageBounds, out: Bounds) -> None:
     """Base and extents that the readers of an attached stage need."""
-    hulls: list[tuple[Affine, int, int] | None] = [None] * len(sb.op.shape)
+    hulls: list[_Hull | None] = [None] * len(sb.op.shape)
     whole = [False] * len(sb.op.shape)
     over = False
     for reader in out.stages.values():
@@ -232,126 +263,79 @@ def _region(state: State, sb: StageBounds, out: Bounds) -> None:
             over |= reader.padded
             for d, index in enumerate(read.indices):
                 a = to_affine(index, reader.values, out.ranges)
-                hulls[d], whole[d] = _widen(hulls[d], whole[d], a, sb, out)
-    for d, extent in enumerate(sb.op.shape):
-        hull = hulls[d]
+                hulls[d], whole[d] = _widen(hulls[d], whole[d], a, sb)
+    for d, dim in enumerate(sb.op.shape):
+        hull, extent = hulls[d], out.sizes.of(dim)
         if whole[d] or hull is None:
             sb.base.append(Affine(0))
             sb.shape.append(extent)
             continue
         fixed, lo, hi = hull
-        if hi - lo + 1 >= extent and not over:
+        if not over and out.sizes.most(hi - lo + 1, extent) == hi - lo + 1:
             fixed, lo, hi = Affine(0), 0, extent - 1
         sb.base.append(fixed + lo)
         sb.shape.append(hi - lo + 1)
 
 
-def _widen(
-    hull: tuple[Affine, int, int] | None,
-    whole: bool,
-    index: Affine | None,
-    sb: StageBounds,
-    out: Bounds,
-) -> tuple[tuple[Affine, int, int] | None, bool]:
+def _widen(hull: _Hull | None, whole: bool, index: Affine | None, sb: StageBounds) -> Any:
     if whole or index is None:
         return hull, True
-    fixed, rest = index.split(sb.enclosing)
-    lo, hi = rest.bounds(out.ranges)
+    fixed, rest = index.split(sb.visible(-1))
+    lo, hi = sb.sizes.span(rest)
     if hull is None:
         return (fixed, lo, hi), False
-    if hull[0] != fixed:
+    least, most = sb.sizes.least(lo, hull[1]), sb.sizes.most(hi, hull[2])
+    if hull[0] != fixed or least is None or most is None:
         return hull, True
-    return (fixed, min(lo, hull[1]), max(hi, hull[2])), False
+    return (fixed, least, most), False
 
 
 def _loops(state: State, sb: StageBounds, out: Bounds) -> None:
     stage, op = sb.stage, sb.op
-    extents = _extents(sb)
+    extents = extents_of(sb)
     for pos, lid in enumerate(stage.leaves):
-        var = Var(stage.loops[lid].name)
+        var = loop_var(stage.loops[lid].name, extents[lid], out.sizes)
         sb.loops.append(LoopBound(stage.loops[lid], var, extents[lid], stage.marks.get(lid)))
         sb.position[var] = pos
-        out.ranges[var] = (0, extents[lid] - 1)
     sb.lets = [[] for _ in range(len(sb.loops) + 1)]
-    values = {x.loop.id: Affine.of(x.var) if x.extent > 1 else Affine(0) for x in sb.loops}
+    values = {x.loop.id: Affine.of(x.var) if x.extent != 1 else Affine(0) for x in sb.loops}
     for rel in reversed(stage.relations):
-        _invert(rel, values, extents, sb, out)
-    roots = {f"a{d}": a for d, a in enumerate(op.axes)}
+        invert(rel, values, extents, sb)
     for d, axis in enumerate(op.axes):
         local = values[f"a{d}"]
         sb.values[axis.var] = sb.base[d] + local
         if sb.padded:
-            sb.shape[d] = max(sb.shape[d], local.bounds(out.ranges)[1] + 1)
-            _domain(sb, d, axis.var, out)
+            last = out.sizes.span(local)[1] + 1
+            larger = out.sizes.most(sb.shape[d], last)
+            # Where it is not known: what loops cover is never less than the shape.
+            sb.shape[d] = last if larger is None else larger
+            _domain(sb, d, axis.var)
     for d, axis in enumerate(op.reduce_axes):
         sb.values[axis.var] = values[f"r{d}"]
     for rel in stage.relations:
         if isinstance(rel, SplitRel):
-            _guard(rel, values, extents, sb, out, rel.parent in roots)
+            _guard(rel, values, extents, sb)
 
 
-def _extents(sb: StageBounds) -> dict[str, int]:
-    op = sb.op
-    extents = {f"a{d}": e for d, e in enumerate(sb.shape)}
-    extents |= {f"r{d}": a.extent for d, a in enumerate(op.reduce_axes)}
-    for rel in sb.stage.relations:
-        if isinstance(rel, FuseRel):
-            extents[rel.fused] = extents[rel.outer] * extents[rel.inner]
-            continue
-        n = extents[rel.parent]
-        if rel.factor is not None:
-            extents[rel.inner] = min(rel.factor, n)
-            extents[rel.outer] = -(-n // extents[rel.inner])
-        else:
-            assert rel.nparts is not None
-            extents[rel.inner] = -(-n // rel.nparts)
-            extents[rel.outer] = rel.nparts
-    return extents
+def _domain(sb: StageBounds, d: int, var: Var) -> None:
+    value, extent = sb.values[var], sb.sizes.of(sb.op.shape[d])
+    low, past = _beyond(value, extent, sb.sizes)
+    if low or past:
+        sb.domain[d] = [Guard(value, "spatial", extent if past else None, nonnegative=low)]
 
 
-def _invert(
-    rel: SplitRel | FuseRel,
-    values: dict[str, Affine],
-    extents: dict[str, int],
-    sb: StageBounds,
-    out: Bounds,
-) -> None:
-    """Values of the loops that a step consumed, from those that it made."""
-    if isinstance(rel, SplitRel):
-        values[rel.parent] = values[rel.outer] * extents[rel.inner] + values[rel.inner]
-        return
-    lets: list[tuple[Var, Expr]] = []
-    fused, hint = values[rel.fused], sb.stage.loops[rel.fused].name
-    q, r = div_mod(fused, extents[rel.inner], out.ranges, lets, hint)
-    known = sb.position
-    for var, value in lets:
-        a = to_affine(value.a, {}, out.ranges)  # type: ignore[attr-defined]
-        pos = max((known.get(v, -1) for v in (a.terms if a else ())), default=-1)
-        known[var] = pos
-        sb.lets[pos + 1].append((var, value))
-    values[rel.outer], values[rel.inner] = q, r
-
-
-def _domain(sb: StageBounds, d: int, var: Var, out: Bounds) -> None:
-    value, extent = sb.values[var], sb.op.shape[d]
-    lo, hi = value.bounds(out.ranges)
-    if lo < 0 or hi >= extent:
-        below = extent if hi >= extent else None
-        sb.domain[d] = [Guard(value, "spatial", below, nonnegative=lo < 0)]
+def _beyond(value: Affine, extent: Extent, sizes: Sizes) -> tuple[bool, bool]:
+    """Whether a value may be negative, and whether it may reach an extent."""
+    return value.bounds(sizes.ranges)[0] < 0, (value - extent).bounds(sizes.ranges)[1] >= 0
 
 
 def _guard(
-    rel: SplitRel,
-    values: dict[str, Affine],
-    extents: dict[str, int],
-    sb: StageBounds,
-    out: Bounds,
-    root: bool,
+    rel: SplitRel, values: dict[str, Affine], extents: dict[str, Extent], sb: StageBounds
 ) -> None:
-    extent = extents[rel.parent]
-    if values[rel.parent].bounds(out.ranges)[1] < extent:
+    extent, value = extents[rel.parent], values[rel.parent]
+    if not _beyond(value, extent, sb.sizes)[1]:
         return
     kind = sb.stage.loops[rel.parent].kind
-    if sb.padded and root and kind == "spatial":
+    if sb.padded and rel.parent.startswith("a") and kind == "spatial":
         return
-    sb.guards.append(Guard(values[rel.parent], kind, extent))
+    sb.guards.append(Guard(value, kind, extent))

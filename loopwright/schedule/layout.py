@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from loopwright.ir.affine import Extent
+from loopwright.ir.sizes import Sizes
 from loopwright.schedule import steps as st
 from loopwright.schedule.state import LayoutDim, State, refuse
 from loopwright.schedule.storage import own_buffer
@@ -53,6 +55,8 @@ def _covers(digits: list[tuple[int, int | None]]) -> bool:
     return bool(digits)
 
 
-def layout_shape(shape: tuple[int, ...], dims: tuple[LayoutDim, ...]) -> tuple[int, ...]:
+def layout_shape(
+    shape: tuple[Extent, ...], dims: tuple[LayoutDim, ...], sizes: Sizes
+) -> tuple[Extent, ...]:
     """Shape of a buffer in a layout; partial blocks are padded."""
-    return tuple(mod if mod is not None else -(-shape[d] // div) for d, div, mod in dims)
+    return tuple(mod if mod is not None else sizes.ceil_div(shape[d], div) for d, div, mod in dims)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+from loopwright.ir.printer import print_expr
 from loopwright.schedule.bounds import Bounds, LoopBound, StageBounds, attach_position
 from loopwright.schedule.state import Attach, State, refuse
 from loopwright.schedule.storage import loops_around, store_position
@@ -24,6 +25,16 @@ def validate_bounds(state: State, bounds: Bounds) -> None:
     """
     for sb in bounds.stages.values():
         _check_storage(state, bounds, sb)
+        for x in sb.loops:
+            _check_constant(state, sb, x)
+        if sb.stage.align and not all(isinstance(n, int) for n in sb.shape):
+            refuse(
+                "storage_align",
+                state.steps,
+                f"the shape of {state.label(sb.stage.id)!r} is known only when the program runs; "
+                "compute it at a loop where its tile is constant",
+            )
+    for sb in bounds.stages.values():
         copies = _copies_around(state, bounds, sb)
         vector: LoopBound | None = None
         for x in sb.loops:
@@ -103,9 +114,24 @@ def _check_double(state: State, bounds: Bounds, sb: StageBounds, t: int) -> None
             )
 
 
+def _check_constant(state: State, sb: StageBounds, x: LoopBound) -> None:
+    """What is written out needs a number of iterations that is known when it is compiled."""
+    verb = {"vectorized": "vectorize", "unrolled": "unroll"}.get(x.mark.kind if x.mark else "")
+    if verb is None or isinstance(x.extent, int):
+        return
+    assert x.mark is not None
+    name = state.loop_label(sb.stage, x.loop.id)
+    refuse(
+        verb,
+        x.mark.step,
+        f"loop {name!r} has {print_expr(sb.sizes.dim(x.extent))} iterations, which is known only "
+        f"when the program runs; split it by a constant factor and {verb} the inner part",
+    )
+
+
 def _copies(x: LoopBound) -> int:
     kind = x.mark.kind if x.mark else ""
-    return x.extent if kind == "unrolled" else -(-x.extent // _PIECE) if kind == "vectorized" else 1
+    return x.count if kind == "unrolled" else -(-x.count // _PIECE) if kind == "vectorized" else 1
 
 
 def _copies_around(state: State, bounds: Bounds, sb: StageBounds) -> int:
@@ -114,7 +140,7 @@ def _copies_around(state: State, bounds: Bounds, sb: StageBounds) -> int:
     while stage.attach.kind == "at":
         host, pos = attach_position(state, stage, bounds)
         outer = [x for x in host.loops[: pos + 1] if x.mark and x.mark.kind == "unrolled"]
-        copies *= prod(x.extent for x in outer)
+        copies *= prod(x.count for x in outer)
         stage = host.stage
     return copies
 
@@ -122,11 +148,11 @@ def _copies_around(state: State, bounds: Bounds, sb: StageBounds) -> int:
 def _check_vector(state: State, sb: StageBounds, x: LoopBound, other: LoopBound | None) -> None:
     assert x.mark is not None
     name = state.loop_label(sb.stage, x.loop.id)
-    if x.extent > MAX_VECTOR:
+    if x.count > MAX_VECTOR:
         refuse(
             "vectorize",
             x.mark.step,
-            f"loop {name!r} has {x.extent} iterations, the longest vector is {MAX_VECTOR}; split "
+            f"loop {name!r} has {x.count} iterations, the longest vector is {MAX_VECTOR}; split "
             "it and vectorize the inner part",
         )
     if other is not None:

@@ -71,6 +71,12 @@ class OpNode:
         """Extents of the output's dimensions and of the reduction axes."""
         return [*self.shape, *(a.extent for a in self.reduce_axes)]
 
+    @cached_property
+    def sizes(self) -> tuple[SizeVar, ...]:
+        """Size variables of the extents and of the body, in the order of first use."""
+        parts = body_parts(self.body) if self.body is not None else []
+        return tuple(size_vars([*self.extents, *parts]))
+
     def reads(self) -> list[Read]:
         """All reads of the body, in order, repeated ones included."""
         parts = body_parts(self.body) if self.body is not None else []
@@ -126,11 +132,7 @@ class Dag:
     @cached_property
     def sizes(self) -> tuple[SizeVar, ...]:
         """Size variables in the order of first use; a program of known sizes has none."""
-        parts: list[Any] = []
-        for op in self.ops:
-            parts += op.extents
-            parts += body_parts(op.body) if op.body is not None else []
-        return tuple(size_vars(parts))
+        return tuple(dict.fromkeys(v for op in self.ops for v in op.sizes))
 
     def bind(self, values: Mapping[Any, int]) -> Dag:
         """The program for given sizes: what it would be had it been written with these numbers.

@@ -414,11 +414,11 @@ def costs(state: State, bounds: Bounds) -> tuple[int, int]:
             host, pos = attach_position(state, stage, bounds)
             loops += host.loops[: pos + 1]
             stage = host.stage
-        work = max(work, prod(x.extent for x in loops))
+        work = max(work, prod(x.count for x in loops))
         copies = max(copies, prod(_copies(x) for x in loops))
     return work, copies
 
 
 def _copies(x: LoopBound) -> int:
     kind = x.mark.kind if x.mark else ""
-    return x.extent if kind == "unrolled" else -(-x.extent // 8) if kind == "vectorized" else 1
+    return x.count if kind == "unrolled" else -(-x.count // 8) if kind == "vectorized" else 1

@@ -14,7 +14,6 @@ from loopwright.ir.sizes import (
     Sizes,
     SizeVar,
     evaluate,
-    extent_expr,
     size_vars,
 )
 
@@ -28,7 +27,7 @@ def value(sizes: Sizes, x: int | Affine, n: int, m: int) -> int:
         env[v] = evaluate(e, env)
         lo, hi = sizes.ranges[v]
         assert lo <= env[v] <= hi
-    return evaluate(extent_expr(x, sizes.ranges), env)
+    return evaluate(sizes.dim(x), env)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +54,7 @@ def test_forms_have_the_value_of_the_expression(e: Expr) -> None:
         if want < 1:
             continue  # no extent
         assert value(sizes, form, n, m) == want
-        assert evaluate(sizes.definition(extent_expr(form, sizes.ranges)), {N: n, M: m}) == want
+        assert evaluate(sizes.definition(sizes.dim(form)), {N: n, M: m}) == want
 
 
 def test_equal_products_and_quotients_are_one_variable() -> None:
@@ -104,11 +103,11 @@ def test_the_larger_of_two() -> None:
 
 def test_large_sums_are_wide() -> None:
     sizes = Sizes([N, M])
-    assert extent_expr(sizes.of(N + 1), sizes.ranges).dtype == "int32"
-    assert extent_expr(sizes.of(N * 4), sizes.ranges).dtype == "int32"
+    assert sizes.dim(sizes.of(N + 1)).dtype == "int32"
+    assert sizes.dim(sizes.of(N * 4)).dtype == "int32"
     both = Sizes()
     both.declare(N)
-    assert extent_expr(Affine(1, {N: 1}), both.ranges).dtype == "int64"
+    assert both.dim(Affine(1, {N: 1})).dtype == "int64"
 
 
 def test_size_vars_in_the_order_of_use() -> None:

@@ -152,11 +152,3 @@ def test_names_with_dots_and_of_the_same_spelling_are_kept_apart() -> None:
         "  for i_1 in range(2):\n"
         "    x_2[i_1] = x_1[i_1] + 1.0"
     )
-
-
-def test_size_variables_are_not_lowered_yet() -> None:
-    n = te.var("n")
-    a = te.placeholder((n,), name="A")
-    b = te.compute((n,), lambda i: a[i] + 1.0, name="B")
-    with pytest.raises(LowerError, match=r"size variables \(n\) are not lowered yet"):
-        lower(create_schedule(b), [a, b])
