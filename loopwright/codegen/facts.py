@@ -7,8 +7,8 @@ from typing import Any
 
 from loopwright import dtypes
 from loopwright.ir.buffer import Buffer, Load
-from loopwright.ir.expr import Cast, Expr
-from loopwright.ir.stmt import Allocate, Check, For, Store, View
+from loopwright.ir.expr import Cast, Expr, IfThenElse, Select
+from loopwright.ir.stmt import Allocate, Check, For, If, Store, View
 from loopwright.ir.traversal import walk
 
 
@@ -50,6 +50,18 @@ def widest(s: Any) -> int:
 
 def _register_bytes(dtype: str) -> int:
     return 4 if dtype in dtypes.HALVES else dtypes.nbytes(dtype)
+
+
+def has_guarded_accesses(s: Any) -> bool:
+    """Whether a load or store happens under a condition."""
+    found: list[Any] = []
+
+    def visit(n: Any) -> None:
+        if isinstance(n, If) or (isinstance(n, Select | IfThenElse) and touches_memory(n)):
+            found.append(n)
+
+    walk(s, visit)
+    return bool(found)
 
 
 def buffers_of(s: Any) -> list[Buffer]:

@@ -15,7 +15,7 @@ from loopwright.driver import interp
 from loopwright.errors import BuildError, TargetError
 from loopwright.ir.stmt import Func
 from loopwright.lower import lower_ids, too_deep
-from loopwright.runtime.artifact import KIND, Artifact
+from loopwright.runtime.artifact import C_KIND, KIND, Artifact
 from loopwright.runtime.module import Module
 from loopwright.schedule.schedule import Schedule, replay
 from loopwright.target import Target
@@ -113,8 +113,10 @@ def _make(s: Schedule, arg_ids: Sequence[ArgId], target: Target, name: str) -> _
         code = compile_func(f, target)
     except RecursionError:
         raise too_deep(s) from None
-    manifest = _manifest(f, code, target)
-    sources: Sources = {"ll": code.optimised, "asm": code.assembly, "ll-unoptimised": code.text}
+    sources: Sources = {"c": code.text, "asm": code.assembly}
+    if target.kind == "llvm":
+        sources = {"ll": code.optimised, "asm": code.assembly, "ll-unoptimised": code.text}
+    manifest = _manifest(f, code, target, C_KIND if target.kind == "c" else KIND)
     return _Made(Artifact(manifest, code.objects), {**sources, "ir": lambda: str(f)}, f)
 
 

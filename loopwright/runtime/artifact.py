@@ -21,8 +21,9 @@ from loopwright.runtime import linker
 
 FORMAT = 1
 KIND = "llvm-object"
-#: Every kind of artifact: an object file of LLVM, a program for the interpreter.
-KINDS = (KIND, "interp")
+C_KIND = "c-object"
+#: Every kind of artifact: object files of LLVM and of a C compiler, a program for the interpreter.
+KINDS = (KIND, C_KIND, "interp")
 _FIELDS = ("format", "kind", "entry", "triple", "cpu", "features", "num_threads", "functions")
 _FUNCTION_FIELDS = ("name", "args", "workspace_bytes", "parallel_workspace_bytes", "uses_pool")
 # What the CPU names that are no CPU stand for.

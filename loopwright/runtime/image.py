@@ -103,3 +103,4 @@ def _failed_check(
 
 
 register(artifact.KIND, _link_object)
+register(artifact.C_KIND, _link_object)

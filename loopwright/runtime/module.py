@@ -15,7 +15,7 @@ from loopwright.runtime.function import Function
 from loopwright.runtime.image import Image, Link
 
 #: Kind of artifact -> kind of target, and what its file is.
-_FORMS = {"llvm-object": ("llvm", "o"), "c-shared": ("c", "so"), "interp": ("interp", "json")}
+_FORMS = {"llvm-object": ("llvm", "o"), "c-object": ("c", "o"), "interp": ("interp", "json")}
 
 
 class Module:
@@ -51,7 +51,7 @@ class Module:
 
     @property
     def format(self) -> str:
-        """Kind of file that `save` writes: ``o``, ``so`` or ``json``."""
+        """Kind of file that `save` writes: ``o`` or ``json``."""
         return _FORMS[self.artifact.kind][1]
 
     @property

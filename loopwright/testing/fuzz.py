@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from loopwright.testing.differential import Case, Checker, case_of
+from loopwright.testing.differential import Case, Checker, case_of, runs_here
 from loopwright.testing.random_program import random_program
 from loopwright.testing.random_schedule import random_schedule
 from loopwright.testing.random_values import Draw
@@ -29,6 +29,9 @@ TARGETS = (
     "llvm -num-threads=1 -prefer-vector-width=128",
     "llvm -num-threads=2 -mcpu=x86-64-v3",
     "llvm -num-threads=1 -loop-vectorize=true -loop-unroll=true",
+    "c -num-threads=1",
+    "c -num-threads=2",
+    "c -num-threads=1 -prefer-vector-width=256 -opt-level=3",
 )
 
 
@@ -86,7 +89,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="first seed")
     parser.add_argument("--count", type=int, default=1000, help="number of examples")
     parser.add_argument("--keep-going", action="store_true", help="go on after a failure")
+    parser.add_argument("--target", action="append", help="run on this target only (repeatable)")
     options = parser.parse_args(argv)
+    for target in options.target or TARGETS:
+        if not runs_here(target):
+            print(f"not run: {target} (no such CPU or no C compiler here)")
     checker = Checker()
     done: Counter[str] = Counter()
     applied: Counter[str] = Counter()
@@ -94,6 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     began = time.monotonic()
     for seed in range(options.seed, options.seed + options.count):
         case, targets, made = example(seed)
+        targets = options.target or targets
         applied.update(made.applied)
         refused.update(made.refused)
         try:

@@ -16,7 +16,8 @@ from loopwright.lower import lower
 from loopwright.schedule import create_schedule
 from loopwright.testing.differential import runs_here
 
-TARGETS = [t for t in ("llvm -num-threads=1", "llvm -num-threads=1 -mcpu=x86-64") if runs_here(t)]
+SPECS = ("llvm -num-threads=1", "llvm -num-threads=1 -mcpu=x86-64", "c -num-threads=1")
+TARGETS = [t for t in SPECS if runs_here(t)]
 
 
 def check(f: Callable[..., Any], want: Any, *inputs: np.ndarray[Any, Any]) -> None:
@@ -31,7 +32,7 @@ def check(f: Callable[..., Any], want: Any, *inputs: np.ndarray[Any, Any]) -> No
         got = np.zeros(n, B.dtype)
         interpret(lower(s, [*args, B]), [*inputs, got])
         np.testing.assert_array_equal(got, want, "interpreter")
-        for target in TARGETS:
+        for target in (t for t in TARGETS if vector or t.startswith("llvm")):
             got = np.zeros(n, B.dtype)
             build(s, [*args, B], target=target)(*inputs, got)
             np.testing.assert_array_equal(got, want, target)

@@ -21,7 +21,8 @@ from loopwright.lower import lower
 from loopwright.schedule import create_schedule
 from loopwright.testing.differential import runs_here
 
-TARGETS = [t for t in ("llvm -num-threads=1", "llvm -num-threads=1 -mcpu=x86-64") if runs_here(t)]
+SPECS = ("llvm -num-threads=1", "llvm -num-threads=1 -mcpu=x86-64", "c -num-threads=1")
+TARGETS = [t for t in SPECS if runs_here(t)]
 NAN, INF = math.nan, math.inf
 
 
@@ -38,7 +39,7 @@ def evaluate(f: Callable[..., Any], *inputs: np.ndarray[Any, Any]) -> list[np.nd
         got = np.zeros(n, B.dtype)
         interpret(lower(s, [*args, B]), [*inputs, got])
         out.append(got)
-        for target in TARGETS:
+        for target in (t for t in TARGETS if vector or t.startswith("llvm")):
             got = np.zeros(n, B.dtype)
             build(s, [*args, B], target=target)(*inputs, got)
             out.append(got)

@@ -14,9 +14,11 @@ from loopwright.errors import RunError
 from loopwright.lower import lower
 from loopwright.runtime.artifact import Artifact
 from loopwright.schedule import Schedule, create_schedule
+from loopwright.testing.differential import runs_here
 
 CHECKED = {"instrument_bound_checkers": True}
-TARGETS = ["llvm -num-threads=1", "llvm -num-threads=2", "interp"]
+SPECS = ["llvm -num-threads=1", "llvm -num-threads=2", "interp", "c -num-threads=2"]
+TARGETS = [t for t in SPECS if runs_here(t)]
 
 
 def gather() -> tuple[Schedule, list[te.Tensor]]:

@@ -1,0 +1,221 @@
+"""The C target: loop IR to one C file, for GCC and Clang.
+
+The entry is ``int32_t name(void **args, void *ws)``, as of every CPU target. It calls a function
+with typed parameters that hold the nest; the body of a parallel loop is a function of its own that
+the thread pool calls through ``lw_parallel_launch``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from loopwright.codegen.c_family import RESERVED, CFamilyWriter, Names, extents
+from loopwright.codegen.c_prelude import Prelude, memory_type
+from loopwright.codegen.cc import compile_c, disassembly
+from loopwright.codegen.facts import buffers_of, has_guarded_accesses
+from loopwright.codegen.llvm import Code
+from loopwright.codegen.ops_llvm import C_FUNCTIONS
+from loopwright.ir.buffer import Buffer
+from loopwright.ir.expr import Var
+from loopwright.ir.stmt import Check, For, Func, Store
+from loopwright.ir.traversal import free_vars, walk
+from loopwright.runtime.image import FIRST_CODE, record_name
+from loopwright.target import Target
+from loopwright.version import __version__
+
+_LAUNCH = """
+/* Runs fn over [0, n) on the threads of the pool, each with a workspace of its own. */
+int32_t lw_parallel_launch(int32_t (*fn)(int64_t begin, int64_t end, void *closure, void *ws),
+                           void *closure, int64_t n, int64_t workspace_bytes, void *ws);
+"""
+#: What math.h declares; a kernel of such a name is called otherwise in C.
+_MATH_H = re.compile(
+    "(a?(cos|sin|tan)h?|atan2|exp(2|m1|10)?|log(10|2|1p|b)?|l?gamma|lgamma_r|tgamma|[jy][01n]|erfc?"
+    "|fabs|ceil|floor|trunc|l?l?r(ound|int)|nearbyint|round|rint|sqrt|cbrt|hypot|pow|fmod|modf"
+    "|frexp|ldexp|scalbl?n?|ilogb|significand|remquo|remainder|drem|fmax|fmin|fdim|fma|copysign"
+    "|nan|nextafter|nexttoward|finite|isnan|isinf|signgam|sincos)[fl]?"
+)
+#: The largest loop that is unrolled on request; GCC counts in 16 bits.
+_UNROLL_LIMIT = 65534
+
+
+_WORKSPACE = "unsigned char *restrict ws"
+_LINE = 100
+
+
+@dataclass
+class Unit:
+    """What the functions of one file share."""
+
+    name: str
+    threads: int
+    prelude: Prelude
+    written: frozenset[Buffer]
+    functions: list[str]
+    loops: int = 0
+    parallel_workspace: int = 0
+    checks: list[str] = field(default_factory=list)
+    check_words: int = 0
+
+    def names(self) -> Names:
+        """Identifiers of one function."""
+        own = {self.name, f"{self.name}_nest", *(f"{self.name}_par{k}" for k in range(64))}
+        return Names(RESERVED | C_FUNCTIONS | own)
+
+
+class CWriter(CFamilyWriter):
+    """One function of the C target."""
+
+    def __init__(self, unit: Unit, inside_parallel: bool) -> None:
+        super().__init__(unit.prelude, unit.names())
+        self.unit, self.inside_parallel = unit, inside_parallel
+
+    def hint(self, s: For) -> str | None:
+        """Pragmas of GCC, which Clang understands as well."""
+        if s.kind == "vectorized":
+            return "#pragma omp simd"
+        return f"#pragma GCC unroll {min(s.extent, _UNROLL_LIMIT)}"
+
+    def check(self, s: Check) -> None:
+        """Of threads that fail at once one takes the record; see `loopwright.runtime.image`."""
+        unit = self.unit
+        code = FIRST_CODE + len(unit.checks)
+        unit.checks.append(s.text)
+        unit.check_words = max(unit.check_words, 1 + len(s.values))
+        record = record_name(unit.name)
+        with self.block(f"if (!({self.expr(s.cond).text}))"):
+            with self.block(f"if (__sync_bool_compare_and_swap(&{record}[0], 0, {code}))"):
+                for k, e in enumerate(s.values):
+                    self.put(f"{record}[{k + 1}] = {self.index(e).text};")
+            self.put(f"return {code};")
+
+    def parameter(self, b: Buffer) -> str:
+        """A buffer as a parameter, which no other parameter aliases."""
+        first, *rest = extents(b)
+        const = "" if b in self.unit.written else "const "
+        rows = f"[restrict {first}]" + "".join(f"[{n}]" for n in rest)
+        return f"{const}{memory_type(b.dtype)} {self.name(b)}{rows}"
+
+    def launch(self, s: For) -> bool:
+        """Hand a loop to the pool; its body sees buffers and outer variables through a closure."""
+        if self.inside_parallel or self.unit.threads == 1:
+            return False
+        unit = self.unit
+        unit.loops += 1
+        name = f"{unit.name}_par{unit.loops}"
+        buffers = [b for b in buffers_of(s.body) if b in self.buffers]
+        free = free_vars(s.body)
+        outer = [v for v in self.bound if v in free]
+        inner = CWriter(unit, inside_parallel=True)
+        inner.ranges = {v: self.ranges[v] for v in outer if v in self.ranges}
+        inner.bound = {v: self.bound[v] for v in outer}
+        _write_parallel(inner, s, name, buffers, outer)
+        unit.parallel_workspace = max(unit.parallel_workspace, inner.workspace)
+        given = ", ".join([*(self.name(b) for b in buffers), *(self.name(v) for v in outer)]) or "0"
+        spare = self.spare(inner.workspace)
+        with self.block(""):
+            self.put(f"struct {name} closure = {{{given}}};")
+            self.put(
+                f"int32_t rc = lw_parallel_launch({name}, &closure, {s.extent}, "
+                f"{inner.workspace}, {spare});"
+            )
+            self.put("if (rc) return rc;")
+        return True
+
+
+def write_c(f: Func, target: Target) -> tuple[str, Unit, int]:
+    """The C text of a function; also what its parts share, and the entry's workspace bytes."""
+    found: list[Buffer] = []
+    walk(f.body, lambda n: found.append(n.buffer) if isinstance(n, Store) else None)
+    name = f"{f.name}_" if f.name in RESERVED or _MATH_H.fullmatch(f.name) else f.name
+    unit = Unit(f.name, target.options["num_threads"], Prelude(), frozenset(found), [])
+    writer = CWriter(unit, inside_parallel=False)
+    writer.buffers = dict.fromkeys(f.params)
+    params = [*map(writer.parameter, f.params), _WORKSPACE]
+    writer.stmt(f.body)
+    nest = _function(signature(f"static int32_t {f.name}_nest", params), writer.lines)
+    given = ", ".join([*(f"args[{k}]" for k in range(len(f.params))), "ws"])
+    label = f' __asm__("{f.name}")' if name != f.name else ""
+    entry = [f"int32_t {name}(void **args, void *ws){label};"] if label else []
+    entry.append(
+        _function(
+            f"int32_t {name}(void **args, void *ws)", [f"  return {f.name}_nest({given});"], ""
+        )
+    )
+    head = f"/* {f.name}: C made by loopwright {__version__}. */\n"
+    head += "#include <math.h>\n#include <stdbool.h>\n#include <stdint.h>\n"
+    head += _LAUNCH if unit.loops else ""
+    if unit.checks:
+        head += f"\nint64_t {record_name(unit.name)}[{unit.check_words}];\n"
+    helpers = unit.prelude.text()
+    parts = [head, *([f"{helpers}\n"] if helpers else []), *unit.functions, nest, *entry]
+    return "\n".join(parts), unit, writer.workspace
+
+
+def compile_func(f: Func, target: Target) -> Code:
+    """Compile a lowered function with the system's compiler.
+
+    Raises:
+        CodegenError: the function holds something that the target cannot run (thread axes).
+        TargetError: the compiler is not there, or does not know the CPU.
+        BuildError: the compiler refuses its flags or the code.
+    """
+    text, unit, workspace = write_c(f, target)
+    guarded = has_guarded_accesses(f.body)
+    objects = compile_c(text, target, guarded)
+    return Code(
+        objects,
+        text,
+        lambda: text,
+        lambda: disassembly(text, target, guarded),
+        workspace,
+        unit.parallel_workspace,
+        unit.loops > 0,
+        tuple(unit.checks),
+    )
+
+
+def _write_parallel(w: CWriter, s: For, name: str, buffers: list[Buffer], outer: list[Var]) -> None:
+    """Write the nest of one iteration, the closure, and the function over a range."""
+    w.buffers = dict.fromkeys(buffers)
+    i = w.name(s.var)
+    named = [*(w.name(b) for b in buffers), *(w.name(v) for v in outer)]
+    params = [f"int64_t {i}", *map(w.parameter, buffers)]
+    params += [f"const {w.bound[v]} {w.name(v)}" for v in outer]
+    w.ranges[s.var] = (0, s.extent - 1)
+    w.bound[s.var] = "int64_t"
+    w.stmt(s.body)
+    w.lines.append("  return 0;")
+    head = signature(f"static int32_t {name}_nest", [*params, _WORKSPACE])
+    fields = []
+    for b in buffers:
+        const = "" if b in w.unit.written else "const "
+        fields.append(f"  {const}{w.pointer(b, w.name(b))};")
+    fields += [f"  {w.bound[v]} {w.name(v)};" for v in outer]
+    struct = "\n".join([f"struct {name} {{", *(fields or ["  char none;"]), "};\n"])
+    given = ", ".join([i, *(f"c->{field}" for field in named), "ws"])
+    lines = [
+        f"  const struct {name} *c = closure;",
+        f"  for (int64_t {i} = begin; {i} < end; ++{i}) {{",
+        f"    int32_t rc = {name}_nest({given});",
+        "    if (rc) return rc;",
+        "  }",
+        "  return 0;",
+    ]
+    over = f"static int32_t {name}(int64_t begin, int64_t end, void *closure, void *ws)"
+    unit = w.unit
+    unit.functions += [_function(head, w.lines, ""), struct, _function(over, lines, "")]
+
+
+def signature(head: str, params: list[str]) -> str:
+    """The first line of a function, cut where it would be too long."""
+    line = f"{head}({', '.join(params)})"
+    if len(line) < _LINE:
+        return line
+    between = ",\n" + " " * (len(head) + 1)
+    return f"{head}({between.join(params)})"
+
+
+def _function(head: str, lines: list[str], last: str = "  return 0;") -> str:
+    return "\n".join([f"{head} {{", *lines, *([last] if last else []), "}\n"])

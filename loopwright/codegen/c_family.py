@@ -1,0 +1,266 @@
+"""Statements of the loop IR as text of a C-like language; its targets differ in few hooks.
+
+Names stay those of the program where C allows it. A loop over a vector is a plain loop that the
+compiler is told to vectorise, an unrolled one a loop that it is told to unroll.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from loopwright import dtypes
+from loopwright.codegen.c_expr import Expressions
+from loopwright.codegen.c_prelude import Prelude, c_type, memory_type
+from loopwright.codegen.facts import has_blocks
+from loopwright.errors import CodegenError
+from loopwright.ir.affine import interval
+from loopwright.ir.buffer import STACK_LIMIT, Buffer, Load
+from loopwright.ir.expr import Binary, Expr, Var
+from loopwright.ir.stmt import UNROLL_HINT, Allocate, Check, For, If, Let, Seq, Store, View
+
+#: Most bytes of all buffers together that are kept on the stack.
+STACK_TOTAL = 1 << 16
+#: Words that a program's names may not be.
+RESERVED = frozenset(
+    word
+    for words in (
+        "auto break case char const continue default do double else enum extern float for goto if",
+        "inline int long register restrict return short signed sizeof static struct switch typedef",
+        "union unsigned void volatile while asm typeof bool true false linux unix i386 main NAN",
+        "INFINITY DOMAIN SING OVERFLOW UNDERFLOW TLOSS PLOSS args ws rc begin end closure",
+        "memcpy memmove memset",
+    )
+    for word in words.split()
+)
+#: Prefixes of what the headers of C define.
+_TAKEN = re.compile(r"_|lw_|M_|FP_|U?INT|HUGE|MATH|WCHAR|SIZE|PTRDIFF|SIG_|__")
+
+
+class Names:
+    """C identifiers, unique in a function: the first of a name keeps it, others get a number."""
+
+    def __init__(self, taken: set[str] | frozenset[str]) -> None:
+        self._names: dict[Any, str] = {}
+        self._taken = set(taken)
+
+    def __call__(self, x: Var | Buffer) -> str:
+        """The identifier of a variable or buffer."""
+        if x not in self._names:
+            self._names[x] = self.fresh(x.name)
+        return self._names[x]
+
+    def release(self, x: Var | Buffer) -> None:
+        """End the scope of a variable or buffer: its identifier may be used again."""
+        self._taken.discard(self._names.pop(x))
+
+    def fresh(self, text: str) -> str:
+        """A new identifier like this text."""
+        plain = re.sub(r"\W", "_", text, flags=re.ASCII) or "x"
+        if plain[0].isdigit() or _TAKEN.match(plain):
+            plain = f"x{plain}"
+        name, n = plain, 1
+        while name in self._taken:
+            name, n = f"{plain}_{n}", n + 1
+        self._taken.add(name)
+        return name
+
+
+class CFamilyWriter(Expressions):
+    """Writes the statements of one function.
+
+    Attributes:
+        lines: what was written.
+        names: identifiers of this function.
+        bound: C types of the variables in scope.
+        buffers: buffers in scope.
+        workspace: bytes of workspace that the function needs.
+    """
+
+    def __init__(self, prelude: Prelude, names: Names, language: str = "c") -> None:
+        super().__init__(prelude)
+        self.names, self.language = names, language
+        self.lines: list[str] = []
+        self.depth = 1
+        self.bound: dict[Var, str] = {}
+        self.buffers: dict[Buffer, None] = {}
+        self.workspace = 0
+        self._used = 0
+        self._stack = 0
+        self.in_vector = False
+
+    # ------------------------------------------------------------ hooks
+
+    def hint(self, s: For) -> str | None:
+        """The line before a loop that tells the compiler what to do with it."""
+        raise NotImplementedError
+
+    def launch(self, s: For) -> bool:
+        """Write a parallel loop as such; False: it is to be written as a serial one."""
+        raise NotImplementedError
+
+    def check(self, s: Check) -> None:
+        """Write that the function is left with a code unless a condition holds."""
+        raise NotImplementedError
+
+    # ------------------------------------------------------------ text
+
+    def name(self, x: Var | Buffer) -> str:
+        """The identifier of a variable or buffer."""
+        return self.names(x)
+
+    def put(self, text: str) -> None:
+        """Write a line."""
+        self.lines.append("  " * self.depth + text if text else "")
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """Write a block in braces after ``head``."""
+        self.put(f"{head} {{".strip())
+        self.depth += 1
+        yield
+        self.depth -= 1
+        self.put("}")
+
+    # ------------------------------------------------------------ statements
+
+    def stmt(self, s: Any) -> None:
+        """Write a statement."""
+        match s:
+            case Seq(stmts=stmts):
+                for k, x in enumerate(stmts):
+                    if isinstance(x, Allocate | Let | View) and k < len(stmts) - 1:
+                        with self.block(""):
+                            self.stmt(x)
+                    else:
+                        self.stmt(x)
+            case Store(buffer=b, indices=idx, value=v):
+                self._store(b, idx, v)
+            case For():
+                self._for(s)
+            case If(cond=c, then=then, orelse=other):
+                self._if(c, then, other)
+            case Let(var=v, value=e, body=body):
+                self._let(v, e, body)
+            case Allocate(buffer=b, body=body):
+                self._allocate(b, body)
+            case Check():
+                self.check(s)
+            case View(buffer=b, of=of, offset=k, body=body):
+                self._place(b, f"{self.name(of)} + {k}")
+                self.stmt(body)
+                self._leave(b)
+            case _:
+                raise CodegenError(f"{self.language}: no code for {type(s).__name__}")
+
+    def _store(self, b: Buffer, idx: tuple[Expr, ...], v: Expr) -> None:
+        at = self.element(b, idx)
+        wide = dtypes.is_float(b.dtype) or dtypes.bits(b.dtype) >= 32
+        match v:
+            case Binary(op="+", a=Load(buffer=c, indices=same), b=x) if (c, same) == (
+                b,
+                idx,
+            ) and wide:
+                self.put(f"{at} += {self.expr(x).text};")
+            case _:
+                self.put(f"{at} = {self.expr(v).text};")
+
+    def _if(self, c: Expr, then: Any, other: Any) -> None:
+        with self.block(f"if ({self.expr(c).text})"):
+            self.stmt(then)
+        if other is not None:
+            with self.block("else"):
+                self.stmt(other)
+
+    def _let(self, v: Var, e: Expr, body: Any) -> None:
+        """Arithmetic on axes is kept in int64_t, all else in its own dtype."""
+        if e.dtype != v.dtype:
+            raise CodegenError(f"{self.language}: {v.name!r} is {v.dtype}, not {e.dtype}")
+        bounds = interval(e, {}, self.ranges) if dtypes.is_int(e.dtype) else None
+        plain = bounds is not None and self.is_plain(e)
+        text = self.plain(e) if plain else self.expr(e)
+        kind = "int64_t" if plain else c_type(v.dtype)
+        if plain and bounds is not None:
+            self.ranges[v] = bounds
+        else:
+            self.ranges.pop(v, None)
+        self.bound[v] = kind
+        self.put(f"const {kind} {self.name(v)} = {text.text};")
+        self.stmt(body)
+        self._leave(v)
+
+    def _for(self, s: For) -> None:
+        if s.kind == "thread":
+            raise CodegenError(
+                f"{self.language}: loop {s.var.name!r} is bound to {s.tag}; thread axes are for "
+                "GPU targets, on a CPU use parallel, vectorize or unroll"
+            )
+        if s.kind == "parallel" and not self.in_vector and self.launch(s):
+            return
+        vector = s.kind == "vectorized" and not self.in_vector and not has_blocks(s.body)
+        unrolled = s.kind == "unrolled" or UNROLL_HINT in s.pragmas
+        hint = self.hint(s) if unrolled or vector else None
+        if hint:
+            self.put(hint)
+        self.in_vector |= vector
+        self.loop(s, "0", str(s.extent))
+        self.in_vector &= not vector
+
+    def loop(self, s: For, first: str, end: str) -> None:
+        """Write a loop as a ``for`` statement."""
+        i = self.name(s.var)
+        self.ranges[s.var] = (0, s.extent - 1)
+        self.bound[s.var] = "int64_t"
+        with self.block(f"for (int64_t {i} = {first}; {i} < {end}; ++{i})"):
+            self.stmt(s.body)
+        self._leave(s.var)
+
+    # ------------------------------------------------------------ memory
+
+    def declared(self, b: Buffer, head: str) -> str:
+        """A declarator of a buffer as an array, ``head`` being what stands before its extents."""
+        return f"{memory_type(b.dtype)} {head}" + "".join(f"[{n}]" for n in extents(b))
+
+    def pointer(self, b: Buffer, name: str) -> str:
+        """A declarator of a pointer to the rows of a buffer."""
+        rows = "".join(f"[{n}]" for n in extents(b)[1:])
+        return f"{memory_type(b.dtype)} " + (f"(*{name}){rows}" if rows else f"*{name}")
+
+    def _allocate(self, b: Buffer, body: Any) -> None:
+        """A small buffer is an array of the block, a larger one a piece of the workspace."""
+        if b.nbytes <= STACK_LIMIT and self._stack + b.nbytes <= STACK_TOTAL:
+            self._stack += b.nbytes
+            self.buffers[b] = None
+            self.put(f"_Alignas(64) {self.declared(b, self.name(b))};")
+            self.stmt(body)
+            self._leave(b)
+            return
+        start = self._used
+        self._place(b, f"ws + {start}")
+        self._used = start + -(-b.nbytes // 64) * 64
+        self.workspace = max(self.workspace, self._used)
+        self.stmt(body)
+        self._used = start
+        self._leave(b)
+
+    def _place(self, b: Buffer, at: str) -> None:
+        """Let a buffer lie where bytes are."""
+        self.buffers[b] = None
+        self.put(f"{self.pointer(b, self.name(b))} = ({self.pointer(b, '')})({at});")
+
+    def _leave(self, x: Var | Buffer) -> None:
+        """End the scope of a variable or buffer."""
+        (self.bound if isinstance(x, Var) else self.buffers).pop(x)  # type: ignore[arg-type]
+        self.names.release(x)
+
+    def spare(self, size: int) -> str:
+        """Workspace of a launch that runs inline; free again after it."""
+        self.workspace = max(self.workspace, self._used + size)
+        return f"ws + {self._used}"
+
+
+def extents(b: Buffer) -> tuple[int, ...]:
+    """Extents of a buffer as an array of C: one with gaps is a row of all its elements."""
+    return b.shape or (1,) if b.strides is None else (b.size,)

@@ -1,0 +1,123 @@
+"""The system's C compiler: flags of a target, running it, and what to do when it is not there."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from loopwright.errors import BuildError, TargetError
+from loopwright.target import Target, host_cpu
+
+INSTALL = "apt-get install gcc libc6-dev"
+#: Same arithmetic as everywhere: integers wrap, no trap is awaited; products may be contracted.
+_FLAGS = (
+    "-std=gnu11", "-fPIC", "-fwrapv", "-fno-math-errno", "-fno-trapping-math",
+    "-fno-strict-aliasing", "-fopenmp-simd", "-ffp-contract=fast", "-fno-stack-protector",
+    "-fno-asynchronous-unwind-tables", "-w", "-pipe",
+)  # fmt: skip
+#: For code whose loads or stores stand under conditions. GCC 12 miscompiles masked loads of vector
+#: loops: it gives the three loads of an interleaved group one mask, and makes a blend of a load
+#: whose mask is constant, which touches the lanes that are off. Without if-conversion there are no
+#: masked loads, and such loops stay scalar.
+GUARDED = "-fno-tree-loop-if-convert"
+#: Features that LLVM names and compilers have no flag for.
+_NO_FLAG = {"cmov", "64bit", "cx8", "fxsr", "x87"}
+
+
+def find_compiler(name: str) -> str:
+    """The path of a compiler.
+
+    Raises:
+        TargetError: there is none of that name.
+    """
+    path = shutil.which(name)
+    if path is None:
+        raise TargetError(
+            f"the target c is not available: there is no C compiler {name!r} on this machine; "
+            f"install one ({INSTALL}), or name another with -cc=..."
+        )
+    return path
+
+
+def flags(target: Target, guarded: bool) -> list[str]:
+    """Flags of the compiler for a target; ``guarded`` as in `compile_c`."""
+    options = target.options
+    level = f"-O{options['opt_level']}"
+    # Level 2 keeps an unrolled loop of vectors rolled, for it is large, without the first flag.
+    more = ["-fpeel-loops", "-fno-tree-slp-vectorize"] if options["opt_level"] else []
+    if guarded and "clang" not in options["cc"]:
+        more.append(GUARDED)
+    fast = ["-ffast-math"] if options["fastmath"] else []
+    extra = shlex.split(options["cflags"])
+    return [level, *_FLAGS, *more, *cpu_flags(target), *fast, *extra]
+
+
+def cpu_flags(target: Target) -> list[str]:
+    """Flags that name the CPU, its features and the width of vectors."""
+    cpu, features = target.options["mcpu"], target.options["mattr"]
+    host, host_features = host_cpu()
+    x86 = platform.machine().lower() in ("x86_64", "amd64")
+    name = "native" if cpu == host else cpu
+    found = [f"-{'march' if x86 else 'mcpu'}={name}"] if name not in ("", "generic") else []
+    if not x86:
+        return found
+    known = set(host_features.split(",")) if cpu == host else set()
+    for feature in features.split(","):
+        if feature and feature not in known and feature[1:] not in _NO_FLAG:
+            found.append(f"-m{'' if feature[0] == '+' else 'no-'}{feature[1:]}")
+    return [*found, f"-mprefer-vector-width={8 * target.vector_bytes}"]
+
+
+def compile_c(text: str, target: Target, guarded: bool) -> bytes:
+    """Compile C text to an object file, in a private folder that is removed.
+
+    Args:
+        text: the file.
+        target: gives compiler and flags.
+        guarded: whether loads or stores stand under conditions.
+
+    Raises:
+        TargetError: the compiler or the C library's headers are missing, or it does not know the
+            CPU.
+        BuildError: it refuses its flags or the code.
+    """
+    return _run(text, target, guarded, "-c")
+
+
+def disassembly(text: str, target: Target, guarded: bool) -> str:
+    """The compiler's assembly of C text; errors as `compile_c`."""
+    return _run(text, target, guarded, "-S").decode()
+
+
+def _run(text: str, target: Target, guarded: bool, what: str) -> bytes:
+    compiler = find_compiler(target.options["cc"])
+    with tempfile.TemporaryDirectory(prefix="loopwright-cc-") as folder:
+        out = Path(folder) / "out"
+        command = [compiler, *flags(target, guarded), what, "-x", "c", "-", "-o", str(out)]
+        environ = {**os.environ, "LC_ALL": "C", "TMPDIR": folder}
+        done = subprocess.run(
+            command, input=text.encode(), capture_output=True, env=environ, check=False
+        )
+        if done.returncode == 0:
+            return out.read_bytes()
+    raise _refusal(target, done.stderr.decode(errors="replace"), done.returncode)
+
+
+def _refusal(target: Target, said: str, code: int) -> Exception:
+    cc, cpu = target.options["cc"], target.options["mcpu"]
+    lines = [x for x in said.splitlines() if "error" in x] or said.strip().splitlines()
+    first = lines[0] if lines else f"exit status {code}"
+    if re.search(r"(fatal error: \S+\.h: No such file|'\S+\.h' file not found)", said):
+        return TargetError(f"the target c is not available: {first}; install it ({INSTALL})")
+    if re.search(r"(-march|-mcpu)=", first) or "unknown target CPU" in first:
+        return TargetError(
+            f"{cc} does not know the CPU {cpu!r} ({first}); leave mcpu out for this machine's, "
+            "name an older one, or install a newer compiler"
+        )
+    return BuildError(f"{cc} refused the code: {first}")
