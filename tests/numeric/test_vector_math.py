@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -99,3 +100,26 @@ def test_errors_are_counted_in_units_of_the_exact_value() -> None:
     ulp, bad = errors(got, want)
     np.testing.assert_array_equal(ulp, [0, 1, 0, 0, 1, 0])
     np.testing.assert_array_equal(bad, [False, False, False, True, False, True])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "args"),
+    [
+        # The float64 that lies closest to a multiple of pi/2 (Muller, Elementary Functions, 11.3).
+        ("float64", [6381956970095103 * 2.0**797, 1e22, 2.0**1023, 1.7976931348623157e308]),
+        ("float32", [16367173 * 2.0**72, 3e38, 1e22, 8192.0, 8191.9995]),
+    ],
+)
+@pytest.mark.parametrize("fn", ["sin", "cos", "tan"])
+def test_huge_angles_keep_their_digits(fn: str, dtype: str, args: list[float]) -> None:
+    x = np.resize(np.array(args, dtype), 65536)
+    e = measure(fn, dtype, iter([(x,)]))
+    assert e.wrong == 0
+    assert e.ulp <= BOUNDS[fn]
+
+
+def test_docs_name_every_function_and_its_bound() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "math.md").read_text(encoding="utf-8")
+    rows = [line.split("|") for line in text.splitlines() if line.startswith("| `")]
+    said = {row[1].strip(" `"): float(row[4]) for row in rows if len(row) > 5}
+    assert said == BOUNDS
