@@ -133,6 +133,21 @@ def test_a_trace_compiles_to_the_same_object() -> None:
     np.testing.assert_array_equal(out, case.reference(*inputs))
 
 
+@pytest.mark.parametrize("target", ["llvm -num-threads=1", "interp"])
+def test_arguments_that_are_not_output_0_compile_from_json(target: str) -> None:
+    A, k = te.placeholder((5, 7), name="A"), te.reduce_axis((0, 7), "k")
+    at, top = te.compute((5,), lambda i: te.argmax((k, A[i, k]), axis=k), name="T")
+    s = te.create_schedule(top)
+    ids = json.loads(json.dumps(s.arg_ids([A, top, at])))
+    assert ids == [0, [1, 1], 1]
+    f = Module(compile(s.dag, [], ids, Target(target)))
+    a = np.random.default_rng(3).random((5, 7), "float32")
+    best, place = np.zeros(5, "float32"), np.zeros(5, "int32")
+    f(a, best, place)
+    np.testing.assert_array_equal(best, a.max(1))
+    np.testing.assert_array_equal(place, a.argmax(1))
+
+
 def test_compile_is_the_same_in_another_process() -> None:
     """Nothing in the object depends on hashes of this process."""
     code = (

@@ -114,3 +114,16 @@ def test_argument_ids() -> None:
     for bad in ("3", [1], [1, 2, 3], True, [1, "x"], None):
         with pytest.raises(TensorError, match="an argument is the index of an operation, or"):
             read_arg_id(bad)
+
+
+def test_sizes_are_bound_in_all_outputs() -> None:
+    n, m = te.size_var("n"), te.size_var("m")
+    A = te.placeholder((n, m), name="A")
+    k = te.reduce_axis((0, m), name="k")
+    at, _ = te.compute((n,), lambda i: te.argmax((k, A[i, k]), axis=k), name="T")
+    S = te.compute((n,), lambda i: (at[i] + n, at[i] - m), name="S")
+    whole = te.Dag.from_ops([S[0].op])[0]
+    bound = te.Dag.from_json(whole.to_json()).bind({"n": 4, "m": 6})
+    assert [op.shape for op in bound.ops] == [(4, 6), (4,), (4,)]
+    assert print_expr(bound.ops[1].body) == "argmax((k, 0[i, k]), over k)"
+    assert print_expr(bound.ops[2].body) == "(1[i] + 4, 1[i] - 6)"
