@@ -110,20 +110,22 @@ class Memory:
             return self._register(b, self._load_scalar(b, offset))
         if stride != 1 or (w.mask is not None and b.dtype == "bool"):
             return self._register(b, self._load_strided(b, offset, stride))
-        ptr = self.address(b, offset)
-        ty = f"<{w.lanes} x {memory_type(b.dtype)}>"
-        size = dtypes.nbytes(b.dtype)
-        if w.mask is None:
-            ref = w.emit(f"load {ty}, ptr {ptr}, align {size}")
-        else:
-            mask = w.vector_mask()
-            name = f"llvm.masked.load.v{w.lanes}{_suffix(b.dtype)}.p0"
-            mty = f"<{w.lanes} x i1>"
-            w.declare(name, f"declare {ty} @{name}(ptr, i32, {mty}, {ty})")
-            ref = w.emit(
-                f"call {ty} @{name}(ptr {ptr}, i32 {size}, {mty} {mask}, {ty} zeroinitializer)"
-            )
+        mask = None if w.mask is None else w.vector_mask()
+        ref = self._load_vector(b, self.address(b, offset), mask)
         return self._register(b, Value(ref, b.dtype, w.lanes))
+
+    def _load_vector(self, b: Buffer, ptr: str, mask: str | None) -> str:
+        """Adjacent elements, one a lane; zeros where ``mask`` does not hold."""
+        w = self.w
+        ty, size = f"<{w.lanes} x {memory_type(b.dtype)}>", dtypes.nbytes(b.dtype)
+        if mask is None:
+            return w.emit(f"load {ty}, ptr {ptr}, align {size}")
+        name = f"llvm.masked.load.v{w.lanes}{_suffix(b.dtype)}.p0"
+        mty = f"<{w.lanes} x i1>"
+        w.declare(name, f"declare {ty} @{name}(ptr, i32, {mty}, {ty})")
+        return w.emit(
+            f"call {ty} @{name}(ptr {ptr}, i32 {size}, {mty} {mask}, {ty} zeroinitializer)"
+        )
 
     def _register(self, b: Buffer, v: Value) -> Value:
         """Bytes of a bool buffer as i1, bits of 16-bit floats as float32."""
@@ -148,13 +150,13 @@ class Memory:
 
     def _load_strided(self, b: Buffer, offset: Affine, stride: int) -> Value:
         w = self.w
+        scalar = Affine(offset.const, {v: c for v, c in offset.terms.items() if v is not LANE})
+        if 2 <= stride <= min(MAX_SHUFFLED, w.lanes):
+            return Value(self._deinterleave(b, scalar, stride), b.dtype, w.lanes)
         if w.mask is not None:
             return self._gather(b, w.index_vector(offset))
         ty, size = memory_type(b.dtype), dtypes.nbytes(b.dtype)
         vty, out = f"<{w.lanes} x {ty}>", "poison"
-        scalar = Affine(offset.const, {v: c for v, c in offset.terms.items() if v is not LANE})
-        if 2 <= stride <= min(MAX_SHUFFLED, w.lanes):
-            return Value(self._deinterleave(b, scalar, stride), b.dtype, w.lanes)
         for i in range(w.lanes):
             x = w.emit(f"load {ty}, ptr {self.address(b, scalar + i * stride)}, align {size}")
             out = w.emit(f"insertelement {vty} {out}, {ty} {x}, i64 {i}")
@@ -167,12 +169,13 @@ class Memory:
         lanes than the stride a vector before it would reach further.
         """
         w, n = self.w, self.w.lanes
-        ty, size = memory_type(b.dtype), dtypes.nbytes(b.dtype)
-        vty, out = f"<{n} x {ty}>", "poison"
+        vty, out = f"<{n} x {memory_type(b.dtype)}>", "poison"
+        active = None if w.mask is None else w.vector_mask()
         starts = [*range(0, n * (stride - 1), n), (n - 1) * stride + 1 - n]
         taken = [min(lane * stride // n, stride - 1) for lane in range(n)]
         for p, start in enumerate(starts):
-            x = w.emit(f"load {vty}, ptr {self.address(b, first + start)}, align {size}")
+            on = None if active is None else self._spread(active, start, stride)
+            x = self._load_vector(b, self.address(b, first + start), on)
             picks = [
                 n + lane * stride - start if taken[lane] == p else lane if taken[lane] < p else -1
                 for lane in range(n)
@@ -180,6 +183,14 @@ class Memory:
             mask = ", ".join(f"i32 {k}" if k >= 0 else "i32 poison" for k in picks)
             out = w.emit(f"shufflevector {vty} {out}, {vty} {x}, <{n} x i32> <{mask}>")
         return out
+
+    def _spread(self, mask: str, start: int, stride: int) -> str:
+        """The mask of adjacent elements from ``start`` on of which lanes want every stride-th."""
+        w, n = self.w, self.w.lanes
+        elements = range(start, start + n)
+        picks = ", ".join(f"i32 {n if e % stride else e // stride}" for e in elements)
+        ty = f"<{n} x i1>"
+        return w.emit(f"shufflevector {ty} {mask}, {ty} zeroinitializer, <{n} x i32> <{picks}>")
 
     def _gather(self, b: Buffer, index: Value) -> Value:
         """Load from computed indices (one, or one a lane)."""

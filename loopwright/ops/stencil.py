@@ -24,7 +24,7 @@ def define_stencil_space(cfg: Any, Y: te.Tensor, layout: str) -> None:
     cfg.define_knob("tile", heights, default=max(h for h in heights if h <= 2))
     rows = [r for r in (1, 2, 4, 7, 8, 14, 16, 28, 56) if r < oh] + [oh]
     cfg.define_knob("rows", rows, default=rows[-1])
-    cfg.define_knob("pad", ["task", "root", "inline"])
+    cfg.define_knob("pad", ["inline", "task", "root"])
     cfg.multi_filter(lambda c: tiles.fits_registers(c["tile"].val, c["vectors"].val, Y.dtype))
 
 

@@ -277,3 +277,14 @@ def test_lanes_that_stand_apart_in_memory(checker: Checker, stride: int, lanes: 
     s = create_schedule(B)
     s[B].vectorize(B.op.axis[1])
     run(s, [A, B], [small(3, size)], checker)
+
+
+@pytest.mark.parametrize("stride", [2, 3, 4])
+def test_lanes_that_stand_apart_under_a_mask(checker: Checker, stride: int) -> None:
+    A = te.placeholder((21 * stride,), name="A")
+    B = te.compute(
+        (37,), lambda i: te.if_then_else(te.all(i >= 3, i < 23), A[(i - 3) * stride], 7), name="B"
+    )
+    s = create_schedule(B)
+    s[B].vectorize(s[B].split(B.op.axis[0], factor=16)[1])
+    run(s, [A, B], [small(21 * stride)], checker)
