@@ -19,6 +19,8 @@ from loopwright.lower.remove_no_op import remove_no_op as RemoveNoOp
 from loopwright.lower.simplify import simplify as Simplify
 from loopwright.lower.storage_rewrite import storage_rewrite as StorageRewrite
 from loopwright.lower.unroll import unroll_loop as UnrollLoop
+from loopwright.lower.vectorize import skip_vectorize as SkipVectorize
+from loopwright.lower.vectorize import vectorize_loop as VectorizeLoop
 
 __all__ = [
     "CommonSubexprElim",
@@ -35,8 +37,10 @@ __all__ = [
     "RemoveNoOp",
     "Sequential",
     "Simplify",
+    "SkipVectorize",
     "StorageRewrite",
     "UnrollLoop",
+    "VectorizeLoop",
     "func_pass",
     "pass_order",
     "run_passes",

@@ -123,13 +123,17 @@ _CONFIG: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "add_lower_pass": ("a list of (phase 0 to 3, pass)", _is_hooks),
     "verify": ("True or False", _is_flag),
     "partition_cap": ("a whole number of 0 or more", _is_count),
+    "disable_vectorize": ("True or False", _is_flag),
     "instrument_bound_checkers": ("True or False", _is_flag),
     "unroll_max_step": ("a whole number of 0 or more", _is_count),
 }
 
 
 #: Passes that run only where a key of ``config`` asks for them.
-_ASKED = {"InstrumentBoundCheckers": "instrument_bound_checkers"}
+_ASKED = {
+    "InstrumentBoundCheckers": "instrument_bound_checkers",
+    "SkipVectorize": "disable_vectorize",
+}
 
 
 class PassContext:
@@ -147,6 +151,7 @@ class PassContext:
             (default: ``LOOPWRIGHT_VERIFY``); ``partition_cap``, largest product of unrolled extents
             of which loop partition makes a second copy (default 512; 0: no partition);
             ``unroll_max_step``, limit of unrolling where no pragma says one (default 0);
+            ``disable_vectorize``, vectorized loops run one by one;
             ``instrument_bound_checkers``, compiled code checks every access, and a call that
             would touch memory outside a tensor raises RunError with tensor, index and loops.
         instruments: objects that are told before and after each pass

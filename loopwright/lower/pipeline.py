@@ -24,6 +24,7 @@ from loopwright.lower.remove_no_op import remove_no_op
 from loopwright.lower.simplify import simplify
 from loopwright.lower.storage_rewrite import storage_rewrite
 from loopwright.lower.unroll import unroll_loop
+from loopwright.lower.vectorize import skip_vectorize, vectorize_loop
 from loopwright.schedule.schedule import Schedule
 from loopwright.schedule.state import StageId
 from loopwright.te.dag import ArgId, read_arg_id
@@ -36,7 +37,13 @@ loop_partition = named_work(opt_level=1, name="LoopPartition")
 PIPELINE: tuple[tuple[Pass, ...], ...] = (
     (),  # 0: the nest as it was built
     (inject_double_buffer, simplify, remove_no_op),  # 1: cleaned up
-    (unroll_loop, loop_invariant_code_motion, common_subexpr_elim),  # 2: loops as they will run
+    (  # 2: loops as they will run
+        vectorize_loop,
+        skip_vectorize,
+        unroll_loop,
+        loop_invariant_code_motion,
+        common_subexpr_elim,
+    ),
     (storage_rewrite, instrument_bound_checkers),  # 3: storage, and what watches the program
 )
 
