@@ -31,7 +31,7 @@ _EXP = {
                 2.092689688819382e-09),
 }  # fmt: skip
 #: (2**r - 1) / r on [-1/2, 1/2]; error below 2**-28 and 2**-64.
-_EXP2 = {
+EXP2 = {
     "float32": (0.6931471824645996, 0.24022650718688965, 0.055503278970718384,
                 0.009618003852665424, 0.001340029644779861, 0.00015476407133974135),
     "float64": (0.6931471805599453, 0.24022650695910072, 0.0555041086648217, 0.009618129107628496,
@@ -74,14 +74,14 @@ _ERF_SPLIT = 0.9275
 _ERF_ONE = {"float32": 4.0, "float64": 6.0}
 
 
-class _Parts(NamedTuple):
+class Parts(NamedTuple):
     """``exp(x) = 2**n * (1 + m)``, n an integer."""
 
     n: Expr
     m: Expr
 
 
-def _parts(b: Body, x: Expr) -> _Parts:
+def _parts(b: Body, x: Expr) -> Parts:
     f = b.format
     t = b.fma(x, _LOG2E, f.magic)
     n = b.let(t - f.magic)
@@ -89,10 +89,10 @@ def _parts(b: Body, x: Expr) -> _Parts:
     r = b.fma(n, -low, b.fma(n, -high, x))
     q = b.poly(r, _EXP[b.dtype])
     m = b.fma(b.let(r * r), q, r)
-    return _Parts(b.let(b.bits(t) - const(f.magic_bits, f.integer)), m)
+    return Parts(b.let(b.bits(t) - const(f.magic_bits, f.integer)), m)
 
 
-def _scaled(b: Body, p: _Parts) -> Expr:
+def scaled(b: Body, p: Parts) -> Expr:
     """``2**n * (1 + m)`` for any n within twice the exponent's range."""
     half = b.let(p.n >> 1)
     s = b.power_of_two(half)
@@ -101,7 +101,7 @@ def _scaled(b: Body, p: _Parts) -> Expr:
 
 def exp(b: Body, x: Expr) -> Expr:
     """e to the power x."""
-    return _scaled(b, _parts(b, b.clamp(x, *_EXP_RANGE[b.dtype])))
+    return scaled(b, _parts(b, b.clamp(x, *_EXP_RANGE[b.dtype])))
 
 
 def exp2(b: Body, x: Expr) -> Expr:
@@ -109,10 +109,10 @@ def exp2(b: Body, x: Expr) -> Expr:
     x = b.clamp(x, *_EXP2_RANGE[b.dtype])
     n, i = b.nearest(x)
     r = b.let(x - n)
-    return _scaled(b, _Parts(i, b.let(r * b.poly(r, _EXP2[b.dtype]))))
+    return scaled(b, Parts(i, b.let(r * b.poly(r, EXP2[b.dtype]))))
 
 
-def _minus_one(b: Body, p: _Parts) -> Expr:
+def _minus_one(b: Body, p: Parts) -> Expr:
     """``exp(x) - 1`` for n below the largest exponent."""
     s = b.power_of_two(p.n)
     return b.fma(p.m, s, b.let(s - 1.0))
@@ -140,10 +140,10 @@ def tanh(b: Body, x: Expr) -> Expr:
     return b.select(a < b.format.tiny, x, y)
 
 
-def _half_exp(b: Body, a: Expr) -> tuple[_Parts, Expr]:
+def _half_exp(b: Body, a: Expr) -> tuple[Parts, Expr]:
     """The parts of ``exp(a)``, a >= 0, and half of it, which overflows later."""
     p = _parts(b, b.clamp(a, 0.0, _EXP_RANGE[b.dtype][1] + 1.0))
-    return p, _scaled(b, _Parts(b.let(p.n - 1), p.m))
+    return p, scaled(b, Parts(b.let(p.n - 1), p.m))
 
 
 def sinh(b: Body, x: Expr) -> Expr:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
-from loopwright.ir import exponential, logarithm, trigonometry
+from loopwright.ir import exponential, logarithm, power, trigonometry
 from loopwright.ir.definition import FORMATS, Body, Definition
 from loopwright.ir.expr import Binary, Expr, Var, cast, const
 
@@ -38,7 +38,7 @@ _UNARY: dict[str, Callable[[Body, Expr], Expr]] = {
 #: Names that have a definition, by dtype; those with ``_`` are parts of others.
 DEFINED = {
     "float32": (*_UNARY, "pow", "fma"),
-    "float64": tuple(_UNARY),
+    "float64": (*_UNARY, "pow"),
 }
 
 
@@ -56,7 +56,7 @@ def definition(fn: str, dtype: str) -> Definition | None:
         return fused(b)
     if fn == "pow":
         y = Var("y", dtype)
-        return b.finish(fn, (x, y), logarithm.power(b, x, y))
+        return b.finish(fn, (x, y), power.power(b, x, y))
     return b.finish(fn, (x,), _UNARY[fn](b, x))
 
 
