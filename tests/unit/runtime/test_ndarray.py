@@ -123,3 +123,17 @@ def test_read_only_memory_has_no_capsule() -> None:
     source.flags.writeable = False
     with pytest.raises(ArgumentError, match=r"to_dlpack: .*copy the array first"):
         NDArray(source, cpu()).to_dlpack()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_arrays_of_16_bit_floats(dtype: str) -> None:
+    a = empty((2, 3), dtype)
+    assert (a.dtype, a.nbytes) == (dtype, 12)
+    b = array([[1.5, -2.0, 0.25]] * 2, dtype)
+    assert a.copyfrom(b) is a
+    np.testing.assert_array_equal(a.numpy().astype("float32"), [[1.5, -2.0, 0.25]] * 2)
+    assert array(b.numpy()).dtype == dtype
+    np.testing.assert_array_equal(
+        b.CreateView((6,), "int16").numpy(), b.numpy().reshape(-1).view("int16")
+    )
+    assert a.copyfrom(np.full((2, 3), 0.5, "float32")).numpy()[1, 2] == 0.5
