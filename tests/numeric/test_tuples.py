@@ -191,9 +191,31 @@ def _cache_read_of_an_output(p: ArgMax) -> None:
     p.s[index].vectorize(p.s[index].split(p.s[index].op.axis[0], factor=4)[1])
 
 
+def _rfactored(p: ArgMax) -> None:
+    _, ki = p.s[p.at].split(p.k, factor=5)
+    parts = p.s.rfactor(p.at, ki)
+    part = parts[0] if isinstance(parts, list | tuple) else parts
+    p.s[part].parallel(p.s[part].op.axis[0])
+
+
+def _double_buffered(p: ArgMax) -> None:
+    both = p.s.cache_write([p.at, p.top], "local")
+    io, _ = p.s[p.at].split(p.at.op.axis[0], factor=4)
+    p.s[both[0]].compute_at(p.s[p.at], io)
+    p.s[both[1]].storage_align(p.s[both[1]].op.axis[0], 8, 1)
+    p.s[both[1]].double_buffer()
+
+
+def _stored_outside(p: ArgMax) -> None:
+    io, ii = p.s[p.C].split(p.C.op.axis[0], factor=4)
+    p.s[p.top].compute_at(p.s[p.C], ii)
+    p.s[p.at].store_at(p.s[p.C], io)
+    p.s[p.at].set_scope("shared")
+
+
 SCHEDULES: list[Callable[[ArgMax], None]] = [
     _plain, _split_and_fuse, _vectorized, _reduction_in_lanes, _reduction_in_lanes_of_a_tile,
-    _attached, _cached, _cache_read_of_an_output,
+    _attached, _cached, _cache_read_of_an_output, _rfactored, _double_buffered, _stored_outside,
 ]  # fmt: skip
 
 
