@@ -127,6 +127,15 @@ def cpu_info() -> tuple[str, tuple[str, ...]]:
     return model.strip(), tuple(sorted(_ISA.intersection(flags)))
 
 
+@lru_cache(maxsize=1)
+def cpu_flags() -> frozenset[str]:
+    """All feature flags of the CPU by the system's names; empty where it does not tell."""
+    path = Path("/proc/cpuinfo")
+    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    found = re.search(r"^(?:flags|Features)\s*: (.*)$", text, re.MULTILINE)
+    return frozenset(found[1].split() if found else ())
+
+
 def version(distribution: str) -> str:
     """Version of an installed distribution, ``"not installed"`` without one; imports nothing."""
     from importlib import metadata  # 20 ms: most runs never ask

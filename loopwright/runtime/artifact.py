@@ -22,12 +22,14 @@ from loopwright.runtime import linker
 FORMAT = 1
 KIND = "llvm-object"
 C_KIND = "c-object"
-#: Every kind of artifact: object files of LLVM and of a C compiler, a program for the interpreter.
-KINDS = (KIND, C_KIND, "interp")
+LIBRARY = "shared-library"
+#: Every kind of artifact: object files of LLVM and of a C compiler, a shared object, a program for
+#: the interpreter.
+KINDS = (KIND, C_KIND, LIBRARY, "interp")
 _FIELDS = ("format", "kind", "entry", "triple", "cpu", "features", "num_threads", "functions")
 _FUNCTION_FIELDS = ("name", "args", "workspace_bytes", "parallel_workspace_bytes", "uses_pool")
-# What the CPU names that are no CPU stand for.
-_LEVELS = {
+#: What the CPU names that are no CPU stand for.
+LEVELS = {
     "": "",
     "generic": "",
     "x86-64": "",
@@ -81,9 +83,9 @@ class Artifact:
         digest = hashlib.sha256(self.objects).hexdigest()
         text = json.dumps({**self.manifest, "object_sha256": digest}, indent=1) + "\n"
         try:
-            files = [(_destination(target), self.objects)]
-            files.append((_destination(_manifest_path(target)), text.encode()))
-            _replace(files)
+            files = [(destination(target), self.objects)]
+            files.append((destination(_manifest_path(target)), text.encode()))
+            replace(files)
         except OSError as error:
             raise RunError(f"cannot write {target}: {error.strerror or error}") from error
         return target
@@ -132,7 +134,7 @@ def _read(path: Path, what: str) -> bytes:
         raise RunError(f"cannot read {path}: {error.strerror or error}") from error
 
 
-def _destination(path: Path) -> Path:
+def destination(path: Path) -> Path:
     """Where the bytes of `path` go: the file itself, or the one that a link points at."""
     if path.exists() and not path.is_file():
         kind = "a folder" if path.is_dir() else "a device, pipe or socket"
@@ -140,7 +142,7 @@ def _destination(path: Path) -> Path:
     return path.resolve() if path.is_symlink() else path
 
 
-def _replace(files: Sequence[tuple[Path, bytes]]) -> None:
+def replace(files: Sequence[tuple[Path, bytes]]) -> None:
     """Replace all files or none. A reader sees each as it was or as it will be."""
     temporary: list[Path] = []
     done: list[tuple[Path, Path | None]] = []
@@ -218,10 +220,10 @@ def _unfit(triple: str, cpu: str, features: str) -> str:
     again = "build it on this machine, or for a CPU that both are"
     if arch != host_arch:
         return f"the program was built for {arch} ({cpu}), this machine is {host_arch} ({host})"
-    if cpu != host and cpu not in _LEVELS:
+    if cpu != host and cpu not in LEVELS:
         return f"the program was built for the CPU {cpu}, this machine is a {host}; {again}"
-    have = _enabled(linker.host_features())
-    missing = sorted((set(_LEVELS.get(cpu, "").split()) | _enabled(features)) - have)
+    have = enabled(linker.host_features())
+    missing = sorted((set(LEVELS.get(cpu, "").split()) | enabled(features)) - have)
     if missing:
         return (
             f"the program was built for {cpu or 'generic'} with {', '.join(missing)}, "
@@ -230,5 +232,6 @@ def _unfit(triple: str, cpu: str, features: str) -> str:
     return ""
 
 
-def _enabled(features: str) -> set[str]:
+def enabled(features: str) -> set[str]:
+    """The features that a string such as ``+avx2,-avx512f`` turns on."""
     return {name[1:] for name in features.split(",") if name.startswith("+")}

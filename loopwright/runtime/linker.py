@@ -104,7 +104,7 @@ def link(objects: bytes, exports: Iterable[str], imports: Mapping[str, int] = {}
         return Linked({name: tracker[name] for name in names}, tracker)
 
 
-def compile_text(text: str, optimise: bool = True) -> bytes:
+def compile_text(text: str, optimise: bool = True, portable: bool = False) -> bytes:
     """Compile LLVM IR text for the CPU of this machine; returns the object file.
 
     Meant for the runtime's own small helpers; kernels come through ``loopwright.codegen``.
@@ -112,6 +112,7 @@ def compile_text(text: str, optimise: bool = True) -> bytes:
     Args:
         text: a module without a triple.
         optimise: run LLVM's passes first.
+        portable: make code for every CPU of this architecture.
 
     Raises:
         InternalError: LLVM does not accept the text.
@@ -119,7 +120,11 @@ def compile_text(text: str, optimise: bool = True) -> bytes:
     llvm = _binding()
     with _lock:
         machine = llvm.Target.from_default_triple().create_target_machine(
-            cpu=host_cpu(), features=host_features(), opt=3, reloc="pic", codemodel="small"
+            cpu="" if portable else host_cpu(),
+            features="" if portable else host_features(),
+            opt=3,
+            reloc="pic",
+            codemodel="small",
         )
         try:
             module = llvm.parse_assembly(text)

@@ -8,14 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from loopwright.errors import UsageError, did_you_mean
-from loopwright.runtime import timing
+from loopwright.runtime import export, library, timing
 from loopwright.runtime.artifact import Artifact
 from loopwright.runtime.device import Device
 from loopwright.runtime.function import Function
 from loopwright.runtime.image import Image, Link
 
 #: Kind of artifact -> kind of target, and what its file is.
-_FORMS = {"llvm-object": ("llvm", "o"), "c-object": ("c", "o"), "interp": ("interp", "json")}
+_FORMS = {
+    "llvm-object": ("llvm", "o"),
+    "c-object": ("c", "o"),
+    "shared-library": ("library", "so"),
+    "interp": ("interp", "json"),
+}
 
 
 class Module:
@@ -46,12 +51,12 @@ class Module:
 
     @property
     def type_key(self) -> str:
-        """Kind of the target that made it: ``llvm``, ``c`` or ``interp``."""
+        """The target that made it, ``llvm``, ``c`` or ``interp``; ``library`` if exported."""
         return _FORMS[self.artifact.kind][0]
 
     @property
     def format(self) -> str:
-        """Kind of file that `save` writes: ``o`` or ``json``."""
+        """Kind of file that `save` writes: ``o``, ``so`` or ``json``."""
         return _FORMS[self.artifact.kind][1]
 
     @property
@@ -132,15 +137,43 @@ class Module:
         """Write the object at `path` and its manifest at ``path.json``; see `Artifact.save`."""
         return self.artifact.save(path)
 
+    def export_library(self, path: str | os.PathLike[str], cc: str | None = None) -> Path:
+        """Write a shared object that stands alone: code, thread pool and manifest in one file.
+
+        `load_module` reads it in a process that has nothing but the runtime, without LLVM; C code
+        calls its functions as ``int32_t name(void **args, void *workspace)``. The system's C
+        compiler links it; where there is none, `save` writes what `load_module` reads as well.
+
+        Args:
+            path: the file, such as ``matmul.so``; replaced in one step.
+            cc: the compiler that links; default the first of cc, gcc, clang.
+
+        Returns:
+            The path.
+
+        Raises:
+            TargetError: there is no C compiler (the message says what to install), or it does not
+                know the CPU that the code is for.
+            UsageError: the target is ``interp``, or the system is not Linux.
+            RunError: the file cannot be written, or linking failed.
+        """
+        return export.export(self.artifact, path, cc)
+
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Module:
-        """Read a module that `save` wrote.
+        """Read a module that `export_library` or `save` wrote.
 
         Raises:
             UsageError: a file is missing, foreign, newer, or the two do not belong together.
             RunError: a file cannot be read.
             TargetError: it was compiled for another CPU.
         """
+        target = Path(path)
+        beside = target.with_name(target.name + ".json")
+        if target.is_file() and not beside.exists():
+            data = target.read_bytes()
+            if library.is_shared_object(data):
+                return cls(library.read_library(target, data))
         return cls(Artifact.load(path))
 
     def time_evaluator(
@@ -182,5 +215,5 @@ class Module:
 
 
 def load_module(path: str | os.PathLike[str]) -> Module:
-    """Read a module that `Module.save` wrote; see `Module.load`."""
+    """Read what `Module.export_library` or `Module.save` wrote; see `Module.load`."""
     return Module.load(path)

@@ -13,7 +13,7 @@ import numpy as np
 
 from loopwright import env
 from loopwright.runtime import linker, pool
-from loopwright.runtime.artifact import FORMAT, KIND, Artifact, _enabled
+from loopwright.runtime.artifact import FORMAT, KIND, Artifact, enabled
 from loopwright.runtime.device import cpu
 from loopwright.runtime.function import Call
 from loopwright.runtime.module import Module
@@ -30,7 +30,7 @@ _WINDOWS = 5
 
 def _shape() -> tuple[int, int, bool]:
     """Vector width in float32, accumulators that fit the registers, and whether there is an FMA."""
-    have = _enabled(linker.host_features())
+    have = enabled(linker.host_features())
     if "avx512f" in have:
         return 16, 24, True
     if "fma" in have:

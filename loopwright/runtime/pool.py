@@ -11,7 +11,7 @@ import ctypes
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -42,6 +42,7 @@ define i32 @lw_launch(ptr %body, ptr %closure, i64 %n, i64 %bytes, ptr %workspac
 
 _lock = threading.RLock()
 _chosen: int | None = None
+_followers: list[Callable[[int, int], None]] = []
 # While a `pinned` block runs: where its threads may run afterwards.
 _home: tuple[int, ...] | None = None
 _pinned_depth = 0
@@ -74,8 +75,23 @@ def set_num_threads(n: int | None) -> None:
     global _chosen
     with _lock:
         _chosen = n
+        for configure in _followers:
+            configure(get_num_threads(), env.settings().spin)
         if _native.cache_info().currsize:
             _configure(_native())
+
+
+def follow(configure: Callable[[int, int], None], num_threads: int = 0) -> None:
+    """Set up a pool of its own that a library brought, by its ``lw_pool_configure``.
+
+    Args:
+        configure: takes threads and how long they spin; called again by `set_num_threads`.
+        num_threads: threads that its target named; 0 follows `set_num_threads`.
+    """
+    with _lock:
+        configure(num_threads or get_num_threads(), env.settings().spin)
+        if not num_threads:
+            _followers.append(configure)
 
 
 def check_num_threads(n: int) -> int:

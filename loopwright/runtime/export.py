@@ -1,0 +1,141 @@
+"""Writing a shared object: the artifact's object file, the thread pool, and the manifest, linked.
+
+Linking is the system's (``cc -shared``): no package on PyPI that loopwright needs brings a linker.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from loopwright.errors import RunError, TargetError, UsageError
+from loopwright.runtime import artifact, library, linker, pool
+
+_COMPILERS = ("cc", "gcc", "clang")
+_INSTALL = "apt-get install gcc libc6-dev"
+_MACROS = re.compile(
+    r"^#define __((?:S?SSE|AVX|FMA|F16C|BMI|LZCNT|POPCNT|MOVBE|XOP)\w*?)__ 1$", re.M
+)
+_POOL = """
+#include <unistd.h>
+void lw_pool_configure(int32_t threads, int32_t spin);
+/* Threads until somebody says otherwise: all that are online. */
+__attribute__((constructor)) static void lw_start(void) {
+  long n = %s;
+  lw_pool_configure(n < 1 ? 1 : n > 1023 ? 1023 : (int32_t)n, 2000);
+}
+"""
+
+
+def export(source: artifact.Artifact, path: str | os.PathLike[str], cc: str | None = None) -> Path:
+    """Write an artifact as a shared object with a manifest; see `Module.export_library`."""
+    if source.kind == artifact.LIBRARY:
+        return _write(Path(path), source.objects)
+    if source.kind == "interp":
+        raise UsageError("export_library: the target interp makes no code; build for llvm or c")
+    if not linker.on_linux():
+        raise UsageError("export_library writes ELF files, for Linux; save(path) works anywhere")
+    compiler = _compiler(cc)
+    manifest = {
+        **source.manifest,
+        "kind": artifact.LIBRARY,
+        "made_by": source.kind,
+        "needs": needs(source.manifest, compiler),
+        "sha256": library.ZEROS,
+    }
+    uses_pool = any(f["uses_pool"] for f in manifest["functions"])
+    names = [f["name"] for f in manifest["functions"]]
+    with tempfile.TemporaryDirectory(prefix="loopwright-export-") as folder:
+        room = Path(folder)
+        (room / "kernel.o").write_bytes(source.objects)
+        (room / "manifest.c").write_text(_manifest_c(manifest, uses_pool))
+        exported = [*names, "lw_manifest", *(["lw_pool_configure"] if uses_pool else [])]
+        (room / "symbols").write_text(f"{{ global: {'; '.join(exported)}; local: *; }};\n")
+        files = ["manifest.c", "kernel.o"]
+        if uses_pool:
+            made = linker.compile_text(pool.pool_text("auto"), portable=True)
+            (room / "pool.o").write_bytes(made)
+            files.append("pool.o")
+        command = [compiler, "-shared", "-fPIC", "-O1", "-std=gnu11", "-w", *files, "-o", "out.so"]
+        command += ["-Wl,--version-script=symbols", "-Wl,--no-undefined", "-Wl,-z,noexecstack"]
+        _run([*command, "-lm", "-lpthread"], room)
+        data = (room / "out.so").read_bytes()
+    digest = library.checksum(data, library.ZEROS)
+    return _write(Path(path), data.replace(library.ZEROS.encode(), digest.encode(), 1))
+
+
+def needs(manifest: dict[str, object], compiler: str) -> list[str]:
+    """The CPU features that a program may use, by LLVM's names, sorted.
+
+    Raises:
+        TargetError: the compiler does not know the CPU that the program is for.
+    """
+    cpu, features = str(manifest["cpu"]), str(manifest["features"])
+    named = artifact.enabled(features)
+    if cpu in artifact.LEVELS:
+        return sorted(named | set(artifact.LEVELS[cpu].split()))
+    if cpu == linker.host_cpu():
+        return sorted(named or artifact.enabled(linker.host_features()))
+    done = subprocess.run(
+        [compiler, f"-march={cpu}", "-dM", "-E", "-x", "c", "/dev/null"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise TargetError(
+            f"export_library: {compiler} does not know the CPU {cpu!r}, so that its features "
+            "cannot be written down; build for a level such as mcpu=x86-64-v3"
+        )
+    macros = [m for m in _MACROS.findall(done.stdout) if "MATH" not in m]
+    return sorted(named | {m.lower().replace("_", ".") for m in macros})
+
+
+def _compiler(cc: str | None) -> str:
+    found = shutil.which(cc) if cc else next(filter(None, map(shutil.which, _COMPILERS)), None)
+    if found is None:
+        raise TargetError(
+            f"export_library needs a linker, and there is no C compiler {cc or 'cc'!r} on this "
+            f"machine; install one ({_INSTALL}), or use save(path), which needs none: an object "
+            "file and its manifest, for load_module"
+        )
+    return found
+
+
+def _manifest_c(manifest: dict[str, object], uses_pool: bool) -> str:
+    text = json.dumps(json.dumps(manifest))  # ASCII, quoted as C quotes
+    lines = [
+        "#include <stdint.h>",
+        '__attribute__((section(".loopwright"), used)) const char lw_manifest[] =',
+        f"  {text};",
+    ]
+    number = manifest["num_threads"] or "sysconf(_SC_NPROCESSORS_ONLN)"
+    return "\n".join([*lines, _POOL % number if uses_pool else ""])
+
+
+def _run(command: list[str], room: Path) -> None:
+    environ = {**os.environ, "LC_ALL": "C", "TMPDIR": str(room)}
+    done = subprocess.run(
+        command, cwd=room, capture_output=True, text=True, env=environ, check=False
+    )
+    if done.returncode == 0:
+        return
+    said = [x for x in done.stderr.splitlines() if x.strip()] or [f"exit {done.returncode}"]
+    if re.search(r"cannot find (crti\.o|-lm|-lpthread)|\.h: No such file", done.stderr):
+        raise TargetError(
+            f"export_library: the C library's files are missing ({said[0]}); install: {_INSTALL}"
+        )
+    raise RunError(f"export_library: {command[0]} failed: {said[0]}")
+
+
+def _write(path: Path, data: bytes) -> Path:
+    try:
+        artifact.replace([(artifact.destination(path), data)])
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error.strerror or error}") from error
+    return path

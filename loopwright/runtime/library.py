@@ -1,0 +1,151 @@
+"""Shared objects with a manifest: what `Module.export_library` wrote, read and loaded without LLVM.
+
+The manifest is JSON in a section of the ELF file (``.loopwright``), and the exported symbol
+``lw_manifest``. It names the CPU features that the code needs, so that nothing is run on a CPU that
+lacks one, and the checksum of the file, taken with the checksum's own digits as zeros.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import os
+import struct
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from loopwright import env
+from loopwright.errors import RunError, TargetError, UsageError
+from loopwright.runtime import artifact, image, linker, pool
+
+SECTION = b".loopwright"
+ZEROS = "0" * 64
+_CONFIGURE = "lw_pool_configure"
+#: Names of features that differ from those of /proc/cpuinfo by more than dots and underscores.
+_FLAGS = {"sse3": "pni", "lzcnt": "abm", "bmi": "bmi1"}
+
+
+def is_shared_object(data: bytes) -> bool:
+    """Whether bytes begin like an ELF shared object."""
+    return data[:4] == b"\x7fELF" and len(data) > 18 and data[16:18] == b"\x03\x00"
+
+
+def read_library(path: Path, data: bytes) -> artifact.Artifact:
+    """The artifact in an exported library.
+
+    Raises:
+        UsageError: it is not one, is damaged, or of a newer format.
+        TargetError: it was compiled for another CPU; the message names both.
+    """
+    try:
+        text = _section(data, SECTION)
+        manifest = None if text is None else json.loads(text.rstrip(b"\0"))
+    except (struct.error, ValueError):
+        raise UsageError(f"{path} is damaged or cut short; export it again") from None
+    if not isinstance(manifest, dict) or "sha256" not in manifest:
+        raise UsageError(f"{path} is a shared object, but not one that export_library wrote")
+    digest = str(manifest.pop("sha256"))
+    if digest != checksum(data, digest):
+        raise UsageError(f"{path} is damaged: its checksum differs; export it again")
+    made = artifact.Artifact(manifest, data)
+    check_cpu(manifest)
+    return made
+
+
+def checksum(data: bytes, digest: str) -> str:
+    """The checksum of a library whose manifest holds these 64 digits at present."""
+    return hashlib.sha256(data.replace(digest.encode(), ZEROS.encode(), 1)).hexdigest()
+
+
+def _section(data: bytes, name: bytes) -> bytes | None:
+    """A section of a 64-bit little-endian ELF file; None where there is none of that name."""
+    (table,) = struct.unpack_from("<Q", data, 0x28)
+    size, count, names = struct.unpack_from("<HHH", data, 0x3A)
+    headers = [struct.unpack_from("<IIQQQQ", data, table + k * size) for k in range(count)]
+    if not headers:
+        raise ValueError("no sections")
+    start = headers[names][4]
+    for head in headers:
+        at = start + head[0]
+        if data[at : at + len(name) + 1] == name + b"\0":
+            found = data[head[4] : head[4] + head[5]]
+            if len(found) != head[5]:
+                raise ValueError("cut short")
+            return found
+    return None
+
+
+def check_cpu(manifest: dict[str, Any]) -> None:
+    """Refuse a library that this machine's CPU cannot run; asks the system, not LLVM.
+
+    Raises:
+        TargetError: the architecture differs or a feature is missing; both CPUs are named.
+    """
+    arch = str(manifest["triple"]).partition("-")[0]
+    if arch == linker.architecture() != "x86_64":
+        artifact.check_host(manifest)  # the system's names of features are those of x86 only
+        return
+    model, there = env.cpu_info()[0], linker.architecture()
+    made = f"the library was built for {manifest['cpu'] or 'any'} {arch}"
+    if arch != there:
+        raise TargetError(f"{made}, this machine is {there} ({model}); export it for {there}")
+    have = {_plain(flag) for flag in env.cpu_flags()}
+    missing = [n for n in manifest["needs"] if _plain(_FLAGS.get(n, n)) not in have]
+    if missing:
+        raise TargetError(
+            f"{made} with {', '.join(missing)}, which this machine's {model} lacks; export it for "
+            "a CPU that both are, such as mcpu=x86-64-v3"
+        )
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").replace(".", "")
+
+
+def _link(source: artifact.Artifact) -> linker.Linked:
+    """Load a library from memory: the file may be replaced or removed while its code is used."""
+    check_cpu(source.manifest)
+    functions = source.manifest["functions"]
+    library = _open(source)
+    found = {f["name"]: _address(library, f["name"]) for f in functions}
+    linked = linker.Linked(found, library)
+    if any(f["uses_pool"] for f in functions):
+        configure = ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_int32)(
+            _address(library, _CONFIGURE)
+        )
+        pool.follow(configure, int(source.manifest["num_threads"]))
+    return linked
+
+
+def _open(source: artifact.Artifact) -> ctypes.CDLL:
+    descriptor, name = -1, ""
+    try:
+        if hasattr(os, "memfd_create"):
+            descriptor = os.memfd_create(source.entry)
+            name = f"/proc/self/fd/{descriptor}"
+        else:
+            descriptor, name = tempfile.mkstemp(prefix="loopwright-", suffix=".so")
+        with os.fdopen(os.dup(descriptor), "wb") as file:
+            file.write(source.objects)
+        return ctypes.CDLL(name)
+    except OSError as error:
+        raise RunError(f"{source.entry}: the library cannot be loaded: {error}") from error
+    finally:
+        if descriptor >= 0:
+            os.close(descriptor)
+        if name and not name.startswith("/proc/"):
+            Path(name).unlink(missing_ok=True)
+
+
+def _address(library: ctypes.CDLL, name: str) -> int:
+    try:
+        address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+    except AttributeError:
+        raise UsageError(f"the library has no function {name!r}; export it again") from None
+    assert address is not None
+    return address
+
+
+image.register(artifact.LIBRARY, _link)
