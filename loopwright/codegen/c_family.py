@@ -193,8 +193,9 @@ class CFamilyWriter(Expressions):
 
     def _for(self, s: For) -> None:
         if s.kind == "thread":
+            loop = dict(s.pragmas).get("bound", s.var.name)
             raise CodegenError(
-                f"{self.language}: loop {s.var.name!r} is bound to {s.tag}; thread axes are for "
+                f"{self.language}: loop {loop!r} is bound to {s.tag}; thread axes are for "
                 "GPU targets, on a CPU use parallel, vectorize or unroll"
             )
         if s.kind == "parallel" and not self.in_vector and self.launch(s):

@@ -283,8 +283,9 @@ class FunctionWriter(Emitter):
 
     def _for(self, s: For) -> None:
         if s.kind == "thread":
+            loop = dict(s.pragmas).get("bound", s.var.name)
             raise CodegenError(
-                f"llvm: loop {s.var.name!r} is bound to {s.tag}; thread axes are for GPU targets, "
+                f"llvm: loop {loop!r} is bound to {s.tag}; thread axes are for GPU targets, "
                 "on a CPU use parallel, vectorize or unroll"
             )
         if s.kind == "vectorized" and self.lanes == 1 and not has_blocks(s.body):

@@ -23,16 +23,21 @@ from loopwright.errors import LowerError, RunError
 from loopwright.ir.affine import Interval, exact, fits, interval
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Call, Cast, Const, IfThenElse, Select, Unary, Var, as_expr
+from loopwright.ir.kernels import Grid, Races
 from loopwright.ir.operations import COMPARE
 from loopwright.ir.scalar import fma, shift_left, shift_right
 from loopwright.ir.sizes import Sizes, evaluate, solve
-from loopwright.ir.stmt import Allocate, Check, For, Func, If, Let, Seq, Store, View
+from loopwright.ir.stmt import Allocate, Barrier, Check, For, Func, If, Let, Seq, Store, View
 
 _MAX_LOOPS = 15
 
 
 def interpret(
-    f: Func, arrays: Sequence[np.ndarray[Any, Any]], sizes: Mapping[str, int] | None = None
+    f: Func,
+    arrays: Sequence[np.ndarray[Any, Any]],
+    sizes: Mapping[str, int] | None = None,
+    thread_order: int | None = None,
+    races: bool = False,
 ) -> None:
     """Run a function on NumPy arrays; outputs are written in place.
 
@@ -40,9 +45,14 @@ def interpret(
         f: a lowered function.
         arrays: one array for each parameter, of its shape and dtype.
         sizes: values of size variables by name, needed of those that no dimension tells.
+        thread_order: seed of a random order of blocks, and of the threads of a block between two
+            barriers, so that a missing barrier shows; None: ascending order.
+        races: watch every access to memory that threads share.
 
     Raises:
-        RunError: wrong arguments, or an access outside a buffer (which, where).
+        RunError: wrong arguments, an access outside a buffer (which, where), threads that meet at
+            different barriers; with ``races``: two threads that touch one element with no barrier
+            between, one of them writing.
     """
     if len(arrays) != len(f.params):
         raise RunError(f"{f.name}: takes {len(f.params)} arrays, got {len(arrays)}")
@@ -57,17 +67,17 @@ def interpret(
             raise RunError(
                 f"{f.name}: {p.name} is {p.dtype}{list(shape)}, got {a.dtype}{list(a.shape)}"
             )
-    run = prepare(f)
+    run = prepare(f, Grid(thread_order, Races() if races else None))
     with np.errstate(all="ignore"):
         run(*arrays, *(values[v] for v in f.sizes))
 
 
-def prepare(f: Func) -> Callable[..., None]:
+def prepare(f: Func, grid: Grid | None = None) -> Callable[..., None]:
     """A function as Python, to be called with one array a parameter, then with the sizes (ints).
 
-    Nothing checks these.
+    Nothing checks these. ``grid`` says how kernels run.
     """
-    return _Writer().function(f)
+    return _Writer(grid or Grid()).function(f)
 
 
 def _fresh(shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
@@ -175,7 +185,9 @@ def intrinsic(fn: str) -> Callable[..., Any]:
 class _Writer:
     """Writes one function as Python source."""
 
-    def __init__(self) -> None:
+    def __init__(self, grid: Grid) -> None:
+        self.grid = grid
+        self.barriers: list[str] | None = None  # of the kernel being written
         self.lines: list[str] = []
         self.scope: dict[str, Any] = {
             "_np": np, "_fresh": _fresh, "_view": _view, "_failed": _failed, "_outside": _outside,
@@ -183,11 +195,13 @@ class _Writer:
             "_floordiv": _floordiv, "_floormod": _floormod, "_truncdiv": _truncdiv,
             "_truncmod": _truncmod, "_cast": _cast, "_select": _select,
             "_shift_left": shift_left, "_shift_right": shift_right, "_at_least_one": _at_least_one,
+            "_grid": grid, "_races": grid.races,
         }  # fmt: skip
         self.scope |= {f"_{t}": np.dtype(t).type for t in dtypes.SUPPORTED if t != "bfloat16"}
         self.names: dict[Any, str] = {}
         self.ranges: dict[Var, Interval] = {}
         self.loops = 0
+        self.kernels = 0
 
     def function(self, f: Func) -> Callable[..., None]:
         params = ", ".join(self.name(p) for p in (*f.params, *f.sizes))
@@ -232,6 +246,8 @@ class _Writer:
                 self.put(d, "_i = (" + "".join(f"{self.index(i)}," for i in idx) + ")")
                 self.check(b, d)
                 self.put(d, f"{self.name(b)}[_i] = {self.expr(v)}")
+                if self.watched(b):
+                    self.put(d, f"_races.touch({b.name!r}, {b.scope!r}, _i, True)")
             case Allocate(buffer=b, body=body):
                 shape = "".join(f"{self.dim(n)}, " for n in b.shape)
                 self.put(d, f"{self.name(b)} = _fresh(({shape}), {b.dtype!r})")
@@ -243,6 +259,8 @@ class _Writer:
                 where = f"{self.name(of)}, {k}, {b.shape!r}, {b.dtype!r}"
                 self.put(d, f"{self.name(b)} = _view({where})")
                 self.stmt(body, d)
+            case Barrier(scope=scope):
+                self.barrier(scope, d)
             case _:
                 raise LowerError(f"the interpreter does not know {type(s).__name__}")
 
@@ -259,17 +277,26 @@ class _Writer:
             self.ranges.pop(v, None)
 
     def loop(self, s: For, d: int) -> None:
-        extent = interval(as_expr(s.extent), {}, self.ranges) or (1, 1 << 31)
-        self.ranges[s.var] = (0, extent[1] - 1)
+        if s.kind == "thread" and s.tag.startswith(("blockIdx", "threadIdx")):
+            self.kernel(s, d)
+            return
+        self.enter(s)
         self.loops += 1
         if self.loops % _MAX_LOOPS == 0:  # Python nests at most 20 loops in one function
             self.put(d, f"def _f{self.loops}():")
             self.loop(s, d + 1)
-            self.put(d, f"_f{self.loops}()")
+            if self.barriers is not None:
+                self.put(d + 1, "if False: yield")
+            self.put(d, f"{'yield from ' if self.barriers is not None else ''}_f{self.loops}()")
         else:
             self.put(d, f"for {self.name(s.var)} in range({self.count(s)}):")
             self.stmt(s.body, d + 1)
         self.loops -= 1
+
+    def enter(self, s: For) -> None:
+        """Note the bounds of a loop's variable."""
+        extent = interval(as_expr(s.extent), {}, self.ranges) or (1, 1 << 31)
+        self.ranges[s.var] = (0, extent[1] - 1)
 
     def dim(self, n: Any) -> str:
         """An extent as a Python integer."""
@@ -279,6 +306,50 @@ class _Writer:
         """Iterations of a loop; compiled code relies on there being one."""
         known = isinstance(s.extent, int)
         return str(s.extent) if known else f"_at_least_one({self.dim(s.extent)}, {s.var.name!r})"
+
+    def kernel(self, s: For, d: int) -> None:
+        """A kernel: a function of the block, which makes a generator for each thread."""
+        if self.barriers is not None:
+            raise LowerError(
+                f"thread loop {s.var.name!r} stands inside a kernel; launch it outside"
+            )
+        self.barriers, outer = [], self.loops
+        k, self.kernels = self.kernels, self.kernels + 1
+        blocks, body = self.axes(s, "blockIdx")
+        self.put(d, f"def _block{k}({', '.join(self.name(x.var) for x in blocks)}):")
+        while isinstance(body, Allocate) and body.buffer.scope == "shared":
+            b = body.buffer
+            shape = "".join(f"{self.dim(n)}, " for n in b.shape)
+            self.put(d + 1, f"{self.name(b)} = _fresh(({shape}), {b.dtype!r})")
+            body = body.body
+        threads, body = self.axes(body, "threadIdx")
+        self.put(d + 1, f"def _thread({', '.join(self.name(x.var) for x in threads)}):")
+        self.loops = 0
+        self.stmt(body, d + 2)
+        self.put(d + 2, "if False: yield")
+        self.put(d + 1, "return _thread")
+        grid, block = (", ".join(self.count(x) for x in axes) for axes in (blocks, threads))
+        self.put(d, f"_grid.run(_block{k}, [{grid}], [{block}], {self.barriers})")
+        self.barriers, self.loops = None, outer
+
+    def axes(self, s: Any, prefix: str) -> tuple[list[For], Any]:
+        """Thread loops that enclose a statement, and the statement."""
+        out: list[For] = []
+        while isinstance(s, For) and s.kind == "thread" and s.tag.startswith(prefix):
+            self.enter(s)
+            out.append(s)
+            s = s.body
+        return out, s
+
+    def barrier(self, scope: str, d: int) -> None:
+        if self.barriers is None:
+            raise LowerError(f"barrier({scope}) stands outside of every kernel")
+        self.put(d, f"yield {len(self.barriers)}")
+        self.barriers.append(f"barrier {len(self.barriers)} ({scope})")
+
+    def watched(self, b: Buffer) -> bool:
+        """Whether races on a buffer are looked for here."""
+        return self.barriers is not None and self.grid.races is not None and b.scope != "local"
 
     def index(self, e: Any) -> str:
         """An integer as a Python integer."""
@@ -312,9 +383,10 @@ class _Writer:
             self.put(d, f"if not ({test}): _outside({b.name!r}, _i, {shape})")
 
     def load(self, b: Buffer, idx: tuple[Any, ...]) -> str:
-        getter = f"_get_{self.name(b)}"
+        races = self.grid.races if self.watched(b) else None
+        getter = f"_get{'' if races is None else '_watched'}_{self.name(b)}"
         if getter not in self.scope:
-            self.scope[getter] = _make_getter(b)
+            self.scope[getter] = _make_getter(b, races)
         args = "".join(f", {self.index(i)}" for i in idx)
         return f"{getter}({self.name(b)}{args})"
 
@@ -374,10 +446,12 @@ def _binary(op: str, a: str, b: str) -> str:
     return f"{name}({a}, {b})"
 
 
-def _make_getter(b: Buffer) -> Callable[..., Any]:
+def _make_getter(b: Buffer, races: Races | None) -> Callable[..., Any]:
     def get(array: Any, *index: int) -> Any:
         if any(not 0 <= i < n for i, n in zip(index, array.shape, strict=True)):
             _outside(b.name, index, array.shape)
+        if races is not None:
+            races.touch(b.name, b.scope, index, False)
         return array[index]
 
     return get

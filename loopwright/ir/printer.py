@@ -9,7 +9,19 @@ from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, IfThenElse, Read, Select, Unary, Var
 from loopwright.ir.operations import COMPARE
 from loopwright.ir.reduction import Reduce, Tuple
-from loopwright.ir.stmt import Allocate, Check, For, Func, If, Let, Seq, Store, View
+from loopwright.ir.stmt import (
+    Allocate,
+    AllReduce,
+    Barrier,
+    Check,
+    For,
+    Func,
+    If,
+    Let,
+    Seq,
+    Store,
+    View,
+)
 
 _PRECEDENCE = {
     "or": 1, "and": 2,
@@ -90,12 +102,19 @@ def _stmt(s: Any, depth: int, out: list[str], names: Names) -> None:
             shape = shape_text(b.shape, names)
             out.append(f"{pad}{names(b)} = alloc({b.dtype}{shape}, {b.scope}{gaps})")
             _stmt(body, depth, out, names)
+        case Barrier(scope=scope):
+            out.append(f"{pad}barrier({scope})")
+        case AllReduce(combiner=c, buffers=buffers, indices=idx, tags=tags):
+            own = ", ".join(_element(b, idx, names) for b in buffers)
+            out.append(f"{pad}{own} = {c.name}({own}, over {', '.join(tags)})")
 
 
 def _for(s: For, pad: str, out: list[str], names: Names) -> None:
     for k, v in s.pragmas:
         out.append(f"{pad}# {k} = {v}")
-    head = "range" if s.kind == "serial" else (s.tag if s.kind == "thread" else s.kind)
+    head = "range" if s.kind == "serial" else s.kind
+    if s.kind == "thread" and names(s.var) != s.tag:
+        head = s.tag
     out.append(f"{pad}for {names(s.var)} in {head}({_dim(s.extent, names)}):")
 
 

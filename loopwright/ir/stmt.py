@@ -10,6 +10,7 @@ from typing import Any
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Expr, Var
 from loopwright.ir.node import Node, node
+from loopwright.ir.reduction import Combiner
 
 #: A pragma of serial loops: the compiler of the generated code should unroll this one.
 UNROLL_HINT = ("unroll", True)
@@ -25,7 +26,9 @@ class Stmt(Node):
 class For(Stmt):
     """``for var in range(extent): body``; ``pragmas`` is a tuple of (key, value).
 
-    ``kind`` is serial, vectorized, unrolled, parallel or thread; a thread loop has a ``tag``.
+    ``kind`` is serial, vectorized, unrolled, parallel or thread; a thread loop has a ``tag``. The
+    thread loops of a kernel enclose all of it: blockIdx, then buffers in shared memory, then
+    threadIdx. A loop tagged vthread stands anywhere until virtual threads are injected.
     ``extent`` is a positive int, or an expression over size variables that is never below 1; that
     of a vectorized or unrolled loop is an int.
     """
@@ -111,6 +114,27 @@ class View(Stmt):
     of: Buffer
     offset: int
     body: Stmt
+
+
+@node
+class Barrier(Stmt):
+    """Every thread of a block waits here for the others, and sees what they wrote to ``scope``."""
+
+    scope: str
+
+
+@node
+class AllReduce(Stmt):
+    """``buffer[indices]`` of each thread becomes the combination over all threads of ``tags``.
+
+    ``buffers`` are local, one for each result of the combiner; threads that differ only in the
+    axes ``tags`` (names of thread axes) form a group. Every thread of the block runs it.
+    """
+
+    combiner: Combiner
+    buffers: tuple[Buffer, ...]
+    indices: tuple[Expr, ...]
+    tags: tuple[str, ...]
 
 
 @node

@@ -27,7 +27,19 @@ from loopwright.ir.expr import (
 from loopwright.ir.operations import COMPARE, OPERATIONS
 from loopwright.ir.printer import print_expr, print_stmt
 from loopwright.ir.reduction import Reduce
-from loopwright.ir.stmt import Allocate, Check, For, Func, If, Let, Stmt, Store, View
+from loopwright.ir.stmt import (
+    Allocate,
+    AllReduce,
+    Barrier,
+    Check,
+    For,
+    Func,
+    If,
+    Let,
+    Stmt,
+    Store,
+    View,
+)
 
 KINDS = ("serial", "vectorized", "unrolled", "parallel", "thread")
 
@@ -55,6 +67,7 @@ class _Verifier:
         # Loops whose iterations run at once, with the buffers that exist outside them.
         self.apart: list[tuple[For, set[Buffer]]] = []
         self.guards: list[frozenset[Var]] = []
+        self.launches = 0
 
     def run(self) -> None:
         if len(self.f.params) != len(self.f.outputs):
@@ -142,6 +155,12 @@ class _Verifier:
                 self.define_buffer(b)
                 self.stmt(body)
                 self.buffers.discard(b)
+            case Barrier():
+                self.in_kernel("a barrier")
+            case AllReduce(buffers=buffers, indices=indices):
+                self.in_kernel("a reduction across threads")
+                for b in buffers:
+                    self.access(b, indices)
             case _:
                 self.other(s)
         self.at = outer
@@ -169,13 +188,21 @@ class _Verifier:
         if not dtypes.is_int(s.var.dtype):
             self.fail(f"the variable of loop {s.var.name!r} is {s.var.dtype}")
         self.define(s.var, frozenset({s.var}))
-        apart = s.kind in ("parallel", "vectorized") and s.extent != 1
+        launch = s.kind == "thread" and s.tag != "vthread"
+        apart = (launch or s.kind in ("parallel", "vectorized")) and s.extent != 1
+        self.launches += launch
         if apart:
             self.apart.append((s, set(self.buffers)))
         self.stmt(s.body)
         if apart:
             self.apart.pop()
+        self.launches -= launch
         del self.vars[s.var]
+
+    def in_kernel(self, what: str) -> None:
+        """Only the threads of a kernel can meet."""
+        if not self.launches:
+            self.fail(f"{what} stands outside of every kernel")
 
     def own_place(self, b: Buffer, indices: tuple[Any, ...]) -> None:
         """Iterations that run at once must not all write one element."""

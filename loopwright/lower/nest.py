@@ -35,7 +35,9 @@ from loopwright.ir.reduction import Reduce, outputs_of
 from loopwright.ir.sizes import form_expr
 from loopwright.ir.stmt import Allocate, For, If, Let, Seq, Stmt, seq
 from loopwright.ir.traversal import free_vars, substitute
+from loopwright.lower.cross_thread import CrossThread, cross_thread_of
 from loopwright.lower.lanes import lanes_of
+from loopwright.lower.launch import launch
 from loopwright.lower.size_lets import define_sizes
 from loopwright.lower.together import combine_into, write_all
 from loopwright.schedule.bounds import Bounds, Guard, LoopBound, StageBounds, attach_position
@@ -93,6 +95,8 @@ class NestBuilder:
         """The nests of a group of stages, then ``rest``; buffers live as long as they are used."""
         for sb in reversed(list(group)):
             nest = _Nest(self, sb).build()
+            if sb.kernel is not None and not sb.padded:
+                nest = launch(self.state, self.bounds, sb.kernel, nest)
             own = [b for b in self.buffers[sb.stage.id] if b not in self.params]
             if sb.stage.store is not None or not own:
                 rest = seq(nest, rest)
@@ -119,7 +123,7 @@ class NestBuilder:
         dims = tuple(sizes.dim(n) for n in shape)
         strides = aligned_strides(dims, sb.stage.align)
         name = self.state.output_label(sb.stage.id, k)
-        return Buffer(name, dims, sb.op.dtypes[k], sb.stage.scope, strides)
+        return Buffer(name, dims, sb.op.dtypes[k], sb.scope, strides)
 
     def element(self, sid: StageId, indices: list[Affine | Expr]) -> tuple[Expr, ...]:
         """Indices into a stage's buffer for an element of its tensor."""
@@ -194,6 +198,8 @@ class _Nest:
         has_reduce = sb.op.reduction is not None
         self.first_reduce = kinds.index("reduce") if has_reduce else -1
         self.lanes = lanes_of(builder, sb)
+        self.cross = cross_thread_of(builder, sb)
+        self.late = self._late_position()
         self.split_at = self._partition_point()
 
     def build(self) -> Stmt:
@@ -210,14 +216,18 @@ class _Nest:
             self.lanes.begin()
         inner = self._entered(i)
         body = inner
-        thread = x.mark is not None and x.mark.kind == "thread"
-        if x.extent != 1 or thread:
+        axis = self.sb.launch_var(x)
+        if axis is not None:
+            body = inner if axis is x.var else Let(x.var, axis, inner)
+        elif x.extent != 1:
             pragmas = tuple((k, v) for lid, k, v in self.sb.stage.pragmas if lid == x.loop.id)
             kind = x.mark.kind if x.mark else "serial"
             extent, tag = self.sb.sizes.dim(x.extent), x.mark.tag if x.mark else ""
             body = For(x.var, extent, kind, inner, pragmas, tag)
         if i != self.first_reduce:
             return body
+        if self.cross is not None:
+            return self._reduce_threads(self.cross, i, body)
         return self._init(i, body) if self.lanes is None else self._reduce_lanes(i, body)
 
     def _entered(self, p: int) -> Stmt:
@@ -226,12 +236,13 @@ class _Nest:
             inner = self._two_copies(p)
         else:
             inner = self._loop(p + 1)
+        here = [g for g in self.sb.guards if self._tested_at(g, p)]
+        inner = self._guarded([g for g in here if self._differs(g)], inner)
         if p >= 0:
             attached = self.b.attached(self.sb.stage.id, p)
             inner = self.b._produce(attached, inner, self.sb.loops[p])
         inner = self.b.stored(self.sb.stage.id, p, inner)
-        conds = [c for g in self.sb.guards if self._tested_at(g, p) for c in self._conditions(g)]
-        inner = If(_all(conds), inner) if conds else inner
+        inner = self._guarded([g for g in here if not self._differs(g)], inner)
         for var, value in reversed(self.sb.lets[p + 1]):
             inner = Let(var, value, inner)
         return inner
@@ -244,8 +255,30 @@ class _Nest:
         lanes = self.lanes
         return lanes is not None and g.kind == "reduce" and self._position(g) >= lanes.position
 
+    def _guarded(self, guards: list[Guard], body: Stmt) -> Stmt:
+        conds = [c for g in guards for c in self._conditions(g)]
+        return If(_all(conds), body) if conds else body
+
     def _position(self, g: Guard) -> int:
-        return max((self.sb.position.get(v, -1) for v in g.value.terms), default=-1)
+        known = max((self.sb.position.get(v, -1) for v in g.value.terms), default=-1)
+        return max(known, self.late) if self._differs(g) else known
+
+    def _differs(self, g: Guard) -> bool:
+        """Whether the threads of a block may differ about a guard."""
+        kernel = self.sb.kernel
+        return kernel is not None and any(v in kernel.varying for v in g.value.terms)
+
+    def _late_position(self) -> int:
+        """The loop inside which guards that differ between threads are tested.
+
+        All threads fill the shared buffers of stages computed inside, and reduce together.
+        """
+        if self.sb.kernel is None:
+            return -1
+        loops = range(len(self.sb.loops))
+        attached = [p for p in loops if self.b.attached(self.sb.stage.id, p)]
+        meet = self.cross is not None or self.sb.scope == "shared"
+        return max([-1, *attached, *([self.first_reduce] if meet else [])])
 
     def _conditions(self, g: Guard) -> list[Expr]:
         if g in self.assumed:
@@ -280,10 +313,26 @@ class _Nest:
             whole = Allocate(buffer, whole)
         return whole
 
+    def _reduce_threads(self, cross: CrossThread, first: int, loops: Stmt) -> Stmt:
+        """A reduction by several threads; see `loopwright.lower.cross_thread`."""
+        red = self.sb.op.reduction
+        assert red is not None
+        init = None if red.init is None else [self._value(e) for e in red.init]
+        store = cross.store(self.buffers, self._own_element(), init)
+        whole = seq(
+            self._each_element(first, cross.start(), guarded=False),
+            loops,
+            self._each_element(first, cross.combine(), guarded=False),
+            self._each_element(first, store),
+        )
+        for buffer in reversed(cross.buffers):
+            whole = Allocate(buffer, whole)
+        return whole
+
     def _each_element(self, first: int, body: Stmt, guarded: bool = True) -> Stmt:
         """A statement over the spatial loops inside ``first``, where their guards hold."""
         needed = free_vars(body)
-        spatial = [g for g in self.sb.guards if g.kind == "spatial" and g not in self.assumed]
+        spatial = [g for g in self.sb.guards if g.kind != "reduce" and g not in self.assumed]
         spatial = spatial if guarded else []
         for g in spatial:
             needed |= set(g.value.terms)
@@ -297,7 +346,11 @@ class _Nest:
                     renamed[var] = fresh = Var(var.name, var.dtype)
                     body = Let(fresh, value, body)
                     needed |= free_vars(value)
-            if x.loop.kind == "reduce" or x.extent == 1:
+            axis = self.sb.launch_var(x)
+            if axis is not None and axis is not x.var:
+                renamed[x.var] = fresh = Var(x.var.name)
+                body = Let(fresh, axis, body)
+            if x.loop.kind == "reduce" or x.extent == 1 or axis is not None:
                 continue
             renamed[x.var] = fresh = Var(x.var.name, x.var.dtype)
             self.ranges.enter(fresh, x.extent)
@@ -312,7 +365,7 @@ class _Nest:
     def _partition_point(self) -> int | None:
         """The loop below which two copies are made, or None."""
         guards = self._all_guards()
-        if not guards:
+        if not guards or self.sb.kernel is not None:
             return None
         sizes = self.sb.sizes.known
         outermost = [
@@ -394,6 +447,9 @@ class _Nest:
             conds = [c for g in self.sb.guards if self._in_lanes(g) for c in self._conditions(g)]
             where = None if body.where is None else self._value(body.where)
             return self.lanes.update(values, conds, where)
+        if self.cross is not None:
+            update = self.cross.update(values)
+            return update if body.where is None else If(self._value(body.where), update)
         old = [Load(b, indices, b.dtype) for b in self.buffers]
         label = self.b.state.label(self.sb.stage.id)
         update = combine_into(self.buffers, indices, body.combiner, old, values, label)

@@ -13,18 +13,22 @@ from loopwright.errors import LowerError
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.stmt import Func
 from loopwright.ir.verify import verify
+from loopwright.lower.allreduce import lower_thread_allreduce
 from loopwright.lower.bound_checkers import instrument_bound_checkers
 from loopwright.lower.common_subexpr import common_subexpr_elim
 from loopwright.lower.constant_folding import constant_folding  # noqa: F401  (its name)
 from loopwright.lower.context import Pass, PassContext, as_pass, named_work
 from loopwright.lower.double_buffer import inject_double_buffer
+from loopwright.lower.launch import place_shared
 from loopwright.lower.loop_invariant import loop_invariant_code_motion
 from loopwright.lower.nest import PARTITION_CAP, NestBuilder
 from loopwright.lower.remove_no_op import remove_no_op
 from loopwright.lower.simplify import simplify
 from loopwright.lower.storage_rewrite import storage_rewrite
+from loopwright.lower.thread_sync import thread_sync
 from loopwright.lower.unroll import unroll_loop
 from loopwright.lower.vectorize import skip_vectorize, vectorize_loop
+from loopwright.lower.vthread import inject_virtual_thread
 from loopwright.schedule.schedule import Schedule
 from loopwright.schedule.state import StageId
 from loopwright.te.dag import ArgId, read_arg_id
@@ -35,8 +39,15 @@ loop_partition = named_work(opt_level=1, name="LoopPartition")
 
 #: The passes in order. After each phase come the passes that `add_lower_pass` put there.
 PIPELINE: tuple[tuple[Pass, ...], ...] = (
-    (),  # 0: the nest as it was built
-    (inject_double_buffer, simplify, remove_no_op),  # 1: cleaned up
+    # 0: what the nest leaves open; barriers go last, when all accesses of shared memory are there
+    (
+        inject_double_buffer,
+        inject_virtual_thread,
+        lower_thread_allreduce,
+        place_shared,
+        thread_sync,
+    ),
+    (simplify, remove_no_op),  # 1: cleaned up
     (  # 2: loops as they will run
         vectorize_loop,
         skip_vectorize,

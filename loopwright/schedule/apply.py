@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from loopwright.schedule import caching, layout, loops, placement, rfactor, storage
+from loopwright.schedule import caching, layout, loops, placement, rfactor, storage, threads
 from loopwright.schedule import steps as st
 from loopwright.schedule.state import State
 
@@ -30,7 +30,9 @@ _APPLY: dict[type, Callable[[State, Any, int], State]] = {
     st.Fuse: loops.fuse,
     st.Reorder: loops.reorder,
     st.Annotate: loops.annotate,
-    st.Bind: loops.bind,
+    st.Bind: threads.bind,
+    st.EnvThreads: threads.env_threads,
+    st.SetStorePredicate: threads.set_store_predicate,
     st.Pragma: loops.pragma,
     st.ComputeAt: placement.compute_at,
     st.ComputeInline: placement.compute_inline,

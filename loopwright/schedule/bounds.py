@@ -25,7 +25,16 @@ from loopwright.ir.expr import Expr, Read, Var, cast
 from loopwright.ir.reduction import outputs_of
 from loopwright.ir.sizes import Sizes
 from loopwright.ir.traversal import substitute
-from loopwright.schedule.loop_values import extents_of, invert, loop_var
+from loopwright.schedule.kernels import (
+    Kernel,
+    bound_var,
+    find_kernels,
+    launch_tag,
+    memory_scope,
+    standing,
+    thread_limits,
+)
+from loopwright.schedule.loop_values import extents_of, invert
 from loopwright.schedule.state import Loop, Mark, SplitRel, StageId, StageState, State
 from loopwright.schedule.storage import store_position
 from loopwright.te.dag import OpNode, reads_of
@@ -73,6 +82,8 @@ class StageBounds:
         position: index of the loop after which a variable is known (-1: outside the stage).
         enclosing: variables of the loops around the stage.
         sizes: the size variables of the program, which are known everywhere.
+        kernel: the kernel that it runs in, or None.
+        scope: memory scope of the buffer.
     """
 
     stage: StageState
@@ -88,12 +99,19 @@ class StageBounds:
     domain: dict[int, list[Guard]] = field(default_factory=dict)
     position: dict[Var, int] = field(default_factory=dict)
     enclosing: set[Var] = field(default_factory=set)
+    kernel: Kernel | None = None
+    scope: str = "global"
 
     def visible(self, upto: int) -> set[Var]:
         """Variables known inside loop ``upto`` (those around the stage, and sizes, included)."""
         return (
             self.enclosing | self.sizes.known | {v for v, p in self.position.items() if p <= upto}
         )
+
+    def launch_var(self, x: LoopBound) -> Var | None:
+        """The launch variable that a loop takes its iterations from, or None."""
+        tag = launch_tag(x.mark) if self.kernel is not None else ""
+        return self.kernel.launches[tag].var if self.kernel is not None and tag else None
 
 
 @dataclass(eq=False)
@@ -103,6 +121,7 @@ class Bounds:
     stages: dict[StageId, StageBounds]
     ops: Mapping[StageId, OpNode]
     sizes: Sizes
+    kernels: Mapping[StageId, Kernel] = field(default_factory=dict)
 
     @property
     def ranges(self) -> SizeRanges:
@@ -118,11 +137,13 @@ def infer_bounds(state: State) -> Bounds:
             longer exists.
     """
     ops = inline_ops(state)
-    out = Bounds({}, ops, _sizes(state))
+    out = Bounds({}, ops, _sizes(state), find_kernels(state, ops))
     for sid in reversed([i for i in state.order if i in ops]):
         stage = state.stages[sid]
         if not stage.op.is_placeholder:
             out.stages[sid] = _bound_stage(state, stage, out)
+    for sb in out.stages.values():
+        sb.guards += [Guard(Affine.of(v), kind, n) for v, kind, n in thread_limits(sb)]
     return out
 
 
@@ -169,7 +190,9 @@ def _inline_reads(op: OpNode, bodies: Mapping[StageId, OpNode]) -> OpNode:
 
 def _bound_stage(state: State, stage: StageState, out: Bounds) -> StageBounds:
     at = stage.attach.kind == "at"
-    sb = StageBounds(stage, out.ops[stage.id], padded=at, sizes=out.sizes)
+    kernel = out.kernels.get(stage.id)
+    sb = StageBounds(stage, out.ops[stage.id], padded=at, sizes=out.sizes, kernel=kernel)
+    sb.scope = memory_scope(state, stage, kernel)
     if at:
         sb.enclosing = _enclosing(state, stage, out)
         _region(state, sb, out)
@@ -256,6 +279,7 @@ def _region(state: State, sb: StageBounds, out: Bounds) -> None:
     hulls: list[_Hull | None] = [None] * len(sb.op.shape)
     whole = [False] * len(sb.op.shape)
     over = False
+    still, renamed = standing(sb)
     for reader in out.stages.values():
         for read in reader.op.reads():
             if read.source != sb.stage.id:
@@ -263,7 +287,8 @@ def _region(state: State, sb: StageBounds, out: Bounds) -> None:
             over |= reader.padded
             for d, index in enumerate(read.indices):
                 a = to_affine(index, reader.values, out.ranges)
-                hulls[d], whole[d] = _widen(hulls[d], whole[d], a, sb)
+                a = a.substitute(renamed) if a is not None and renamed else a
+                hulls[d], whole[d] = _widen(hulls[d], whole[d], a, still, sb.sizes)
     for d, dim in enumerate(sb.op.shape):
         hull, extent = hulls[d], out.sizes.of(dim)
         if whole[d] or hull is None:
@@ -277,14 +302,16 @@ def _region(state: State, sb: StageBounds, out: Bounds) -> None:
         sb.shape.append(hi - lo + 1)
 
 
-def _widen(hull: _Hull | None, whole: bool, index: Affine | None, sb: StageBounds) -> Any:
+def _widen(
+    hull: _Hull | None, whole: bool, index: Affine | None, still: set[Var], sizes: Sizes
+) -> Any:
     if whole or index is None:
         return hull, True
-    fixed, rest = index.split(sb.visible(-1))
-    lo, hi = sb.sizes.span(rest)
+    fixed, rest = index.split(still)
+    lo, hi = sizes.span(rest)
     if hull is None:
         return (fixed, lo, hi), False
-    least, most = sb.sizes.least(lo, hull[1]), sb.sizes.most(hi, hull[2])
+    least, most = sizes.least(lo, hull[1]), sizes.most(hi, hull[2])
     if hull[0] != fixed or least is None or most is None:
         return hull, True
     return (fixed, least, most), False
@@ -294,7 +321,7 @@ def _loops(state: State, sb: StageBounds, out: Bounds) -> None:
     stage, op = sb.stage, sb.op
     extents = extents_of(sb)
     for pos, lid in enumerate(stage.leaves):
-        var = loop_var(stage.loops[lid].name, extents[lid], out.sizes)
+        var = bound_var(state, sb, lid, extents[lid])
         sb.loops.append(LoopBound(stage.loops[lid], var, extents[lid], stage.marks.get(lid)))
         sb.position[var] = pos
     sb.lets = [[] for _ in range(len(sb.loops) + 1)]

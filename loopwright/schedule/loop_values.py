@@ -85,6 +85,8 @@ def _define(var: Var, value: Expr, sb: StageBounds) -> None:
     """Make a definition just inside the innermost loop that it depends on."""
     pos = max((sb.position.get(v, -1) for v in free_vars(value)), default=-1)
     sb.position[var] = pos
+    if sb.kernel is not None:
+        sb.kernel.depends(var, value)
     sb.lets[pos + 1].append((var, value))
 
 

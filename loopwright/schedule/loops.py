@@ -7,7 +7,6 @@ from typing import Any
 from loopwright.errors import did_you_mean
 from loopwright.schedule import steps as st
 from loopwright.schedule.state import FuseRel, Loop, Mark, SplitRel, StageState, State, refuse
-from loopwright.te.tensor import THREAD_TAGS
 
 #: Pragmas that lowering or code generation knows.
 PRAGMAS = ("auto_unroll_max_step", "unroll_explicit")
@@ -128,10 +127,11 @@ def annotate(state: State, step: st.Annotate, t: int) -> State:
             f"loop {state.loop_label(stage, loop.id)!r} is a reduction: its iterations add to one "
             "element; use a spatial loop, or rfactor to make the loop one",
         )
-    return _mark(state, stage, loop.id, Mark(step.kind, t), verb, t)
+    return put_mark(state, stage, loop.id, Mark(step.kind, t), verb, t)
 
 
-def _mark(state: State, stage: StageState, loop: str, mark: Mark, who: str, t: int) -> State:
+def put_mark(state: State, stage: StageState, loop: str, mark: Mark, who: str, t: int) -> State:
+    """Mark a loop; it carries one mark."""
     old = stage.marks.get(loop)
     if old is not None and (old.kind, old.tag) != (mark.kind, mark.tag):
         refuse(
@@ -141,26 +141,6 @@ def _mark(state: State, stage: StageState, loop: str, mark: Mark, who: str, t: i
             f"{f'{old.kind} {old.tag}'.rstrip()} (step {old.step}); split it and mark the parts",
         )
     return state.with_stage(stage, marks={**stage.marks, loop: mark})
-
-
-def bind(state: State, step: st.Bind, t: int) -> State:
-    """Mark a loop as run by a GPU thread axis."""
-    stage = state.compute_stage(step.stage, "bind")
-    loop = state.leaf(stage, step.loop, "bind")
-    if step.tag not in THREAD_TAGS:
-        refuse(
-            "bind",
-            t,
-            f"unknown thread axis {step.tag!r}{did_you_mean(step.tag, THREAD_TAGS)}; "
-            f"use one of {', '.join(THREAD_TAGS)}",
-        )
-    if loop.kind == "reduce":
-        refuse(
-            "bind",
-            t,
-            f"loop {state.loop_label(stage, loop.id)!r} is a reduction; binding it needs rfactor",
-        )
-    return _mark(state, stage, loop.id, Mark("thread", t, step.tag), "bind", t)
 
 
 def pragma(state: State, step: st.Pragma, t: int) -> State:

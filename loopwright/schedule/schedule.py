@@ -79,6 +79,7 @@ class Schedule:
         #: The loop that a handle stands for; without a stage, why there is none any more.
         self._by_axis: dict[IterVar, tuple[StageId | None, str]] = {}
         self._handles: dict[tuple[StageId, str], IterVar] = {}
+        self._thread_vars: dict[Var, str] = {}
         self._bounds: tuple[State, Bounds] | None = None
         for i, op in enumerate(dag.ops):
             self._own_axes(i, op.axes, op.reduce_axes)

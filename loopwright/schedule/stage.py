@@ -11,9 +11,10 @@ from loopwright.errors import ScheduleError
 from loopwright.ir.expr import IterVar
 from loopwright.schedule import steps as st
 from loopwright.schedule.stage_memory import MemoryPrimitives, plain
+from loopwright.schedule.stage_threads import ThreadPrimitives
 
 
-class Stage(MemoryPrimitives):
+class Stage(MemoryPrimitives, ThreadPrimitives):
     """One stage of a schedule; its methods are the primitives."""
 
     def split(
@@ -186,29 +187,6 @@ class Stage(MemoryPrimitives):
 
     def _annotate(self, axis: IterVar, kind: str, verb: str) -> None:
         self.schedule._do(st.Annotate(self.id, self._loop(axis, verb), kind))
-
-    def bind(self, ivar: IterVar, thread_ivar: Any) -> None:
-        """Bind a spatial loop to a GPU thread axis (recorded; CPU targets refuse it).
-
-        Before::
-
-            for i in range(256): f(i)
-
-        After ``s[C].bind(i, te.thread_axis("threadIdx.x"))``::
-
-            f(threadIdx.x)      # launched with threadIdx.x in range(256)
-
-        Raises:
-            ScheduleError: the loop is a reduction, or bound already.
-        """
-        tag = (
-            thread_ivar if isinstance(thread_ivar, str) else getattr(thread_ivar, "thread_tag", "")
-        )
-        if not tag:
-            raise ScheduleError(
-                f"{self._who('bind')}: expected te.thread_axis(...), got {thread_ivar!r}"
-            )
-        self.schedule._do(st.Bind(self.id, self._loop(ivar, "bind"), tag))
 
     def pragma(self, axis: IterVar, pragma_type: str, pragma_value: Any = True) -> None:
         """Attach a hint to a loop.

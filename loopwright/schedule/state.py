@@ -31,11 +31,15 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How a loop runs (``vectorized``, ``unrolled``, ``parallel``, ``thread``), and since when."""
+    """How a loop runs (``vectorized``, ``unrolled``, ``parallel``, ``thread``), and since when.
+
+    ``tag`` is the thread axis; ``extent`` the one that it was declared with, if any.
+    """
 
     kind: str
     step: int
     tag: str = ""
+    extent: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,8 @@ class StageState:
     store: Attach | None = None
     double: int | None = None
     reordered: bool = False
+    env_threads: tuple[tuple[str, int | None], ...] = ()
+    predicate: tuple[tuple[str, int], ...] | None = None
 
     @property
     def transformed(self) -> bool:

@@ -75,6 +75,11 @@ def _is_layout_dim(v: Any) -> bool:
     return known and v[0] >= 0 and (v[2] is None or (_is_int(v[2]) and v[2] > 0))
 
 
+def _is_axis(v: Any, optional: bool) -> bool:
+    known = isinstance(v, tuple) and len(v) == 2 and isinstance(v[0], str)
+    return known and (_is_int(v[1]) or (optional and v[1] is None))
+
+
 def _each(v: Any, fits: Callable[[Any], bool]) -> bool:
     return isinstance(v, tuple) and all(fits(x) for x in v)
 
@@ -88,6 +93,8 @@ _FITS: dict[str, Callable[[Any], bool]] = {
     "int | None": lambda v: v is None or _is_int(v),
     "tuple[str, ...]": lambda v: _each(v, lambda x: isinstance(x, str)),
     "tuple[StageId, ...]": lambda v: _each(v, _is_id),
+    "tuple[tuple[str, int | None], ...]": lambda v: _each(v, lambda x: _is_axis(x, True)),
+    "tuple[tuple[str, int], ...]": lambda v: _each(v, lambda x: _is_axis(x, False)),
     "tuple[LayoutDim, ...]": lambda v: _each(v, _is_layout_dim),
 }
 
@@ -145,10 +152,25 @@ class Annotate(Step):
 
 @_register("bind")
 class Bind(Step):
-    """Bind a loop to a thread axis."""
+    """Bind a loop to a thread axis, which may have been declared with an extent."""
 
     loop: str
     tag: str
+    extent: int | None = None
+
+
+@_register("env_threads")
+class EnvThreads(Step):
+    """Launch the kernel of a root stage with thread axes: ``(tag, extent or None)``."""
+
+    axes: tuple[tuple[str, int | None], ...]
+
+
+@_register("set_store_predicate")
+class SetStorePredicate(Step):
+    """Of threads that reduce together, the one with these indices stores: ``(tag, index)``."""
+
+    equal: tuple[tuple[str, int], ...]
 
 
 @_register("pragma")

@@ -16,6 +16,15 @@ from loopwright.te.dag import Dag
 
 #: Steps that name a stage and no loop.
 _BUFFER = st.TransformLayout | st.SetScope | st.StorageAlign | st.StoreRoot | st.DoubleBuffer
+_NO_LOOPS = (
+    st.CacheRead
+    | st.CacheWrite
+    | st.ComputeInline
+    | st.ComputeRoot
+    | st.EnvThreads
+    | st.SetStorePredicate
+    | _BUFFER
+)
 _VERB = {"vectorized": "vectorize", "unrolled": "unroll", "parallel": "parallel"}
 
 
@@ -84,7 +93,7 @@ def _axes(state: State, step: st.Step, names: _Names, shown: set[StageId]) -> li
     sids = [step.stage]
     if isinstance(step, st.ComputeAt | st.StoreAt):
         sids = [step.parent]
-    if isinstance(step, st.CacheRead | st.CacheWrite | st.ComputeInline | st.ComputeRoot | _BUFFER):
+    if isinstance(step, _NO_LOOPS):
         return []
     for sid in sids:
         stage = state.stages[sid]
@@ -123,8 +132,12 @@ def _call(state: State, after: State, step: st.Step, names: _Names) -> str:
             return f"{s}.reorder({', '.join(loop(x) for x in order)})"
         case st.Annotate(loop=x, kind=k):
             return f"{s}.{_VERB[k]}({loop(x)})"
-        case st.Bind(loop=x, tag=tag):
-            return f"{s}.bind({loop(x)}, {tag!r})"
+        case st.Bind(loop=x, tag=tag, extent=n):
+            return f"{s}.bind({loop(x)}, {_axis(tag, n)})"
+        case st.EnvThreads(axes=axes):
+            return f"{s}.env_threads([{', '.join(_axis(*a) for a in axes)}])"
+        case st.SetStorePredicate(equal=equal):
+            return f"{s}.set_store_predicate({list(equal)!r})"
         case st.Pragma(loop=x, key=k, value=v):
             return f"{s}.pragma({loop(x)}, {k!r}, {v!r})"
         case st.ComputeAt(parent=p, loop=x):
@@ -157,6 +170,10 @@ def _stage_call(state: State, after: State, step: Any, names: _Names, s: str) ->
     tensor = f"{own}.op.output({step.value_index})" if several else own
     readers = ", ".join(names.stage(state, r) for r in step.readers)
     return f"{made} = s.cache_read({tensor}, {step.scope!r}, [{readers}])"
+
+
+def _axis(tag: str, extent: int | None) -> str:
+    return repr(tag) if extent is None else f"({tag!r}, {extent})"
 
 
 def _layout(dims: tuple[LayoutDim, ...]) -> str:

@@ -8,6 +8,7 @@ from loopwright.ir.printer import print_expr
 from loopwright.schedule.bounds import Bounds, LoopBound, StageBounds, attach_position
 from loopwright.schedule.state import Attach, State, refuse
 from loopwright.schedule.storage import loops_around, store_position
+from loopwright.schedule.threads import validate_kernels
 
 #: Longest vector loop. Long vectors are cut into registers; beyond this it is a mistake.
 MAX_VECTOR = 1024
@@ -18,11 +19,12 @@ _PIECE = 16
 
 
 def validate_bounds(state: State, bounds: Bounds) -> None:
-    """Check vector lengths, unroll sizes and the nesting of marked loops.
+    """Check vector lengths, unroll sizes, the nesting of marked loops, and thread axes.
 
     Raises:
         ScheduleError: names the step, the loop, the extent, the limit and the remedy.
     """
+    validate_kernels(state, bounds)
     for sb in bounds.stages.values():
         _check_storage(state, bounds, sb)
         for x in sb.loops:

@@ -218,25 +218,40 @@ def reduce_axis(dom: Any, name: str = "rv") -> IterVar:
     Raises:
         TensorError: the domain is no pair, is empty, or does not start at 0.
     """
+    return IterVar(Var(name), _domain(dom, f"reduce_axis {name!r}"), "reduce")
+
+
+def _domain(dom: Any, what: str) -> Dim:
+    """The extent of a domain ``(0, extent)``, or of ``extent`` alone."""
     single = _as_int(dom) is not None or isinstance(dom, Expr)
     if not single and not (isinstance(dom, list | tuple) and len(dom) == 2):
-        raise TensorError(f"reduce_axis {name!r}: expected (0, extent), got {dom!r}")
+        raise TensorError(f"{what}: expected (0, extent), got {dom!r}")
     lo, hi = (0, dom) if single else dom
     if lo != 0:
-        raise TensorError(
-            f"reduce_axis {name!r}: domains start at 0, got ({lo}, {hi}); shift the index instead"
-        )
-    (extent,) = shape_of((hi,), f"reduce_axis {name!r}")
-    return IterVar(Var(name), extent, "reduce")
+        raise TensorError(f"{what}: domains start at 0, got ({lo}, {hi}); shift the index instead")
+    (extent,) = shape_of((hi,), what)
+    return extent
 
 
 def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> IterVar:
-    """Declare a GPU thread axis for ``bind``, e.g. ``thread_axis("threadIdx.x")``."""
+    """Declare a GPU thread axis for ``bind``, e.g. ``thread_axis("threadIdx.x")``.
+
+    Args:
+        dom: ``(0, n)`` or ``n``, the extent of the launch, which the bound loops must have; None
+            takes it from them. A string is the tag.
+        tag: ``"blockIdx.x"``, ``"threadIdx.x"`` (or y, z), or ``"vthread"``.
+        name: printed name; default the tag.
+
+    Raises:
+        TensorError: an unknown tag; a domain that is empty or does not start at 0.
+    """
     if isinstance(dom, str):
         dom, tag = None, dom
     if tag not in THREAD_TAGS:
         raise TensorError(f"thread_axis: unknown tag {tag!r}; use one of {', '.join(THREAD_TAGS)}")
-    extent = 0 if dom is None else int(dom if hasattr(dom, "__index__") else dom[1])
+    extent = 0 if dom is None else _domain(dom, f"thread_axis {name or tag!r}")
+    if not isinstance(extent, int):
+        raise TensorError(f"thread_axis {name or tag!r}: the extent must be a number, got {extent}")
     return IterVar(Var(name or tag), extent, "thread", tag)
 
 

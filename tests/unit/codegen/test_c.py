@@ -288,13 +288,13 @@ def test_conditions_around_memory_turn_masked_loads_off() -> None:
 # ------------------------------------------------------------------ refusals
 
 
-@pytest.mark.parametrize("tag", ["threadIdx.x", "vthread"])
+@pytest.mark.parametrize("tag", ["threadIdx.x", "blockIdx.y"])
 def test_thread_axes_are_refused(tag: str) -> None:
     p = chain()
     p.s[p.d].bind(p.d.op.axis[0], te.thread_axis(tag))
     with pytest.raises(
         CodegenError,
-        match=rf"c: loop 'i' is bound to {tag}; thread axes are for GPU targets, on a CPU use",
+        match=rf"c: loop 'D.i' is bound to {tag}; thread axes are for GPU targets, on a CPU use",
     ):
         compile_func(lower(p.s, [p.a, p.d]), Target("c"))
 

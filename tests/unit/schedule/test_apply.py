@@ -31,6 +31,8 @@ def snapshot(state: State) -> Any:
                 s.attach,
                 s.scope,
                 s.layout,
+                s.env_threads,
+                s.predicate,
                 s.align,
                 s.store,
                 s.double,
@@ -61,14 +63,21 @@ STEPS: list[st.Step] = [
     st.StoreAt("s1", 3, "5.0"),
     st.StoreRoot("s1"),
     st.DoubleBuffer("s1"),
+    st.EnvThreads(3, (("threadIdx.x", 8), ("threadIdx.y", None))),
 ]
 
 
-#: Steps of a reduction, the matmul's.
+#: Steps of reductions, the matmul's.
 REDUCTION_STEPS: list[st.Step] = [st.Split(2, "r0", 4, None), st.RFactor(2, "0.1", 0)]
+THREAD_STEPS: list[st.Step] = [
+    st.Bind(2, "r0", "threadIdx.x", 10),
+    st.SetStorePredicate(2, (("threadIdx.x", 3),)),
+]
 
 
-@pytest.mark.parametrize(("make", "steps"), [(chain, STEPS), (matmul, REDUCTION_STEPS)])
+@pytest.mark.parametrize(
+    ("make", "steps"), [(chain, STEPS), (matmul, REDUCTION_STEPS), (matmul, THREAD_STEPS)]
+)
 def test_states_are_never_changed(make: Any, steps: list[st.Step]) -> None:
     state = State.initial(make().s.dag)
     history = [(state, snapshot(state))]
@@ -81,7 +90,8 @@ def test_states_are_never_changed(make: Any, steps: list[st.Step]) -> None:
 
 
 def test_every_primitive_is_covered() -> None:
-    assert {type(s) for s in (*STEPS, *REDUCTION_STEPS)} == set(st.Step.registry.values())
+    every = {type(s) for s in (*STEPS, *REDUCTION_STEPS, *THREAD_STEPS)}
+    assert every == set(st.Step.registry.values())
 
 
 def test_states_with_a_common_prefix_share_it() -> None:

@@ -1,0 +1,137 @@
+"""How the interpreter runs a kernel: blocks in any order, threads as generators.
+
+A thread runs until it waits at a barrier; then the next one runs. All threads of a block must wait
+at the same barrier, or all end. `Races` watches which thread touches what between two barriers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from itertools import product
+from random import Random
+from typing import Any
+
+from loopwright.errors import RunError
+
+Index = tuple[int, ...]
+_Thread = Generator[int, None, None]
+#: A buffer's name and an element.
+_Key = tuple[str, Index]
+#: Who wrote an element, and up to two who read it.
+_Seen = tuple[Index | None, tuple[Index, ...]]
+_UNSEEN: _Seen = (None, ())
+
+
+class Races:
+    """Finds two threads that touch one element, one of them writing, with nothing between.
+
+    Threads of one block are ordered by its barriers; blocks are not ordered at all.
+    """
+
+    def __init__(self) -> None:
+        self.block: Index = ()
+        self.thread: Index = ()
+        self._phase: dict[_Key, _Seen] = {}
+        self._grid: dict[_Key, _Seen] = {}
+
+    def start(self) -> None:
+        """A new kernel begins."""
+        self._phase, self._grid = {}, {}
+
+    def barrier(self) -> None:
+        """All threads of the block have met."""
+        self._phase = {}
+
+    def touch(self, name: str, scope: str, at: Index, write: bool) -> None:
+        """The running thread reads or writes an element.
+
+        Raises:
+            RunError: another one did so too, and one of the two wrote.
+        """
+        key = (name, at)
+        seen = self._phase.get(key, _UNSEEN)
+        self._phase[key] = self._check(key, seen, self.thread, write, "threads")
+        if scope == "global":
+            seen = self._grid.get(key, _UNSEEN)
+            self._grid[key] = self._check(key, seen, self.block, write, "blocks")
+
+    def _check(self, key: _Key, seen: _Seen, who: Index, write: bool, what: str) -> _Seen:
+        writer, readers = seen
+        others = (*((writer,) if writer is not None else ()), *(readers if write else ()))
+        other = next((t for t in others if t != who), None)
+        if other is not None:
+            doing = "writes" if write else "reads"
+            raise RunError(
+                f"race on {key[0]}{list(key[1])}: {what} {list(other)} and {list(who)} touch it "
+                f"with no barrier between, and one writes ({list(who)} {doing} it)"
+            )
+        if write:
+            return who, readers
+        # Two readers are enough: one of them is not the thread that may write later.
+        return writer, readers if who in readers or len(readers) == 2 else (*readers, who)
+
+
+class Grid:
+    """Runs kernels; the writer's code calls ``run``.
+
+    Args:
+        seed: None runs blocks and threads in ascending order; a number shuffles them, the threads
+            anew after each barrier.
+        races: where accesses are reported, or None.
+    """
+
+    def __init__(self, seed: int | None = None, races: Races | None = None) -> None:
+        self._random = None if seed is None else Random(seed)
+        self.races = races
+
+    def run(
+        self,
+        block: Callable[..., Callable[..., _Thread]],
+        blocks: Sequence[int],
+        threads: Sequence[int],
+        barriers: Sequence[str],
+    ) -> None:
+        """Run a kernel.
+
+        Args:
+            block: makes a block from its indices: a function from thread indices to a generator.
+            blocks: extents of the block axes.
+            threads: extents of the thread axes.
+            barriers: texts of the barriers, by number.
+
+        Raises:
+            RunError: threads of one block wait at different barriers, or some end before others.
+        """
+        if self.races:
+            self.races.start()
+        for b in self._order(list(product(*map(range, blocks)))):
+            if self.races:
+                self.races.block = b
+            make = block(*b)
+            self._block([(t, make(*t)) for t in product(*map(range, threads))], b, barriers)
+
+    def _order(self, items: list[Any]) -> list[Any]:
+        if self._random:
+            self._random.shuffle(items)
+        return items
+
+    def _block(self, alive: list[tuple[Index, _Thread]], b: Index, barriers: Sequence[str]) -> None:
+        while True:
+            if self.races:
+                self.races.barrier()
+            at: dict[int, Index] = {}
+            for t, run in self._order(alive):
+                if self.races:
+                    self.races.thread = t
+                at.setdefault(next(run, -1), t)
+            if len(at) > 1:
+                self._diverged(at, b, barriers)
+            if -1 in at:
+                return
+
+    def _diverged(self, at: dict[int, Index], b: Index, barriers: Sequence[str]) -> None:
+        places = " and ".join(
+            f"thread {list(t)} {f'waits at {barriers[k]}' if k >= 0 else 'has ended'}"
+            for k, t in sorted(at.items(), reverse=True)
+        )
+        raise RunError(f"the threads of block {list(b)} diverge: {places}")

@@ -1,0 +1,268 @@
+"""Barriers between accesses of shared memory that must not overlap.
+
+A write and a read of one buffer conflict, whichever comes first, unless they are known to be done
+by one thread: equal indices in which the thread variables tell threads apart. A statement that
+conflicts with one since the last barrier gets a barrier before it. What the end of a loop's body
+leaves conflicts with the beginning of the next iteration, where the loop's own variables differ.
+Two writes need no barrier: a stage writes each element once (TVM's ThreadSync has the same rule;
+the interpreter's race detection watches it).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from loopwright.errors import LowerError
+from loopwright.ir.affine import Affine, to_affine
+from loopwright.ir.buffer import Buffer, Load
+from loopwright.ir.expr import Binary, Const, Expr, Var
+from loopwright.ir.node import Node
+from loopwright.ir.printer import print_expr
+from loopwright.ir.stmt import Allocate, Barrier, For, Func, If, Let, Seq, Stmt, Store, seq
+from loopwright.ir.traversal import free_vars, substitute, walk
+from loopwright.lower.context import func_pass
+from loopwright.lower.launch import is_launch
+
+
+@func_pass(opt_level=0, name="ThreadSync")
+def thread_sync(f: Func) -> Func:
+    """Put barriers into every kernel.
+
+    Raises:
+        LowerError: threads would have to meet where only some of them come, or in a vector loop.
+    """
+    return f.with_body(_go(f.body))
+
+
+def _go(s: Any) -> Any:
+    if not isinstance(s, Stmt):
+        return s
+    return _kernel(s, []) if is_launch(s) else s.map_children(_go)
+
+
+def _kernel(s: Any, threads: list[For]) -> Any:
+    """A kernel: barriers go inside its launch loops and the buffers of a block."""
+    if not isinstance(s, Stmt):
+        return s
+    if isinstance(s, Allocate) and s.buffer.scope == "shared":
+        return s.map_children(lambda c: _kernel(c, threads))
+    if is_launch(s):
+        inner = [*threads, s] if s.tag.startswith("threadIdx") else threads
+        return s.map_children(lambda c: _kernel(c, inner))
+    return _Sync(threads).stmt(s, (), frozenset())[0]
+
+
+Pins = frozenset[tuple[Var, int]]
+
+
+@dataclass(frozen=True)
+class _Access:
+    """One read or write; ``pins`` are thread axes that a condition around it fixes."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    write: bool
+    pins: Pins
+
+
+Pending = tuple[_Access, ...]
+
+
+class _Sync:
+    """Puts barriers into one kernel with the given thread loops."""
+
+    def __init__(self, threads: list[For]) -> None:
+        self.extents = {x.var: x.extent for x in threads if x.extent > 1}
+        self.varying: set[Var] = set(self.extents)
+        self.barriers = 0
+
+    def stmt(self, s: Stmt, pending: Pending, pins: Pins) -> tuple[Stmt, Pending]:
+        """The statement with barriers, and the accesses that are open after it.
+
+        ``pending`` are those open before it.
+        """
+        match s:
+            case Barrier():
+                return s, ()
+            case Seq(stmts=stmts):
+                out = []
+                for c in stmts:
+                    made, pending = self.stmt(c, pending, pins)
+                    out.append(made)
+                return seq(*out), pending
+            case Let(var=v, value=e, body=body) if not _together(s):
+                if free_vars(e) & self.varying or _loads(e):
+                    self.varying.add(v)
+                before, pending = self._before(_reads(e, pins), pending)
+                made, pending = self.stmt(body, pending, pins)
+                return seq(*before, Let(v, e, made)), pending
+            case Allocate(buffer=b, body=body):
+                made, pending = self.stmt(body, pending, pins)
+                return Allocate(b, made), pending
+            case If():
+                return self._branch(s, pending, pins)
+            case For() if any(a.write for a in _accesses(s, pins)):
+                return self._loop(s, pending, pins)
+        before, pending = self._before(_accesses(s, pins), pending)
+        return seq(*before, s), pending
+
+    def _before(self, new: Pending, pending: Pending) -> tuple[list[Stmt], Pending]:
+        """A barrier if some access conflicts with one before it, and what is open then."""
+        if not any(self._conflict(a, b) for a in pending for b in new):
+            return [], tuple(dict.fromkeys((*pending, *new)))
+        self.barriers += 1
+        return [Barrier("shared")], new
+
+    def _branch(self, s: If, pending: Pending, pins: Pins) -> tuple[Stmt, Pending]:
+        differs = bool(free_vars(s.cond) & self.varying) or _loads(s.cond)
+        if not differs:
+            before, pending = self._before(_reads(s.cond, pins), pending)
+            then, after = self.stmt(s.then, pending, pins)
+            orelse = s.orelse
+            other = pending
+            if orelse is not None:
+                orelse, other = self.stmt(orelse, pending, pins)
+            return seq(*before, If(s.cond, then, orelse)), tuple(dict.fromkeys((*after, *other)))
+        inner = pins | _pinned(s.cond)
+        new = _accesses(s, pins, inner)
+        before, pending = self._before(new, pending)
+        had = self.barriers
+        for body, known in ((s.then, inner), (s.orelse, pins)):
+            if body is not None:
+                self.stmt(body, (), known)
+        if self.barriers > had:
+            names = ", ".join(dict.fromkeys(a.buffer.name for a in new))
+            raise LowerError(
+                f"lower: the threads of a block must meet while they use {names}, but only some of "
+                f"them come there (if {print_expr(s.cond)}); compute the stage in shared memory "
+                "outside of that condition, or make the extents of the thread axes equal"
+            )
+        return seq(*before, s), pending
+
+    def _loop(self, s: For, pending: Pending, pins: Pins) -> tuple[Stmt, Pending]:
+        had = self.barriers
+        _, left = self.stmt(s.body, (), pins)
+        carried = _renamed(left, s)
+        self.barriers = had
+        alone, after_alone = self.stmt(s.body, carried, pins)
+        inside = self.barriers
+        self.barriers = had
+        body, after = self.stmt(s.body, tuple(dict.fromkeys((*pending, *carried))), pins)
+        before: list[Stmt] = []
+        if self.barriers > inside:  # one before the loop serves, and costs less
+            before, body, after = [Barrier("shared")], alone, after_alone
+            self.barriers = inside + 1
+        if inside > had and s.kind == "vectorized":
+            raise LowerError(
+                f"lower: the threads of a block must meet in the vectorized loop {s.var.name!r}; "
+                "vectorize another loop"
+            )
+        return seq(*before, For(s.var, s.extent, s.kind, body, s.pragmas, s.tag)), after
+
+    # ------------------------------------------------------------ conflicts
+
+    def _conflict(self, a: _Access, b: _Access) -> bool:
+        if a.buffer is not b.buffer or a.write == b.write:
+            return False
+        fixed = {v for v, _ in a.pins & b.pins}
+        free = set(self.extents) - fixed
+        if not free:
+            return False
+        return a.indices != b.indices or not self._apart(a.indices, free)
+
+    def _apart(self, indices: tuple[Expr, ...], threads: set[Var]) -> bool:
+        """Whether threads that differ in ``threads`` have different indices."""
+        left = set(threads)
+        for i in indices:
+            form = to_affine(i, {}, {})
+            if form is None:
+                continue
+            left -= self._digits(form, threads)
+        return not left
+
+    def _digits(self, form: Affine, threads: set[Var]) -> set[Var]:
+        """Thread variables that an index determines, when nothing else in it varies."""
+        if any(v in self.varying and v not in threads for v in form.terms):
+            return set()
+        own = [(abs(c), v) for v, c in form.terms.items() if v in threads]
+        own.sort(key=lambda t: t[0])
+        reach = 0
+        for c, v in own:
+            if c <= reach:
+                return set()
+            reach += c * (self.extents[v] - 1)
+        return {v for _, v in own}
+
+
+def _together(s: Stmt) -> bool:
+    """Whether it reads everything into variables and then writes, as a reduction of tuples does.
+
+    It is one statement then: nothing that it writes does it read.
+    """
+    while isinstance(s, Let):
+        s = s.body
+    stores = s.stmts if isinstance(s, Seq) else (s,)
+    return all(isinstance(x, Store) and not _reads(x, frozenset()) for x in stores)
+
+
+def _loads(e: Node) -> bool:
+    found: list[Any] = []
+    walk(e, lambda n: found.append(n) if isinstance(n, Load) else None)
+    return bool(found)
+
+
+def _reads(e: Node, pins: Pins) -> Pending:
+    found: list[_Access] = []
+
+    def visit(n: Any) -> None:
+        if isinstance(n, Load) and n.buffer.scope == "shared":
+            found.append(_Access(n.buffer, n.indices, False, pins))
+
+    walk(e, visit)
+    return tuple(dict.fromkeys(found))
+
+
+def _accesses(s: Any, pins: Pins, inner: Pins | None = None) -> Pending:
+    """Accesses of shared memory in a statement; ``inner`` pins hold inside a branch's ``then``."""
+    match s:
+        case If(cond=c, then=then, orelse=orelse):
+            known = pins | _pinned(c) if inner is None else inner
+            other = () if orelse is None else _accesses(orelse, pins)
+            out = (*_reads(c, pins), *_accesses(then, known), *other)
+        case Store(buffer=b, indices=idx):
+            own = (_Access(b, idx, True, pins),) if b.scope == "shared" else ()
+            out = (*_reads(s, pins), *own)
+        case _:
+            parts = [
+                _accesses(c, pins) if isinstance(c, Stmt) else _reads(c, pins) for c in s.children()
+            ]
+            out = tuple(a for p in parts for a in p)
+    return tuple(dict.fromkeys(out))
+
+
+def _pinned(cond: Expr) -> Pins:
+    """Variables that a condition fixes: ``v == n``, or ``v < 1`` (thread variables start at 0)."""
+    match cond:
+        case Binary(op="and", a=a, b=b):
+            return _pinned(a) | _pinned(b)
+        case Binary(op="==", a=Var() as v, b=Const(value=n)):
+            return frozenset({(v, int(n))})
+        case Binary(op="<", a=Var() as v, b=Const(value=1)):
+            return frozenset({(v, 0)})
+    return frozenset()
+
+
+def _renamed(pending: Pending, loop: For) -> Pending:
+    """Accesses of an earlier iteration: the loop's variables, and those in it, differed then."""
+    own: dict[Var, Expr] = {}
+
+    def visit(n: Any) -> None:
+        if isinstance(n, For | Let):
+            own[n.var] = Var(n.var.name, n.var.dtype)
+
+    walk(loop, visit)
+    return tuple(
+        _Access(a.buffer, tuple(substitute(i, own) for i in a.indices), a.write, a.pins)
+        for a in pending
+    )

@@ -1,0 +1,238 @@
+"""Kernels: their nests as golden texts, and what they compute, with every race looked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from loopwright import te
+from loopwright.errors import LowerError, RunError
+from loopwright.ir.interp import interpret
+from loopwright.ir.stmt import Func
+from loopwright.lower import lower
+from loopwright.lower.context import PassContext
+from loopwright.schedule import Schedule, create_schedule
+from tests.unit.lower import gpu_programs
+from tests.unit.lower.programs import Array, Case
+
+CASES: dict[str, Callable[[], Case]] = {
+    "matmul": gpu_programs.tiled_matmul,
+    "shared_stage": gpu_programs.shared_stage,
+    "row_sum": gpu_programs.row_sum,
+    "softmax": gpu_programs.softmax,
+    "argmax": gpu_programs.argmax,
+}
+#: Shapes that no tile divides.
+UNEVEN: dict[str, Callable[[], Case]] = {
+    "matmul": lambda: gpu_programs.tiled_matmul(30, 45, 21),
+    "one_vthread": lambda: gpu_programs.tiled_matmul(17, 16, 9, vthreads=1),
+    "four_vthreads": lambda: gpu_programs.tiled_matmul(19, 23, 5, vthreads=4),
+    "shared_stage": lambda: gpu_programs.shared_stage(29, 21),
+    "row_sum": lambda: gpu_programs.row_sum(3, 10, 16),
+    "row_sum_7": lambda: gpu_programs.row_sum(2, 50, 7),
+    "softmax": lambda: gpu_programs.softmax(3, 13, 5),
+}
+
+
+def inputs_of(case: Case) -> list[Array]:
+    rng = np.random.default_rng(1)
+    placeholders = [t for t in case.args if not t.op.input_tensors]
+    return [rng.standard_normal(t.shape).astype(t.dtype) for t in placeholders]
+
+
+def run(f: Func, ins: list[Array], **options: Any) -> list[Array]:
+    outs = [np.full(p.shape, 77, p.dtype) for p in f.params[len(ins) :]]
+    interpret(f, [*ins, *outs], **options)
+    return outs
+
+
+def check(s: Schedule, args: list[te.Tensor], ins: list[Array], want: Array) -> Func:
+    f = lower(s, args)
+    for seed in (None, 1, 2):
+        got = run(f, ins, thread_order=seed, races=True)[0]
+        np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-5)
+    return f
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_kernels(name: str, golden: Any) -> None:
+    case = CASES[name]()
+    ins = inputs_of(case)
+    golden(str(check(case.s, case.args, ins, case.reference(*ins))))
+
+
+@pytest.mark.parametrize("name", UNEVEN)
+def test_sizes_that_no_tile_divides(name: str) -> None:
+    case = UNEVEN[name]()
+    ins = inputs_of(case)
+    check(case.s, case.args, ins, case.reference(*ins))
+
+
+@pytest.mark.parametrize("name", ["matmul", "row_sum", "softmax", "shared_stage"])
+def test_without_barriers_races_are_found(name: str) -> None:
+    case = CASES[name]()
+    with PassContext(disabled_pass=["ThreadSync"]):
+        f = lower(case.s, case.args)
+    assert "barrier" not in str(f)
+    with pytest.raises(RunError, match=r"race on .*: threads \[.*\] and \[.*\] touch it"):
+        run(f, inputs_of(case), races=True)
+
+
+def test_a_missing_barrier_shows_in_a_random_order() -> None:
+    case = CASES["row_sum"]()
+    with PassContext(disabled_pass=["ThreadSync"]):
+        f = lower(case.s, case.args)
+    ins = inputs_of(case)
+    wrong = [run(f, ins, thread_order=seed)[0] for seed in range(3)]
+    assert any(not np.allclose(w, case.reference(*ins), rtol=1e-4) for w in wrong)
+
+
+# ------------------------------------------------------------------ where buffers live
+
+
+def vector(n: int = 64) -> tuple[te.Tensor, te.Tensor, Schedule]:
+    a = te.placeholder((n,), name="A")
+    b = te.compute((n,), lambda i: a[i] * 2.0, name="B")
+    c = te.compute((n,), lambda i: b[i] + b[n - 1 - i], name="C")
+    return a, c, create_schedule(c)
+
+
+def test_scopes_decide_what_a_region_covers() -> None:
+    """Attached inside a thread loop: what the block needs in shared, one element in local."""
+    for scope, shape in (("shared", "float32[64]"), ("local", "float32[32]"), ("", "float32[32]")):
+        a = te.placeholder((64, 32), name="A")
+        b = te.compute((64, 32), lambda i, j, a=a: a[i, j] * 2.0, name="B")
+        k = te.reduce_axis((0, 32), "k")
+        c = te.compute((64,), lambda i, b=b, k=k: te.sum(b[i, k], axis=k), name="C")
+        s = create_schedule(c)
+        bx, tx = s[c].split(c.op.axis[0], factor=2)
+        s[c].bind(bx, "blockIdx.x")
+        s[c].bind(tx, "threadIdx.x")
+        s[b].compute_at(s[c], tx)
+        if scope:
+            s[b].set_scope(scope)
+        x = np.random.default_rng(0).standard_normal((64, 32)).astype("float32")
+        text = str(check(s, [a, c], [x], (x * 2).sum(axis=1)))
+        size = shape.replace("[64]", "[2, 32]").replace("[32]", "[1, 32]")
+        assert f"B = alloc({size}, {scope or 'local'})" in text
+
+
+def test_inside_blocks_only_the_default_is_shared() -> None:
+    a = te.placeholder((64,), name="A")
+    b = te.compute((64,), lambda i: a[i] * 2.0, name="B")
+    c = te.compute((64,), lambda i: b[i] + 1.0, name="C")
+    s = create_schedule(c)
+    bx, tx = s[c].split(c.op.axis[0], factor=16)
+    s[c].bind(bx, "blockIdx.x")
+    s[c].bind(tx, "threadIdx.x")
+    s[b].compute_at(s[c], bx)
+    x = np.arange(64, dtype="float32")
+    text = str(check(s, [a, c], [x], x * 2 + 1))
+    assert "B = alloc(float32[16], shared)" in text
+    assert "if threadIdx.x < 1:" in text, "one thread fills it when no loop of it is bound"
+
+
+def test_a_shorter_loop_runs_under_a_guard() -> None:
+    a = te.placeholder((60,), name="A")
+    w = te.compute((60,), lambda i: a[i] * 2.0, name="W")
+    c = te.compute((60,), lambda i: w[i // 4] + a[i], name="C")
+    s = create_schedule(c)
+    bx, tx = s[c].split(c.op.axis[0], factor=20)
+    s[c].bind(bx, "blockIdx.x")
+    s[c].bind(tx, "threadIdx.x")
+    s[w].compute_at(s[c], bx)
+    s[w].set_scope("shared")
+    _, wi = s[w].split(w.op.axis[0], factor=7)
+    s[w].bind(wi, "threadIdx.x")
+    x = np.arange(60, dtype="float32")
+    want = (x * 2)[np.arange(60) // 4] + x
+    assert "if threadIdx.x < 7" in str(check(s, [a, c], [x], want))
+
+
+def test_env_threads_without_loops_of_the_root() -> None:
+    a = te.placeholder((8, 32), name="A")
+    k = te.reduce_axis((0, 32), "k")
+    b = te.compute((8, 32), lambda i, j: a[i, j] * 2.0, name="B")
+    c = te.compute((8,), lambda i: te.sum(b[i, k], axis=k), name="C")
+    s = create_schedule(c)
+    s[c].bind(c.op.axis[0], "blockIdx.x")
+    s[c].env_threads([te.thread_axis((0, 16), "threadIdx.x")])
+    s[b].compute_at(s[c], c.op.axis[0])
+    s[b].set_scope("shared")
+    _, tx = s[b].split(b.op.axis[1], factor=16)
+    s[b].bind(tx, te.thread_axis((0, 16), "threadIdx.x"))
+    x = np.random.default_rng(0).standard_normal((8, 32)).astype("float32")
+    text = str(check(s, [a, c], [x], (x * 2).sum(axis=1)))
+    assert "# bound = B.j.1\n    for threadIdx.x in thread(16):" in text
+    assert "if threadIdx.x < 1:" in text
+
+
+def test_a_reduction_across_threads_starts_from_init_once() -> None:
+    a = te.placeholder((4, 30), name="A")
+    k = te.reduce_axis((0, 30), "k")
+    c = te.compute((4,), lambda i: te.sum(a[i, k], axis=k, init=100.0), name="C")
+    s = create_schedule(c)
+    _, ki = s[c].split(k, factor=8)
+    s[c].bind(ki, "threadIdx.x")
+    x = np.random.default_rng(0).standard_normal((4, 30)).astype("float32")
+    check(s, [a, c], [x], x.sum(axis=1) + 100)
+
+
+def test_a_reduction_over_two_axes_of_threads_with_loops_inside() -> None:
+    a = te.placeholder((6, 10, 12), name="A")
+    k, r = te.reduce_axis((0, 10), "k"), te.reduce_axis((0, 12), "r")
+    c = te.compute((6,), lambda i: te.sum(a[i, k, r], axis=[k, r]), name="C")
+    s = create_schedule(c)
+    i = c.op.axis[0]
+    io, ii = s[c].split(i, factor=4)
+    ko, ki = s[c].split(k, factor=4)
+    ro, ri = s[c].split(r, factor=3)
+    s[c].reorder(io, ko, ki, ro, ii, ri)
+    s[c].bind(io, "blockIdx.x")
+    s[c].bind(ki, "threadIdx.y")
+    s[c].bind(ri, "threadIdx.x")
+    x = np.random.default_rng(0).standard_normal((6, 10, 12)).astype("float32")
+    text = str(check(s, [a, c], [x], x.sum(axis=(1, 2))))
+    assert "C.acc = alloc(float32[4], local)" in text
+    assert "C.acc.row = alloc(float32[1, 12], shared)" in text
+
+
+# ------------------------------------------------------------------ virtual threads
+
+
+def test_virtual_threads_on_their_own_are_loops() -> None:
+    """Without launch axes they run anywhere, also on a CPU."""
+    a, c, s = vector(24)
+    b = c.op.input_tensors[0]
+    v, i = s[c].split(c.op.axis[0], nparts=3)
+    s[c].bind(v, "vthread")
+    s[b].compute_at(s[c], i)
+    x = np.arange(24, dtype="float32")
+    text = str(check(s, [a, c], [x], 2 * x + 2 * x[::-1]))
+    assert "for i.0 in unrolled(3):" in text
+    assert "vthread" not in text
+
+
+def test_virtual_threads_share_what_does_not_differ() -> None:
+    case = gpu_programs.tiled_matmul()
+    text = str(lower(case.s, case.args))
+    assert "C.local = alloc(float32[2, 2, 2, 2], local)" in text
+    assert text.count("A.shared[") == 2, "filled once, read once"
+    assert text.index("A.shared[") < text.index("i.1.0_1"), "filled outside of virtual threads"
+
+
+def test_virtual_threads_cannot_meet_under_a_condition() -> None:
+    from loopwright.ir.buffer import Buffer
+    from loopwright.ir.expr import Var, binary, const
+    from loopwright.ir.stmt import For, If, Store
+    from loopwright.lower.vthread import inject_virtual_thread
+
+    v, t, out = Var("v"), Var("threadIdx.x"), Buffer("S", (8,), "float32", "shared")
+    body = If(binary("<", v, 1), Store(out, (t,), const(1.0, "float32")))
+    loop = For(v, 2, "thread", body, (), "vthread")
+    f = Func("f", (out,), (True,), For(t, 8, "thread", loop, (), "threadIdx.x"))
+    with pytest.raises(LowerError, match="virtual threads 'v' meet under a condition that differs"):
+        inject_virtual_thread(f)
