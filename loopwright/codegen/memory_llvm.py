@@ -151,7 +151,9 @@ class Memory:
     def _load_strided(self, b: Buffer, offset: Affine, stride: int) -> Value:
         w = self.w
         scalar = Affine(offset.const, {v: c for v, c in offset.terms.items() if v is not LANE})
-        if 2 <= stride <= min(MAX_SHUFFLED, w.lanes):
+        # Windows that lie across the vectors of a buffer in registers would put it into memory.
+        in_registers = not scalar.terms and w.pointers[b].startswith("%b")
+        if 2 <= stride <= min(MAX_SHUFFLED, w.lanes) and not in_registers:
             return Value(self._deinterleave(b, scalar, stride), b.dtype, w.lanes)
         if w.mask is not None:
             return self._gather(b, w.index_vector(offset))

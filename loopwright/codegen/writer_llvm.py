@@ -15,6 +15,7 @@ from loopwright.codegen.facts import has_blocks, touches_memory, widest
 from loopwright.codegen.functions_llvm import UNKNOWN, launch
 from loopwright.codegen.memory_llvm import LANE, Memory
 from loopwright.codegen.ops_llvm import Value, literal
+from loopwright.codegen.runs_llvm import load_runs
 from loopwright.codegen.transpose_llvm import transposed_copy
 from loopwright.errors import CodegenError
 from loopwright.ir.affine import Affine, exact, fits, interval, to_affine
@@ -162,7 +163,8 @@ class FunctionWriter(Emitter):
                 value = self.bound[e] if e in self.bound else self.i64(self._wide(e))
                 return self.ops.cast(value, e.dtype)
             case Load(buffer=b, indices=idx):
-                return self.memory.load(b, self.offset(b, idx))
+                runs = None if self.offset_of(b, idx) is not None else load_runs(self, b, idx)
+                return runs or self.memory.load(b, self.offset(b, idx))
             case Binary():
                 return self._binary(e)
             case Cast(value=v, dtype=d):

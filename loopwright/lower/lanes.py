@@ -10,20 +10,24 @@ pieces of the native vector length, become registers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce as fold
+from math import prod
 from typing import TYPE_CHECKING
 
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Expr, IfThenElse, Select, Var, as_expr, binary, const
 from loopwright.ir.reduction import Combiner
-from loopwright.ir.stmt import For, Stmt, seq
+from loopwright.ir.stmt import Allocate, For, Stmt, seq
 from loopwright.ir.traversal import walk
 from loopwright.lower.together import combine_into, write_all
 from loopwright.schedule.bounds import StageBounds
 
 if TYPE_CHECKING:
     from loopwright.lower.nest import NestBuilder
+
+#: Most accumulators whose elements are folded together: a tile that is kept in registers.
+TOGETHER = 1024
 
 
 def lanes_of(builder: NestBuilder, sb: StageBounds) -> Lanes | None:
@@ -53,20 +57,35 @@ class Lanes:
         first = next(p for p, x in enumerate(sb.loops) if x.loop.kind == "reduce")
         inside = [x for x in sb.loops[first:] if x.loop.kind != "reduce" and x.extent != 1]
         self.element: tuple[Expr, ...] = tuple(x.var for x in inside)
-        self.shape = (*(sb.sizes.dim(x.extent) for x in inside), self.count)
-        self.buffers = self._fresh()
+        self.extents = tuple(sb.sizes.dim(x.extent) for x in inside)
+        unrolled = all(x.mark is not None and x.mark.kind == "unrolled" for x in inside)
+        self.points = prod(x.count for x in inside) if unrolled else 0
+        halves = self.count & (self.count - 1) == 0
+        self.together = halves and 1 < self.points <= TOGETHER // self.count
+        self.size = self.points * self.count if self.together else 0
+        self.buffers = self._fresh(self.size)
 
-    def _fresh(self) -> list[Buffer]:
+    def _fresh(self, size: int = 0) -> list[Buffer]:
+        """Buffers, one an output; flat ones of a size where elements are folded together."""
         names = [f"{self.name}.v{k}" for k in range(len(self.types))]
         names = [self.name] if len(names) == 1 else names
-        return [Buffer(n, self.shape, t, "local") for n, t in zip(names, self.types, strict=True)]
+        shape = (size,) if size else (*self.extents, self.count)
+        return [Buffer(n, shape, t, "local") for n, t in zip(names, self.types, strict=True)]
 
     def begin(self) -> None:
         """Take new accumulators: each copy of a nest has its own."""
-        self.buffers = self._fresh()
+        self.buffers = self._fresh(self.size)
 
     def _at(self, lane: Expr) -> tuple[Expr, ...]:
-        return (*self.element, lane)
+        """Where a lane of the element at hand is."""
+        return (self._point(self.count, lane),) if self.together else (*self.element, lane)
+
+    def _point(self, count: int, lane: Expr) -> Expr:
+        """Where a lane is in buffers of ``count`` lanes an element, one element after the other."""
+        out: Expr = as_expr(0)
+        for var, extent in zip(self.element, self.extents, strict=True):
+            out = binary("+", binary("*", out, extent), var)
+        return binary("+", binary("*", out, count), lane)
 
     def _load(self, lane: Expr) -> list[Expr]:
         return [Load(b, self._at(lane), b.dtype) for b in self.buffers]
@@ -97,6 +116,55 @@ class Lanes:
 
         at = self._at(self.lane)
         return combine_into(self.buffers, at, self.combiner, old, values, self.name, chosen)
+
+    def folded(
+        self,
+        finish: Callable[[Stmt], Stmt],
+        buffers: Sequence[Buffer],
+        indices: tuple[Expr, ...],
+        init: Sequence[Expr] | None,
+    ) -> Stmt:
+        """The elements of a tile folded together, then written.
+
+        Halves of two elements' lanes are interleaved and combined by one vector operation, and so
+        on with the results, so a tile of 16 elements of 16 lanes takes 15 vector operations instead
+        of 64. ``finish`` makes a nest over the elements of the statement that writes one.
+        """
+        steps: list[Stmt] = []
+        made: list[Buffer] = []
+        old, rows, width, mixed = self.buffers, self.points, self.count, 1
+        while width > mixed:
+            pairs = rows % 2 == 0
+            rows, wide = (rows // 2, width) if pairs else (rows, width // 2)
+            new = self._fresh(rows * wide)
+            steps.append(self._level(old, new, rows, width, pairs))
+            made += new
+            old, width, mixed = new, wide, mixed * 2 if pairs else mixed
+        point = self._point(1, as_expr(0))
+        at = binary("+", binary("*", binary("%", point, rows), width), binary("//", point, rows))
+        values: list[Expr] = [Load(b, (at,), b.dtype) for b in old]
+        write = write_all(buffers, indices, values)
+        if init is not None:
+            write = combine_into(buffers, indices, self.combiner, init, values, self.name)
+        out = seq(*steps, finish(write))
+        for buffer in reversed(made):
+            out = Allocate(buffer, out)
+        return out
+
+    def _level(
+        self, old: list[Buffer], new: list[Buffer], rows: int, width: int, pairs: bool
+    ) -> Stmt:
+        """Upper halves of rows combined into lower ones; of pairs of rows interleaved."""
+        lane, half = Var(self.lane.name), width // 2
+        if pairs:
+            row = binary("+", binary("//", lane, width), binary("*", binary("%", lane, 2), rows))
+            at = binary("%", binary("//", lane, 2), half)
+        else:
+            row, at = binary("//", lane, half), binary("%", lane, half)
+        near = binary("+", binary("*", row, width), at)
+        a, b = ([Load(x, (i,), x.dtype) for x in old] for i in (near, binary("+", near, half)))
+        body = combine_into(new, (lane,), self.combiner, a, b, self.name)
+        return self._each(new[0].size, body, lane)
 
     def end(
         self, buffers: Sequence[Buffer], indices: tuple[Expr, ...], init: Sequence[Expr] | None

@@ -306,9 +306,13 @@ class _Nest:
         assert lanes is not None
         assert red is not None
         init = None if red.init is None else [self._value(e) for e in red.init]
-        end = lanes.end(self.buffers, self._own_element(), init)
+        own = self._own_element()
         begin = self._each_element(first, lanes.start(), guarded=False)
-        whole = seq(begin, loops, self._each_element(first, end))
+        if lanes.together:
+            end = lanes.folded(lambda x: self._each_element(first, x), self.buffers, own, init)
+        else:
+            end = self._each_element(first, lanes.end(self.buffers, own, init))
+        whole = seq(begin, loops, end)
         for buffer in reversed(lanes.buffers):
             whole = Allocate(buffer, whole)
         return whole

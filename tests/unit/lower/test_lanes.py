@@ -188,6 +188,43 @@ def test_one_vector_a_nest() -> None:
         lower(s, [x, c])
 
 
+@pytest.mark.parametrize("tile", [(2, 4), (4, 4), (3, 2), (1, 3), (5, 3), (2, 1)])
+@pytest.mark.parametrize("lanes", [2, 4, 16, 32, 12])
+def test_elements_of_a_tile_are_folded_together(tile: tuple[int, int], lanes: int) -> None:
+    """Any number of elements and lanes, tails of the tile and of the reduction, and a start."""
+    n = 5, 7, 40
+    x, w = te.placeholder(n[::2], name="X"), te.placeholder(n[1:], name="W")
+    k = te.reduce_axis(n[2], "k")
+    y = te.compute(
+        n[:2], lambda i, j: te.sum(x[i, k] * w[j, k], axis=k, init=te.const(3.0)), name="Y"
+    )
+    s = create_schedule(y)
+    io, jo, ii, ji = s[y].tile(*y.op.axis, *tile)
+    ko, ki = s[y].split(k, factor=lanes)
+    s[y].reorder(io, jo, ko, ii, ji, ki)
+    s[y].unroll(ii)
+    s[y].unroll(ji)
+    s[y].vectorize(ki)
+    p, q = integers((5, 40)), integers((7, 40))
+    check(s, [x, w, y], p @ q.T + 3, p, q)
+
+
+def test_tuples_of_a_tile_are_folded_together() -> None:
+    a = te.placeholder((4, 40), name="A")
+    r = te.reduce_axis(40, "k")
+    at, top = te.compute((4,), lambda i: te.argmax((r, a[i, r]), axis=r), name="C")
+    s = create_schedule(at)
+    ko, ki = s[at].split(r, factor=16)
+    s[at].reorder(ko, at.op.axis[0], ki)
+    s[at].unroll(at.op.axis[0])
+    s[at].vectorize(ki)
+    x = integers((4, 40))
+    got, best = np.zeros(4, "int32"), np.zeros(4, "float32")
+    build(s, [a, at, top])(x, got, best)
+    np.testing.assert_array_equal(got, x.argmax(axis=1))
+    np.testing.assert_array_equal(best, x.max(axis=1))
+
+
 def test_accumulators_stay_in_registers() -> None:
     """LLVM promotes the lanes of a register tile: no stack is left, and no masked store."""
     x, w = te.placeholder((8, 64), name="X"), te.placeholder((8, 64), name="W")
