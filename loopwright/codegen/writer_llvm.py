@@ -10,6 +10,7 @@ from typing import Any
 
 from loopwright import dtypes
 from loopwright.codegen.checks_llvm import write_check
+from loopwright.codegen.digits import Digits
 from loopwright.codegen.emitter_llvm import Emitter, ModuleWriter
 from loopwright.codegen.facts import has_blocks, touches_memory, widest
 from loopwright.codegen.functions_llvm import UNKNOWN, launch
@@ -46,6 +47,7 @@ class FunctionWriter(Emitter):
         self.env: dict[Var, Affine] = {}
         self.bound: dict[Var, Value] = {}
         self.ranges: dict[Var, tuple[int, int]] = {}
+        self.digits = Digits(self.affine)
         self.memory = Memory(self)
 
     def inner(self, name: str) -> FunctionWriter:
@@ -127,6 +129,9 @@ class FunctionWriter(Emitter):
         known = self.offset_of(b, indices)
         if known is not None:
             return known.substitute(self.env)
+        joined = self._joined(b, indices) if self.lanes > 1 else None
+        if joined is not None:
+            return joined
         parts = [self.index(i) for i in indices]
         if all(isinstance(p, Affine) for p in parts):
             return self.memory.flat(b, parts)  # type: ignore[arg-type]
@@ -141,6 +146,15 @@ class FunctionWriter(Emitter):
             out = self.ops.binary("*", out, self.ops.const(n, out), "int64")
             out = self.ops.binary("+", out, self.i64(p), "int64")
         return out
+
+    def _joined(self, b: Buffer, indices: tuple[Expr, ...]) -> Affine | None:
+        """The offset where quotients and remainders in the indices meet again."""
+        if not all(self._exact(i) and fits(i, self.env, self.ranges) for i in indices):
+            return None
+        forms = [self.digits.form(i) for i in indices]
+        known = [f for f in forms if f is not None]
+        whole = len(known) == len(forms)
+        return self.digits.joined(self.memory.flat(b, known)) if whole else None
 
     def _flat(self, b: Buffer, indices: tuple[Expr, ...]) -> Affine | None:
         """The offset over the variables of the IR, if that needs no ranges; worked out once."""
@@ -245,6 +259,7 @@ class FunctionWriter(Emitter):
             if not isinstance(i, Value):
                 self.env[v] = i
             elif i.lanes > 1:
+                self.digits.let(v, e)
                 self._bind(v, i)
                 self.ranges[v] = known
             else:
@@ -252,6 +267,7 @@ class FunctionWriter(Emitter):
                 self.env[v], self.ranges[reg] = Affine.of(reg), known
         self.stmt(body)
         self.bound.pop(v, None)
+        self.digits.forget(v)
 
     def _bind(self, v: Var, value: Value) -> None:
         """Let a variable stand for a value of which no affine form is known."""
