@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import loopwright as lw
 from loopwright import te
 from loopwright.codegen import c, cc, compile_func
 from loopwright.driver import build
@@ -304,3 +305,28 @@ def test_a_let_of_another_type_is_refused() -> None:
     f = Func("f", (b,), (True,), Let(x, const(1, "int64"), Store(b, (const(0, "int32"),), x)))
     with pytest.raises(CodegenError, match="c: 'x' is int32, not int64"):
         compile_func(f, Target("c"))
+
+
+# ------------------------------------------------------------------ tuning
+
+
+@needs_cc
+def test_tasks_with_target_c_are_tuned(tmp_path: Path) -> None:
+    """Builders compile with the C compiler, runners link the object and time it."""
+    task = lw.create_task("matmul", args=(32, 32, 32), target="c -num-threads=1")
+    log = tmp_path / "log.jsonl"
+    option = lw.measure_option(runner=lw.LocalRunner(number=1, repeat=1))
+    callbacks = [lw.callback.log_to_file(log)]
+    summary = lw.tuner.RandomTuner(task, seed=0).tune(2, option, callbacks=callbacks)
+    assert summary.failures == {}
+    records = lw.records.load(log).records
+    assert {r.target["kind"] for r in records} == {"c"}
+    assert all(r.times for r in records)
+
+
+@needs_cc
+def test_float16_is_refused_with_the_way_out() -> None:
+    a = te.placeholder((4,), "float16", name="A")
+    b = te.compute((4,), lambda i: a[i] + a[i], name="B")
+    with pytest.raises(CodegenError, match="c: no code for float16 in this version; use the targ"):
+        build(create_schedule(b), [a, b], "c")
