@@ -108,10 +108,31 @@ class FunctionWriter(Emitter):
                 return self._wide(v)
             case Unary(a=x):
                 return self.ops.negate(self.i64(self._wide(x)))
+            case Binary(op="+" | "-" | "*" as op, a=x, b=y):
+                return self._combined(op, self._wide(x), self._wide(y))
             case Binary(op=op, a=x, b=y):
                 p, q = self.i64(self._wide(x)), self.i64(self._wide(y))
                 return self.ops.binary(op, p, q, "int64")
         raise CodegenError(f"llvm: {type(e).__name__} is not arithmetic on axes")
+
+    def _combined(self, op: str, x: Affine | Value, y: Affine | Value) -> Affine | Value:
+        """A sum or product; affine in the lane where what is not affine is the same in all."""
+        p, q = self._atom(x), self._atom(y)
+        if p is None or q is None or (op == "*" and p.terms and q.terms):
+            return self.ops.binary(op, self.i64(x), self.i64(y), "int64")
+        if op == "*":
+            return p * q.const if not q.terms else q * p.const
+        return p + q if op == "+" else p - q
+
+    def _atom(self, x: Affine | Value) -> Affine | None:
+        """A form that is affine with scalar registers as variables."""
+        if isinstance(x, Affine):
+            return x
+        if x.lanes > 1 or not x.ref.startswith("%"):
+            return None
+        register = Var(x.ref, "int64")
+        self.ranges.setdefault(register, UNKNOWN)
+        return Affine.of(register)
 
     def i64(self, i: Affine | Value) -> Value:
         """An index as a value."""
@@ -133,8 +154,9 @@ class FunctionWriter(Emitter):
         if joined is not None:
             return joined
         parts = [self.index(i) for i in indices]
-        if all(isinstance(p, Affine) for p in parts):
-            return self.memory.flat(b, parts)  # type: ignore[arg-type]
+        atoms = [a for p in parts if (a := self._atom(p)) is not None]
+        if len(atoms) == len(parts):
+            return self.memory.flat(b, atoms)
         out = Value("0", "int64")
         if b.strides is not None:
             for p, stride in zip(parts, b.strides, strict=True):

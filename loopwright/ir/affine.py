@@ -245,7 +245,7 @@ def div_mod(
     lo, hi = part.bounds(ranges)
     if lo // m == hi // m:
         return whole + lo // m, part - (lo // m) * m
-    high, low, d = _split_digits(part, m, ranges)
+    high, low, d = split_digits(part, m, ranges)
     n = m // d
     lo, hi = high.bounds(ranges)
     value = high.to_expr()
@@ -256,7 +256,7 @@ def div_mod(
     return whole + Affine.of(q), Affine.of(r) * d + low
 
 
-def _split_digits(x: Affine, m: int, ranges: Ranges) -> tuple[Affine, Affine, int]:
+def split_digits(x: Affine, m: int, ranges: Ranges) -> tuple[Affine, Affine, int]:
     """``x = d * high + low`` with ``0 <= low < d``, ``d`` a divisor of ``m`` as large as found."""
     terms = sorted(x.terms.items(), key=lambda t: abs(t[1]))
     for cut in range(len(terms) - 1, 0, -1):

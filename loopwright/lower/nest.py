@@ -38,6 +38,7 @@ from loopwright.ir.traversal import free_vars, substitute
 from loopwright.lower.cross_thread import CrossThread, cross_thread_of
 from loopwright.lower.lanes import lanes_of
 from loopwright.lower.launch import launch
+from loopwright.lower.placing import as_index, padding_of, placed
 from loopwright.lower.size_lets import define_sizes
 from loopwright.lower.together import combine_into, write_all
 from loopwright.schedule.bounds import Bounds, Guard, LoopBound, StageBounds, attach_position
@@ -97,6 +98,8 @@ class NestBuilder:
             nest = _Nest(self, sb).build()
             if sb.kernel is not None and not sb.padded:
                 nest = launch(self.state, self.bounds, sb.kernel, nest)
+            if sb.stage.store is None:
+                nest = seq(self._padding(sb), nest)
             own = [b for b in self.buffers[sb.stage.id] if b not in self.params]
             if sb.stage.store is not None or not own:
                 rest = seq(nest, rest)
@@ -109,8 +112,13 @@ class NestBuilder:
     def stored(self, sid: StageId, pos: int, body: Stmt) -> Stmt:
         """A statement with the buffers around it that exist inside loop ``pos`` of a stage."""
         for sb in self._stored.get((sid, pos), []):
-            body = _allocated(self.buffers[sb.stage.id], body)
+            body = _allocated(self.buffers[sb.stage.id], seq(self._padding(sb), body))
         return body
+
+    def _padding(self, sb: StageBounds) -> Stmt:
+        """What fills the padding of a stage's buffers, if that was asked for."""
+        pad = sb.stage.pad_value
+        return Seq(()) if pad is None else padding_of(self.buffers[sb.stage.id], sb.shape, pad)
 
     def attached(self, sid: StageId, pos: int) -> list[StageBounds]:
         """Stages computed at loop ``pos`` of a stage."""
@@ -129,11 +137,11 @@ class NestBuilder:
         """Indices into a stage's buffer for an element of its tensor."""
         sb = self.bounds.stages.get(sid)
         if sb is None:
-            return tuple(_expr(i) for i in indices)
+            return tuple(as_index(i) for i in indices)
         local = [_minus(i, b) for i, b in zip(indices, sb.base, strict=True)]
         if sb.stage.layout is None:
-            return tuple(_expr(i) for i in local)
-        return tuple(_digit(local[d], div, mod, self.bounds) for d, div, mod in sb.stage.layout)
+            return tuple(as_index(i) for i in local)
+        return placed(sb.stage.layout, local, tuple(sb.shape), self.bounds.ranges)
 
     def in_buffer(self, sid: StageId, indices: list[Affine | Expr]) -> list[bool]:
         """For each dimension, whether the index provably lies in the buffer."""
@@ -166,22 +174,10 @@ def _in_halves(buffers: Sequence[Buffer], fill: Stmt, rest: Stmt, var: Var) -> S
     return rest
 
 
-def _expr(i: Affine | Expr) -> Expr:
-    return i.to_expr() if isinstance(i, Affine) else i
-
-
 def _minus(i: Affine | Expr, base: Affine) -> Affine | Expr:
     if isinstance(i, Affine):
         return i - base
     return i if base == Affine(0) else binary("-", i, base.to_expr())
-
-
-def _digit(i: Affine | Expr, div: int, mod: int | None, bounds: Bounds) -> Expr:
-    e = _expr(i)
-    e = binary("//", e, div) if div > 1 else e
-    e = binary("%", e, mod) if mod is not None else e
-    a = to_affine(e, {}, bounds.ranges)
-    return a.to_expr() if a is not None else e
 
 
 class _Nest:

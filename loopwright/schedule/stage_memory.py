@@ -9,17 +9,19 @@ from collections.abc import Callable
 from typing import Any
 
 from loopwright.errors import ScheduleError
-from loopwright.ir.expr import Binary, Const, IterVar, Var
+from loopwright.ir.expr import IterVar
 from loopwright.schedule import steps as st
+from loopwright.schedule.layout_map import trace_map
 from loopwright.schedule.stage_view import StageView
-from loopwright.schedule.state import LayoutDim
 
 
 class MemoryPrimitives(StageView):
     """Primitives that decide where a stage's elements lie in memory."""
 
-    def transform_layout(self, index_map: Callable[..., Any]) -> None:
-        """Choose the order in which the stage's buffer is stored.
+    def transform_layout(
+        self, index_map: Callable[..., Any], pad_value: float | None = None
+    ) -> None:
+        """Choose where the elements of the stage's buffer lie.
 
         Before::
 
@@ -27,20 +29,28 @@ class MemoryPrimitives(StageView):
 
         After ``s[BL].transform_layout(lambda k, j: (j // 16, k, j % 16))``::
 
-            B.local: [N / 16, K, 16];  B.local[k, j] at  ((j // 16) * K + k) * 16 + j % 16
+            B.local: [ceil(N / 16), K, 16];  B.local[k, j] at  ((j // 16) * K + k) * 16 + j % 16
 
         Args:
-            index_map: gets one index a dimension and returns the new indices: permutations and
-                splits ``i // f``, ``i % f``, ``(i // f) % g``. It must be a bijection. Indices
-                count from the first element that the stage covers.
+            index_map: gets one index a dimension and returns the new indices, made with ``+``,
+                ``-``, and ``*``, ``//``, ``%`` by constants: permutations, splits ``i // f``,
+                ``i % f``, fusions ``i * m + j``, and what these give together. It must be a
+                bijection from the elements that the stage covers onto elements of the new buffer.
+                The buffer is the smallest box around those; where a split does not divide it holds
+                whole blocks. What no index reaches is padding, which is never read. Indices count
+                from the first element that the stage covers.
+            pad_value: a number that fills the padding, written each time before the stage is
+                computed (all of the buffer is filled); default: it is left as it is.
 
         Raises:
-            ScheduleError: the map is no bijection or not of this form; the stage is an input or an
-                output, whose memory belongs to the caller.
+            ScheduleError: the map is no bijection (with two indices that collide, or an element to
+                which none goes), or is not of this form; (when lowering) it is none for the extents
+                that the stage covers; ``pad_value`` is no number; the stage is inlined, an input or
+                an output, whose memory belongs to the caller.
         """
         ndim = len(self.schedule.state.stages[self.id].op.shape)
-        dims = _trace_map(index_map, ndim, self._who("transform_layout"))
-        self.schedule._do(st.TransformLayout(self.id, dims))
+        dims = trace_map(index_map, ndim, self._who("transform_layout"))
+        self.schedule._do(st.TransformLayout(self.id, dims, plain(pad_value)))
 
     def store_at(self, parent: Any, scope: IterVar) -> None:
         """Let the buffer of a stage exist outside of the loop where the stage is computed.
@@ -200,27 +210,3 @@ class MemoryPrimitives(StageView):
 def plain(v: Any) -> Any:
     """NumPy's integers as Python's, so that a trace is JSON; the rules judge what is no number."""
     return v.__index__() if hasattr(v, "__index__") and not isinstance(v, bool) else v
-
-
-def _trace_map(index_map: Callable[..., Any], ndim: int, who: str) -> tuple[LayoutDim, ...]:
-    axes = [Var(f"i{d}") for d in range(ndim)]
-    try:
-        result = index_map(*axes)
-    except TypeError as e:
-        raise ScheduleError(f"{who}: the map must take {ndim} indices: {e}") from e
-    parts = result if isinstance(result, list | tuple) else (result,)
-    return tuple(_digit(e, axes, who) for e in parts)
-
-
-def _digit(e: Any, axes: list[Var], who: str) -> LayoutDim:
-    mod: int | None = None
-    div = 1
-    if isinstance(e, Binary) and e.op == "%" and isinstance(e.b, Const):
-        e, mod = e.a, int(e.b.value)
-    if isinstance(e, Binary) and e.op == "//" and isinstance(e.b, Const):
-        e, div = e.a, int(e.b.value)
-    if not isinstance(e, Var) or e not in axes or div < 1 or (mod is not None and mod < 1):
-        raise ScheduleError(
-            f"{who}: each new index must be i, i // f, i % f or (i // f) % g of one old index"
-        )
-    return axes.index(e), div, mod

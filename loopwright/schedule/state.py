@@ -75,14 +75,16 @@ class Attach:
 
 
 ROOT = Attach("root")
-#: One output dimension of a layout: ``(index[dim] // div) % mod``; mod None means no limit.
-LayoutDim = tuple[int, int, int | None]
+#: One dimension of a layout: ``(dim, div, mod)`` for ``(index[dim] // div) % mod`` (mod None means
+#: no limit), or an expression of `loopwright.schedule.index_map`.
+LayoutDim = Any
 
 
 @dataclass(frozen=True, eq=False)
 class StageState:
     """Everything that is decided about one stage.
 
+    ``laid_out`` is the step that made ``layout``, ``pad_value`` what fills the buffer's padding.
     ``align`` holds (dimension of the buffer, factor, offset) of its strides. ``store`` is where its
     buffer exists, if not where it is computed; ``double`` is the step that asked for two halves.
     """
@@ -97,6 +99,8 @@ class StageState:
     attach: Attach = ROOT
     scope: str = "global"
     layout: tuple[LayoutDim, ...] | None = None
+    laid_out: int = -1
+    pad_value: float | None = None
     align: tuple[tuple[int, int, int], ...] = ()
     store: Attach | None = None
     double: int | None = None

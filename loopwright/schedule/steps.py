@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, ClassVar, TypeVar, dataclass_transform
@@ -71,6 +72,21 @@ def _is_id(v: Any) -> bool:
 
 
 def _is_layout_dim(v: Any) -> bool:
+    return _is_digit(v) or _is_expression(v)
+
+
+def _is_expression(v: Any) -> bool:
+    """Whether a value is an expression of `loopwright.schedule.index_map`."""
+    if _is_int(v) or isinstance(v, str):
+        return _is_int(v) or re.fullmatch(r"i\d+", v) is not None
+    if not (isinstance(v, tuple) and len(v) == 3 and _is_expression(v[1])):
+        return False
+    if v[0] == "+":
+        return _is_expression(v[2])
+    return (v[0] == "*" and _is_int(v[2])) or (v[0] in ("//", "%") and _is_int(v[2]) and v[2] > 0)
+
+
+def _is_digit(v: Any) -> bool:
     known = isinstance(v, tuple) and len(v) == 3 and all(_is_int(x) for x in v[:2])
     return known and v[0] >= 0 and (v[2] is None or (_is_int(v[2]) and v[2] > 0))
 
@@ -229,6 +245,7 @@ class TransformLayout(Step):
     """Order the dimensions of the stage's buffer; see `loopwright.schedule.state.LayoutDim`."""
 
     dims: tuple[LayoutDim, ...]
+    pad_value: Any = None
 
 
 @_register("store_at")

@@ -144,8 +144,9 @@ def _call(state: State, after: State, step: st.Step, names: _Names) -> str:
             return f"{s}.compute_at(s[{names.stage(state, p)}], {loop(x, p)})"
         case st.StoreAt(parent=p, loop=x):
             return f"{s}.store_at(s[{names.stage(state, p)}], {loop(x, p)})"
-        case st.TransformLayout(dims=dims):
-            return f"{s}.transform_layout({_layout(dims)})"
+        case st.TransformLayout(dims=dims, pad_value=pad):
+            filled = "" if pad is None else f", pad_value={pad!r}"
+            return f"{s}.transform_layout({_layout(dims, len(state.stages[sid].op.shape))}{filled})"
         case st.SetScope(scope=scope):
             return f"{s}.set_scope({scope!r})"
         case st.StorageAlign(dim=d, factor=f, offset=o):
@@ -176,6 +177,6 @@ def _axis(tag: str, extent: int | None) -> str:
     return repr(tag) if extent is None else f"({tag!r}, {extent})"
 
 
-def _layout(dims: tuple[LayoutDim, ...]) -> str:
-    args = [f"i{d}" for d in sorted({d for d, _, _ in dims})]
+def _layout(dims: tuple[LayoutDim, ...], ndim: int) -> str:
+    args = [f"i{d}" for d in range(ndim)]
     return f"lambda {', '.join(args)}: ({layout_text(dims)})"

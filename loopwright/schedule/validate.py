@@ -6,6 +6,7 @@ from math import prod
 
 from loopwright.ir.printer import print_expr
 from loopwright.schedule.bounds import Bounds, LoopBound, StageBounds, attach_position
+from loopwright.schedule.layout import check_one_to_one
 from loopwright.schedule.state import Attach, State, refuse
 from loopwright.schedule.storage import loops_around, store_position
 from loopwright.schedule.threads import validate_kernels
@@ -53,6 +54,9 @@ def validate_bounds(state: State, bounds: Bounds) -> None:
 def _check_storage(state: State, bounds: Bounds, sb: StageBounds) -> None:
     """Iterations that run at once share no buffer, and two halves need a serial loop."""
     stage = sb.stage
+    if stage.layout is not None:
+        name = state.label(stage.id)
+        check_one_to_one(stage.layout, tuple(sb.shape), name, "covers", stage.laid_out)
     around = loops_around(state, stage)
     if stage.store is not None:
         end = store_position(state, stage)

@@ -20,6 +20,7 @@ from loopwright.errors import ScheduleError
 from loopwright.schedule import steps
 from loopwright.schedule.apply import apply
 from loopwright.schedule.bounds import Bounds, LoopBound, attach_position, infer_bounds
+from loopwright.schedule.layout_map import trace_map
 from loopwright.schedule.state import StageId, StageState, State
 from loopwright.schedule.storage import loops_around
 from loopwright.schedule.validate import validate_bounds
@@ -92,7 +93,8 @@ class _Drawing:
 
     def _limit(self, new: State) -> None:
         bounds = infer_bounds(new)
-        if any(x.store is not None or x.double is not None for x in new.stages.values()):
+        late = (x for x in new.stages.values() if x.store or x.layout or x.double is not None)
+        if any(late):
             validate_bounds(new, bounds)
         work, copies = costs(new, bounds)
         if work > MAX_WORK or copies > MAX_COPIES:
@@ -288,6 +290,30 @@ class _Drawing:
             self.layout_of(stage)
 
     def layout_of(self, stage: StageState) -> None:
+        """Another layout: digits of indices, or all of them fused and perhaps split again."""
+        pad = self.d.pick((None, None, None, 0, 1))
+        if self.d.chance(60):
+            self.digits_of(stage, pad)
+            return
+        m, reverse = self.d.integer(0, 2), self.d.chance(20)
+        f, kind = self.d.pick((2, 3, 4, 8, 16)), self.d.pick(("fuse", "split", "swap", "skew"))
+        shape = stage.op.shape
+
+        def index_map(*axes: Any) -> Any:
+            parts = [n - 1 - x if reverse else x for x, n in zip(axes, shape, strict=True)]
+            flat = parts[0]
+            for x, n in zip(parts[1:], shape[1:], strict=True):
+                flat = flat * (n + m) + x
+            if kind == "skew" and len(axes) == 2:
+                return parts[0] + parts[1], axes[0]
+            split = [flat // f, flat % f]
+            return flat + m if kind == "fuse" else split[:: -1 if kind == "swap" else 1]
+
+        if shape:
+            dims = trace_map(index_map, len(shape), "fuzz")
+            self.do(steps.TransformLayout(stage.id, dims, pad))
+
+    def digits_of(self, stage: StageState, pad: int | None) -> None:
         dims: list[tuple[int, int, int | None]] = []
         for d in range(len(stage.op.shape)):
             if not self.d.chance(50):
@@ -304,7 +330,7 @@ class _Drawing:
             j = self.d.integer(i, len(dims) - 1)
             dims[i], dims[j] = dims[j], dims[i]
         if dims:
-            self.do(steps.TransformLayout(stage.id, tuple(dims)))
+            self.do(steps.TransformLayout(stage.id, tuple(dims), pad))
 
     def storage(self) -> None:
         stage = self.stage()

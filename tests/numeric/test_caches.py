@@ -153,3 +153,32 @@ def test_micro_kernel_with_packing_at_prime_sizes(checker: Checker) -> None:
     s[AP].transform_layout(lambda i, k: (k, i))
     s[C].parallel(jo)
     mm.check(checker)
+
+
+@pytest.mark.parametrize(
+    "index_map",
+    [
+        lambda k, j: k * 20 + j,
+        lambda k, j: ((k * 20 + j) // 16, (k * 20 + j) % 16),
+        lambda k, j: (j // 8, k * 8 + j % 8),
+        lambda k, j: ((k * 24 + j) // 32, (k * 24 + j) % 32 // 8, j % 8),
+        lambda k, j: (19 - j, k + 5),
+        lambda k, j: (k + j, j),
+    ],
+)
+@pytest.mark.parametrize("pad", [None, 7])
+def test_general_layouts_of_a_packed_operand(checker: Checker, index_map: Any, pad: Any) -> None:
+    mm = Matmul(9, 20, 11)
+    s, C = mm.s, mm.C
+    CL = s.cache_write(C, "local")
+    BP = s.cache_read(mm.B, "global", [CL])
+    io, jo, _ii, ji = s[C].tile(*C.op.axis, 3, 4)
+    s[C].vectorize(ji)
+    s[CL].compute_at(s[C], jo)
+    s[CL].reorder(s[CL].op.reduce_axis[0], *s[CL].op.axis)
+    s[CL].vectorize(s[CL].op.axis[1])
+    s[BP].transform_layout(index_map, pad_value=pad)
+    _, packed = s[BP].split(s[BP].op.axis[1], factor=4)
+    s[BP].vectorize(packed)
+    s[C].parallel(io)
+    mm.check(checker)

@@ -187,16 +187,22 @@ def test_transform_layout_reads_an_index_map() -> None:
             r"transform_layout \(step 0\): the map must take 2 indices: .*positional argument",
         ),
         (
-            lambda p: p.s[p.b].transform_layout(lambda i, j: (i + j, j)),
-            r"transform_layout \(step 0\): each new index must be i, i // f, i % f or \(i // f",
+            lambda p: p.s[p.b].transform_layout(lambda i, j: (i * j, j)),
+            r"transform_layout \(step 0\): each new index must be made of the old ones with \+, -, "
+            r"and \*, // and % by constants \(those of // and % positive\), got",
         ),
         (
             lambda p: p.s[p.b].transform_layout(lambda i, j: (i, 3)),
-            "each new index must be i, i // f",
+            r"transform_layout \(step 0\): the map \(i0, 3\) is no bijection on the \[8, 6\] "
+            r"elements that 'B' has: \[0, 0\] and \[0, 1\] both go to \[0, 3\]",
         ),
         (
             lambda p: p.s[p.b].transform_layout(lambda i, j: (i // -2, j)),
-            "each new index must be i, i // f",
+            "each new index must be made of the old ones",
+        ),
+        (
+            lambda p: p.s[p.b].transform_layout(lambda i, j: (j, i), pad_value="x"),
+            r"transform_layout \(step 0\): pad_value must be a finite number, got 'x'",
         ),
         (
             lambda p: p.s.cache_read(p.b, "local", ["C"]),

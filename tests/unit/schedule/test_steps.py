@@ -65,6 +65,9 @@ def test_steps_are_frozen() -> None:
         (["pragma", 2, "a0", "auto_unroll_max_step", {"x": 1}], "field 'value' of pragma"),
         (["transform_layout", 2, [[0, 1]]], "field 'dims' of transform_layout"),
         (["transform_layout", 2, [[-1, 1, None]]], "field 'dims' of transform_layout"),
+        (["transform_layout", 2, [["-", "i0", 3]]], "field 'dims' of transform_layout"),
+        (["transform_layout", 2, [["%", "i0", 0]]], "field 'dims' of transform_layout"),
+        (["transform_layout", 2, ["j0"]], "field 'dims' of transform_layout"),
         (["transform_layout", 2, [[0, 1, 0]]], "field 'dims' of transform_layout"),
         (["transform_layout", 2, [["0", 1, None]]], "field 'dims' of transform_layout"),
     ],
@@ -92,14 +95,14 @@ def test_damaged_steps(data: Any, text: str) -> None:
         ([["transform_layout", 2, []]], r"transform_layout \(step 0\): 'C' is an output"),
         (
             [["cache_write", 2, "local"], ["transform_layout", "s0", [[5, 1, None]]]],
-            r"transform_layout \(step 1\): the map is not a bijection in dimension 0 of 'C\.local'",
+            r"the map \(i5,\) uses index 5, 'C\.local' has 2 dimensions",
         ),
         (
             [
                 ["cache_write", 2, "local"],
                 ["transform_layout", "s0", [[0, 1, None], [1, 1, None], [7, 1, None]]],
             ],
-            r"not a bijection in dimension 7 of 'C\.local' \(2 dimensions\): \(i0, i1, i7\)",
+            r"the map \(i0, i1, i7\) uses index 7, 'C\.local' has 2 dimensions",
         ),
         (
             [["bind", 2, "a0", "threadIdx.q"]],

@@ -1,0 +1,240 @@
+"""Index maps: quasi-affine expressions of indices, their bounds, and whether they lose nothing.
+
+An expression is an int, ``"i<d>"`` (index d), or ``(op, a, b)`` with op ``+`` or, with an int b,
+``*``, ``//`` or ``%``: plain tuples, so that a step of a trace holds them as JSON.
+
+`judge` proves that a map takes no two indices to one element. Every expression becomes a sum of
+scaled *digits* ``(x // lower) % extent`` of sources x: an index, or a sum that was divided. A sum
+whose scales each exceed what all smaller terms reach together tells its digits; a source whose
+digits follow on each other from 1 up to its extent is told by them, and then so are the digits of
+the sum that it is. A map is one to one when all indices are told in the end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+#: Most indices that are tried one by one.
+TRIED = 1 << 16
+Index = Any
+Interval = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class _Source:
+    """An index (``of`` is its number) or a sum, with values from 0 to ``extent - 1``."""
+
+    of: Any
+    extent: int
+
+
+@dataclass(frozen=True)
+class _Digit:
+    """``(source // lower) % extent``."""
+
+    source: _Source
+    lower: int
+    extent: int
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """``base + sum(scale * digit)``, each digit once."""
+
+    base: int
+    terms: tuple[tuple[_Digit, int], ...]
+
+    @property
+    def bounds(self) -> Interval:
+        lo = self.base + sum(min(0, s * (d.extent - 1)) for d, s in self.terms)
+        hi = self.base + sum(max(0, s * (d.extent - 1)) for d, s in self.terms)
+        return lo, hi
+
+    def tells(self) -> bool:
+        """Whether the value tells every digit."""
+        reach = 0
+        for digit, scale in sorted(self.terms, key=lambda t: abs(t[1])):
+            if abs(scale) <= reach:
+                return False
+            reach += abs(scale) * (digit.extent - 1)
+        return True
+
+
+def judge(exprs: tuple[Index, ...], shape: tuple[int, ...]) -> str:
+    """``"one to one"``, ``"redundant"`` (that too, but a digit is used twice) or ``"unknown"``."""
+    sums = [_sum(e, shape) for e in exprs]
+    known: set[_Digit] = set()
+    todo: list[_Sum] = []
+    redundant = False
+    for s in sums:
+        if s is None or not s.tells():
+            return "unknown"
+        todo.append(s)
+    told: set[_Source] = set()
+    while todo:
+        for digit, _ in (t for s in todo for t in s.terms):
+            redundant |= digit in known or digit.source in told
+            known.add(digit)
+        todo = []
+        for source in {d.source for d in known} - told:
+            own = sorted((d for d in known if d.source == source), key=lambda d: d.lower)
+            reach = 1
+            for d in own:
+                if reach % d.lower:
+                    break
+                redundant |= d.lower < reach
+                reach = max(reach, d.lower * d.extent)
+            if reach < source.extent:
+                continue
+            told.add(source)
+            if isinstance(source.of, _Sum):
+                if not source.of.tells():
+                    return "unknown"
+                todo.append(source.of)
+    indices = {s.of for s in told if isinstance(s.of, int)}
+    if any(n > 1 and d not in indices for d, n in enumerate(shape)):
+        return "unknown"
+    return "redundant" if redundant else "one to one"
+
+
+def _sum(e: Index, shape: tuple[int, ...]) -> _Sum | None:
+    """The sum that an expression is, or None where that is not known."""
+    if isinstance(e, int):
+        return _Sum(e, ())
+    if isinstance(e, str):
+        d = int(e[1:])
+        digit = _Digit(_Source(d, shape[d]), 1, shape[d])
+        return _Sum(0, ((digit, 1),) if shape[d] > 1 else ())
+    op, a, b = e
+    x = _sum(a, shape)
+    if x is None:
+        return None
+    if op == "+":
+        y = _sum(b, shape)
+        return None if y is None else _plus(x, y)
+    if op == "*":
+        return _Sum(x.base * b, tuple((d, s * b) for d, s in x.terms) if b else ())
+    return _divided(x, op, b)
+
+
+def _plus(x: _Sum, y: _Sum) -> _Sum:
+    terms = dict(x.terms)
+    for d, s in y.terms:
+        terms[d] = terms.get(d, 0) + s
+    return _Sum(x.base + y.base, tuple((d, s) for d, s in terms.items() if s))
+
+
+def _divided(x: _Sum, op: str, k: int) -> _Sum | None:
+    """``x // k`` or ``x % k``."""
+    whole = _Sum(x.base // k, tuple((d, s // k) for d, s in x.terms if s % k == 0))
+    part = _Sum(x.base % k, tuple((d, s) for d, s in x.terms if s % k))
+    lo, hi = part.bounds
+    if lo >= 0 and hi < k:
+        return whole if op == "//" else part
+    if x.bounds[0] < 0:
+        return None
+    d = x.terms[0][0]
+    if len(x.terms) > 1 or x.base or x.terms[0][1] != 1 or not _cuts(d, k):
+        source = _Source(x, x.bounds[1] + 1)
+        d = _Digit(source, 1, source.extent)
+    cut = _Digit(d.source, d.lower * k, -(-d.extent // k))
+    cut = cut if op == "//" else _Digit(d.source, d.lower, k)
+    return _Sum(0, ((cut, 1),))
+
+
+def _cuts(d: _Digit, k: int) -> bool:
+    """Whether a digit may be cut at k: it divides, or nothing stands above."""
+    return d.extent % k == 0 or d.lower * d.extent >= d.source.extent
+
+
+def bounds(e: Index, shape: tuple[int, ...]) -> Interval:
+    """Values that an expression stays within; of a ``%`` all values, so that blocks are whole."""
+    if isinstance(e, int):
+        return e, e
+    if isinstance(e, str):
+        return 0, shape[int(e[1:])] - 1
+    op, a, b = e
+    lo, hi = bounds(a, shape)
+    if op == "+":
+        lo2, hi2 = bounds(b, shape)
+        return lo + lo2, hi + hi2
+    if op == "*":
+        return min(lo * b, hi * b), max(lo * b, hi * b)
+    return (lo // b, hi // b) if op == "//" else (0, b - 1)
+
+
+def text(e: Index, outer: int = 0) -> str:
+    """An expression as Python."""
+    if isinstance(e, int | str):
+        return str(e) if not isinstance(e, int) or e >= 0 or not outer else f"({e})"
+    op, a, b = e
+    p = 1 if op == "+" else 2
+    if op == "+" and isinstance(b, int) and b < 0:
+        out = f"{text(a, p)} - {-b}"
+    else:
+        out = f"{text(a, p)} {op} {text(b, p + 1)}"
+    return f"({out})" if p < outer else out
+
+
+def places(exprs: tuple[Index, ...], points: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """New indices of points, a row each."""
+    out = np.zeros((len(points), len(exprs)), np.int64)
+    for k, e in enumerate(exprs):
+        out[:, k] = _value(e, points)
+    return out
+
+
+def _value(e: Index, points: np.ndarray[Any, Any]) -> Any:
+    if isinstance(e, int):
+        return e
+    if isinstance(e, str):
+        return points[:, int(e[1:])]
+    op, a, b = e
+    x, y = _value(a, points), _value(b, points)
+    return {"+": lambda: x + y, "*": lambda: x * y, "//": lambda: x // y, "%": lambda: x % y}[op]()
+
+
+def _samples(shape: tuple[int, ...]) -> list[np.ndarray[Any, Any]]:
+    """All indices if they are few; else those of a corner, and of a line along each dimension."""
+    boxes = [list(shape)]
+    if prod(shape) > TRIED:
+        corner = list(shape)
+        while prod(corner) > TRIED:
+            k = corner.index(max(corner))
+            corner[k] = -(-corner[k] // 2)
+        ndim = len(shape)
+        lines = [[min(n, TRIED) if j == d else 1 for j, n in enumerate(shape)] for d in range(ndim)]
+        boxes = [corner, *lines]
+    return [np.indices(box).reshape(len(shape), -1).T for box in boxes]
+
+
+def collision(
+    exprs: tuple[Index, ...], shape: tuple[int, ...]
+) -> tuple[list[int], list[int], list[int]] | None:
+    """Two indices that go to one element, and the element, if any are found."""
+    for points in _samples(shape):
+        new = places(exprs, points)
+        order = np.lexsort(new.T[::-1]) if len(exprs) else np.arange(len(points))
+        same = (np.diff(new[order], axis=0) == 0).all(axis=1)
+        if same.any():
+            at = int(np.argmax(same))
+            a, b = sorted((int(order[at]), int(order[at + 1])))
+            return points[a].tolist(), points[b].tolist(), new[a].tolist()
+    return None
+
+
+def unreached(exprs: tuple[Index, ...], shape: tuple[int, ...]) -> list[int] | None:
+    """A new element to which no index goes, within the box that the indices tried go to."""
+    points = _samples(shape)[0]
+    new = places(exprs, points)
+    lo, hi = new.min(axis=0), new.max(axis=0)
+    box = tuple(int(n) for n in np.minimum(hi - lo + 1, 64))
+    hit = np.zeros(box, bool)
+    inside = new[((new - lo) < box).all(axis=1)] - lo
+    hit[tuple(inside.T)] = True
+    free = np.argwhere(~hit)
+    return (free[0] + lo).tolist() if len(free) else None
