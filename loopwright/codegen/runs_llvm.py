@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from loopwright import dtypes
 from loopwright.codegen.memory_llvm import LANE, memory_type
-from loopwright.codegen.ops_llvm import Value
+from loopwright.codegen.ops_llvm import Value, llvm_type
 from loopwright.ir.affine import Affine, to_affine
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Expr
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 def load_runs(w: FunctionWriter, b: Buffer, indices: tuple[Expr, ...]) -> Value | None:
     """Load a vector by its runs; None where lanes are masked or their offsets are not known."""
-    if w.lanes == 1 or w.mask is not None or b.dtype == "bool":
+    same = memory_type(b.dtype) == llvm_type(b.dtype)
+    if w.lanes == 1 or w.mask is not None or not same:
         return None
     if all(w.affine(i) is not None for i in indices):
         return None

@@ -49,3 +49,14 @@ def test_stretches_are_loaded_whole(
 def test_more_than_two_stretches_are_gathered() -> None:
     text = gathered(lambda i: i // 2 * 5 + i % 2, 17)
     assert "shufflevector <2 x float>" not in text
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bool"])
+def test_what_is_stored_in_another_type_is_gathered(dtype: str) -> None:
+    a = te.placeholder((20,), dtype, name="A")
+    b = te.compute((8,), lambda i: a[i // 4 * 16 + i % 4].astype("float32"), name="B")
+    s = create_schedule(b)
+    s[b].vectorize(b.op.axis[0])
+    x, out = np.arange(20).astype(dtype), np.zeros(8, "float32")
+    build(s, [a, b])(x, out)
+    np.testing.assert_array_equal(out, [x[i // 4 * 16 + i % 4] for i in range(8)])
