@@ -57,7 +57,8 @@ def _taken(s: Any, found: list[Buffer]) -> Any:
     if not isinstance(s, Stmt):
         return s
     if isinstance(s, Allocate) and s.buffer.scope == "shared":
-        found.append(s.buffer)
+        if s.buffer not in found:  # what a double buffer repeats may allocate it twice
+            found.append(s.buffer)
         return _taken(s.body, found)
     return s.map_children(lambda c: _taken(c, found))
 

@@ -178,7 +178,10 @@ def _widened(s: Any, old: Buffer, new: Buffer, v: Var) -> Any:
             return Store(new, (v, *made.indices), made.value)
         if isinstance(made, AllReduce) and old in made.buffers:
             buffers = tuple(new if b is old else b for b in made.buffers)
-            return AllReduce(made.combiner, buffers, made.indices, made.tags)
+            # Of several buffers, widened one after the other, the first brings the index.
+            narrow = len(made.indices) == len(old.shape)
+            indices = (v, *made.indices) if narrow else made.indices
+            return AllReduce(made.combiner, buffers, indices, made.tags)
         return made
 
     return go(s)

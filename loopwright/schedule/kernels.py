@@ -115,7 +115,9 @@ def memory_scope(state: State, stage: StageState, kernel: Kernel | None) -> str:
     Inside a kernel there is no global buffer of its own: ``global``, the default of a stage, means
     shared where only blocks are around it, and local inside a threadIdx or vthread loop.
     """
-    if kernel is None or stage.attach.kind != "at" or stage.scope != "global":
+    if kernel is not None and stage.attach.kind != "at":
+        return "global"  # the root: all blocks write its buffer
+    if kernel is None or stage.scope != "global":
         return stage.scope
     return "local" if _inside_threads(state, stage) else "shared"
 

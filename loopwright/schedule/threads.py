@@ -8,6 +8,7 @@ from loopwright.schedule.bounds import Bounds, LoopBound, StageBounds
 from loopwright.schedule.kernels import Kernel, Launch, cross_tags, launch_tag
 from loopwright.schedule.loops import put_mark
 from loopwright.schedule.state import Mark, State, refuse
+from loopwright.schedule.storage import loops_around
 from loopwright.te.tensor import THREAD_TAGS
 
 
@@ -124,6 +125,7 @@ def validate_kernels(state: State, bounds: Bounds) -> None:
                     f"({', '.join(kernel.launches)}); bind it to a thread axis instead",
                 )
         _check_lanes(state, sb)
+        _check_vectors(state, bounds, sb)
         _check_predicate(state, sb, kernel)
     for sid, kernel in bounds.kernels.items():
         for launch in kernel.launches.values():
@@ -180,6 +182,27 @@ def _given(state: State, launch: Launch) -> str:
     if dict(state.stages[launch.stage].env_threads).get(launch.tag):
         return f"env_threads of {state.label(launch.stage)!r}"
     return f"loop {state.loop_label(state.stages[launch.stage], launch.loop)!r}"
+
+
+def _check_vectors(state: State, bounds: Bounds, sb: StageBounds) -> None:
+    """Threads cannot meet in a vector loop: around shared stages and cross-thread reductions."""
+    shared, crossed = sb.padded and sb.scope == "shared", bool(cross_tags(sb.stage))
+    if not shared and not crossed:
+        return
+    loops = [(sb, x) for x in sb.loops if crossed and x.loop.kind == "spatial"]
+    around = loops_around(state, sb.stage)
+    loops += [(bounds.stages[i], bounds.stages[i].loops[p]) for i, p in around]
+    for host, x in loops:
+        if x.mark is None or x.mark.kind != "vectorized":
+            continue
+        why = "reduces across threads" if crossed else "fills shared memory"
+        name = state.loop_label(host.stage, x.loop.id)
+        refuse(
+            "vectorize",
+            x.mark.step,
+            f"the threads of a block must meet in loop {name!r}, "
+            f"where {state.label(sb.stage.id)!r} {why}; vectorize another loop",
+        )
 
 
 def _check_lanes(state: State, sb: StageBounds) -> None:

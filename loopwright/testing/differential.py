@@ -119,6 +119,8 @@ class Checker:
         self._compare("interpreter", case, f, want, meant)
         check_passes(s, f, case, meant)
         text = str(f)
+        if " in thread(" in text:  # a kernel: the interpreter alone runs it
+            return "ran"
         for k, spec in enumerate(t for t in targets if runs_here(t)):
             if spec.startswith("c") and "float16" in text:
                 continue
@@ -159,7 +161,7 @@ def check_passes(s: Schedule, f: Func, case: Case, meant: list[Array]) -> None:
 
 def _interpreted(f: Func, given: Sequence[Array]) -> list[Array]:
     out = [a.copy() for a in given]
-    interpret(f, out)
+    interpret(f, out, thread_order=1, races=True)
     return out
 
 

@@ -67,7 +67,7 @@ class _Drawing:
             self.split, self.recipe_tile, self.attach, self.recipe_cache, self.vectorize,
             self.reorder, self.fuse, self.unroll, self.parallel, self.cache_read,
             self.cache_write, self.inline, self.layout, self.pragma, self.root, self.attach,
-            self.recipe_cache, self.split, self.recipe_flat, self.attach_all,
+            self.recipe_cache, self.split, self.recipe_flat, self.attach_all, self.bind,
             self.storage, self.halves, self.storage_outside, self.rfactor,
         ]  # fmt: skip
         for _ in range(self.d.integer(0, max_moves)):
@@ -392,6 +392,20 @@ class _Drawing:
         stage = self.stage()
         if stage:
             self.tune(stage)
+
+    def bind(self) -> None:
+        """Bind some loops of a root stage to a launch, and of a stage inside it to its threads."""
+        stage = self.stage()
+        if not stage:
+            return
+        tags = ["blockIdx.x", "threadIdx.x", "threadIdx.y", "vthread"]
+        if stage.attach.kind == "at":
+            tags = ["threadIdx.x", "threadIdx.y", "vthread"]
+        for x in self.refresh(stage).leaves:
+            if tags and self.d.chance(60):
+                tag = self.d.pick(tags)
+                tags.remove(tag)
+                self.do(steps.Bind(stage.id, x, tag))
 
     def recipe_flat(self) -> None:
         """Fuse what can be fused, split again, vectorize."""

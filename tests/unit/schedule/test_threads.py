@@ -260,6 +260,25 @@ def test_vectors_and_threads_do_not_reduce_together() -> None:
     )
 
 
+def test_threads_cannot_meet_in_a_vector() -> None:
+    p = matmul()
+    i, j = p.c.op.axis
+    p.s[p.c].bind(p.c.op.reduce_axis[0], "threadIdx.x")
+    p.s[p.c].vectorize(j)
+    invalid(
+        p,
+        "vectorize (step 1): the threads of a block must meet in loop 'C.j', where 'C' reduces "
+        "across threads; vectorize another loop",
+    )
+    q = chain()
+    i, j = q.d.op.axis
+    q.s[q.c].compute_at(q.s[q.d], j)
+    q.s[q.c].set_scope("shared")
+    q.s[q.d].bind(i, "threadIdx.x")
+    q.s[q.d].vectorize(j)
+    invalid(q, "must meet in loop 'D.j', where 'C' fills shared memory; vectorize another loop")
+
+
 # ------------------------------------------------------------------ traces
 
 
