@@ -16,6 +16,7 @@ from loopwright.codegen.cc import compile_c, disassembly
 from loopwright.codegen.facts import buffers_of, has_guarded_accesses
 from loopwright.codegen.llvm import Code
 from loopwright.codegen.ops_llvm import C_FUNCTIONS
+from loopwright.errors import CodegenError
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Var
 from loopwright.ir.stmt import Check, For, Func, Store
@@ -125,7 +126,17 @@ class CWriter(CFamilyWriter):
 
 
 def write_c(f: Func, target: Target) -> tuple[str, Unit, int]:
-    """The C text of a function; also what its parts share, and the entry's workspace bytes."""
+    """The C text of a function; also what its parts share, and the entry's workspace bytes.
+
+    Raises:
+        CodegenError: the function has size variables.
+    """
+    if f.sizes:
+        names = ", ".join(v.name for v in f.sizes)
+        raise CodegenError(
+            f"c: {f.name} has size variables ({names}), which this target does not know; use the "
+            "target llvm, or build for sizes that are known (dag.bind)"
+        )
     found: list[Buffer] = []
     walk(f.body, lambda n: found.append(n.buffer) if isinstance(n, Store) else None)
     name = f"{f.name}_" if f.name in RESERVED or _MATH_H.fullmatch(f.name) else f.name

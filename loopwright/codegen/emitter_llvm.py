@@ -19,7 +19,7 @@ class ModuleWriter:
         self.vector_bytes, self.threads = vector_bytes, threads
         self.declares: dict[str, str] = {}
         self.functions: list[str] = []
-        self.parallel_workspace = 0
+        self.parallel_workspace: Any = 0
         self.uses_pool = False
         self.checks: list[str] = []
         self.check_words = 0

@@ -7,14 +7,16 @@ and LLVM then spills accumulators in every iteration.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from loopwright.codegen.facts import buffers_of
 from loopwright.codegen.ops_llvm import Value, llvm_type
+from loopwright.codegen.sizes_llvm import SizeNames, larger, last_index
 from loopwright.ir.affine import Affine
 from loopwright.ir.buffer import Buffer
-from loopwright.ir.expr import Var
-from loopwright.ir.stmt import For
+from loopwright.ir.expr import Expr, Var
+from loopwright.ir.sizes import Sizes
+from loopwright.ir.stmt import For, Func
 from loopwright.ir.traversal import free_vars
 
 if TYPE_CHECKING:
@@ -25,18 +27,25 @@ UNKNOWN = (-(1 << 40), 1 << 40)
 _LAUNCH = "lw_parallel_launch"
 
 
-def write_entry(w: FunctionWriter, params: tuple[Buffer, ...], body: Any) -> None:
+def write_entry(w: FunctionWriter, f: Func) -> None:
     """Write the exported function and its inlined body."""
-    w.pointers = {b: f"%p{k}" for k, b in enumerate(params)}
-    w.stmt(body)
+    count = len(f.params)
+    w.pointers = {b: f"%p{k}" for k, b in enumerate(f.params)}
+    known = Sizes.of_function(f.sizes, [n for b in f.params for n in b.shape]).ranges
+    for k, v in enumerate(f.sizes):
+        w.env[v] = Affine.of(w.atom(f"%n{k}"))
+        w.ranges[w.atom(f"%n{k}")] = known[v]
+    w.stmt(f.body)
     w.put("ret i32 0")
-    head = ", ".join([*(f"ptr noalias %p{k}" for k in range(len(params))), "ptr noalias %ws"])
-    w.m.functions.append(_body_function(w, head))
+    given = [f"ptr noalias %p{k}" for k in range(count)] + [
+        f"i64 %n{k}" for k in range(len(f.sizes))
+    ]
+    w.m.functions.append(_body_function(w, ", ".join([*given, "ptr noalias %ws"])))
     loads, args = [], []
-    for k in range(len(params)):
+    for k, ty in enumerate(["ptr"] * count + ["i64"] * len(f.sizes)):
         loads.append(f"  %s{k} = getelementptr ptr, ptr %args, i64 {k}")
-        loads.append(f"  %x{k} = load ptr, ptr %s{k}, align 8")
-        args.append(f"ptr %x{k}")
+        loads.append(f"  %x{k} = load {ty}, ptr %s{k}, align 8")
+        args.append(f"{ty} %x{k}")
     call = f"  %rc = call i32 @{w.name}.body({', '.join([*args, 'ptr %ws'])})"
     lines = [f"define i32 @{w.name}(ptr %args, ptr %ws) nounwind {{", "entry:"]
     w.m.functions.append("\n".join([*lines, *loads, call, "  ret i32 %rc", "}"]))
@@ -49,6 +58,8 @@ def launch(w: FunctionWriter, s: For) -> None:
     inner = w.inner(f"{w.name}.par{w.m.counter}")
     buffers = [b for b in buffers_of(s.body) if b in w.pointers]
     used = free_vars(s.body)
+    for n in (n for b in buffers_of(s.body) for n in b.shape if isinstance(n, Expr)):
+        used |= free_vars(n)
     outer = {a for v in used if v in w.env for a in w.env[v].terms}
     atoms = sorted(outer, key=lambda a: a.name)
     values = {v: x for v, x in w.bound.items() if v in used}
@@ -61,12 +72,13 @@ def launch(w: FunctionWriter, s: For) -> None:
     for k, (ty, ref) in enumerate(given):
         at = w.emit(f"getelementptr i64, ptr {closure}, i64 {k}")
         w.put(f"store {ty} {ref}, ptr {at}, align 8")
-    spare = w.memory.spare(inner.memory.workspace)
-    w.m.parallel_workspace = max(w.m.parallel_workspace, inner.memory.workspace)
+    size = inner.memory.workspace
+    spare = w.memory.spare(size)
+    w.m.parallel_workspace = larger(w.m.parallel_workspace, w.sizes.definition(size))
     w.declare(_LAUNCH, f"declare i32 @{_LAUNCH}(ptr, ptr, i64, i64, ptr)")
     rc = w.emit(
-        f"call i32 @{_LAUNCH}(ptr @{inner.name}, ptr {closure}, i64 {s.extent}, "
-        f"i64 {inner.memory.workspace}, ptr {spare})"
+        f"call i32 @{_LAUNCH}(ptr @{inner.name}, ptr {closure}, i64 {w.count_of(s.extent)}, "
+        f"i64 {w.count_of(size)}, ptr {spare})"
     )
     bad = w.emit(f"icmp ne i32 {rc}, 0")
     fail, ok = w.label("fail"), w.label("ok")
@@ -93,7 +105,8 @@ def _write_parallel(
     w.bound = {v: Value(f"%d{k}", x.dtype) for k, (v, x) in enumerate(values.items())}
     w.ranges |= {v: outer.ranges[v] for v in values if v in outer.ranges}
     loop_var = Var("%i", "int64")
-    w.ranges[loop_var] = (0, s.extent - 1)
+    w.ranges[loop_var] = (0, last_index(outer, s.extent))
+    w.sizes = SizeNames(outer.sizes.known)
     w.iteration(s, Affine.of(loop_var))
     w.put("ret i32 0")
     params = [f"ptr noalias %p{k}" for k in range(len(buffers))]

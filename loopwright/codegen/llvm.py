@@ -11,7 +11,7 @@ from loopwright.codegen.emitter_llvm import ModuleWriter
 from loopwright.codegen.functions_llvm import write_entry
 from loopwright.codegen.math_llvm import install
 from loopwright.codegen.writer_llvm import FunctionWriter
-from loopwright.errors import CodegenError, InternalError
+from loopwright.errors import InternalError
 from loopwright.ir.stmt import Func
 from loopwright.target import Target, has_instruction
 
@@ -25,7 +25,7 @@ class Code:
         text: LLVM IR before optimisation.
         optimised: LLVM IR after optimisation, made when asked for.
         assembly: assembly text, made when asked for.
-        workspace_bytes: bytes that a caller provides.
+        workspace_bytes: bytes that a caller provides: an int, or an expression over sizes.
         parallel_workspace_bytes: bytes of each worker of the pool.
         uses_pool: whether `lw_parallel_launch` must be bound when linking.
         checks: messages of the checks in it, by number.
@@ -35,13 +35,13 @@ class Code:
     text: str
     optimised: Callable[[], str]
     assembly: Callable[[], str]
-    workspace_bytes: int
-    parallel_workspace_bytes: int
+    workspace_bytes: Any
+    parallel_workspace_bytes: Any
     uses_pool: bool
     checks: tuple[str, ...] = ()
 
 
-def write_module(f: Func, target: Target) -> tuple[str, ModuleWriter, int]:
+def write_module(f: Func, target: Target) -> tuple[str, ModuleWriter, Any]:
     """LLVM IR text of a function; also the module's facts and the entry's workspace bytes."""
     threads = target.options["num_threads"]
     module = ModuleWriter(f.name, target.options["fastmath"], target.vector_bytes, threads)
@@ -50,8 +50,8 @@ def write_module(f: Func, target: Target) -> tuple[str, ModuleWriter, int]:
     module.has_float16 = has_instruction(*cpu, "float16")
     install(module)
     entry = FunctionWriter(module, f.name, inside_parallel=False)
-    write_entry(entry, f.params, f.body)
-    return module.text(), module, entry.memory.workspace
+    write_entry(entry, f)
+    return module.text(), module, entry.sizes.definition(entry.memory.workspace)
 
 
 def compile_func(f: Func, target: Target) -> Code:
@@ -61,9 +61,6 @@ def compile_func(f: Func, target: Target) -> Code:
         CodegenError: the function holds something that the target cannot run (thread axes).
         InternalError: LLVM refused the text.
     """
-    if f.sizes:
-        names = ", ".join(v.name for v in f.sizes)
-        raise CodegenError(f"llvm: functions of size variables ({names}) have no code yet")
     text, module, workspace = write_module(f, target)
     machine = target_machine(target)
     ref = _optimise(text, machine, target)

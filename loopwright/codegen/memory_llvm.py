@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from loopwright import dtypes
 from loopwright.codegen.ops_llvm import Value, llvm_type
+from loopwright.codegen.sizes_llvm import Bytes, larger, nbytes
 from loopwright.ir.affine import Affine
 from loopwright.ir.buffer import STACK_LIMIT, Buffer
 from loopwright.ir.expr import Var
@@ -39,23 +40,24 @@ class Memory:
 
     def __init__(self, writer: FunctionWriter) -> None:
         self.w = writer
-        self.workspace = 0
-        self._used = 0
+        self.workspace: Bytes = 0
+        self._used: Bytes = 0
         self._stack = 0
 
     def allocate(self, b: Buffer, body: Callable[[], None]) -> None:
         """Give a buffer a place while ``body`` is written."""
         w = self.w
-        if b.nbytes <= STACK_LIMIT and self._stack + b.nbytes <= STACK_TOTAL:
+        small = not b.symbolic and b.nbytes <= STACK_LIMIT
+        if small and self._stack + b.nbytes <= STACK_TOTAL:
             self._stack += b.nbytes
             w.pointers[b] = reg = f"%b{len(w.allocas)}"
             w.allocas.append(f"  {reg} = alloca [{b.size} x {memory_type(b.dtype)}], align 64")
             body()
             return
         start = self._used
-        w.pointers[b] = w.emit(f"getelementptr i8, ptr %ws, i64 {start}")
-        self._used = start + -(-b.nbytes // 64) * 64
-        self.workspace = max(self.workspace, self._used)
+        w.pointers[b] = w.emit(f"getelementptr i8, ptr %ws, i64 {w.count_of(start)}")
+        self._used = start + nbytes(b)
+        self.workspace = larger(self.workspace, self._used)
         body()
         self._used = start
 
@@ -65,10 +67,10 @@ class Memory:
             f"getelementptr i8, ptr {self.w.pointers[of]}, i64 {offset}"
         )
 
-    def spare(self, size: int) -> str:
+    def spare(self, size: Bytes) -> str:
         """Pointer to workspace of a launch that runs inline; free again after it."""
-        self.workspace = max(self.workspace, self._used + size)
-        return self.w.emit(f"getelementptr i8, ptr %ws, i64 {self._used}")
+        self.workspace = larger(self.workspace, self._used + size)
+        return self.w.emit(f"getelementptr i8, ptr %ws, i64 {self.w.count_of(self._used)}")
 
     def flat(self, b: Buffer, indices: list[Affine]) -> Affine:
         """Offset in elements of an affine access."""

@@ -17,6 +17,7 @@ from loopwright.codegen.functions_llvm import UNKNOWN, launch
 from loopwright.codegen.memory_llvm import LANE, Memory
 from loopwright.codegen.ops_llvm import Value, literal
 from loopwright.codegen.runs_llvm import load_runs
+from loopwright.codegen.sizes_llvm import SizeNames, flat_symbolic, last_index
 from loopwright.codegen.transpose_llvm import transposed_copy
 from loopwright.errors import CodegenError
 from loopwright.ir.affine import Affine, exact, fits, interval, to_affine
@@ -46,6 +47,8 @@ class FunctionWriter(Emitter):
         self.pointers: dict[Buffer, str] = {}
         self.env: dict[Var, Affine] = {}
         self.bound: dict[Var, Value] = {}
+        self.atoms: dict[str, Var] = {}
+        self.sizes = SizeNames()
         self.ranges: dict[Var, tuple[int, int]] = {}
         self.digits = Digits(self.affine)
         self.memory = Memory(self)
@@ -130,9 +133,7 @@ class FunctionWriter(Emitter):
             return x
         if x.lanes > 1 or not x.ref.startswith("%"):
             return None
-        register = Var(x.ref, "int64")
-        self.ranges.setdefault(register, UNKNOWN)
-        return Affine.of(register)
+        return Affine.of(self.atom(x.ref))
 
     def i64(self, i: Affine | Value) -> Value:
         """An index as a value."""
@@ -156,7 +157,9 @@ class FunctionWriter(Emitter):
         parts = [self.index(i) for i in indices]
         atoms = [a for p in parts if (a := self._atom(p)) is not None]
         if len(atoms) == len(parts):
-            return self.memory.flat(b, atoms)
+            flat = flat_symbolic(self, b, atoms) if b.symbolic else self.memory.flat(b, atoms)
+            if flat is not None:
+                return flat
         out = Value("0", "int64")
         if b.strides is not None:
             for p, stride in zip(parts, b.strides, strict=True):
@@ -165,21 +168,36 @@ class FunctionWriter(Emitter):
                 out = self.ops.binary("+", out, step, "int64")
             return out
         for p, n in zip(parts, b.shape, strict=True):
-            out = self.ops.binary("*", out, self.ops.const(n, out), "int64")
+            out = self.ops.binary("*", out, Value(self.count_of(n), "int64"), "int64")
             out = self.ops.binary("+", out, self.i64(p), "int64")
         return out
 
     def _joined(self, b: Buffer, indices: tuple[Expr, ...]) -> Affine | None:
         """The offset where quotients and remainders in the indices meet again."""
-        if not all(self._exact(i) and fits(i, self.env, self.ranges) for i in indices):
+        if b.symbolic or not all(
+            self._exact(i) and fits(i, self.env, self.ranges) for i in indices
+        ):
             return None
         forms = [self.digits.form(i) for i in indices]
         known = [f for f in forms if f is not None]
         whole = len(known) == len(forms)
         return self.digits.joined(self.memory.flat(b, known)) if whole else None
 
+    def count_of(self, n: Any) -> str:
+        """An extent, or a number of bytes, as an i64 operand."""
+        return str(n) if isinstance(n, int) else self.i64(self.index(n)).ref
+
+    def atom(self, reg: str) -> Var:
+        """A register as a variable of affine forms; one object a register."""
+        if reg not in self.atoms:
+            self.atoms[reg] = Var(reg, "int64")
+            self.ranges[self.atoms[reg]] = UNKNOWN
+        return self.atoms[reg]
+
     def _flat(self, b: Buffer, indices: tuple[Expr, ...]) -> Affine | None:
         """The offset over the variables of the IR, if that needs no ranges; worked out once."""
+        if b.symbolic:
+            return None
         key = (b, indices)
         if key not in self.m.flat:
             parts = [to_affine(i, {}, _ANY) for i in indices]
@@ -273,6 +291,7 @@ class FunctionWriter(Emitter):
         """Arithmetic on axes is kept as an affine form or in i64, all else in its own dtype."""
         if e.dtype != v.dtype:
             raise CodegenError(f"llvm: {v.name!r} is {v.dtype}, its value is of {e.dtype}")
+        self.sizes.learn(v, e)
         known = interval(e, self.env, self.ranges) if dtypes.is_int(e.dtype) else None
         if known is None or not fits(e, self.env, self.ranges):
             self._bind(v, self.expr(e))
@@ -349,7 +368,7 @@ class FunctionWriter(Emitter):
 
     def _serial_loop(self, s: For) -> None:
         head, done = self.label("loop"), self.label("done")
-        before = self.label("pre")
+        before, count = self.label("pre"), self.count_of(s.extent)
         self.put(f"br label %{before}")
         self.start(before)
         self.put(f"br label %{head}")
@@ -359,14 +378,14 @@ class FunctionWriter(Emitter):
         back = self.label("back")
         self.lines.append(f"  {reg} = phi i64 [ 0, %{before} ], [ {nxt}, %{back} ]")
         atom = Var(reg, "int64")
-        self.ranges[atom] = (0, s.extent - 1)
+        self.ranges[atom] = (0, last_index(self, s.extent))
         self.scopes.append({})
         self.iteration(s, Affine.of(atom))
         self.scopes.pop()
         self.put(f"br label %{back}")
         self.start(back)
         self.lines.append(f"  {nxt} = add nuw nsw i64 {reg}, 1")
-        more = self.emit(f"icmp ult i64 {nxt}, {s.extent}")
+        more = self.emit(f"icmp ult i64 {nxt}, {count}")
         hint = f", !llvm.loop {self.m.unroll_hint()}" if UNROLL_HINT in s.pragmas else ""
         self.put(f"br i1 {more}, label %{head}, label %{done}{hint}")
         self.start(done)

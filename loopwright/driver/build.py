@@ -12,7 +12,9 @@ from loopwright.codegen import Code, compile_func
 from loopwright.codegen.llvm import triple
 from loopwright.codegen.ops_llvm import C_FUNCTIONS
 from loopwright.driver import interp
+from loopwright.driver.size_manifest import SizeManifest
 from loopwright.errors import BuildError, TargetError
+from loopwright.ir.sizes import SizeVar
 from loopwright.ir.stmt import Func
 from loopwright.lower import lower_ids, too_deep
 from loopwright.runtime.artifact import C_KIND, KIND, Artifact
@@ -29,7 +31,7 @@ Sources = dict[str, str | Callable[[], str]]
 
 def build(
     s: Schedule,
-    args: Sequence[Tensor],
+    args: Sequence[Tensor | SizeVar],
     target: str | dict[str, Any] | Target | None = None,
     name: str = "main",
     target_host: str | dict[str, Any] | Target | None = None,
@@ -38,7 +40,8 @@ def build(
 
     Args:
         s: the schedule.
-        args: inputs and outputs in calling order.
+        args: inputs and outputs in calling order, and size variables that are passed as ints.
+            Other size variables come from the shapes of the arrays.
         target: a target or its string; default that of ``with target:``, else the host.
         name: name of the function.
         target_host: for scripts of TVM: None or a target for a CPU; the host needs no code of its
@@ -51,15 +54,30 @@ def build(
         ScheduleError: a rule that needs extents is broken.
         LowerError: an argument is missing.
         CodegenError: the schedule cannot run on the target (a loop is bound to a GPU thread).
-        BuildError: the name is not an identifier, or taken by a C function.
+        BuildError: the name is not an identifier, or taken by a C function; a size variable is
+            neither told by an array nor passed.
         TargetError: a target is not understood, or ``target_host`` is not a CPU.
     """
     _check_host(target_host)
     resolved = Target(target) if target is not None else Target.current()
-    made = _make(s, s.arg_ids(args), resolved, name)
+    tensors = [a for a in args if not isinstance(a, SizeVar)]
+    made = _make(s, s.arg_ids(tensors), resolved, name, _order(s, args))
     if resolved.kind == "interp":
         return Module(made.artifact, made.sources, lambda _: interp.link_func(made.func))
     return Module(made.artifact, made.sources)
+
+
+def _order(s: Schedule, args: Sequence[Tensor | SizeVar]) -> list[int | SizeVar] | None:
+    """The arguments of a call: arrays by number and sizes; None where no size is passed."""
+    passed = [a for a in args if isinstance(a, SizeVar)]
+    for v in passed:
+        if v not in s.dag.sizes:
+            raise BuildError(f"build: the program has no size variable {v.name!r}; leave it out")
+    if len(set(passed)) != len(passed):
+        raise BuildError("build: a size variable is given twice in the arguments")
+    arrays = iter(range(len(args)))
+    order = [a if isinstance(a, SizeVar) else next(arrays) for a in args]
+    return order if passed else None
 
 
 def _check_host(target_host: str | dict[str, Any] | Target | None) -> None:
@@ -97,7 +115,13 @@ class _Made:
     func: Func
 
 
-def _make(s: Schedule, arg_ids: Sequence[ArgId], target: Target, name: str) -> _Made:
+def _make(
+    s: Schedule,
+    arg_ids: Sequence[ArgId],
+    target: Target,
+    name: str,
+    order: Sequence[int | SizeVar] | None = None,
+) -> _Made:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", str(name)) or name.startswith("lw_"):
         raise BuildError(
             f"build: the name {name!r} cannot be used; take letters, digits and underscores, "
@@ -107,7 +131,8 @@ def _make(s: Schedule, arg_ids: Sequence[ArgId], target: Target, name: str) -> _
         raise BuildError(f"build: the name {name!r} is that of a C function which code may call")
     f = lower_ids(s, arg_ids, name)
     if target.kind == "interp":
-        artifact = Artifact(_manifest(f, None, target, interp.KIND), interp.program(s, arg_ids))
+        manifest = _manifest(f, None, target, interp.KIND, s.dag, order)
+        artifact = Artifact(manifest, interp.program(s, arg_ids))
         return _Made(artifact, {"ir": lambda: str(f)}, f)
     try:
         code = compile_func(f, target)
@@ -116,26 +141,42 @@ def _make(s: Schedule, arg_ids: Sequence[ArgId], target: Target, name: str) -> _
     sources: Sources = {"c": code.text, "asm": code.assembly}
     if target.kind == "llvm":
         sources = {"ll": code.optimised, "asm": code.assembly, "ll-unoptimised": code.text}
-    manifest = _manifest(f, code, target, C_KIND if target.kind == "c" else KIND)
+    kind = C_KIND if target.kind == "c" else KIND
+    manifest = _manifest(f, code, target, kind, s.dag, order)
     return _Made(Artifact(manifest, code.objects), {**sources, "ir": lambda: str(f)}, f)
 
 
-def _manifest(f: Func, code: Code | None, target: Target, kind: str = KIND) -> dict[str, Any]:
+def _manifest(
+    f: Func,
+    code: Code | None,
+    target: Target,
+    kind: str = KIND,
+    dag: Dag | None = None,
+    order: Sequence[int | SizeVar] | None = None,
+) -> dict[str, Any]:
+    sizes = SizeManifest(f.sizes)
     args = [
-        {"name": p.name, "shape": list(p.shape), "dtype": p.dtype, "output": out}
+        {
+            "name": p.name,
+            "shape": [sizes.json(n) for n in p.shape],
+            "dtype": p.dtype,
+            "output": out,
+        }
         for p, out in zip(f.params, f.outputs, strict=True)
     ]
     function = {
         "name": f.name,
         "args": args,
-        "workspace_bytes": code.workspace_bytes if code else 0,
-        "parallel_workspace_bytes": code.parallel_workspace_bytes if code else 0,
+        "workspace_bytes": sizes.json(code.workspace_bytes) if code else 0,
+        "parallel_workspace_bytes": sizes.json(code.parallel_workspace_bytes) if code else 0,
         "uses_pool": bool(code and code.uses_pool),
     }
     if code and code.checks:
         function["checks"] = list(code.checks)
+    if f.sizes:
+        function |= sizes.fields(f, dag, order)
     return {
-        "format": 1,
+        "format": 2 if f.sizes else 1,
         "kind": kind,
         "entry": f.name,
         "triple": triple() if code else "",

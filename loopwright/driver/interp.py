@@ -10,14 +10,17 @@ from __future__ import annotations
 import ctypes
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
+from loopwright import dtypes
 from loopwright.errors import RunError, ScheduleError, TensorError, UsageError
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.interp import prepare
+from loopwright.ir.sizes import SizeVar, evaluate
 from loopwright.ir.stmt import Func
 from loopwright.lower import lower_ids
 from loopwright.runtime import image
@@ -60,7 +63,9 @@ def link_func(f: Func) -> Linked:
     def call(args: Any, _: int | None) -> int:
         try:
             with np.errstate(all="ignore"):
-                run(*(_array(args[k], p) for k, p in enumerate(f.params)))
+                values = [_integer(args[len(f.params) + k]) for k in range(len(f.sizes))]
+                sizes = dict(zip(f.sizes, values, strict=True))
+                run(*(_array(args[k], p, sizes) for k, p in enumerate(f.params)), *values)
         except BaseException as error:
             last.error = error
             return _FAILED
@@ -83,9 +88,14 @@ def link_func(f: Func) -> Linked:
     return Linked({f.name: address}, entry, complaint)
 
 
-def _array(address: int, p: Buffer) -> np.ndarray[Any, Any]:
-    raw = (ctypes.c_char * p.nbytes).from_address(address)
-    return np.frombuffer(memoryview(raw), p.dtype).reshape(p.shape)
+def _integer(slot: int | None) -> int:
+    return ctypes.c_int64(slot or 0).value
+
+
+def _array(address: int, p: Buffer, sizes: Mapping[SizeVar, int]) -> np.ndarray[Any, Any]:
+    shape = tuple(evaluate(n, sizes) for n in p.shape)
+    raw = (ctypes.c_char * (prod(shape) * dtypes.nbytes(p.dtype))).from_address(address)
+    return np.frombuffer(memoryview(raw), p.dtype).reshape(shape)
 
 
 image.register(KIND, link_program)

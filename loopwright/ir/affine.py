@@ -289,8 +289,8 @@ def interval(e: Expr, env: Mapping[Var, Affine], ranges: Ranges) -> Interval | N
 
 
 def _interval_op(op: str, p: Interval | None, q: Interval | None) -> Interval | None:
-    if op == "%" and q and q[0] == q[1] > 0:
-        return (0, q[0] - 1)
+    if op == "%" and q and q[0] > 0:
+        return (0, q[1] - 1)
     if p is None or q is None:
         return None
     if op == "+":
@@ -304,8 +304,9 @@ def _interval_op(op: str, p: Interval | None, q: Interval | None) -> Interval | 
         return min(p[0], q[0]), min(p[1], q[1])
     if op == "max":
         return max(p[0], q[0]), max(p[1], q[1])
-    if op == "//" and q[0] == q[1] > 0:
-        return p[0] // q[0], p[1] // q[0]
+    if op == "//" and q[0] > 0:
+        corners = [x // y for x in p for y in q]
+        return min(corners), max(corners)
     return None
 
 

@@ -276,6 +276,25 @@ def evaluate(e: Dim, env: Mapping[Any, int]) -> int:
             raise TensorError(f"{type(e).__name__} cannot be part of an extent")
 
 
+def size_json(e: Dim, names: Mapping[Var, str]) -> Any:
+    """An extent, or a number of bytes, as JSON: an int, a name, or ``[operation, a, b]``."""
+    match e:
+        case int():
+            return e
+        case Const(value=v):
+            return int(v)
+        case Var():
+            return names[e]
+        case Cast(value=v):
+            return size_json(v, names)
+        case Unary(a=a):
+            return ["-", 0, size_json(a, names)]
+        case Binary(op=op, a=a, b=b) if op in _ARITHMETIC:
+            return [op, size_json(a, names), size_json(b, names)]
+        case _:
+            raise TensorError(f"{type(e).__name__} cannot be part of an extent")
+
+
 def solve(
     variables: Iterable[SizeVar],
     shapes: Iterable[tuple[Shape, Sequence[int]]],

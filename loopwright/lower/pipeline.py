@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from loopwright.errors import LowerError
 from loopwright.ir.buffer import Buffer
+from loopwright.ir.sizes import SizeVar
 from loopwright.ir.stmt import Func
 from loopwright.ir.verify import verify
 from loopwright.lower.allreduce import lower_thread_allreduce
@@ -60,13 +61,13 @@ PIPELINE: tuple[tuple[Pass, ...], ...] = (
 
 
 def lower(
-    s: Schedule, args: Sequence[Tensor], name: str = "main", simple_mode: bool = False
+    s: Schedule, args: Sequence[Tensor | SizeVar], name: str = "main", simple_mode: bool = False
 ) -> Func:
     """Lower a schedule to a loop nest.
 
     Args:
         s: the schedule.
-        args: inputs and outputs in calling order.
+        args: inputs and outputs in calling order; size variables among them change nothing.
         name: name of the function.
         simple_mode: stop after the nest is built (no unrolling by pragma).
 
@@ -77,7 +78,8 @@ def lower(
         ScheduleError: a rule that needs extents is broken.
         LowerError: an input that is read, or an output, is missing from ``args``.
     """
-    return lower_ids(s, s.arg_ids(args), name, simple_mode)
+    tensors = [a for a in args if not isinstance(a, SizeVar)]
+    return lower_ids(s, s.arg_ids(tensors), name, simple_mode)
 
 
 def lower_ids(

@@ -19,7 +19,8 @@ from typing import Any
 from loopwright.errors import RunError, TargetError, UsageError
 from loopwright.runtime import linker
 
-FORMAT = 1
+#: Newest format that is read; 2 adds functions of symbolic sizes (see `loopwright.runtime.sizes`).
+FORMAT = 2
 KIND = "llvm-object"
 C_KIND = "c-object"
 LIBRARY = "shared-library"
@@ -45,7 +46,7 @@ class Artifact:
     """A compiled program.
 
     Attributes:
-        manifest: what the object holds and for which CPU: ``format`` (1), ``kind``
+        manifest: what the object holds and for which CPU: ``format`` (1, with sizes 2), ``kind``
             (of `KINDS`), ``entry``, ``triple``, ``cpu``, ``features``, ``num_threads`` (0: the
             pool's default), ``functions``, ``loopwright`` and ``llvmlite`` (versions).
         objects: the object file; of ``interp`` the program as JSON.

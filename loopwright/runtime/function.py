@@ -102,10 +102,17 @@ class Function:
         args: its arguments, in order.
         workspace_bytes: workspace of one call.
         parallel_workspace_bytes: workspace of each further thread of its parallel loops.
+        values: sizes that the code takes after the arrays (see `loopwright.runtime.symbolic`).
+
+    Args:
+        image: the code.
+        entry: what the manifest says of the function, all sizes known.
+        values: the sizes.
     """
 
-    def __init__(self, image: Image, entry: Mapping[str, Any]) -> None:
+    def __init__(self, image: Image, entry: Mapping[str, Any], values: Sequence[int] = ()) -> None:
         self.name = str(entry["name"])
+        self.values = list(values)
         self.args = tuple(Arg.from_manifest(arg) for arg in entry["args"])
         self.workspace_bytes = int(entry["workspace_bytes"])
         self.parallel_workspace_bytes = int(entry["parallel_workspace_bytes"])
@@ -113,7 +120,7 @@ class Function:
         self._free: list[tuple[npt.NDArray[np.uint8], int]] = []
         self._native: Any = None
         self._address = 0
-        self._array_type = ctypes.c_void_p * len(self.args)
+        self._array_type = ctypes.c_void_p * (len(self.args) + len(self.values))
         self._sizes = tuple(arg.nbytes for arg in self.args)
         self._pairs = tuple(
             (i, j)
@@ -222,7 +229,7 @@ class Function:
                     f"{self._prefix(i)}output overlaps the memory of argument {j} "
                     f"({self.args[j].name!r}); pass arrays that share no bytes"
                 )
-        return held, addresses
+        return held, addresses + self.values
 
     def _host(self, index: int, arg: Any) -> npt.NDArray[Any]:
         if isinstance(arg, np.ma.MaskedArray):

@@ -13,6 +13,7 @@ from loopwright.runtime.artifact import Artifact
 from loopwright.runtime.device import Device
 from loopwright.runtime.function import Function
 from loopwright.runtime.image import Image, Link
+from loopwright.runtime.symbolic import SymbolicFunction, make_function
 
 #: Kind of artifact -> kind of target, and what its file is.
 _FORMS = {
@@ -46,7 +47,7 @@ class Module:
         self._sources = dict(sources or {})
         image = Image(artifact, link)
         entries = artifact.manifest["functions"]
-        self._functions = {entry["name"]: Function(image, entry) for entry in entries}
+        self._functions = {entry["name"]: make_function(image, entry) for entry in entries}
         self._entry = self._functions[artifact.entry]
 
     @property
@@ -78,7 +79,7 @@ class Module:
         """Names of all functions, as a list."""
         return list(self._functions)
 
-    def get_function(self, name: str, query_imports: bool = False) -> Function:
+    def get_function(self, name: str, query_imports: bool = False) -> Function | SymbolicFunction:
         """The function of that name.
 
         Args:
@@ -96,7 +97,7 @@ class Module:
                 f"it has {', '.join(self._functions)}"
             ) from None
 
-    def __getitem__(self, name: str) -> Function:
+    def __getitem__(self, name: str) -> Function | SymbolicFunction:
         return self.get_function(name)
 
     def __call__(self, *args: Any) -> None:

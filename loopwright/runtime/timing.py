@@ -22,6 +22,7 @@ from loopwright.errors import UsageError, did_you_mean
 from loopwright.runtime import linker
 from loopwright.runtime.device import Device, cpu, device
 from loopwright.runtime.function import Call, Function, failure
+from loopwright.runtime.symbolic import SymbolicFunction
 
 FLUSH_NON_FIRST = "cache_flush_cpu_non_first_arg"
 _GROWTH = 1.618
@@ -206,7 +207,7 @@ class Evaluator:
 
     def __init__(
         self,
-        function: Function,
+        function: Function | SymbolicFunction,
         dev: Device | str | None = None,
         *,
         number: int = 10,

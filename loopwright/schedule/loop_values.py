@@ -21,14 +21,13 @@ if TYPE_CHECKING:
 _INT32 = (1 << 31) - 1
 
 
-def loop_var(name: str, extent: Extent, sizes: Sizes) -> Var:
+def loop_var(name: str, extent: Extent, sizes: Sizes, dtype: str = "int32") -> Var:
     """A variable that runs below an extent, with its bounds entered; int64 where int32 is narrow.
 
     Only the fusion of symbolic loops can be so long.
     """
-    most = extent if isinstance(extent, int) else extent.bounds(sizes.ranges)[1]
-    long = not isinstance(extent, int) and most > _INT32
-    var = Var(name, "int64" if long else "int32")
+    long = not isinstance(extent, int) and extent.bounds(sizes.ranges)[1] > _INT32
+    var = Var(name, "int64" if long else dtype)
     sizes.ranges.enter(var, extent)
     return var
 
@@ -107,8 +106,8 @@ def _scaled(x: Affine, length: Affine, name: str, sb: StageBounds) -> Affine:
         whole = sb.sizes.times(x.const, length)
         return whole if isinstance(whole, Affine) else Affine(whole)
     most = sb.sizes.times(sb.sizes.span(x)[1], length)
-    var = loop_var(name, most + 1, sb.sizes)
-    _define(var, _wide("*", x, length, var, sb), sb)
+    var = loop_var(name, most + 1, sb.sizes, "int64")
+    _define(var, _wide("*", x, length, sb), sb)
     return Affine.of(var)
 
 
@@ -119,14 +118,13 @@ def _parts(
     over = _over_run(x, sb.sizes.times(outer, length), sb)
     out = []
     for op, name, extent in (("//", f"{hint}.q", outer + over), ("%", f"{hint}.r", length)):
-        var = loop_var(name, extent, sb.sizes)
-        _define(var, _wide(op, x, length, var, sb), sb)
+        var = loop_var(name, extent, sb.sizes, "int64")
+        _define(var, _wide(op, x, length, sb), sb)
         out.append(Affine.of(var))
     return out[0], out[1]
 
 
-def _wide(op: str, x: Affine, length: Affine, var: Var, sb: StageBounds) -> Expr:
-    """An operation, done so that it does not wrap, in the dtype of the variable that it defines."""
-    ranges = sb.sizes.ranges
-    a, b = form_expr(x, ranges), form_expr(length, ranges)
-    return cast(binary(op, cast(a, "int64"), b), var.dtype)
+def _wide(op: str, x: Affine, length: Affine, sb: StageBounds) -> Expr:
+    """An operation in int64, in which nothing wraps."""
+    a, b = form_expr(x, sb.sizes.ranges), form_expr(length, sb.sizes.ranges)
+    return binary(op, cast(a, "int64"), cast(b, "int64"))

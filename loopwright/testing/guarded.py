@@ -163,9 +163,12 @@ class _Regions:
 def _run(head: dict[str, Any], objects: bytes, blobs: list[bytes], regions: _Regions) -> Any:
     """Run once; returns the arrays' bytes and an error text or ''."""
     from loopwright.runtime.module import Module
+    from loopwright.runtime.symbolic import SymbolicFunction
 
     module = Module(Artifact(head["manifest"], objects))
     f = module[module.entry_name]
+    if isinstance(f, SymbolicFunction):
+        f, _ = f.resolve([np.broadcast_to(0, shape) for shape, _ in head["arrays"]])
     side = head["side"]
     placed = [(regions.take(len(b)), b) for b in blobs]
     views = [r.place(len(b), side) for r, b in placed]
@@ -176,7 +179,8 @@ def _run(head: dict[str, Any], objects: bytes, blobs: list[bytes], regions: _Reg
     space[:] = _FRESH
     address = f.address
     entry = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)(address)
-    pointers = (ctypes.c_void_p * max(1, len(views)))(*(v.ctypes.data for v in views))
+    given = [*(v.ctypes.data for v in views), *f.values]
+    pointers = (ctypes.c_void_p * max(1, len(given)))(*given)
     code = entry(pointers, space.ctypes.data if f.workspace_bytes else None)
     error = f"the function returned {code}" if code else ""
     names = [arg.name for arg in f.args]
