@@ -66,7 +66,7 @@ def dense(
         out = te.compute((M, N), lambda i, j: te.max(pre[i, j], 0), name="Y")
     s = te.create_schedule(out.op)
     cfg = get_config()
-    define_matmul_space(cfg, M, N, K, out.dtype)
+    define_matmul_space(cfg, M, N, K, out.dtype, trans)
     if bias and relu:
         s[pre].compute_inline()
     acc = s.cache_write(Z, "local") if out is Z else Z

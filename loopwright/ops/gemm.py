@@ -16,6 +16,8 @@ from loopwright.schedule import Schedule
 
 _ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24)
 _UNROLL = (1, 2, 4, 8)
+#: Columns of a tile of dot products.
+_DOT_COLUMNS = (1, 2, 3, 4, 6)
 #: Parallel tasks that the default schedule leaves at least, where the shape allows.
 _MIN_TASKS = 8
 
@@ -99,10 +101,19 @@ def default_tiles(M: int, N: int, K: int, dtype: str, batch: int = 1) -> dict[st
     }
 
 
-def define_matmul_space(cfg: Any, M: int, N: int, K: int, dtype: str) -> None:
-    """The knobs of `schedule_matmul`."""
+def define_matmul_space(
+    cfg: Any, M: int, N: int, K: int, dtype: str, trans_b: bool = False
+) -> None:
+    """The knobs of `schedule_matmul`.
+
+    With ``trans_b`` both operands run along k, so that the register tile may also hold one vector
+    of partial sums an element (``pack`` is "dot"): its width then counts elements, not vectors.
+    """
     rows = tiles.row_tiles(M, _ROWS)
     columns = tiles.column_tiles(N, dtype)
+    lanes = tiles.lanes(dtype)
+    if trans_b:
+        columns = [w for w in _DOT_COLUMNS if w < min(lanes, N + 1)] + columns
     cfg.define_split(
         "tile_i", M, num_outputs=3, policy="candidate", candidate=tiles.blocked(M, rows)
     )
@@ -111,10 +122,15 @@ def define_matmul_space(cfg: Any, M: int, N: int, K: int, dtype: str) -> None:
     )
     cfg.define_knob("unroll_k", [u for u in _UNROLL if u <= K], default=1)
     cfg.define_knob("order", ["ji", "ij"])
-    cfg.define_knob("pack", ["panel", "block", "none"])
-    cfg.multi_filter(
-        lambda c: tiles.fits_registers(c["tile_i"].size[-1], c["tile_j"].size[-1], dtype)
-    )
+    cfg.define_knob("pack", ["panel", "block", "none", *(["dot"] if trans_b else [])])
+
+    def fits(c: Any) -> bool:
+        high, wide = c["tile_i"].size[-1], c["tile_j"].size[-1]
+        if c["pack"].val == "dot":
+            return wide < lanes and tiles.fits_registers(high, wide * lanes, dtype)
+        return wide >= lanes and tiles.fits_registers(high, wide, dtype)
+
+    cfg.multi_filter(fits)
 
 
 def schedule_matmul(
@@ -142,6 +158,13 @@ def schedule_matmul(
     s[acc].compute_at(s[out], i1)
     *cb, ci, cj = s[acc].op.axis
     (k,) = s[acc].op.reduce_axis
+    if cfg["pack"].val == "dot":
+        ko, ki = s[acc].split(k, factor=tiles.lanes(s[acc].op.output(0).dtype))
+        s[acc].reorder(*cb, ko, ci, cj, ki)
+        s[acc].unroll(ci)
+        s[acc].unroll(cj)
+        s[acc].vectorize(ki)
+        return
     ko, ki = s[acc].split(k, factor=cfg["unroll_k"].val)
     tiles.register_tile(s, acc, ci, cj, [*cb, ko, ki])
     s[acc].unroll(ki)

@@ -38,7 +38,7 @@ def _product(
     s = te.create_schedule(out.op)
     cfg = get_config()
     *_, m, n = C.shape
-    define_matmul_space(cfg, m, n, C.op.reduce_axis[0].extent, C.dtype)
+    define_matmul_space(cfg, m, n, C.op.reduce_axis[0].extent, C.dtype, trans_b)
     acc = s.cache_write(C, "local") if out is C else C
     schedule_matmul(cfg, s, out, acc, B, trans_b)
     return s, [A, B, out]
