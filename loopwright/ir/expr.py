@@ -295,7 +295,8 @@ def cast(x: ExprLike | ExprOps, dtype: str) -> Expr:
 
     A float that becomes an integer is truncated and cut to the limits of the dtype; NaN becomes 0.
     """
-    e, dtype = as_expr(x), dtypes.check(dtype)
+    # A Python float is rounded once, to the dtype that it becomes.
+    e, dtype = as_expr(x, "float64" if isinstance(x, float) else None), dtypes.check(dtype)
     if e.dtype == dtype:
         return e
     if not isinstance(e, Const):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import keyword
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +11,7 @@ from loopwright.schedule.layout import layout_text
 from loopwright.schedule.rfactor import factoring
 from loopwright.schedule.state import LayoutDim, StageId, State
 from loopwright.te.dag import Dag
+from loopwright.te.source import Identifiers
 
 #: Steps that name a stage and no loop.
 _BUFFER = st.TransformLayout | st.SetScope | st.StorageAlign | st.StoreRoot | st.DoubleBuffer
@@ -28,22 +27,13 @@ _NO_LOOPS = (
 _VERB = {"vectorized": "vectorize", "unrolled": "unroll", "parallel": "parallel"}
 
 
-class _Names:
+class _Names(Identifiers):
     """Python identifiers for stages and loops, each used once."""
 
     def __init__(self) -> None:
-        self._taken: set[str] = {"s", "te", "schedule", *keyword.kwlist}
+        super().__init__(("s", "te", "schedule"))
         self.stages: dict[StageId, str] = {}
         self.loops: dict[tuple[StageId, str], str] = {}
-
-    def fresh(self, text: str) -> str:
-        base = re.sub(r"\W", "_", text) or "x"
-        base = base if not base[0].isdigit() else f"_{base}"
-        name, n = base, 1
-        while name in self._taken:
-            name, n = f"{base}_{n}", n + 1
-        self._taken.add(name)
-        return name
 
     def stage(self, state: State, sid: StageId) -> str:
         if sid not in self.stages:

@@ -24,6 +24,7 @@ from loopwright.ir.sizes import Dim, Shape, SizeVar, size_vars
 from loopwright.ir.traversal import walk
 from loopwright.te import serial
 from loopwright.te.binding import bind_sizes
+from loopwright.te.source import dag_as_python
 from loopwright.te.tensor import ComputeOp, Operation, Tensor, body_parts, shape_of
 
 
@@ -195,6 +196,24 @@ class Dag:
         for o in self.outputs:
             if o not in range(len(self.ops)):
                 raise TensorError(f"malformed JSON of a DAG: output {o} is no operation")
+
+    def as_python(self) -> str:
+        """The program as Python source that writes it with ``te``.
+
+        Executing the text defines every tensor under a name like its own, and ``outputs``, the list
+        of what is computed. ``te.create_schedule(outputs).dag`` then has the `hash` of this DAG::
+
+            from loopwright import te
+
+            A = te.placeholder((4, 8), "float32", name="A")
+            k = te.reduce_axis((0, 8), name="k")
+            C = te.compute((4,), lambda i: te.sum(A[i, k] * 2.0, axis=[k]), name="C")
+            outputs = [C]
+
+        Dtypes and conversions are written out. Of a DAG from JSON that te's functions cannot have
+        made (constants not folded, operations in another order) the hash may differ.
+        """
+        return dag_as_python(self)
 
     @cached_property
     def hash(self) -> str:

@@ -58,8 +58,7 @@ def const(value: Any, dtype: Any = None) -> Expr:
     Raises:
         TensorError: ``value`` is no number, or the dtype is not supported.
     """
-    e = as_expr(value)
-    return e if dtype is None else cast(e, dtypes.check(dtype))
+    return as_expr(value) if dtype is None else cast(value, dtypes.check(dtype))
 
 
 def select(cond: Any, true_value: Any, false_value: Any) -> Expr:

@@ -1,0 +1,272 @@
+"""A program as the Python source that writes it with ``te``; see `Dag.as_python`."""
+
+from __future__ import annotations
+
+import json
+import keyword
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from loopwright.errors import TensorError
+from loopwright.ir.expr import (
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    IfThenElse,
+    IterVar,
+    Read,
+    Select,
+    Unary,
+    Var,
+)
+from loopwright.ir.reduction import Combiner, Reduce, outputs_of
+from loopwright.te import reducer as reducers
+from loopwright.te.serial import expr_to_json
+
+if TYPE_CHECKING:
+    from loopwright.te.dag import Dag, OpNode
+
+_WIDTH = 100
+#: How tightly operators bind in Python; everything else is a call, a name or a literal.
+_BINDS = {
+    "<": 1, "<=": 1, ">": 1, ">=": 1, "|": 2, "^": 3, "&": 4, "<<": 5, ">>": 5, "+": 6, "-": 6,
+    "*": 7, "/": 7, "//": 7, "%": 7,
+}  # fmt: skip
+_UNARY, _ATOM = 8, 9
+#: Operations that Python has no operator for, or another one for bool.
+_CALLS = {
+    "==": "te.equal", "!=": "te.not_equal", "and": "te.all", "or": "te.any", "min": "te.min",
+    "max": "te.max", "tdiv": "te.truncdiv", "tmod": "te.truncmod",
+}  # fmt: skip
+#: Names that the source, or a program that holds it, uses itself.
+_TAKEN = ("te", "np", "s", "schedule", "outputs", "x", "y", "float")
+_REDUCERS = ("sum", "prod", "min", "max", "argmin", "argmax")
+
+
+class Identifiers:
+    """Python identifiers, each used once."""
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self.taken = {*keyword.kwlist, *taken}
+
+    def fresh(self, text: str) -> str:
+        """An identifier like ``text``."""
+        base = re.sub(r"\W", "_", text) or "x"
+        base = base if not base[0].isdigit() else f"_{base}"
+        name, n = base, 1
+        while name in self.taken:
+            name, n = f"{base}_{n}", n + 1
+        self.taken.add(name)
+        return name
+
+
+def dag_as_python(dag: Dag) -> str:
+    """See `Dag.as_python`."""
+    return _Source(dag).text()
+
+
+def tensor_names(dag: Dag) -> list[list[str]]:
+    """What `dag_as_python` calls the tensors: for each operation one name an output."""
+    return _Source(dag).tensors
+
+
+class _Source:
+    def __init__(self, dag: Dag) -> None:
+        self.dag = dag
+        self.ids = Identifiers(_TAKEN)
+        self.tensors = [
+            [self.ids.fresh(op.output_name(k)) for k in range(op.num_outputs)] for op in dag.ops
+        ]
+        self.sizes: dict[Var, str] = {v: self.ids.fresh(v.name) for v in dag.sizes}
+
+    def text(self) -> str:
+        lines = ["from loopwright import te", ""]
+        for v, name in self.sizes.items():
+            make = "te.size_var" if v.nonnegative else "te.var"  # type: ignore[attr-defined]
+            lines.append(f"{name} = {make}({quoted(v.name)}, {quoted(v.dtype)})")
+        for op, names in zip(self.dag.ops, self.tensors, strict=True):
+            lines += self.operation(op, names)
+        outputs = ", ".join(self.tensors[i][0] for i in self.dag.outputs)
+        return "\n".join([*lines, f"outputs = [{outputs}]"]) + "\n"
+
+    def operation(self, op: OpNode, names: Sequence[str]) -> list[str]:
+        shape = self.tuple_of(self.dim(n) for n in op.shape)
+        if op.body is None:
+            return [
+                f"{names[0]} = te.placeholder({shape}, {quoted(op.dtype)}, name={quoted(op.name)})"
+            ]
+        lines = []
+        inner = dict(self.sizes)
+        for a in op.reduce_axes:
+            inner[a.var] = self.ids.fresh(a.name)
+            extent = self.dim(a.extent)
+            lines.append(f"{inner[a.var]} = te.reduce_axis((0, {extent}), name={quoted(a.name)})")
+        local = Identifiers(self.ids.taken)
+        axes = [local.fresh(a.name) for a in op.axes]
+        inner |= {a.var: name for a, name in zip(op.axes, axes, strict=True)}
+        writer = _Writer(inner, op.reduce_axes, self.tensors)
+        head = f"lambda {', '.join(axes)}: " if axes else "lambda: "
+        body, defined = writer.body(op.body, self.ids)
+        args = [shape, head + body, f"name={quoted(op.name)}"]
+        args += [f"tag={quoted(op.tag)}"] if op.tag else []
+        return [*lines, *defined, *called(f"{', '.join(names)} = te.compute", args)]
+
+    def dim(self, n: Any) -> str:
+        return _Writer(self.sizes, (), ()).text(n) if isinstance(n, Expr) else repr(n)
+
+    @staticmethod
+    def tuple_of(items: Iterable[str]) -> str:
+        parts = list(items)
+        return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+
+
+def called(head: str, args: Sequence[str]) -> list[str]:
+    """A call on one line, or on one line an argument where that is too long."""
+    line = f"{head}({', '.join(args)})"
+    return [line] if len(line) <= _WIDTH else [f"{head}(", *(f"    {a}," for a in args), ")"]
+
+
+class _Writer:
+    """Expressions over named variables and tensors."""
+
+    def __init__(
+        self,
+        names: Mapping[Var, str],
+        reduce_axes: Sequence[IterVar],
+        tensors: Sequence[Sequence[str]],
+    ) -> None:
+        self.names, self.tensors = names, tensors
+        self.reduced = {a.var for a in reduce_axes}
+
+    # ------------------------------------------------------------ bodies
+
+    def body(self, e: Expr, ids: Identifiers) -> tuple[str, list[str]]:
+        """The text of a body, and lines that must come before it."""
+        if isinstance(e, Reduce):
+            return self.reduction(e, ids)
+        values = [self.text(x) for x in outputs_of(e)]
+        return values[0] if len(values) == 1 else f"({', '.join(values)})", []
+
+    def reduction(self, e: Reduce, ids: Identifiers) -> tuple[str, list[str]]:
+        name, lines = _known_reducer(e.combiner), []
+        if not name:
+            name = ids.fresh(e.combiner.name)
+            lines = called(f"{name} = te.comm_reducer", self.combiner(e.combiner))
+        args = [self.values(e.source), f"axis=[{', '.join(self.names[a.var] for a in e.axes)}]"]
+        args += [f"where={self.text(e.where)}"] if e.where is not None else []
+        args += [f"init={self.values(e.init)}"] if e.init is not None else []
+        return f"{name}({', '.join(args)})", lines
+
+    def values(self, items: Sequence[Expr]) -> str:
+        texts = [self.text(x) for x in items]
+        return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
+
+    def combiner(self, c: Combiner) -> list[str]:
+        """Arguments of ``te.comm_reducer``."""
+        many = len(c.result) > 1
+        names = {v: f"x[{k}]" if many else "x" for k, v in enumerate(c.lhs)}
+        names |= {v: f"y[{k}]" if many else "y" for k, v in enumerate(c.rhs)}
+        inside = _Writer(names, (), ())
+        return [
+            f"lambda x, y: {inside.values(c.result)}",
+            f"lambda *_: {inside.values(c.identity)}",
+            f"name={quoted(c.name)}",
+        ]
+
+    # ------------------------------------------------------------ expressions
+
+    def text(self, e: Any) -> str:
+        """An expression that stands alone; a literal keeps its dtype."""
+        return self.bound(e)[0]
+
+    def bound(self, e: Any) -> tuple[str, int]:
+        """The text of an expression, and how tightly its outermost operator binds."""
+        match e:
+            case Var():
+                return self.names[e], _ATOM
+            case Const():
+                return _literal(e), _ATOM
+            case Cast(value=v, dtype=d):
+                return f"te.cast({self.text(v)}, {quoted(d)})", _ATOM
+            case Unary(op="not", a=a):
+                return f"te.logical_not({self.text(a)})", _ATOM
+            case Unary(op=op, a=a):
+                return f"{op}{self.within(a, _UNARY)}", _UNARY
+            case Binary():
+                return self.binary(e)
+            case Select(cond=c, a=a, b=b):
+                return f"te.select({self.text(c)}, {self.pair(a, b)})", _ATOM
+            case IfThenElse(cond=c, a=a, b=b):
+                return f"te.if_then_else({self.text(c)}, {self.pair(a, b)})", _ATOM
+            case Call(fn="reinterpret", args=(a,), dtype=d):
+                return f"te.reinterpret({quoted(d)}, {self.text(a)})", _ATOM
+            case Call(fn=fn, args=args):
+                given = ", ".join(self.text(a) for a in args)
+                return f"te.{fn}({given})", _ATOM
+            case Read(source=s, indices=idx, value_index=k):
+                at = ", ".join(self.index(i) for i in idx)
+                return f"{self.tensors[s][k]}[{at or '()'}]", _ATOM
+        raise TensorError(f"{type(e).__name__} has no source form")
+
+    def within(self, e: Any, least: int) -> str:
+        """An operand, in parentheses unless it binds at least so tightly."""
+        text, binds = self.bound(e)
+        return text if binds >= least else f"({text})"
+
+    def index(self, e: Any) -> str:
+        plain = isinstance(e, Const) and e.dtype == "int32"
+        return repr(e.value) if plain else self.text(e)
+
+    def binary(self, e: Binary) -> tuple[str, int]:
+        a, b, op = e.a, e.b, e.op
+        if op in _CALLS:
+            return f"{_CALLS[op]}({self.pair(a, b)})", _ATOM
+        binds = _BINDS[op]
+        compare = binds == _BINDS["<"]
+        # Python would turn a comparison round that has a number on its left.
+        left = "" if compare else _number(a, b)
+        left = left or self.within(a, binds + compare)
+        return f"{left} {op} {_number(b, a) or self.within(b, binds + 1)}", binds
+
+    def pair(self, a: Any, b: Any) -> str:
+        """Two operands of one dtype as arguments."""
+        # Over a bare reduction axis te.min and te.max would reduce.
+        last = f"{self.names[b]}.var" if b in self.reduced else self.text(b)
+        return f"{_number(a, b) or self.text(a)}, {_number(b, a) or last}"
+
+
+def _number(e: Any, other: Any) -> str:
+    """A finite number as Python writes it, where it takes the dtype of ``other``; or ''."""
+    if not isinstance(e, Const) or e.dtype == "bool" or isinstance(other, Const):
+        return ""
+    return repr(e.value) if math.isfinite(e.value) else ""
+
+
+def _literal(e: Const) -> str:
+    if isinstance(e.value, float) and not math.isfinite(e.value):
+        return f'te.const(float("{e.value!r}"), {quoted(e.dtype)})'
+    return f"te.const({e.value!r}, {quoted(e.dtype)})"
+
+
+def quoted(text: str) -> str:
+    """A string literal in double quotes."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _known_reducer(c: Combiner) -> str:
+    """The reducer of te that makes a combiner, or ''."""
+    types = [e.dtype for e in c.result]
+    if c.name not in _REDUCERS or len(types) != (2 if c.name.startswith("arg") else 1):
+        return ""
+    made = getattr(reducers, c.name).combiner(types, len(types) > 1)
+    return f"te.{c.name}" if _form(made) == _form(c) else ""
+
+
+def _form(c: Combiner) -> Any:
+    names = {v: f"x{k}" for k, v in enumerate(c.lhs)}
+    names |= {v: f"y{k}" for k, v in enumerate(c.rhs)}
+    return [[expr_to_json(e, names) for e in part] for part in (c.result, c.identity)]
