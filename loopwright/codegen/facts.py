@@ -7,7 +7,8 @@ from typing import Any
 
 from loopwright import dtypes
 from loopwright.ir.buffer import Buffer, Load
-from loopwright.ir.expr import Cast, Expr, IfThenElse, Select
+from loopwright.ir.expr import Binary, Cast, Expr, IfThenElse, Select
+from loopwright.ir.operations import COMPARE
 from loopwright.ir.stmt import Allocate, Check, For, If, Store, View
 from loopwright.ir.traversal import walk
 
@@ -35,7 +36,10 @@ def has_blocks(s: Any) -> bool:
 
 @lru_cache(maxsize=1024)
 def widest(s: Any) -> int:
-    """Bytes of the widest element that a body loads or stores."""
+    """Bytes of the widest element that a body loads, stores or computes.
+
+    Integers of loops do not count: addresses and tests of them are affine and need no vectors.
+    """
     found = [1]
 
     def visit(n: Any) -> None:
@@ -43,9 +47,19 @@ def widest(s: Any) -> int:
             found.append(_register_bytes(n.buffer.dtype))
         elif isinstance(n, Cast):
             found.append(_register_bytes(n.dtype))
+        for c in n.children():
+            if not _of_loops(c):
+                visit(c)
 
-    walk(s, visit)
+    visit(s)
     return max(found)
+
+
+def _of_loops(n: Any) -> bool:
+    """Whether an expression is made of loops and sizes alone, or compares such."""
+    if isinstance(n, Binary) and n.op in COMPARE:
+        return _of_loops(n.a) and _of_loops(n.b)
+    return isinstance(n, Expr) and n.dtype == "int64" and not touches_memory(n)
 
 
 def _register_bytes(dtype: str) -> int:

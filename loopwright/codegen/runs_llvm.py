@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def load_runs(w: FunctionWriter, b: Buffer, indices: tuple[Expr, ...]) -> Value | None:
     """Load a vector by its runs; None where lanes are masked or their offsets are not known."""
     same = memory_type(b.dtype) == llvm_type(b.dtype)
-    if w.lanes == 1 or w.mask is not None or not same:
+    if w.lanes == 1 or w.mask is not None or not same or b.symbolic:
         return None
     if all(w.affine(i) is not None for i in indices):
         return None

@@ -205,7 +205,8 @@ def _values(stage: StageState, plan: Factoring, values: dict[str, Expr]) -> list
         value = binary("+", binary("*", values[r.outer], n), values[r.inner])
         values[r.parent] = value
         extent = stage.loops[r.parent].nominal
-        if stage.loops[r.outer].nominal * n > extent:
+        covered = stage.loops[r.outer].nominal * n
+        if not isinstance(covered, int) or not isinstance(extent, int) or covered > extent:
             conds.append(binary("<", value, extent))
     return conds
 
