@@ -6,6 +6,7 @@ from loopwright.lower.bound_checkers import instrument_bound_checkers as Instrum
 from loopwright.lower.common_subexpr import common_subexpr_elim as CommonSubexprElim
 from loopwright.lower.constant_folding import constant_folding as ConstantFolding
 from loopwright.lower.context import Pass, PassContext, Sequential, func_pass
+from loopwright.lower.gpu_limits import GpuLimits, verify_gpu_limits
 from loopwright.lower.instruments import (
     PassInstrument,
     PassTimingInstrument,
@@ -25,6 +26,7 @@ from loopwright.lower.vectorize import vectorize_loop as VectorizeLoop
 __all__ = [
     "CommonSubexprElim",
     "ConstantFolding",
+    "GpuLimits",
     "InstrumentBoundCheckers",
     "LoopInvariantCodeMotion",
     "Pass",
@@ -44,4 +46,5 @@ __all__ = [
     "func_pass",
     "pass_order",
     "run_passes",
+    "verify_gpu_limits",
 ]

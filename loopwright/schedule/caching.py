@@ -9,7 +9,7 @@ from loopwright.ir.expr import Expr, IterVar, Read, Var
 from loopwright.ir.reduction import Reduce, Tuple
 from loopwright.ir.traversal import substitute
 from loopwright.schedule import steps as st
-from loopwright.schedule.state import StageId, State, initial_stage, refuse
+from loopwright.schedule.state import StageId, StageState, State, initial_stage, refuse
 from loopwright.schedule.storage import check_scope
 from loopwright.te.dag import OpNode
 
@@ -47,11 +47,16 @@ def cache_read(state: State, step: st.CacheRead, t: int) -> State:
     body = Read(src.id, tuple(a.var for a in axes), src.op.dtypes[k], k)
     copy_name = f"{src.op.output_name(k)}.{step.scope}"
     op = OpNode(copy_name, src.op.shape, body.dtype, axes, (), body)
-    stages = {**state.stages, new_id: initial_stage(new_id, op, step.scope)}
+    stages = {**state.stages, new_id: _cache(new_id, op, step.scope, "cache_read", t)}
     for r in step.readers:
         reader = state.stages[r]
         stages[r] = replace(reader, op=_redirect(reader.op, src.id, k, new_id))
     return replace(state, stages=stages, order=_after(state.order, src.id, new_id))
+
+
+def _cache(new_id: str, op: OpNode, scope: str, who: str, t: int) -> StageState:
+    stage = initial_stage(new_id, op, scope)
+    return replace(stage, since=stage.after(who, t))
 
 
 def _redirect(op: OpNode, old: StageId, k: int, new: StageId) -> OpNode:
@@ -95,8 +100,13 @@ def cache_write(state: State, step: st.CacheWrite, t: int) -> State:
     copy = replace(op, reduce_axes=(), body=_copied(op, new_id))
     stages = {
         **state.stages,
-        new_id: initial_stage(new_id, cached, step.scope),
-        stage.id: replace(initial_stage(stage.id, copy, stage.scope), attach=stage.attach),
+        new_id: _cache(new_id, cached, step.scope, "cache_write", t),
+        stage.id: replace(
+            initial_stage(stage.id, copy, stage.scope),
+            attach=stage.attach,
+            env_threads=stage.env_threads,
+            since=stage.since,
+        ),
     }
     pos = state.order.index(stage.id)
     order = (*state.order[:pos], new_id, *state.order[pos:])

@@ -87,6 +87,7 @@ class StageState:
     ``laid_out`` is the step that made ``layout``, ``pad_value`` what fills the buffer's padding.
     ``align`` holds (dimension of the buffer, factor, offset) of its strides. ``store`` is where its
     buffer exists, if not where it is computed; ``double`` is the step that asked for two halves.
+    ``since`` has, for primitives whose effect carries no step of its own, the last one that acted.
     """
 
     id: StageId
@@ -107,11 +108,16 @@ class StageState:
     reordered: bool = False
     env_threads: tuple[tuple[str, int | None], ...] = ()
     predicate: tuple[tuple[str, int], ...] | None = None
+    since: Mapping[str, int] = None  # type: ignore[assignment]
 
     @property
     def transformed(self) -> bool:
         """True when a primitive has touched its loops."""
         return bool(self.relations or self.marks or self.pragmas or self.reordered)
+
+    def after(self, primitive: str, step: int) -> Mapping[str, int]:
+        """``since`` after a step."""
+        return {**self.since, primitive: step}
 
 
 def initial_stage(sid: StageId, op: OpNode, scope: str = "global") -> StageState:
@@ -120,7 +126,7 @@ def initial_stage(sid: StageId, op: OpNode, scope: str = "global") -> StageState
     loops |= {
         f"r{d}": Loop(f"r{d}", a.name, "reduce", a.extent) for d, a in enumerate(op.reduce_axes)
     }
-    return StageState(sid, op, loops, tuple(loops), marks={}, scope=scope)
+    return StageState(sid, op, loops, tuple(loops), marks={}, scope=scope, since={})
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,7 +37,7 @@ def set_scope(state: State, step: st.SetScope, t: int) -> State:
     """Put a stage's buffer into another memory scope."""
     stage = own_buffer(state, step.stage, "set_scope", t)
     check_scope(step.scope, "set_scope", t)
-    return state.with_stage(stage, scope=step.scope)
+    return state.with_stage(stage, scope=step.scope, since=stage.after("set_scope", t))
 
 
 def storage_align(state: State, step: st.StorageAlign, t: int) -> State:
@@ -59,7 +59,8 @@ def storage_align(state: State, step: st.StorageAlign, t: int) -> State:
             f"{step.factor!r} and {step.offset!r}",
         )
     kept = tuple(a for a in stage.align if a[0] != step.dim)
-    return state.with_stage(stage, align=(*kept, (step.dim, step.factor, step.offset)))
+    align = (*kept, (step.dim, step.factor, step.offset))
+    return state.with_stage(stage, align=align, since=stage.after("storage_align", t))
 
 
 def _at_least(value: object, least: int) -> bool:

@@ -72,7 +72,8 @@ def env_threads(state: State, step: st.EnvThreads, t: int) -> State:
             refuse("env_threads", t, f"the extent of {tag} must be positive, got {extent}")
         if tags.count(tag) > 1:
             refuse("env_threads", t, f"{tag} is given twice")
-    return state.with_stage(stage, env_threads=step.axes)
+    since = stage.after("env_threads", t)
+    return state.with_stage(stage, env_threads=step.axes, since=since)
 
 
 def set_store_predicate(state: State, step: st.SetStorePredicate, t: int) -> State:
@@ -97,7 +98,8 @@ def set_store_predicate(state: State, step: st.SetStorePredicate, t: int) -> Sta
             )
         if value < 0:
             refuse(who, t, f"{tag} is never {value}")
-    return state.with_stage(stage, predicate=step.equal)
+    since = stage.after(who, t)
+    return state.with_stage(stage, predicate=step.equal, since=since)
 
 
 # ---------------------------------------------------------------- rules that need extents
@@ -132,7 +134,7 @@ def validate_kernels(state: State, bounds: Bounds) -> None:
             if sid == kernel.root and not launch.extent:
                 refuse(
                     "env_threads",
-                    state.steps,
+                    state.stages[sid].since["env_threads"],
                     f"{launch.tag} of {state.label(sid)!r} has no extent; give it as "
                     f"te.thread_axis((0, n), {launch.tag!r}) or bind a loop to it",
                 )
@@ -230,7 +232,7 @@ def _check_predicate(state: State, sb: StageBounds, kernel: Kernel) -> None:
         if isinstance(extent, int) and value >= extent:
             refuse(
                 "set_store_predicate",
-                state.steps,
+                sb.stage.since["set_store_predicate"],
                 f"{tag} of {state.label(sb.stage.id)!r} is never {value}: it runs to {extent - 1}",
             )
 
@@ -244,9 +246,11 @@ def _check_placement(state: State, bounds: Bounds) -> None:
             source = bounds.stages.get(read.source)
             if source is None or source.padded or source.scope == "global":
                 continue
+            made = ("set_scope", "cache_read", "cache_write")
+            verb = next(v for v in made if v in source.stage.since)
             refuse(
-                "compute_at",
-                state.steps,
+                verb,
+                source.stage.since[verb],
                 f"{state.label(read.source)!r} is in {source.scope} memory but is computed outside "
                 f"of the kernel of {state.label(kernel.root)!r} that reads it; compute it at a "
                 f"loop of {state.label(kernel.root)!r}, or keep it in global memory",

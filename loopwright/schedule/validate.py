@@ -33,7 +33,7 @@ def validate_bounds(state: State, bounds: Bounds) -> None:
         if sb.stage.align and not all(isinstance(n, int) for n in sb.shape):
             refuse(
                 "storage_align",
-                state.steps,
+                sb.stage.since["storage_align"],
                 f"the shape of {state.label(sb.stage.id)!r} is known only when the program runs; "
                 "compute it at a loop where its tile is constant",
             )

@@ -155,3 +155,19 @@ def test_order_of_the_steps() -> None:
         match=r"set_scope \(step 2\): 'C' is inlined and has no buffer; use compute_root",
     ):
         p.s[p.c].set_scope("local")
+
+
+def test_strides_of_a_symbolic_buffer_cannot_be_aligned() -> None:
+    n = te.var("n")
+    a = te.placeholder((n, n), name="A")
+    b = te.compute((n, n), lambda i, j: a[i, j] + 1.0, name="B")
+    c = te.compute((n, n), lambda i, j: b[i, j] * 2.0, name="C")
+    s = te.create_schedule(c)
+    s[b].storage_align(s[b].op.axis[0], 8, 4)
+    s[c].unroll(s[c].split(s[c].op.axis[1], 4)[1])
+    with pytest.raises(ScheduleError) as e:
+        s.validate()
+    assert str(e.value) == (
+        "storage_align (step 0): the shape of 'B' is known only when the program runs; compute it "
+        "at a loop where its tile is constant"
+    )

@@ -150,7 +150,7 @@ def test_store_predicates() -> None:
     )
     p.s[p.c].set_store_predicate(te.all(tx.var.equal(10)))
     assert p.s.trace_json()[-1] == ["set_store_predicate", 2, [["threadIdx.x", 10]]]
-    invalid(p, "set_store_predicate (step 2): threadIdx.x of 'C' is never 10: it runs to 9")
+    invalid(p, "set_store_predicate (step 1): threadIdx.x of 'C' is never 10: it runs to 9")
 
 
 # ------------------------------------------------------------------ when extents are known
@@ -195,8 +195,8 @@ def test_env_threads_give_the_extent() -> None:
     q.s[q.c].env_threads(["threadIdx.y"])
     invalid(
         q,
-        "threadIdx.y of 'C' has no extent; give it as te.thread_axis((0, n), 'threadIdx.y') or "
-        "bind a loop to it",
+        "env_threads (step 0): threadIdx.y of 'C' has no extent; give it as "
+        "te.thread_axis((0, n), 'threadIdx.y') or bind a loop to it",
     )
 
 
@@ -243,8 +243,8 @@ def test_shared_memory_does_not_outlive_its_kernel() -> None:
     p.s[p.c].bind(p.c.op.axis[0], "blockIdx.x")
     invalid(
         p,
-        "'B.shared' is in shared memory but is computed outside of the kernel of 'C' that reads "
-        "it; compute it at a loop of 'C', or keep it in global memory",
+        "cache_read (step 0): 'B.shared' is in shared memory but is computed outside of the kernel "
+        "of 'C' that reads it; compute it at a loop of 'C', or keep it in global memory",
     )
 
 
@@ -320,3 +320,44 @@ def test_traces_keep_axes_and_extents() -> None:
 def test_fields_of_a_wrong_type(step: list[Any]) -> None:
     with pytest.raises(ScheduleError, match=f"trace: field '.*' of {step[0]} is .*, which is no"):
         replay(matmul().s.dag, [step])
+
+
+# ------------------------------------------------------------------ the step that caused an error
+
+
+def test_later_steps_do_not_change_the_step_that_is_named() -> None:
+    p = matmul()
+    p.s[p.c].bind(p.c.op.reduce_axis[0], "threadIdx.x")
+    p.s[p.c].set_store_predicate([("threadIdx.x", 10)])
+    p.s[p.c].env_threads(["threadIdx.z"])
+    p.s[p.c].unroll(p.c.op.axis[0])
+    p.s[p.c].unroll(p.c.op.axis[1])
+    invalid(p, "set_store_predicate (step 1): threadIdx.x of 'C' is never 10: it runs to 9")
+    q = matmul()
+    q.s[q.c].env_threads(["threadIdx.z"])
+    q.s.cache_write(q.c, "local")
+    invalid(q, "env_threads (step 0): threadIdx.z of 'C' has no extent")
+
+
+def test_a_change_of_scope_is_named() -> None:
+    p = chain()
+    p.s[p.d].bind(p.d.op.axis[0], "blockIdx.x")
+    p.s[p.c].set_scope("shared")
+    p.s[p.d].unroll(p.d.op.axis[1])
+    invalid(p, "set_scope (step 1): 'C' is in shared memory but is computed outside of the kernel")
+    q = matmul()
+    copy = q.s.cache_write(q.c, "local")
+    q.s[q.c].bind(q.c.op.axis[0], "threadIdx.x")
+    invalid(q, "cache_write (step 0): 'C.local' is in local memory but is computed outside")
+    q.s[copy].compute_at(q.s[q.c], q.c.op.axis[0])
+    q.s.validate()
+
+
+def test_cache_write_keeps_the_axes_of_the_launch() -> None:
+    p = matmul()
+    p.s[p.c].env_threads([("threadIdx.x", 4)])
+    copy = p.s.cache_write(p.c, "local")
+    p.s[copy].compute_at(p.s[p.c], p.c.op.axis[0])
+    p.s[p.c].bind(p.c.op.axis[0], "blockIdx.x")
+    kernel = p.s.validate().kernels[2]
+    assert [(x.tag, x.extent) for x in kernel.threads()] == [("threadIdx.x", 4)]
