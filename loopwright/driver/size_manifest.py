@@ -9,10 +9,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from loopwright.errors import BuildError
+from loopwright.ir.affine import Affine, to_affine
+from loopwright.ir.expr import IfThenElse, Read, as_expr
 from loopwright.ir.printer import print_expr
 from loopwright.ir.sizes import Sizes, SizeVar, size_json
 from loopwright.ir.stmt import Func
-from loopwright.te.dag import Dag
+from loopwright.te.dag import Dag, OpNode
+from loopwright.te.tensor import body_parts
 
 
 class SizeManifest:
@@ -56,11 +59,59 @@ class SizeManifest:
         extents = [
             n for op in (dag.ops if dag else ()) for n in op.extents if not isinstance(n, int)
         ]
+        needs = requirements(dag) if dag else []
         return {
+            "requires": [[self.json(e), shown] for e, shown in needs],
             "sizes": [[self.names[v], v.dtype, v.nonnegative] for v in f.sizes],
             "extents": [[self.json(e), print_expr(e)] for e in dict.fromkeys(extents)],
             "order": [self.names[v] if isinstance(v, SizeVar) else v for v in given],
         }
+
+
+def requirements(dag: Dag) -> list[tuple[Any, str]]:
+    """Expressions that must not be negative, so that reads which nothing guards stay inside.
+
+    Only affine indices are judged; whether they stay inside may depend on the sizes.
+    """
+    out: dict[Any, str] = {}
+    for op in dag.ops:
+        sizes = Sizes(n for other in dag.ops for n in other.extents)
+        for v in dag.sizes:
+            sizes.declare(v)
+        for a in (*op.axes, *op.reduce_axes):
+            sizes.ranges.enter(a.var, sizes.of(a.extent))
+        for read in _unguarded(op):
+            source = dag.ops[read.source]
+            for d, (i, dim) in enumerate(zip(read.indices, source.shape, strict=True)):
+                form = to_affine(i, {}, sizes.ranges)
+                if form is None:
+                    continue
+                lo, hi = sizes.span(form)
+                for room in (lo, sizes.of(dim) - 1 - hi):
+                    if isinstance(room, Affine) and room.bounds(sizes.ranges)[0] < 0:
+                        low, high = (print_expr(as_expr(sizes.dim(x))) for x in (lo, hi))
+                        out[sizes.definition(sizes.dim(room))] = (
+                            f"index {d} of {source.name} in {op.name} runs from {low} to {high}, "
+                            f"the dimension has {print_expr(as_expr(dim))} elements"
+                        )
+    return list(out.items())
+
+
+def _unguarded(op: OpNode) -> list[Read]:
+    """Reads that happen at every point of an operation."""
+    found: list[Read] = []
+
+    def visit(e: Any) -> None:
+        if isinstance(e, Read):
+            found.append(e)
+        for c in (e.cond,) if isinstance(e, IfThenElse) else e.children():
+            visit(c)
+
+    red = op.reduction
+    parts = body_parts(op.body) if op.body is not None else []
+    for e in [p for p in parts if red is None or red.where is None or p is red.where]:
+        visit(e)
+    return found
 
 
 def _told_by(n: Any) -> list[Any]:

@@ -94,6 +94,7 @@ class Sizes:
     def __init__(self, entry: Mapping[str, Any]) -> None:
         self._variables = {str(n): (str(t), bool(p)) for n, t, p in entry["sizes"]}
         self._extents = [(e, str(shown)) for e, shown in entry["extents"]]
+        self._requires = [(e, str(shown)) for e, shown in entry.get("requires", ())]
         self._args = [(str(a["name"]), list(a["shape"])) for a in entry["args"]]
         self.names = tuple(self._variables)
 
@@ -179,6 +180,9 @@ class Sizes:
                     f"{who}: the extent {shown} is {n}{_with(values)}; extents are 1 to "
                     f"{MAX_EXTENT}"
                 )
+        for e, shown in self._requires:
+            if evaluate(e, values) < 0:
+                raise ArgumentError(f"{who}: {shown}{_with(values)}")
         return values
 
 

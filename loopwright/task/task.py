@@ -142,6 +142,12 @@ class Task:
                 f"template {self.name!r} ({self.template.where}) must return "
                 f"(schedule, [tensors]), got {type(result).__name__}"
             )
+        sizes = [v.name for v in getattr(result[0].dag, "sizes", ())]
+        if sizes:
+            raise TaskError(
+                f"task {self}: tuning needs sizes that are known, and the program has the size "
+                f"variables {', '.join(sizes)}; give the template ints for them"
+            )
         return result[0], list(result[1])
 
     def _collect(self) -> ConfigSpace:

@@ -12,11 +12,12 @@ import pytest
 
 from loopwright import te
 from loopwright.driver import build
-from loopwright.errors import ArgumentError, BuildError, CodegenError
+from loopwright.errors import ArgumentError, BuildError, CodegenError, TaskError
 from loopwright.runtime import Module
 from loopwright.runtime.device import cpu
 from loopwright.runtime.symbolic import SymbolicFunction
 from loopwright.schedule import create_schedule
+from loopwright.task import Task, template
 from loopwright.testing.guarded import GuardedRunner
 from tests.unit.lower.test_symbolic import flat, packed, panel_at_root, parts, plain, product
 
@@ -225,3 +226,30 @@ def test_the_c_target_says_that_it_knows_no_sizes() -> None:
     s, A, B, C = product()
     with pytest.raises(CodegenError, match=r"c: main has size variables \(n, k, m\), which"):
         build(s, [A, B, C], "c")
+
+
+def test_reads_that_stay_inside_for_some_sizes_only() -> None:
+    n, m = te.var("n"), te.var("m")
+    A = te.placeholder((n,), name="A")
+    B = te.compute((m,), lambda i: A[i + 2], name="B")
+    f = build(create_schedule(B.op), [A, B])
+    a = np.arange(6, dtype="float32")
+    b = np.zeros(4, "float32")
+    f(a, b)
+    np.testing.assert_array_equal(b, a[2:])
+    with pytest.raises(ArgumentError) as e:
+        f(a[:5].copy(), b)
+    assert str(e.value) == (
+        "main: index 0 of A in B runs from 2 to m + 1, the dimension has n elements with n = 5, "
+        "m = 4"
+    )
+
+
+def test_a_task_needs_sizes_that_are_known() -> None:
+    @template("test/symbolic_task")
+    def symbolic(k: int) -> Any:
+        s, A, B, C = product()
+        return s, [A, B, C]
+
+    with pytest.raises(TaskError, match=r"size variables n, k, m; give the template ints for them"):
+        Task("test/symbolic_task", (1,), "llvm")
