@@ -59,7 +59,10 @@ class Digits:
                 return None if x is None else x * int(k)
             case Binary(op="//" | "%" as op, a=a, b=Const(value=n)) if n > 0:
                 x = self.form(a)
-                return None if x is None else Affine.of(self._atom((op, x, int(n))))
+                if x is None:
+                    return None
+                made = self._quotient(x, int(n)) if op == "//" else self._atom((op, x, int(n)))
+                return Affine.of(made)
         return None
 
     def _atom(self, digit: Digit) -> Var:
@@ -70,13 +73,24 @@ class Digits:
 
     def joined(self, form: Affine) -> Affine | None:
         """The form with ``n * (x // n) + x % n`` turned into ``x``; None if digits are left."""
-        while True:
-            found = next((v for v in form.terms if v in self._known), None)
-            if found is None:
-                return form
-            _, x, n = self._known[found]
-            q, r = self._atom(("//", x, n)), self._atom(("%", x, n))
-            c = form.terms.get(r, 0)
-            if c == 0 or form.terms.get(q, 0) != c * n:
-                return None
-            form = form + x * c - Affine(0, {q: c * n, r: c})
+        again = True
+        while again:
+            again = False
+            for r in [v for v in form.terms if v in self._known]:
+                op, x, n = self._known[r]
+                c = form.terms[r]
+                q = self._quotient(x, n)
+                if op == "%" and form.terms.get(q, 0) == c * n:
+                    form = form + x * c - Affine(0, {q: c * n, r: c})
+                    again = True
+                    break
+        return None if any(v in self._known for v in form.terms) else form
+
+    def _quotient(self, x: Affine, n: int) -> Var:
+        """The atom of ``x // n``; a quotient of a quotient is one quotient."""
+        if x.const == 0 and len(x.terms) == 1:
+            ((v, c),) = x.terms.items()
+            if c == 1 and self._known.get(v, ("",))[0] == "//":
+                _, y, m = self._known[v]
+                return self._quotient(y, m * n)
+        return self._atom(("//", x, n))

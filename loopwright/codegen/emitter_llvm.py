@@ -20,6 +20,7 @@ class ModuleWriter:
         self.declares: dict[str, str] = {}
         self.functions: list[str] = []
         self.parallel_workspace: Any = 0
+        self.squares: set[str] = set()
         self.uses_pool = False
         self.checks: list[str] = []
         self.check_words = 0

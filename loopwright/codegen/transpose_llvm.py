@@ -14,6 +14,7 @@ from loopwright import dtypes
 from loopwright.codegen.memory_llvm import memory_type
 from loopwright.ir.affine import Affine
 from loopwright.ir.buffer import Buffer, Load
+from loopwright.ir.expr import Var
 from loopwright.ir.stmt import For, Store
 
 if TYPE_CHECKING:
@@ -38,15 +39,20 @@ def transposed_copy(w: FunctionWriter, s: For) -> bool:
         return False
     if to.dtype != source.dtype or to.dtype == "bool":
         return False
-    a, b = w.offset_of(to, copy.indices), w.offset_of(source, copy.value.indices)
+    u, v = Var("%u", "int64"), Var("%v", "int64")
+    for loop, atom in ((s, u), (inner, v)):
+        w.env[loop.var] = Affine.of(atom)
+        w.ranges[atom] = (0, loop.extent - 1)
+    a = w.offset_form(to, copy.indices)
+    b = w.offset_form(source, copy.value.indices)
     if a is None or b is None:
         return False
-    loops = (s, inner)
-    for along, across in (loops, loops[::-1]):
+    sides = ((u, s.extent), (v, inner.extent))
+    for along, across in (sides, sides[::-1]):
         # ``along`` runs through memory where it is read, ``across`` where it is written.
-        if (b.terms.get(along.var), a.terms.get(across.var)) != (1, 1):
+        if (b.terms.get(along[0]), a.terms.get(across[0])) != (1, 1):
             continue
-        if b.terms.get(across.var, 0) in (0, 1) or a.terms.get(along.var, 0) in (0, 1):
+        if b.terms.get(across[0], 0) in (0, 1) or a.terms.get(along[0], 0) in (0, 1):
             continue
         _squares(w, to, a, source, b, along, across, n)
         return True
@@ -59,39 +65,73 @@ def _squares(
     a: Affine,
     source: Buffer,
     b: Affine,
-    along: For,
-    across: For,
+    along: tuple[Var, int],
+    across: tuple[Var, int],
     n: int,
 ) -> None:
-    steps_to, steps_source = a.terms[along.var], b.terms[across.var]
-    here = {along.var: Affine(0), across.var: Affine(0)}
-    first, start = (x.substitute({**w.env, **here}) for x in (a, b))
-    vty = f"<{n} x {memory_type(to.dtype)}>"
-    align = dtypes.nbytes(to.dtype)
-    for i in range(0, along.extent, n):
-        for j in range(0, across.extent, n):
-            rows = []
-            for k in range(n):
-                place = w.memory.address(source, start + (i + steps_source * (j + k)))
-                rows.append(w.emit(f"load {vty}, ptr {place}, align {align}"))
-            for k, column in enumerate(_turned(w, rows, vty)):
-                place = w.memory.address(to, first + (j + steps_to * (i + k)))
-                w.put(f"store {vty} {column}, ptr {place}, align {align}")
+    """Call the function that turns a square for each; a loop is its atom in the offsets, extent."""
+    steps_to, steps_source = a.terms[along[0]], b.terms[across[0]]
+    here = {along[0]: Affine(0), across[0]: Affine(0)}
+    first, start = (x.substitute(here) for x in (a, b))
+    turn = _turning(w, memory_type(to.dtype), dtypes.nbytes(to.dtype), n)
+    for i in range(0, along[1], n):
+        for j in range(0, across[1], n):
+            rows = w.memory.address(source, start + (i + steps_source * j))
+            columns = w.memory.address(to, first + (j + steps_to * i))
+            w.put(
+                f"call void @{turn}(ptr {rows}, i64 {steps_source}, ptr {columns}, i64 {steps_to})"
+            )
 
 
-def _turned(w: FunctionWriter, rows: list[str], vty: str) -> list[str]:
-    """The columns of a square given by its rows.
+def _turning(w: FunctionWriter, ty: str, align: int, n: int) -> str:
+    """Name of the module's function that turns a square of n x n elements, written once.
+
+    It is called and not inlined: the optimiser takes 5 to 10 ms for each copy of the network.
+    """
+    name = f"turn_{ty}x{n}"
+    if name in w.m.squares:
+        return name
+    w.m.squares.add(name)
+    vty = f"<{n} x {ty}>"
+    lines = []
+    for k in range(n):
+        lines.append(f"  %i{k} = mul i64 %from.step, {k}")
+        lines.append(f"  %f{k} = getelementptr {ty}, ptr %from, i64 %i{k}")
+        lines.append(f"  %r{k} = load {vty}, ptr %f{k}, align {align}")
+    for k, column in enumerate(_turned(lines, n, vty)):
+        lines.append(f"  %j{k} = mul i64 %to.step, {k}")
+        lines.append(f"  %t{k} = getelementptr {ty}, ptr %to, i64 %j{k}")
+        lines.append(f"  store {vty} {column}, ptr %t{k}, align {align}")
+    head = "ptr noalias %from, i64 %from.step, ptr noalias %to, i64 %to.step"
+    w.m.functions.append(
+        "\n".join(
+            [
+                f"define internal void @{name}({head}) noinline nounwind {{",
+                "entry:",
+                *lines,
+                "  ret void",
+                "}",
+            ]
+        )
+    )
+    return name
+
+
+def _turned(lines: list[str], n: int, vty: str) -> list[str]:
+    """Write the network; the columns of the square whose rows are ``%r0``, ``%r1``, ...
 
     A round rotates the bits of an element's number (row * n + column) by one: even elements of each
     pair of vectors go to the first half, odd ones to the second.
     """
-    n = len(rows)
-    for _ in range(n.bit_length() - 1):
+    rows = [f"%r{k}" for k in range(n)]
+    for turn in range(n.bit_length() - 1):
         halves: list[list[str]] = [[], []]
         for k in range(0, n, 2):
             for odd in (0, 1):
                 picks = ", ".join(f"i32 {2 * lane + odd}" for lane in range(n))
                 pair = f"{vty} {rows[k]}, {vty} {rows[k + 1]}"
-                halves[odd].append(w.emit(f"shufflevector {pair}, <{n} x i32> <{picks}>"))
+                made = f"%s{turn}.{k + odd}"
+                lines.append(f"  {made} = shufflevector {pair}, <{n} x i32> <{picks}>")
+                halves[odd].append(made)
         rows = halves[0] + halves[1]
     return rows

@@ -141,19 +141,18 @@ class FunctionWriter(Emitter):
             return i
         return self.index_vector(i) if LANE in i.terms else Value(self.scalar(i), "int64")
 
-    def offset_of(self, b: Buffer, indices: tuple[Expr, ...]) -> Affine | None:
-        """Offset over the variables of the IR, where it is affine in them."""
+    def offset_form(self, b: Buffer, indices: tuple[Expr, ...]) -> Affine | None:
+        """Offset in elements of an access as an affine form, where it has one."""
         known = self._flat(b, indices)
-        return known if known is not None and self.bound.keys().isdisjoint(known.terms) else None
+        if known is not None and self.bound.keys().isdisjoint(known.terms):
+            return known.substitute(self.env)
+        return self._joined(b, indices)
 
     def offset(self, b: Buffer, indices: tuple[Expr, ...]) -> Affine | Value:
         """Offset in elements of an access."""
-        known = self.offset_of(b, indices)
-        if known is not None:
-            return known.substitute(self.env)
-        joined = self._joined(b, indices) if self.lanes > 1 else None
-        if joined is not None:
-            return joined
+        form = self.offset_form(b, indices)
+        if form is not None:
+            return form
         parts = [self.index(i) for i in indices]
         atoms = [a for p in parts if (a := self._atom(p)) is not None]
         if len(atoms) == len(parts):
@@ -217,7 +216,7 @@ class FunctionWriter(Emitter):
                 value = self.bound[e] if e in self.bound else self.i64(self._wide(e))
                 return self.ops.cast(value, e.dtype)
             case Load(buffer=b, indices=idx):
-                runs = None if self.offset_of(b, idx) is not None else load_runs(self, b, idx)
+                runs = None if self.offset_form(b, idx) is not None else load_runs(self, b, idx)
                 return runs or self.memory.load(b, self.offset(b, idx))
             case Binary():
                 return self._binary(e)

@@ -29,6 +29,8 @@ from loopwright.schedule import Schedule
 from loopwright.task import get_config, template
 
 _PIXELS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12)
+#: Parallel tasks that the default schedule leaves at least, where the shape allows.
+_MIN_TASKS = 8
 
 
 def conv2d_compute(
@@ -61,51 +63,85 @@ def conv2d_compute(
         TensorError: channels or dtypes differ, the kernel does not fit, a stride is not positive,
             the groups do not divide the channels.
     """
+    window, out = _geometry(X, W, stride, pad, dilation, groups, layout)
+    nchw = layout == "NCHW"
+    weight = (lambda f, c, r, q: W[f, c, r, q]) if nchw else (lambda f, c, r, q: W[r, q, c, f])
+    return _accumulate(X, weight, out, window, groups, layout, name)
+
+
+def _geometry(
+    X: te.Tensor,
+    W: te.Tensor,
+    stride: tuple[int, int],
+    pad: tuple[int, int],
+    dilation: tuple[int, int],
+    groups: int,
+    layout: str,
+) -> tuple[Window, tuple[int, int, int]]:
+    """The window and (O, OH, OW) of a convolution whose operands fit together."""
     check_layout(layout)
-    first = layout == "NCHW"
-    n, c, *size = X.shape if first else (X.shape[0], X.shape[3], *X.shape[1:3])
-    o, cw, *kernel = W.shape if first else (W.shape[3], W.shape[2], *W.shape[:2])
+    _, c, h, w = by_role(X.shape, layout)
+    o, cw, kh, kw = W.shape if layout == "NCHW" else (W.shape[3], W.shape[2], *W.shape[:2])
     check_groups(groups, c, o)
     if c != cw * groups:
         per = f" in each of {groups} groups" if groups > 1 else ""
         raise TensorError(f"conv2d: the input has {c} channels, the weight {cw}{per}")
     if X.dtype != W.dtype:
         raise TensorError(f"conv2d: the input is {X.dtype}, the weight {W.dtype}; cast one")
-    window = Window((kernel[0], kernel[1]), stride, pad, dilation)
-    oh, ow = window.out((size[0], size[1]), "conv2d")
-    P = pad_compute(X, pad, layout)
-    rc = te.reduce_axis((0, cw), name="c")
-    ry = te.reduce_axis((0, kernel[0]), name="r")
-    rx = te.reduce_axis((0, kernel[1]), name="s")
+    window = Window((kh, kw), stride, pad, dilation)
+    return window, (o, *window.out((h, w), "conv2d"))
+
+
+def _accumulate(
+    X: te.Tensor,
+    weight: Callable[..., Any],
+    out: tuple[int, int, int],
+    window: Window,
+    groups: int,
+    layout: str,
+    name: str,
+) -> te.Tensor:
+    """The convolution with weights read by ``weight(o, c, r, s)``; ``out`` is (O, OH, OW)."""
+    P = pad_compute(X, window.pad, layout)
+    per_group = by_role(X.shape, layout)[1] // groups
+    rc = te.reduce_axis((0, per_group), name="c")
+    ry = te.reduce_axis((0, window.kernel[0]), name="r")
+    rx = te.reduce_axis((0, window.kernel[1]), name="s")
     wide = tiles.wide_dtype(X.dtype)
+    o, oh, ow = out
 
     def element(b: Any, f: Any, y: Any, x: Any) -> Any:
         py, px = window.at(y, x, ry, rx)
-        ch = rc if groups == 1 else f // (o // groups) * cw + rc
-        tap = P[b, ch, py, px] if first else P[b, py, px, ch]
-        weight = W[f, rc, ry, rx] if first else W[ry, rx, rc, f]
-        return te.sum(tap.astype(wide) * weight.astype(wide), axis=[rc, ry, rx])
+        ch = rc if groups == 1 else f // (o // groups) * per_group + rc
+        tap = P[b, ch, py, px] if layout == "NCHW" else P[b, py, px, ch]
+        return te.sum(tap.astype(wide) * weight(f, rc, ry, rx).astype(wide), axis=[rc, ry, rx])
 
-    if first:
-        return te.compute((n, o, oh, ow), element, name=name, tag="conv2d_nchw")
+    if layout == "NCHW":
+        return te.compute((X.shape[0], o, oh, ow), element, name=name, tag="conv2d_nchw")
     return te.compute(
-        (n, oh, ow, o), lambda b, y, x, f: element(b, f, y, x), name=name, tag="conv2d_nhwc"
+        (X.shape[0], oh, ow, o),
+        lambda b, y, x, f: element(b, f, y, x),
+        name=name,
+        tag="conv2d_nhwc",
     )
 
 
 def define_conv2d_space(cfg: Any, Y: te.Tensor, layout: str = "NCHW", groups: int = 1) -> None:
     """The knobs of `schedule_conv2d`."""
-    _, o, oh, ow = by_role(Y.shape, layout)
+    n, o, oh, ow = by_role(Y.shape, layout)
     widths = tiles.column_tiles(o // groups, Y.dtype, (1, 2, 3, 4))
-    cfg.define_knob("tile_o", widths, default=widths[min(1, len(widths) - 1)])
+    wide = widths[min(1, len(widths) - 1)]
+    cfg.define_knob("tile_o", widths, default=wide)
     pixels = tiles.row_tiles(ow, _PIXELS)
     cfg.define_knob("tile_x", pixels, default=max(p for p in pixels if p <= 7))
     rows = [r for r in (1, 2, 4, 7, 8, 14, 28) if r <= oh] or [1]
-    cfg.define_knob("rows", rows, default=max(r for r in rows if r <= 4))
+    # A small map is one task, which packs its weights itself: nobody else reads them.
+    whole = oh <= 7 and oh in rows and n * -(-o // wide) >= _MIN_TASKS
+    cfg.define_knob("rows", rows, default=oh if whole else max(r for r in rows if r <= 4))
     cfg.define_knob("order", ["oy", "yo"])
     cfg.define_knob("unroll", ["none", "s", "rs"])
     cfg.define_knob("pad", ["root", "rows"])
-    cfg.define_knob("pack", ["root", "task"])
+    cfg.define_knob("pack", ["root", "task"], default="task" if whole else "root")
     cfg.multi_filter(lambda c: tiles.fits_registers(c["tile_x"].val, c["tile_o"].val, Y.dtype))
 
 
@@ -114,7 +150,7 @@ def schedule_conv2d(
     s: Schedule,
     Y: te.Tensor,
     block: te.Tensor,
-    W: te.Tensor,
+    packed: te.Tensor,
     layout: str = "NCHW",
     groups: int = 1,
 ) -> None:
@@ -125,7 +161,7 @@ def schedule_conv2d(
         s: the schedule.
         Y: the result, elementwise over ``block``.
         block: the reduction; it becomes a tile of the result, in the order of the registers.
-        W: the weights.
+        packed: the weights as `pack_compute` gives them.
         layout: of the data.
         groups: as in `conv2d_compute`.
     """
@@ -158,40 +194,45 @@ def schedule_conv2d(
         s[acc].unroll(q)
     if cfg["unroll"].val == "rs":
         s[acc].unroll(r)
-    _pack_weights(cfg, s, Y, acc, W, task, width, layout)
+    _pack_weights(cfg, s, Y, packed, task, width, layout)
     if source.op.tag == "pad":
         _place_padding(cfg, s, Y, source, task, layout)
 
 
+def pack_compute(W: te.Tensor, layout: str = "NCHW", name: str = "packed") -> te.Tensor:
+    """The weights as a matrix (O, C * KH * KW), for a stage that orders them for the registers."""
+    nchw = layout == "NCHW"
+    o, c, kh, kw = W.shape if nchw else (W.shape[3], W.shape[2], *W.shape[:2])
+
+    def element(f: Any, p: Any) -> Any:
+        rest, r, q = p // (kh * kw), p // kw % kh, p % kw
+        return W[f, rest, r, q] if nchw else W[r, q, rest, f]
+
+    return te.compute((o, c * kh * kw), element, name=name, tag="pack")
+
+
 def _pack_weights(
-    cfg: Any,
-    s: Schedule,
-    Y: te.Tensor,
-    acc: te.Tensor,
-    W: te.Tensor,
-    task: Any,
-    width: int,
-    layout: str,
+    cfg: Any, s: Schedule, Y: te.Tensor, packed: te.Tensor, task: Any, width: int, layout: str
 ) -> None:
-    """Weights as (O / width, C, KH, KW, width): what the register tile reads is contiguous."""
-    packed = s.cache_read(W, "local", [acc])
-    if layout == "NCHW":
-        s[packed].transform_layout(lambda o, c, r, q: (o // width, c, r, q, o % width))
-        o, *_ = s[packed].op.axis
-    else:
-        s[packed].transform_layout(lambda r, q, c, o: (o // width, c, r, q, o % width))
-        r, q, c, o = s[packed].op.axis
-        s[packed].reorder(o, c, r, q)
+    """Weights as (O / width, C * KH * KW, width): what the register tile reads is contiguous."""
+    s[packed].transform_layout(lambda o, p: (o // width, p, o % width))
+    o, p = s[packed].op.axis
+    outermost = []
     if cfg["pack"].val == "task":
         s[packed].compute_at(s[Y], task)
-        if layout == "NCHW":
-            return
-    oo, oi = s[packed].split(o, factor=width)
-    if layout == "NHWC":
-        s[packed].reorder(oo, c, r, q, oi)
-        s[packed].vectorize(oi)
-    if cfg["pack"].val == "root":
-        s[packed].parallel(oo)
+    else:
+        block, o = s[packed].split(o, factor=width)
+        s[packed].parallel(block)
+        outermost = [block]
+    oo, oi = s[packed].split(o, factor=tiles.lanes(packed.dtype))
+    if layout == "NCHW":
+        # Memory runs along p: squares of p and o are turned on the way.
+        po, pi = s[packed].split(p, factor=tiles.lanes(packed.dtype))
+        s[packed].reorder(*outermost, oo, po, pi, oi)
+        s[packed].unroll(pi)
+    else:
+        s[packed].reorder(*outermost, p, oo, oi)
+    s[packed].vectorize(oi)
 
 
 def _place_padding(
@@ -250,7 +291,7 @@ def conv2d(
     X = te.placeholder((N, C, H, W) if nchw else (N, H, W, C), dtype, name="X")
     per = C // groups
     weight = te.placeholder((O, per, KH, KW) if nchw else (KH, KW, per, O), dtype, name="W")
-    Y = conv2d_compute(
+    window, sizes = _geometry(
         X,
         weight,
         pair(stride, "stride"),
@@ -258,6 +299,10 @@ def conv2d(
         pair(dilation, "dilation"),
         groups,
         layout,
+    )
+    packed = pack_compute(weight, layout)
+    Y = _accumulate(
+        X, lambda f, c, r, q: packed[f, (c * KH + r) * KW + q], sizes, window, groups, layout, "Y"
     )
     final = tiles.out_dtype(dtype)
     out = Y
@@ -267,7 +312,7 @@ def conv2d(
     cfg = get_config()
     define_conv2d_space(cfg, Y, layout, groups)
     block = s.cache_write(Y, "local") if out is Y else Y
-    schedule_conv2d(cfg, s, out, block, weight, layout, groups)
+    schedule_conv2d(cfg, s, out, block, packed, layout, groups)
     return s, [X, weight, out]
 
 

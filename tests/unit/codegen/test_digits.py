@@ -25,6 +25,8 @@ def test_a_quotient_and_its_remainder_make_the_number() -> None:
     f = Var("f")
     assert form((f // 56) * 56 + f % 56, f) == Affine.of(f)
     assert form((f // 7) * 14 + (f % 7) * 2 + 3, f) == Affine.of(f) * 2 + 3
+    flat = (f // 9) * 9 + (f // 3 % 3) * 3 + f % 3
+    assert form(flat, f) == Affine.of(f)
     nested = (f // 56 // 9) * 504 + (f // 56 % 9) * 56 + f % 56
     assert form(nested, f) == Affine.of(f)
 
