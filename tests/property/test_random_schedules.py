@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from loopwright.codegen.memory_llvm import Memory
 from loopwright.codegen.ops_llvm import Operations
 from loopwright.errors import LoopwrightError
-from loopwright.lower import nest
+from loopwright.lower import nest, placing
 from loopwright.schedule import bounds
 from loopwright.testing import fuzz
 from loopwright.testing.differential import Checker, case_of
@@ -102,7 +102,7 @@ def _careless_max(self: Operations, op: str, a: Any, b: Any) -> Any:
     return self.select(self.compare(">" if op == "max" else "<", a, b), a, b)
 
 
-def _no_digit(i: Any, div: int, mod: int | None, _: Any, _plain: Any = nest._digit) -> Any:
+def _no_digit(i: Any, div: int, mod: int | None, _: Any, _plain: Any = placing._digit) -> Any:
     return _plain(i, div, None, _) if div > 1 else _plain(i, div, mod, _)
 
 
@@ -111,7 +111,7 @@ PLANTED = {
     "an over-running lane reads what it likes": (nest._Nest, "_load_guard", lambda *_: []),
     "a masked load reads all lanes": (Memory, "load", _unmasked),
     "max and min forget NaN": (Operations, "_min_max", _careless_max),
-    "a layout forgets a modulus": (nest, "_digit", _no_digit),
+    "a layout forgets a modulus": (placing, "_digit", _no_digit),
     "an over-running tile counts as whole": (nest._Nest, "_holds_inside", lambda *_: []),
 }
 
