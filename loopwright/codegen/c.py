@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 
 from loopwright.codegen.c_family import RESERVED, CFamilyWriter, Names, extents
 from loopwright.codegen.c_prelude import Prelude, memory_type
-from loopwright.codegen.cc import compile_c, disassembly
+from loopwright.codegen.cc import Source, compile_c, disassembly
 from loopwright.codegen.facts import buffers_of, has_guarded_accesses
 from loopwright.codegen.llvm import Code
+from loopwright.codegen.math_c import install
 from loopwright.codegen.ops_llvm import C_FUNCTIONS
 from loopwright.errors import CodegenError
 from loopwright.ir.buffer import Buffer
@@ -22,7 +23,7 @@ from loopwright.ir.expr import Var
 from loopwright.ir.stmt import Check, For, Func, Store
 from loopwright.ir.traversal import free_vars, walk
 from loopwright.runtime.image import FIRST_CODE, record_name
-from loopwright.target import Target
+from loopwright.target import Target, has_instruction
 from loopwright.version import __version__
 
 _LAUNCH = """
@@ -140,7 +141,10 @@ def write_c(f: Func, target: Target) -> tuple[str, Unit, int]:
     found: list[Buffer] = []
     walk(f.body, lambda n: found.append(n.buffer) if isinstance(n, Store) else None)
     name = f"{f.name}_" if f.name in RESERVED or _MATH_H.fullmatch(f.name) else f.name
-    unit = Unit(f.name, target.options["num_threads"], Prelude(), frozenset(found), [])
+    options = target.options
+    prelude = Prelude(has_instruction(options["mcpu"], options["mattr"], "fma"))
+    install(prelude)
+    unit = Unit(f.name, options["num_threads"], prelude, frozenset(found), [])
     writer = CWriter(unit, inside_parallel=False)
     writer.buffers = dict.fromkeys(f.params)
     params = [*map(writer.parameter, f.params), _WORKSPACE]
@@ -173,13 +177,13 @@ def compile_func(f: Func, target: Target) -> Code:
         BuildError: the compiler refuses its flags or the code.
     """
     text, unit, workspace = write_c(f, target)
-    guarded = has_guarded_accesses(f.body)
-    objects = compile_c(text, target, guarded)
+    source = Source(text, has_guarded_accesses(f.body), unit.prelude.strict)
+    objects = compile_c(source, target)
     return Code(
         objects,
         text,
         lambda: text,
-        lambda: disassembly(text, target, guarded),
+        lambda: disassembly(source, target),
         workspace,
         unit.parallel_workspace,
         unit.loops > 0,

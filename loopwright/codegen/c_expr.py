@@ -28,6 +28,8 @@ _LOGIC = {"and": "&&", "or": "||"}
 _DIVISIONS = ("//", "%", "tdiv", "tmod")
 #: Intrinsics that go by another name in the C library.
 _C_NAMES = {"round": "rint", "abs": "fabs"}
+#: Functions whose result is of the format that their argument is of.
+_EXACT = ("abs", "floor", "ceil", "trunc", "round")
 
 
 class Text(NamedTuple):
@@ -47,7 +49,12 @@ class Expressions:
     Attributes:
         prelude: where helpers are collected.
         ranges: bounds of the variables that are kept in int64_t.
+        contracts: whether ``a * b + c`` is rounded once.
+        in_vector: inside a loop that the compiler is to vectorise.
     """
+
+    contracts = False
+    in_vector = False
 
     def __init__(self, prelude: Prelude) -> None:
         self.prelude = prelude
@@ -120,12 +127,15 @@ class Expressions:
             case Const(value=v, dtype=d):
                 return literal(v, d)
             case Load(buffer=b, indices=idx):
-                at = Text(self.element(b, idx))
-                return _join("!=", at, Text("0")) if b.dtype == "bool" else at
+                return self._loaded(Text(self.element(b, idx)), b.dtype)
             case Binary(op=op, a=a, b=b) if op in COMPARE and self.is_plain(a) and self.is_plain(b):
                 return _join(op, self.plain(a), self.plain(b))
             case Binary(dtype=d) if dtypes.is_int(d) and self.is_plain(e):
                 return _convert(self.plain(e), d)
+            case Binary(op="+" | "-", dtype="float32" | "float64") if (
+                self.contracts and (terms := product_and_rest(e)) is not None
+            ):
+                return self._call("fma", [self.expr(x) for x in terms], e.dtype)
             case Binary(op=op, a=a, b=b):
                 return self._operation(op, self.expr(a), self.expr(b), a.dtype)
             case Cast(value=v, dtype=d):
@@ -137,7 +147,7 @@ class Expressions:
                 sign = {"not": "!", "~": "~", "-": "-"}[op]
                 return _narrow(Text(f"{sign}{self.expr(a).inside(_ATOM)}", _UNARY), d)
             case Call(fn="reinterpret", args=(a,), dtype=d):
-                return _call(self.prelude.reinterpret(a.dtype, d), self.expr(a))
+                return self._reinterpret(self.expr(a), a.dtype, d)
             case Call(fn=fn, args=args):
                 return self._call(fn, [self.expr(a) for a in args], args[0].dtype)
         raise CodegenError(f"c: no code for {type(e).__name__}")
@@ -151,11 +161,49 @@ class Expressions:
         if op in ("<<", ">>"):
             return _call(self.prelude.shift(op, dtype), x, y)
         done = _join(_LOGIC.get(op, op), x, y)
-        return done if op in COMPARE or op in _LOGIC else _narrow(done, dtype)
+        return done if op in COMPARE or op in _LOGIC else self._rounded(done, dtype)
+
+    def _own(self, fn: str, dtype: str, *args: Text) -> Text | None:
+        """A call of the file's own function, where there is one."""
+        name = self.prelude.define(fn, dtype, self.in_vector)
+        return None if name is None else _call(name, *args)
+
+    def _half(self, what: str, x: Text, dtype: str) -> Text:
+        """A conversion of `loopwright.ir.half`."""
+        made = self._own(what, dtype, x)
+        if made is None:
+            raise CodegenError(f"c: no conversion of {dtype}")
+        return made
+
+    def _loaded(self, x: Text, dtype: str) -> Text:
+        """The value of an element of memory."""
+        if dtype in dtypes.HALVES:
+            return self._half("unpack", x, dtype)
+        return _join("!=", x, Text("0")) if dtype == "bool" else x
+
+    def stored(self, e: Expr) -> Text:
+        """A value as memory holds it."""
+        x = self.expr(e)
+        return self._half("pack", x, e.dtype) if e.dtype in dtypes.HALVES else x
+
+    def _rounded(self, x: Text, dtype: str) -> Text:
+        """What C computed in a wider type, as a value of the dtype."""
+        return self._half("narrow", x, dtype) if dtype in dtypes.HALVES else _narrow(x, dtype)
+
+    def _reinterpret(self, x: Text, source: str, to: str) -> Text:
+        if source in dtypes.HALVES:
+            x, source = _convert(self._half("pack", x, source), "int16"), "int16"
+        if to in dtypes.HALVES:
+            return self._half("unpack", _convert(x, "uint16"), to)
+        return _call(self.prelude.reinterpret(source, to), x)
 
     def _cast(self, x: Text, source: str, to: str) -> Text:
         if source == to:
             return x
+        if to in dtypes.HALVES:
+            return self._half("narrow", self._cast(x, source, "float32"), to)
+        if source in dtypes.HALVES:
+            return self._cast(x, "float32", to)
         if to == "bool":
             return _join("!=", x, Text("0"))
         if dtypes.is_float(source) and not dtypes.is_float(to):
@@ -163,17 +211,32 @@ class Expressions:
         return _convert(x, to)
 
     def _call(self, fn: str, args: list[Text], dtype: str) -> Text:
+        if dtype in dtypes.HALVES:
+            y = self._call(fn, args, "float32")
+            return y if fn in _EXACT else self._half("narrow", y, dtype)
         if fn == "abs" and not dtypes.is_float(dtype):
             return (
                 args[0] if dtypes.is_unsigned(dtype) else _call(self.prelude.absolute(dtype), *args)
             )
-        if fn == "sigmoid":
-            return _call(self.prelude.sigmoid(dtype), *args)
+        own = self._own(fn, dtype, *args)
+        if own is not None:
+            return own
         suffix = "f" if dtype == "float32" else ""
-        if fn == "rsqrt":
-            one = literal(1.0, dtype)
-            return _join("/", one, _call(f"sqrt{suffix}", *args))
         return _call(_C_NAMES.get(fn, fn) + suffix, *args)
+
+
+def product_and_rest(e: Binary) -> tuple[Expr, Expr, Expr] | None:
+    """``(a, b, c)`` of a sum or difference that is ``a * b + c``; None where there is no product.
+
+    A product on the left goes first, as in LLVM.
+    """
+    minus = e.op == "-"
+    match e.a, e.b:
+        case Binary(op="*", a=x, b=y), z:
+            return x, y, Unary("-", z, z.dtype) if minus else z
+        case z, Binary(op="*", a=x, b=y):
+            return (Unary("-", x, x.dtype) if minus else x), y, z
+    return None
 
 
 def literal(value: Any, dtype: str) -> Text:
@@ -192,6 +255,7 @@ def literal(value: Any, dtype: str) -> Text:
 
 
 def _float(value: float, dtype: str) -> Text:
+    dtype = "float64" if dtype == "float64" else "float32"
     suffix = "f" if dtype == "float32" else ""
     level = _UNARY if math.copysign(1.0, value) < 0 else _ATOM
     if math.isnan(value):

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from loopwright import dtypes
-from loopwright.codegen.c_expr import Expressions
+from loopwright.codegen.c_expr import Expressions, product_and_rest
 from loopwright.codegen.c_prelude import Prelude, c_type, memory_type
 from loopwright.codegen.facts import has_blocks
 from loopwright.errors import CodegenError
@@ -89,7 +89,7 @@ class CFamilyWriter(Expressions):
         self.workspace = 0
         self._used = 0
         self._stack = 0
-        self.in_vector = False
+        self.contracts = prelude.has_fma
 
     # ------------------------------------------------------------ hooks
 
@@ -157,15 +157,14 @@ class CFamilyWriter(Expressions):
 
     def _store(self, b: Buffer, idx: tuple[Expr, ...], v: Expr) -> None:
         at = self.element(b, idx)
-        wide = dtypes.is_float(b.dtype) or dtypes.bits(b.dtype) >= 32
+        single = dtypes.bits(b.dtype) >= 32
         match v:
-            case Binary(op="+", a=Load(buffer=c, indices=same), b=x) if (c, same) == (
-                b,
-                idx,
-            ) and wide:
+            case Binary(op="+", a=Load(buffer=c, indices=same), b=x) if (c, same) == (b, idx) and (
+                single and not (self.contracts and product_and_rest(v))
+            ):
                 self.put(f"{at} += {self.expr(x).text};")
             case _:
-                self.put(f"{at} = {self.expr(v).text};")
+                self.put(f"{at} = {self.stored(v).text};")
 
     def _if(self, c: Expr, then: Any, other: Any) -> None:
         with self.block(f"if ({self.expr(c).text})"):

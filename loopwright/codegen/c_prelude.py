@@ -6,24 +6,27 @@ zero gives zero, floats that become integers are cut to the limits, NaN wins in 
 
 from __future__ import annotations
 
-from loopwright import dtypes
-from loopwright.errors import CodegenError
+from collections.abc import Callable
 
-_TYPES = {"float32": "float", "float64": "double", "bool": "bool"}
-_SHORT = {"float32": "f32", "float64": "f64", "bool": "b"}
-_BITS = {"float32": "uint32_t", "float64": "uint64_t"}
+from loopwright import dtypes
+
+#: Values of 16-bit floats are kept as the float that equals them.
+_TYPES = {
+    "float16": "float", "bfloat16": "float", "float32": "float", "float64": "double",
+    "bool": "bool",
+}  # fmt: skip
+_SHORT = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "bool": "b"}
+_MEMORY = {"bool": "uint8_t", "float16": "uint16_t", "bfloat16": "uint16_t"}
 
 
 def c_type(dtype: str) -> str:
     """The C type of a value."""
-    if dtype in ("float16", "bfloat16"):
-        raise CodegenError(f"c: no code for {dtype} in this version; use the target llvm")
     return _TYPES.get(dtype) or f"{dtype}_t"
 
 
 def memory_type(dtype: str) -> str:
-    """The C type of an element in memory: a bool is a byte."""
-    return "uint8_t" if dtype == "bool" else c_type(dtype)
+    """The C type of an element in memory: a bool is a byte, a 16-bit float its bits."""
+    return _MEMORY.get(dtype) or c_type(dtype)
 
 
 def short(dtype: str) -> str:
@@ -33,15 +36,39 @@ def short(dtype: str) -> str:
     return ("u" if dtypes.is_unsigned(dtype) else "i") + str(dtypes.bits(dtype))
 
 
-class Prelude:
-    """The helpers of one translation unit, in the order of their first use."""
+#: ``(fn, dtype, in a vector loop)`` -> the file's own function, or None where there is none.
+MathSource = Callable[[str, str, bool], str | None]
 
-    def __init__(self) -> None:
+
+def _no_definitions(fn: str, dtype: str, lanes: bool) -> str | None:
+    return None
+
+
+class Prelude:
+    """The helpers of one translation unit, in the order of their first use.
+
+    Attributes:
+        has_fma: whether ``fma`` of C is an instruction, so that ``a * b + c`` becomes one.
+        strict: whether a helper hangs on the rounding of every operation.
+        define: writes math functions (`loopwright.codegen.math_c`).
+    """
+
+    def __init__(self, has_fma: bool = False) -> None:
         self._texts: dict[str, str] = {}
+        self.has_fma = has_fma
+        self.strict = False
+        self.define: MathSource = _no_definitions
 
     def text(self) -> str:
         """All of them."""
         return "\n".join(self._texts.values())
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._texts
+
+    def put(self, name: str, text: str) -> None:
+        """Write a helper after all that there are."""
+        self._texts[name] = text
 
     def _add(self, name: str, dtype: str, params: str, body: str) -> str:
         ty = c_type(dtype)
@@ -86,12 +113,6 @@ class Prelude:
         """The absolute value of an integer; of the smallest one itself."""
         body = f"return a < 0 ? ({c_type(dtype)})-a : a;"
         return self._add(f"lw_abs_{short(dtype)}", dtype, "a", body)
-
-    def sigmoid(self, dtype: str) -> str:
-        """``1 / (1 + exp(-x))``."""
-        one, exp = ("1.0f", "expf") if dtype == "float32" else ("1.0", "exp")
-        body = f"return {one} / ({one} + {exp}(-x));"
-        return self._add(f"lw_sigmoid_{short(dtype)}", dtype, "x", body)
 
     def to_integer(self, source: str, to: str) -> str:
         """A float as an integer: rounded towards zero, cut to the limits; NaN is 0."""

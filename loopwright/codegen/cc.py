@@ -9,16 +9,18 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from loopwright.errors import BuildError, TargetError
 from loopwright.target import Target, host_cpu
 
 INSTALL = "apt-get install gcc libc6-dev"
-#: Same arithmetic as everywhere: integers wrap, no trap is awaited; products may be contracted.
+#: Same arithmetic as everywhere: integers wrap, no trap is awaited. Nothing is contracted: the text
+#: says ``fma`` where a product and a sum are rounded once, and math functions hang on it.
 _FLAGS = (
     "-std=gnu11", "-fPIC", "-fwrapv", "-fno-math-errno", "-fno-trapping-math",
-    "-fno-strict-aliasing", "-fopenmp-simd", "-ffp-contract=fast", "-fno-stack-protector",
+    "-fno-strict-aliasing", "-fopenmp-simd", "-ffp-contract=off", "-fno-stack-protector",
     "-fno-asynchronous-unwind-tables", "-w", "-pipe",
 )  # fmt: skip
 #: For code whose loads or stores stand under conditions. GCC 12 miscompiles masked loads of vector
@@ -45,15 +47,31 @@ def find_compiler(name: str) -> str:
     return path
 
 
-def flags(target: Target, guarded: bool) -> list[str]:
-    """Flags of the compiler for a target; ``guarded`` as in `compile_c`."""
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A C file, and what its text does not show.
+
+    Attributes:
+        text: the file.
+        guarded: whether loads or stores stand under conditions.
+        strict: whether it has functions that hang on the rounding of every operation. A C compiler
+            relaxes a whole file or nothing, so the option ``-fastmath`` has no effect on it.
+    """
+
+    text: str
+    guarded: bool = False
+    strict: bool = False
+
+
+def flags(target: Target, source: Source) -> list[str]:
+    """Flags of the compiler for a target and a file."""
     options = target.options
     level = f"-O{options['opt_level']}"
     # Level 2 keeps an unrolled loop of vectors rolled, for it is large, without the first flag.
     more = ["-fpeel-loops", "-fno-tree-slp-vectorize"] if options["opt_level"] else []
-    if guarded and "clang" not in options["cc"]:
+    if source.guarded and "clang" not in options["cc"]:
         more.append(GUARDED)
-    fast = ["-ffast-math"] if options["fastmath"] else []
+    fast = ["-ffast-math"] if options["fastmath"] and not source.strict else []
     extra = shlex.split(options["cflags"])
     return [level, *_FLAGS, *more, *cpu_flags(target), *fast, *extra]
 
@@ -74,35 +92,30 @@ def cpu_flags(target: Target) -> list[str]:
     return [*found, f"-mprefer-vector-width={8 * target.vector_bytes}"]
 
 
-def compile_c(text: str, target: Target, guarded: bool) -> bytes:
-    """Compile C text to an object file, in a private folder that is removed.
-
-    Args:
-        text: the file.
-        target: gives compiler and flags.
-        guarded: whether loads or stores stand under conditions.
+def compile_c(source: Source, target: Target) -> bytes:
+    """Compile a file to an object file, in a private folder that is removed.
 
     Raises:
         TargetError: the compiler or the C library's headers are missing, or it does not know the
             CPU.
         BuildError: it refuses its flags or the code.
     """
-    return _run(text, target, guarded, "-c")
+    return _run(source, target, "-c")
 
 
-def disassembly(text: str, target: Target, guarded: bool) -> str:
-    """The compiler's assembly of C text; errors as `compile_c`."""
-    return _run(text, target, guarded, "-S").decode()
+def disassembly(source: Source, target: Target) -> str:
+    """The compiler's assembly of a file; errors as `compile_c`."""
+    return _run(source, target, "-S").decode()
 
 
-def _run(text: str, target: Target, guarded: bool, what: str) -> bytes:
+def _run(source: Source, target: Target, what: str) -> bytes:
     compiler = find_compiler(target.options["cc"])
     with tempfile.TemporaryDirectory(prefix="loopwright-cc-") as folder:
         out = Path(folder) / "out"
-        command = [compiler, *flags(target, guarded), what, "-x", "c", "-", "-o", str(out)]
+        command = [compiler, *flags(target, source), what, "-x", "c", "-", "-o", str(out)]
         environ = {**os.environ, "LC_ALL": "C", "TMPDIR": folder}
         done = subprocess.run(
-            command, input=text.encode(), capture_output=True, env=environ, check=False
+            command, input=source.text.encode(), capture_output=True, env=environ, check=False
         )
         if done.returncode == 0:
             return out.read_bytes()

@@ -122,8 +122,6 @@ class Checker:
         if " in thread(" in text:  # a kernel: the interpreter alone runs it
             return "ran"
         for k, spec in enumerate(t for t in targets if runs_here(t)):
-            if spec.startswith("c") and "float16" in text:
-                continue
             if "num-threads=2" in spec and "in parallel(" not in text:
                 continue
             level, settings = LEVELS[k % len(LEVELS)]
