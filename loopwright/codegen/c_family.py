@@ -19,7 +19,18 @@ from loopwright.errors import CodegenError
 from loopwright.ir.affine import interval
 from loopwright.ir.buffer import STACK_LIMIT, Buffer, Load
 from loopwright.ir.expr import Binary, Expr, Var
-from loopwright.ir.stmt import UNROLL_HINT, Allocate, Check, For, If, Let, Seq, Store, View
+from loopwright.ir.stmt import (
+    UNROLL_HINT,
+    Allocate,
+    Check,
+    For,
+    If,
+    IntrinsicCall,
+    Let,
+    Seq,
+    Store,
+    View,
+)
 
 #: Most bytes of all buffers together that are kept on the stack.
 STACK_TOTAL = 1 << 16
@@ -152,6 +163,8 @@ class CFamilyWriter(Expressions):
                 self._place(b, f"{self.name(of)} + {k}")
                 self.stmt(body)
                 self._leave(b)
+            case IntrinsicCall(body=body):
+                self.stmt(body)
             case _:
                 raise CodegenError(f"{self.language}: no code for {type(s).__name__}")
 

@@ -30,6 +30,7 @@ class ModuleWriter:
         self.define: MathSource | None = None
         self.has_fma = True
         self.has_float16 = False
+        self.dot_lanes = 0
         self.flat: dict[tuple[Buffer, tuple[Expr, ...]], Affine | None] = {}
 
     def text(self) -> str:

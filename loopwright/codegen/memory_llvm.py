@@ -230,7 +230,7 @@ class Memory:
         ty, size = memory_type(b.dtype), dtypes.nbytes(b.dtype)
         stride = 0 if isinstance(offset, Value) else offset.terms.get(LANE, 0)
         if w.lanes == 1:
-            ptr = self._scalar_pointer(b, offset)
+            ptr = self.pointer(b, offset)
             w.put(f"store {ty} {value.ref}, ptr {ptr}, align {size}")
             return
         if value.lanes == 1:
@@ -249,7 +249,8 @@ class Memory:
         mask = w.vector_mask()
         w.put(f"call void @{name}({vty} {value.ref}, ptr {ptr}, i32 {size}, {mty} {mask})")
 
-    def _scalar_pointer(self, b: Buffer, offset: Affine | Value) -> str:
+    def pointer(self, b: Buffer, offset: Affine | Value) -> str:
+        """Pointer to one element."""
         if isinstance(offset, Affine):
             return self.address(b, offset)
         ty = memory_type(b.dtype)

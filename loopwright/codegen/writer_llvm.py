@@ -14,6 +14,7 @@ from loopwright.codegen.digits import Digits
 from loopwright.codegen.emitter_llvm import Emitter, ModuleWriter
 from loopwright.codegen.facts import has_blocks, touches_memory, widest
 from loopwright.codegen.functions_llvm import UNKNOWN, launch
+from loopwright.codegen.instructions_llvm import write_instruction
 from loopwright.codegen.memory_llvm import LANE, Memory
 from loopwright.codegen.ops_llvm import Value, literal
 from loopwright.codegen.runs_llvm import load_runs
@@ -24,7 +25,18 @@ from loopwright.ir.affine import Affine, exact, fits, interval, to_affine
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, IfThenElse, Select, Unary, Var
 from loopwright.ir.operations import COMPARE
-from loopwright.ir.stmt import UNROLL_HINT, Allocate, Check, For, If, Let, Seq, Store, View
+from loopwright.ir.stmt import (
+    UNROLL_HINT,
+    Allocate,
+    Check,
+    For,
+    If,
+    IntrinsicCall,
+    Let,
+    Seq,
+    Store,
+    View,
+)
 from loopwright.ir.traversal import free_vars
 
 
@@ -283,6 +295,9 @@ class FunctionWriter(Emitter):
             case View(buffer=b, of=of, offset=k, body=body):
                 self.memory.view(b, of, k)
                 self.stmt(body)
+            case IntrinsicCall():
+                if not write_instruction(self, s):
+                    self.stmt(s.body)
             case _:
                 raise CodegenError(f"llvm: no code for {type(s).__name__}")
 

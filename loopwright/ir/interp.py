@@ -27,7 +27,19 @@ from loopwright.ir.kernels import Grid, Races
 from loopwright.ir.operations import COMPARE
 from loopwright.ir.scalar import fma, shift_left, shift_right
 from loopwright.ir.sizes import Sizes, evaluate, solve
-from loopwright.ir.stmt import Allocate, Barrier, Check, For, Func, If, Let, Seq, Store, View
+from loopwright.ir.stmt import (
+    Allocate,
+    Barrier,
+    Check,
+    For,
+    Func,
+    If,
+    IntrinsicCall,
+    Let,
+    Seq,
+    Store,
+    View,
+)
 
 _MAX_LOOPS = 15
 
@@ -261,6 +273,8 @@ class _Writer:
                 self.stmt(body, d)
             case Barrier(scope=scope):
                 self.barrier(scope, d)
+            case IntrinsicCall(body=body):
+                self.stmt(body, d)
             case _:
                 raise LowerError(f"the interpreter does not know {type(s).__name__}")
 

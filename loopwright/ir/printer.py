@@ -17,6 +17,7 @@ from loopwright.ir.stmt import (
     For,
     Func,
     If,
+    IntrinsicCall,
     Let,
     Seq,
     Store,
@@ -104,6 +105,9 @@ def _stmt(s: Any, depth: int, out: list[str], names: Names) -> None:
             _stmt(body, depth, out, names)
         case Barrier(scope=scope):
             out.append(f"{pad}barrier({scope})")
+        case IntrinsicCall(name=name, operands=operands):
+            given = ", ".join(print_expr(x, names) for x in operands)
+            out.append(f"{pad}{name}({given})")
         case AllReduce(combiner=c, buffers=buffers, indices=idx, tags=tags):
             own = ", ".join(_element(b, idx, names) for b in buffers)
             out.append(f"{pad}{own} = {c.name}({own}, over {', '.join(tags)})")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from loopwright.ir.buffer import Buffer
+from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Expr, Var
 from loopwright.ir.node import Node, node
 from loopwright.ir.reduction import Combiner
@@ -135,6 +135,19 @@ class AllReduce(Stmt):
     buffers: tuple[Buffer, ...]
     indices: tuple[Expr, ...]
     tags: tuple[str, ...]
+
+
+@node
+class IntrinsicCall(Stmt):
+    """What instruction ``name`` of `loopwright.ir.instructions` does to its operands.
+
+    ``operands`` are the elements where they begin. ``body`` means the same: it is what the
+    interpreter runs, and what code generators write that have no such instruction.
+    """
+
+    name: str
+    operands: tuple[Load, ...]
+    body: Stmt
 
 
 @node

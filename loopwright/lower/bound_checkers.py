@@ -11,7 +11,7 @@ from typing import Any
 
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Expr, IfThenElse, Var, as_expr, binary, cast
-from loopwright.ir.stmt import Check, For, Func, If, Let, Seq, Stmt, Store, seq
+from loopwright.ir.stmt import Check, For, Func, If, IntrinsicCall, Let, Seq, Stmt, Store, seq
 from loopwright.lower.context import func_pass
 
 
@@ -49,6 +49,8 @@ def _stmt(s: Any, loops: tuple[Var, ...]) -> Any:
         case Store(buffer=b, indices=indices, value=e):
             before = [c for x in (e, *indices) for c in _checks(x, loops)]
             return seq(*before, _check("store", b, indices, loops), s)
+        case IntrinsicCall(body=body):  # its accesses are those of its plain form
+            return _stmt(body, loops)
     return s.map_children(lambda c: _stmt(c, loops) if isinstance(c, Stmt) else c)
 
 

@@ -40,11 +40,13 @@ from loopwright.lower.lanes import lanes_of
 from loopwright.lower.launch import launch
 from loopwright.lower.placing import as_index, padding_of, placed
 from loopwright.lower.size_lets import define_sizes
+from loopwright.lower.tensorize import Tensorization
 from loopwright.lower.together import combine_into, write_all
 from loopwright.schedule.bounds import Bounds, Guard, LoopBound, StageBounds, attach_position
 from loopwright.schedule.layout import layout_shape
 from loopwright.schedule.state import StageId, State
 from loopwright.schedule.storage import aligned_strides, store_position
+from loopwright.schedule.validate import MAX_VECTOR
 
 #: Largest product of unrolled extents for which a tail copy of the nest is made, by default.
 PARTITION_CAP = 512
@@ -195,6 +197,7 @@ class _Nest:
         self.first_reduce = kinds.index("reduce") if has_reduce else -1
         self.lanes = lanes_of(builder, sb)
         self.cross = cross_thread_of(builder, sb)
+        self.tensor = Tensorization(builder, sb) if sb.stage.tensorized is not None else None
         self.late = self._late_position()
         self.split_at = self._partition_point()
 
@@ -205,6 +208,11 @@ class _Nest:
 
     def _loop(self, i: int) -> Stmt:
         """Loop i and everything in it."""
+        if self.tensor is not None and i == self.tensor.position:
+            return self._tensorized(self.tensor)
+        return self._plain_loop(i)
+
+    def _plain_loop(self, i: int) -> Stmt:
         if i == len(self.sb.loops):
             return self._statement()
         x = self.sb.loops[i]
@@ -217,7 +225,7 @@ class _Nest:
             body = inner if axis is x.var else Let(x.var, axis, inner)
         elif x.extent != 1:
             pragmas = tuple((k, v) for lid, k, v in self.sb.stage.pragmas if lid == x.loop.id)
-            kind = x.mark.kind if x.mark else "serial"
+            kind = x.mark.kind if x.mark else self._unmarked(i)
             extent, tag = self.sb.sizes.dim(x.extent), x.mark.tag if x.mark else ""
             body = For(x.var, extent, kind, inner, pragmas, tag)
         if i != self.first_reduce:
@@ -292,9 +300,50 @@ class _Nest:
         """The reduction after a nest that sets its elements to the reducer's start."""
         red = self.sb.op.reduction
         assert red is not None
+        reset = None
+        if self.tensor is not None and first < self.tensor.position:
+            reset = self._reset(first, self.tensor)
+        if reset is not None:
+            return seq(reset, loops)
         start = [self._value(e) for e in red.start]
         begin = write_all(self.buffers, self._own_element(), start)
         return seq(self._each_element(first, begin), loops)
+
+    def _tensorized(self, tensor: Tensorization) -> Stmt:
+        """The intrinsic; the nest as it is where a guard is left, as in the copy for tails."""
+        outer, self.tested = self.tested, set()
+        plain = self._plain_loop(tensor.position)
+        guarded, self.tested = bool(self.tested), outer | self.tested
+        part = tensor.intrin.body if tensor.match.whole else tensor.intrin.update
+        made = self._operands(tensor, part)
+        return plain if guarded else made
+
+    def _unmarked(self, i: int) -> str:
+        """Kind of a loop without a mark; a tensorized one is a vector in tails, where it can be.
+
+        So accumulators stay in registers though tails touch them as well.
+        """
+        loops = self.sb.loops
+        if self.tensor is None or i != self.tensor.position or loops[i].loop.kind == "reduce":
+            return "serial"
+        alone = all(x.loop.kind == "reduce" or x.extent == 1 for x in loops[i + 1 :])
+        return "vectorized" if alone and loops[i].count <= MAX_VECTOR else "serial"
+
+    def _operands(self, tensor: Tensorization, part: Any) -> Stmt:
+        """A body of the intrinsic over the buffers of the stage."""
+        tested = set(self.tested)
+        reads = {k: self._element_of(r) for k, r in tensor.match.reads.items()}
+        self.tested = tested
+        return tensor.statement(part, self._own_element(), reads)
+
+    def _reset(self, first: int, tensor: Tensorization) -> Stmt | None:
+        """What starts a reduction by the intrinsic's own means, where nothing is guarded."""
+        red, part = self.sb.op.reduction, tensor.intrin.reset
+        assert red is not None
+        spatial = [g for g in self.sb.guards if g.kind != "reduce"]
+        if part is None or red.init is not None or any(self._conditions(g) for g in spatial):
+            return None
+        return self._each_element(first, self._operands(tensor, part), upto=tensor.position)
 
     def _reduce_lanes(self, first: int, loops: Stmt) -> Stmt:
         """A reduction in lanes: accumulators of their own, combined into the elements after it."""
@@ -329,15 +378,20 @@ class _Nest:
             whole = Allocate(buffer, whole)
         return whole
 
-    def _each_element(self, first: int, body: Stmt, guarded: bool = True) -> Stmt:
-        """A statement over the spatial loops inside ``first``, where their guards hold."""
+    def _each_element(
+        self, first: int, body: Stmt, guarded: bool = True, upto: int | None = None
+    ) -> Stmt:
+        """A statement over the spatial loops inside ``first``, where their guards hold.
+
+        ``upto`` is the first of the loops that the statement runs through by itself.
+        """
         needed = free_vars(body)
         spatial = [g for g in self.sb.guards if g.kind != "reduce" and g not in self.assumed]
         spatial = spatial if guarded else []
         for g in spatial:
             needed |= set(g.value.terms)
         renamed: dict[Var, Expr] = {}
-        for p in range(len(self.sb.loops) - 1, first - 1, -1):
+        for p in range(len(self.sb.loops) - 1 if upto is None else upto - 1, first - 1, -1):
             x = self.sb.loops[p]
             conds = [c for g in spatial if self._position(g) == p for c in self._conditions(g)]
             body = If(_all(conds), body) if conds else body
@@ -502,19 +556,26 @@ class _Nest:
             return e
         return Binary(e.op, e.a, Select(_all(conds), e.b, const(1, e.b.dtype), e.b.dtype), e.dtype)
 
-    def _load(self, e: Read) -> Expr:
-        indices: list[Affine | Expr] = []
-        for i in e.indices:
-            a = to_affine(i, self.sb.values, self.ranges)
-            indices.append(a if a is not None else self._index(i))
+    def _indices_of(self, e: Read) -> list[Affine | Expr]:
+        """Indices of a read over the loops."""
+        forms = [(i, to_affine(i, self.sb.values, self.ranges)) for i in e.indices]
+        return [a if a is not None else self._index(i) for i, a in forms]
+
+    def _element_of(self, e: Read, indices: list[Affine | Expr] | None = None) -> Load:
+        """The load of a read, whether or not the element exists."""
         sid = e.source
         if sid not in self.b.buffers:
             raise LowerError(
                 f"lower: {self.b.state.label(sid)!r} is read but is not among the arguments"
             )
         buffer = self.b.buffers[sid][e.value_index]
-        load = Load(buffer, self.b.element(sid, indices), buffer.dtype)
-        conds = self._load_guard(e, sid, indices)
+        at = self._indices_of(e) if indices is None else indices
+        return Load(buffer, self.b.element(sid, at), buffer.dtype)
+
+    def _load(self, e: Read) -> Expr:
+        indices = self._indices_of(e)
+        load = self._element_of(e, indices)
+        conds = self._load_guard(e, e.source, indices)
         if not conds:
             return load
         return IfThenElse(_all(conds), load, const(0, load.dtype), load.dtype)

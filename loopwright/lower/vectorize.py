@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from loopwright.ir.buffer import Buffer, Load
-from loopwright.ir.stmt import Allocate, For, Func, Stmt, Store
+from loopwright.ir.stmt import Allocate, For, Func, IntrinsicCall, Stmt, Store
 from loopwright.ir.traversal import walk
 from loopwright.lower.context import func_pass
 
@@ -50,6 +50,8 @@ def skip_vectorize(f: Func) -> Func:
         if not isinstance(s, Stmt) or isinstance(s, Store):
             return s
         made = s.map_children(go)
+        if isinstance(made, IntrinsicCall):
+            return made.body
         if isinstance(made, For) and made.kind == "vectorized":
             return _of_kind(made, "serial")
         return made

@@ -9,7 +9,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from loopwright.schedule import caching, layout, loops, placement, rfactor, storage, threads
+from loopwright.schedule import (
+    caching,
+    layout,
+    loops,
+    placement,
+    rfactor,
+    storage,
+    tensorize,
+    threads,
+)
 from loopwright.schedule import steps as st
 from loopwright.schedule.state import State
 
@@ -46,4 +55,5 @@ _APPLY: dict[type, Callable[[State, Any, int], State]] = {
     st.DoubleBuffer: storage.double_buffer,
     st.SetScope: storage.set_scope,
     st.StorageAlign: storage.storage_align,
+    st.Tensorize: tensorize.tensorize,
 }

@@ -118,6 +118,13 @@ def _check(state: State, step: st.RFactor, t: int) -> StageState:
     if stage.op.reduction is None:
         refuse("rfactor", t, f"{name!r} is no reduction; rfactor a stage that has reduction loops")
     loop = state.leaf(stage, step.loop, "rfactor")
+    if stage.tensorized is not None:
+        refuse(
+            "rfactor",
+            t,
+            f"{name!r} is tensorized (step {stage.tensorized.step}); call rfactor before that and "
+            "tensorize the stage of partial results",
+        )
     label = state.loop_label(stage, loop.id)
     if loop.kind != "reduce":
         refuse(

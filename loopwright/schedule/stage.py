@@ -11,10 +11,11 @@ from loopwright.errors import ScheduleError
 from loopwright.ir.expr import IterVar
 from loopwright.schedule import steps as st
 from loopwright.schedule.stage_memory import MemoryPrimitives, plain
+from loopwright.schedule.stage_tensorize import TensorizePrimitive
 from loopwright.schedule.stage_threads import ThreadPrimitives
 
 
-class Stage(MemoryPrimitives, ThreadPrimitives):
+class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
     """One stage of a schedule; its methods are the primitives."""
 
     def split(

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from loopwright.errors import ScheduleError, did_you_mean
 from loopwright.te.dag import Dag, OpNode
+from loopwright.te.tensor_intrin import TensorIntrin
 
 StageId = int | str
 
@@ -80,6 +81,15 @@ ROOT = Attach("root")
 LayoutDim = Any
 
 
+@dataclass(frozen=True, slots=True)
+class Tensorized:
+    """The loop inside which an intrinsic does the work, and since when."""
+
+    loop: str
+    intrin: TensorIntrin
+    step: int
+
+
 @dataclass(frozen=True, eq=False)
 class StageState:
     """Everything that is decided about one stage.
@@ -109,11 +119,13 @@ class StageState:
     env_threads: tuple[tuple[str, int | None], ...] = ()
     predicate: tuple[tuple[str, int], ...] | None = None
     since: Mapping[str, int] = None  # type: ignore[assignment]
+    tensorized: Tensorized | None = None
 
     @property
     def transformed(self) -> bool:
         """True when a primitive has touched its loops."""
-        return bool(self.relations or self.marks or self.pragmas or self.reordered)
+        touched = self.relations or self.marks or self.pragmas or self.reordered
+        return bool(touched or self.tensorized)
 
     def after(self, primitive: str, step: int) -> Mapping[str, int]:
         """``since`` after a step."""

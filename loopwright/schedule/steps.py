@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
-from loopwright.errors import ScheduleError, did_you_mean
+from loopwright.errors import ScheduleError, TensorError, did_you_mean
 from loopwright.schedule.state import LayoutDim, StageId
+from loopwright.te.tensor_intrin import TensorIntrin
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,13 @@ class Step:
                 raise ScheduleError(
                     f"trace: field {f.name!r} of {data[0]} is {value!r}, which is no {f.type}"
                 )
-        return cls(*values)
+        try:
+            made = [
+                _READ.get(str(f.type), lambda v: v)(v) for f, v in zip(want, values, strict=False)
+            ]
+        except TensorError as e:
+            raise ScheduleError(f"trace: {data[0]}: {e}") from e
+        return cls(*made)
 
 
 _S = TypeVar("_S", bound=Step)
@@ -112,10 +119,15 @@ _FITS: dict[str, Callable[[Any], bool]] = {
     "tuple[tuple[str, int | None], ...]": lambda v: _each(v, lambda x: _is_axis(x, True)),
     "tuple[tuple[str, int], ...]": lambda v: _each(v, lambda x: _is_axis(x, False)),
     "tuple[LayoutDim, ...]": lambda v: _each(v, _is_layout_dim),
+    "TensorIntrin": lambda v: isinstance(v, dict),
 }
+#: Type of a field -> its value from JSON, where that is another.
+_READ: dict[str, Callable[[Any], Any]] = {"TensorIntrin": TensorIntrin.from_json}
 
 
 def _plain(v: Any) -> Any:
+    if isinstance(v, TensorIntrin):
+        return v.to_json()
     return [_plain(x) for x in v] if isinstance(v, tuple) else v
 
 
@@ -280,3 +292,11 @@ class StorageAlign(Step):
     dim: int
     factor: int
     offset: int
+
+
+@_register("tensorize")
+class Tensorize(Step):
+    """Let an intrinsic do what stands inside a loop."""
+
+    loop: str
+    intrin: TensorIntrin

@@ -9,6 +9,7 @@ from loopwright.schedule.bounds import Bounds, LoopBound, StageBounds, attach_po
 from loopwright.schedule.layout import check_one_to_one
 from loopwright.schedule.state import Attach, State, refuse
 from loopwright.schedule.storage import loops_around, store_position
+from loopwright.schedule.tensorize import match_intrinsic
 from loopwright.schedule.threads import validate_kernels
 
 #: Longest vector loop. Long vectors are cut into registers; beyond this it is a mistake.
@@ -28,6 +29,8 @@ def validate_bounds(state: State, bounds: Bounds) -> None:
     validate_kernels(state, bounds)
     for sb in bounds.stages.values():
         _check_storage(state, bounds, sb)
+        if sb.stage.tensorized is not None:
+            match_intrinsic(state, sb)
         for x in sb.loops:
             _check_constant(state, sb, x)
         if sb.stage.align and not all(isinstance(n, int) for n in sb.shape):

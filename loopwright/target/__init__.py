@@ -6,6 +6,7 @@ options, `cpu` knows the names of CPUs.
 """
 
 from loopwright.target.cpu import COMMON_CPUS, has_instruction, host_cpu
+from loopwright.target.dots import dot_lanes
 from loopwright.target.kinds import COMMON, KINDS, OPTIONS, Kind
 from loopwright.target.target import Target
 
@@ -16,6 +17,7 @@ __all__ = [
     "OPTIONS",
     "Kind",
     "Target",
+    "dot_lanes",
     "has_instruction",
     "host_cpu",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from loopwright.ir.expr import Expr, IterVar, Var, cast
+from loopwright.te import intrinsics
 from loopwright.te.dag import Dag, OpNode
 from loopwright.te.intrin import (
     abs,
@@ -62,6 +63,7 @@ from loopwright.te.intrin import (
     truncdiv,
     truncmod,
 )
+from loopwright.te.ir_builder import BufferView, IRBuilder, call_intrin, ir_builder
 from loopwright.te.reducer import (
     argmax,
     argmin,
@@ -84,6 +86,7 @@ from loopwright.te.tensor import (
     reduce_axis,
     thread_axis,
 )
+from loopwright.te.tensor_intrin import TensorIntrin, decl_buffer, decl_tensor_intrin
 
 
 def create_schedule(ops: Any) -> Any:
@@ -94,14 +97,17 @@ def create_schedule(ops: Any) -> Any:
 
 
 __all__ = [
+    "BufferView",
     "ComputeOp",
     "Dag",
     "Expr",
+    "IRBuilder",
     "IterVar",
     "OpNode",
     "Operation",
     "PlaceholderOp",
     "Tensor",
+    "TensorIntrin",
     "Var",
     "abs",
     "all",
@@ -114,6 +120,7 @@ __all__ = [
     "bitwise_or",
     "bitwise_xor",
     "call",
+    "call_intrin",
     "cast",
     "ceil",
     "comm_reducer",
@@ -122,6 +129,8 @@ __all__ = [
     "cos",
     "cosh",
     "create_schedule",
+    "decl_buffer",
+    "decl_tensor_intrin",
     "div",
     "equal",
     "erf",
@@ -136,6 +145,8 @@ __all__ = [
     "if_then_else",
     "indexdiv",
     "indexmod",
+    "intrinsics",
+    "ir_builder",
     "isfinite",
     "isinf",
     "isnan",

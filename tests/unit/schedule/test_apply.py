@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from loopwright import te
 from loopwright.errors import ScheduleError
 from loopwright.schedule import State, apply
 from loopwright.schedule import steps as st
@@ -69,6 +70,7 @@ STEPS: list[st.Step] = [
 
 #: Steps of reductions, the matmul's.
 REDUCTION_STEPS: list[st.Step] = [st.Split(2, "r0", 4, None), st.RFactor(2, "0.1", 0)]
+TENSOR_STEPS: list[st.Step] = [st.Tensorize(2, "a1", te.intrinsics.dot_uint8_int8_int32(4))]
 THREAD_STEPS: list[st.Step] = [
     st.Bind(2, "r0", "threadIdx.x", 10),
     st.SetStorePredicate(2, (("threadIdx.x", 3),)),
@@ -76,7 +78,8 @@ THREAD_STEPS: list[st.Step] = [
 
 
 @pytest.mark.parametrize(
-    ("make", "steps"), [(chain, STEPS), (matmul, REDUCTION_STEPS), (matmul, THREAD_STEPS)]
+    ("make", "steps"),
+    [(chain, STEPS), (matmul, REDUCTION_STEPS), (matmul, THREAD_STEPS), (matmul, TENSOR_STEPS)],
 )
 def test_states_are_never_changed(make: Any, steps: list[st.Step]) -> None:
     state = State.initial(make().s.dag)
@@ -90,7 +93,7 @@ def test_states_are_never_changed(make: Any, steps: list[st.Step]) -> None:
 
 
 def test_every_primitive_is_covered() -> None:
-    every = {type(s) for s in (*STEPS, *REDUCTION_STEPS, *THREAD_STEPS)}
+    every = {type(s) for s in (*STEPS, *REDUCTION_STEPS, *THREAD_STEPS, *TENSOR_STEPS)}
     assert every == set(st.Step.registry.values())
 
 

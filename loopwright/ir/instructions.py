@@ -1,0 +1,122 @@
+"""Instructions of CPUs that loops alone do not reach, each with its meaning as loops.
+
+An instruction is named in programs by `IntrinsicCall`, which carries the meaning with it. So a
+program with instructions runs everywhere, and with equal results: code generators that know one
+write it where the CPU has it (`loopwright.codegen.instructions_llvm`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce as fold
+from typing import Any
+
+from loopwright.errors import TensorError, did_you_mean
+from loopwright.ir.buffer import Load
+from loopwright.ir.expr import Expr, Var, binary, cast
+from loopwright.ir.stmt import For, IntrinsicCall, Stmt, Store
+
+_INT8_GROUP = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """An operand: elements of a dtype that lie without gaps, ``shape`` the last dimensions."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """What programs know of an instruction.
+
+    Attributes:
+        name: in programs.
+        operands: in order.
+        plain: from the elements where the operands begin to loops that do the same.
+    """
+
+    name: str
+    operands: tuple[Operand, ...]
+    plain: Callable[[Sequence[Load]], Stmt]
+
+
+def _moved(x: Load, by: tuple[Any, ...]) -> tuple[Expr, ...]:
+    """Indices of the element that lies ``by`` further in the last dimensions."""
+    kept = len(x.indices) - len(by)
+    moved = (binary("+", i, n) for i, n in zip(x.indices[kept:], by, strict=True))
+    return (*x.indices[:kept], *moved)
+
+
+def _dot(lanes: int) -> Instruction:
+    """``c[j] += sum(a[k] * b[j, k] for k in range(4))`` for each lane j; sums wrap as int32 does.
+
+    ``vpdpbusd`` of AVX-512 VNNI and AVX-VNNI.
+    """
+
+    def plain(given: Sequence[Load]) -> Stmt:
+        c, a, b = given
+        j = Var("lane")
+        at = _moved(c, (j,))
+
+        def product(k: int) -> Expr:
+            x = Load(a.buffer, _moved(a, (k,)), a.dtype)
+            y = Load(b.buffer, _moved(b, (j, k)), b.dtype)
+            return binary("*", cast(x, "int32"), cast(y, "int32"))
+
+        added = fold(lambda p, q: binary("+", p, q), map(product, range(_INT8_GROUP)))
+        body = Store(c.buffer, at, binary("+", Load(c.buffer, at, c.dtype), added))
+        return For(j, lanes, "vectorized", body)
+
+    return Instruction(
+        f"dot_{lanes}x{_INT8_GROUP}_u8s8s32",
+        (
+            Operand("c", "int32", (lanes,)),
+            Operand("a", "uint8", (_INT8_GROUP,)),
+            Operand("b", "int8", (lanes, _INT8_GROUP)),
+        ),
+        plain,
+    )
+
+
+#: Instructions by name.
+INSTRUCTIONS = {x.name: x for x in map(_dot, (4, 8, 16))}
+
+
+def call_instruction(name: str, operands: Sequence[Any]) -> IntrinsicCall:
+    """The statement that runs an instruction.
+
+    Args:
+        name: one of `INSTRUCTIONS`.
+        operands: the element where each operand begins.
+
+    Raises:
+        TensorError: no such instruction; number, dtypes or dimensions of the operands are wrong.
+    """
+    known = INSTRUCTIONS.get(name)
+    if known is None:
+        raise TensorError(
+            f"call_intrin: unknown instruction {name!r}{did_you_mean(name, INSTRUCTIONS)}; known: "
+            f"{', '.join(INSTRUCTIONS)}"
+        )
+    if len(operands) != len(known.operands):
+        names = ", ".join(x.name for x in known.operands)
+        raise TensorError(
+            f"call_intrin: {name} takes {len(known.operands)} operands ({names}), got "
+            f"{len(operands)}"
+        )
+    for x, want in zip(operands, known.operands, strict=True):
+        text = f"call_intrin: operand {want.name!r} of {name}"
+        if not isinstance(x, Load):
+            raise TensorError(f"{text} is the element where it begins, such as c[0]; got {x!r}")
+        if x.dtype != want.dtype:
+            raise TensorError(f"{text} is {want.dtype}, got an element of {x.dtype}")
+        if len(x.indices) < len(want.shape):
+            raise TensorError(
+                f"{text} is {list(want.shape)}, the last dimensions of a buffer; "
+                f"{x.buffer.name!r} has {len(x.indices)}"
+            )
+    return IntrinsicCall(name, tuple(operands), known.plain(operands))

@@ -1,0 +1,48 @@
+"""Tensor intrinsics that come with loopwright, for ``s[C].tensorize``."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from loopwright.te.ir_builder import BufferView, call_intrin, ir_builder
+from loopwright.te.reducer import sum as te_sum
+from loopwright.te.tensor import compute, placeholder, reduce_axis
+from loopwright.te.tensor_intrin import TensorIntrin, decl_tensor_intrin
+
+
+@lru_cache(maxsize=8)
+def dot_uint8_int8_int32(lanes: int = 16) -> TensorIntrin:
+    """``C[j] = sum(data[k] * kernel[j, k] for k in range(4))``, bytes into int32.
+
+    One instruction (``vpdpbusd``) on CPUs with AVX-512 VNNI, and of 4 or 8 lanes with AVX-VNNI;
+    plain code with the same results on others. Each operand lies without gaps in memory: the kernel
+    of a matrix product is packed as ``[n // lanes, k // 4, n % lanes, k % 4]``.
+
+    Args:
+        lanes: elements of C: 4, 8 or 16.
+
+    Raises:
+        TensorError: another number of lanes.
+    """
+    data = placeholder((4,), "uint8", name="data")
+    kernel = placeholder((lanes, 4), "int8", name="kernel")
+    k = reduce_axis((0, 4), name="k")
+    C = compute(
+        (lanes,),
+        lambda j: te_sum(data[k].astype("int32") * kernel[j, k].astype("int32"), axis=k),
+        name="C",
+    )
+
+    def statements(ins: list[BufferView], outs: list[BufferView]) -> tuple[object, ...]:
+        a, b = ins
+        (c,) = outs
+        add = call_intrin(f"dot_{lanes}x4_u8s8s32", c[0], a[0], b[0, 0])
+        zero = ir_builder()
+        with zero.for_range(lanes, "j", "vectorized") as j:
+            zero.emit(c.store(j, 0))
+        whole = ir_builder()
+        whole.emit(zero.get())
+        whole.emit(add)
+        return whole.get(), zero.get(), add
+
+    return decl_tensor_intrin(C.op, statements, name=f"dot_{lanes}x4_uint8_int8_int32")

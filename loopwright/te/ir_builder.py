@@ -1,0 +1,151 @@
+"""Statements written by hand, for the bodies of tensor intrinsics.
+
+The function of an intrinsic gets one `BufferView` an operand, and returns statements: what
+`BufferView.store` and `call_intrin` give, or loops around several of them, from an `IRBuilder`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from loopwright import dtypes
+from loopwright.errors import TensorError
+from loopwright.ir.buffer import Buffer, Load
+from loopwright.ir.expr import Expr, Var, as_expr, cast
+from loopwright.ir.instructions import call_instruction
+from loopwright.ir.stmt import Allocate, For, If, IntrinsicCall, Stmt, Store, seq
+from loopwright.te.tensor import shape_of
+
+_KINDS = ("serial", "vectorized", "unrolled")
+
+
+class BufferView:
+    """A buffer in a body that is being written: ``a[i, k]`` is an element.
+
+    Attributes:
+        name, shape, dtype: what they say.
+    """
+
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer = buffer
+
+    @property
+    def name(self) -> str:
+        """Name of the buffer."""
+        return self.buffer.name
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents, outermost first."""
+        return self.buffer.shape
+
+    @property
+    def dtype(self) -> str:
+        """Type of an element."""
+        return self.buffer.dtype
+
+    def __getitem__(self, indices: Any) -> Load:
+        return Load(self.buffer, self._indices(indices), self.buffer.dtype)
+
+    def store(self, indices: Any, value: Any) -> Store:
+        """The statement ``buffer[indices] = value``; the value is cast to the buffer's dtype."""
+        e = as_expr(value, None if isinstance(value, Expr) else self.dtype)
+        return Store(self.buffer, self._indices(indices), cast(e, self.dtype))
+
+    def _indices(self, indices: Any) -> tuple[Expr, ...]:
+        idx = tuple(as_expr(i) for i in (indices if isinstance(indices, tuple) else (indices,)))
+        if len(idx) != len(self.shape):
+            raise TensorError(
+                f"{self.name} has {len(self.shape)} dimension(s) {list(self.shape)}; it was "
+                f"indexed with {len(idx)}"
+            )
+        for d, i in enumerate(idx):
+            if not dtypes.is_int(i.dtype):
+                raise TensorError(f"{self.name}: index {d} has dtype {i.dtype}; cast it")
+        return idx
+
+    def __repr__(self) -> str:
+        return f"BufferView({self.name}: {self.dtype}{list(self.shape)})"
+
+
+class IRBuilder:
+    """Collects statements, one after the other, in loops and branches::
+
+    ib = te.ir_builder()
+    with ib.for_range(16, "j", "vectorized") as j:
+        ib.emit(c.store(j, c[j] + a[0] * b[j]))
+    return ib.get()
+    """
+
+    def __init__(self) -> None:
+        self._open: list[list[Stmt]] = [[]]
+
+    def emit(self, stmt: Stmt) -> None:
+        """Add a statement."""
+        if not isinstance(stmt, Stmt):
+            raise TensorError(f"emit: expected a statement, such as c.store(i, x), got {stmt!r}")
+        self._open[-1].append(stmt)
+
+    @contextmanager
+    def for_range(self, extent: int, name: str = "i", kind: str = "serial") -> Iterator[Var]:
+        """A loop ``for name in range(extent)`` around what is added inside.
+
+        Args:
+            extent: iterations, 1 or more.
+            name: printed name.
+            kind: ``"serial"``, ``"vectorized"`` or ``"unrolled"``.
+
+        Raises:
+            TensorError: extent or kind are none of these.
+        """
+        (n,) = shape_of((extent,), f"for_range {name!r}")
+        if kind not in _KINDS:
+            raise TensorError(f"for_range {name!r}: kind is one of {', '.join(_KINDS)}")
+        var = Var(name)
+        self._open.append([])
+        yield var
+        self.emit(For(var, n, kind, self._close()))
+
+    @contextmanager
+    def if_scope(self, cond: Expr) -> Iterator[None]:
+        """What is added inside runs where ``cond`` holds."""
+        self._open.append([])
+        yield
+        self.emit(If(cast(cond, "bool"), self._close()))
+
+    @contextmanager
+    def allocate(self, shape: Any, dtype: str, name: str = "buf") -> Iterator[BufferView]:
+        """A buffer of the body's own, which exists for what is added inside."""
+        b = Buffer(name, shape_of(shape, f"allocate {name!r}"), dtypes.check(dtype), "local")
+        self._open.append([])
+        yield BufferView(b)
+        self.emit(Allocate(b, self._close()))
+
+    def _close(self) -> Stmt:
+        return seq(*self._open.pop())
+
+    def get(self) -> Stmt:
+        """All that was added."""
+        if len(self._open) != 1:
+            raise TensorError("get: a loop is still open; call it after the with block")
+        return seq(*self._open[0])
+
+
+def ir_builder() -> IRBuilder:
+    """A new `IRBuilder`."""
+    return IRBuilder()
+
+
+def call_intrin(name: str, *operands: Any) -> IntrinsicCall:
+    """The statement that runs an instruction of the CPU, or what means the same where it has none.
+
+    Args:
+        name: one of `loopwright.ir.instructions.INSTRUCTIONS`.
+        operands: for each operand the element where it begins, such as ``c[0]``.
+
+    Raises:
+        TensorError: no such instruction; number, dtypes or dimensions of the operands are wrong.
+    """
+    return call_instruction(name, operands)

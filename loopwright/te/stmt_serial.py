@@ -1,0 +1,137 @@
+"""JSON of the statements of a tensor intrinsic: loops, stores, branches, buffers, instructions.
+
+Buffers are written by number, those of the operands first; variables by name, ``v0``, ``v1``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from loopwright import dtypes
+from loopwright.errors import TensorError
+from loopwright.ir.buffer import Buffer, Load
+from loopwright.ir.expr import Expr, Read, Var
+from loopwright.ir.instructions import call_instruction
+from loopwright.ir.stmt import Allocate, For, If, IntrinsicCall, Let, Seq, Stmt, Store
+from loopwright.te.serial import expr_from_json, expr_to_json
+from loopwright.te.tensor import shape_of
+
+
+def stmt_to_json(s: Stmt, params: Sequence[Buffer]) -> list[Any]:
+    """A statement over the buffers ``params`` as nested lists.
+
+    Raises:
+        TensorError: it touches another buffer, uses a foreign variable, or has no JSON form.
+    """
+    return _Writer(params).stmt(s)
+
+
+class _Writer:
+    def __init__(self, params: Sequence[Buffer]) -> None:
+        self.buffers = {b: k for k, b in enumerate(params)}
+        self.names: dict[Var, str] = {}
+
+    def buffer(self, b: Buffer) -> int:
+        if b not in self.buffers:
+            raise TensorError(f"the body touches {b.name!r}, which is no operand")
+        return self.buffers[b]
+
+    def define(self, v: Var) -> str:
+        return self.names.setdefault(v, f"v{len(self.names)}")
+
+    def expr(self, e: Expr) -> list[Any]:
+        try:
+            return expr_to_json(self.reads(e), self.names)
+        except KeyError as v:
+            raise TensorError(f"the body uses the variable {v}, which no loop of it makes") from v
+
+    def reads(self, e: Any) -> Any:
+        """Loads as reads of a buffer's number."""
+        made = e.map_children(self.reads)
+        if isinstance(made, Load):
+            return Read(self.buffer(made.buffer), made.indices, made.dtype)
+        return made
+
+    def stmt(self, s: Any) -> list[Any]:
+        match s:
+            case Seq(stmts=stmts):
+                return ["seq", [self.stmt(x) for x in stmts]]
+            case For(var=v, extent=n, kind=kind, body=body):
+                return ["for", self.define(v), v.name, n, kind, self.stmt(body)]
+            case Let(var=v, value=e, body=body):
+                value = self.expr(e)
+                return ["let", self.define(v), v.name, value, self.stmt(body)]
+            case If(cond=c, then=then, orelse=other):
+                return ["when", self.expr(c), self.stmt(then), other and self.stmt(other)]
+            case Store(buffer=b, indices=indices, value=e):
+                at = [self.expr(i) for i in indices]
+                return ["store", self.buffer(b), at, self.expr(e)]
+            case Allocate(buffer=b, body=body):
+                self.buffers[b] = k = len(self.buffers)
+                return ["alloc", k, b.name, list(b.shape), b.dtype, self.stmt(body)]
+            case IntrinsicCall(name=name, operands=operands):
+                return ["intrin", name, [self.expr(x) for x in operands]]
+        raise TensorError(f"the body of an intrinsic cannot hold a {type(s).__name__}")
+
+
+def stmt_from_json(data: Any, params: Sequence[Buffer]) -> Stmt:
+    """Inverse of `stmt_to_json`.
+
+    Raises:
+        TensorError: malformed.
+    """
+    try:
+        return _Reader(params).stmt(data)
+    except (KeyError, TypeError, ValueError) as e:
+        raise TensorError(f"malformed JSON of a body: {type(e).__name__}: {e}") from e
+
+
+class _Reader:
+    def __init__(self, params: Sequence[Buffer]) -> None:
+        self.buffers = dict(enumerate(params))
+        self.scope: dict[str, Var] = {}
+
+    def define(self, key: str, name: str, dtype: str = "int32") -> Var:
+        self.scope[key] = v = Var(str(name), dtype)
+        return v
+
+    def expr(self, data: Any) -> Any:
+        return self.loads(expr_from_json(data, self.scope))
+
+    def loads(self, e: Any) -> Any:
+        made = e.map_children(self.loads)
+        if isinstance(made, Read):
+            b = self.buffers[made.source]
+            self.dimensions(b, made.indices)
+            return Load(b, made.indices, b.dtype)
+        return made
+
+    def dimensions(self, b: Buffer, indices: Sequence[Any]) -> None:
+        if len(indices) != len(b.shape):
+            raise ValueError(f"{b.name} has {len(b.shape)} dimensions, not {len(indices)}")
+
+    def stmt(self, data: Any) -> Stmt:
+        match data:
+            case ["seq", stmts]:
+                return Seq(tuple(self.stmt(x) for x in stmts))
+            case ["for", key, name, int(n), "serial" | "vectorized" | "unrolled" as kind, body]:
+                (extent,) = shape_of((n,), "the extent of a loop")
+                return For(self.define(key, name), extent, kind, self.stmt(body))
+            case ["let", key, name, value, body]:
+                e = self.expr(value)
+                return Let(self.define(key, name, e.dtype), e, self.stmt(body))
+            case ["when", cond, then, other]:
+                orelse = None if other is None else self.stmt(other)
+                return If(self.expr(cond), self.stmt(then), orelse)
+            case ["store", k, at, value]:
+                b, indices = self.buffers[k], tuple(self.expr(i) for i in at)
+                self.dimensions(b, indices)
+                return Store(b, indices, self.expr(value))
+            case ["alloc", k, name, shape, dtype, body]:
+                extents = shape_of(shape, "the shape of a buffer")
+                self.buffers[k] = b = Buffer(str(name), extents, dtypes.check(dtype), "local")
+                return Allocate(b, self.stmt(body))
+            case ["intrin", name, operands]:
+                return call_instruction(name, [self.expr(x) for x in operands])
+        raise TensorError(f"unknown statement in JSON: {str(data)[:60]}")

@@ -1,0 +1,276 @@
+"""Tensor intrinsics: a small computation, and statements that do it in a better way.
+
+An intrinsic is data: its description is a DAG, its bodies are statements that were written once.
+So it travels with a trace as JSON, to builders in other processes and into logs, and nothing in it
+is ever executed but as part of a lowered program.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from math import prod
+from typing import Any
+
+from loopwright import dtypes
+from loopwright.errors import TensorError
+from loopwright.ir.buffer import Buffer
+from loopwright.ir.expr import Const, Expr, Read, Var
+from loopwright.ir.instructions import INSTRUCTIONS
+from loopwright.ir.stmt import Func, IntrinsicCall, Stmt, Store
+from loopwright.ir.traversal import walk
+from loopwright.ir.verify import verify
+from loopwright.te.dag import Dag, OpNode
+from loopwright.te.ir_builder import BufferView
+from loopwright.te.stmt_serial import stmt_from_json, stmt_to_json
+from loopwright.te.tensor import ComputeOp, Tensor, shape_of
+
+#: Strides of an operand in elements, one a dimension; None: any.
+Strides = tuple[int | None, ...]
+_BODIES = ("body", "reset", "update")
+
+
+class OperandBuffer:
+    """How an operand of an intrinsic lies in memory; made by `decl_buffer`."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: str, name: str, strides: Strides) -> None:
+        self.shape, self.dtype, self.name, self.strides = shape, dtype, name, strides
+
+
+def decl_buffer(
+    shape: Any, dtype: str = "float32", name: str = "buffer", strides: Any = None
+) -> OperandBuffer:
+    """Say how an operand of an intrinsic must lie in memory, for `decl_tensor_intrin`.
+
+    Args:
+        shape: that of the tensor.
+        dtype: that of the tensor.
+        name: printed name.
+        strides: elements from one index to the next, one a dimension: a number, or a variable or
+            None where any will do. None: row-major without gaps.
+
+    Raises:
+        TensorError: strides of another number of dimensions.
+    """
+    dims = shape_of(shape, f"decl_buffer {name!r}")
+    if strides is None:
+        return OperandBuffer(dims, dtypes.check(dtype), name, _compact(dims))
+    given = tuple(s if isinstance(s, int) else None for s in strides)
+    if len(given) != len(dims):
+        raise TensorError(
+            f"decl_buffer {name!r}: {len(given)} stride(s) for {len(dims)} dimension(s)"
+        )
+    return OperandBuffer(dims, dtypes.check(dtype), name, given)
+
+
+def _compact(shape: Sequence[int]) -> Strides:
+    return tuple(prod(shape[d + 1 :]) for d in range(len(shape)))
+
+
+class TensorIntrin:
+    """A tensor intrinsic; made by `decl_tensor_intrin`.
+
+    Attributes:
+        name: its name in messages.
+        dag: the description: inputs, then one compute.
+        strides: of each input in the order of the DAG, then of the output.
+        params: buffers that stand for the operands in the bodies.
+        body: does the whole computation.
+        reset: sets the output to what a reduction starts from, or None.
+        update: adds the reduction to the output, or None.
+    """
+
+    def __init__(
+        self, name: str, dag: Dag, strides: Sequence[Strides], bodies: Sequence[Stmt | None],
+        params: Sequence[Buffer],
+    ) -> None:  # fmt: skip
+        self.name, self.dag, self.strides = name, dag, tuple(strides)
+        self.params = tuple(params)
+        self.body, self.reset, self.update = bodies
+        _check(self)
+
+    @property
+    def op(self) -> OpNode:
+        """The operation that describes what is computed."""
+        return self.dag.ops[-1]
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-able form; `from_json` is its inverse."""
+        parts = {k: getattr(self, k) for k in _BODIES}
+        return {
+            "name": self.name,
+            "dag": self.dag.to_json(),
+            "strides": [list(s) for s in self.strides],
+            **{k: s and stmt_to_json(s, self.params) for k, s in parts.items()},
+        }
+
+    @staticmethod
+    def from_json(data: Any) -> TensorIntrin:
+        """Rebuild an intrinsic.
+
+        Raises:
+            TensorError: malformed.
+        """
+        want = {"name", "dag", "strides", *_BODIES}
+        if not isinstance(data, dict) or set(data) != want:
+            raise TensorError(f"the JSON of an intrinsic has the entries {', '.join(sorted(want))}")
+        dag = Dag.from_json(data["dag"])
+        params = operand_buffers(dag)
+        bodies = [data[k] and stmt_from_json(data[k], params) for k in _BODIES]
+        strides = [_strides_from_json(s) for s in data["strides"]]
+        return TensorIntrin(str(data["name"]), dag, strides, bodies, params)
+
+    @cached_property
+    def _text(self) -> str:
+        return json.dumps(self.to_json(), sort_keys=True)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TensorIntrin) and self._text == other._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __repr__(self) -> str:
+        return f"TensorIntrin({self.name})"
+
+
+def _strides_from_json(s: Any) -> Strides:
+    if not isinstance(s, list) or not all(x is None or isinstance(x, int) for x in s):
+        raise TensorError(f"strides are a list of integers and nulls, got {s!r}")
+    return tuple(s)
+
+
+def operand_buffers(dag: Dag) -> list[Buffer]:
+    """One buffer an operand of a description: the inputs, then the output."""
+    return [Buffer(op.name, op.shape, op.dtype) for op in dag.ops]
+
+
+def decl_tensor_intrin(
+    op: Any,
+    fcompute: Callable[[list[BufferView], list[BufferView]], Any],
+    name: str = "tensor_intrin",
+    binds: Mapping[Tensor, OperandBuffer] | None = None,
+) -> TensorIntrin:
+    """Declare an intrinsic for ``s[C].tensorize``.
+
+    Args:
+        op: the description: a compute over placeholders (or its tensor), of constant extents. Each
+            dimension of an input is read at one axis, or at a literal.
+        fcompute: gets the inputs (in the order in which ``op`` reads them) and the outputs, and
+            returns the statement that does the computation; or ``(body, reset, update)``, where
+            ``reset`` sets the output to what the reduction starts from and ``update`` adds to it.
+            It is called once.
+        name: its name in messages.
+        binds: how operands lie in memory (`decl_buffer`); default row-major without gaps.
+
+    Returns:
+        The intrinsic.
+
+    Raises:
+        TensorError: the description is no single compute over placeholders; what the function
+            returns is no statement, touches other buffers, or is malformed.
+    """
+    op = op.op if isinstance(op, Tensor) else op
+    who = f"decl_tensor_intrin {name!r}"
+    if not isinstance(op, ComputeOp):
+        raise TensorError(f"{who}: the description is a te.compute, got {op!r}")
+    if any(isinstance(t.op, ComputeOp) for t in op.input_tensors):
+        raise TensorError(f"{who}: the description reads what another compute makes; it is one "
+                          "compute over placeholders")  # fmt: skip
+    tensors = [*op.input_tensors, *op._outputs]
+    dag, _ = Dag.from_ops([op])
+    params = operand_buffers(dag)
+    views = [BufferView(b) for b in params]
+    result = fcompute(views[:-1], views[-1:])
+    bodies = list(result) if isinstance(result, list | tuple) else [result, None, None]
+    if len(bodies) != len(_BODIES) or not all(s is None or isinstance(s, Stmt) for s in bodies):
+        raise TensorError(
+            f"{who}: the function returns a statement, or (body, reset, update); got {result!r}"
+        )
+    known = dict(binds or {})
+    for t in known:
+        if t not in tensors:
+            raise TensorError(f"{who}: binds names {t!r}, which is no operand")
+    strides = []
+    for t in tensors:
+        b = known.get(t)
+        if b is not None and (b.shape, b.dtype) != (t.shape, t.dtype):
+            raise TensorError(
+                f"{who}: the buffer of {t.name!r} is {b.dtype}{list(b.shape)}, the tensor "
+                f"{t.dtype}{list(t.shape)}"
+            )
+        strides.append(_compact(t.shape) if b is None else b.strides)
+    return TensorIntrin(name, dag, strides, bodies, params)
+
+
+# ---------------------------------------------------------------- what an intrinsic must be
+
+
+def _check(x: TensorIntrin) -> None:
+    who = f"decl_tensor_intrin {x.name!r}"
+    *inputs, op = x.dag.ops
+    if any(i.body is not None for i in inputs) or op.body is None or op.num_outputs != 1:
+        raise TensorError(f"{who}: the description is one compute of one output over placeholders")
+    if x.dag.sizes:
+        raise TensorError(f"{who}: the extents of an intrinsic are numbers, not size variables")
+    if len(x.strides) != len(x.dag.ops) or any(
+        len(s) != len(o.shape) for s, o in zip(x.strides, x.dag.ops, strict=True)
+    ):
+        raise TensorError(f"{who}: strides do not fit the operands")
+    if x.body is None:
+        raise TensorError(f"{who}: there is no body")
+    _check_reads(who, op)
+    for part in (x.body, x.reset, x.update):
+        if part is not None:
+            _check_body(who, x, part)
+
+
+def _check_reads(who: str, op: OpNode) -> None:
+    red, axes = op.reduction, {a.var for a in (*op.axes, *op.reduce_axes)}
+    if red is not None and (red.where is not None or red.init is not None):
+        raise TensorError(f"{who}: the description's reduction has where= or init=; leave them out")
+
+    def value(e: Expr) -> None:
+        if isinstance(e, Var):
+            raise TensorError(
+                f"{who}: the description uses the axis {e.name!r} as a value; it may only be an "
+                "index"
+            )
+        if not isinstance(e, Read):
+            for c in e.children():
+                value(c)
+            return
+        used = [i for i in e.indices if not isinstance(i, Const)]
+        if not all(i in axes for i in used) or len(set(used)) != len(used):
+            raise TensorError(
+                f"{who}: each dimension of an input is read at one axis or at a literal; an index "
+                "of the description is neither"
+            )
+
+    for e in red.source if red is not None else (op.body,):
+        assert e is not None
+        value(e)
+
+
+def _check_body(who: str, x: TensorIntrin, body: Stmt) -> None:
+    stmt_to_json(body, x.params)
+    known = {b: s for b, s in zip(x.params, x.strides, strict=True)}
+
+    def visit(n: Any) -> None:
+        if isinstance(n, Store) and n.buffer in x.params[:-1]:
+            raise TensorError(f"{who}: the body writes the input {n.buffer.name!r}")
+        if not isinstance(n, IntrinsicCall):
+            return
+        for given, want in zip(n.operands, INSTRUCTIONS[n.name].operands, strict=True):
+            last = len(want.shape)
+            strides = known.get(given.buffer, _compact(given.buffer.shape))[-last:]
+            if strides != _compact(want.shape):
+                raise TensorError(
+                    f"{who}: operand {want.name!r} of {n.name} is {list(want.shape)} without gaps; "
+                    f"the strides of {given.buffer.name!r} are {list(strides)}"
+                )
+
+    walk(body, visit)
+    outputs = tuple(b is x.params[-1] for b in x.params)
+    verify(Func(x.name, x.params, outputs, body), "in the body of an intrinsic")
