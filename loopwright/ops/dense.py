@@ -23,7 +23,7 @@ from loopwright.task import get_config, template
 def _dense_default(
     M: int, N: int, K: int, bias: bool, relu: bool, dtype: str, weight: str
 ) -> dict[str, Any]:
-    return default_tiles(M, N, K, dtype)
+    return default_tiles(M, N, K, dtype, trans_b=weight == "NK")
 
 
 def _dense_reference(

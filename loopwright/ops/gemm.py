@@ -16,6 +16,9 @@ from loopwright.schedule import Schedule
 
 _ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24)
 _UNROLL = (1, 2, 4, 8)
+#: Rows up to which the default schedule does not pack, and up to which it takes dot products where
+#: the second operand is transposed; side of the tile of these.
+_UNPACKED_ROWS, _FEW_ROWS, _DOT_TILE = 16, 64, 4
 #: Columns of a tile of dot products.
 _DOT_COLUMNS = (1, 2, 3, 4, 6)
 #: Parallel tasks that the default schedule leaves at least, where the shape allows.
@@ -79,13 +82,19 @@ def _tile_cost(M: int, N: int, rows: int, wide: int, lanes: int) -> float:
     return covered / (M * N) * (1 + loads)
 
 
-def default_tiles(M: int, N: int, K: int, dtype: str, batch: int = 1) -> dict[str, Any]:
+def default_tiles(
+    M: int, N: int, K: int, dtype: str, batch: int = 1, trans_b: bool = False
+) -> dict[str, Any]:
     """Knobs of a schedule for shapes without a record.
 
     The register tile with the fewest loads and the least over-run; all rows run against one packed
-    panel unless that leaves fewer than eight tasks for the threads.
+    panel unless that leaves fewer than eight tasks for the threads. Few rows do not pay for
+    packing: they read the second operand as it is, along k where it is transposed.
     """
     tiles.check_sizes(dtype, M=M, N=N, K=K)
+    if trans_b and M <= _FEW_ROWS and tiles.lanes(dtype) <= K and min(M, N) >= _DOT_TILE:
+        tile = [-1, 1, _DOT_TILE]
+        return {"tile_i": tile, "tile_j": tile, "unroll_k": 1, "pack": "dot"}
     rows, wide = min(
         (
             (r, w)
@@ -103,6 +112,7 @@ def default_tiles(M: int, N: int, K: int, dtype: str, batch: int = 1) -> dict[st
         "tile_i": [-1, max(enough or [1]), rows],
         "tile_j": [-1, 1, wide],
         "unroll_k": 1,
+        "pack": "none" if M <= _UNPACKED_ROWS and not trans_b else "panel",
     }
 
 

@@ -23,7 +23,7 @@ from loopwright.task import get_config, template
 def _matmul_default(
     M: int, N: int, K: int, trans_a: bool, trans_b: bool, dtype: str
 ) -> dict[str, Any]:
-    return default_tiles(M, N, K, tiles.wide_dtype(dtype))
+    return default_tiles(M, N, K, tiles.wide_dtype(dtype), trans_b=trans_b)
 
 
 def _product(
@@ -78,7 +78,7 @@ def _batch_default(
     B: int, M: int, N: int, K: int, trans_a: bool, trans_b: bool, dtype: str
 ) -> dict[str, Any]:
     tiles.check_sizes(dtype, B=B)
-    return default_tiles(M, N, K, tiles.wide_dtype(dtype), batch=B)
+    return default_tiles(M, N, K, tiles.wide_dtype(dtype), batch=B, trans_b=trans_b)
 
 
 def _batch_reference(
