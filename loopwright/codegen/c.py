@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import Any
 
-from loopwright.codegen.c_family import RESERVED, CFamilyWriter, Names, extents
+from loopwright.codegen.c_family import RESERVED, CFamilyWriter, Names
 from loopwright.codegen.c_prelude import Prelude, memory_type
 from loopwright.codegen.cc import Source, compile_c, disassembly
 from loopwright.codegen.facts import buffers_of, has_guarded_accesses
 from loopwright.codegen.llvm import Code
 from loopwright.codegen.math_c import install
 from loopwright.codegen.ops_llvm import C_FUNCTIONS
-from loopwright.errors import CodegenError
+from loopwright.codegen.sizes_llvm import Bytes, SizeNames, larger
 from loopwright.ir.buffer import Buffer
-from loopwright.ir.expr import Var
+from loopwright.ir.expr import Expr, Var
+from loopwright.ir.sizes import Sizes
 from loopwright.ir.stmt import Check, For, Func, Store
 from loopwright.ir.traversal import free_vars, walk
 from loopwright.runtime.image import FIRST_CODE, record_name
@@ -40,7 +42,8 @@ _MATH_H = re.compile(
 )
 #: The largest loop that is unrolled on request; GCC counts in 16 bits.
 _UNROLL_LIMIT = 65534
-
+#: How far a loop of an unknown extent is unrolled.
+_UNROLL_UNKNOWN = 8
 
 _WORKSPACE = "unsigned char *restrict ws"
 _LINE = 100
@@ -56,7 +59,7 @@ class Unit:
     written: frozenset[Buffer]
     functions: list[str]
     loops: int = 0
-    parallel_workspace: int = 0
+    parallel_workspace: Bytes = 0
     checks: list[str] = field(default_factory=list)
     check_words: int = 0
 
@@ -77,7 +80,8 @@ class CWriter(CFamilyWriter):
         """Pragmas of GCC, which Clang understands as well."""
         if s.kind == "vectorized":
             return "#pragma omp simd"
-        return f"#pragma GCC unroll {min(s.extent, _UNROLL_LIMIT)}"
+        most = s.extent if isinstance(s.extent, int) else _UNROLL_UNKNOWN
+        return f"#pragma GCC unroll {min(most, _UNROLL_LIMIT)}"
 
     def check(self, s: Check) -> None:
         """Of threads that fail at once one takes the record; see `loopwright.runtime.image`."""
@@ -94,10 +98,15 @@ class CWriter(CFamilyWriter):
 
     def parameter(self, b: Buffer) -> str:
         """A buffer as a parameter, which no other parameter aliases."""
-        first, *rest = extents(b)
+        first, *rest = self.extents(b)
         const = "" if b in self.unit.written else "const "
         rows = f"[restrict {first}]" + "".join(f"[{n}]" for n in rest)
         return f"{const}{memory_type(b.dtype)} {self.name(b)}{rows}"
+
+    def field(self, b: Buffer) -> str:
+        """A buffer in a closure, where types cannot depend on sizes."""
+        const = "" if b in self.unit.written else "const "
+        return const + (f"void *{self.name(b)}" if b.symbolic else self.pointer(b, self.name(b)))
 
     def launch(self, s: For) -> bool:
         """Hand a loop to the pool; its body sees buffers and outer variables through a closure."""
@@ -108,36 +117,30 @@ class CWriter(CFamilyWriter):
         name = f"{unit.name}_par{unit.loops}"
         buffers = [b for b in buffers_of(s.body) if b in self.buffers]
         free = free_vars(s.body)
+        for n in (n for b in buffers_of(s.body) for n in b.shape if isinstance(n, Expr)):
+            free |= free_vars(n)
         outer = [v for v in self.bound if v in free]
         inner = CWriter(unit, inside_parallel=True)
         inner.ranges = {v: self.ranges[v] for v in outer if v in self.ranges}
         inner.bound = {v: self.bound[v] for v in outer}
+        inner.sizes = SizeNames(self.sizes.known)
         _write_parallel(inner, s, name, buffers, outer)
-        unit.parallel_workspace = max(unit.parallel_workspace, inner.workspace)
-        given = ", ".join([*(self.name(b) for b in buffers), *(self.name(v) for v in outer)]) or "0"
-        spare = self.spare(inner.workspace)
+        size = inner.workspace
+        unit.parallel_workspace = larger(unit.parallel_workspace, self.sizes.definition(size))
+        given = ", ".join([*(self.name(v) for v in outer), *(self.name(b) for b in buffers)]) or "0"
+        spare = self.spare(size)
         with self.block(""):
             self.put(f"struct {name} closure = {{{given}}};")
             self.put(
-                f"int32_t rc = lw_parallel_launch({name}, &closure, {s.extent}, "
-                f"{inner.workspace}, {spare});"
+                f"int32_t rc = lw_parallel_launch({name}, &closure, {self.count(s.extent).text}, "
+                f"{self.count(size).text}, {spare});"
             )
             self.put("if (rc) return rc;")
         return True
 
 
-def write_c(f: Func, target: Target) -> tuple[str, Unit, int]:
-    """The C text of a function; also what its parts share, and the entry's workspace bytes.
-
-    Raises:
-        CodegenError: the function has size variables.
-    """
-    if f.sizes:
-        names = ", ".join(v.name for v in f.sizes)
-        raise CodegenError(
-            f"c: {f.name} has size variables ({names}), which this target does not know; use the "
-            "target llvm, or build for sizes that are known (dag.bind)"
-        )
+def write_c(f: Func, target: Target) -> tuple[str, Unit, Any]:
+    """The C text of a function; also what its parts share, and the entry's workspace bytes."""
     found: list[Buffer] = []
     walk(f.body, lambda n: found.append(n.buffer) if isinstance(n, Store) else None)
     name = f"{f.name}_" if f.name in RESERVED or _MATH_H.fullmatch(f.name) else f.name
@@ -147,10 +150,17 @@ def write_c(f: Func, target: Target) -> tuple[str, Unit, int]:
     unit = Unit(f.name, options["num_threads"], prelude, frozenset(found), [])
     writer = CWriter(unit, inside_parallel=False)
     writer.buffers = dict.fromkeys(f.params)
-    params = [*map(writer.parameter, f.params), _WORKSPACE]
+    known = Sizes.of_function(f.sizes, [n for b in f.params for n in b.shape]).ranges
+    writer.ranges = {v: known[v] for v in f.sizes}
+    writer.bound = dict.fromkeys(f.sizes, "int64_t")
+    # The sizes come first: types of the others are made of them.
+    params = [f"const int64_t {writer.name(v)}" for v in f.sizes]
+    params += [*map(writer.parameter, f.params), _WORKSPACE]
     writer.stmt(f.body)
     nest = _function(signature(f"static int32_t {f.name}_nest", params), writer.lines)
-    given = ", ".join([*(f"args[{k}]" for k in range(len(f.params))), "ws"])
+    count = len(f.params)
+    values = [f"(int64_t)args[{count + k}]" for k in range(len(f.sizes))]
+    given = ", ".join([*values, *(f"args[{k}]" for k in range(count)), "ws"])
     label = f' __asm__("{f.name}")' if name != f.name else ""
     entry = [f"int32_t {name}(void **args, void *ws){label};"] if label else []
     entry.append(
@@ -165,7 +175,7 @@ def write_c(f: Func, target: Target) -> tuple[str, Unit, int]:
         head += f"\nint64_t {record_name(unit.name)}[{unit.check_words}];\n"
     helpers = unit.prelude.text()
     parts = [head, *([f"{helpers}\n"] if helpers else []), *unit.functions, nest, *entry]
-    return "\n".join(parts), unit, writer.workspace
+    return "\n".join(parts), unit, writer.sizes.definition(writer.workspace)
 
 
 def compile_func(f: Func, target: Target) -> Code:
@@ -195,19 +205,15 @@ def _write_parallel(w: CWriter, s: For, name: str, buffers: list[Buffer], outer:
     """Write the nest of one iteration, the closure, and the function over a range."""
     w.buffers = dict.fromkeys(buffers)
     i = w.name(s.var)
-    named = [*(w.name(b) for b in buffers), *(w.name(v) for v in outer)]
-    params = [f"int64_t {i}", *map(w.parameter, buffers)]
-    params += [f"const {w.bound[v]} {w.name(v)}" for v in outer]
-    w.ranges[s.var] = (0, s.extent - 1)
-    w.bound[s.var] = "int64_t"
+    named = [*(w.name(v) for v in outer), *(w.name(b) for b in buffers)]
+    params = [f"int64_t {i}"] + [f"const {w.bound[v]} {w.name(v)}" for v in outer]
+    params += [*map(w.parameter, buffers), _WORKSPACE]
+    w.enter(s)
     w.stmt(s.body)
     w.lines.append("  return 0;")
-    head = signature(f"static int32_t {name}_nest", [*params, _WORKSPACE])
-    fields = []
-    for b in buffers:
-        const = "" if b in w.unit.written else "const "
-        fields.append(f"  {const}{w.pointer(b, w.name(b))};")
-    fields += [f"  {w.bound[v]} {w.name(v)};" for v in outer]
+    head = signature(f"static int32_t {name}_nest", params)
+    fields = [f"  {w.bound[v]} {w.name(v)};" for v in outer]
+    fields += [f"  {w.field(b)};" for b in buffers]
     struct = "\n".join([f"struct {name} {{", *(fields or ["  char none;"]), "};\n"])
     given = ", ".join([i, *(f"c->{field}" for field in named), "ws"])
     lines = [

@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from loopwright import dtypes
-from loopwright.codegen.c_expr import Expressions, product_and_rest
+from loopwright.codegen.c_expr import Expressions, Text, product_and_rest
 from loopwright.codegen.c_prelude import Prelude, c_type, memory_type
 from loopwright.codegen.facts import has_blocks
+from loopwright.codegen.sizes_llvm import Bytes, SizeNames, larger, nbytes
 from loopwright.errors import CodegenError
 from loopwright.ir.affine import interval
 from loopwright.ir.buffer import STACK_LIMIT, Buffer, Load
@@ -34,6 +35,10 @@ from loopwright.ir.stmt import (
 
 #: Most bytes of all buffers together that are kept on the stack.
 STACK_TOTAL = 1 << 16
+#: Bounds of a number of which nothing is known.
+UNKNOWN = (-(1 << 40), 1 << 40)
+#: How tightly the operand of a sum binds.
+_SUM = 12
 #: Words that a program's names may not be.
 RESERVED = frozenset(
     word
@@ -87,7 +92,8 @@ class CFamilyWriter(Expressions):
         names: identifiers of this function.
         bound: C types of the variables in scope.
         buffers: buffers in scope.
-        workspace: bytes of workspace that the function needs.
+        workspace: bytes of workspace that the function needs; with sizes maybe an expression.
+        sizes: what the names made of sizes stand for.
     """
 
     def __init__(self, prelude: Prelude, names: Names, language: str = "c") -> None:
@@ -97,8 +103,9 @@ class CFamilyWriter(Expressions):
         self.depth = 1
         self.bound: dict[Var, str] = {}
         self.buffers: dict[Buffer, None] = {}
-        self.workspace = 0
-        self._used = 0
+        self.workspace: Bytes = 0
+        self.sizes = SizeNames()
+        self._used: Bytes = 0
         self._stack = 0
         self.contracts = prelude.has_fma
 
@@ -190,6 +197,7 @@ class CFamilyWriter(Expressions):
         """Arithmetic on axes is kept in int64_t, all else in its own dtype."""
         if e.dtype != v.dtype:
             raise CodegenError(f"{self.language}: {v.name!r} is {v.dtype}, not {e.dtype}")
+        self.sizes.learn(v, e)
         bounds = interval(e, {}, self.ranges) if dtypes.is_int(e.dtype) else None
         plain = bounds is not None and self.is_plain(e)
         text = self.plain(e) if plain else self.expr(e)
@@ -218,32 +226,49 @@ class CFamilyWriter(Expressions):
         if hint:
             self.put(hint)
         self.in_vector |= vector
-        self.loop(s, "0", str(s.extent))
+        self.loop(s, "0", self.count(s.extent).text)
         self.in_vector &= not vector
 
     def loop(self, s: For, first: str, end: str) -> None:
         """Write a loop as a ``for`` statement."""
         i = self.name(s.var)
-        self.ranges[s.var] = (0, s.extent - 1)
-        self.bound[s.var] = "int64_t"
+        self.enter(s)
         with self.block(f"for (int64_t {i} = {first}; {i} < {end}; ++{i})"):
             self.stmt(s.body)
         self._leave(s.var)
 
+    def enter(self, s: For) -> None:
+        """Begin the scope of a loop's variable."""
+        most = interval(s.extent, {}, self.ranges) if isinstance(s.extent, Expr) else None
+        last = s.extent - 1 if isinstance(s.extent, int) else most[1] - 1 if most else UNKNOWN[1]
+        self.ranges[s.var] = (0, last)
+        self.bound[s.var] = "int64_t"
+
     # ------------------------------------------------------------ memory
+
+    def count(self, n: Any) -> Text:
+        """An extent, or a number of bytes."""
+        return Text(str(n)) if isinstance(n, int) else self.index(n)
+
+    def extents(self, b: Buffer) -> list[str]:
+        """Extents of a buffer as an array of C: one with gaps is a row of all its elements."""
+        if b.strides is not None:
+            return [str(b.size)]
+        return [self.count(n).text for n in b.shape] or ["1"]
 
     def declared(self, b: Buffer, head: str) -> str:
         """A declarator of a buffer as an array, ``head`` being what stands before its extents."""
-        return f"{memory_type(b.dtype)} {head}" + "".join(f"[{n}]" for n in extents(b))
+        return f"{memory_type(b.dtype)} {head}" + "".join(f"[{n}]" for n in self.extents(b))
 
     def pointer(self, b: Buffer, name: str) -> str:
         """A declarator of a pointer to the rows of a buffer."""
-        rows = "".join(f"[{n}]" for n in extents(b)[1:])
+        rows = "".join(f"[{n}]" for n in self.extents(b)[1:])
         return f"{memory_type(b.dtype)} " + (f"(*{name}){rows}" if rows else f"*{name}")
 
     def _allocate(self, b: Buffer, body: Any) -> None:
         """A small buffer is an array of the block, a larger one a piece of the workspace."""
-        if b.nbytes <= STACK_LIMIT and self._stack + b.nbytes <= STACK_TOTAL:
+        small = not b.symbolic and b.nbytes <= STACK_LIMIT
+        if small and self._stack + b.nbytes <= STACK_TOTAL:
             self._stack += b.nbytes
             self.buffers[b] = None
             self.put(f"_Alignas(64) {self.declared(b, self.name(b))};")
@@ -251,9 +276,9 @@ class CFamilyWriter(Expressions):
             self._leave(b)
             return
         start = self._used
-        self._place(b, f"ws + {start}")
-        self._used = start + -(-b.nbytes // 64) * 64
-        self.workspace = max(self.workspace, self._used)
+        self._place(b, f"ws + {self.count(start).inside(_SUM)}")
+        self._used = start + nbytes(b)
+        self.workspace = larger(self.workspace, self._used)
         self.stmt(body)
         self._used = start
         self._leave(b)
@@ -268,12 +293,7 @@ class CFamilyWriter(Expressions):
         (self.bound if isinstance(x, Var) else self.buffers).pop(x)  # type: ignore[arg-type]
         self.names.release(x)
 
-    def spare(self, size: int) -> str:
+    def spare(self, size: Bytes) -> str:
         """Workspace of a launch that runs inline; free again after it."""
-        self.workspace = max(self.workspace, self._used + size)
-        return f"ws + {self._used}"
-
-
-def extents(b: Buffer) -> tuple[int, ...]:
-    """Extents of a buffer as an array of C: one with gaps is a row of all its elements."""
-    return b.shape or (1,) if b.strides is None else (b.size,)
+        self.workspace = larger(self.workspace, self._used + size)
+        return f"ws + {self.count(self._used).inside(_SUM)}"

@@ -11,18 +11,24 @@ import numpy as np
 import pytest
 
 from loopwright import te
+from loopwright.codegen import c
 from loopwright.driver import build
-from loopwright.errors import ArgumentError, BuildError, CodegenError, TaskError
-from loopwright.runtime import Module
+from loopwright.errors import ArgumentError, BuildError, TaskError
+from loopwright.lower import lower
+from loopwright.runtime import Module, load_module
 from loopwright.runtime.device import cpu
 from loopwright.runtime.symbolic import SymbolicFunction
 from loopwright.schedule import create_schedule
+from loopwright.target import Target
 from loopwright.task import Task, template
+from loopwright.testing.differential import runs_here
 from loopwright.testing.guarded import GuardedRunner
 from tests.unit.lower.test_symbolic import flat, packed, panel_at_root, parts, plain, product
 
 SCHEDULES = [plain, flat, packed, panel_at_root, parts]
-TARGETS = ("llvm -num-threads=1", "llvm -num-threads=2")
+C_TARGETS = ("c -num-threads=1", "c -num-threads=2") if runs_here("c") else ()
+TARGETS = ("llvm -num-threads=1", "llvm -num-threads=2", *C_TARGETS)
+ONE_THREAD = TARGETS[::2]
 Array = np.ndarray[Any, Any]
 
 
@@ -54,12 +60,15 @@ def test_one_matmul_for_all_sizes(schedule: Any, target: str) -> None:
 
 
 @pytest.mark.parametrize("side", ["start", "end"])
+@pytest.mark.parametrize("target", ONE_THREAD)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda s: s.__name__)
-def test_nothing_outside_is_touched(runner: GuardedRunner, schedule: Any, side: str) -> None:
+def test_nothing_outside_is_touched(
+    runner: GuardedRunner, schedule: Any, target: str, side: str
+) -> None:
     """Arrays and workspace of exactly the size, against pages that may not be touched."""
     s, A, B, C = product()
     schedule(s, B, C)
-    artifact = build(s, [A, B, C], "llvm -num-threads=1").artifact
+    artifact = build(s, [A, B, C], target).artifact
     rng = np.random.default_rng(2)
     for n, m, k in [(1, 1, 1), (3, 5, 7), (8, 16, 4), (17, 9, 33)]:
         a, b, c = operands(rng, n, m, k)
@@ -67,7 +76,8 @@ def test_nothing_outside_is_touched(runner: GuardedRunner, schedule: Any, side: 
         np.testing.assert_array_equal(got[2], a @ b)
 
 
-def test_softmax_of_rows() -> None:
+@pytest.mark.parametrize("target", TARGETS[1::2])
+def test_softmax_of_rows(target: str) -> None:
     n, m = te.var("n"), te.var("m")
     X = te.placeholder((n, m), name="X")
     k, k2 = te.reduce_axis((0, m), name="k"), te.reduce_axis((0, m), name="k2")
@@ -82,7 +92,7 @@ def test_softmax_of_rows() -> None:
     s[Y].parallel(i)
     for t in (total, E, top):
         s[t].compute_at(s[Y], i)
-    f = build(s, [X, Y])
+    f = build(s, [X, Y], target)
     rng = np.random.default_rng(3)
     for shape in [(1, 1), (3, 7), (16, 8), (5, 1000)]:
         x = rng.standard_normal(shape).astype("float32")
@@ -92,7 +102,8 @@ def test_softmax_of_rows() -> None:
         np.testing.assert_allclose(y, e / e.sum(1, keepdims=True), rtol=1e-5)
 
 
-def test_convolution_with_padding() -> None:
+@pytest.mark.parametrize("target", TARGETS[1::2])
+def test_convolution_with_padding(target: str) -> None:
     h, w = te.size_var("h"), te.size_var("w")
     A = te.placeholder((2, h, w), name="A")
     W = te.placeholder((3, 2, 3, 3), name="W")
@@ -117,7 +128,7 @@ def test_convolution_with_padding() -> None:
     s[R].vectorize(xi)
     s[R].parallel(s[R].fuse(yo, xo))
     s[P].compute_at(s[R], s[R].leaf_iter_vars[0])
-    f = build(s, [A, W, R])
+    f = build(s, [A, W, R], target)
     rng = np.random.default_rng(4)
     weight = rng.integers(-3, 3, (3, 2, 3, 3)).astype("float32")
     for rows, columns in [(1, 1), (4, 8), (5, 9), (3, 30), (17, 16)]:
@@ -139,7 +150,7 @@ def shifted() -> tuple[Any, te.Tensor, te.Tensor, Any]:
     return create_schedule(B.op), A, B, k
 
 
-@pytest.mark.parametrize("target", ["llvm", "interp"])
+@pytest.mark.parametrize("target", [*ONE_THREAD, "interp"])
 def test_a_size_that_is_passed(target: str) -> None:
     s, A, B, k = shifted()
     f = build(s, [k, A, B], target)
@@ -222,10 +233,36 @@ def test_sizes_of_one_name() -> None:
     np.testing.assert_array_equal(b, a.T)
 
 
-def test_the_c_target_says_that_it_knows_no_sizes() -> None:
+@pytest.mark.parametrize("target", TARGETS[1::2])
+def test_a_library_serves_every_size(tmp_path: Path, target: str) -> None:
+    if not runs_here("c"):
+        pytest.skip("no C compiler, which links the library")
     s, A, B, C = product()
-    with pytest.raises(CodegenError, match=r"c: main has size variables \(n, k, m\), which"):
-        build(s, [A, B, C], "c")
+    packed(s, B, C)
+    build(s, [A, B, C], target, "mm").export_library(tmp_path / "mm.so")
+    f = load_module(tmp_path / "mm.so")
+    rng = np.random.default_rng(5)
+    for n, m, k in [(1, 1, 1), (20, 30, 40), (97, 89, 83)]:
+        a, b, c = operands(rng, n, m, k)
+        f(a, b, c)
+        np.testing.assert_array_equal(c, a @ b)
+
+
+@pytest.mark.parametrize("target", C_TARGETS)
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda s: s.__name__)
+def test_workspaces_in_c_are_those_of_llvm(schedule: Any, target: str) -> None:
+    s, A, B, C = product()
+    schedule(s, B, C)
+    other = target.replace("c ", "llvm ")
+    one, two = (build(s, [A, B, C], t).artifact.manifest["functions"] for t in (target, other))
+    assert one == two
+
+
+def test_text_in_c(golden: Any) -> None:
+    s, A, B, C = product()
+    packed(s, B, C)
+    f = lower(s, [A, B, C], "mm")
+    golden(c.write_c(f, Target("c -num-threads=2 -mcpu=x86-64-v3"))[0])
 
 
 def test_reads_that_stay_inside_for_some_sizes_only() -> None:
