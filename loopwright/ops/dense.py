@@ -9,6 +9,7 @@ import numpy as np
 
 from loopwright import te
 from loopwright.errors import TensorError
+from loopwright.ops import tiles
 from loopwright.ops.gemm import (
     default_tiles,
     define_matmul_space,
@@ -23,7 +24,7 @@ from loopwright.task import get_config, template
 def _dense_default(
     M: int, N: int, K: int, bias: bool, relu: bool, dtype: str, weight: str
 ) -> dict[str, Any]:
-    return default_tiles(M, N, K, dtype, trans_b=weight == "NK")
+    return default_tiles(M, N, K, tiles.wide_dtype(dtype), trans_b=weight == "NK")
 
 
 def _dense_reference(
@@ -31,9 +32,11 @@ def _dense_reference(
     weight: str = "NK",
 ) -> Callable[..., Any]:  # fmt: skip
     def reference(x: Any, w: Any, *b: Any) -> Any:
+        x, w = tiles.widen(x, dtype), tiles.widen(w, dtype)
         y = x @ (w.T if weight == "NK" else w)
-        y = y + b[0] if bias else y
-        return np.maximum(y, y.dtype.type(0)) if relu else y
+        y = y + b[0].astype(y.dtype, copy=False) if bias else y
+        y = np.maximum(y, y.dtype.type(0)) if relu else y
+        return tiles.narrow(y, dtype)
 
     return reference
 
@@ -48,30 +51,43 @@ def dense(
     dtype: str = "float32",
     weight: str = "NK",
 ) -> tuple[Schedule, list[te.Tensor]]:
-    """Y (M, N) = relu(X (M, K) @ W + bias (N)); W is (N, K), or (K, N) with ``weight="KN"``."""
+    """Y (M, N) = relu(X (M, K) @ W + bias (N)); W is (N, K), or (K, N) with ``weight="KN"``.
+
+    Narrow operands are summed as in `matmul`; the bias has the dtype of the result.
+    """
     if weight not in ("NK", "KN"):
         raise TensorError(f"dense: weight is 'NK' or 'KN', got {weight!r}")
     trans = weight == "NK"
     X = te.placeholder((M, K), dtype, name="X")
     W = te.placeholder((N, K) if trans else (K, N), dtype, name="W")
     inputs = [X, W]
-    Z = matmul_compute(X, W, trans_b=trans, name="Z")
-    out = Z
+    wide, final = tiles.wide_dtype(dtype), tiles.out_dtype(dtype)
+    Z = matmul_compute(X, W, trans_b=trans, name="Z", out_dtype=wide)
+    stages = [Z]
     if bias:
-        b = te.placeholder((N,), dtype, name="bias")
+        b = te.placeholder((N,), final, name="bias")
         inputs.append(b)
-        out = te.compute((M, N), lambda i, j: Z[i, j] + b[j], name="biased")
-    if relu:
-        pre = out
-        out = te.compute((M, N), lambda i, j: te.max(pre[i, j], 0), name="Y")
+        stages.append(te.compute((M, N), lambda i, j: Z[i, j] + b[j].astype(wide), name="biased"))
+    for wanted, name, f in (
+        (relu, "Y", lambda x: te.max(x, 0)),
+        (final != wide, "narrow", lambda x: x.astype(final)),
+    ):
+        if wanted:
+            stages.append(_mapped(stages[-1], f, name))
+    out = stages[-1]
     s = te.create_schedule(out.op)
     cfg = get_config()
-    define_matmul_space(cfg, M, N, K, out.dtype, trans)
-    if bias and relu:
-        s[pre].compute_inline()
+    define_matmul_space(cfg, M, N, K, Z.dtype, trans)
+    for stage in stages[1:-1]:
+        s[stage].compute_inline()
     acc = s.cache_write(Z, "local") if out is Z else Z
     schedule_matmul(cfg, s, out, acc, W, trans)
     return s, [*inputs, out]
+
+
+def _mapped(x: te.Tensor, f: Callable[[Any], Any], name: str) -> te.Tensor:
+    """``f`` of every element."""
+    return te.compute(x.shape, lambda i, j: f(x[i, j]), name=name)
 
 
 DENSE = register(

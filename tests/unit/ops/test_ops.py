@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import loopwright as lw
-from loopwright import ops, te
+from loopwright import dtypes, ops, te
 from loopwright.errors import TaskError, TensorError, UsageError
 
 MATMULS = [
@@ -192,6 +192,44 @@ def test_every_place_of_padding(where: str) -> None:
         space = task.config_space
         base = dict(space.get(space.default_index).values)
         check(task, space.find({**base, "pad": where}))
+
+
+HALVES = [
+    ("matmul", (13, 37, 21, False, True)),
+    ("dense", (13, 37, 21, True, True)),
+    ("dense", (5, 40, 21, False, False)),
+    ("batch_matmul", (2, 8, 20, 16, False, False)),
+    ("conv2d", (1, 4, 9, 9, 18, 3, 3, 1, 1)),
+    ("depthwise_conv2d", (1, 3, 8, 20, 3, 3, 1, 1)),
+    ("pool2d", (1, 3, 9, 20, 3, 3, 2, 1, "avg", False)),
+    ("pool2d", (1, 3, 9, 20, 3, 3, 2, 1, "max", False)),
+    ("softmax", (5, 37)),
+    ("layer_norm", (5, 37, 1e-5)),
+    ("reduce", (9, 64, "sum", 0)),
+    ("elementwise", (5, 33, "scale,sigmoid,add")),
+    ("transpose", (33, 64)),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(("name", "args"), HALVES, ids=str)
+def test_halves_are_summed_as_float32(name: str, args: tuple[object, ...], dtype: str) -> None:
+    rest = ("NK",) if name == "dense" else ()
+    task = lw.create_task(name, (*args[: 5 if name == "dense" else None], dtype, *rest), "llvm")
+    space = task.config_space
+    s, tensors = task.instantiate(space.get(space.default_index))
+    assert {t.dtype for t in tensors} == {dtype}
+    arrays = [x.astype(np.dtype(dtypes.check(dtype))) for x in float_data(tensors)]
+    lw.build(s, tensors, task.target)(*arrays)
+    got, want = (x.astype("float32") for x in (arrays[-1], task.reference(*arrays[:-1])))
+    # One rounding of the result may go the other way: no more than a unit in the last place.
+    unit = 2.0 ** (-10 if dtype == "float16" else -7)
+    assert (np.abs(got - want) <= unit * np.abs(want) + 1e-4 * np.abs(want).max()).all()
+
+
+def float_data(tensors: list[te.Tensor]) -> list[np.ndarray]:
+    rng = np.random.default_rng(4)
+    return [rng.standard_normal(t.shape) for t in tensors]
 
 
 def test_bytes_are_summed_in_int32() -> None:
