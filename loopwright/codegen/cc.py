@@ -9,7 +9,10 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+import time
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from loopwright.errors import BuildError, TargetError
@@ -28,6 +31,10 @@ _FLAGS = (
 #: whose mask is constant, which touches the lanes that are off. Without if-conversion there are no
 #: masked loads, and such loops stay scalar.
 GUARDED = "-fno-tree-loop-if-convert"
+#: How names of private folders begin; the process follows.
+_FOLDER = "loopwright-cc-"
+#: Seconds after which a folder without its process is removed.
+_ABANDONED = 600.0
 #: Features that LLVM names and compilers have no flag for.
 _NO_FLAG = {"cmov", "64bit", "cx8", "fxsr", "x87"}
 
@@ -108,9 +115,34 @@ def disassembly(source: Source, target: Target) -> str:
     return _run(source, target, "-S").decode()
 
 
+@lru_cache(maxsize=1)
+def remove_abandoned() -> None:
+    """Remove folders of processes that were killed while they compiled; once a process.
+
+    A builder that takes too long is killed. Its folder goes when it is older than any build is, and
+    no process has the number that is in its name.
+    """
+    for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
+        number = folder.name.removeprefix(_FOLDER).partition("-")[0]
+        with suppress(OSError):  # another process removes it as well, or it is another user's
+            if time.time() - folder.stat().st_mtime > _ABANDONED and not _alive(number):
+                shutil.rmtree(folder)
+
+
+def _alive(number: str) -> bool:
+    try:
+        os.kill(int(number), 0)
+    except (ProcessLookupError, ValueError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
 def _run(source: Source, target: Target, what: str) -> bytes:
     compiler = find_compiler(target.options["cc"])
-    with tempfile.TemporaryDirectory(prefix="loopwright-cc-") as folder:
+    remove_abandoned()
+    with tempfile.TemporaryDirectory(prefix=f"{_FOLDER}{os.getpid()}-") as folder:
         out = Path(folder) / "out"
         command = [compiler, *flags(target, source), what, "-x", "c", "-", "-o", str(out)]
         environ = {**os.environ, "LC_ALL": "C", "TMPDIR": folder}

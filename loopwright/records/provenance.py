@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import subprocess
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -59,13 +60,40 @@ def threads(target: Mapping[str, Any], env: Mapping[str, Any]) -> int:
     return 0
 
 
-@functools.lru_cache(maxsize=1)
-def build_hash() -> str:
-    """Hash of the compiler's own source and of the LLVM binding: the ``build`` of a record.
+def build_hash(target: Mapping[str, Any] | None = None) -> str:
+    """Hash of what makes code from a trace: the ``build`` of a record.
 
-    Any edit of a file that may change the code made from a trace changes it, so that times of other
-    code are never counted as measured. 16 hexadecimal digits.
+    That is the compiler's own source, the LLVM binding, and for the target ``c`` what the C
+    compiler says of itself (``cc --version``): any edit of a file that may change the code, and an
+    upgrade of the C compiler for its records alone, so that times of other code are never counted
+    as measured.
+
+    Args:
+        target: Canonical form of the target; None for any that needs no other compiler.
+
+    Returns:
+        16 hexadecimal digits.
     """
+    if not target or target.get("kind") != "c":
+        return _source_hash()
+    text = f"{_source_hash()}\n{compiler_version(str(target.get('cc', 'cc')))}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@functools.lru_cache(maxsize=8)
+def compiler_version(cc: str) -> str:
+    """The first line of ``cc --version``; empty when there is no such compiler."""
+    try:
+        done = subprocess.run(
+            [cc, "--version"], capture_output=True, text=True, check=False, timeout=30
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.partition("\n")[0]
+
+
+@functools.lru_cache(maxsize=1)
+def _source_hash() -> str:
     digest = hashlib.sha256(f"llvmlite {version('llvmlite')}\n".encode())
     root = Path(__file__).parent.parent
     for package in _COMPILER:

@@ -109,7 +109,7 @@ class LogJournal(Journal):
         self.run = run
         self._env = records.environment()
         self._target = task.target.canonical
-        self._build = records.build_hash()
+        self._build = records.build_hash(self._target)
         # Opened before it is read: a log that cannot be written is found before anything is lost.
         existed = os.path.exists(path) and os.path.getsize(path) > 0
         self._store = records.Store(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -281,6 +282,25 @@ def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     p = chain(4, 4)
     build(p.s, [p.a, p.d], "c").get_source("asm")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_folders_of_killed_builders_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Old ones only, and those of no process that lives."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    done = subprocess.Popen([sys.executable, "-c", ""])
+    done.wait()
+    names = [f"loopwright-cc-{done.pid}-old", f"loopwright-cc-{os.getpid()}-mine"]
+    names += [f"loopwright-cc-{done.pid}-new", "another"]
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "out").write_text("x")
+        if not name.endswith("new"):
+            os.utime(tmp_path / name, (1, 1))
+    cc.remove_abandoned.cache_clear()
+    cc.remove_abandoned()
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(names[1:])
 
 
 def test_conditions_around_memory_turn_masked_loads_off() -> None:

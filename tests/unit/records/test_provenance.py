@@ -56,3 +56,21 @@ def test_build_hash_is_equal_in_another_process_and_imports_nothing_heavy():
     assert second == "[] []"
     int(first, 16)
     assert len(build_hash()) == 16
+
+
+def test_an_upgrade_of_the_c_compiler_is_another_build_for_target_c_alone(tmp_path):
+    def compiler(name: str, version: str) -> str:
+        path = tmp_path / name
+        path.write_text(f"#!/bin/sh\necho '{version}'\necho 'Copyright {name}'\n")
+        path.chmod(0o755)
+        return str(path)
+
+    old, same, new = compiler("a", "cc 12.2"), compiler("b", "cc 12.2"), compiler("c", "cc 13.1")
+    builds = [build_hash({"kind": "c", "cc": cc}) for cc in (old, same, new)]
+    assert builds[0] == builds[1] != builds[2]
+    assert build_hash() not in builds
+    assert all(len(b) == 16 for b in builds)
+    llvm = [build_hash({"kind": "llvm", "cc": cc}) for cc in (old, new)]
+    assert llvm == [build_hash()] * 2
+    missing = {"kind": "c", "cc": str(tmp_path / "none")}
+    assert build_hash(missing) not in builds

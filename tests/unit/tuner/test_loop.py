@@ -186,7 +186,7 @@ def test_another_space_target_or_thread_count_does_not_count(tmp_path):
 
 def test_the_best_of_another_compiler_are_measured_again_first(tmp_path, monkeypatch):
     tune(tmp_path)
-    monkeypatch.setattr(records, "build_hash", lambda: "another")
+    monkeypatch.setattr(records, "build_hash", lambda target: "another")
     measurer, summary = tune(tmp_path, n_trial=12)
     assert summary.from_log == 0
     assert measurer.measured[0] == 0
