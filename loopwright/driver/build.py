@@ -54,10 +54,12 @@ def build(
         ScheduleError: a rule that needs extents is broken.
         LowerError: an argument is missing.
         CodegenError: the schedule cannot run on the target (a loop is bound to a GPU thread).
-        BuildError: the name is not an identifier, or taken by a C function; a size variable is
-            neither told by an array nor passed.
+        BuildError: ``s`` is no schedule; the name is not an identifier, or taken by a C function; a
+            size variable is neither told by an array nor passed.
         TargetError: a target is not understood, or ``target_host`` is not a CPU.
     """
+    if not isinstance(s, Schedule):
+        raise BuildError(f"build: expected a schedule and its arguments, got {s!r} first")
     _check_host(target_host)
     resolved = Target(target) if target is not None else Target.current()
     tensors = [a for a in args if not isinstance(a, SizeVar)]

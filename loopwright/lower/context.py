@@ -175,8 +175,10 @@ class PassContext:
         self.opt_level = opt_level
         self.required = frozenset(_pass_name(n) for n in _names(required_pass, "required_pass"))
         self.disabled = frozenset(_pass_name(n) for n in _names(disabled_pass, "disabled_pass"))
+        if config is not None and not isinstance(config, Mapping):
+            raise UsageError(f"PassContext: config is a dictionary of settings, got {config!r}")
         self.config = dict(_setting(k, v) for k, v in (config or {}).items())
-        self.instruments = tuple(instruments)
+        self.instruments = tuple(_instrument(x) for x in instruments)
         wanted = self.config.get("verify")
         self.verify = env.settings().verify if wanted is None else wanted
         self._tokens: list[Any] = []
@@ -187,9 +189,9 @@ class PassContext:
         return _current.get() or _default()
 
     def __enter__(self) -> PassContext:
-        self._tokens.append(_current.set(self))
         for x in self.instruments:
             x.enter_pass_ctx()
+        self._tokens.append(_current.set(self))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -279,6 +281,17 @@ def _names(given: Any, what: str) -> Iterable[str]:
     if isinstance(given, str):
         raise UsageError(f"PassContext: {what} is a list of names, got the text {given!r}")
     return given
+
+
+def _instrument(x: Any) -> Instrument:
+    calls = [n for n in vars(Instrument) if not n.startswith("_")]
+    if isinstance(x, type) or not all(callable(getattr(x, n, None)) for n in calls):
+        raise UsageError(
+            f"PassContext: {x!r} is no instrument; derive a class from transform.PassInstrument "
+            "and give an object of it"
+        )
+    made: Instrument = x
+    return made
 
 
 def _pass_name(name: Any) -> str:

@@ -78,6 +78,8 @@ def lower(
         ScheduleError: a rule that needs extents is broken.
         LowerError: an input that is read, or an output, is missing from ``args``.
     """
+    if not isinstance(s, Schedule):
+        raise LowerError(f"lower: expected a schedule and its arguments, got {s!r} first")
     tensors = [a for a in args if not isinstance(a, SizeVar)]
     return lower_ids(s, s.arg_ids(tensors), name, simple_mode)
 

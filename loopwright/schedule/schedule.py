@@ -124,7 +124,13 @@ class Schedule:
         if isinstance(op, Operation) and op in self._ops:
             return self._ops[op]
         known = [self.state.label(i) for i in self.state.order]
-        near = did_you_mean(str(getattr(op, "name", op)), known)
+        if not isinstance(op, Operation):
+            raise ScheduleError(
+                f"{who}: expected a tensor, an operation or a stage, got {key!r}; stages: "
+                f"{', '.join(known)}"
+            )
+        same = f" (its own {op.name!r} is another tensor)" if op.name in known else ""
+        near = same or did_you_mean(op.name, known)
         raise ScheduleError(
             f"{who}: {key!r} is not part of this schedule{near}; stages: {', '.join(known)}"
         )

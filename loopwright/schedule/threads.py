@@ -62,11 +62,11 @@ def env_threads(state: State, step: st.EnvThreads, t: int) -> State:
     launch = [x for x in THREAD_TAGS if x != "vthread"]
     for tag, extent in step.axes:
         if tag not in launch:
+            near = "" if tag in THREAD_TAGS else did_you_mean(tag, launch)
             refuse(
                 "env_threads",
                 t,
-                f"{tag!r} is no axis of a launch{did_you_mean(tag, launch)}; use one of "
-                f"{', '.join(launch)}",
+                f"{tag!r} is no axis of a launch{near}; use one of {', '.join(launch)}",
             )
         if extent is not None and extent < 1:
             refuse("env_threads", t, f"the extent of {tag} must be positive, got {extent}")

@@ -91,7 +91,7 @@ class Template:
             bound = self._signature.bind(*args, **(kwargs or {}))
         except TypeError as exc:
             raise TaskError(
-                f"template {self.name!r} takes {self._signature}, got "
+                f"template {self.name!r} takes {self._takes()}, got "
                 f"{_call(args, kwargs or {})}: {exc}"
             ) from None
         bound.apply_defaults()
@@ -105,6 +105,12 @@ class Template:
             _plain(value, f"template {self.name!r}: argument {names[min(at, len(names) - 1)]!r}")
             for at, value in enumerate(bound.args)
         )
+
+    def _takes(self) -> str:
+        """The parameters for messages, without their types."""
+        plain = inspect.Parameter.empty
+        params = [p.replace(annotation=plain) for p in self._signature.parameters.values()]
+        return str(inspect.Signature(params))
 
     def default_values(self, args: tuple[Any, ...]) -> Mapping[str, Any] | None:
         """Knob values of the default configuration for these arguments, where the template says."""

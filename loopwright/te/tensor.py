@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from loopwright import dtypes
 from loopwright.errors import TensorError
@@ -65,6 +65,11 @@ class Tensor:
             return TensorSlice(self, idx)
         indices = tuple(_index(self, d, i) for d, i in enumerate(idx))
         return Read(self, indices, self.dtype, self.value_index)
+
+    def __iter__(self) -> NoReturn:
+        raise TensorError(
+            f"{self.name} is one tensor; where a list is asked for give [{self.name}]"
+        )
 
     def __repr__(self) -> str:
         return f"Tensor({self.name}: {self.dtype}{shape_text(self.shape)})"

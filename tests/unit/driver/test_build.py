@@ -15,7 +15,14 @@ import pytest
 import loopwright
 from loopwright import te
 from loopwright.driver import build, compile
-from loopwright.errors import BuildError, CodegenError, LowerError, ScheduleError, TargetError
+from loopwright.errors import (
+    BuildError,
+    CodegenError,
+    LowerError,
+    ScheduleError,
+    TargetError,
+    TensorError,
+)
 from loopwright.runtime.artifact import Artifact
 from loopwright.runtime.module import Module
 from loopwright.target import Target, host_cpu
@@ -209,6 +216,12 @@ def test_what_lowering_refuses() -> None:
         build(p.s, [p.d])
     with pytest.raises(ScheduleError, match="is not part of this schedule"):
         build(p.s, [te.placeholder((4,)), p.d])
+    with pytest.raises(
+        BuildError, match=r"build: expected a schedule .*, got \[Tensor\(A: .* first"
+    ):
+        build([p.a, p.d], p.s)  # type: ignore[arg-type]
+    with pytest.raises(TensorError, match=r"A is one tensor; where a list is asked for give \[A\]"):
+        build(p.s, p.a)  # type: ignore[arg-type]
 
 
 def test_thread_axes_on_a_cpu() -> None:

@@ -176,11 +176,30 @@ def test_a_pass_must_return_a_function() -> None:
             {"config": {"add_lower_pass": [(4, blank)]}},
             r"'add_lower_pass' must be a list of \(phase 0 to 3, pass\)",
         ),
+        ({"config": ["verify"]}, r"config is a dictionary of settings, got \['verify'\]"),
+        ({"instruments": [3]}, "PassContext: 3 is no instrument; derive a class from"),
+        (
+            {"instruments": [transform.PassTimingInstrument]},
+            "PassTimingInstrument'> is no instrument; .* and give an object of it",
+        ),
     ],
 )
 def test_what_does_not_exist_is_refused(options: dict[str, Any], text: str) -> None:
     with pytest.raises(UsageError, match=text):
         PassContext(**options)
+
+
+def test_a_context_that_an_instrument_refuses_is_not_entered() -> None:
+    class Late(transform.PassInstrument):
+        def enter_pass_ctx(self) -> None:
+            raise RuntimeError("not now")
+
+    with (
+        pytest.raises(RuntimeError, match="not now"),
+        PassContext(opt_level=0, instruments=[Late()]),
+    ):
+        pass
+    assert PassContext.current().opt_level == 2
 
 
 def test_pass_names() -> None:

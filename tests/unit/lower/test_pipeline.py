@@ -98,6 +98,8 @@ def test_arguments_stand_at_root(place: Any, text: str) -> None:
 
 def test_tensors_of_another_program_are_refused() -> None:
     p = chain()
+    with pytest.raises(LowerError, match="lower: expected a schedule and its arguments, got 3"):
+        lower(3, [p.a, p.d])  # type: ignore[arg-type]
     with pytest.raises(ScheduleError, match=r"arguments: .* is not part of this schedule"):
         lower(p.s, [p.a, te.placeholder((4,), name="Z")])
     cl = p.s.cache_write(p.d, "local")

@@ -72,9 +72,11 @@ def test_unknown_tensors_are_refused() -> None:
         r"stages: A, B, C$",
     ):
         p.s[other]
-    with pytest.raises(ScheduleError, match=r"'C' is not part of this schedule"):
+    with pytest.raises(ScheduleError, match=r"expected a tensor, .* got 'C'; stages: A, B, C$"):
         p.s["C"]
     q = matmul()
+    with pytest.raises(ScheduleError, match=r"this schedule \(its own 'C' is another tensor\);"):
+        p.s[q.c]
     with pytest.raises(ScheduleError, match=r"Stage\(C\) belongs to another schedule"):
         p.s[q.s[q.c]]
 

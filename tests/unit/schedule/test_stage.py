@@ -178,7 +178,8 @@ def test_transform_layout_reads_an_index_map() -> None:
         ),
         (
             lambda p: p.s[p.b].compute_at("C", p.c.op.axis[0]),
-            r"compute_at \(step 0\): 'C' is not part of this schedule.*; stages: A, B, C, D",
+            r"compute_at \(step 0\): expected a tensor, an operation or a stage, got 'C'; "
+            r"stages: A, B, C, D",
         ),
         (
             lambda p: p.s[p.b].compute_at(p.s[p.c], p.d.op.axis[0]),
@@ -208,7 +209,7 @@ def test_transform_layout_reads_an_index_map() -> None:
         ),
         (
             lambda p: p.s.cache_read(p.b, "local", ["C"]),
-            r"cache_read \(step 0\): 'C' is not part of this schedule",
+            r"cache_read \(step 0\): expected a tensor, an operation or a stage, got 'C'",
         ),
         (
             lambda p: p.s.cache_write(te.placeholder((1,), name="Z"), "local"),

@@ -107,6 +107,15 @@ def test_keyword_only_parameters_are_refused():
         kw.bind((1,))
 
 
+def test_messages_leave_types_out():
+    @template("typed")
+    def typed(n: int, dtype: str = "float32") -> int:
+        return n
+
+    with pytest.raises(TaskError, match=r"takes \(n, dtype='float32'\), got \(\): missing"):
+        typed.bind(())
+
+
 def test_get_config_outside_of_a_template():
     with pytest.raises(TaskError, match="inside a template"):
         get_config()
