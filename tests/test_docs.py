@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import subprocess
@@ -10,7 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from loopwright.schedule.schedule import Schedule
+from loopwright.schedule.stage import Stage
+
 ROOT = Path(__file__).parents[1]
+MAKES_STEP = re.compile(r"\._do\(|\._annotate\(|\._all_or_nothing\(")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCUMENTS = [
     "README.md",
@@ -18,7 +23,19 @@ DOCUMENTS = [
     "CONTRIBUTING.md",
     "CHANGELOG.md",
     "docs/adr/README.md",
+    "docs/export.md",
+    "docs/math.md",
+    "docs/records.md",
 ]
+#: Methods of stages and schedules that record a step.
+PRIMITIVES = sorted(
+    name
+    for owner in (*Stage.__mro__[:-1], Schedule)
+    for name, f in vars(owner).items()
+    if not name.startswith("_")
+    and inspect.isfunction(f)
+    and MAKES_STEP.search(inspect.getsource(f))
+)
 TUTORIALS = sorted(path.name for path in (ROOT / "tutorials").glob("[0-9]*.py"))
 
 CLI = "import sys; from loopwright.cli import main; sys.exit(main(sys.argv[1:]))"
@@ -91,6 +108,29 @@ def test_quick_start_runs(tmp_path: Path) -> None:
     run = python(script, cwd=tmp_path)
     assert run.returncode == 0, run.stderr
     assert len((tmp_path / "matmul.jsonl").read_text(encoding="utf-8").splitlines()) >= 4
+
+
+def test_every_document_is_listed_and_every_decision_is_in_the_table() -> None:
+    here = {str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md")}
+    assert here <= set(DOCUMENTS)
+    table = (ROOT / "docs" / "adr" / "README.md").read_text(encoding="utf-8")
+    decisions = {path.name for path in (ROOT / "docs" / "adr").glob("[0-9]*.md")}
+    assert decisions == set(re.findall(r"\]\(([^)]+)\)", table))
+
+
+def test_readme_names_every_tutorial_and_document() -> None:
+    shown = set(re.findall(r"\]\(([^)#]+)\)", README))
+    here = [*(ROOT / "tutorials").glob("[0-9]*.py"), *(ROOT / "docs").glob("*.md")]
+    assert {str(path.relative_to(ROOT)) for path in here} <= shown
+
+
+def test_the_tutorial_shows_every_primitive() -> None:
+    """Calls of every method that makes a step stand in tutorial 04 (tensorize: 05)."""
+    text = "".join(
+        path.read_text(encoding="utf-8") for path in (ROOT / "tutorials").glob("0[45]*.py")
+    )
+    missing = [name for name in PRIMITIVES if f".{name}(" not in text]
+    assert not missing
 
 
 def test_first_tutorials_exist() -> None:
