@@ -2,8 +2,8 @@
 
 Run it with ``python tutorials/04_primitives.py``, or with the names of some primitives to see
 these only: ``python tutorials/04_primitives.py split rfactor``. Every nest is built, run, and
-compared with NumPy, so that a primitive changes how something is computed and never what. How an
-instruction of your own takes the place of a nest is tutorial 05 (tensorize).
+compared with NumPy: a primitive changes how something is computed and never what. The primitives
+for GPU threads are in ``04_threads.py``.
 """
 
 import sys
@@ -293,6 +293,28 @@ def set_scope():
     show('after: s[B].set_scope("local")', s, [A, C], ref)
 
 
+# ---------------------------------------------------------------------- instructions of your own
+
+
+def tensorize():
+    """An intrinsic takes the place of a nest that computes the same. More of it in tutorial 05."""
+    x = te.placeholder((8,), name="x")
+    y = te.compute((8,), lambda i: x[i] * 2 + 1, name="y")
+
+    def statement(inputs, outputs):
+        builder = te.ir_builder()
+        with builder.for_range(8, "lane", "vectorized") as lane:
+            builder.emit(outputs[0].store(lane, te.fma(inputs[0][lane], 2, 1)))
+        return builder.get()
+
+    eight = te.decl_tensor_intrin(y.op, statement, name="eight")
+    s, (A, B), ref = line(16)
+    _, inner = s[B].split(B.op.axis[0], factor=8)
+    show("before", s, [A, B], ref)
+    s[B].tensorize(inner, eight)
+    show("after: s[B].tensorize(i.1, eight)", s, [A, B], ref)
+
+
 # ---------------------------------------------------------------------- other programs
 
 
@@ -345,7 +367,7 @@ def sizes():
 LOOPS = [split, fuse, reorder, tile, vectorize, unroll, parallel, pragma]
 STAGES = [compute_at, compute_inline, compute_root, store_at, cache_read, cache_write, rfactor]
 MEMORY = [transform_layout, storage_align, double_buffer, set_scope]
-PRIMITIVES = {f.__name__: f for f in [*LOOPS, *STAGES, *MEMORY, tuples, sizes]}
+PRIMITIVES = {f.__name__: f for f in [*LOOPS, *STAGES, *MEMORY, tensorize, tuples, sizes]}
 
 
 def main(*names):
