@@ -120,7 +120,13 @@ class NestBuilder:
     def _padding(self, sb: StageBounds) -> Stmt:
         """What fills the padding of a stage's buffers, if that was asked for."""
         pad = sb.stage.pad_value
-        return Seq(()) if pad is None else padding_of(self.buffers[sb.stage.id], sb.shape, pad)
+        if pad is None:
+            return Seq(())
+        fill = padding_of(self.buffers[sb.stage.id], sb.shape, pad)
+        if sb.kernel is None or sb.scope != "shared" or fill == Seq(()):
+            return fill
+        threads = [binary("<", x.var, 1) for x in sb.kernel.threads() if x.extent != 1]
+        return If(_all(threads), fill) if threads else fill
 
     def attached(self, sid: StageId, pos: int) -> list[StageBounds]:
         """Stages computed at loop ``pos`` of a stage."""

@@ -1,20 +1,23 @@
 """Barriers between accesses of shared memory that must not overlap.
 
-A write and a read of one buffer conflict, whichever comes first, unless they are known to be done
-by one thread: equal indices in which the thread variables tell threads apart. A statement that
-conflicts with one since the last barrier gets a barrier before it. What the end of a loop's body
-leaves conflicts with the beginning of the next iteration, where the loop's own variables differ.
-Two writes need no barrier: a stage writes each element once (TVM's ThreadSync has the same rule;
-the interpreter's race detection watches it).
+A write and another access of one buffer conflict, whichever comes first, unless they are known to
+be done by one thread: some index tells threads apart, as ``threadIdx.x * 4 + i`` does where i is
+below 4, whatever i it is on either side. A statement
+that conflicts with one since the last barrier gets a barrier before it. What the end of a loop's
+body leaves conflicts with the beginning of the next iteration, where the loop's own variables
+differ. One store does not conflict with itself: a stage writes each element once. Two stores do
+(TVM's ThreadSync lets them), such as the padding of a buffer and what comes over it.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from loopwright import dtypes
 from loopwright.errors import LowerError
-from loopwright.ir.affine import Affine, to_affine
+from loopwright.ir.affine import Affine, Interval, interval, to_affine
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Const, Expr, Var
 from loopwright.ir.node import Node
@@ -50,7 +53,7 @@ def _kernel(s: Any, threads: list[For]) -> Any:
     if is_launch(s):
         inner = [*threads, s] if s.tag.startswith("threadIdx") else threads
         return s.map_children(lambda c: _kernel(c, inner))
-    return _Sync(threads).stmt(s, (), frozenset())[0]
+    return _Sync(threads, s).stmt(s, (), frozenset())[0]
 
 
 Pins = frozenset[tuple[Var, int]]
@@ -58,11 +61,14 @@ Pins = frozenset[tuple[Var, int]]
 
 @dataclass(frozen=True)
 class _Access:
-    """One read or write; ``pins`` are thread axes that a condition around it fixes."""
+    """One read or write; ``pins`` are thread axes that a condition around it fixes.
+
+    ``store`` is the identity of the statement that writes, 0 for a read.
+    """
 
     buffer: Buffer
     indices: tuple[Expr, ...]
-    write: bool
+    store: int
     pins: Pins
 
 
@@ -70,12 +76,48 @@ Pending = tuple[_Access, ...]
 
 
 class _Sync:
-    """Puts barriers into one kernel with the given thread loops."""
+    """Puts barriers into one kernel with the given thread loops.
 
-    def __init__(self, threads: list[For]) -> None:
+    Attributes:
+        varying: variables that may differ between threads at one time, or stand for two values
+            (what fills a double buffer stands in two places).
+        twice: those that are defined in two places.
+        ranges, forms: bounds of variables, and definitions that are affine.
+    """
+
+    def __init__(self, threads: list[For], body: Stmt) -> None:
         self.extents = {x.var: x.extent for x in threads if x.extent > 1}
         self.varying: set[Var] = set(self.extents)
+        self.ranges: dict[Var, Interval] = {x.var: (0, x.extent - 1) for x in threads}
+        self.forms: dict[Var, Affine] = {}
         self.barriers = 0
+        made: Counter[Var] = Counter()
+        walk(body, lambda n: made.update([n.var]) if isinstance(n, For | Let) else None)
+        self.twice = {v for v, n in made.items() if n > 1}
+        self.varying |= self.twice
+        walk(body, self._survey)
+
+    def _survey(self, n: Any) -> None:
+        """Note what is known of a variable; definitions come before their uses."""
+        if isinstance(n, For) and isinstance(n.extent, int):
+            self._learn(n.var, (0, n.extent - 1))
+        if not isinstance(n, Let) or not dtypes.is_int(n.var.dtype):
+            return
+        if free_vars(n.value) & self.varying or _loads(n.value):
+            self.varying.add(n.var)
+        if n.var in self.twice:
+            return
+        form = self._form(n.value)
+        self._learn(n.var, interval(n.value, self.forms, self.ranges))
+        if form is not None:
+            self.forms[n.var] = form
+
+    def _learn(self, v: Var, bounds: Interval | None) -> None:
+        if bounds is not None:
+            self.ranges[v] = bounds
+
+    def _form(self, e: Expr) -> Affine | None:
+        return to_affine(e, self.forms, self.ranges)
 
     def stmt(self, s: Stmt, pending: Pending, pins: Pins) -> tuple[Stmt, Pending]:
         """The statement with barriers, and the accesses that are open after it.
@@ -92,8 +134,6 @@ class _Sync:
                     out.append(made)
                 return seq(*out), pending
             case Let(var=v, value=e, body=body) if not _together(s):
-                if free_vars(e) & self.varying or _loads(e):
-                    self.varying.add(v)
                 before, pending = self._before(_reads(e, pins), pending)
                 made, pending = self.stmt(body, pending, pins)
                 return seq(*before, Let(v, e, made)), pending
@@ -102,7 +142,7 @@ class _Sync:
                 return Allocate(b, made), pending
             case If():
                 return self._branch(s, pending, pins)
-            case For() if any(a.write for a in _accesses(s, pins)):
+            case For() if any(a.store for a in _accesses(s, pins)):
                 return self._loop(s, pending, pins)
         before, pending = self._before(_accesses(s, pins), pending)
         return seq(*before, s), pending
@@ -143,7 +183,7 @@ class _Sync:
     def _loop(self, s: For, pending: Pending, pins: Pins) -> tuple[Stmt, Pending]:
         had = self.barriers
         _, left = self.stmt(s.body, (), pins)
-        carried = _renamed(left, s)
+        carried = self._renamed(left, s)
         self.barriers = had
         alone, after_alone = self.stmt(s.body, carried, pins)
         inside = self.barriers
@@ -163,36 +203,63 @@ class _Sync:
     # ------------------------------------------------------------ conflicts
 
     def _conflict(self, a: _Access, b: _Access) -> bool:
-        if a.buffer is not b.buffer or a.write == b.write:
+        if a.buffer is not b.buffer or a.store == b.store:
             return False
         fixed = {v for v, _ in a.pins & b.pins}
-        free = set(self.extents) - fixed
-        if not free:
-            return False
-        return a.indices != b.indices or not self._apart(a.indices, free)
+        left = set(self.extents) - fixed
+        for i, j in zip(a.indices, b.indices, strict=True):
+            x, y = self._form(i), self._form(j)
+            if x is not None and y is not None:
+                left -= self._told(x, y, set(self.extents) - fixed)
+        return bool(left)
 
-    def _apart(self, indices: tuple[Expr, ...], threads: set[Var]) -> bool:
-        """Whether threads that differ in ``threads`` have different indices."""
-        left = set(threads)
-        for i in indices:
-            form = to_affine(i, {}, {})
-            if form is None:
-                continue
-            left -= self._digits(form, threads)
-        return not left
-
-    def _digits(self, form: Affine, threads: set[Var]) -> set[Var]:
-        """Thread variables that an index determines, when nothing else in it varies."""
-        if any(v in self.varying and v not in threads for v in form.terms):
+    def _told(self, x: Affine, y: Affine, threads: set[Var]) -> set[Var]:
+        """Thread variables that are the same in two threads of which this index is the same."""
+        own = sorted((abs(c), v.name, v) for v, c in x.terms.items() if v in threads)
+        if any(x.terms.get(v, 0) != y.terms.get(v, 0) for v in threads):
             return set()
-        own = [(abs(c), v) for v, c in form.terms.items() if v in threads]
-        own.sort(key=lambda t: t[0])
-        reach = 0
-        for c, v in own:
-            if c <= reach:
+        reach = self._gap(x, y, threads)
+        for c, _, v in own:
+            if reach is None or c <= reach:
                 return set()
             reach += c * (self.extents[v] - 1)
-        return {v for _, v in own}
+        return {v for _, _, v in own}
+
+    def _gap(self, x: Affine, y: Affine, threads: set[Var]) -> int | None:
+        """How far two indices may be from each other by all that is not ``threads``."""
+        lo = hi = x.const - y.const
+        for v in (x.terms | y.terms).keys() - threads:
+            c, d = x.terms.get(v, 0), y.terms.get(v, 0)
+            # A variable is one value in all threads, or may differ; those of a launch that are
+            # not in ``threads`` were fixed by the conditions around both accesses.
+            parts = (c, -d) if v in self.varying and v not in self.extents else (c - d,)
+            for k in parts:
+                if k and v not in self.ranges:
+                    return None
+                ends = [k * n for n in self.ranges[v]] if k else [0]
+                lo, hi = lo + min(ends), hi + max(ends)
+        return max(abs(lo), abs(hi))
+
+    def _renamed(self, pending: Pending, loop: For) -> Pending:
+        """Accesses of an earlier iteration: variables of the loop, and in it, differed then."""
+        own: dict[Var, Expr] = {}
+        then: dict[Var, Affine] = {}
+
+        def visit(n: Any) -> None:
+            if not isinstance(n, For | Let):
+                return
+            own[n.var] = w = Var(n.var.name, n.var.dtype)
+            then[n.var] = Affine.of(w)
+            self._learn(w, self.ranges.get(n.var))
+            self.varying |= {w} if n.var in self.varying else set()
+            if n.var in self.forms:  # what it is made of has been renamed before
+                self.forms[w] = self.forms[n.var].substitute(then)
+
+        walk(loop, visit)
+        return tuple(
+            _Access(a.buffer, tuple(substitute(i, own) for i in a.indices), a.store, a.pins)
+            for a in pending
+        )
 
 
 def _together(s: Stmt) -> bool:
@@ -217,7 +284,7 @@ def _reads(e: Node, pins: Pins) -> Pending:
 
     def visit(n: Any) -> None:
         if isinstance(n, Load) and n.buffer.scope == "shared":
-            found.append(_Access(n.buffer, n.indices, False, pins))
+            found.append(_Access(n.buffer, n.indices, 0, pins))
 
     walk(e, visit)
     return tuple(dict.fromkeys(found))
@@ -231,7 +298,7 @@ def _accesses(s: Any, pins: Pins, inner: Pins | None = None) -> Pending:
             other = () if orelse is None else _accesses(orelse, pins)
             out = (*_reads(c, pins), *_accesses(then, known), *other)
         case Store(buffer=b, indices=idx):
-            own = (_Access(b, idx, True, pins),) if b.scope == "shared" else ()
+            own = (_Access(b, idx, id(s), pins),) if b.scope == "shared" else ()
             out = (*_reads(s, pins), *own)
         case _:
             parts = [
@@ -251,18 +318,3 @@ def _pinned(cond: Expr) -> Pins:
         case Binary(op="<", a=Var() as v, b=Const(value=1)):
             return frozenset({(v, 0)})
     return frozenset()
-
-
-def _renamed(pending: Pending, loop: For) -> Pending:
-    """Accesses of an earlier iteration: the loop's variables, and those in it, differed then."""
-    own: dict[Var, Expr] = {}
-
-    def visit(n: Any) -> None:
-        if isinstance(n, For | Let):
-            own[n.var] = Var(n.var.name, n.var.dtype)
-
-    walk(loop, visit)
-    return tuple(
-        _Access(a.buffer, tuple(substitute(i, own) for i in a.indices), a.write, a.pins)
-        for a in pending
-    )

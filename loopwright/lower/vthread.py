@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from loopwright.errors import LowerError
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Var
 from loopwright.ir.node import Node
@@ -22,11 +21,7 @@ from loopwright.lower.context import func_pass
 
 @func_pass(opt_level=0, name="InjectVirtualThread")
 def inject_virtual_thread(f: Func) -> Func:
-    """Replace vthread loops, the innermost first.
-
-    Raises:
-        LowerError: what virtual threads share stands under a condition that differs between them.
-    """
+    """Replace vthread loops, the innermost first."""
     return f.with_body(_go(f.body))
 
 
@@ -43,7 +38,7 @@ class _Spread:
     """Spreads one vthread loop over its body."""
 
     def __init__(self, loop: For) -> None:
-        self.var, self.count, self.loop = loop.var, loop.extent, loop
+        self.var, self.count = loop.var, loop.extent
         self.vars: set[Var] = {loop.var}
         self.buffers: set[Buffer] = set()
         self.inside: set[Buffer] = set()
@@ -135,8 +130,7 @@ class _Spread:
                 return self.stmt(substitute(body, {v: e}))
             case If(cond=c) if not self.differs(c):
                 return s.map_children(lambda c: self.stmt(c) if isinstance(c, Stmt) else c)
-            case If():
-                self._refuse(s)
+        # Also where virtual threads differ about a condition: one after the other they are a loop.
         return self._repeat(s)
 
     def _is_common(self, s: Stmt) -> bool:
@@ -159,12 +153,6 @@ class _Spread:
         fresh = Var(self.var.name)
         body: Stmt = substitute(s, {self.var: fresh})
         return For(fresh, self.count, "unrolled", body) if self.count > 1 else body
-
-    def _refuse(self, s: Stmt) -> None:
-        raise LowerError(
-            f"lower: virtual threads {self.loop.var.name!r} meet under a condition that differs "
-            "between them; bind a loop whose extent divides, or compute the shared stage outside"
-        )
 
 
 def _widened(s: Any, old: Buffer, new: Buffer, v: Var) -> Any:

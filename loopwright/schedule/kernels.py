@@ -218,8 +218,9 @@ def thread_limits(sb: StageBounds) -> list[tuple[Var, str, Extent]]:
     if sb.scope == "local":
         # A loop around that is shorter than its axis; own loops are none but reductions.
         around: dict[str, int] = {}
-        for v in sb.enclosing & set(kernel.short):
-            tag, n = kernel.short[v]
+        for v, (tag, n) in kernel.short.items():
+            if v not in sb.enclosing:
+                continue
             around[tag] = min(n, around.get(tag, n))
             limits[tag] = (around[tag], "spatial")
     else:

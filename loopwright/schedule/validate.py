@@ -7,7 +7,7 @@ from math import prod
 from loopwright.ir.printer import print_expr
 from loopwright.schedule.bounds import Bounds, LoopBound, StageBounds, attach_position
 from loopwright.schedule.layout import check_one_to_one
-from loopwright.schedule.state import Attach, State, refuse
+from loopwright.schedule.state import Attach, StageState, State, refuse
 from loopwright.schedule.storage import loops_around, store_position
 from loopwright.schedule.tensorize import match_intrinsic
 from loopwright.schedule.threads import validate_kernels
@@ -109,18 +109,29 @@ def _check_double(state: State, bounds: Bounds, sb: StageBounds, t: int) -> None
             f"the buffer of {name!r} exists outside of loop {label!r} (step {stage.store.step}); "
             "store it where it is computed",
         )
-    for sid in dict.fromkeys(r.source for r in sb.op.reads()):
+    # The half is filled by the stage and by those that are computed inside it.
+    inside = [x for x in bounds.stages.values() if _runs_in(state, x.stage, stage)]
+    reads = {r.source: x.stage.id for x in inside for r in x.op.reads()}
+    for sid, reader in reads.items():
         other = state.stages[sid]
+        inner = f"{state.label(reader)!r}, computed inside {name!r},"
+        who = repr(name) if reader == stage.id else inner
         at = other.attach
         same = at.kind == "at" and (at.stage, at.loop) == (stage.attach.stage, stage.attach.loop)
         if same and other.double is None:
             refuse(
                 "double_buffer",
                 t,
-                f"{name!r} reads {state.label(sid)!r}, which is computed at loop {label!r} too, "
-                "for the same iteration only; double_buffer it as well, or compute it inside "
+                f"{who} reads {state.label(sid)!r}, which is computed at loop {label!r} too, for "
+                "the same iteration only; double_buffer it as well, or compute it inside "
                 f"{name!r}",
             )
+
+
+def _runs_in(state: State, stage: StageState, host: StageState) -> bool:
+    while stage.id != host.id and stage.attach.kind == "at":
+        stage = state.stages[stage.attach.stage]
+    return stage.id == host.id
 
 
 def _check_constant(state: State, sb: StageBounds, x: LoopBound) -> None:

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from loopwright.testing.differential import Case, Checker, case_of, runs_here
+from loopwright.testing.random_kernel import kernel_example
 from loopwright.testing.random_program import random_program
 from loopwright.testing.random_schedule import random_schedule
 from loopwright.testing.random_values import Draw
@@ -88,6 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m loopwright.testing.fuzz", description=__doc__)
     parser.add_argument("--seed", type=int, default=0, help="first seed")
     parser.add_argument("--count", type=int, default=1000, help="number of examples")
+    parser.add_argument("--kernels", action="store_true", help="bind loops to GPU threads")
     parser.add_argument("--keep-going", action="store_true", help="go on after a failure")
     parser.add_argument("--target", action="append", help="run on this target only (repeatable)")
     options = parser.parse_args(argv)
@@ -100,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     refused: Counter[str] = Counter()
     began = time.monotonic()
     for seed in range(options.seed, options.seed + options.count):
-        case, targets, made = example(seed)
+        case, targets, made = (kernel_example if options.kernels else example)(seed)
         targets = options.target or targets
         applied.update(made.applied)
         refused.update(made.refused)

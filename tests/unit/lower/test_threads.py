@@ -224,15 +224,117 @@ def test_virtual_threads_share_what_does_not_differ() -> None:
     assert text.index("A.shared[") < text.index("i.1.0_1"), "filled outside of virtual threads"
 
 
-def test_virtual_threads_cannot_meet_under_a_condition() -> None:
-    from loopwright.ir.buffer import Buffer
-    from loopwright.ir.expr import Var, binary, const
-    from loopwright.ir.stmt import For, If, Store
-    from loopwright.lower.vthread import inject_virtual_thread
+def test_virtual_threads_that_differ_about_a_condition_are_a_loop() -> None:
+    """A stage in shared memory whose loop of virtual threads visits more than there is."""
+    a = te.placeholder((9,), name="A")
+    b = te.compute((9,), lambda i: a[i] * 2.0, name="B")
+    c = te.compute((9,), lambda i: b[8 - i] + 1.0, name="C")
+    s = create_schedule(c)
+    bx = s[c].split(c.op.axis[0], nparts=1)[0]
+    s[c].bind(bx, "blockIdx.x")
+    s[c].bind(s[c].leaf_iter_vars[1], "threadIdx.x")
+    s[b].compute_at(s[c], bx)
+    v, t = s[b].split(b.op.axis[0], factor=2)
+    v, _ = s[b].split(v, factor=2)
+    s[b].bind(v, "vthread")
+    s[b].bind(t, "threadIdx.x")
+    x = np.arange(9, dtype="float32")
+    text = str(check(s, [a, c], [x], (x * 2)[::-1] + 1))
+    assert "for i.0.0 in unrolled(3):" in text
+    assert "if i.0.0 * 2 + i.0.1 < 5:" in text
 
-    v, t, out = Var("v"), Var("threadIdx.x"), Buffer("S", (8,), "float32", "shared")
-    body = If(binary("<", v, 1), Store(out, (t,), const(1.0, "float32")))
-    loop = For(v, 2, "thread", body, (), "vthread")
-    f = Func("f", (out,), (True,), For(t, 8, "thread", loop, (), "threadIdx.x"))
-    with pytest.raises(LowerError, match="virtual threads 'v' meet under a condition that differs"):
-        inject_virtual_thread(f)
+
+# ------------------------------------------------------------------ what random kernels found
+
+
+def test_one_thread_fills_the_padding_of_a_shared_buffer() -> None:
+    """With a barrier before the elements come over it."""
+    a = te.placeholder((6, 8), name="A")
+    c = te.compute((6, 8), lambda i, j: a[i, 7 - j] * 2.0, name="C")
+    s = create_schedule(c)
+    copy = s.cache_read(a, "shared", [c])
+    i, j = c.op.axis
+    s[c].bind(i, "blockIdx.x")
+    s[c].bind(j, "threadIdx.x")
+    s[copy].compute_at(s[c], i)
+    s[copy].bind(s[copy].op.axis[1], "threadIdx.x")
+    s[copy].transform_layout(lambda i, j: [i, j // 3, j % 3], pad_value=0)
+    x = np.arange(48, dtype="float32").reshape(6, 8)
+    text = str(check(s, [a, c], [x], x[:, ::-1] * 2))
+    fill = text.index("if threadIdx.x < 1:")
+    assert text.index("barrier", fill) < text.index("= A[", fill)
+
+
+def test_padding_of_local_buffers_is_filled_by_their_threads() -> None:
+    a = te.placeholder((6, 7), name="A")
+    c = te.compute((6, 7), lambda i, j: a[i, 6 - j] * 2.0, name="C")
+    s = create_schedule(c)
+    copy = s.cache_read(a, "local", [c])
+    i, _ = c.op.axis
+    s[c].bind(i, "threadIdx.x")
+    s[copy].compute_at(s[c], i)
+    s[copy].transform_layout(lambda i, j: [i, j // 4, j % 4], pad_value=0)
+    x = np.arange(42, dtype="float32").reshape(6, 7)
+    text = str(check(s, [a, c], [x], x[:, ::-1] * 2))
+    assert "if threadIdx" not in text
+    assert "A.local = alloc(float32[1, 2, 4], local)" in text
+
+
+def test_no_barrier_where_an_index_tells_threads_apart() -> None:
+    """Each thread adds up elements of its own in shared memory; none waits in the loops."""
+    a = te.placeholder((16, 5), name="A")
+    k = te.reduce_axis((0, 5), "k")
+    b = te.compute((16,), lambda i: te.sum(a[i, k], axis=k), name="B")
+    c = te.compute((16,), lambda i: b[15 - i] * 2.0, name="C")
+    s = create_schedule(c)
+    bx, _ = s[c].split(c.op.axis[0], factor=16)
+    s[c].bind(bx, "blockIdx.x")
+    s[c].env_threads([("threadIdx.x", 4)])
+    s[b].compute_at(s[c], bx)
+    s[b].set_scope("shared")
+    t, v = s[b].split(b.op.axis[0], factor=4)
+    s[b].reorder(k, t, v)
+    s[b].bind(t, "threadIdx.x")
+    s[b].vectorize(v)
+    x = np.random.default_rng(0).standard_normal((16, 5)).astype("float32")
+    text = str(check(s, [a, c], [x], x.sum(axis=1)[::-1] * 2))
+    assert text.count("barrier") == 1
+
+
+def test_threads_that_over_run_a_vector_cannot_meet_in_it() -> None:
+    """Threads 4 i + v with v up to 5 touch elements of each other."""
+    from loopwright.ir.buffer import Buffer, Load
+    from loopwright.ir.expr import Var, binary
+    from loopwright.ir.stmt import For, Store
+    from loopwright.lower.thread_sync import thread_sync
+
+    t, v, shared = Var("threadIdx.x"), Var("v"), Buffer("S", (64,), "float32", "shared")
+
+    def program(reach: int) -> Func:
+        at = binary("+", binary("*", t, 4), v)
+        value = binary("+", Load(shared, (at,), "float32"), 1.0)
+        loop = For(v, reach, "vectorized", Store(shared, (at,), value))
+        return Func("f", (shared,), (True,), For(t, 8, "thread", loop, (), "threadIdx.x"))
+
+    assert "barrier" not in str(thread_sync(program(4)))
+    with pytest.raises(LowerError, match="must meet in the vectorized loop 'v'; vectorize another"):
+        thread_sync(program(5))
+
+
+def test_the_same_text_every_time() -> None:
+    """Tests of several short axes around a stage stand in one order."""
+    texts = set()
+    for _ in range(8):
+        a = te.placeholder((6, 6), name="A")
+        b = te.compute((6, 6), lambda i, j, a=a: a[i, j] * 2.0, name="B")
+        c = te.compute((6, 6), lambda i, j, b=b: b[i, j] + 1.0, name="C")
+        s = create_schedule(c)
+        s[c].env_threads([("threadIdx.x", 8), ("threadIdx.y", 8), ("threadIdx.z", 8)])
+        i, j = c.op.axis
+        jo, ji = s[c].split(j, factor=2)
+        for loop, tag in ((i, "threadIdx.x"), (jo, "threadIdx.y"), (ji, "threadIdx.z")):
+            s[c].bind(loop, tag)
+        s[b].compute_at(s[c], ji)
+        texts.add(str(lower(s, [a, c])))
+    assert len(texts) == 1
+    assert "if threadIdx.x < 6 and threadIdx.y < 3 and threadIdx.z < 2:" in texts.pop()

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from loopwright import te
 from loopwright.errors import LowerError, ScheduleError
+from loopwright.ir.interp import interpret
 from loopwright.lower import lower
 from loopwright.schedule import create_schedule
 from tests.unit.schedule.programs import Chain, chain
@@ -177,6 +179,33 @@ def test_what_fills_a_half_reads_nothing_of_one_iteration() -> None:
         p.s.validate()
     p.s[p.b].double_buffer()
     p.s.validate()
+
+
+def test_what_fills_a_half_counts_stages_inside() -> None:
+    a = te.placeholder((4, 8), name="A")
+    b = te.compute((4, 8), lambda i, j: a[i, j] * 2.0, name="B")
+    c = te.compute((4, 8), lambda i, j: b[i, j] + 1.0, name="C")
+    d = te.compute((4, 8), lambda i, j: c[i, j] - 3.0, name="D")
+    e = te.compute((4, 8), lambda i, j: d[i, j] * d[i, 7 - j], name="E")
+    s = te.create_schedule(e)
+    i = e.op.axis[0]
+    s[d].compute_at(s[e], i)
+    s[c].compute_at(s[d], d.op.axis[1])
+    s[b].compute_at(s[e], i)
+    s[d].double_buffer()
+    with pytest.raises(
+        ScheduleError,
+        match=r"double_buffer \(step 3\): 'C', computed inside 'D', reads 'B', which is computed "
+        r"at loop 'E\.i' too, for the same iteration only; double_buffer it as well, or compute it "
+        "inside 'D'",
+    ):
+        s.validate()
+    s[b].double_buffer()
+    x = np.arange(32, dtype="float32").reshape(4, 8)
+    out = np.zeros_like(x)
+    interpret(lower(s, [a, e]), [x, out])
+    y = x * 2 - 2
+    np.testing.assert_array_equal(out, y * y[:, ::-1])
 
 
 def test_the_strides_of_an_argument_are_fixed() -> None:
