@@ -8,6 +8,7 @@ from loopwright.ops.depthwise import depthwise_conv2d, depthwise_conv2d_compute
 from loopwright.ops.elementwise import elementwise, schedule_injective, transpose
 from loopwright.ops.gemm import matmul_compute
 from loopwright.ops.matmul import batch_matmul, matmul
+from loopwright.ops.matmul_int8 import matmul_int8, pack_int8
 from loopwright.ops.operator import WORKLOADS, Operator
 from loopwright.ops.pool2d import pool2d, pool2d_compute
 from loopwright.ops.rows import (
@@ -35,6 +36,8 @@ __all__ = [
     "layer_norm_compute",
     "matmul",
     "matmul_compute",
+    "matmul_int8",
+    "pack_int8",
     "pool2d",
     "pool2d_compute",
     "reduce",

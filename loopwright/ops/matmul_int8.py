@@ -1,0 +1,165 @@
+"""matmul_int8: unsigned by signed bytes into int32, as quantised layers need it, for CPUs.
+
+The weights come packed as the dot product instruction of AVX-512 VNNI wants them (groups of four
+along the reduction, sixteen columns beside one another), which is done once for a layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from loopwright import te
+from loopwright.ops import tiles
+from loopwright.ops.operator import REQUIRED, Operator, register
+from loopwright.schedule import Schedule
+from loopwright.task import get_config, template
+
+#: Columns of a block of packed weights, and elements of the reduction that lie together.
+LANES, GROUP = 16, 4
+_ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14)
+_COLUMNS = (16, 32, 48, 64)
+_MIN_TASKS = 8
+#: Cost of a tile that does not divide the shape, against one that does.
+_OVER_RUN = 1.25
+
+
+def pack_int8(weights: Any) -> Any:
+    """Weights (K, N) of int8 as `matmul_int8` takes them.
+
+    Args:
+        weights: a NumPy array.
+
+    Returns:
+        (ceil(N / 16), ceil(K / 4), 16, 4), with zeros where the shape does not divide:
+        ``packed[n // 16, k // 4, n % 16, k % 4] == weights[k, n]``.
+    """
+    k, n = weights.shape
+    full = np.zeros((-(-k // GROUP) * GROUP, -(-n // LANES) * LANES), weights.dtype)
+    full[:k, :n] = weights
+    blocks = full.reshape(-1, GROUP, full.shape[1] // LANES, LANES)
+    return np.ascontiguousarray(blocks.transpose(2, 0, 3, 1))
+
+
+def unpack_int8(packed: Any, k: int, n: int) -> Any:
+    """Inverse of `pack_int8`: the first ``k`` rows and ``n`` columns."""
+    columns, groups, lanes, group = packed.shape
+    return packed.transpose(1, 3, 0, 2).reshape(groups * group, columns * lanes)[:k, :n]
+
+
+def _reference(M: int, N: int, K: int) -> Callable[..., Any]:
+    def reference(a: Any, packed: Any) -> Any:
+        # Exact: sums of products of bytes stay far below 2 ** 53.
+        wide = a.astype(np.float64) @ unpack_int8(packed, K, N).astype(np.float64)
+        return wide.astype(np.int64).astype(np.int32)
+
+    return reference
+
+
+def _fits(rows: int, columns: int) -> bool:
+    return tiles.fits_registers(rows, columns, "int32")
+
+
+def _default(M: int, N: int, K: int) -> dict[str, Any]:
+    tiles.check_sizes("int8", M=M, N=N, K=K)
+
+    def cost(tile: tuple[int, int]) -> float:
+        rows, columns = tile
+        covered = -(-M // rows) * rows * -(-N // columns) * columns
+        vectors = columns // LANES
+        loads = (rows + vectors) / (2 * rows * vectors) + 1 / (2 * rows)
+        # A tile that over-runs keeps a second copy of its nest, which was measured to cost much.
+        copies = 1 if M % rows == N % columns == 0 else _OVER_RUN
+        return covered / (M * N) * (1 + loads) * copies
+
+    shapes = [(r, c) for r in tiles.row_tiles(M, _ROWS) for c in _COLUMNS if _fits(r, c)]
+    rows, columns = min(shapes, key=cost, default=(1, LANES))
+    count, panels = -(-M // rows), -(-N // columns)
+    blocks = [b for b in (*tiles.BLOCKS, count) if b <= count]
+    enough = [b for b in blocks if panels * -(-count // b) >= _MIN_TASKS]
+    return {
+        "tile_i": [-1, max(enough or [1]), rows],
+        "tile_j": [-1, 1, columns],
+        "unroll_k": 1,
+        "intrinsic": _has_tiles(N, K),
+    }
+
+
+def _has_tiles(N: int, K: int) -> bool:
+    """Whether a shape has one whole tile of the intrinsic."""
+    return N >= LANES and K >= GROUP
+
+
+@template("matmul_int8", make_reference=_reference, default=_default)
+def matmul_int8(M: int, N: int, K: int) -> tuple[Schedule, list[te.Tensor]]:
+    """C (M, N) of int32 = A (M, K) of uint8 @ W of int8, packed by `pack_int8`.
+
+    The knob ``intrinsic`` says whether tiles are made by `te.intrinsics.dot_uint8_int8_int32`, one
+    instruction on CPUs with VNNI, or by loops over vectors.
+    """
+    A = te.placeholder((M, K), "uint8", name="A")
+    W = te.placeholder((-(-N // LANES), -(-K // GROUP), LANES, GROUP), "int8", name="W")
+    k = te.reduce_axis((0, K), name="k")
+
+    def element(i: Any, j: Any) -> Any:
+        w = W[j // LANES, k // GROUP, j % LANES, k % GROUP]
+        return te.sum(A[i, k].astype("int32") * w.astype("int32"), axis=k)
+
+    C = te.compute((M, N), element, name="C", tag="matmul")
+    s = te.create_schedule(C.op)
+    cfg = get_config()
+    _define_space(cfg, M, N, K)
+    _schedule(cfg, s, C)
+    return s, [A, W, C]
+
+
+def _define_space(cfg: Any, M: int, N: int, K: int) -> None:
+    rows = tiles.row_tiles(M, _ROWS)
+    columns = [c for c in _COLUMNS if c <= -(-N // LANES) * LANES]
+    for name, extent, tile in (("tile_i", M, rows), ("tile_j", N, columns)):
+        candidates = tiles.blocked(extent, tile)
+        cfg.define_split(name, extent, num_outputs=3, policy="candidate", candidate=candidates)
+    cfg.define_knob("unroll_k", [1, 2, 4], default=1)
+    cfg.define_knob("order", ["ji", "ij"])
+    cfg.define_knob("intrinsic", [True, False] if _has_tiles(N, K) else [False])
+    cfg.multi_filter(lambda c: _fits(c["tile_i"].size[-1], c["tile_j"].size[-1]))
+
+
+def _schedule(cfg: Any, s: Schedule, C: te.Tensor) -> None:
+    acc = s.cache_write(C, "local")
+    i, j = s[C].op.axis
+    i0, i1, i2 = cfg["tile_i"].apply(s, C, i)
+    j0, j1, j2 = cfg["tile_j"].apply(s, C, j)
+    first, second = (i0, j0) if cfg["order"].val == "ij" else (j0, i0)
+    s[C].reorder(first, second, j1, i1, i2, j2)
+    s[C].parallel(s[C].fuse(first, second))
+    s[C].unroll(i2)
+    s[C].vectorize(j2)
+    s[acc].compute_at(s[C], i1)
+    ci, cj = s[acc].op.axis
+    (k,) = s[acc].op.reduce_axis
+    blocks, lanes = s[acc].split(cj, factor=LANES)
+    groups, four = s[acc].split(k, factor=GROUP)
+    outer, inner = s[acc].split(groups, factor=cfg["unroll_k"].val)
+    s[acc].unroll(inner)
+    s[acc].unroll(ci)
+    s[acc].unroll(blocks)
+    if cfg["intrinsic"].val:
+        s[acc].reorder(outer, inner, ci, blocks, lanes, four)
+        s[acc].tensorize(lanes, te.intrinsics.dot_uint8_int8_int32(LANES))
+        return
+    s[acc].reorder(outer, inner, four, ci, blocks, lanes)
+    s[acc].vectorize(lanes)
+
+
+MATMUL_INT8 = register(
+    Operator(
+        "matmul_int8",
+        matmul_int8,
+        {"M": REQUIRED, "N": REQUIRED, "K": REQUIRED},
+        _reference,
+        "C = A @ W in int32; A (M, K) of uint8, W int8 packed [N/16, K/4, 16, 4]",
+    )
+)
