@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from loopwright.errors import ScheduleError
 from loopwright.ir.expr import IterVar
 from loopwright.schedule import steps as st
@@ -12,7 +14,7 @@ from loopwright.te.tensor_intrin import TensorIntrin
 class TensorizePrimitive(StageView):
     """`tensorize`."""
 
-    def tensorize(self, var: IterVar, tensor_intrin: TensorIntrin) -> None:
+    def tensorize(self, var: IterVar, tensor_intrin: TensorIntrin | dict[str, Any]) -> None:
         """Let an intrinsic do what stands inside a loop, the loop included.
 
         Before::
@@ -39,14 +41,17 @@ class TensorizePrimitive(StageView):
 
         Args:
             var: the loop.
-            tensor_intrin: what `te.decl_tensor_intrin` made.
+            tensor_intrin: what `te.decl_tensor_intrin` made, or its JSON.
 
         Raises:
             ScheduleError: the stage is tensorized already, or has several outputs; (when lowering)
                 the nest does not match: where it differs, what the intrinsic wants and what the
                 nest has.
+            TensorError: malformed JSON.
         """
         loop = self._loop(var, "tensorize")
+        if isinstance(tensor_intrin, dict):
+            tensor_intrin = TensorIntrin.from_json(tensor_intrin)
         if not isinstance(tensor_intrin, TensorIntrin):
             raise ScheduleError(
                 f"{self._who('tensorize')}: expected an intrinsic of te.decl_tensor_intrin, got "

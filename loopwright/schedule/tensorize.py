@@ -95,6 +95,24 @@ def refuse_match(state: State, stage: StageState, text: str) -> NoReturn:
     )
 
 
+def region(sb: StageBounds, position: int, axis: IterVar) -> Axis | str:
+    """The part of an axis that loops from ``position`` on cover; or why it is no range."""
+    extents = {x.var: x.count for x in sb.loops[position:]}
+    value = sb.values[axis.var]
+    weights = {v: c for v, c in value.terms.items() if sb.position.get(v, -1) >= position}
+    covered = 1
+    for v, c in sorted(weights.items(), key=lambda x: x[1]):
+        if v not in extents:
+            return f"axis {axis.name!r} is fused with another inside; fuse outside only"
+        if c != covered:
+            return (
+                f"the loops inside do not run through one range of axis {axis.name!r} (steps of "
+                f"{c} where {covered} would go on)"
+            )
+        covered *= extents[v]
+    return Axis(axis, covered, weights)
+
+
 def match_intrinsic(state: State, sb: StageBounds) -> Match:
     """Compare a tensorized stage's nest with the description of its intrinsic.
 
@@ -175,21 +193,8 @@ class _Matcher:
             self.fail(f"loop {label!r} has no constant extent")
 
     def _region(self, axis: IterVar) -> Axis:
-        """The part of an axis that the loops inside cover."""
-        p, extents = self.out.position, {x.var: x.count for x in self.sb.loops[self.out.position :]}
-        value = self.sb.values[axis.var]
-        weights = {v: c for v, c in value.terms.items() if self.sb.position.get(v, -1) >= p}
-        covered = 1
-        for v, c in sorted(weights.items(), key=lambda x: x[1]):
-            if v not in extents:
-                self.fail(f"axis {axis.name!r} is fused with another inside; fuse outside only")
-            if c != covered:
-                self.fail(
-                    f"the loops inside do not run through one range of axis {axis.name!r} (steps "
-                    f"of {c} where {covered} would go on)"
-                )
-            covered *= extents[v]
-        return Axis(axis, covered, weights)
+        found = region(self.sb, self.out.position, axis)
+        return self.fail(found) if isinstance(found, str) else found
 
     def _axes(self, kind: str, want: Sequence[IterVar], have: Sequence[IterVar]) -> None:
         """Axes of more than one iteration correspond in order."""

@@ -138,8 +138,7 @@ def _call(state: State, after: State, step: st.Step, names: _Names) -> str:
             filled = "" if pad is None else f", pad_value={pad!r}"
             return f"{s}.transform_layout({_layout(dims, len(state.stages[sid].op.shape))}{filled})"
         case st.Tensorize(loop=x, intrin=intrin):
-            data = intrin.to_json()
-            return f"{s}.tensorize({loop(x)}, te.TensorIntrin.from_json({data!r}))"
+            return f"{s}.tensorize({loop(x)}, {intrin.to_json()!r})"
         case st.SetScope(scope=scope):
             return f"{s}.set_scope({scope!r})"
         case st.StorageAlign(dim=d, factor=f, offset=o):

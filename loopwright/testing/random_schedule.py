@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import takewhile
 from math import prod
 from typing import Any
 
@@ -25,6 +26,7 @@ from loopwright.schedule.state import StageId, StageState, State
 from loopwright.schedule.storage import loops_around
 from loopwright.schedule.validate import validate_bounds
 from loopwright.te.dag import Dag
+from loopwright.testing.random_intrinsic import random_intrinsic
 from loopwright.testing.random_values import Draw
 
 #: Most executions of statements, and most copies of a statement, in a schedule that is kept.
@@ -72,6 +74,8 @@ class _Drawing:
         ]  # fmt: skip
         for _ in range(self.d.integer(0, max_moves)):
             self.d.pick(moves)()
+        while self.d.chance(60):
+            self.tensorize()
         return self.out
 
     # ------------------------------------------------------------ applying
@@ -93,7 +97,11 @@ class _Drawing:
 
     def _limit(self, new: State) -> None:
         bounds = infer_bounds(new)
-        late = (x for x in new.stages.values() if x.store or x.layout or x.double is not None)
+        late = (
+            x
+            for x in new.stages.values()
+            if x.store or x.layout or x.double is not None or x.tensorized
+        )
         if any(late):
             validate_bounds(new, bounds)
         work, copies = costs(new, bounds)
@@ -371,6 +379,23 @@ class _Drawing:
         factor = self.d.pick((1, 2, 4, 8, 16))
         offset = self.d.integer(0, factor)
         self.do(steps.StorageAlign(stage.id, self.d.integer(0, max(ndim - 1, 0)), factor, offset))
+
+    def tensorize(self) -> None:
+        """Put a drawn intrinsic in the place of some of the inner loops."""
+        stage = self.stage()
+        if not stage or not stage.leaves:
+            return
+        free = list(takewhile(lambda x: x not in stage.marks, reversed(stage.leaves)))[:4]
+        if not free:
+            return
+        loop = self.d.pick(free)
+        try:
+            bounds = infer_bounds(self.state).stages.get(stage.id)
+        except ScheduleError:
+            return
+        intrin = random_intrinsic(self.d, bounds, loop) if bounds is not None else None
+        if intrin is not None:
+            self.do(steps.Tensorize(stage.id, loop, intrin))
 
     # ------------------------------------------------------------ recipes
 

@@ -17,6 +17,8 @@ from loopwright.ir.interp import interpret
 from loopwright.lower import lower
 from loopwright.lower.context import PassContext
 from loopwright.schedule import Schedule
+from loopwright.testing.differential import Checker
+from loopwright.testing.fuzz import example
 from tests.unit.lower.int8_programs import inputs, packed_matmul, tile
 
 TARGETS = ("llvm", "llvm -mcpu=x86-64-v3", "llvm -prefer-vector-width=256", "c", "interp")
@@ -291,7 +293,7 @@ def test_a_users_intrinsic_travels_with_the_trace() -> None:
 def test_a_trace_prints_as_python() -> None:
     s, args, ii = split_mv(20, 7, 4, 3)
     s[args[-1]].tensorize(ii, gemv(4, 3, strides=[None, 1]))
-    scope: dict[str, Any] = {"te": te}
+    scope: dict[str, Any] = {}
     exec(s.as_python(), scope)
     again = te.create_schedule(args[-1].op)
     scope["schedule"](again, *args)
@@ -308,3 +310,15 @@ def test_interpreter_runs_the_plain_form() -> None:
     out = np.zeros_like(want)
     interpret(lower(s, args), [*given, out])
     np.testing.assert_array_equal(out, want)
+
+
+def test_random_intrinsics_of_random_schedules() -> None:
+    checker, ran = Checker(), 0
+    try:
+        for seed in range(9000, 9120):
+            case, _, made = example(seed)
+            if made.applied["tensorize"]:
+                ran += checker.check(case, ["llvm -num-threads=1"]) == "ran"
+    finally:
+        checker.close()
+    assert ran > 5
