@@ -34,8 +34,10 @@ BINARY: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
 _FLOAT_ONLY = ("exp", "sqrt", "tanh", "sigmoid")
 
 
-def _links(chain: str, dtype: str) -> list[str]:
-    links = [x.strip() for x in str(chain).split(",") if x.strip()]
+def _links(chain: Any, dtype: str) -> list[str]:
+    """The names in a chain: text with commas, or (from the command line) a sequence of names."""
+    words = chain.split(",") if isinstance(chain, str) else chain
+    links = [x.strip() for x in words if x.strip()]
     known = [*UNARY, *BINARY]
     for x in links:
         if x not in known:

@@ -63,6 +63,7 @@ ROWS = [
     ("elementwise", (9, 37)),
     ("elementwise", (4, 64, "exp,scale,sigmoid,mul,abs,sqrt,neg,tanh")),
     ("elementwise", (5, 33, "shift,relu,add", "int16")),
+    ("elementwise", (5, 33, ("exp", "scale"))),
     ("transpose", (37, 21)),
     ("transpose", (64, 96)),
     ("transpose", (33, 17, "float64")),
