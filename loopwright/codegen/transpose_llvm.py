@@ -33,8 +33,8 @@ def transposed_copy(w: FunctionWriter, s: For) -> bool:
     if not isinstance(copy, Store) or not isinstance(copy.value, Load):
         return False
     to, source = copy.buffer, copy.value.buffer
-    n = w.m.vector_bytes // dtypes.nbytes(to.dtype)
-    whole = 2 <= n <= _LARGEST and s.extent % n == 0 and inner.extent % n == 0
+    n = min(w.m.vector_bytes // dtypes.nbytes(to.dtype), _LARGEST)
+    whole = n > 1 and s.extent % n == 0 and inner.extent % n == 0
     if not whole or w.lanes != 1 or w.mask is not None:
         return False
     if to.dtype != source.dtype or to.dtype == "bool":

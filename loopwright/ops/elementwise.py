@@ -133,6 +133,10 @@ def _link(link: str, at: int, x: te.Tensor, inputs: list[te.Tensor], wide: str) 
 # ---------------------------------------------------------------- transpose
 
 
+#: Squares of at most so many elements a side are turned in registers.
+_SQUARE = 16
+
+
 def _transpose_reference(M: int, N: int, dtype: str = "float32") -> Callable[..., Any]:
     return lambda x: np.ascontiguousarray(x.T)
 
@@ -144,7 +148,7 @@ def transpose(M: int, N: int, dtype: str = "float32") -> tuple[Schedule, list[te
     Y = te.compute((N, M), lambda i, j: X[j, i], name="Y")
     s = te.create_schedule(Y.op)
     cfg = get_config()
-    w = tiles.lanes(dtype)
+    w = min(tiles.lanes(dtype), _SQUARE)
     rows = [r for r in (4, 8, 16, 32, 64, 128) if r <= N] or [N]
     cfg.define_knob("rows", rows, default=max(r for r in rows if r <= 32))
     columns = [w * v for v in (1, 2, 4, 8) if w * v <= max(M, w)]

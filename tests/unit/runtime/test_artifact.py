@@ -47,7 +47,7 @@ def change(path: Path, **fields: Any) -> None:
 
 
 BAD = {
-    "newer": ({"format": 2}, "has format 2, this version of loopwright reads up to 1"),
+    "newer": ({"format": 3}, "has format 3, this version of loopwright reads up to 2"),
     "foreign": ({"format": None}, "is not a manifest of loopwright"),
     "kind": ({"kind": "wasm"}, "holds a 'wasm'"),
     "lacking": ({"cpu": None, "entry": None}, "lacks entry, cpu"),
