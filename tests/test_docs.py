@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 import re
@@ -9,8 +10,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
+from loopwright.cli.app import app
 from loopwright.schedule.schedule import Schedule
 from loopwright.schedule.stage import Stage
 
@@ -23,9 +26,7 @@ DOCUMENTS = [
     "CONTRIBUTING.md",
     "CHANGELOG.md",
     "docs/adr/README.md",
-    "docs/export.md",
-    "docs/math.md",
-    "docs/records.md",
+    *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md")),
 ]
 #: Methods of stages and schedules that record a step.
 PRIMITIVES = sorted(
@@ -95,6 +96,14 @@ def test_command_line_knows_what_readme_uses(words: list[str], tmp_path: Path) -
     assert run.returncode == 0, run.stderr
     for option in (word.partition("=")[0] for word in words if word.startswith("-")):
         assert re.search(rf"(?<![\w-]){option}(?![\w-])", run.stdout), option
+    for name in ("matmul.jsonl", "matmul.o"):
+        (tmp_path / name).touch()
+    context = click.Context(app)
+    command, rest = app, words
+    with contextlib.chdir(tmp_path):
+        while isinstance(command, click.Group):
+            _, command, rest = command.resolve_command(context, rest)
+        command.make_context(words[0], list(rest))  # raises where an argument is missing
 
 
 def test_quick_start_runs(tmp_path: Path) -> None:
@@ -110,9 +119,7 @@ def test_quick_start_runs(tmp_path: Path) -> None:
     assert len((tmp_path / "matmul.jsonl").read_text(encoding="utf-8").splitlines()) >= 4
 
 
-def test_every_document_is_listed_and_every_decision_is_in_the_table() -> None:
-    here = {str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md")}
-    assert here <= set(DOCUMENTS)
+def test_every_decision_is_in_the_table() -> None:
     table = (ROOT / "docs" / "adr" / "README.md").read_text(encoding="utf-8")
     decisions = {path.name for path in (ROOT / "docs" / "adr").glob("[0-9]*.md")}
     assert decisions == set(re.findall(r"\]\(([^)]+)\)", table))

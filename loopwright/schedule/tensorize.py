@@ -240,10 +240,16 @@ class _Matcher:
             wants = self._text(want, lambda r: self.intrin.dag.ops[r.source].name)
             has = self._text(have, self._label)
             self.fail(f"the intrinsic computes {wants}, the nest {has}")
-        if isinstance(want, Binary) and want.op in _COMMUTE and not self._fits(want.a, have.a):
+        if isinstance(want, Binary) and want.op in _COMMUTE and self._crossed(want, have):
             have = Binary(have.op, have.b, have.a, have.dtype)
         for w, h in zip(want.children(), have.children(), strict=True):
             self._expr(w, h)
+
+    def _crossed(self, want: Binary, have: Binary) -> bool:
+        """Whether operands fit the other way round only; where none fits, errors name the first."""
+        if self._fits(want.a, have.a):
+            return False
+        return self._fits(want.a, have.b) or self._fits(want.b, have.a)
 
     def _fits(self, want: Any, have: Any) -> bool:
         """Whether two operands look alike, down to the element types that they read."""

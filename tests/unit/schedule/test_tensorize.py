@@ -193,6 +193,10 @@ def test_operands_in_the_other_order_are_told_apart_by_dtype() -> None:
             lambda A, X, r, i: te.sum(A[i, r] * 2.0, axis=r),
             "the intrinsic computes x[r] (float32), the nest 2.0 (float32)",
         ),
+        (
+            lambda A, X, r, i: te.sum((A[i, r] + 1.0) * 2.0, axis=r),
+            "the intrinsic computes a[i, r] (float32), the nest A[i, k] + 1.0",
+        ),
     ],
 )
 def test_expressions_that_differ(element: Any, text: str) -> None:
