@@ -20,6 +20,7 @@ from loopwright.errors import CodegenError
 from loopwright.ir.affine import interval
 from loopwright.ir.buffer import STACK_LIMIT, Buffer, Load
 from loopwright.ir.expr import Binary, Expr, Var
+from loopwright.ir.kernels import launched_by
 from loopwright.ir.stmt import (
     UNROLL_HINT,
     Allocate,
@@ -213,10 +214,9 @@ class CFamilyWriter(Expressions):
 
     def _for(self, s: For) -> None:
         if s.kind == "thread":
-            loop = dict(s.pragmas).get("bound", s.var.name)
             raise CodegenError(
-                f"{self.language}: loop {loop!r} is bound to {s.tag}; thread axes are for "
-                "GPU targets, on a CPU use parallel, vectorize or unroll"
+                f"{self.language}: {launched_by(s)}; thread axes are for GPU targets, on a CPU use "
+                "parallel, vectorize or unroll"
             )
         if s.kind == "parallel" and not self.in_vector and self.launch(s):
             return

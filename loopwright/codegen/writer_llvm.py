@@ -24,6 +24,7 @@ from loopwright.errors import CodegenError
 from loopwright.ir.affine import Affine, exact, fits, interval, to_affine
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, IfThenElse, Select, Unary, Var
+from loopwright.ir.kernels import launched_by
 from loopwright.ir.operations import COMPARE
 from loopwright.ir.stmt import (
     UNROLL_HINT,
@@ -356,10 +357,9 @@ class FunctionWriter(Emitter):
 
     def _for(self, s: For) -> None:
         if s.kind == "thread":
-            loop = dict(s.pragmas).get("bound", s.var.name)
             raise CodegenError(
-                f"llvm: loop {loop!r} is bound to {s.tag}; thread axes are for GPU targets, "
-                "on a CPU use parallel, vectorize or unroll"
+                f"llvm: {launched_by(s)}; thread axes are for GPU targets, on a CPU use parallel, "
+                "vectorize or unroll"
             )
         if s.kind == "vectorized" and self.lanes == 1 and not has_blocks(s.body):
             self._vector_loop(s)

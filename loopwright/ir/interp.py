@@ -259,7 +259,8 @@ class _Writer:
                 self.check(b, d)
                 self.put(d, f"{self.name(b)}[_i] = {self.expr(v)}")
                 if self.watched(b):
-                    self.put(d, f"_races.touch({b.name!r}, {b.scope!r}, _i, True)")
+                    which = f"{self.name(b)!r}, {b.name!r}, {b.scope!r}"
+                    self.put(d, f"_races.touch({which}, _i, True)")
             case Allocate(buffer=b, body=body):
                 shape = "".join(f"{self.dim(n)}, " for n in b.shape)
                 self.put(d, f"{self.name(b)} = _fresh(({shape}), {b.dtype!r})")
@@ -400,7 +401,7 @@ class _Writer:
         races = self.grid.races if self.watched(b) else None
         getter = f"_get{'' if races is None else '_watched'}_{self.name(b)}"
         if getter not in self.scope:
-            self.scope[getter] = _make_getter(b, races)
+            self.scope[getter] = _make_getter(b, self.name(b), races)
         args = "".join(f", {self.index(i)}" for i in idx)
         return f"{getter}({self.name(b)}{args})"
 
@@ -460,12 +461,12 @@ def _binary(op: str, a: str, b: str) -> str:
     return f"{name}({a}, {b})"
 
 
-def _make_getter(b: Buffer, races: Races | None) -> Callable[..., Any]:
+def _make_getter(b: Buffer, which: str, races: Races | None) -> Callable[..., Any]:
     def get(array: Any, *index: int) -> Any:
         if any(not 0 <= i < n for i, n in zip(index, array.shape, strict=True)):
             _outside(b.name, index, array.shape)
         if races is not None:
-            races.touch(b.name, b.scope, index, False)
+            races.touch(which, b.name, b.scope, index, False)
         return array[index]
 
     return get

@@ -12,14 +12,26 @@ from random import Random
 from typing import Any
 
 from loopwright.errors import RunError
+from loopwright.ir.stmt import For
 
 Index = tuple[int, ...]
 _Thread = Generator[int, None, None]
-#: A buffer's name and an element.
+#: Which buffer (two may have one name), and an element.
 _Key = tuple[str, Index]
 #: Who wrote an element, and up to two who read it.
 _Seen = tuple[Index | None, tuple[Index, ...]]
 _UNSEEN: _Seen = (None, ())
+
+
+def launched_by(s: For) -> str:
+    """Which loops run on a launch axis, for messages: ``loop 'C.i' is bound to threadIdx.x``."""
+    text = str(dict(s.pragmas).get("bound", s.var.name))
+    if text.startswith("env_threads"):
+        return f"{text} launches {s.tag}"
+    loops = [repr(x) for x in text.split(", ")]
+    return f"loop{'s' if len(loops) > 1 else ''} {' and '.join(loops)} " + (
+        f"{'are' if len(loops) > 1 else 'is'} bound to {s.tag}"
+    )
 
 
 class Races:
@@ -42,28 +54,35 @@ class Races:
         """All threads of the block have met."""
         self._phase = {}
 
-    def touch(self, name: str, scope: str, at: Index, write: bool) -> None:
+    def touch(self, which: str, name: str, scope: str, at: Index, write: bool) -> None:
         """The running thread reads or writes an element.
+
+        Args:
+            which: tells buffers apart.
+            name: how a message calls the buffer.
+            scope: its memory scope.
+            at: the element.
+            write: whether it is written.
 
         Raises:
             RunError: another one did so too, and one of the two wrote.
         """
-        key = (name, at)
+        key, shown = (which, at), f"{name}{list(at)}"
         seen = self._phase.get(key, _UNSEEN)
-        self._phase[key] = self._check(key, seen, self.thread, write, "threads")
+        self._phase[key] = self._check(shown, seen, self.thread, write, "threads")
         if scope == "global":
             seen = self._grid.get(key, _UNSEEN)
-            self._grid[key] = self._check(key, seen, self.block, write, "blocks")
+            self._grid[key] = self._check(shown, seen, self.block, write, "blocks")
 
-    def _check(self, key: _Key, seen: _Seen, who: Index, write: bool, what: str) -> _Seen:
+    def _check(self, shown: str, seen: _Seen, who: Index, write: bool, what: str) -> _Seen:
         writer, readers = seen
         others = (*((writer,) if writer is not None else ()), *(readers if write else ()))
         other = next((t for t in others if t != who), None)
         if other is not None:
             doing = "writes" if write else "reads"
             raise RunError(
-                f"race on {key[0]}{list(key[1])}: {what} {list(other)} and {list(who)} touch it "
-                f"with no barrier between, and one writes ({list(who)} {doing} it)"
+                f"race on {shown}: {what} {list(other)} and {list(who)} touch it with no barrier "
+                f"between, and one writes ({list(who)} {doing} it)"
             )
         if write:
             return who, readers

@@ -15,6 +15,7 @@ from loopwright.ir.buffer import STACK_LIMIT, Buffer, Load
 from loopwright.ir.stmt import Allocate, Func, Seq, Stmt, Store, View, seq
 from loopwright.ir.traversal import walk
 from loopwright.lower.context import func_pass
+from loopwright.lower.launch import is_launch
 
 _ALIGN = 64
 _SCOPES = ("global", "local")
@@ -47,7 +48,7 @@ def storage_rewrite(f: Func) -> Func:
         for i in range(4096): D[i] = C[i] - 3.0
         for i in range(4096): E[i] = D[i] * D[i]
     """
-    return f.with_body(_level(f.body))
+    return f.with_body(_level(f.body, "global"))
 
 
 @dataclass(slots=True)
@@ -59,10 +60,11 @@ class _Place:
     offset: int = 0
 
 
-def _level(s: Any) -> Any:
-    """One level of the program, and those below."""
+def _level(s: Any, scope: str) -> Any:
+    """One level of the program, and those below; ``scope``: of what they share."""
+    scope = "local" if is_launch(s) else scope  # a thread has no global memory of its own
     if not isinstance(s, Allocate | Seq):
-        return s.map_children(lambda c: _level(c) if isinstance(c, Stmt) else c)
+        return s.map_children(lambda c: _level(c, scope) if isinstance(c, Stmt) else c)
     line: list[Stmt] = []
     made: list[Buffer] = []
     _flatten(s, line, made)
@@ -71,8 +73,9 @@ def _level(s: Any) -> Any:
         places = _places(wanted, line)
         total = _plan(places)
         if total < _stacked(s):
-            return _rewritten([_level(x) for x in line], places, total, made)
-    return s.map_children(lambda c: _level(c) if isinstance(c, Stmt) else c)
+            pool = Buffer("pool", (total,), "uint8", scope)
+            return _rewritten([_level(x, scope) for x in line], places, pool, made)
+    return s.map_children(lambda c: _level(c, scope) if isinstance(c, Stmt) else c)
 
 
 def _large(b: Buffer) -> bool:
@@ -125,8 +128,7 @@ def _plan(places: list[_Place]) -> int:
     return max((p.offset + p.size for p in places), default=0)
 
 
-def _rewritten(line: list[Stmt], places: list[_Place], total: int, made: list[Buffer]) -> Stmt:
-    pool = Buffer("pool", (total,), "uint8")
+def _rewritten(line: list[Stmt], places: list[_Place], pool: Buffer, made: list[Buffer]) -> Stmt:
     out: Stmt = Seq(())
     for k in range(len(line) - 1, -1, -1):
         out = seq(line[k], out) if out != Seq(()) else line[k]

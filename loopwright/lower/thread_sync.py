@@ -83,6 +83,7 @@ class _Sync:
             (what fills a double buffer stands in two places).
         twice: those that are defined in two places.
         ranges, forms: bounds of variables, and definitions that are affine.
+        rests: definitions ``form % n``, such as the half of a double buffer.
     """
 
     def __init__(self, threads: list[For], body: Stmt) -> None:
@@ -90,6 +91,7 @@ class _Sync:
         self.varying: set[Var] = set(self.extents)
         self.ranges: dict[Var, Interval] = {x.var: (0, x.extent - 1) for x in threads}
         self.forms: dict[Var, Affine] = {}
+        self.rests: dict[Var, tuple[Affine, int]] = {}
         self.barriers = 0
         made: Counter[Var] = Counter()
         walk(body, lambda n: made.update([n.var]) if isinstance(n, For | Let) else None)
@@ -107,6 +109,10 @@ class _Sync:
             self.varying.add(n.var)
         if n.var in self.twice:
             return
+        match n.value:
+            case Binary(op="%", a=a, b=Const(value=m)):
+                rest = self._form(a)
+                self.rests |= {} if rest is None else {n.var: (rest, m)}
         form = self._form(n.value)
         self._learn(n.var, interval(n.value, self.forms, self.ranges))
         if form is not None:
@@ -157,7 +163,9 @@ class _Sync:
     def _branch(self, s: If, pending: Pending, pins: Pins) -> tuple[Stmt, Pending]:
         differs = bool(free_vars(s.cond) & self.varying) or _loads(s.cond)
         if not differs:
-            before, pending = self._before(_reads(s.cond, pins), pending)
+            # One barrier before the branch serves both ways through it.
+            before, _ = self._before(_accesses(s, pins), pending)
+            pending = () if before else pending
             then, after = self.stmt(s.then, pending, pins)
             orelse = s.orelse
             other = pending
@@ -210,6 +218,8 @@ class _Sync:
         for i, j in zip(a.indices, b.indices, strict=True):
             x, y = self._form(i), self._form(j)
             if x is not None and y is not None:
+                if self._other_half(x, y):
+                    return False
                 left -= self._told(x, y, set(self.extents) - fixed)
         return bool(left)
 
@@ -224,6 +234,21 @@ class _Sync:
                 return set()
             reach += c * (self.extents[v] - 1)
         return {v for _, _, v in own}
+
+    def _other_half(self, x: Affine, y: Affine) -> bool:
+        """Whether two indices are remainders of numbers that differ by no multiple."""
+        one, other = (self._rest(form) for form in (x, y))
+        if one is None or other is None:
+            return False
+        (a, m), (b, n) = one, other
+        apart = a - b
+        return m == n and not apart.terms and apart.const % m != 0 and not self._differs(a)
+
+    def _rest(self, x: Affine) -> tuple[Affine, int] | None:
+        return next((self.rests.get(v) for v in x.terms if x == Affine.of(v)), None)
+
+    def _differs(self, x: Affine) -> bool:
+        return any(v in self.varying for v in x.terms)
 
     def _gap(self, x: Affine, y: Affine, threads: set[Var]) -> int | None:
         """How far two indices may be from each other by all that is not ``threads``."""
@@ -254,6 +279,9 @@ class _Sync:
             self.varying |= {w} if n.var in self.varying else set()
             if n.var in self.forms:  # what it is made of has been renamed before
                 self.forms[w] = self.forms[n.var].substitute(then)
+            if n.var in self.rests:
+                form, m = self.rests[n.var]
+                self.rests[w] = form.substitute(then), m
 
         walk(loop, visit)
         return tuple(

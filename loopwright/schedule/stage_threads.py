@@ -16,7 +16,7 @@ class ThreadPrimitives(StageView):
     """``bind``, ``env_threads`` and ``set_store_predicate``."""
 
     def bind(self, ivar: IterVar, thread_ivar: Any) -> None:
-        """Run the iterations of a loop as GPU threads (the interpreter runs them; CPUs refuse it).
+        """Run the iterations of a loop as GPU threads; the interpreter runs them too.
 
         Before::
 
@@ -52,6 +52,9 @@ class ThreadPrimitives(StageView):
                 S[...] = A[...]                       for v in unrolled(2):
                 C.local[j] += S[k, v * 4 + j]           C.local[v, j] += S[k, v * 4 + j]
 
+        Virtual threads without launch axes around them are an unrolled loop, on a CPU too. Code for
+        a CPU has no blockIdx and threadIdx: ``llvm`` and ``c`` refuse them by name.
+
         Args:
             ivar: the loop.
             thread_ivar: ``te.thread_axis(...)``, its tag, or ``(tag, extent)``. A declared extent
@@ -60,7 +63,10 @@ class ThreadPrimitives(StageView):
         Raises:
             ScheduleError: unknown axis; the stage has a loop on it already; a reduction is bound
                 to blockIdx or vthread; (when lowering) extents that do not agree, a loop of a stage
-                in local memory, blockIdx inside a kernel.
+                in local memory, blockIdx inside a kernel, threads over an extent that depends on
+                sizes.
+            LowerError: (when lowering) threads would have to wait for others that do not come.
+            CodegenError: (when building for a CPU) blockIdx or threadIdx.
         """
         tag, extent = self._axis(thread_ivar, "bind")
         self.schedule._do(st.Bind(self.id, self._loop(ivar, "bind"), tag, extent))

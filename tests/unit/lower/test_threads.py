@@ -10,6 +10,7 @@ import pytest
 
 from loopwright import te
 from loopwright.errors import LowerError, RunError
+from loopwright.ir.expr import const
 from loopwright.ir.interp import interpret
 from loopwright.ir.stmt import Func
 from loopwright.lower import lower
@@ -319,6 +320,45 @@ def test_threads_that_over_run_a_vector_cannot_meet_in_it() -> None:
     assert "barrier" not in str(thread_sync(program(4)))
     with pytest.raises(LowerError, match="must meet in the vectorized loop 'v'; vectorize another"):
         thread_sync(program(5))
+
+
+def test_only_some_threads_come_where_all_must_meet() -> None:
+    from loopwright.ir.buffer import Buffer, Load
+    from loopwright.ir.expr import Var, binary
+    from loopwright.ir.stmt import For, If, Seq, Store
+    from loopwright.lower.thread_sync import thread_sync
+
+    t, shared = Var("threadIdx.x"), Buffer("S", (8,), "float32", "shared")
+    other = Load(shared, (binary("-", 7, t),), "float32")
+    body = Seq((Store(shared, (t,), const(1.0, "float32")), Store(shared, (t,), other)))
+    f = Func(
+        "f",
+        (shared,),
+        (True,),
+        For(t, 8, "thread", If(binary("<", t, 5), body), (), "threadIdx.x"),
+    )
+    with pytest.raises(LowerError) as e:
+        thread_sync(f)
+    assert str(e.value) == (
+        "lower: the threads of a block must meet while they use S, but only some of them come "
+        "there (if threadIdx.x < 5); compute the stage in shared memory outside of that condition, "
+        "or make the extents of the thread axes equal"
+    )
+
+
+def test_large_local_buffers_of_a_thread_share_local_memory() -> None:
+    a = te.placeholder((2, 1100), name="A")
+    b = te.compute((2, 1100), lambda i, j: a[i, 1099 - j] + 1.0, name="B")
+    c = te.compute((2, 1100), lambda i, j: b[i, 1099 - j] * 2.0, name="C")
+    d = te.compute((2, 1100), lambda i, j: c[i, 1099 - j] + 1.0, name="D")
+    e = te.compute((2, 1100), lambda i, j: d[i, 1099 - j] * 2.0, name="E")
+    s = create_schedule(e)
+    s[e].bind(e.op.axis[0], "threadIdx.x")
+    for t in (d, c, b):
+        s[t].compute_at(s[e], e.op.axis[0])
+    x = np.arange(2200, dtype="float32").reshape(2, 1100)
+    text = str(check(s, [a, e], [x], ((x + 1) * 2 + 1) * 2))
+    assert "pool = alloc(uint8[8832], local)" in text
 
 
 def test_the_same_text_every_time() -> None:
