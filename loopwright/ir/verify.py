@@ -24,6 +24,7 @@ from loopwright.ir.expr import (
     Unary,
     Var,
 )
+from loopwright.ir.instructions import INSTRUCTIONS
 from loopwright.ir.operations import COMPARE, OPERATIONS
 from loopwright.ir.printer import print_expr, print_stmt
 from loopwright.ir.reduction import Reduce
@@ -35,6 +36,7 @@ from loopwright.ir.stmt import (
     For,
     Func,
     If,
+    IntrinsicCall,
     Let,
     Stmt,
     Store,
@@ -161,9 +163,21 @@ class _Verifier:
                 self.in_kernel("a reduction across threads")
                 for b in buffers:
                     self.access(b, indices)
+            case IntrinsicCall(name=name, operands=operands):
+                self.instruction(name, operands)
+                self.other(s)
             case _:
                 self.other(s)
         self.at = outer
+
+    def instruction(self, name: str, operands: tuple[Any, ...]) -> None:
+        known = INSTRUCTIONS.get(name)
+        if known is None:
+            self.fail(f"the instruction {name!r} is unknown")
+        types = [x.dtype if isinstance(x, Load) else type(x).__name__ for x in operands]
+        want = [x.dtype for x in known.operands]
+        if types != want:
+            self.fail(f"the operands of {name!r} are {', '.join(types)}, not {', '.join(want)}")
 
     def other(self, s: Any) -> None:
         if not isinstance(s, Stmt):

@@ -16,6 +16,8 @@ _AVX = {
     "alderlake", "raptorlake", "meteorlake", "gracemont", "sierraforest", "grandridge",
     "arrowlake", "arrowlake-s", "lunarlake", "pantherlake", "clearwaterforest",
 }  # fmt: skip
+#: CPUs by name that have the short forms (AVX-512 VL), and may be given VNNI as a feature.
+_SHORT = _AVX512 | {"x86-64-v4", "skylake-avx512", "cannonlake"}
 #: Without these there are no vectors of 512 bits, or no short forms of their instructions.
 _NEEDED = ("avx512f", "avx512bw", "avx512vl")
 
@@ -31,6 +33,10 @@ def dot_lanes(cpu: str, features: str) -> int:
     def has(feature: str, named: set[str]) -> bool:
         return f"+{feature}" in given or (cpu in named and f"-{feature}" not in given)
 
-    if has("avx512vnni", _AVX512) and not any(f"-{x}" in given for x in _NEEDED):
+    if (
+        has("avx512vnni", _AVX512)
+        and has("avx512vl", _SHORT)
+        and not any(f"-{x}" in given for x in _NEEDED)
+    ):
         return 16
     return 8 if has("avxvnni", _AVX) and not {"-avx", "-avx2"} & given else 0

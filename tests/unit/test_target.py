@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from loopwright.errors import TargetError
-from loopwright.target import COMMON_CPUS, OPTIONS, Target, host_cpu
+from loopwright.target import COMMON_CPUS, OPTIONS, Target, dot_lanes, host_cpu
 
 HOST, FEATURES = host_cpu()
 
@@ -376,3 +376,26 @@ def test_defaults_leave_no_trace() -> None:
 def test_what_the_kinds_do_not_understand(spec: Any, text: str) -> None:
     with pytest.raises(TargetError, match=text):
         Target(spec)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "features", "lanes"),
+    [
+        ("x86-64", "", 0),
+        ("x86-64-v4", "", 0),
+        ("icelake-server", "", 16),
+        ("znver4", "", 16),
+        ("alderlake", "", 8),
+        ("x86-64-v3", "+avxvnni", 8),
+        ("x86-64-v4", "+avx512vnni", 16),
+        ("x86-64-v3", "+avx512vnni", 0),
+        ("x86-64-v3", "+avx512vnni,+avx512vl", 16),
+        ("icelake-server", "-avx512vnni", 0),
+        ("icelake-server", "-avx512f", 0),
+        ("alderlake", "-avxvnni", 0),
+        ("alderlake", "-avx2", 0),
+        ("generic", "+neon", 0),
+    ],
+)
+def test_lanes_of_dot_products(cpu: str, features: str, lanes: int) -> None:
+    assert dot_lanes(cpu, features) == lanes

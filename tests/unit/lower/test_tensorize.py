@@ -105,6 +105,17 @@ def test_dot_products_agree_everywhere(shape: tuple[int, int, int], target: str)
     check(s, args, *inputs(args), target)
 
 
+@pytest.mark.parametrize("level", [0, 1, 3])
+def test_every_level_of_passes_keeps_instructions(level: int) -> None:
+    s, args, _ = packed_matmul(5, 40, 14)
+    acc, lanes = tile(s, args[-1])
+    s[acc].tensorize(lanes, te.intrinsics.dot_uint8_int8_int32(16))
+    with PassContext(level, config={"verify": True}):
+        assert "dot_16x4" in str(lower(s, args)) or level == 0
+        for target in ("interp", "llvm", "c"):
+            check(s, args, *inputs(args), target)
+
+
 @pytest.mark.parametrize("lanes", [4, 8])
 def test_shorter_dot_products(lanes: int) -> None:
     s, args, _ = packed_matmul(6, 2 * lanes, 12, lanes)
