@@ -22,8 +22,8 @@ LANES, GROUP = 16, 4
 _ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14)
 _COLUMNS = (16, 32, 48, 64)
 _MIN_TASKS = 8
-#: Cost of a tile that does not divide the shape, against one that does.
-_OVER_RUN = 1.25
+#: Time of a tile at the edge, which runs plain code, in whole tiles.
+_CUT = 12
 
 
 def pack_int8(weights: Any) -> Any:
@@ -65,19 +65,20 @@ def _fits(rows: int, columns: int) -> bool:
 def _default(M: int, N: int, K: int) -> dict[str, Any]:
     tiles.check_sizes("int8", M=M, N=N, K=K)
 
+    wide = -(-N // LANES) * LANES
+
     def cost(tile: tuple[int, int]) -> float:
         rows, columns = tile
-        covered = -(-M // rows) * rows * -(-N // columns) * columns
+        whole = (M // rows) * (wide // columns)
+        cut = -(-M // rows) * -(-wide // columns) - whole
         vectors = columns // LANES
         loads = (rows + vectors) / (2 * rows * vectors) + 1 / (2 * rows)
-        # A tile that over-runs keeps a second copy of its nest, which was measured to cost much.
-        copies = 1 if M % rows == N % columns == 0 else _OVER_RUN
-        return covered / (M * N) * (1 + loads) * copies
+        return (whole + _CUT * cut) * rows * columns * (1 + loads)
 
     shapes = [(r, c) for r in tiles.row_tiles(M, _ROWS) for c in _COLUMNS if _fits(r, c)]
     rows, columns = min(shapes, key=cost, default=(1, LANES))
     count, panels = -(-M // rows), -(-N // columns)
-    blocks = [b for b in (*tiles.BLOCKS, count) if b <= count]
+    blocks = [b for b in (*tiles.BLOCKS, count) if count % b == 0]
     enough = [b for b in blocks if panels * -(-count // b) >= _MIN_TASKS]
     return {
         "tile_i": [-1, max(enough or [1]), rows],
