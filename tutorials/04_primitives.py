@@ -284,6 +284,16 @@ def double_buffer():
     show("after: s[B].double_buffer()", s, [A, C], ref)
 
 
+def prefetch():
+    """What a later iteration will read is brought nearer; no value depends on it."""
+    s, (A, B, C), ref = matmul(4, 32, 8)
+    k = C.op.reduce_axis[0]
+    s[C].reorder(C.op.axis[0], k, C.op.axis[1])
+    show("before", s, [A, B, C], ref)
+    s[C].prefetch(B, k, 4)
+    show("after: s[C].prefetch(B, k, 4), two lines of 16 floats a row", s, [A, B, C], ref)
+
+
 def set_scope():
     """The kind of memory: global, shared (of a thread block) or local (of a thread)."""
     s, (A, C), B, ref = stencil(4, 8)
@@ -366,7 +376,7 @@ def sizes():
 
 LOOPS = [split, fuse, reorder, tile, vectorize, unroll, parallel, pragma]
 STAGES = [compute_at, compute_inline, compute_root, store_at, cache_read, cache_write, rfactor]
-MEMORY = [transform_layout, storage_align, double_buffer, set_scope]
+MEMORY = [transform_layout, storage_align, double_buffer, prefetch, set_scope]
 PRIMITIVES = {f.__name__: f for f in [*LOOPS, *STAGES, *MEMORY, tensorize, tuples, sizes]}
 
 

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from loopwright import dtypes
 from loopwright.codegen.c_family import RESERVED, CFamilyWriter, Names
 from loopwright.codegen.c_prelude import Prelude, memory_type
 from loopwright.codegen.cc import Source, compile_c, disassembly
@@ -82,6 +83,12 @@ class CWriter(CFamilyWriter):
             return "#pragma omp simd"
         most = s.extent if isinstance(s.extent, int) else _UNROLL_UNKNOWN
         return f"#pragma GCC unroll {min(most, _UNROLL_LIMIT)}"
+
+    def prefetch(self, b: Buffer, indices: tuple[Expr, ...]) -> None:
+        """The address is reckoned as an integer: a pointer outside of an array is no C."""
+        offset = self.flat(b, indices).text
+        at = f"(uintptr_t){self.name(b)} + ({offset}) * {dtypes.nbytes(b.dtype)}"
+        self.put(f"__builtin_prefetch((const void *)({at}), 0, 3);")
 
     def check(self, s: Check) -> None:
         """Of threads that fail at once one takes the record; see `loopwright.runtime.image`."""

@@ -16,7 +16,18 @@ from loopwright.codegen.c_prelude import Prelude, c_type
 from loopwright.errors import CodegenError
 from loopwright.ir.affine import Interval, exact, fits, interval
 from loopwright.ir.buffer import Buffer, Load
-from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, IfThenElse, Select, Unary, Var
+from loopwright.ir.expr import (
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    IfThenElse,
+    Select,
+    Unary,
+    Var,
+    as_expr,
+)
 from loopwright.ir.operations import COMPARE
 
 _ATOM, _UNARY, _TERNARY = 15, 14, 2
@@ -67,19 +78,20 @@ class Expressions:
     def element(self, b: Buffer, indices: tuple[Expr, ...]) -> str:
         """An element of a buffer, to be read or written."""
         if b.strides is not None:
-            return f"{self.name(b)}[{self._flat(b, indices).text}]"
+            return f"{self.name(b)}[{self.flat(b, indices).text}]"
         at = "".join(f"[{self.index(i).text}]" for i in indices)
         return self.name(b) + (at or "[0]")
 
-    def _flat(self, b: Buffer, indices: tuple[Expr, ...]) -> Text:
-        """The offset of an element of a buffer with gaps."""
-        assert b.strides is not None
+    def flat(self, b: Buffer, indices: tuple[Expr, ...]) -> Text:
+        """The offset in elements of an element of a buffer."""
         out: Text | None = None
-        for i, stride in zip(indices, b.strides, strict=True):
-            x = self.index(i)
-            wide = x if self.is_plain(i) else _convert(x, "int64")
-            term = wide if stride == 1 else _join("*", wide, Text(str(stride)))
-            out = term if out is None else _join("+", out, term)
+        for d, i in enumerate(indices):
+            x = self.index(i) if self.is_plain(i) else _convert(self.index(i), "int64")
+            if b.strides is not None:
+                x = x if b.strides[d] == 1 else _join("*", x, Text(str(b.strides[d])))
+            elif out is not None:
+                out = _join("*", out, self.index(as_expr(b.shape[d])))
+            out = x if out is None else _join("+", out, x)
         return out or Text("0")
 
     # ------------------------------------------------------------ arithmetic on axes

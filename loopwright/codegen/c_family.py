@@ -29,6 +29,7 @@ from loopwright.ir.stmt import (
     If,
     IntrinsicCall,
     Let,
+    Prefetch,
     Seq,
     Store,
     View,
@@ -120,6 +121,10 @@ class CFamilyWriter(Expressions):
         """Write a parallel loop as such; False: it is to be written as a serial one."""
         raise NotImplementedError
 
+    def prefetch(self, b: Buffer, indices: tuple[Expr, ...]) -> None:
+        """Write that the line of an element will be read, which may lie outside of its buffer."""
+        raise NotImplementedError
+
     def check(self, s: Check) -> None:
         """Write that the function is left with a code unless a condition holds."""
         raise NotImplementedError
@@ -150,7 +155,7 @@ class CFamilyWriter(Expressions):
         match s:
             case Seq(stmts=stmts):
                 for k, x in enumerate(stmts):
-                    if isinstance(x, Allocate | Let | View) and k < len(stmts) - 1:
+                    if _declares(x) and k < len(stmts) - 1:
                         with self.block(""):
                             self.stmt(x)
                     else:
@@ -165,6 +170,8 @@ class CFamilyWriter(Expressions):
                 self._let(v, e, body)
             case Allocate(buffer=b, body=body):
                 self._allocate(b, body)
+            case Prefetch(buffer=b, indices=idx):
+                self.prefetch(b, idx)
             case Check():
                 self.check(s)
             case View(buffer=b, of=of, offset=k, body=body):
@@ -297,3 +304,10 @@ class CFamilyWriter(Expressions):
         """Workspace of a launch that runs inline; free again after it."""
         self.workspace = larger(self.workspace, self._used + size)
         return f"ws + {self.count(self._used).inside(_SUM)}"
+
+
+def _declares(s: Any) -> bool:
+    """Whether a statement declares names in the block that it is written in."""
+    while isinstance(s, Seq) and s.stmts:
+        s = s.stmts[-1]
+    return isinstance(s, Allocate | Let | View)

@@ -9,7 +9,7 @@ from loopwright import dtypes
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Cast, Expr, IfThenElse, Select
 from loopwright.ir.operations import COMPARE
-from loopwright.ir.stmt import Allocate, Check, For, If, Store, View
+from loopwright.ir.stmt import Allocate, Check, For, If, Prefetch, Store, View
 from loopwright.ir.traversal import walk
 
 
@@ -81,5 +81,6 @@ def has_guarded_accesses(s: Any) -> bool:
 def buffers_of(s: Any) -> list[Buffer]:
     """Buffers that a statement uses, in order."""
     seen: dict[Buffer, None] = {}
-    walk(s, lambda n: seen.setdefault(n.buffer) if isinstance(n, Load | Store) else None)
+    touches = Load | Store | Prefetch
+    walk(s, lambda n: seen.setdefault(n.buffer) if isinstance(n, touches) else None)
     return list(seen)

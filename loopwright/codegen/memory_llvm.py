@@ -116,6 +116,20 @@ class Memory:
         ref = self._load_vector(b, self.address(b, offset), mask)
         return self._register(b, Value(ref, b.dtype, w.lanes))
 
+    def prefetch(self, b: Buffer, offset: Affine | Value) -> None:
+        """Bring the line of an element (of the first lane) into all caches, to be read."""
+        w = self.w
+        if isinstance(offset, Affine):
+            ptr = self.address(b, offset)
+        else:
+            at = offset.ref
+            if offset.lanes > 1:
+                at = w.emit(f"extractelement <{offset.lanes} x i64> {at}, i32 0")
+            ptr = w.emit(f"getelementptr {memory_type(b.dtype)}, ptr {w.pointers[b]}, i64 {at}")
+        name = "llvm.prefetch.p0"
+        w.declare(name, f"declare void @{name}(ptr, i32, i32, i32)")
+        w.put(f"call void @{name}(ptr {ptr}, i32 0, i32 3, i32 1)")
+
     def _load_vector(self, b: Buffer, ptr: str, mask: str | None) -> str:
         """Adjacent elements, one a lane; zeros where ``mask`` does not hold."""
         w = self.w

@@ -34,6 +34,7 @@ from loopwright.ir.stmt import (
     If,
     IntrinsicCall,
     Let,
+    Prefetch,
     Seq,
     Store,
     View,
@@ -291,6 +292,8 @@ class FunctionWriter(Emitter):
                 self._let(v, e, body)
             case Allocate(buffer=b, body=body):
                 self.memory.allocate(b, lambda: self.stmt(body))
+            case Prefetch(buffer=b, indices=idx):
+                self.memory.prefetch(b, self.offset(b, idx))
             case Check():
                 write_check(self, s)
             case View(buffer=b, of=of, offset=k, body=body):

@@ -36,6 +36,7 @@ from loopwright.ir.stmt import (
     If,
     IntrinsicCall,
     Let,
+    Prefetch,
     Seq,
     Store,
     View,
@@ -272,6 +273,8 @@ class _Writer:
                 where = f"{self.name(of)}, {k}, {b.shape!r}, {b.dtype!r}"
                 self.put(d, f"{self.name(b)} = _view({where})")
                 self.stmt(body, d)
+            case Prefetch(indices=idx):  # a hint: its indices are computed, nothing is touched
+                self.put(d, "_i = (" + "".join(f"{self.index(i)}," for i in idx) + ")")
             case Barrier(scope=scope):
                 self.barrier(scope, d)
             case IntrinsicCall(body=body):

@@ -19,6 +19,7 @@ from loopwright.ir.stmt import (
     If,
     IntrinsicCall,
     Let,
+    Prefetch,
     Seq,
     Store,
     View,
@@ -103,6 +104,8 @@ def _stmt(s: Any, depth: int, out: list[str], names: Names) -> None:
             shape = shape_text(b.shape, names)
             out.append(f"{pad}{names(b)} = alloc({b.dtype}{shape}, {b.scope}{gaps})")
             _stmt(body, depth, out, names)
+        case Prefetch(buffer=b, indices=idx):
+            out.append(f"{pad}prefetch {_element(b, idx, names)}")
         case Barrier(scope=scope):
             out.append(f"{pad}barrier({scope})")
         case IntrinsicCall(name=name, operands=operands):

@@ -117,6 +117,17 @@ class View(Stmt):
 
 
 @node
+class Prefetch(Stmt):
+    """Bring the cache line of ``buffer[indices]`` nearer: a hint, which changes no value.
+
+    The indices may lie outside of the buffer, and in vector code it is the first lane's line.
+    """
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+
+
+@node
 class Barrier(Stmt):
     """Every thread of a block waits here for the others, and sees what they wrote to ``scope``."""
 

@@ -38,6 +38,7 @@ from loopwright.ir.stmt import (
     If,
     IntrinsicCall,
     Let,
+    Prefetch,
     Stmt,
     Store,
     View,
@@ -157,6 +158,8 @@ class _Verifier:
                 self.define_buffer(b)
                 self.stmt(body)
                 self.buffers.discard(b)
+            case Prefetch(buffer=b, indices=indices):
+                self.access(b, indices)
             case Barrier():
                 self.in_kernel("a barrier")
             case AllReduce(buffers=buffers, indices=indices):

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from loopwright.errors import InternalError
-from loopwright.ir.buffer import Buffer, Load
+from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Expr, Var, as_expr, binary
-from loopwright.ir.stmt import Allocate, For, Func, If, Let, Seq, Stmt, Store, seq
+from loopwright.ir.stmt import Allocate, For, Func, If, Let, Seq, Stmt, seq
 from loopwright.ir.traversal import substitute
 from loopwright.lower.context import func_pass
+from loopwright.lower.redirect import redirected
 
 
 @func_pass(opt_level=0, name="InjectDoubleBuffer")
@@ -110,11 +111,6 @@ def _in_half(s: Any, found: list[_Filled], half: Var) -> Any:
     halves = {x.old: x.new for x in found}
 
     def go(n: Any) -> Any:
-        made = n.map_children(go)
-        if isinstance(made, Load) and made.buffer in halves:
-            return Load(halves[made.buffer], (half, *made.indices), made.dtype)
-        if isinstance(made, Store) and made.buffer in halves:
-            return Store(halves[made.buffer], (half, *made.indices), made.value)
-        return made
+        return redirected(n.map_children(go), halves, lambda idx: (half, *idx))
 
     return go(s)

@@ -39,6 +39,7 @@ from loopwright.lower.cross_thread import CrossThread, cross_thread_of
 from loopwright.lower.lanes import lanes_of
 from loopwright.lower.launch import launch
 from loopwright.lower.placing import as_index, padding_of, placed
+from loopwright.lower.prefetch import prefetched
 from loopwright.lower.size_lets import define_sizes
 from loopwright.lower.tensorize import Tensorization
 from loopwright.lower.together import combine_into, write_all
@@ -251,6 +252,7 @@ class _Nest:
         if p >= 0:
             attached = self.b.attached(self.sb.stage.id, p)
             inner = self.b._produce(attached, inner, self.sb.loops[p])
+            inner = prefetched(self.b, self.sb, p, inner)
         inner = self.b.stored(self.sb.stage.id, p, inner)
         inner = self._guarded([g for g in here if not self._differs(g)], inner)
         for var, value in reversed(self.sb.lets[p + 1]):

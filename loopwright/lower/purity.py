@@ -8,10 +8,10 @@ from typing import Any
 from loopwright import dtypes
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Const, Expr, Unary, Var
-from loopwright.ir.stmt import Allocate, For, If, IntrinsicCall, Let, Seq, Store
+from loopwright.ir.stmt import Allocate, For, If, IntrinsicCall, Let, Prefetch, Seq, Store
 from loopwright.ir.traversal import walk
 
-_KNOWN = (Allocate, For, If, IntrinsicCall, Let, Seq, Store, Expr)
+_KNOWN = (Allocate, For, If, IntrinsicCall, Let, Prefetch, Seq, Store, Expr)
 
 
 @lru_cache(maxsize=4096)

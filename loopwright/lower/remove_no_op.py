@@ -6,7 +6,7 @@ from typing import Any
 
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Const, Expr, Unary, Var
-from loopwright.ir.stmt import Allocate, For, Func, If, Let, Seq, Stmt, Store, seq
+from loopwright.ir.stmt import Allocate, For, Func, If, Let, Prefetch, Seq, Stmt, Store, seq
 from loopwright.ir.visitor import Mutator
 from loopwright.lower.context import func_pass
 
@@ -58,6 +58,10 @@ class _Remover(Mutator):
         value = s.value
         if isinstance(value, Load) and value.buffer is s.buffer and value.indices == s.indices:
             return _NOTHING
+        self.used.add(s.buffer)
+        return self.generic_visit(s)
+
+    def visit_Prefetch(self, s: Prefetch) -> Stmt:
         self.used.add(s.buffer)
         return self.generic_visit(s)
 

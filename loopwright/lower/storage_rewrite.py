@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from loopwright.ir.buffer import STACK_LIMIT, Buffer, Load
-from loopwright.ir.stmt import Allocate, Func, Seq, Stmt, Store, View, seq
+from loopwright.ir.stmt import Allocate, Func, Prefetch, Seq, Stmt, Store, View, seq
 from loopwright.ir.traversal import walk
 from loopwright.lower.context import func_pass
 from loopwright.lower.launch import is_launch
 
 _ALIGN = 64
 _SCOPES = ("global", "local")
+_ACCESS = Load | Store | Prefetch
 
 
 @func_pass(opt_level=2, name="StorageRewrite")
@@ -109,7 +110,7 @@ def _places(wanted: list[Buffer], line: list[Stmt]) -> list[_Place]:
     large = set(wanted)
     for k, s in enumerate(line):
         touched: set[Buffer] = set()
-        walk(s, lambda n: touched.add(n.buffer) if isinstance(n, Load | Store) else None)  # noqa: B023
+        walk(s, lambda n: touched.add(n.buffer) if isinstance(n, _ACCESS) else None)  # noqa: B023
         for b in touched & large:
             found.setdefault(b, _Place(b, k, k, _rounded(b.nbytes))).last = k
     return [found[b] for b in wanted if b in found]

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from loopwright.ir.buffer import Buffer, Load
+from loopwright.ir.buffer import Buffer
 from loopwright.ir.stmt import Allocate, For, Func, IntrinsicCall, Stmt, Store
 from loopwright.ir.traversal import walk
 from loopwright.lower.context import func_pass
+from loopwright.lower.redirect import redirected
 
 #: Most bytes that the private buffers of a vectorized loop may take, all lanes together.
 PRIVATE_LIMIT = 1 << 16
@@ -92,12 +93,8 @@ def _private(s: For) -> Stmt:
     wide = {b: Buffer(b.name, (*b.shape, s.extent), b.dtype, b.scope) for b in own}
 
     def go(n: Any) -> Any:
-        made = n.map_children(go)
+        made = redirected(n.map_children(go), wide, lambda idx: (*idx, s.var))
         match made:
-            case Load(buffer=b, indices=idx, dtype=d) if b in wide:
-                return Load(wide[b], (*idx, s.var), d)
-            case Store(buffer=b, indices=idx, value=v) if b in wide:
-                return Store(wide[b], (*idx, s.var), v)
             case Allocate(body=body):
                 return body
             case For(kind="parallel"):

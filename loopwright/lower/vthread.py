@@ -17,6 +17,7 @@ from loopwright.ir.node import Node
 from loopwright.ir.stmt import Allocate, AllReduce, For, Func, If, Let, Seq, Stmt, Store, seq
 from loopwright.ir.traversal import substitute, walk
 from loopwright.lower.context import func_pass
+from loopwright.lower.redirect import redirected
 
 
 @func_pass(opt_level=0, name="InjectVirtualThread")
@@ -159,11 +160,7 @@ def _widened(s: Any, old: Buffer, new: Buffer, v: Var) -> Any:
     """Accesses of a buffer turned into accesses of a virtual thread's slice."""
 
     def go(n: Any) -> Any:
-        made = n.map_children(go)
-        if isinstance(made, Load) and made.buffer is old:
-            return Load(new, (v, *made.indices), made.dtype)
-        if isinstance(made, Store) and made.buffer is old:
-            return Store(new, (v, *made.indices), made.value)
+        made = redirected(n.map_children(go), {old: new}, lambda idx: (v, *idx))
         if isinstance(made, AllReduce) and old in made.buffers:
             buffers = tuple(new if b is old else b for b in made.buffers)
             # Of several buffers, widened one after the other, the first brings the index.

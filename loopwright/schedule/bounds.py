@@ -231,7 +231,7 @@ def _enclosing(state: State, stage: StageState, out: Bounds) -> set[Var]:
     parent, pos = attach_position(state, stage, out)
     _check_start(state, stage, parent, pos)
     for sid, reader in out.stages.items():
-        if any(r.source == stage.id for r in reader.op.reads()) and not _inside(
+        if any(r.source == stage.id for r in reader.op.reads()) and not runs_inside(
             state, reader, parent, pos, out
         ):
             a = stage.attach
@@ -259,7 +259,10 @@ def _check_start(state: State, stage: StageState, parent: StageBounds, pos: int)
         )
 
 
-def _inside(state: State, reader: StageBounds, parent: StageBounds, pos: int, out: Bounds) -> bool:
+def runs_inside(
+    state: State, reader: StageBounds, parent: StageBounds, pos: int, out: Bounds
+) -> bool:
+    """Whether a stage runs inside loop ``pos`` of ``parent``, or is that one."""
     while reader is not parent:
         if reader.stage.attach.kind != "at":
             return False

@@ -81,6 +81,8 @@ def _check_free(state: State, stage: StageState, loop: str, who: str, t: int) ->
         refuse(who, t, f"loop {name!r} is already {m.kind} (step {m.step}); {who} it before that")
     if any(p[0] == loop for p in stage.pragmas):
         refuse(who, t, f"loop {name!r} carries a pragma; {who} it before that")
+    if any(p.loop == loop for p in stage.prefetches):
+        refuse(who, t, f"loop {name!r} prefetches a tensor; {who} it before that")
     done = stage.tensorized
     if done is not None and done.loop == loop:
         refuse(who, t, f"loop {name!r} is tensorized (step {done.step}); {who} it before that")

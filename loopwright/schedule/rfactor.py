@@ -150,6 +150,8 @@ def _check(state: State, step: st.RFactor, t: int) -> StageState:
             )
         if stage.loops[x].kind == "reduce" and any(p[0] == x for p in stage.pragmas):
             refuse("rfactor", t, f"loop {own!r} carries a pragma; call rfactor before that")
+        if stage.loops[x].kind == "reduce" and any(p.loop == x for p in stage.prefetches):
+            refuse("rfactor", t, f"loop {own!r} prefetches a tensor; call rfactor before that")
         if inside := state.attached_at(stage.id, x):
             refuse(
                 "rfactor",

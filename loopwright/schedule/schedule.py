@@ -20,7 +20,7 @@ from loopwright.schedule.bounds import Bounds, infer_bounds
 from loopwright.schedule.rfactor import factoring
 from loopwright.schedule.stage import Stage
 from loopwright.schedule.stage_memory import plain
-from loopwright.schedule.stage_view import StageOp
+from loopwright.schedule.stage_view import StageOp, output_of
 from loopwright.schedule.state import Loop, StageId, State
 from loopwright.schedule.trace import trace_as_python
 from loopwright.schedule.validate import validate_bounds
@@ -265,7 +265,7 @@ class Schedule:
         group = readers if isinstance(readers, list | tuple) else [readers]
         who = self._who("cache_read")
         ids = tuple(self._stage_id(r, who) for r in group)
-        t = self._do(st.CacheRead(self._stage_id(tensor, who), scope, ids, _output_of(tensor, who)))
+        t = self._do(st.CacheRead(self._stage_id(tensor, who), scope, ids, output_of(tensor, who)))
         return self._tensor(f"s{t}")
 
     def cache_write(self, tensor: Any, scope: str) -> Any:
@@ -411,15 +411,5 @@ class Schedule:
                     f"arguments: {t.name!r} was made by a schedule primitive; arguments are "
                     "tensors of the program"
                 )
-            out.append(arg_id(sid, _output_of(t, "arguments")))
+            out.append(arg_id(sid, output_of(t, "arguments")))
         return out
-
-
-def _output_of(key: Any, who: str) -> int:
-    """Which output a tensor is; what is no tensor stands for its only one."""
-    if isinstance(key, Tensor):
-        return key.value_index
-    op = key.op if isinstance(key, Stage) else key
-    if op.num_outputs > 1:
-        raise ScheduleError(f"{who}: {op.name!r} has {op.num_outputs} outputs; name one: output(k)")
-    return 0

@@ -12,7 +12,7 @@ from loopwright.errors import ScheduleError
 from loopwright.ir.expr import IterVar
 from loopwright.schedule import steps as st
 from loopwright.schedule.layout_map import trace_map
-from loopwright.schedule.stage_view import StageView
+from loopwright.schedule.stage_view import StageView, output_of
 
 
 class MemoryPrimitives(StageView):
@@ -137,6 +137,43 @@ class MemoryPrimitives(StageView):
                 reads a stage that is computed at the same loop and has no two halves.
         """
         self.schedule._do(st.DoubleBuffer(self.id))
+
+    def prefetch(self, tensor: Any, var: IterVar, offset: int) -> None:
+        """Bring what a later iteration of a loop will read of a tensor nearer to the core.
+
+        Each iteration begins with prefetches of the region that the one ``offset`` later reads, in
+        this stage or in those computed inside the loop, one for each line (64 bytes) of a row.
+        They change no value. The iteration ahead may lie beyond the last one: its addresses are
+        reckoned all the same, which are those of the next iteration of the loop around where that
+        goes on, and are not touched where they are outside of the tensor.
+
+        Before::
+
+            for k:
+              for j in range(32): C[j] += A[k] * B[k, j]
+
+        After ``s[C].prefetch(B, k, 4)``::
+
+            for k:
+              prefetch B[k + 4, 0]
+              prefetch B[k + 4, 16]
+              for j in range(32): C[j] += A[k] * B[k, j]
+
+        Args:
+            tensor: what to prefetch: an input, or a tensor that is computed outside of the loop.
+            var: a loop of this stage.
+            offset: how many iterations ahead, 1 or more.
+
+        Raises:
+            ScheduleError: the loop no longer exists, the offset is not positive; (when lowering)
+                nothing inside the loop reads the tensor, or it does at an index that is not affine;
+                the tensor is inlined or computed inside the loop; the loop is vectorized or runs in
+                a GPU kernel.
+        """
+        who = self._who("prefetch")
+        loop, source = self._loop(var, "prefetch"), self.schedule._stage_id(tensor, who)
+        step = st.Prefetch(self.id, loop, source, plain(offset), output_of(tensor, who))
+        self.schedule._do(step)
 
     def set_scope(self, scope: str) -> None:
         """Put the stage's buffer into another memory scope.

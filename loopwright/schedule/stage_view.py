@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from loopwright.errors import ScheduleError
 from loopwright.ir.expr import IterVar
 from loopwright.schedule.state import FuseRel, SplitRel, StageId, StageState
 from loopwright.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
@@ -36,6 +37,16 @@ class StageOp(Operation):
         reads = self._schedule.state.stages[self._sid].op.reads()
         ids = dict.fromkeys((r.source, r.value_index) for r in reads)
         return [self._schedule._tensor(*i) for i in ids]
+
+
+def output_of(key: Any, who: str) -> int:
+    """Which output a tensor is; what is no tensor stands for its only one."""
+    if isinstance(key, Tensor):
+        return key.value_index
+    op = key.op if isinstance(key, StageView) else key
+    if op.num_outputs > 1:
+        raise ScheduleError(f"{who}: {op.name!r} has {op.num_outputs} outputs; name one: output(k)")
+    return 0
 
 
 class StageView:

@@ -66,6 +66,22 @@ class FuseRel:
 
 
 @dataclass(frozen=True, slots=True)
+class Prefetched:
+    """Output ``value_index`` of ``source``, brought ``offset`` iterations of ``loop`` ahead."""
+
+    loop: str
+    source: StageId
+    value_index: int
+    offset: int
+    step: int
+
+    @property
+    def what(self) -> tuple[str, StageId, int]:
+        """The loop and the tensor."""
+        return self.loop, self.source, self.value_index
+
+
+@dataclass(frozen=True, slots=True)
 class Attach:
     """Where a stage is computed: ``root``, ``inline``, or ``at`` loop ``loop`` of ``stage``."""
 
@@ -107,6 +123,7 @@ class StageState:
     relations: tuple[SplitRel | FuseRel, ...] = ()
     marks: Mapping[str, Mark] = None  # type: ignore[assignment]
     pragmas: tuple[tuple[str, str, Any], ...] = ()
+    prefetches: tuple[Prefetched, ...] = ()
     attach: Attach = ROOT
     scope: str = "global"
     layout: tuple[LayoutDim, ...] | None = None
@@ -124,8 +141,8 @@ class StageState:
     @property
     def transformed(self) -> bool:
         """True when a primitive has touched its loops."""
-        touched = self.relations or self.marks or self.pragmas or self.reordered
-        return bool(touched or self.tensorized)
+        hints = self.marks or self.pragmas or self.prefetches
+        return bool(self.relations or hints or self.reordered or self.tensorized)
 
     def after(self, primitive: str, step: int) -> Mapping[str, int]:
         """``since`` after a step."""

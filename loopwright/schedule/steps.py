@@ -210,6 +210,16 @@ class Pragma(Step):
     value: Any
 
 
+@_register("prefetch")
+class Prefetch(Step):
+    """In each iteration of a loop, prefetch what the one ``offset`` later reads of a tensor."""
+
+    loop: str
+    source: StageId
+    offset: int
+    value_index: int = 0
+
+
 @_register("compute_at")
 class ComputeAt(Step):
     """Compute the stage inside a loop of ``parent``."""

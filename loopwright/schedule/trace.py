@@ -130,6 +130,10 @@ def _call(state: State, after: State, step: st.Step, names: _Names) -> str:
             return f"{s}.set_store_predicate({list(equal)!r})"
         case st.Pragma(loop=x, key=k, value=v):
             return f"{s}.pragma({loop(x)}, {k!r}, {v!r})"
+        case st.Prefetch(loop=x, source=p, offset=n, value_index=k):
+            of, source = names.stage(state, p), state.stages[p].op
+            tensor = of if source.num_outputs == 1 else f"{of}.op.output({k})"
+            return f"{s}.prefetch({tensor}, {loop(x)}, {n})"
         case st.ComputeAt(parent=p, loop=x):
             return f"{s}.compute_at(s[{names.stage(state, p)}], {loop(x, p)})"
         case st.StoreAt(parent=p, loop=x):

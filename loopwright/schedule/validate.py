@@ -7,6 +7,7 @@ from math import prod
 from loopwright.ir.printer import print_expr
 from loopwright.schedule.bounds import Bounds, LoopBound, StageBounds, attach_position
 from loopwright.schedule.layout import check_one_to_one
+from loopwright.schedule.prefetch import check_prefetches
 from loopwright.schedule.state import Attach, StageState, State, refuse
 from loopwright.schedule.storage import loops_around, store_position
 from loopwright.schedule.tensorize import match_intrinsic
@@ -29,6 +30,7 @@ def validate_bounds(state: State, bounds: Bounds) -> None:
     validate_kernels(state, bounds)
     for sb in bounds.stages.values():
         _check_storage(state, bounds, sb)
+        check_prefetches(state, bounds, sb)
         if sb.stage.tensorized is not None:
             match_intrinsic(state, sb)
         for x in sb.loops:

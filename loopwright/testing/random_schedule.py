@@ -70,7 +70,7 @@ class _Drawing:
             self.reorder, self.fuse, self.unroll, self.parallel, self.cache_read,
             self.cache_write, self.inline, self.layout, self.pragma, self.root, self.attach,
             self.recipe_cache, self.split, self.recipe_flat, self.attach_all, self.bind,
-            self.storage, self.halves, self.storage_outside, self.rfactor,
+            self.storage, self.halves, self.storage_outside, self.rfactor, self.prefetch,
         ]  # fmt: skip
         for _ in range(self.d.integer(0, max_moves)):
             self.d.pick(moves)()
@@ -97,12 +97,7 @@ class _Drawing:
 
     def _limit(self, new: State) -> None:
         bounds = infer_bounds(new)
-        late = (
-            x
-            for x in new.stages.values()
-            if x.store or x.layout or x.double is not None or x.tensorized
-        )
-        if any(late):
+        if any(map(_refused_late, new.stages.values())):
             validate_bounds(new, bounds)
         work, copies = costs(new, bounds)
         if work > MAX_WORK or copies > MAX_COPIES:
@@ -193,6 +188,18 @@ class _Drawing:
                 self.do(steps.Pragma(stage.id, x, "auto_unroll_max_step", n))
             if self.d.chance(25):
                 self.do(steps.Pragma(stage.id, x, "unroll_explicit", self.d.chance(50)))
+
+    def prefetch(self) -> None:
+        """Prefetch a tensor that a stage reads, mostly, at one of its loops."""
+        stage = self.stage()
+        x = self.loop(stage) if stage else None
+        if not stage or not x:
+            return
+        reads = list(dict.fromkeys((r.source, r.value_index) for r in stage.op.reads()))
+        if not reads or self.d.chance(10):
+            reads = [(sid, 0) for sid in self.state.order]
+        sid, k = self.d.pick(reads)
+        self.do(steps.Prefetch(stage.id, x, sid, self.d.integer(1, 5), k))
 
     def inline(self) -> None:
         stage = self.stage()
@@ -468,6 +475,13 @@ class _Drawing:
             for source, k in dict.fromkeys((r.source, r.value_index) for r in reads):
                 if self.d.chance(60):
                     self.read_cache(source, [sid], k)
+
+
+def _refused_late(x: StageState) -> bool:
+    """Whether it has what is mostly refused when extents are known."""
+    bound = any(m.kind == "thread" for m in x.marks.values())
+    asked = x.store or x.layout or x.double is not None or x.prefetches or x.tensorized
+    return bool(asked or bound)
 
 
 def costs(state: State, bounds: Bounds) -> tuple[int, int]:

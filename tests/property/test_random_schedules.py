@@ -69,7 +69,7 @@ def test_schedules_of_fixed_seeds(checker: Checker, first: int) -> None:
     kinds = {"split", "fuse", "reorder", "annotate", "pragma", "compute_at", "compute_inline"}
     kinds |= {"compute_root", "cache_read", "cache_write", "transform_layout"}
     kinds |= {"set_scope", "storage_align", "store_at", "store_root", "double_buffer"}
-    kinds |= {"rfactor"}
+    kinds |= {"rfactor", "bind", "prefetch"}
     assert set(applied) == kinds
 
 

@@ -19,9 +19,9 @@ from loopwright.codegen import c, cc, compile_func
 from loopwright.driver import build
 from loopwright.errors import BuildError, CodegenError, TargetError, UsageError
 from loopwright.ir.buffer import Buffer, Load
-from loopwright.ir.expr import Var, const
+from loopwright.ir.expr import Var, cast, const
 from loopwright.ir.interp import interpret
-from loopwright.ir.stmt import Allocate, For, Func, Let, Store, seq
+from loopwright.ir.stmt import Allocate, For, Func, Let, Seq, Store, seq
 from loopwright.lower import lower
 from loopwright.runtime import load_module
 from loopwright.schedule import create_schedule
@@ -143,6 +143,44 @@ def scratch(nbytes: int, kind: str) -> Func:
 
 
 @needs_cc
+@needs_cc
+def test_names_of_one_block_are_declared_once() -> None:
+    """A let that ends a sequence inside a sequence leaves its name to those that follow."""
+    b = Buffer("B", (2,), "int32")
+    x, y = Var("x", "int32"), Var("x", "float32")
+    first = Let(x, Load(b, (const(0, "int32"),), "int32"), Store(b, (const(1, "int32"),), x))
+    whole = cast(y, "int32")
+    then = Let(y, const(2.5, "float32"), Store(b, (const(0, "int32"),), whole))
+    body = Seq((Seq((Store(b, (const(0, "int32"),), const(7, "int32")), first)), then))
+    f = compile_func(Func("main", (b,), (True,), body), Target("c"))
+    assert f.objects
+
+
+@needs_cc
+@pytest.mark.parametrize("target", ["c -num-threads=1", "llvm -num-threads=2"])
+def test_prefetches_change_no_value(target: str) -> None:
+    """Lines beyond the tensor as well; inside a vector loop, and of a buffer with gaps."""
+    a = te.placeholder((9, 40), name="A")
+    d = te.compute((9, 40), lambda i, j: a[i, j] * 3.0, name="D")
+    out = te.compute((9, 40), lambda i, j: d[i, j] * d[8 - i, j] + a[i, j], name="out")
+    s = create_schedule(out)
+    i, j = s[out].op.axis
+    s[out].parallel(i)
+    s[out].vectorize(j)
+    s[d].storage_align(0, 16, 3)
+    s[out].prefetch(a, i, 2)
+    s[out].prefetch(d, i, 1)
+    copy = s.cache_read(d, "local", [out])
+    s[copy].compute_at(s[out], j)
+    s[copy].prefetch(d, s[copy].op.axis[0], 1)
+    f = build(s, [a, out], target=target)
+    assert "prefetch" in f.get_source()
+    x = np.random.default_rng(0).integers(-4, 5, (9, 40)).astype("float32")
+    y = np.zeros_like(x)
+    f(x, y)
+    np.testing.assert_array_equal(y, 9 * x * x[::-1] + x)
+
+
 @pytest.mark.parametrize("nbytes", [4096, 4100, 1 << 20])
 @pytest.mark.parametrize("kind", ["serial", "parallel"])
 def test_workspaces_are_those_of_llvm(nbytes: int, kind: str) -> None:

@@ -24,7 +24,7 @@ PRIMITIVES = [
             "split", "tile", "fuse", "reorder", "vectorize", "unroll", "parallel", "bind", "pragma",
             "compute_at", "compute_inline", "compute_root", "transform_layout", "set_scope",
             "storage_align", "store_at", "store_root", "double_buffer", "env_threads",
-            "set_store_predicate", "tensorize",
+            "set_store_predicate", "tensorize", "prefetch",
         )
     ),
     (Schedule, "cache_read"),

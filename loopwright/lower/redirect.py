@@ -1,0 +1,30 @@
+"""Accesses of buffers that a pass has replaced by others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from loopwright.ir.buffer import Buffer, Load
+from loopwright.ir.expr import Expr
+from loopwright.ir.stmt import Prefetch, Store
+
+Indices = tuple[Expr, ...]
+
+
+def redirected(n: Any, new: Mapping[Buffer, Buffer], at: Callable[[Indices], Indices]) -> Any:
+    """A node; an access of a buffer in ``new`` as one of its replacement.
+
+    Args:
+        n: an expression or statement, its children already redirected.
+        new: old buffers and their replacements.
+        at: indices of an element in the replacement.
+    """
+    match n:
+        case Load(buffer=b, indices=idx, dtype=d) if b in new:
+            return Load(new[b], at(idx), d)
+        case Store(buffer=b, indices=idx, value=v) if b in new:
+            return Store(new[b], at(idx), v)
+        case Prefetch(buffer=b, indices=idx) if b in new:
+            return Prefetch(new[b], at(idx))
+    return n
