@@ -14,6 +14,7 @@ import click
 import pytest
 
 from loopwright.cli.app import app
+from loopwright.ops import WORKLOADS
 from loopwright.schedule.schedule import Schedule
 from loopwright.schedule.stage import Stage
 
@@ -129,6 +130,11 @@ def test_readme_names_every_tutorial_and_document() -> None:
     shown = set(re.findall(r"\]\(([^)#]+)\)", README))
     here = [*(ROOT / "tutorials").glob("[0-9]*.py"), *(ROOT / "docs").glob("*.md")]
     assert {str(path.relative_to(ROOT)) for path in here} <= shown
+
+
+def test_readme_names_every_operator() -> None:
+    section = README.partition("The workloads are the operators")[2].partition("or a template")[0]
+    assert set(re.findall(r"`(\w+)`", section)) == set(WORKLOADS)
 
 
 def test_the_tutorial_shows_every_primitive() -> None:
