@@ -16,6 +16,7 @@ from loopwright.codegen.c_family import RESERVED, CFamilyWriter, Names
 from loopwright.codegen.c_prelude import Prelude, memory_type
 from loopwright.codegen.cc import Source, compile_c, disassembly
 from loopwright.codegen.facts import buffers_of, has_guarded_accesses
+from loopwright.codegen.instructions_c import instruction
 from loopwright.codegen.llvm import Code
 from loopwright.codegen.math_c import install
 from loopwright.codegen.ops_llvm import C_FUNCTIONS
@@ -23,10 +24,10 @@ from loopwright.codegen.sizes_llvm import Bytes, SizeNames, larger
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Expr, Var
 from loopwright.ir.sizes import Sizes
-from loopwright.ir.stmt import Check, For, Func, Store
+from loopwright.ir.stmt import Check, For, Func, IntrinsicCall, Store
 from loopwright.ir.traversal import free_vars, walk
 from loopwright.runtime.image import FIRST_CODE, record_name
-from loopwright.target import Target, has_instruction
+from loopwright.target import Target, dot_lanes, has_instruction
 from loopwright.version import __version__
 
 _LAUNCH = """
@@ -59,6 +60,7 @@ class Unit:
     prelude: Prelude
     written: frozenset[Buffer]
     functions: list[str]
+    dot_lanes: int = 0
     loops: int = 0
     parallel_workspace: Bytes = 0
     checks: list[str] = field(default_factory=list)
@@ -89,6 +91,16 @@ class CWriter(CFamilyWriter):
         offset = self.flat(b, indices).text
         at = f"(uintptr_t){self.name(b)} + ({offset}) * {dtypes.nbytes(b.dtype)}"
         self.put(f"__builtin_prefetch((const void *)({at}), 0, 3);")
+
+    def instruction(self, s: IntrinsicCall) -> bool:
+        """As a helper that takes pointers; inside vector code the plain form is written."""
+        if self.in_vector:
+            return False
+        helper = instruction(self.prelude, s.name, self.unit.dot_lanes)
+        if helper is not None:
+            at = ", ".join(f"&{self.element(x.buffer, x.indices)}" for x in s.operands)
+            self.put(f"{helper}({at});")
+        return helper is not None
 
     def check(self, s: Check) -> None:
         """Of threads that fail at once one takes the record; see `loopwright.runtime.image`."""
@@ -155,6 +167,8 @@ def write_c(f: Func, target: Target) -> tuple[str, Unit, Any]:
     prelude = Prelude(has_instruction(options["mcpu"], options["mattr"], "fma"))
     install(prelude)
     unit = Unit(f.name, options["num_threads"], prelude, frozenset(found), [])
+    lanes = dot_lanes(options["mcpu"], options["mattr"])
+    unit.dot_lanes = min(lanes, target.vector_bytes // 4)
     writer = CWriter(unit, inside_parallel=False)
     writer.buffers = dict.fromkeys(f.params)
     known = Sizes.of_function(f.sizes, [n for b in f.params for n in b.shape]).ranges

@@ -125,6 +125,10 @@ class CFamilyWriter(Expressions):
         """Write that the line of an element will be read, which may lie outside of its buffer."""
         raise NotImplementedError
 
+    def instruction(self, s: IntrinsicCall) -> bool:
+        """Write an instruction; False: there is none, and its plain form is to be written."""
+        raise NotImplementedError
+
     def check(self, s: Check) -> None:
         """Write that the function is left with a code unless a condition holds."""
         raise NotImplementedError
@@ -179,7 +183,8 @@ class CFamilyWriter(Expressions):
                 self.stmt(body)
                 self._leave(b)
             case IntrinsicCall(body=body):
-                self.stmt(body)
+                if not self.instruction(s):
+                    self.stmt(body)
             case _:
                 raise CodegenError(f"{self.language}: no code for {type(s).__name__}")
 

@@ -17,7 +17,8 @@ from loopwright.ir.interp import interpret
 from loopwright.lower import lower
 from loopwright.lower.context import PassContext
 from loopwright.schedule import Schedule
-from loopwright.testing.differential import Checker
+from loopwright.target import host_cpu
+from loopwright.testing.differential import Checker, runs_here
 from loopwright.testing.fuzz import example
 from tests.unit.lower.int8_programs import inputs, packed_matmul, tile
 
@@ -134,6 +135,22 @@ def test_the_instruction_is_used_where_the_cpu_has_it() -> None:
         t: build(s, args, t, name="f").get_source("asm").count("vpdpbusd") for t in TARGETS[:3]
     }
     assert list(count.values()) == [8, 0, 16]
+
+
+@pytest.mark.skipif("+avx512vnni" not in host_cpu()[1], reason="needs AVX-512 VNNI")
+@pytest.mark.parametrize(("option", "count"), [("", 1), ("-prefer-vector-width=256", 2)])
+def test_the_instruction_in_c(option: str, count: int) -> None:
+    if not runs_here("c"):
+        pytest.skip("no C compiler")
+    s, args, _ = packed_matmul(4, 32, 8)
+    acc, lanes = tile(s, args[-1])
+    s[acc].tensorize(lanes, te.intrinsics.dot_uint8_int8_int32(16))
+    f = build(s, args, f"c {option}", name="f")
+    assert f.get_source("c").count("_dpbusd_epi32(") == count
+    assert "vpdpbusd" in f.get_source("asm")
+    check(s, args, *inputs(args), f"c {option}")
+    plain = build(s, args, "c -mcpu=x86-64-v3", name="f").get_source("c")
+    assert "dpbusd" not in plain
 
 
 def test_disable_vectorize_writes_the_plain_form() -> None:
