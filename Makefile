@@ -13,12 +13,17 @@ LOG    ?= matmul_1024.jsonl
 # Options of `make test`: more arguments for pytest, such as ARGS="-k split".
 ARGS   ?=
 
+# Options of `make fuzz`: the first seed, and how many, or for how many minutes.
+SEED    ?= 0
+COUNT   ?= 1000
+MINUTES ?=
+
 # A stamp per kind of installation: a second call installs nothing unless pyproject.toml changed.
 RUN_STAMP := $(VENV)/.installed-run
 DEV_STAMP := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help tune test check format bench clean
+.PHONY: help tune test fuzz check format bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) \
@@ -29,6 +34,10 @@ tune: $(RUN_STAMP) ## set up, then tune the 1024x1024x1024 fp32 matmul (TRIALS=6
 
 test: $(DEV_STAMP) ## set up, then run all tests (ARGS="-k split" to choose)
 	$(BIN)/python -m pytest $(ARGS)
+
+fuzz: $(DEV_STAMP) ## random schedules against NumPy, failures printed as programs (SEED=0 COUNT=1000 MINUTES=)
+	$(BIN)/python -m loopwright.testing.fuzz --seed $(SEED) \
+		$(if $(MINUTES),--minutes $(MINUTES),--count $(COUNT))
 
 check: $(DEV_STAMP) ## formatting, lint, types, import layers
 	$(BIN)/ruff format --check .

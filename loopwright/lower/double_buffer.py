@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from loopwright.errors import InternalError
-from loopwright.ir.buffer import Buffer
+from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Expr, Var, as_expr, binary
-from loopwright.ir.stmt import Allocate, For, Func, If, Let, Seq, Stmt, seq
-from loopwright.ir.traversal import substitute
+from loopwright.ir.stmt import Allocate, AllReduce, For, Func, If, Let, Seq, Stmt, Store, seq
+from loopwright.ir.traversal import substitute, walk
 from loopwright.lower.context import func_pass
 from loopwright.lower.redirect import redirected
 
@@ -60,7 +60,7 @@ def _take(s: Any, var: Var, before: tuple[Stmt, ...], found: list[_Filled]) -> A
             found.append(_Filled(b, _two_halves(b), fill, before))
             return _take(rest, var, before, found)
         case Allocate(buffer=b, body=body, halves=v):
-            return Allocate(b, _take(body, var, before, found), v)
+            return Allocate(b, _take(body, var, (*before, s), found), v)
     return s
 
 
@@ -88,7 +88,37 @@ def _fill(found: list[_Filled], var: Var, value: Var) -> Stmt:
     """What fills the buffers for the iteration ``value``."""
     half = Var("half")
     parts = [_in_half(_at(x.before, x.fill, {var: value}), found, half) for x in found]
-    return Let(half, binary("%", value, 2), seq(*parts))
+    return Let(half, binary("%", value, 2), _with_own_buffers(seq(*parts)))
+
+
+def _with_own_buffers(s: Stmt) -> Stmt:
+    """A statement whose buffers are its own: another copy of it allocates others.
+
+    Those in shared memory stay one, for all copies have the same place in the block.
+    """
+    own: dict[Buffer, Buffer] = {}
+
+    def visit(n: Any) -> None:
+        if isinstance(n, Allocate) and n.buffer.scope != "shared":
+            b = n.buffer
+            own[b] = Buffer(b.name, b.shape, b.dtype, b.scope, b.strides)
+
+    def go(n: Any) -> Any:
+        made = n.map_children(go)
+        match made:
+            case Allocate(buffer=b, body=body, halves=v) if b in own:
+                return Allocate(own[b], body, v)
+            case Load(buffer=b, indices=idx, dtype=d) if b in own:
+                return Load(own[b], idx, d)
+            case Store(buffer=b, indices=idx, value=e) if b in own:
+                return Store(own[b], idx, e)
+            case AllReduce(combiner=c, buffers=bs, indices=idx, tags=tags):
+                return AllReduce(c, tuple(own.get(b, b) for b in bs), idx, tags)
+        return made
+
+    walk(s, visit)
+    out: Stmt = go(s)
+    return out
 
 
 def _at(before: tuple[Stmt, ...], fill: Stmt, env: dict[Var, Expr]) -> Stmt:
@@ -103,7 +133,16 @@ def _at(before: tuple[Stmt, ...], fill: Stmt, env: dict[Var, Expr]) -> Stmt:
             return Let(fresh, value, _at(before[1:], fill, {**env, v: fresh}))
         case If(cond=c):
             return If(substitute(c, env), _at(before[1:], fill, env))
+        case Allocate(buffer=b):  # of a stage that is computed in there, but stored further out
+            inner = _at(before[1:], fill, env)
+            return Allocate(b, inner) if _uses(inner, b) else inner
     raise InternalError(f"InjectDoubleBuffer: {type(before[0]).__name__} before a buffer is filled")
+
+
+def _uses(s: Stmt, b: Buffer) -> bool:
+    found: list[Any] = []
+    walk(s, lambda n: found.append(n) if isinstance(n, Load | Store) and n.buffer is b else None)
+    return bool(found)
 
 
 def _in_half(s: Any, found: list[_Filled], half: Var) -> Any:

@@ -77,8 +77,9 @@ class _Spread:
                 under |= self.differs(c)
             case Store(buffer=b, indices=idx, value=e) if under or self.differs(*idx, e):
                 self.buffers |= {b} & self.inside
-            case AllReduce(buffers=bs, indices=idx) if under or self.differs(*idx):
-                self.buffers |= set(bs) & self.inside
+            case AllReduce(buffers=bs, indices=idx):  # all of them or none: they share the indices
+                if under or self.differs(*idx) or set(bs) & self.buffers:
+                    self.buffers |= set(bs) & self.inside
         for c in s.children():
             if isinstance(c, Stmt):
                 self._taint(c, under)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import platform
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,35 +19,44 @@ from loopwright import dtypes
 from loopwright.driver import compile as compile_trace
 from loopwright.errors import LowerError, ScheduleError
 from loopwright.ir.interp import interpret
+from loopwright.ir.sizes import size_vars
 from loopwright.ir.stmt import Func
 from loopwright.lower import lower_ids
 from loopwright.lower.context import PassContext
+from loopwright.runtime.artifact import Artifact
 from loopwright.schedule.schedule import Schedule, replay
 from loopwright.target import Target, host_cpu
-from loopwright.te.dag import ArgId, Dag, read_arg_id
+from loopwright.te.dag import ArgId, Dag, arg_id, read_arg_id
 from loopwright.testing.guarded import GuardedRunner
 from loopwright.testing.numpy_eval import evaluate
 from loopwright.testing.random_program import arrays
 from loopwright.testing.random_values import Info, poison
+from loopwright.testing.ways import Way
 
 Array = np.ndarray[Any, Any]
-#: Levels of passes at which the targets of a case are compiled, in turn, with further settings.
-LEVELS: tuple[tuple[int, dict[str, Any]], ...] = (
-    (2, {}),
-    (3, {}),
-    (0, {"instrument_bound_checkers": True}),
-)
+#: Levels of passes at which targets are compiled, in turn, and whether bounds are checked.
+LEVELS = ((2, False), (3, False), (0, True))
 
 
 @dataclass
 class Case:
-    """A program as data, with a trace: all that a run needs, and what a report prints."""
+    """A program as data, with a trace: all that a run needs, and what a report prints.
+
+    Attributes:
+        dag, trace: as JSON.
+        arg_ids, arrays, infos: the arguments, their arrays (of outputs what they hold before), and
+            how far each result may be off.
+        sizes: values of size variables, by name.
+        rtol: relative error that inexact results may have beside that of ``infos``.
+    """
 
     dag: dict[str, Any]
     trace: list[list[Any]]
     arg_ids: list[ArgId]
     arrays: list[Array]
     infos: list[Info]
+    sizes: dict[str, int] = field(default_factory=dict)
+    rtol: float = 0.0
 
     def report(self) -> str:
         """The program and its schedule as text that shows what is computed."""
@@ -76,16 +86,34 @@ def case_of(program: Any, trace: list[list[Any]]) -> Case:
     return Case(s.dag.to_json(), trace, ids, arrays(program), list(program.infos))
 
 
+@dataclass
+class Prepared:
+    """A case whose schedule was lowered, and what NumPy makes of it."""
+
+    case: Case
+    s: Schedule
+    f: Func
+    want: Mapping[ArgId, Array]
+
+    @property
+    def is_kernel(self) -> bool:
+        """Whether GPU threads run it: the interpreter alone can."""
+        return " in thread(" in str(self.f)
+
+
 class Checker:
     """Checks cases; owns the guarded process.
 
     Attributes:
-        runs: how often compiled code ran, by target.
+        runs: how often compiled code ran, by target; and the interpreter.
+        way: how the last case was run last.
     """
 
     def __init__(self) -> None:
         self.runner = GuardedRunner()
-        self.runs: dict[str, int] = {}
+        self.runs: Counter[str] = Counter()
+        self.way = Way("interpreter")
+        self._compiled: tuple[Any, Any, dict[Way, Artifact]] = (None, None, {})
 
     def close(self) -> None:
         """End the guarded process."""
@@ -100,89 +128,137 @@ class Checker:
         Raises:
             AssertionError: results differ, or an input or the memory around an array changed.
         """
-        dag = Dag.from_json(case.dag)
-        s = replay(dag, case.trace)
+        self.way = Way("interpreter", sizes=case.sizes)
         try:
-            f = lower_ids(s, case.arg_ids)
+            made = self.prepare(case)
         except ScheduleError:
             return "refused"
         except LowerError as error:
-            if "the threads of a block must meet" not in str(error):
-                raise
-            return "refused"
-        check_round_trips(s, f, case.arg_ids)
-        want = evaluate(
-            dag,
-            {
-                i: a
-                for i, a in zip(case.arg_ids, case.arrays, strict=True)
-                if dag.ops[read_arg_id(i)[0]].is_placeholder
-            },
-        )
-        meant = _interpreted(f, case.arrays)
-        self._compare("interpreter", case, f, want, meant)
-        check_passes(s, f, case, meant)
-        text = str(f)
-        if " in thread(" in text:  # a kernel: the interpreter alone runs it
-            for order in (2, None):
-                again = _interpreted(f, case.arrays, order)
-                same = all(a.tobytes() == b.tobytes() for a, b in zip(meant, again, strict=True))
-                assert same, f"the order of threads changes the result\n{f}\n{case.report()}"
-            return "ran"
-        for k, spec in enumerate(t for t in targets if runs_here(t)):
-            if "num-threads=2" in spec and "in parallel(" not in text:
-                continue
-            level, settings = LEVELS[k % len(LEVELS)]
-            with PassContext(level, config={"verify": True, **settings}):
-                artifact = compile_trace(dag, case.trace, case.arg_ids, Target(spec))
-            got = self.runner.run(artifact, case.arrays, "start" if k % 2 else "end")
-            self._compare(f"{spec} at level {level}", case, f, want, got)
-            self.runs[spec] = self.runs.get(spec, 0) + 1
+            if "threads" in f"{error}":  # a rule that needs the lowered program
+                return "refused"
+            raise
+        for way in ways(made, targets):
+            self.run(made, way)
         return "ran"
 
-    def _compare(
-        self, who: str, case: Case, f: Func, want: Mapping[ArgId, Array], got: list[Array]
-    ) -> None:
+    def prepare(self, case: Case) -> Prepared:
+        """Lower a case.
+
+        Raises:
+            ScheduleError: the schedule does not validate.
+        """
+        dag = Dag.from_json(case.dag)
+        s = replay(dag, case.trace)
+        f = lower_ids(s, case.arg_ids)
+        inputs = {
+            i: a
+            for i, a in zip(case.arg_ids, case.arrays, strict=True)
+            if dag.ops[read_arg_id(i)[0]].is_placeholder
+        }
+        return Prepared(case, s, f, evaluate(dag.bind(case.sizes), inputs))
+
+    def run(self, made: Prepared, way: Way) -> None:
+        """Run a case in one way, and compare.
+
+        Raises:
+            AssertionError: as `check`.
+        """
+        self.way, case = way, made.case
+        match way.kind:
+            case "round trip":
+                check_round_trips(made.s, made.f, case.arg_ids)
+                return
+            case "passes":
+                check_passes(made.s, made.f, case)
+                return
+            case "interpreter":
+                got = _interpreted(made.f, case, way.order)
+            case _:
+                got = self.runner.run(self._artifact(case, way), case.arrays, way.side)
+        self._compare(made, got)
+        self.runs[way.target or way.kind] += 1
+
+    def _artifact(self, case: Case, way: Way) -> Artifact:
+        """The compiled code; for another size of the same program and trace it is there already."""
+        if self._compiled[0] is not case.dag or self._compiled[1] is not case.trace:
+            self._compiled = (case.dag, case.trace, {})
+        known, key = self._compiled[2], replace(way, sizes={}, side="")
+        if key not in known:
+            with PassContext(way.level, config=way.config):
+                known[key] = compile_trace(
+                    Dag.from_json(case.dag), case.trace, case.arg_ids, Target(way.target)
+                )
+        return known[key]
+
+    def _compare(self, made: Prepared, got: list[Array]) -> None:
+        case, f = made.case, made.f
         for k, i in enumerate(case.arg_ids):
             if not f.outputs[k]:
                 same = case.arrays[k].tobytes() == got[k].tobytes()
-                assert same, f"{who} changed the input {f.params[k].name}\n{f}"
+                assert same, f"{self.way} changed the input {f.params[k].name}\n{f}"
                 continue
-            text = difference(want[i], got[k], case.infos[k])
-            assert not text, f"{who}, {f.params[k].name}: {text}\n{f}\n{case.report()}"
+            text = difference(made.want[arg_id(*read_arg_id(i))], got[k], case.infos[k], case.rtol)
+            assert not text, f"{self.way}, {f.params[k].name}: {text}\n{f}\n{case.report()}"
 
 
-def check_passes(s: Schedule, f: Func, case: Case, meant: list[Array]) -> None:
+def ways(made: Prepared, targets: Sequence[str]) -> Iterator[Way]:
+    """The ways to run a case: those that need no compiler, then the targets that can run it."""
+    sizes = made.case.sizes
+    yield Way("round trip", sizes=sizes)
+    yield Way("interpreter", sizes=sizes)
+    yield Way("passes", sizes=sizes)
+    if made.is_kernel:  # the interpreter alone runs it, threads in other orders too
+        yield Way("interpreter", sizes=sizes, order=2)
+        yield Way("interpreter", sizes=sizes, order=None)
+        return
+    if not _told(made.s.dag, made.case.arg_ids):
+        return
+    text = str(made.f)
+    for k, spec in enumerate(t for t in targets if runs_here(t)):
+        if "num-threads=2" in spec and "in parallel(" not in text:
+            continue
+        level, checked = LEVELS[k % len(LEVELS)]
+        side = "start" if k % 2 else "end"
+        yield Way("target", spec, level, checked, side=side, sizes=sizes)
+
+
+def _told(dag: Dag, arg_ids: Sequence[ArgId]) -> bool:
+    """Whether the dimensions of the arguments tell every size."""
+    shapes = [dag.ops[read_arg_id(a)[0]].shape for a in arg_ids]
+    return set(dag.sizes) <= {v for shape in shapes for v in size_vars(shape)}
+
+
+def check_passes(s: Schedule, f: Func, case: Case) -> None:
     """With all passes a program means the same, to the bit."""
     with PassContext(3, config={"verify": True}):
         other = lower_ids(s, case.arg_ids)
     if str(other) == str(f):
         return
-    got = _interpreted(other, case.arrays)
+    meant, got = _interpreted(f, case), _interpreted(other, case)
     for p, a, b in zip(f.params, meant, got, strict=True):
         nan = dtypes.is_float(a.dtype.name)
         same = a.tobytes() == b.tobytes() or np.array_equal(a, b, equal_nan=nan)
         assert same, f"{p.name} differs at level 3\n{f}\n{other}\n{case.report()}"
 
 
-def _interpreted(f: Func, given: Sequence[Array], order: int | None = 1) -> list[Array]:
-    out = [a.copy() for a in given]
-    interpret(f, out, thread_order=order, races=True)
+def _interpreted(f: Func, case: Case, order: int | None = 1) -> list[Array]:
+    out = [a.copy() for a in case.arrays]
+    interpret(f, out, case.sizes, thread_order=order, races=True)
     return out
 
 
-def difference(want: Array, got: Array, info: Info) -> str:
-    """Where two results differ by more than ``info`` allows, or ''."""
+def difference(want: Array, got: Array, info: Info, rtol: float = 0.0) -> str:
+    """Where two results differ by more than ``info`` (and ``rtol``) allows, or ''."""
     if want.dtype != got.dtype or want.shape != got.shape:
         return f"expected {want.dtype}{list(want.shape)}, got {got.dtype}{list(got.shape)}"
-    if info.exact or not dtypes.is_float(want.dtype.name):
+    if (info.exact and not rtol) or not dtypes.is_float(want.dtype.name):
         good = np.asarray(want == got)
         if dtypes.is_float(want.dtype.name):
             good |= np.isnan(want) & np.isnan(got)
     else:
         with np.errstate(all="ignore"):
             g, w = got.astype(np.float64), want.astype(np.float64)
-            good = np.isclose(g, w, rtol=0, atol=4 * info.err + 1e-30, equal_nan=True)
+            good = np.isclose(g, w, rtol=rtol, atol=4 * info.err + 1e-30, equal_nan=True)
     if good.all():
         return ""
     at = tuple(int(i[0]) for i in np.nonzero(np.atleast_1d(~good)))

@@ -1,26 +1,35 @@
 """``python -m loopwright.testing.fuzz``: random schedules, as many as wanted, each told by a seed.
 
-Prints how many schedules and compiled runs there were, and for a failure its seed, the error, and
-the shortest trace found that still fails, with the program it belongs to.
+A seed makes a program, a schedule of it, and the targets that run it. Of five seeds three are
+programs of known sizes for CPUs, one has a size variable and runs for several sizes, one is
+scheduled for GPU threads, which the interpreter runs. Everything is compared with NumPy.
+
+A failure is told at once by its seed. Then it is made smaller, in steps and in program, and printed
+as a Python program that fails in the same way. A crash of compiled code is a failure like any
+other. Ctrl-C ends the run with the summary so far.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
-import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
+from loopwright.errors import ScheduleError
 from loopwright.testing.differential import Case, Checker, case_of, runs_here
-from loopwright.testing.random_kernel import kernel_example
+from loopwright.testing.random_kernel import random_kernel
+from loopwright.testing.random_moves import RandomSchedule
 from loopwright.testing.random_program import random_program
 from loopwright.testing.random_schedule import random_schedule
 from loopwright.testing.random_values import Draw
+from loopwright.testing.reproduce import reproducer
+from loopwright.testing.shrink import shrink
+from loopwright.testing.symbolic import symbolic_cases
+from loopwright.testing.ways import Way
 
 TARGETS = (
     "llvm -num-threads=1",
@@ -34,6 +43,8 @@ TARGETS = (
     "c -num-threads=2",
     "c -num-threads=1 -prefer-vector-width=256 -opt-level=3",
 )
+#: What is made of a seed, by its remainder.
+KINDS = ("cpu", "cpu", "cpu", "sizes", "threads")
 
 
 def targets_of(d: Draw) -> list[str]:
@@ -41,100 +52,166 @@ def targets_of(d: Draw) -> list[str]:
     return [*TARGETS[:2], *([d.pick(TARGETS[2:])] if d.chance(35) else [])]
 
 
-def example(seed: int) -> tuple[Case, list[str], Any]:
-    """The case, the targets and the drawn schedule of a seed."""
+def example(seed: int) -> tuple[Case, list[str], RandomSchedule]:
+    """The case, the targets and the drawn schedule of a seed, for programs of known sizes."""
     d = Draw.random(random.Random(seed))
     program = random_program(d)
     made = random_schedule(d, program.dag, max_moves=20)
     return case_of(program, made.trace), targets_of(d), made
 
 
-def without(trace: list[list[Any]], k: int) -> list[list[Any]]:
-    """A trace without step ``k`` and without all that uses what it made; ids are renumbered."""
-    gone = {k}
-    for t in range(k + 1, len(trace)):
-        used = {int(n) for x in _words(trace[t]) for n in re.findall(r"^s?(\d+)(?:\.\d)?$", x)}
-        if used & gone:
-            gone.add(t)
-    number = {t: i for i, t in enumerate(t for t in range(len(trace)) if t not in gone)}
+def examples(seed: int, kind: str) -> tuple[list[Case], list[str], RandomSchedule]:
+    """What is checked for a seed.
 
-    def renamed(x: Any) -> Any:
-        if isinstance(x, list):
-            return [renamed(v) for v in x]
-        found = re.fullmatch(r"(s?)(\d+)((?:\.\d)?)", x) if isinstance(x, str) else None
-        return f"{found[1]}{number[int(found[2])]}{found[3]}" if found else x
-
-    return [[s[0], *(renamed(v) for v in s[1:])] for t, s in enumerate(trace) if t in number]
-
-
-def _words(x: Any) -> list[str]:
-    if isinstance(x, list):
-        return [w for v in x for w in _words(v)]
-    return [x] if isinstance(x, str) else []
+    Args:
+        seed: tells it.
+        kind: ``"cpu"``, ``"sizes"`` (one case a size) or ``"threads"``.
+    """
+    if kind == "cpu":
+        case, targets, made = example(seed)
+        return [case], targets, made
+    d = Draw.random(random.Random(seed))
+    program = random_program(d)
+    kernel = kind == "threads"
+    made = random_kernel(d, program.dag) if kernel else random_schedule(d, program.dag, 14)
+    case = case_of(program, made.trace)
+    return (symbolic_cases(d, case) if kind == "sizes" else [case]), targets_of(d), made
 
 
-def shortest(case: Case, fails: Callable[[Case], bool]) -> Case:
-    """Drop steps as long as the case still fails."""
-    k = len(case.trace) - 1
-    while k >= 0:
-        smaller = replace(case, trace=without(case.trace, k))
-        if fails(smaller):
-            case = smaller
-        k = min(k, len(case.trace)) - 1
-    return case
+@dataclass
+class Fuzz:
+    """A run, and what it has found so far.
+
+    Attributes:
+        targets: where compiled code runs; none: drawn for each seed.
+        shrink_seconds: how long a failure is made smaller.
+        ends: how schedules ended, by kind: ``"ran"``, ``"refused"``, ``"failed"`` or ``"empty"``
+            (no size to vary).
+        applied, refused: steps by primitive.
+        failures: a line each.
+    """
+
+    targets: list[str] = field(default_factory=list)
+    shrink_seconds: float = 60.0
+    checker: Checker = field(default_factory=Checker)
+    ends: Counter[tuple[str, str]] = field(default_factory=Counter)
+    applied: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    failures: list[str] = field(default_factory=list)
+
+    def run(self, seed: int, kind: str = "") -> bool:
+        """Check what a seed makes; returns whether all is well."""
+        kind = kind or KINDS[seed % len(KINDS)]
+        cases, targets, made = examples(seed, kind)
+        self.applied.update(made.applied)
+        self.refused.update(made.refused)
+        end = "empty"
+        for case in cases:
+            try:
+                end = self.checker.check(case, self.targets or targets)
+            except Exception as error:
+                self.ends[kind, "failed"] += 1
+                self._report(seed, kind, case, error)
+                return False
+        self.ends[kind, end] += 1
+        return True
+
+    def _report(self, seed: int, kind: str, case: Case, error: Exception) -> None:
+        way = self.checker.way
+        first = f"{error}".partition("\n")[0][:200]
+        line = f"seed {seed} ({kind}): {way}: {type(error).__name__}: {first}"
+        self.failures.append(line)
+        print(line, flush=True)
+        small = shrink(case, lambda c: self.fails(c, way, error), self.shrink_seconds)
+        text = reproducer(small, way, f"{line}. Found by loopwright.testing.fuzz, made smaller.")
+        print(f"# ---- a program that fails in this way\n{text}# ---- end", flush=True)
+
+    def fails(self, case: Case, way: Way, error: Exception) -> bool:
+        """Whether a case fails as another did: in one way to run it, with one kind of error."""
+        self.checker.way = way
+        try:
+            made = self.checker.prepare(case)
+            if way.kind == "target" and made.is_kernel:
+                return False
+            self.checker.run(made, way)
+        except ScheduleError:
+            return False
+        except Exception as e:
+            return type(e) is type(error) and alike(f"{e}", f"{error}")
+        return False
+
+    def summary(self) -> str:
+        """What was done and found, a line each."""
+        lines = []
+        for kind in dict.fromkeys(k for k, _ in self.ends):
+            ends = {e: n for (k, e), n in sorted(self.ends.items()) if k == kind}
+            lines.append(f"{kind}: {sum(ends.values())} schedules: {_counts(ends)}")
+        lines.append("steps, applied/refused: " + self._steps())
+        lines.append(f"runs: {_counts(self.checker.runs)}")
+        lines.append(f"failures: {len(self.failures)}")
+        return "\n".join([*lines, *(f"  {x}" for x in self.failures)])
+
+    def _steps(self) -> str:
+        names = sorted({*self.applied, *self.refused}, key=lambda n: -self.applied[n])
+        return ", ".join(f"{n} {self.applied[n]}/{self.refused[n]}" for n in names)
+
+
+def alike(a: str, b: str) -> bool:
+    """Whether two errors complain of the same: their first words, but for names and numbers."""
+    return _words(a) == _words(b)
+
+
+def _words(text: str) -> list[str]:
+    known = [w for w in text.partition("\n")[0].split() if w.isalpha() and w.islower()]
+    return known[:4]
+
+
+def _counts(counts: Counter[str] | dict[str, int]) -> str:
+    return ", ".join(f"{n} {key}" for key, n in counts.items()) or "none"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the examples; returns 1 when one failed."""
-    parser = argparse.ArgumentParser(prog="python -m loopwright.testing.fuzz", description=__doc__)
-    parser.add_argument("--seed", type=int, default=0, help="first seed")
-    parser.add_argument("--count", type=int, default=1000, help="number of examples")
-    parser.add_argument("--kernels", action="store_true", help="bind loops to GPU threads")
-    parser.add_argument("--keep-going", action="store_true", help="go on after a failure")
+    parser = argparse.ArgumentParser(
+        prog="python -m loopwright.testing.fuzz",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--seed", type=int, default=0, help="first seed (default 0)")
+    parser.add_argument("--count", type=int, default=1000, help="number of seeds (default 1000)")
+    parser.add_argument("--minutes", type=float, help="stop then, instead of after a count")
+    parser.add_argument("--kind", choices=sorted(set(KINDS)), help="this kind of seed only")
+    parser.add_argument("--stop", action="store_true", help="stop at the first failure")
     parser.add_argument("--target", action="append", help="run on this target only (repeatable)")
+    parser.add_argument(
+        "--shrink-seconds",
+        type=float,
+        default=60.0,
+        help="how long each failure is made smaller (default 60)",
+    )
     options = parser.parse_args(argv)
     for target in options.target or TARGETS:
         if not runs_here(target):
             print(f"not run: {target} (no such CPU or no C compiler here)")
-    checker = Checker()
-    done: Counter[str] = Counter()
-    applied: Counter[str] = Counter()
-    refused: Counter[str] = Counter()
+    run = Fuzz(options.target or [], options.shrink_seconds)
     began = time.monotonic()
-    for seed in range(options.seed, options.seed + options.count):
-        case, targets, made = (kernel_example if options.kernels else example)(seed)
-        targets = options.target or targets
-        applied.update(made.applied)
-        refused.update(made.refused)
-        try:
-            done[checker.check(case, targets)] += 1
-        except Exception as error:
-            done["failed"] += 1
-            _report(checker, seed, case, targets, error)
-            if not options.keep_going:
-                break
-    checker.close()
-    print(f"{sum(done.values())} schedules in {time.monotonic() - began:.0f} s: {dict(done)}")
-    print(f"steps applied: {dict(applied.most_common())}")
-    print(f"steps refused: {dict(refused.most_common())}")
-    print(f"compiled runs: {checker.runs}")
-    return 1 if done["failed"] else 0
-
-
-def _report(checker: Checker, seed: int, case: Case, targets: list[str], error: Exception) -> None:
-    def fails(c: Case) -> bool:
-        try:
-            checker.check(c, targets)
-        except Exception as e:
-            return type(e) is type(error)
-        return False
-
-    print(f"seed {seed}: {type(error).__name__}: {str(error)[:300]}")
-    small = shortest(case, fails)
+    seed, last = options.seed, options.seed + options.count
     try:
-        checker.check(small, targets)
-    except Exception as e:
-        print(f"smallest: {type(e).__name__}: {e}", flush=True)
+        while (
+            seed < last
+            if options.minutes is None
+            else time.monotonic() - began < (60 * options.minutes)
+        ):
+            if not run.run(seed, options.kind or "") and options.stop:
+                break
+            seed += 1
+    except KeyboardInterrupt:
+        print(f"interrupted at seed {seed}")
+    finally:
+        run.checker.close()
+    print(f"seeds {options.seed} to {seed - 1} in {time.monotonic() - began:.0f} s")
+    print(run.summary())
+    return 1 if run.failures else 0
 
 
 if __name__ == "__main__":

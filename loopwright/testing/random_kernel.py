@@ -8,18 +8,14 @@ producers in shared and local memory whose loops the threads share, and reductio
 
 from __future__ import annotations
 
-import random
-
 from loopwright.errors import ScheduleError
 from loopwright.schedule import steps
 from loopwright.schedule.bounds import infer_bounds
 from loopwright.schedule.kernels import LAUNCH_TAGS, cross_tags, launch_tag
-from loopwright.schedule.state import StageId, StageState, State
-from loopwright.schedule.validate import validate_bounds
+from loopwright.schedule.state import StageId, StageState
 from loopwright.te.dag import Dag
-from loopwright.testing.differential import Case, case_of
-from loopwright.testing.random_program import random_program
-from loopwright.testing.random_schedule import RandomSchedule, _Drawing
+from loopwright.testing.random_moves import RandomSchedule
+from loopwright.testing.random_schedule import Drawing
 from loopwright.testing.random_values import Draw
 
 BLOCKS = tuple(t for t in LAUNCH_TAGS if t.startswith("blockIdx"))
@@ -31,15 +27,9 @@ def random_kernel(d: Draw, dag: Dag) -> RandomSchedule:
     return _Kernels(d, dag).draw()
 
 
-def kernel_example(seed: int) -> tuple[Case, list[str], RandomSchedule]:
-    """The case of a seed, the targets that compile it (none), and what was drawn."""
-    d = Draw.random(random.Random(seed))
-    program = random_program(d)
-    made = random_kernel(d, program.dag)
-    return case_of(program, made.trace), [], made
+class _Kernels(Drawing):
+    validating = True
 
-
-class _Kernels(_Drawing):
     def draw(self) -> RandomSchedule:
         """Caches first, then every stage from the outputs upwards, then some extras."""
         self.caches()
@@ -55,11 +45,6 @@ class _Kernels(_Drawing):
         for _ in range(self.d.integer(0, 4)):
             self.d.pick(extras)()
         return self.out
-
-    def _limit(self, new: State) -> None:
-        """Refuse what `validate` refuses, and what costs too much."""
-        validate_bounds(new, infer_bounds(new))
-        super()._limit(new)
 
     # ------------------------------------------------------------ which stages
 

@@ -1,55 +1,30 @@
 """Random schedules: sequences of primitives drawn by Hypothesis and applied to a program's state.
 
-A step that the rules refuse is counted and left out; so is one that would make the program too slow
-to interpret or its code too long. Most schedules therefore validate; a few keep a step that only
-`validate` can refuse. Recipes draw the sequences that people write (tile, cache, attach,
-vectorize), so that deep nests of attached stages are common.
+Most schedules validate; a few keep a step that only `validate` can refuse. Recipes draw the
+sequences that people write (tile, cache, attach, vectorize), so that deep nests of attached stages
+are common.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from itertools import takewhile
-from math import prod
 from typing import Any
 
 from hypothesis import strategies as st
 
 from loopwright.errors import ScheduleError
 from loopwright.schedule import steps
-from loopwright.schedule.apply import apply
-from loopwright.schedule.bounds import Bounds, LoopBound, attach_position, infer_bounds
-from loopwright.schedule.layout_map import trace_map
-from loopwright.schedule.state import StageId, StageState, State
-from loopwright.schedule.storage import loops_around
-from loopwright.schedule.validate import validate_bounds
+from loopwright.schedule.bounds import infer_bounds
 from loopwright.te.dag import Dag
 from loopwright.testing.random_intrinsic import random_intrinsic
+from loopwright.testing.random_moves import Moves, RandomSchedule
 from loopwright.testing.random_values import Draw
-
-#: Most executions of statements, and most copies of a statement, in a schedule that is kept.
-MAX_WORK = 20_000
-MAX_COPIES = 600
-FACTORS = (2, 3, 4, 5, 8, 16, 1, 7)
-
-
-@dataclass
-class RandomSchedule:
-    """A trace as JSON, and how many steps of each primitive were applied and refused."""
-
-    trace: list[list[Any]]
-    applied: Counter[str] = field(default_factory=Counter)
-    refused: Counter[str] = field(default_factory=Counter)
-
-    def __repr__(self) -> str:
-        return "RandomSchedule([\n" + "".join(f"  {t!r},\n" for t in self.trace) + "])"
 
 
 def random_schedule(d: Draw, dag: Dag, max_moves: int = 10) -> RandomSchedule:
     """A random schedule of a DAG: up to ``max_moves`` primitives or recipes."""
-    return _Drawing(d, dag).run(max_moves)
+    return Drawing(d, dag).run(max_moves)
 
 
 @st.composite
@@ -58,13 +33,11 @@ def schedules(draw: Any, dag: Dag, max_moves: int = 10) -> RandomSchedule:
     return random_schedule(Draw.hypothesis(draw), dag, max_moves)
 
 
-class _Drawing:
-    def __init__(self, d: Draw, dag: Dag) -> None:
-        self.d = d
-        self.state = State.initial(dag)
-        self.out = RandomSchedule([])
+class Drawing(Moves):
+    """A schedule being drawn: single primitives and recipes."""
 
     def run(self, max_moves: int) -> RandomSchedule:
+        """Up to ``max_moves`` moves of any kind."""
         moves: list[Callable[[], object]] = [
             self.split, self.recipe_tile, self.attach, self.recipe_cache, self.vectorize,
             self.reorder, self.fuse, self.unroll, self.parallel, self.cache_read,
@@ -78,349 +51,10 @@ class _Drawing:
             self.tensorize()
         return self.out
 
-    # ------------------------------------------------------------ applying
-
-    def do(self, step: steps.Step) -> bool:
-        """Apply a step if the rules, and the limits of testing, let it."""
-        name = step.primitive
-        try:
-            new = apply(self.state, step)
-            if not self.d.chance(2):
-                self._limit(new)
-        except ScheduleError:
-            self.out.refused[name] += 1
-            return False
-        self.state = new
-        self.out.trace.append(step.to_json())
-        self.out.applied[name] += 1
-        return True
-
-    def _limit(self, new: State) -> None:
-        bounds = infer_bounds(new)
-        if any(map(_refused_late, new.stages.values())):
-            validate_bounds(new, bounds)
-        work, copies = costs(new, bounds)
-        if work > MAX_WORK or copies > MAX_COPIES:
-            raise ScheduleError(f"too costly to test: {work} statements, {copies} copies")
-
-    # ------------------------------------------------------------ picking
-
-    def stage(self) -> StageState | None:
-        found = [s for s in self.state.stages.values() if not s.op.is_placeholder]
-        return self.d.pick(found) if found else None
-
-    def refresh(self, stage: StageState) -> StageState:
-        return self.state.stages[stage.id]
-
-    def loop(self, stage: StageState, kind: str | None = None, last: bool = False) -> str | None:
-        fit = [x for x in stage.leaves if kind is None or stage.loops[x].kind == kind]
-        fit = fit or list(stage.leaves)
-        if not fit:
-            return None
-        if last and self.d.chance(70):
-            return fit[-1]
-        return str(self.d.pick(fit))
-
-    def readers(self, sid: StageId) -> list[StageId]:
-        return self.state.consumers(sid)
-
-    # ------------------------------------------------------------ primitives
-
-    def split(self) -> None:
-        stage = self.stage()
-        x = self.loop(stage) if stage else None
-        if stage and x:
-            self.split_loop(stage, x)
-
-    def split_loop(self, stage: StageState, x: str) -> tuple[str, str] | None:
-        t = self.state.steps
-        n = self.d.pick(FACTORS)
-        by_parts = self.d.chance(25)
-        step = steps.Split(stage.id, x, None if by_parts else n, n if by_parts else None)
-        return (f"{t}.0", f"{t}.1") if self.do(step) else None
-
-    def fuse(self) -> None:
-        stage = self.stage()
-        if not stage or len(stage.leaves) < 2:
-            return
-        pairs = list(zip(stage.leaves, stage.leaves[1:], strict=False))
-        like = [p for p in pairs if stage.loops[p[0]].kind == stage.loops[p[1]].kind]
-        a, b = self.d.pick(like or pairs)
-        self.do(steps.Fuse(stage.id, a, b))
-
-    def reorder(self) -> None:
-        stage = self.stage()
-        if stage:
-            self.shuffle(stage)
-
-    def shuffle(self, stage: StageState) -> None:
-        leaves = list(self.refresh(stage).leaves)
-        chosen = [x for x in leaves if self.d.chance(70)]
-        for i in range(len(chosen) - 1):
-            j = self.d.integer(i, len(chosen) - 1)
-            chosen[i], chosen[j] = chosen[j], chosen[i]
-        if len(chosen) > 1:
-            self.do(steps.Reorder(stage.id, tuple(chosen)))
-
-    def mark(self, stage: StageState | None, verb: str, kind: str | None, last: bool) -> None:
-        x = self.loop(self.refresh(stage), kind, last) if stage else None
-        if stage and x:
-            self.do(steps.Annotate(stage.id, x, verb))
-
-    def vectorize(self) -> None:
-        self.mark(self.stage(), "vectorized", self.vector_kind(), last=True)
-
-    def vector_kind(self) -> str:
-        return "reduce" if self.d.chance(30) else "spatial"
-
-    def unroll(self) -> None:
-        self.mark(self.stage(), "unrolled", None, last=self.d.chance(50))
-
-    def parallel(self) -> None:
-        self.mark(self.stage(), "parallel", "spatial", last=False)
-
-    def pragma(self) -> None:
-        stage = self.stage()
-        x = self.loop(stage) if stage else None
-        if stage and x:
-            n = self.d.pick((4, 16, 64))
-            if self.d.chance(75):
-                self.do(steps.Pragma(stage.id, x, "auto_unroll_max_step", n))
-            if self.d.chance(25):
-                self.do(steps.Pragma(stage.id, x, "unroll_explicit", self.d.chance(50)))
-
-    def prefetch(self) -> None:
-        """Prefetch a tensor that a stage reads, mostly, at one of its loops."""
-        stage = self.stage()
-        x = self.loop(stage) if stage else None
-        if not stage or not x:
-            return
-        reads = list(dict.fromkeys((r.source, r.value_index) for r in stage.op.reads()))
-        if not reads or self.d.chance(10):
-            reads = [(sid, 0) for sid in self.state.order]
-        sid, k = self.d.pick(reads)
-        self.do(steps.Prefetch(stage.id, x, sid, self.d.integer(1, 5), k))
-
-    def inline(self) -> None:
-        stage = self.stage()
-        if stage and self.d.chance(80):
-            found = [x for x in self.state.stages.values() if self._can_inline(x)]
-            stage = self.d.pick(found) if found else None
-        if stage:
-            self.do(steps.ComputeInline(stage.id))
-
-    def _can_inline(self, stage: StageState) -> bool:
-        return (
-            stage.op.body is not None
-            and stage.op.reduction is None
-            and stage.id not in self.state.outputs
-        )
-
-    def root(self) -> None:
-        stage = self.stage()
-        if stage:
-            self.do(steps.ComputeRoot(stage.id))
-
-    def attach(self) -> None:
-        stage = self.stage()
-        if not stage:
-            return
-        users = [u for u in self.readers(stage.id)]
-        if users:
-            self.attach_at(stage.id, self.d.pick(users))
-
-    def attach_at(self, sid: StageId, user: StageId) -> bool:
-        """Compute a stage in one of the loops of a stage that reads it, or of that one's host."""
-        host = self.state.stages[user]
-        while host.attach.kind == "at" and self.d.chance(40):
-            host = self.state.stages[host.attach.stage]
-        x = self.loop(host)
-        if x is None or not self.do(steps.ComputeAt(sid, host.id, x)):
-            return False
-        if self.d.chance(15):
-            self.mark(host, "unrolled", None, last=False)
-        return True
-
-    def attach_all(self) -> None:
-        """Compute a chain of producers in one loop, consumers first."""
-        stage = self.stage()
-        x = self.loop(stage) if stage else None
-        if not stage or not x:
-            return
-        for sid in reversed(self.state.order):
-            movable = sid not in (stage.id, *self.state.outputs)
-            if movable and self.state.stages[sid].op.body is not None and self.d.chance(80):
-                self.do(steps.ComputeAt(sid, stage.id, x))
-
-    def cache_read(self) -> None:
-        sid = self.d.pick(self.state.order)
-        k = self.d.integer(0, self.state.stages[sid].op.num_outputs - 1)
-        users = [u for u in self.state.consumers(sid, k) if self.d.chance(75)]
-        self.read_cache(sid, users, k)
-
-    def read_cache(self, sid: StageId, users: list[StageId], k: int = 0) -> None:
-        t = self.state.steps
-        scope = self.d.pick(("local", "global", "shared"))
-        step = steps.CacheRead(sid, scope, tuple(users), k)
-        if not users or not self.do(step):
-            return
-        if self.d.chance(75):
-            self.attach_at(f"s{t}", self.d.pick(users))
-        if self.d.chance(35):
-            self.layout_of(self.state.stages[f"s{t}"])
-        if self.d.chance(15):
-            self.storage_of(self.state.stages[f"s{t}"])
-        if self.d.chance(35):
-            self.tune(self.state.stages[f"s{t}"])
-
-    def cache_write(self) -> None:
-        stage = self.stage()
-        if stage:
-            self.do(steps.CacheWrite(stage.id, self.d.pick(("local", "global"))))
-
-    def rfactor(self) -> None:
-        """Factor a loop of a reduction, split or not, and perhaps tune both stages."""
-        found = [s for s in self.state.stages.values() if s.op.reduction is not None]
-        stage = self.d.pick(found) if found else None
-        if stage is None:
-            return
-        if self.d.chance(60):
-            x = self.loop(stage, "reduce")
-            self.split_loop(stage, x or "r0")
-        leaves, n = self.refresh(stage).leaves, len(stage.op.shape)
-        fit = [x for x in leaves if self.refresh(stage).loops[x].kind == "reduce"]
-        t = self.state.steps
-        x = self.d.pick(fit if self.d.chance(95) else leaves)
-        if not self.do(steps.RFactor(stage.id, x, self.d.integer(0, n))):
-            return
-        if self.d.chance(40):
-            self.attach_at(f"s{t}", stage.id)
-        for sid in (f"s{t}", stage.id):
-            if self.d.chance(50):
-                self.tune(self.state.stages[sid])
-
-    def layout(self) -> None:
-        stage = self.stage()
-        if stage:
-            self.layout_of(stage)
-
-    def layout_of(self, stage: StageState) -> None:
-        """Another layout: digits of indices, or all of them fused and perhaps split again."""
-        pad = self.d.pick((None, None, None, 0, 1))
-        if self.d.chance(60):
-            self.digits_of(stage, pad)
-            return
-        m, reverse = self.d.integer(0, 2), self.d.chance(20)
-        f, kind = self.d.pick((2, 3, 4, 8, 16)), self.d.pick(("fuse", "split", "swap", "skew"))
-        shape = stage.op.shape
-
-        def index_map(*axes: Any) -> Any:
-            parts = [n - 1 - x if reverse else x for x, n in zip(axes, shape, strict=True)]
-            flat = parts[0]
-            for x, n in zip(parts[1:], shape[1:], strict=True):
-                flat = flat * (n + m) + x
-            if kind == "skew" and len(axes) == 2:
-                return parts[0] + parts[1], axes[0]
-            split = [flat // f, flat % f]
-            return flat + m if kind == "fuse" else split[:: -1 if kind == "swap" else 1]
-
-        if shape:
-            dims = trace_map(index_map, len(shape), "fuzz")
-            self.do(steps.TransformLayout(stage.id, dims, pad))
-
-    def digits_of(self, stage: StageState, pad: int | None) -> None:
-        dims: list[tuple[int, int, int | None]] = []
-        for d in range(len(stage.op.shape)):
-            if not self.d.chance(50):
-                dims.append((d, 1, None))
-                continue
-            f = self.d.pick((2, 3, 4, 8))
-            dims += [(d, 1, f)]
-            if self.d.chance(25):
-                g = self.d.pick((2, 3))
-                dims += [(d, f, g), (d, f * g, None)]
-            else:
-                dims += [(d, f, None)]
-        for i in range(len(dims) - 1):
-            j = self.d.integer(i, len(dims) - 1)
-            dims[i], dims[j] = dims[j], dims[i]
-        if dims:
-            self.do(steps.TransformLayout(stage.id, tuple(dims), pad))
-
-    def storage(self) -> None:
-        stage = self.stage()
-        if stage:
-            self.storage_of(stage)
-
-    def halves(self) -> None:
-        """Two halves for a buffer, of a stage computed at a serial loop where there is one."""
-        found = [x for x in self.state.stages.values() if self._at_serial_loop(x)]
-        stage = self.d.pick(found) if found and self.d.chance(90) else self.stage()
-        if stage:
-            self.do(steps.DoubleBuffer(stage.id))
-
-    def _at_serial_loop(self, stage: StageState) -> bool:
-        a = stage.attach
-        return a.kind == "at" and a.loop not in self.state.stages[a.stage].marks
-
-    def storage_outside(self) -> None:
-        """Let the buffer of an attached stage exist further out."""
-        found = [x for x in self.state.stages.values() if x.attach.kind == "at"]
-        stage = self.d.pick(found) if found and self.d.chance(95) else self.stage()
-        if not stage:
-            return
-        around = loops_around(self.state, stage)
-        if self.d.chance(20) or not around:
-            self.do(steps.StoreRoot(stage.id))
-            return
-        sid, pos = self.d.pick(around)
-        self.do(steps.StoreAt(stage.id, sid, self.state.stages[sid].leaves[pos]))
-
-    def storage_of(self, stage: StageState) -> None:
-        """Another scope, or gaps between the rows of a buffer."""
-        stage = self.refresh(stage)
-        if self.d.chance(20):
-            self.do(steps.SetScope(stage.id, self.d.pick(("local", "global", "shared"))))
-            return
-        ndim = len(stage.layout if stage.layout is not None else stage.op.shape)
-        factor = self.d.pick((1, 2, 4, 8, 16))
-        offset = self.d.integer(0, factor)
-        self.do(steps.StorageAlign(stage.id, self.d.integer(0, max(ndim - 1, 0)), factor, offset))
-
-    def tensorize(self) -> None:
-        """Put a drawn intrinsic in the place of some of the inner loops."""
-        stage = self.stage()
-        if not stage or not stage.leaves:
-            return
-        free = list(takewhile(lambda x: x not in stage.marks, reversed(stage.leaves)))[:4]
-        if not free:
-            return
-        loop = self.d.pick(free)
-        try:
-            bounds = infer_bounds(self.state).stages.get(stage.id)
-        except ScheduleError:
-            return
-        intrin = random_intrinsic(self.d, bounds, loop) if bounds is not None else None
-        if intrin is not None:
-            self.do(steps.Tensorize(stage.id, loop, intrin))
-
     # ------------------------------------------------------------ recipes
 
-    def tune(self, stage: StageState) -> None:
-        """Split some loops, put them in some order, and mark some."""
-        for x in self.refresh(stage).leaves:
-            if self.d.chance(50):
-                self.split_loop(stage, x)
-        if self.d.chance(60):
-            self.shuffle(stage)
-        if self.d.chance(60):
-            self.mark(stage, "vectorized", self.vector_kind(), last=True)
-        if self.d.chance(40):
-            self.mark(stage, "unrolled", None, last=True)
-        if self.d.chance(25):
-            self.mark(stage, "parallel", "spatial", last=False)
-
     def recipe_tile(self) -> None:
+        """Split, reorder and mark the loops of a stage."""
         stage = self.stage()
         if stage:
             self.tune(stage)
@@ -476,28 +110,31 @@ class _Drawing:
                 if self.d.chance(60):
                     self.read_cache(source, [sid], k)
 
+    def prefetch(self) -> None:
+        """Prefetch a tensor that a stage reads, mostly, at one of its loops."""
+        stage = self.stage()
+        x = self.loop(stage) if stage else None
+        if not stage or not x:
+            return
+        reads = list(dict.fromkeys((r.source, r.value_index) for r in stage.op.reads()))
+        if not reads or self.d.chance(10):
+            reads = [(sid, 0) for sid in self.state.order]
+        sid, k = self.d.pick(reads)
+        self.do(steps.Prefetch(stage.id, x, sid, self.d.integer(1, 5), k))
 
-def _refused_late(x: StageState) -> bool:
-    """Whether it has what is mostly refused when extents are known."""
-    bound = any(m.kind == "thread" for m in x.marks.values())
-    asked = x.store or x.layout or x.double is not None or x.prefetches or x.tensorized
-    return bool(asked or bound)
-
-
-def costs(state: State, bounds: Bounds) -> tuple[int, int]:
-    """Executions of statements, and copies of them in the code, of the worst stage."""
-    work, copies = 0, 0
-    for sb in bounds.stages.values():
-        loops, stage = list(sb.loops), sb.stage
-        while stage.attach.kind == "at":
-            host, pos = attach_position(state, stage, bounds)
-            loops += host.loops[: pos + 1]
-            stage = host.stage
-        work = max(work, prod(x.count for x in loops))
-        copies = max(copies, prod(_copies(x) for x in loops))
-    return work, copies
-
-
-def _copies(x: LoopBound) -> int:
-    kind = x.mark.kind if x.mark else ""
-    return x.count if kind == "unrolled" else -(-x.count // 8) if kind == "vectorized" else 1
+    def tensorize(self) -> None:
+        """Put a drawn intrinsic in the place of some of the inner loops."""
+        stage = self.stage()
+        if not stage or not stage.leaves:
+            return
+        free = list(takewhile(lambda x: x not in stage.marks, reversed(stage.leaves)))[:4]
+        if not free:
+            return
+        loop = self.d.pick(free)
+        try:
+            bounds = infer_bounds(self.state).stages.get(stage.id)
+        except ScheduleError:
+            return
+        intrin = random_intrinsic(self.d, bounds, loop) if bounds is not None else None
+        if intrin is not None:
+            self.do(steps.Tensorize(stage.id, loop, intrin))

@@ -1,7 +1,7 @@
 """Random kernels: run by the interpreter in three orders of threads, with every race looked for.
 
 ``LOOPWRIGHT_FUZZ_EXAMPLES`` sets the number of examples; ``python -m loopwright.testing.fuzz
---kernels`` runs longer and makes a failure smaller.
+--kind threads`` runs longer and makes a failure smaller.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from loopwright.schedule.schedule import replay
 from loopwright.te.dag import Dag
 from loopwright.testing import fuzz
 from loopwright.testing.differential import Checker
-from loopwright.testing.random_kernel import kernel_example
 
 EXAMPLES = int(os.environ.get("LOOPWRIGHT_FUZZ_EXAMPLES", "0"))
 
@@ -34,21 +33,19 @@ def checker() -> Iterator[Checker]:
 
 
 def test_kernels_of_fixed_seeds(checker: Checker) -> None:
-    ends: Counter[str] = Counter()
-    applied: Counter[str] = Counter()
+    run = fuzz.Fuzz(checker=checker, shrink_seconds=0)
     for seed in range(EXAMPLES or 80):
-        case, targets, made = kernel_example(seed)
-        ends[checker.check(case, targets)] += 1
-        applied.update(made.applied)
-    assert ends["ran"] > 4 * ends["refused"]
-    assert {"bind", "env_threads", "compute_at", "cache_read", "set_scope"} <= set(applied)
+        run.run(seed, "threads")
+    assert not run.failures, run.summary()
+    assert run.ends["threads", "ran"] > 4 * run.ends["threads", "refused"]
+    assert {"bind", "env_threads", "compute_at", "cache_read", "set_scope"} <= set(run.applied)
 
 
 def test_what_random_kernels_are_made_of() -> None:
     """Most examples are kernels of several threads, and every part of the machinery occurs."""
     found: Counter[str] = Counter()
     for seed in range(120):
-        case, _, made = kernel_example(seed)
+        (case,), _, made = fuzz.examples(seed, "threads")
         found["set_store_predicate"] += "set_store_predicate" in made.applied
         s = replay(Dag.from_json(case.dag), case.trace)
         try:
@@ -68,16 +65,9 @@ def test_what_random_kernels_are_made_of() -> None:
     assert len(found) == 13
 
 
-def test_the_fuzz_command_draws_kernels(capsys: pytest.CaptureFixture[str]) -> None:
-    assert fuzz.main(["--kernels", "--count", "3"]) == 0
-    out = capsys.readouterr().out
-    assert "3 schedules" in out
-    assert "'bind'" in out
-
-
 def _first_failure(checker: Checker) -> str:
     for seed in range(80):
-        case, targets, _ = kernel_example(seed)
+        (case,), targets, _ = fuzz.examples(seed, "threads")
         try:
             checker.check(case, targets)
         except Exception as error:

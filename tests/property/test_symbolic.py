@@ -6,38 +6,32 @@ Compiled code runs on memory whose edges notice every access outside.
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
-from loopwright.testing.differential import case_of
-from loopwright.testing.random_program import random_program
-from loopwright.testing.random_schedule import random_schedule
+from loopwright.testing import fuzz
+from loopwright.testing.differential import Checker
 from loopwright.testing.random_values import Draw
-from loopwright.testing.symbolic import SymbolicChecker, symbolise
-
-TARGETS = ("llvm -num-threads=1", "llvm -num-threads=2")
+from loopwright.testing.symbolic import symbolise
 
 
 @pytest.fixture(scope="module")
-def checker() -> Iterator[SymbolicChecker]:
-    checker = SymbolicChecker()
+def checker() -> Iterator[Checker]:
+    checker = Checker()
     yield checker
     checker.close()
 
 
 @pytest.mark.parametrize("first", [0, 1000, 2000, 3000])
-def test_one_function_for_several_sizes(checker: SymbolicChecker, first: int) -> None:
-    done: Counter[str] = Counter()
-    before = checker.runs
+def test_one_function_for_several_sizes(checker: Checker, first: int) -> None:
+    run = fuzz.Fuzz(checker=checker, shrink_seconds=0)
+    before = checker.runs["llvm -num-threads=1"]
     for seed in range(first, first + 10):
-        d = Draw.random(random.Random(seed))
-        program = random_program(d)
-        made = random_schedule(d, program.dag, max_moves=12)
-        done[checker.check(case_of(program, made.trace), d, TARGETS)] += 1
-    assert done["ran"]
-    assert checker.runs > before
+        run.run(seed, "sizes")
+    assert not run.failures, run.summary()
+    assert run.ends["sizes", "ran"]
+    assert checker.runs["llvm -num-threads=1"] > before
 
 
 def test_an_extent_and_its_neighbours_become_expressions() -> None:

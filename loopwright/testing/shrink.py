@@ -1,0 +1,340 @@
+"""Makes a failing case smaller: fewer steps, fewer stages, smaller extents, simpler expressions.
+
+Every candidate is written as Python (`Dag.as_python`) and executed, so that te's own rules throw
+out what no program can be; it is kept when it still fails. Greedy, until nothing helps or the time
+is over.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+from loopwright import dtypes
+from loopwright.errors import LoopwrightError
+from loopwright.ir.expr import Cast, Const, IterVar, Read, const
+from loopwright.ir.reduction import Combiner, Reduce, Tuple
+from loopwright.schedule.steps import Step
+from loopwright.te.dag import ArgId, Dag, OpNode, arg_id, read_arg_id
+from loopwright.te.source import tensor_names
+from loopwright.testing.differential import Array, Case
+from loopwright.testing.numpy_eval import evaluate
+from loopwright.testing.random_values import Info, poison
+
+Fails = Callable[[Case], bool]
+
+
+def shrink(case: Case, fails: Fails, seconds: float = 60.0) -> Case:
+    """The smallest case found that still fails.
+
+    Args:
+        case: one for which ``fails`` holds.
+        fails: whether a case fails in the same way.
+        seconds: when to stop looking.
+    """
+    end = time.monotonic() + seconds
+    case = shortest(case, fails, end)
+    changed = True
+    while changed and time.monotonic() < end:
+        changed = False
+        for smaller in (_stages, _extents, _expressions, _arrays):
+            found = _descend(case, fails, smaller, end)
+            changed, case = changed or found is not case, found
+        case = shortest(case, fails, end)
+    return case
+
+
+def _descend(
+    case: Case, fails: Fails, smaller: Callable[[Case], Iterator[Case]], end: float
+) -> Case:
+    """Take the first smaller case that fails, and look on from there."""
+    looking = True
+    while looking:
+        looking = False
+        for c in smaller(case):
+            if time.monotonic() > end:
+                return case
+            if fails(c):
+                case, looking = c, True
+                break
+    return case
+
+
+# ---------------------------------------------------------------- steps
+
+
+def without(trace: list[list[Any]], k: int) -> list[list[Any]]:
+    """A trace without step ``k`` and without all that uses what it made; ids are renumbered."""
+    gone = {k}
+    for t in range(k + 1, len(trace)):
+        used = {int(n) for x in _words(trace[t]) for n in re.findall(r"^s?(\d+)(?:\.\d)?$", x)}
+        if used & gone:
+            gone.add(t)
+    number = {t: i for i, t in enumerate(t for t in range(len(trace)) if t not in gone)}
+
+    def renamed(x: Any) -> Any:
+        if isinstance(x, list):
+            return [renamed(v) for v in x]
+        found = re.fullmatch(r"(s?)(\d+)((?:\.\d)?)", x) if isinstance(x, str) else None
+        return f"{found[1]}{number[int(found[2])]}{found[3]}" if found else x
+
+    return [[s[0], *(renamed(v) for v in s[1:])] for t, s in enumerate(trace) if t in number]
+
+
+def _words(x: Any) -> list[str]:
+    if isinstance(x, list):
+        return [w for v in x for w in _words(v)]
+    return [x] if isinstance(x, str) else []
+
+
+def shortest(case: Case, fails: Fails, end: float = float("inf")) -> Case:
+    """Drop steps as long as the case still fails."""
+    k = len(case.trace) - 1
+    while k >= 0 and time.monotonic() < end:
+        smaller = replace(case, trace=without(case.trace, k))
+        if fails(smaller):
+            case = smaller
+        k = min(k, len(case.trace)) - 1
+    return case
+
+
+# ---------------------------------------------------------------- programs
+
+
+def _stages(case: Case) -> Iterator[Case]:
+    """Fewer outputs; what a stage computes given as an input instead."""
+    dag = Dag.from_json(case.dag)
+    for o in dag.outputs:
+        if len(dag.outputs) > 1:
+            yield from _made(case, dag, list(dag.ops), [i for i in dag.outputs if i != o])
+    if dag.sizes:
+        return
+    values = _values(case, dag)
+    for i in reversed(range(len(dag.ops))):
+        op = dag.ops[i]
+        if op.is_placeholder or op.num_outputs > 1 or i in dag.outputs:
+            continue
+        given = OpNode(op.name, op.shape, op.dtype)
+        ops = [*dag.ops[:i], given, *dag.ops[i + 1 :]]
+        yield from _made(case, dag, ops, list(dag.outputs), {i: np.asarray(values[i])})
+
+
+def _extents(case: Case) -> Iterator[Case]:
+    """Smaller extents: all that are equal together, then one by one, outputs first."""
+    dag = Dag.from_json(case.dag)
+    known = sorted({n for op in dag.ops for n in op.extents if isinstance(n, int) and n > 1})
+    for n in reversed(known):
+        for m in _less(n):
+            ops = [_resized(op, [m if x == n else x for x in op.extents]) for op in dag.ops]
+            yield from _made(case, dag, ops, list(dag.outputs))
+    for i in reversed(range(len(dag.ops))):
+        for d, n in enumerate(dag.ops[i].extents):
+            for m in _less(n) if isinstance(n, int) else ():
+                ops = list(dag.ops)
+                extents = ops[i].extents
+                ops[i] = _resized(ops[i], [*extents[:d], m, *extents[d + 1 :]])
+                yield from _made(case, dag, ops, list(dag.outputs))
+
+
+def _less(n: int) -> list[int]:
+    return sorted({m for m in (1, 2, n // 2, n - 1) if 0 < m < n})
+
+
+def _resized(op: OpNode, extents: Sequence[Any]) -> OpNode:
+    """An operation with other extents, those of reduction axes last."""
+    shape = tuple(extents[: len(op.shape)])
+    if op.body is None:
+        return replace(op, shape=shape)
+    axes = tuple(IterVar(a.var, n, a.kind) for a, n in zip(op.axes, shape, strict=True))
+    rest = extents[len(shape) :]
+    reduced = {a: IterVar(a.var, n, a.kind) for a, n in zip(op.reduce_axes, rest, strict=True)}
+    body = op.body
+    if isinstance(body, Reduce):
+        parts = {name: getattr(body, name) for name in body._fields}
+        body = Reduce(**{**parts, "axes": tuple(reduced[a] for a in body.axes)})
+    return replace(op, shape=shape, axes=axes, reduce_axes=tuple(reduced.values()), body=body)
+
+
+def _expressions(case: Case) -> Iterator[Case]:
+    """A part of a body replaced by zero or by a part of its own; conditions and starts dropped."""
+    dag = Dag.from_json(case.dag)
+    for i in reversed(range(len(dag.ops))):
+        op = dag.ops[i]
+        for body in _simpler(op.body) if op.body is not None else ():
+            ops = list(dag.ops)
+            ops[i] = replace(op, body=body)
+            yield from _made(case, dag, ops, list(dag.outputs), loose=True)
+
+
+def _simpler(body: Any) -> Iterator[Any]:
+    if isinstance(body, Reduce):
+        parts = {name: getattr(body, name) for name in body._fields}
+        for name in ("where", "init"):
+            if parts[name] is not None:
+                yield Reduce(**{**parts, name: None})
+    nodes: list[Any] = []
+    _renewed(body, lambda n: nodes.append(n))
+    for k, n in enumerate(nodes):
+        if isinstance(n, Reduce | Tuple | Const):
+            continue
+        choices: list[Any] = [const(0, n.dtype)]
+        choices += [c if c.dtype == n.dtype else Cast(c, n.dtype) for c in _inner(n)]
+        for new in choices:
+            yield _replaced(body, k, new)
+
+
+def _inner(n: Any) -> list[Any]:
+    """Parts that could stand for the whole; indices cannot."""
+    return [] if isinstance(n, Read | Cast) else [c for c in n.children() if hasattr(c, "dtype")]
+
+
+def _replaced(body: Any, k: int, new: Any) -> Any:
+    count = iter(range(1 << 30))
+    return _renewed(body, lambda n: new if next(count) == k else None)
+
+
+def _renewed(e: Any, f: Callable[[Any], Any]) -> Any:
+    """Replace nodes, outermost first: ``f`` gives the new one, or None to look inside."""
+    if isinstance(e, Combiner):
+        return e
+    new = f(e)
+    return new if new is not None else e.map_children(lambda c: _renewed(c, f))
+
+
+def _arrays(case: Case) -> Iterator[Case]:
+    """Inputs that are all ones, or zeros but for that."""
+    inputs = Dag.from_json(case.dag).ops
+    for k, (i, a) in enumerate(zip(case.arg_ids, case.arrays, strict=True)):
+        if inputs[read_arg_id(i)[0]].is_placeholder and a.size and not (a == a.flat[0]).all():
+            for value in (0, 1):
+                arrays = list(case.arrays)
+                arrays[k] = np.full_like(a, value)
+                yield _loosened(replace(case, arrays=arrays))
+
+
+# ---------------------------------------------------------------- a case from changed operations
+
+
+def _made(
+    case: Case,
+    dag: Dag,
+    ops: list[OpNode],
+    outputs: list[int],
+    given: Mapping[int, Array] | None = None,
+    loose: bool = False,
+) -> Iterator[Case]:
+    """The case of changed operations, if te accepts them; at most one.
+
+    Args:
+        case, dag: what is changed.
+        ops: as many as those of ``dag``; what no output needs is dropped.
+        outputs: indices into them.
+        given: arrays of operations that became inputs.
+        loose: whether the bounds on errors of ``case`` may no longer hold.
+    """
+    try:
+        new, number = _rebuilt(Dag(tuple(ops), tuple(outputs)))
+        trace = _renumbered(case.trace, number)
+        arrays = {read_arg_id(i): a for i, a in zip(case.arg_ids, case.arrays, strict=True)}
+        infos = {read_arg_id(i): x for i, x in zip(case.arg_ids, case.infos, strict=True)}
+        ids: list[ArgId] = []
+        found: list[tuple[Array, Info]] = []
+        for i, old in enumerate(ops):
+            if i not in number:
+                continue
+            op = new.ops[number[i]]
+            for k in range(op.num_outputs):
+                known = infos.get((i, k), Info(True, 1.0, 1.0, 0.0))
+                if old.is_placeholder:
+                    source = given[i] if given and i in given else arrays[i, 0]
+                    cut = tuple(slice(0, n) for n in op.shape) if not case.sizes else ()
+                    found.append(
+                        (np.ascontiguousarray(source[cut]).reshape(source[cut].shape), known)
+                    )
+                elif (i, k) in arrays or (number[i] in new.outputs and k == 0):
+                    shape = op.shape if not case.sizes else arrays[i, k].shape
+                    found.append((poison(shape, op.dtypes[k]), known))
+                else:
+                    continue
+                ids.append(arg_id(number[i], k))
+        made = replace(
+            case,
+            dag=new.to_json(),
+            trace=trace,
+            arg_ids=ids,
+            arrays=[a for a, _ in found],
+            infos=[x for _, x in found],
+        )
+        yield _loosened(made) if loose else made
+    except (LoopwrightError, KeyError, SyntaxError):
+        return
+
+
+def _rebuilt(dag: Dag) -> tuple[Dag, dict[int, int]]:
+    """The DAG that its source gives, and the new index of each operation that is still there."""
+    scope: dict[str, Any] = {}
+    exec(compile(dag.as_python(), "<smaller>", "exec"), scope)
+    new, index = Dag.from_ops([t.op for t in scope["outputs"]])
+    made = {i: scope[names[0]].op for i, names in enumerate(tensor_names(dag))}
+    return new, {i: index[op] for i, op in made.items() if op in index}
+
+
+def _renumbered(trace: list[list[Any]], number: Mapping[int, int]) -> list[list[Any]]:
+    """A trace for other indices; steps about stages that are gone are dropped with what they made.
+
+    Raises:
+        LoopwrightError: a step is malformed.
+    """
+    k = 0
+    while k < len(trace):
+        known = all(i in number for i in _stage_ids(Step.from_json(trace[k])))
+        trace, k = (trace, k + 1) if known else (without(trace, k), k)
+    out = []
+    for step in map(Step.from_json, trace):
+        new = {f.name: _mapped(getattr(step, f.name), number) for f in _stage_fields(step)}
+        out.append(replace(step, **new).to_json())
+    return out
+
+
+def _stage_fields(step: Step) -> list[Any]:
+    return [f for f in fields(step) if "StageId" in str(f.type)]
+
+
+def _stage_ids(step: Step) -> list[int]:
+    values = [getattr(step, f.name) for f in _stage_fields(step)]
+    flat = [x for v in values for x in (v if isinstance(v, tuple) else (v,))]
+    return [x for x in flat if isinstance(x, int)]
+
+
+def _mapped(value: Any, number: Mapping[int, int]) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_mapped(v, number) for v in value)
+    return number[value] if isinstance(value, int) else value
+
+
+def _values(case: Case, dag: Dag) -> Mapping[ArgId, Array]:
+    inputs = {
+        i: a
+        for i, a in zip(case.arg_ids, case.arrays, strict=True)
+        if dag.ops[read_arg_id(i)[0]].is_placeholder
+    }
+    return evaluate(dag.bind(case.sizes), inputs)
+
+
+def _loosened(case: Case) -> Case:
+    """Allow inexact results to be off by half a percent of the largest value."""
+    dag = Dag.from_json(case.dag)
+    values, infos = _values(case, dag), []
+    for i, info in zip(case.arg_ids, case.infos, strict=True):
+        want = values[arg_id(*read_arg_id(i))]
+        if info.exact or not dtypes.is_float(want.dtype.name):
+            infos.append(info)
+            continue
+        size = np.abs(np.nan_to_num(want.astype(np.float64), posinf=0, neginf=0)).max(initial=0)
+        infos.append(info._replace(err=max(info.err, 1e-3 * float(size))))
+    return replace(case, infos=infos)

@@ -1,0 +1,203 @@
+"""The long fuzz: what it covers, and what it makes of a failure."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopwright.codegen.memory_llvm import Memory
+from loopwright.schedule.schedule import replay
+from loopwright.schedule.steps import Step
+from loopwright.te.dag import Dag
+from loopwright.testing import fuzz
+from loopwright.testing.differential import Case, Checker, runs_here
+from loopwright.testing.reproduce import reproducer
+from loopwright.testing.shrink import shortest, shrink, without
+from loopwright.testing.ways import Way
+
+
+@pytest.fixture
+def run() -> Iterator[fuzz.Fuzz]:
+    run = fuzz.Fuzz(shrink_seconds=8)
+    yield run
+    run.checker.close()
+
+
+# ---------------------------------------------------------------- what it covers
+
+
+def test_every_primitive_and_every_target(run: fuzz.Fuzz) -> None:
+    """200 seeds apply each primitive at least 3 times; every way to run them has its turn."""
+    run.shrink_seconds = 0
+    for seed in range(200):
+        run.run(seed)
+    assert not run.failures, run.summary()
+    rare = {name: run.applied[name] for name in Step.registry if run.applied[name] < 3}
+    assert not rare, run.summary()
+    assert {k for k, end in run.ends if end == "ran"} == set(fuzz.KINDS)
+    runs = run.checker.runs
+    assert runs["interpreter"] > 200
+    assert min(runs["llvm -num-threads=1"], runs["llvm -num-threads=2"]) > 10
+    for part in ("-mcpu=x86-64", "-prefer-vector-width", "-loop-vectorize", "c -num-threads"):
+        here = [x for x in fuzz.TARGETS if part in x and runs_here(x)]
+        assert not here or sum(runs[x] for x in here), run.summary()
+    assert "split " in run.summary()
+    assert "failures: 0" in run.summary()
+
+
+# ---------------------------------------------------------------- a failure
+
+
+#: What the subprocess does before it runs the printed program, to have the same fault.
+PATCHES = {
+    "no guard": "from loopwright.schedule import bounds\nbounds._guard = lambda *_: None\n",
+    "no mask": (
+        "from loopwright.codegen.memory_llvm import Memory\n"
+        "plain = Memory.load\n"
+        "def load(self, *args):\n"
+        "    mask, self.w.mask = self.w.mask, None\n"
+        "    value = plain(self, *args)\n"
+        "    self.w.mask = mask\n"
+        "    return value\n"
+        "Memory.load = load\n"
+    ),
+}
+
+
+def executed(program: str, patch: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    path = tmp_path / "program.py"
+    path.write_text(patch + program)
+    return subprocess.run(
+        [sys.executable, path], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def printed(text: str) -> str:
+    return re.findall(r"# ---- a program that fails in this way\n(.*?)# ---- end", text, re.S)[0]
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [("no guard", "outside"), ("no mask", "RunError: the function killed its process")],
+)
+def test_a_failure_is_printed_as_a_program_that_fails(
+    fault: str,
+    error: str,
+    run: fuzz.Fuzz,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The program is run in another process: with the fault it fails, without it does not."""
+    from loopwright.schedule import bounds
+
+    monkeypatch.setattr(bounds, "_guard", bounds._guard)
+    monkeypatch.setattr(Memory, "load", Memory.load)
+    exec(PATCHES[fault], {})
+    seed = next(n for n in range(200) if not run.run(n, "cpu"))
+    text = capsys.readouterr().out
+    assert f"seed {seed} (cpu): " in text
+    program = printed(text)
+    failed = executed(program, PATCHES[fault], tmp_path)
+    assert failed.returncode == 1
+    assert error in failed.stderr
+    kind = run.failures[0].split(": ")[2]
+    assert kind in failed.stderr
+    good = executed(program, "", tmp_path)
+    assert good.returncode == 0, good.stderr
+
+
+def test_a_failing_case_becomes_small() -> None:
+    """What matters here is a vectorized loop of a stage that multiplies; all else goes."""
+    seed = next(n for n in range(200) if _multiplies(fuzz.example(n)[0]))
+    case = fuzz.example(seed)[0]
+    small = shrink(case, _multiplies, 20)
+    dag = Dag.from_json(small.dag)
+    assert [step[0] for step in small.trace] == ["annotate"]
+    assert len(dag.outputs) == 1
+    assert max(n for op in dag.ops for n in (*op.shape, 1)) <= 2
+    assert str(dag.as_python()).count(" * ") <= 2
+    assert len(small.arrays) == len(small.arg_ids) == len(small.infos)
+
+
+def _multiplies(case: Case) -> bool:
+    s = replay(Dag.from_json(case.dag), case.trace)
+    marked = [step.stage for step in s.trace if getattr(step, "kind", "") == "vectorized"]
+    own = [i for i in marked if isinstance(i, int)]
+    return any(" * " in repr(s.dag.ops[i].body) for i in own)
+
+
+def test_a_failing_trace_is_made_shorter() -> None:
+    case, _, _ = fuzz.example(1)
+    trace: list[list[Any]] = [
+        ["cache_write", 2, "local"],
+        ["split", 2, "a0", 4, None],
+        ["split", 2, "1.0", 2, None],
+        ["compute_at", "s0", 2, "2.1"],
+        ["annotate", 2, "a1", "vectorized"],
+        ["annotate", 2, "1.1", "unrolled"],
+    ]
+    assert without(trace, 0) == [
+        ["split", 2, "a0", 4, None],
+        ["split", 2, "0.0", 2, None],
+        ["annotate", 2, "a1", "vectorized"],
+        ["annotate", 2, "0.1", "unrolled"],
+    ]
+    assert without(trace, 1) == [["cache_write", 2, "local"], trace[4]]
+    case.trace = trace
+    small = shortest(case, lambda c: ["annotate", 2, "a1", "vectorized"] in c.trace)
+    assert small.trace == [["annotate", 2, "a1", "vectorized"]]
+
+
+@pytest.mark.parametrize("kind", ["cpu", "sizes", "threads"])
+def test_every_way_is_printed_as_a_program_that_runs(kind: str, tmp_path: Path) -> None:
+    """Of a right case each program ends without complaint."""
+    checker = Checker()
+    seeds = (n for n in range(100) if _runs(checker, n, kind))
+    cases, targets, _ = fuzz.examples(next(seeds), kind)
+    way = checker.way
+    checker.close()
+    other = ["round trip", "interpreter", "passes"]
+    for w in [*(Way(k, sizes=cases[-1].sizes) for k in other), way]:
+        done = executed(reproducer(cases[-1], w, "no failure"), "", tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert targets
+
+
+def _runs(checker: Checker, seed: int, kind: str) -> bool:
+    cases, targets, _ = fuzz.examples(seed, kind)
+    return bool(cases) and checker.check(cases[-1], targets) == "ran"
+
+
+# ---------------------------------------------------------------- the command
+
+
+def test_the_command_tells_what_it_did(capsys: pytest.CaptureFixture[str]) -> None:
+    assert fuzz.main(["--seed", "5", "--count", "3", "--target", "llvm -num-threads=1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert re.match(r"seeds 5 to 7 in \d+ s", lines[0])
+    assert lines[1].startswith("cpu: 3 schedules: ")
+    assert lines[-1] == "failures: 0"
+
+
+def test_an_interrupted_run_tells_what_it_did(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = fuzz.Fuzz.run
+
+    def interrupted(self: fuzz.Fuzz, seed: int, kind: str = "") -> bool:
+        if seed == 2:
+            raise KeyboardInterrupt
+        return plain(self, seed, kind)
+
+    monkeypatch.setattr(fuzz.Fuzz, "run", interrupted)
+    assert fuzz.main(["--minutes", "5"]) == 0
+    text = capsys.readouterr().out
+    assert "interrupted at seed 2\nseeds 0 to 1 in " in text
+    assert "cpu: 2 schedules: " in text
