@@ -9,7 +9,6 @@ store only, so that every thread takes part in the combination.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Expr, binary
@@ -17,17 +16,15 @@ from loopwright.ir.stmt import AllReduce, If, Stmt
 from loopwright.lower.together import combine_into, write_all
 from loopwright.schedule.bounds import StageBounds
 from loopwright.schedule.kernels import cross_tags
-
-if TYPE_CHECKING:
-    from loopwright.lower.nest import NestBuilder
+from loopwright.schedule.state import State
 
 
-def cross_thread_of(builder: NestBuilder, sb: StageBounds) -> CrossThread | None:
+def cross_thread_of(state: State, sb: StageBounds) -> CrossThread | None:
     """The accumulator of a stage with a reduction loop bound to threads, else None."""
     tags = tuple(cross_tags(sb.stage))
     if not tags or sb.op.reduction is None:
         return None
-    return CrossThread(f"{builder.state.label(sb.stage.id)}.acc", sb, tags)
+    return CrossThread(f"{state.label(sb.stage.id)}.acc", sb, tags)
 
 
 class CrossThread:

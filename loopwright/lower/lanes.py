@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import reduce as fold
 from math import prod
-from typing import TYPE_CHECKING
 
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Expr, IfThenElse, Select, Var, as_expr, binary, const
@@ -22,21 +21,19 @@ from loopwright.ir.stmt import Allocate, For, Stmt, seq
 from loopwright.ir.traversal import walk
 from loopwright.lower.together import combine_into, write_all
 from loopwright.schedule.bounds import StageBounds
-
-if TYPE_CHECKING:
-    from loopwright.lower.nest import NestBuilder
+from loopwright.schedule.state import State
 
 #: Most accumulators whose elements are folded together: a tile that is kept in registers.
 TOGETHER = 1024
 
 
-def lanes_of(builder: NestBuilder, sb: StageBounds) -> Lanes | None:
+def lanes_of(state: State, sb: StageBounds) -> Lanes | None:
     """The lanes of a stage that has a vectorized reduction loop, else None."""
     red = sb.op.reduction
     for p, x in enumerate(sb.loops):
         marked = x.mark is not None and x.mark.kind == "vectorized" and x.count > 1
         if red is not None and marked and x.loop.kind == "reduce":
-            name = f"{builder.state.label(sb.stage.id)}.lanes"
+            name = f"{state.label(sb.stage.id)}.lanes"
             return Lanes(name, sb, p, red.combiner)
     return None
 

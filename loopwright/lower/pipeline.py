@@ -22,7 +22,8 @@ from loopwright.lower.context import Pass, PassContext, as_pass, named_work
 from loopwright.lower.double_buffer import inject_double_buffer
 from loopwright.lower.launch import place_shared
 from loopwright.lower.loop_invariant import loop_invariant_code_motion
-from loopwright.lower.nest import PARTITION_CAP, NestBuilder
+from loopwright.lower.nest import NestBuilder
+from loopwright.lower.partition import PARTITION_CAP
 from loopwright.lower.remove_no_op import remove_no_op
 from loopwright.lower.simplify import simplify
 from loopwright.lower.storage_rewrite import storage_rewrite

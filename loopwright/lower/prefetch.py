@@ -7,7 +7,6 @@ stand still, at the values of the iteration ahead, and the others are run over.
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
 
 from loopwright import dtypes
 from loopwright.ir.affine import Affine, Extent, to_affine
@@ -16,12 +15,10 @@ from loopwright.ir.expr import Expr, Var, binary
 from loopwright.ir.sizes import Sizes
 from loopwright.ir.stmt import For, Let, Prefetch, Stmt, seq
 from loopwright.ir.traversal import free_vars, substitute
+from loopwright.lower.buffers import Buffers
 from loopwright.schedule.bounds import StageBounds
 from loopwright.schedule.prefetch import reads_inside
 from loopwright.schedule.state import Prefetched
-
-if TYPE_CHECKING:
-    from loopwright.lower.nest import NestBuilder
 
 #: Bytes of a cache line.
 LINE = 64
@@ -32,16 +29,16 @@ _WRITTEN_OUT = 16
 Region = list[tuple[Affine, Extent, Extent]]
 
 
-def prefetched(b: NestBuilder, sb: StageBounds, p: int, body: Stmt) -> Stmt:
+def prefetched(b: Buffers, sb: StageBounds, p: int, body: Stmt) -> Stmt:
     """The body of loop ``p`` of a stage after what it prefetches."""
     x = sb.loops[p]
     wanted = [w for w in sb.stage.prefetches if w.loop == x.loop.id and x.extent != 1]
     return seq(*(_ahead(b, sb, p, w) for w in wanted), body) if wanted else body
 
 
-def _ahead(b: NestBuilder, sb: StageBounds, p: int, want: Prefetched) -> Stmt:
+def _ahead(b: Buffers, sb: StageBounds, p: int, want: Prefetched) -> Stmt:
     """One prefetch, behind definitions that depend on the loop, for an iteration ahead."""
-    buffer = b.buffers[want.source][want.value_index]
+    buffer = b.of[want.source][want.value_index]
     x = sb.loops[p]
     env: dict[Var, Expr] = {x.var: binary("+", x.var, want.offset)}
     lets: list[tuple[Var, Expr]] = []
@@ -59,9 +56,9 @@ def _ahead(b: NestBuilder, sb: StageBounds, p: int, want: Prefetched) -> Stmt:
     return out
 
 
-def _regions(b: NestBuilder, sb: StageBounds, p: int, want: Prefetched) -> list[Region]:
+def _regions(b: Buffers, sb: StageBounds, p: int, want: Prefetched) -> list[Region]:
     """What iteration p reads of a buffer; reads that move in step are taken together."""
-    known, sizes, buffer = sb.visible(p), sb.sizes, b.buffers[want.source][want.value_index]
+    known, sizes, buffer = sb.visible(p), sb.sizes, b.of[want.source][want.value_index]
     found: list[Region] = []
     for reader, read in reads_inside(b.state, b.bounds, sb, want):
         forms = [to_affine(i, reader.values, b.bounds.ranges) for i in read.indices]

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from loopwright.ir.affine import Affine, to_affine
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Const, Expr, Var, binary
 from loopwright.ir.stmt import Stmt, Store
+from loopwright.lower.buffers import Buffers
+from loopwright.lower.values import Values
 from loopwright.schedule.bounds import StageBounds
 from loopwright.schedule.tensorize import Match, match_intrinsic, refuse_match
 from loopwright.te.tensor_intrin import TensorIntrin
-
-if TYPE_CHECKING:
-    from loopwright.lower.nest import NestBuilder
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,13 +42,20 @@ class _Operand:
 class Tensorization:
     """The intrinsic of one stage. ``first`` are the indices of the stage's own element."""
 
-    def __init__(self, builder: NestBuilder, sb: StageBounds) -> None:
+    def __init__(self, buffers: Buffers, sb: StageBounds) -> None:
         done = sb.stage.tensorized
         assert done is not None
-        self.b, self.sb = builder, sb
+        self.b, self.sb = buffers, sb
         self.intrin: TensorIntrin = done.intrin
-        self.match: Match = match_intrinsic(builder.state, sb)
+        self.match: Match = match_intrinsic(buffers.state, sb)
         self.position = self.match.position
+
+    def operate(self, part: Stmt, values: Values) -> Stmt:
+        """A body of the intrinsic over the buffers of the stage; it tests no guard."""
+        tested = set(values.guards.tested)
+        reads = {k: values.load_of(r) for k, r in self.match.reads.items()}
+        values.guards.tested = tested
+        return self.statement(part, values.own_element(), reads)
 
     def statement(self, part: Stmt, own: tuple[Expr, ...], reads: dict[int, Load]) -> Stmt:
         """A body of the intrinsic over the buffers of the program.
@@ -63,7 +69,7 @@ class Tensorization:
         dag = self.intrin.dag
         for k, (param, op) in enumerate(zip(self.intrin.params, dag.ops, strict=True)):
             if op.body is not None:
-                buffer, indices = self.b.buffers[self.sb.stage.id][0], own
+                buffer, indices = self.b.of[self.sb.stage.id][0], own
                 axes: list[Any] = [a.var for a in op.axes]
             else:
                 buffer, indices = reads[k].buffer, reads[k].indices

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from loopwright.codegen.memory_llvm import Memory
 from loopwright.codegen.ops_llvm import Operations
 from loopwright.errors import LoopwrightError
-from loopwright.lower import nest, placing
+from loopwright.lower import partition, placing, values
 from loopwright.schedule import bounds
 from loopwright.schedule.steps import Step
 from loopwright.testing import fuzz
@@ -103,11 +103,11 @@ def _no_digit(i: Any, div: int, mod: Any, _: Any, _plain: Any = placing._digit) 
 
 PLANTED = {
     "a split that over-runs is not guarded": (bounds, "_guard", _no_guard),
-    "an over-running lane reads what it likes": (nest._Nest, "_load_guard", lambda *_: []),
+    "an over-running lane reads what it likes": (values.Values, "_load_guard", lambda *_: []),
     "a masked load reads all lanes": (Memory, "load", _unmasked),
     "max and min forget NaN": (Operations, "_min_max", _careless_max),
     "a layout forgets a modulus": (placing, "_digit", _no_digit),
-    "an over-running tile counts as whole": (nest._Nest, "_holds_inside", lambda *_: []),
+    "an over-running tile counts as whole": (partition.Partition, "_holds_inside", lambda *_: []),
 }
 
 
