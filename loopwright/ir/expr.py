@@ -34,42 +34,12 @@ class ExprOps:
 
     __slots__ = ()
 
-    def __add__(self, o: ExprLike) -> Expr:
-        return binary("+", self, o)
-
-    def __radd__(self, o: ExprLike) -> Expr:
-        return binary("+", o, self)
-
-    def __sub__(self, o: ExprLike) -> Expr:
-        return binary("-", self, o)
-
-    def __rsub__(self, o: ExprLike) -> Expr:
-        return binary("-", o, self)
-
-    def __mul__(self, o: ExprLike) -> Expr:
-        return binary("*", self, o)
-
-    def __rmul__(self, o: ExprLike) -> Expr:
-        return binary("*", o, self)
-
-    def __truediv__(self, o: ExprLike) -> Expr:
-        return binary("/", self, o)
-
-    def __rtruediv__(self, o: ExprLike) -> Expr:
-        return binary("/", o, self)
-
-    def __floordiv__(self, o: ExprLike) -> Expr:
-        return binary("//", self, o)
-
-    def __rfloordiv__(self, o: ExprLike) -> Expr:
-        return binary("//", o, self)
-
-    def __mod__(self, o: ExprLike) -> Expr:
-        return binary("%", self, o)
-
-    def __rmod__(self, o: ExprLike) -> Expr:
-        return binary("%", o, self)
-
+    __add__, __radd__ = _operators("+")
+    __sub__, __rsub__ = _operators("-")
+    __mul__, __rmul__ = _operators("*")
+    __truediv__, __rtruediv__ = _operators("/")
+    __floordiv__, __rfloordiv__ = _operators("//")
+    __mod__, __rmod__ = _operators("%")
     __lshift__, __rlshift__ = _operators("<<")
     __rshift__, __rrshift__ = _operators(">>")
     __and__, __rand__ = _operators("&")

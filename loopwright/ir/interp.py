@@ -12,7 +12,6 @@ arithmetic on axes that is known not to wrap runs on Python integers.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -23,9 +22,9 @@ from loopwright.errors import LowerError, RunError
 from loopwright.ir.affine import Interval, exact, fits, interval
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Call, Cast, Const, IfThenElse, Select, Unary, Var, as_expr
+from loopwright.ir.interp_values import NAMES, getter, intrinsic
 from loopwright.ir.kernels import Grid, Races
 from loopwright.ir.operations import COMPARE
-from loopwright.ir.scalar import fma, shift_left, shift_right
 from loopwright.ir.sizes import Sizes, evaluate, solve
 from loopwright.ir.stmt import (
     Allocate,
@@ -93,108 +92,6 @@ def prepare(f: Func, grid: Grid | None = None) -> Callable[..., None]:
     return _Writer(grid or Grid()).function(f)
 
 
-def _fresh(shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
-    fill: Any = math.nan if dtypes.is_float(dtype) else (dtype == "bool" or 85)
-    return np.full(shape, fill, dtype)
-
-
-def _view(
-    of: np.ndarray[Any, Any], offset: int, shape: tuple[int, ...], dtype: str
-) -> np.ndarray[Any, Any]:
-    fresh = _fresh(shape, dtype)
-    there: np.ndarray[Any, Any] = of[offset : offset + fresh.nbytes].view(fresh.dtype)
-    there = there.reshape(shape)
-    there[...] = fresh
-    return there
-
-
-def _failed(text: str, *values: int) -> None:
-    raise RunError(text.format(*values))
-
-
-def _at_least_one(extent: int, name: str) -> int:
-    if extent < 1:
-        raise RunError(f"the loop {name} has {extent} iterations; there must be one at least")
-    return extent
-
-
-def _outside(name: str, index: tuple[int, ...], shape: tuple[int, ...]) -> None:
-    raise RunError(f"access outside {name}: index {list(index)}, shape {list(shape)}")
-
-
-def _max(a: Any, b: Any) -> Any:
-    return a if a != a or a > b else b
-
-
-def _min(a: Any, b: Any) -> Any:
-    return a if a != a or a < b else b
-
-
-def _floordiv(a: Any, b: Any) -> Any:
-    return type(a)(0) if b == 0 else a // b
-
-
-def _floormod(a: Any, b: Any) -> Any:
-    return type(a)(0) if b == 0 else a % b
-
-
-def _truncdiv(a: Any, b: Any) -> Any:
-    if b == 0:
-        return type(a)(0)
-    q = abs(int(a)) // abs(int(b))
-    return np.asarray(q if (a < 0) == (b < 0) else -q).astype(np.asarray(a).dtype)[()]
-
-
-def _truncmod(a: Any, b: Any) -> Any:
-    if b == 0:
-        return type(a)(0)
-    r = abs(int(a)) % abs(int(b))
-    return np.asarray(-r if a < 0 else r).astype(np.asarray(a).dtype)[()]
-
-
-def _select(c: Any, a: Any, b: Any) -> Any:
-    """Both sides were evaluated: a select must not read outside on either."""
-    return a if c else b
-
-
-def _cast(x: Any, dtype: str) -> Any:
-    if dtype in dtypes.HALVES:
-        x = np.asarray(x).astype(np.float32)
-    if dtypes.is_int(dtype) and dtypes.is_float(np.asarray(x).dtype.name):
-        return np.dtype(dtype).type(dtypes.truncate(float(x), dtype))
-    with np.errstate(all="ignore"):
-        return np.asarray(x).astype(dtype)[()]
-
-
-_CALLS: dict[str, Callable[..., Any]] = {
-    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
-    "erf": np.frompyfunc(math.erf, 1, 1),
-    "rsqrt": lambda x: 1 / np.sqrt(x),
-    "atan": np.arctan,
-    "round": np.rint,
-    "pow": np.power,
-}
-
-
-def intrinsic(fn: str) -> Callable[..., Any]:
-    """NumPy's version of an intrinsic, in float64 and rounded to the dtype of its operand.
-
-    It is the reference for every code generator. For float64 it is as good as NumPy's.
-    """
-    if fn == "fma":
-        return fma
-    f = _CALLS[fn] if fn in _CALLS else getattr(np, fn)
-
-    def rounded(*args: Any) -> Any:
-        dtype = args[0].dtype
-        if not dtypes.is_float(dtype.name):
-            return f(*args)
-        wide = np.asarray(f(*(a.astype(np.float64) for a in args)))
-        return _cast(wide, dtype.name)
-
-    return rounded
-
-
 class _Writer:
     """Writes one function as Python source."""
 
@@ -202,15 +99,7 @@ class _Writer:
         self.grid = grid
         self.barriers: list[str] | None = None  # of the kernel being written
         self.lines: list[str] = []
-        self.scope: dict[str, Any] = {
-            "_np": np, "_fresh": _fresh, "_view": _view, "_failed": _failed, "_outside": _outside,
-            "_max": _max, "_min": _min,
-            "_floordiv": _floordiv, "_floormod": _floormod, "_truncdiv": _truncdiv,
-            "_truncmod": _truncmod, "_cast": _cast, "_select": _select,
-            "_shift_left": shift_left, "_shift_right": shift_right, "_at_least_one": _at_least_one,
-            "_grid": grid, "_races": grid.races,
-        }  # fmt: skip
-        self.scope |= {f"_{t}": np.dtype(t).type for t in dtypes.SUPPORTED if t != "bfloat16"}
+        self.scope: dict[str, Any] = {**NAMES, "_grid": grid, "_races": grid.races}
         self.names: dict[Any, str] = {}
         self.ranges: dict[Var, Interval] = {}
         self.loops = 0
@@ -402,11 +291,11 @@ class _Writer:
 
     def load(self, b: Buffer, idx: tuple[Any, ...]) -> str:
         races = self.grid.races if self.watched(b) else None
-        getter = f"_get{'' if races is None else '_watched'}_{self.name(b)}"
-        if getter not in self.scope:
-            self.scope[getter] = _make_getter(b, self.name(b), races)
+        get = f"_get{'' if races is None else '_watched'}_{self.name(b)}"
+        if get not in self.scope:
+            self.scope[get] = getter(b, self.name(b), races)
         args = "".join(f", {self.index(i)}" for i in idx)
-        return f"{getter}({self.name(b)}{args})"
+        return f"{get}({self.name(b)}{args})"
 
     def const(self, e: Const) -> str:
         """The name of a literal, as a NumPy scalar."""
@@ -462,14 +351,3 @@ def _binary(op: str, a: str, b: str) -> str:
         "min": "_min", "max": "_max", "<<": "_shift_left", ">>": "_shift_right",
     }[op]  # fmt: skip
     return f"{name}({a}, {b})"
-
-
-def _make_getter(b: Buffer, which: str, races: Races | None) -> Callable[..., Any]:
-    def get(array: Any, *index: int) -> Any:
-        if any(not 0 <= i < n for i, n in zip(index, array.shape, strict=True)):
-            _outside(b.name, index, array.shape)
-        if races is not None:
-            races.touch(which, b.name, b.scope, index, False)
-        return array[index]
-
-    return get

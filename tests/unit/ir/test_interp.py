@@ -22,7 +22,8 @@ from loopwright.ir.expr import (
     cast,
     const,
 )
-from loopwright.ir.interp import interpret, intrinsic
+from loopwright.ir.interp import interpret
+from loopwright.ir.interp_values import intrinsic
 from loopwright.ir.stmt import Allocate, For, Func, If, Let, Seq, Store, seq
 
 
