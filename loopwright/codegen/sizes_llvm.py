@@ -17,7 +17,8 @@ from loopwright.ir.sizes import SizeVar
 from loopwright.ir.traversal import free_vars
 
 if TYPE_CHECKING:
-    from loopwright.codegen.writer_llvm import FunctionWriter
+    from loopwright.codegen.indices_llvm import IndexWriter
+
 
 #: A number of bytes.
 Bytes = Any
@@ -59,7 +60,7 @@ def larger(a: Bytes, b: Bytes) -> Bytes:
     return a if b == 0 or a == b else b if a == 0 else binary("max", a, b)
 
 
-def last_index(w: FunctionWriter, n: Any) -> int:
+def last_index(w: IndexWriter, n: Any) -> int:
     """The largest index below an extent, as far as known."""
     if isinstance(n, int):
         return n - 1
@@ -67,7 +68,7 @@ def last_index(w: FunctionWriter, n: Any) -> int:
     return most[1] - 1 if most is not None else 1 << 40
 
 
-def flat_symbolic(w: FunctionWriter, b: Buffer, indices: list[Affine]) -> Affine | None:
+def flat_symbolic(w: IndexWriter, b: Buffer, indices: list[Affine]) -> Affine | None:
     """Offset in elements of an access to a buffer of symbolic shape, over registers.
 
     None where the lanes of a vector lie a symbolic distance apart.
@@ -82,7 +83,7 @@ def flat_symbolic(w: FunctionWriter, b: Buffer, indices: list[Affine]) -> Affine
     return out
 
 
-def _times(w: FunctionWriter, x: Affine, n: Expr) -> Affine:
+def _times(w: IndexWriter, x: Affine, n: Expr) -> Affine:
     """``x * n``: one multiplication for each register of x, shared within a scope."""
     length = w.count_of(n)
     if not length.startswith("%"):
@@ -93,5 +94,5 @@ def _times(w: FunctionWriter, x: Affine, n: Expr) -> Affine:
     return out
 
 
-def _product(w: FunctionWriter, v: Var, length: str) -> str:
+def _product(w: IndexWriter, v: Var, length: str) -> str:
     return w.cached(("product", v, length), lambda: w.emit(f"mul i64 {v.name}, {length}"))
