@@ -6,6 +6,7 @@ from typing import Any
 
 from loopwright.ir.expr import Expr, IterVar, Var, cast
 from loopwright.te import intrinsics
+from loopwright.te.computes import compute
 from loopwright.te.dag import Dag, OpNode
 from loopwright.te.intrin import (
     abs,
@@ -81,7 +82,6 @@ from loopwright.te.tensor import (
     Operation,
     PlaceholderOp,
     Tensor,
-    compute,
     placeholder,
     reduce_axis,
     thread_axis,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from loopwright.te.computes import compute
 from loopwright.te.ir_builder import BufferView, call_intrin, ir_builder
 from loopwright.te.reducer import sum as te_sum
-from loopwright.te.tensor import compute, placeholder, reduce_axis
+from loopwright.te.tensor import placeholder, reduce_axis
 from loopwright.te.tensor_intrin import TensorIntrin, decl_tensor_intrin
 
 

@@ -1,0 +1,167 @@
+"""`compute`: a function of axes, traced once, becomes the body of an operation.
+
+What it gives is checked here: the dtype and place of every index, reductions, axes of others.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from loopwright.errors import TensorError
+from loopwright.ir.expr import Expr, IfThenElse, IterVar, Read, Var, as_expr
+from loopwright.ir.reduction import Reduce, Reduced, Tuple, outputs_of
+from loopwright.ir.sizes import Sizes, SizeVar
+from loopwright.te.reads import check_read
+from loopwright.te.tensor import ComputeOp, shape_of
+
+
+def compute(
+    shape: Any,
+    fcompute: Callable[..., Any],
+    name: str = "compute",
+    tag: str = "",
+    attrs: dict[str, Any] | None = None,
+    varargs_names: Sequence[str] | None = None,
+) -> Any:
+    """Define a tensor element by element: ``compute((n, m), lambda i, j: A[i, j] + 1)``.
+
+    A function that returns a tuple defines several tensors of one shape, computed in one nest::
+
+        S, D = te.compute((n,), lambda i: (A[i] + B[i], A[i] - B[i]))
+        at, top = te.compute((n,), lambda i: te.argmax((k, A[i, k]), axis=k))
+
+    Args:
+        shape: extents of the result: positive integers or expressions over size variables.
+        fcompute: gets one axis a dimension and returns the element's expression, or a tuple of
+            them, one an output; of reductions only a whole reduction of tuples. It is called once.
+        name: printed name; it need not be unique.
+        tag: free text about the operation.
+        attrs: free attributes.
+        varargs_names: names of the axes that a function with ``*args`` gets through it; default
+            ``i0``, ``i1`` and so on, by dimension.
+
+    Returns:
+        The tensor; with several outputs a tuple of them.
+
+    Raises:
+        TensorError: wrong number of arguments, a value that is no expression, a reduction inside
+            another expression, an element that lies outside its tensor, a bool from ``==``.
+    """
+    dims = shape_of(shape, f"compute {name!r}")
+    names = _axis_names(fcompute, len(dims), name, varargs_names)
+    axes = [IterVar(Var(n), d, "spatial") for n, d in zip(names, dims, strict=True)]
+    result = fcompute(*[a.var for a in axes])
+    body = _body(result, name)
+    op = ComputeOp(name, dims, [e.dtype for e in outputs_of(body)], tag)
+    op.attrs = dict(attrs or {})
+    op.axis = axes
+    op.reduce_axis = list(body.axes) if isinstance(body, Reduce) else []
+    op.body = body
+    _check_body(op)
+    return op.output(0) if op.num_outputs == 1 else op._outputs
+
+
+def _body(result: Any, name: str) -> Expr:
+    """The body that a function's result stands for."""
+    given = list(result) if isinstance(result, list | tuple) else [result]
+    if not given:
+        raise TensorError(f"compute {name!r}: the function returned no expression")
+    for x in given:
+        if isinstance(x, bool):
+            raise TensorError(f"compute {name!r}: returned the Python value {x}; see te.equal")
+    values = tuple(as_expr(x) for x in given)
+    first = values[0]
+    if isinstance(first, Reduced) and values == first.reduce.outputs():
+        return first.reduce
+    if any(isinstance(v, Reduced) for v in values):
+        raise TensorError(
+            f"compute {name!r}: a reduction of tuples makes all of its outputs; return the whole "
+            "result of the reducer and leave those that you do not need"
+        )
+    if len(values) == 1:
+        return first
+    if any(isinstance(v, Reduce) for v in values):
+        raise TensorError(
+            f"compute {name!r}: several reductions in one compute must be one reducer of tuples "
+            "(te.comm_reducer), so that one loop makes them; or define one compute for each"
+        )
+    return Tuple(values, first.dtype)
+
+
+def _axis_names(
+    f: Callable[..., Any], ndim: int, name: str, varargs_names: Sequence[str] | None
+) -> list[str]:
+    if not callable(f):
+        raise TensorError(f"compute {name!r}: expected a function of the axes, got {f!r}")
+    params = list(inspect.signature(f).parameters.values())
+    if any(p.kind is p.VAR_POSITIONAL for p in params):
+        fixed = [p.name for p in params if p.kind is not p.VAR_POSITIONAL]
+        return (fixed + _varargs(ndim, len(fixed), name, varargs_names))[:ndim]
+    if varargs_names is not None:
+        raise TensorError(f"compute {name!r}: varargs_names is for a function with *args; leave it")
+    given = [p.name for p in params if p.default is p.empty]
+    if len(given) != ndim:
+        raise TensorError(
+            f"compute {name!r}: the function takes {len(given)} axes ({', '.join(given)}), "
+            f"the shape has {ndim} dimension(s)"
+        )
+    return given
+
+
+def _varargs(ndim: int, fixed: int, name: str, given: Sequence[str] | None) -> list[str]:
+    if given is None:
+        return [f"i{d}" for d in range(fixed, ndim)]
+    names = [given] if isinstance(given, str) else [str(n) for n in given]
+    if len(names) != max(ndim - fixed, 0):
+        raise TensorError(
+            f"compute {name!r}: varargs_names has {len(names)} name(s), *args gets "
+            f"{max(ndim - fixed, 0)} of the {ndim} axes"
+        )
+    return names
+
+
+def _check_body(op: ComputeOp) -> None:
+    scope, body = _scope([*op.axis, *op.reduce_axis]), op.body
+    guarded = isinstance(body, Reduce) and body.where is not None
+    for e in outputs_of(body):
+        _check_expr(e, op, scope, guarded)
+    if not isinstance(body, Reduce):
+        return
+    if body.where is not None:
+        _check_expr(body.where, op, scope, guarded=False)
+    for e in body.init or ():
+        _check_expr(e, op, _scope(op.axis), guarded=False)
+
+
+def _scope(axes: list[IterVar]) -> Sizes:
+    """The axes that an expression may use, with their bounds."""
+    sizes = Sizes(a.extent for a in axes)
+    for a in axes:
+        sizes.ranges.enter(a.var, sizes.of(a.extent))
+    return sizes
+
+
+def _check_expr(e: Expr, op: ComputeOp, scope: Sizes, guarded: bool) -> None:
+    if isinstance(e, Reduce | Reduced):
+        raise TensorError(
+            f"compute {op.name!r}: a reduction must be the whole body; give it a compute of its "
+            "own and use that tensor in the expression"
+        )
+    if isinstance(e, SizeVar):
+        scope.declare(e)
+    if isinstance(e, Var) and e not in scope.ranges:
+        raise TensorError(
+            f"compute {op.name!r}: axis {e.name!r} does not belong to it; a reduce_axis is used "
+            "inside te.sum(..., axis=...) and the like, and not in init="
+        )
+    if isinstance(e, Read) and not guarded:
+        check_read(e, op.name, scope)
+    if isinstance(e, IfThenElse):
+        _check_expr(e.cond, op, scope, guarded)
+        _check_expr(e.a, op, scope, True)
+        _check_expr(e.b, op, scope, True)
+        return
+    for c in e.children():
+        _check_expr(c, op, scope, guarded)
