@@ -10,14 +10,14 @@ from loopwright.schedule.state import FuseRel, SplitRel, StageId, StageState
 from loopwright.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 
 if TYPE_CHECKING:
-    from loopwright.schedule.schedule import Schedule
+    from loopwright.schedule.handles import Handles
 
 
 class StageOp(Operation):
     """The present operation of a stage: `axis`, `reduce_axis`, `input_tensors`, ``output(k)``."""
 
     def __init__(
-        self, schedule: Schedule, sid: StageId, tensors: tuple[Tensor, ...] | None = None
+        self, schedule: Handles, sid: StageId, tensors: tuple[Tensor, ...] | None = None
     ) -> None:
         op = schedule.state.stages[sid].op
         super().__init__(op.name, op.shape, op.dtypes, op.tag)
@@ -52,7 +52,7 @@ def output_of(key: Any, who: str) -> int:
 class StageView:
     """The attributes of a stage, under TE's names."""
 
-    def __init__(self, schedule: Schedule, sid: StageId) -> None:
+    def __init__(self, schedule: Handles, sid: StageId) -> None:
         self.schedule, self.id = schedule, sid
 
     def __repr__(self) -> str:
