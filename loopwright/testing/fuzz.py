@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 
 from loopwright.errors import ScheduleError
 from loopwright.testing.differential import Case, Checker, case_of, runs_here
+from loopwright.testing.random_attempts import RandomSchedule
 from loopwright.testing.random_kernel import random_kernel
-from loopwright.testing.random_moves import RandomSchedule
 from loopwright.testing.random_program import random_program
 from loopwright.testing.random_schedule import random_schedule
 from loopwright.testing.random_values import Draw

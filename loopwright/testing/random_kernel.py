@@ -14,7 +14,7 @@ from loopwright.schedule.bounds import infer_bounds
 from loopwright.schedule.kernels import LAUNCH_TAGS, cross_tags, launch_tag
 from loopwright.schedule.state import StageId, StageState
 from loopwright.te.dag import Dag
-from loopwright.testing.random_moves import RandomSchedule
+from loopwright.testing.random_attempts import RandomSchedule
 from loopwright.testing.random_schedule import Drawing
 from loopwright.testing.random_values import Draw
 

@@ -17,8 +17,9 @@ from loopwright.errors import ScheduleError
 from loopwright.schedule import steps
 from loopwright.schedule.bounds import infer_bounds
 from loopwright.te.dag import Dag
+from loopwright.testing.random_attempts import RandomSchedule
 from loopwright.testing.random_intrinsic import random_intrinsic
-from loopwright.testing.random_moves import Moves, RandomSchedule
+from loopwright.testing.random_moves import Moves
 from loopwright.testing.random_values import Draw
 
 
