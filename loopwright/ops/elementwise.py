@@ -56,22 +56,32 @@ def schedule_injective(cfg: Any, s: Schedule, Y: te.Tensor) -> None:
     """Inline everything into ``Y``, and run its last dimension as vectors, the others in parallel.
 
     Args:
-        cfg: a configuration; gets the knobs ``lanes``, ``rows`` and ``unroll``.
+        cfg: a configuration; gets the knobs ``lanes``, ``rows`` and ``together``: so many rows go
+            through a loop side by side and share what they read of operands that have no rows.
         s: the schedule, in which every stage but ``Y`` can be inlined.
         Y: the result, two-dimensional.
     """
     M, N = Y.shape
     w = tiles.lanes(Y.dtype)
-    cfg.define_knob("lanes", [w * v for v in (1, 2, 4, 8) if w * v <= max(N, w)], default=w)
+    lanes = [w * v for v in (1, 2, 4, 8) if w * v <= max(N, w)]
+    cfg.define_knob("lanes", lanes, default=4 * w if 4 * w in lanes and N % (4 * w) == 0 else w)
     counts = [r for r in (1, 2, 4, 8, 16, 32, 64) if r <= M]
     cfg.define_knob("rows", counts, default=max(r for r in counts if -(-M // r) >= 8 or r == 1))
+    leaves = [x.op for x in s.stages if not x.op.input_tensors]
+    shares = any(len(op.output(0).shape) < 2 for op in leaves)
+    cfg.define_knob(
+        "together", [r for r in (1, 2, 4) if r <= M], default=min(M, 2 if shares else 1)
+    )
     for stage in s.stages:
         if stage.op.input_tensors and not stage.is_output:
             stage.compute_inline()
     i, j = s[Y].op.axis
-    outer, _ = s[Y].split(i, factor=cfg["rows"].val)
-    _, lane = s[Y].split(j, factor=cfg["lanes"].val)
+    outer, row = s[Y].split(i, factor=cfg["rows"].val)
+    column, lane = s[Y].split(j, factor=cfg["lanes"].val)
+    rows, row = s[Y].split(row, factor=min(cfg["together"].val, cfg["rows"].val))
+    s[Y].reorder(outer, rows, column, row, lane)
     s[Y].parallel(outer)
+    s[Y].unroll(row)
     s[Y].vectorize(lane)
 
 
