@@ -17,6 +17,8 @@ from loopwright.schedule.bounds import StageBounds
 from loopwright.schedule.tensorize import Match, match_intrinsic, refuse_match
 from loopwright.te.tensor_intrin import TensorIntrin
 
+_COPY = "copy it to lie so (cache_read inside the loops around, transform_layout)"
+
 
 @dataclass(frozen=True, eq=False)
 class _Operand:
@@ -104,7 +106,7 @@ class Tensorization:
             if form is None:
                 self._fail(
                     f"operand {name!r}: index {q} of {buffer.name!r} is no sum of multiples of "
-                    "loops"
+                    f"loops; {_COPY}"
                 )
             forms.append(form)
         steps = {v: self._steps(name, forms, v, buffer) for v in self.match.axes}
@@ -128,7 +130,7 @@ class Tensorization:
             if tuple(f.terms.get(x, 0) for f in forms) != tuple(n * w for n in out):
                 self._fail(
                     f"operand {name!r}: along axis {axis.axis.name!r} the elements of "
-                    f"{buffer.name!r} do not lie at one distance"
+                    f"{buffer.name!r} do not lie at one distance; {_COPY}"
                 )
         return out
 
@@ -150,13 +152,14 @@ class Tensorization:
                 self._fail(
                     f"operand {name!r} is the same along axis {v.name!r} of the intrinsic; "
                     f"{buffer.name!r} is read at steps of {_shown(distance)} along "
-                    f"{axis.axis.name!r}"
+                    f"{axis.axis.name!r}; declare an intrinsic that reads it so"
                 )
             if dims and wanted[dims[0]] not in (None, distance):
                 self._fail(
                     f"operand {name!r}, dimension {dims[0]}: the intrinsic wants a stride of "
                     f"{wanted[dims[0]]}, {buffer.name!r} has {_shown(distance)} along "
-                    f"{axis.axis.name!r}"
+                    f"{axis.axis.name!r}; {_COPY}, or declare the operand with another stride "
+                    "(None: any)"
                 )
 
     def _fail(self, text: str) -> NoReturn:

@@ -130,7 +130,10 @@ def _read(path: Path, what: str) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError:
-        raise UsageError(f"{what} is missing: there is no file {path}") from None
+        raise UsageError(
+            f"{what} is missing: there is no file {path}; Module.save and `loopwright build` write "
+            "the two together"
+        ) from None
     except OSError as error:
         raise RunError(f"cannot read {path}: {error.strerror or error}") from error
 

@@ -69,7 +69,12 @@ def check_one_to_one(
     where = f"{what} is no bijection on the {list(shape)} elements that {name!r} {verb}"
     hit = im.collision(exprs, shape)
     if hit is not None:
-        refuse("transform_layout", t, f"{where}: {hit[0]} and {hit[1]} both go to {hit[2]}")
+        refuse(
+            "transform_layout",
+            t,
+            f"{where}: {hit[0]} and {hit[1]} both go to {hit[2]}; keep every index, whole or as "
+            "i // f and i % f",
+        )
     free = im.unreached(exprs, shape) if verdict == "redundant" else None
     if free is not None:
         refuse(

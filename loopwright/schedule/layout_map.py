@@ -18,12 +18,24 @@ def trace_map(index_map: Callable[..., Any], ndim: int, who: str) -> tuple[Layou
             with ``+``, ``-``, and ``*``, ``//``, ``%`` by constants.
     """
     axes = [Var(f"i{d}") for d in range(ndim)]
+    if not callable(index_map):
+        raise ScheduleError(
+            f"{who}: expected a function of {ndim} indices, such as {_example(ndim)}, got "
+            f"{index_map!r}"
+        )
     try:
         result = index_map(*axes)
     except TypeError as e:
-        raise ScheduleError(f"{who}: the map must take {ndim} indices: {e}") from e
+        raise ScheduleError(
+            f"{who}: the map must take {ndim} indices, such as {_example(ndim)}: {e}"
+        ) from e
     parts = result if isinstance(result, list | tuple) else (result,)
     return tuple(_dimension(e, axes, who) for e in parts)
+
+
+def _example(ndim: int) -> str:
+    names = [f"i{d}" for d in range(ndim)]
+    return f"lambda {', '.join(names)}: ({', '.join(reversed(names))},)"
 
 
 def _dimension(e: Any, axes: list[Var], who: str) -> LayoutDim:

@@ -33,6 +33,7 @@ from loopwright.schedule.state import StageState, State, Tensorized, refuse
 from loopwright.te.serial import expr_to_json
 
 _COMMUTE = ("+", "*", "min", "max", "and", "or", "&", "|", "^", "==", "!=")
+_DECLARE = "declare an intrinsic that does what the nest does"
 
 
 def tensorize(state: State, step: st.Tensorize, t: int) -> State:
@@ -140,10 +141,13 @@ class _Matcher:
         want, op = self.intrin.op, self.sb.op
         self._axes("", want.axes, op.axes)
         if (want.reduction is None) != (op.reduction is None):
-            self.fail("a reduction is on one side only")
+            self.fail(f"a reduction is on one side only; {_DECLARE}")
         self._axes("reduction ", want.reduce_axes, op.reduce_axes)
         if want.dtype != op.dtype:
-            self.fail(f"the result of the intrinsic is {want.dtype}, that of the nest {op.dtype}")
+            self.fail(
+                f"the result of the intrinsic is {want.dtype}, that of the nest {op.dtype}; "
+                f"{_DECLARE}"
+            )
         self._bodies(want.body, op.body)
         return self.out
 
@@ -156,7 +160,10 @@ class _Matcher:
         for x in loops:
             if x.mark is not None and x.mark.kind == "vectorized":
                 label = self.state.loop_label(self.sb.stage, x.loop.id)
-                self.fail(f"it lies inside loop {label!r}, which is vectorized")
+                self.fail(
+                    f"it lies inside loop {label!r}, which is vectorized; an intrinsic runs in "
+                    "serial, unrolled and parallel loops"
+                )
         outside = [x for x in loops if x.loop.kind == "reduce"]
         self.out.whole = not outside
         if not outside:
@@ -165,7 +172,7 @@ class _Matcher:
             label = self.state.loop_label(self.sb.stage, outside[0].loop.id)
             self.fail(
                 f"loop {label!r} of the reduction stands outside, and the intrinsic has no update "
-                "that adds to the result"
+                "that adds to the result; declare it, or tensorize a loop outside of this one"
             )
 
     def _check_start(self) -> None:
@@ -173,7 +180,7 @@ class _Matcher:
         if red is not None and red.init is not None:
             self.fail(
                 "the reduction starts from init=, and the body of the intrinsic from "
-                f"{print_expr(red.combiner.identity[0])}"
+                f"{print_expr(red.combiner.identity[0])}; add that value in a stage of its own"
             )
 
     def _inside(self, x: LoopBound) -> None:
@@ -181,7 +188,7 @@ class _Matcher:
         if x.mark is not None:
             self.fail(
                 f"loop {label!r} is {x.mark.kind} (step {x.mark.step}); the intrinsic says how its "
-                "loops run"
+                "loops run, take the mark away"
             )
         inside = self.state.attached_at(stage.id, x.loop.id)
         if inside:
@@ -190,7 +197,7 @@ class _Matcher:
                 "use a loop outside"
             )
         if not isinstance(x.extent, int):
-            self.fail(f"loop {label!r} has no constant extent")
+            self.fail(f"loop {label!r} has no constant extent; split it by a constant")
 
     def _region(self, axis: IterVar) -> Axis:
         found = region(self.sb, self.out.position, axis)
@@ -212,7 +219,10 @@ class _Matcher:
                 ),
                 "",
             )
-            self.fail(f"the intrinsic wants {kind}axes {wants}; the nest has {has}{differ}")
+            self.fail(
+                f"the intrinsic wants {kind}axes {wants}; the nest has {has}{differ}; split and "
+                "reorder so that these loops, and no others, stand from this one inwards"
+            )
         self.out.axes |= {a.var: None for a in want}
         self.out.axes |= {b.var: a for a, b in zip(found, wanted, strict=True)}
 
@@ -223,11 +233,14 @@ class _Matcher:
             self._expr(want, have)
             return
         if have.where is not None:
-            self.fail("the reduction of the nest has a condition (where=)")
+            self.fail(
+                "the reduction of the nest has a condition (where=), which no intrinsic has; put "
+                "it into a stage that the reduction reads"
+            )
         if _combiner(want.combiner) != _combiner(have.combiner):
             self.fail(
                 f"the intrinsic reduces with {want.combiner.name!r}, the nest with "
-                f"{have.combiner.name!r}"
+                f"{have.combiner.name!r}; {_DECLARE}"
             )
         self._expr(want.source[0], have.source[0])
 
@@ -239,7 +252,7 @@ class _Matcher:
         if _head(want) != _head(have):
             wants = self._text(want, lambda r: self.intrin.dag.ops[r.source].name)
             has = self._text(have, self._label)
-            self.fail(f"the intrinsic computes {wants}, the nest {has}")
+            self.fail(f"the intrinsic computes {wants}, the nest {has}; {_DECLARE}")
         if isinstance(want, Binary) and want.op in _COMMUTE and self._crossed(want, have):
             have = Binary(have.op, have.b, have.a, have.dtype)
         for w, h in zip(want.children(), have.children(), strict=True):
@@ -273,12 +286,13 @@ class _Matcher:
         label = self._label(have)
         if want.dtype != have.dtype:
             self.fail(
-                f"operand {name!r} is {want.dtype}; the nest reads {label!r}, which is {have.dtype}"
+                f"operand {name!r} is {want.dtype}; the nest reads {label!r}, which is "
+                f"{have.dtype}; {_DECLARE}"
             )
         known = self.out.reads.setdefault(want.source, have)
         if known != have:
             both = " and ".join(self._text(r, self._label) for r in (known, have))
-            self.fail(f"operand {name!r} would be two elements: {both}")
+            self.fail(f"operand {name!r} would be two elements: {both}; {_DECLARE}")
 
     def _label(self, r: Read) -> str:
         return self.state.output_label(r.source, r.value_index)

@@ -258,7 +258,9 @@ def test_a_stride_that_differs() -> None:
     s[args[-1]].tensorize(ii, gemv(8, 3))
     assert refusal(s, args) == (
         "tensorize (step 3): the nest inside loop 'Y.i.1' is not intrinsic 'gemv': operand 'a', "
-        "dimension 0: the intrinsic wants a stride of 3, 'A' has 6 along 'i'"
+        "dimension 0: the intrinsic wants a stride of 3, 'A' has 6 along 'i'; copy it to lie so "
+        "(cache_read inside the loops around, transform_layout), or declare the operand with "
+        "another stride (None: any)"
     )
 
 
@@ -270,7 +272,7 @@ def test_an_operand_that_moves_where_the_intrinsic_keeps_it() -> None:
     s[Y].tensorize(Y.op.axis[0], gemv(8, 8))
     assert refusal(s, [A, X, Y]).endswith(
         "operand 'x' is the same along axis 'i' of the intrinsic; 'X' is read at steps of 8 along "
-        "'i'"
+        "'i'; declare an intrinsic that reads it so"
     )
 
 

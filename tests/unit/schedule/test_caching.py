@@ -204,8 +204,9 @@ def test_layouts_that_are_no_bijection(index_map: Any) -> None:
     with pytest.raises(
         ScheduleError,
         match=r"transform_layout \(step 0\): the map \(.*\) is no bijection on the \[8, 6\] "
-        r"elements that 'C' has: (\[\d, \d\] and \[\d, \d\] both go to \[[\d, ]*\]|no index goes "
-        r"to \[[\d, ]*\], an index is used twice; use each digit once)",
+        r"elements that 'C' has: (\[\d, \d\] and \[\d, \d\] both go to \[[\d, ]*\]; keep every "
+        r"index, whole or as i // f and i % f|no index goes to \[[\d, ]*\], an index is used "
+        "twice; use each digit once)",
     ):
         p.s[p.c].transform_layout(index_map)
 

@@ -187,7 +187,13 @@ def test_transform_layout_reads_an_index_map() -> None:
         ),
         (
             lambda p: p.s[p.b].transform_layout(lambda i: i),
-            r"transform_layout \(step 0\): the map must take 2 indices: .*positional argument",
+            r"transform_layout \(step 0\): the map must take 2 indices, such as lambda i0, i1: "
+            r"\(i1, i0,\): .*positional argument",
+        ),
+        (
+            lambda p: p.s[p.b].transform_layout([1, 0]),
+            r"transform_layout \(step 0\): expected a function of 2 indices, such as lambda "
+            r"i0, i1: \(i1, i0,\), got \[1, 0\]",
         ),
         (
             lambda p: p.s[p.b].transform_layout(lambda i, j: (i * j, j)),

@@ -13,6 +13,8 @@ from loopwright.schedule import Schedule
 from loopwright.schedule import steps as st
 
 HEAD = "tensorize (step {}): the nest inside loop {!r} is not intrinsic 'dot': "
+DECLARE = "; declare an intrinsic that does what the nest does"
+LOOPS = "; split and reorder so that these loops, and no others, stand from this one inwards"
 
 
 def dot(rows: int = 4, k: int = 8, dtype: str = "float32", update: bool = True) -> te.TensorIntrin:
@@ -109,7 +111,7 @@ def test_extents_that_differ() -> None:
     s, Y, i = program(n=6)
     s[Y].tensorize(i, dot())
     assert refused(s) == HEAD.format(0, "Y.i") + (
-        "the intrinsic wants axes i = 4; the nest has i = 6; extent 0: 4 and 6"
+        "the intrinsic wants axes i = 4; the nest has i = 6; extent 0: 4 and 6" + LOOPS
     )
 
 
@@ -117,21 +119,21 @@ def test_reduction_extents_that_differ() -> None:
     s, Y, i = program(k=16)
     s[Y].tensorize(i, dot())
     assert refused(s) == HEAD.format(0, "Y.i") + (
-        "the intrinsic wants reduction axes r = 8; the nest has k = 16; extent 0: 8 and 16"
+        "the intrinsic wants reduction axes r = 8; the nest has k = 16; extent 0: 8 and 16" + LOOPS
     )
 
 
 def test_axes_that_are_missing() -> None:
     s, Y, i = program(n=1)
     s[Y].tensorize(i, dot())
-    assert refused(s).endswith("the intrinsic wants axes i = 4; the nest has none")
+    assert refused(s).endswith("the intrinsic wants axes i = 4; the nest has none" + LOOPS)
 
 
 def test_dtypes_that_differ() -> None:
     s, Y, i = program(dtype="float64")
     s[Y].tensorize(i, dot())
     assert refused(s) == HEAD.format(0, "Y.i") + (
-        "the result of the intrinsic is float32, that of the nest float64"
+        "the result of the intrinsic is float32, that of the nest float64" + DECLARE
     )
 
 
@@ -145,7 +147,7 @@ def test_operands_of_another_dtype() -> None:
     s = te.create_schedule(Y.op)
     s[Y].tensorize(Y.op.axis[0], wide("int8", "int8"))
     assert refused(s) == HEAD.format(0, "Y.i") + (
-        "operand 'x' is int8; the nest reads 'X', which is uint8"
+        "operand 'x' is int8; the nest reads 'X', which is uint8" + DECLARE
     )
 
 
@@ -175,27 +177,29 @@ def test_operands_in_the_other_order_are_told_apart_by_dtype() -> None:
     [
         (
             lambda A, X, r, i: te.sum(A[i, r] + X[r], axis=r),
-            "the intrinsic computes a[i, r] * x[r], the nest A[i, k] + X[k]",
+            "the intrinsic computes a[i, r] * x[r], the nest A[i, k] + X[k]" + DECLARE,
         ),
         (
             lambda A, X, r, i: te.max(A[i, r] * X[r], axis=r),
-            "the intrinsic reduces with 'sum', the nest with 'max'",
+            "the intrinsic reduces with 'sum', the nest with 'max'" + DECLARE,
         ),
         (
             lambda A, X, r, i: te.sum(A[i, r] * X[r], axis=r, where=r > 2),
-            "the reduction of the nest has a condition (where=)",
+            "the reduction of the nest has a condition (where=), which no intrinsic has; put it "
+            "into a stage that the reduction reads",
         ),
         (
             lambda A, X, r, i: te.sum(A[i, r] * X[r], axis=r, init=2.0),
-            "the reduction starts from init=, and the body of the intrinsic from 0.0",
+            "the reduction starts from init=, and the body of the intrinsic from 0.0; add that "
+            "value in a stage of its own",
         ),
         (
             lambda A, X, r, i: te.sum(A[i, r] * 2.0, axis=r),
-            "the intrinsic computes x[r] (float32), the nest 2.0 (float32)",
+            "the intrinsic computes x[r] (float32), the nest 2.0 (float32)" + DECLARE,
         ),
         (
             lambda A, X, r, i: te.sum((A[i, r] + 1.0) * 2.0, axis=r),
-            "the intrinsic computes a[i, r] (float32), the nest A[i, k] + 1.0",
+            "the intrinsic computes a[i, r] (float32), the nest A[i, k] + 1.0" + DECLARE,
         ),
     ],
 )
@@ -210,7 +214,7 @@ def test_a_reduction_on_one_side_only() -> None:
     Y = te.compute((4,), lambda i: A[i, 0], name="Y")
     s = te.create_schedule(Y.op)
     s[Y].tensorize(Y.op.axis[0], dot())
-    assert refused(s) == HEAD.format(0, "Y.i") + "a reduction is on one side only"
+    assert refused(s) == HEAD.format(0, "Y.i") + "a reduction is on one side only" + DECLARE
 
 
 def test_one_operand_that_would_be_two() -> None:
@@ -222,7 +226,7 @@ def test_one_operand_that_would_be_two() -> None:
     s = te.create_schedule(Y.op)
     s[Y].tensorize(Y.op.axis[0], square)
     assert refused(s).endswith(
-        "operand 'a' would be two elements: A[i] (float32) and B[i] (float32)"
+        "operand 'a' would be two elements: A[i] (float32) and B[i] (float32)" + DECLARE
     )
 
 
@@ -233,7 +237,7 @@ def test_a_reduction_outside_needs_an_update() -> None:
     s[Y].tensorize(i, dot(update=False))
     assert refused(s) == HEAD.format(2, "Y.i") + (
         "loop 'Y.k.0' of the reduction stands outside, and the intrinsic has no update that adds "
-        "to the result"
+        "to the result; declare it, or tensorize a loop outside of this one"
     )
 
 
@@ -242,7 +246,7 @@ def test_loops_inside_that_are_marked() -> None:
     s[Y].unroll(Y.op.reduce_axis[0])
     s[Y].tensorize(i, dot())
     assert refused(s) == HEAD.format(1, "Y.i") + (
-        "loop 'Y.k' is unrolled (step 0); the intrinsic says how its loops run"
+        "loop 'Y.k' is unrolled (step 0); the intrinsic says how its loops run, take the mark away"
     )
 
 
@@ -252,7 +256,8 @@ def test_a_vector_around_it() -> None:
     s[Y].vectorize(io)
     s[Y].tensorize(ii, dot())
     assert refused(s) == HEAD.format(2, "Y.i.1") + (
-        "it lies inside loop 'Y.i.0', which is vectorized"
+        "it lies inside loop 'Y.i.0', which is vectorized; an intrinsic runs in serial, unrolled "
+        "and parallel loops"
     )
 
 
@@ -311,7 +316,10 @@ def test_a_loop_whose_extent_is_not_known() -> None:
     C = te.compute((n,), lambda i: A[i] + 1.0, name="C")
     s = te.create_schedule(C.op)
     s[C].tensorize(C.op.axis[0], dot())
-    assert refused(s) == HEAD.format(0, "C.i") + "loop 'C.i' has no constant extent"
+    assert (
+        refused(s)
+        == HEAD.format(0, "C.i") + "loop 'C.i' has no constant extent; split it by a constant"
+    )
 
 
 def test_json_of_a_step() -> None:
