@@ -95,7 +95,8 @@ class Function:
     """A compiled function; call it with one array per argument, outputs included, in order.
 
     Arrays may be NumPy arrays, `NDArray`, or anything with ``__dlpack__`` in host memory; outputs
-    are written in place. Nothing runs unless every argument is right.
+    are written in place. Nothing runs unless every argument is right. Where no output has elements
+    (a size is 0) there is nothing to compute: the arguments are checked, and nothing runs.
 
     Attributes:
         name: the function's name.
@@ -122,6 +123,8 @@ class Function:
         self._address = 0
         self._array_type = ctypes.c_void_p * (len(self.args) + len(self.values))
         self._sizes = tuple(arg.nbytes for arg in self.args)
+        outputs = [arg.nbytes for arg in self.args if arg.output]
+        self._idle = bool(outputs) and not any(outputs)
         self._pairs = tuple(
             (i, j)
             for i, arg in enumerate(self.args)
@@ -147,6 +150,8 @@ class Function:
             RunError: the workspace is over the limit (nothing ran), or the function failed.
         """
         held, addresses = self._check(args)
+        if self._idle:
+            return
         if self._native is None:
             _ = self.address
         if not self.workspace_bytes and not self.parallel_workspace_bytes:
@@ -165,10 +170,12 @@ class Function:
         """Check the arguments now and return a `Call` that runs without checking again.
 
         Raises:
-            ArgumentError: as when called.
+            ArgumentError: as when called, or no output has elements.
             RunError: the workspace is over the limit.
         """
         held, addresses = self._check(args)
+        if self._idle:
+            raise ArgumentError(f"{self.name}: no output has elements; there is nothing to run")
         self._check_limit()
         space = _allocate(self) if self.workspace_bytes else None
         return Call(self, held, addresses, space)
@@ -214,12 +221,13 @@ class Function:
                 data.shape != spec.shape
                 or data.dtype != spec.dtype
                 or not (flags.carray if spec.output else flags.c_contiguous and flags.aligned)
-                or not data.size
+                or not (data.size or self._idle)
             ):
                 raise ArgumentError(self._prefix(len(held)) + _fault(spec, data))
             held.append(data)
             # The buffer protocol tells the address four times faster, but only of writable arrays.
-            quick = flags.writeable and spec.dtype.kind != "V"  # bfloat16 has no buffer protocol
+            # bfloat16 has no buffer protocol, and what has no elements no first byte.
+            quick = flags.writeable and spec.dtype.kind != "V" and data.size
             at = _addressof(_view(data)) if quick else int(data.ctypes.data)
             addresses.append(at)
         for i, j in self._pairs:

@@ -96,12 +96,15 @@ class Sizes:
         self._extents = [(e, str(shown)) for e, shown in entry["extents"]]
         self._requires = [(e, str(shown)) for e, shown in entry.get("requires", ())]
         self._args = [(str(a["name"]), list(a["shape"])) for a in entry["args"]]
+        self._outputs = [k for k, a in enumerate(entry["args"]) if a.get("output")]
         self.names = tuple(self._variables)
 
     def bind(
         self, who: str, shapes: Sequence[tuple[int, ...]], given: Mapping[str, Any]
     ) -> Mapping[str, int]:
         """Values of all sizes.
+
+        An extent may be 0 only where no output has elements: then nothing has to run.
 
         Args:
             who: the function's name, for messages.
@@ -123,7 +126,8 @@ class Sizes:
                 self._tell(who, f"dimension {d} of argument {k} ({name!r})", e, n, told)
         values = {n: told[n].value for n in self.names}
         self._check_shapes(who, shapes, values)
-        return self.check(who, values)
+        idle = bool(self._outputs) and all(0 in shapes[k] for k in self._outputs)
+        return self.check(who, values, idle)
 
     def _passed(self, who: str, name: str, value: Any) -> int:
         try:
@@ -162,8 +166,13 @@ class Sizes:
                         f"{text(e)}{'' if isinstance(e, int) else f' = {want}'}{_with(values)}"
                     )
 
-    def check(self, who: str, values: Mapping[str, int]) -> Mapping[str, int]:
+    def check(self, who: str, values: Mapping[str, int], idle: bool = False) -> Mapping[str, int]:
         """The values, if they are in range and every extent is positive.
+
+        Args:
+            who: the function's name, for messages.
+            values: the sizes by name.
+            idle: nothing will run: extents may be 0, and no read can miss.
 
         Raises:
             ArgumentError: they are not.
@@ -175,13 +184,14 @@ class Sizes:
                 raise ArgumentError(f"{who}: {name} = {values[name]} is not {what}")
         for e, shown in self._extents:
             n = evaluate(e, values)
-            if not 1 <= n <= MAX_EXTENT:
+            if not (0 if idle else 1) <= n <= MAX_EXTENT:
+                zero = " (0 is served where no output has elements)" if n == 0 else ""
                 raise ArgumentError(
                     f"{who}: the extent {shown} is {n}{_with(values)}; extents are 1 to "
-                    f"{MAX_EXTENT}"
+                    f"{MAX_EXTENT}{zero}"
                 )
         for e, shown in self._requires:
-            if evaluate(e, values) < 0:
+            if not idle and evaluate(e, values) < 0:
                 raise ArgumentError(f"{who}: {shown}{_with(values)}")
         return values
 

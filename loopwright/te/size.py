@@ -11,7 +11,8 @@ def var(name: str = "n", dtype: str = "int32") -> SizeVar:
 
     One built function then serves every size. The value comes from the shapes of the arrays that
     the function is called with; a variable that no dimension tells is passed as an int, at its
-    place in ``build(s, [n, A, B])``. As an extent it must be 1 to 2**30 (checked at each call).
+    place in ``build(s, [n, A, B])``. As an extent it must be 1 to 2**30 (checked at each call);
+    it may be 0 where this leaves no output with elements: then nothing runs.
 
     Args:
         name: printed name; it need not be unique.

@@ -59,6 +59,19 @@ def test_one_matmul_for_all_sizes(schedule: Any, target: str) -> None:
         np.testing.assert_array_equal(c, a @ b, err_msg=f"{n} {m} {k}")
 
 
+@pytest.mark.parametrize("target", ["interp", *ONE_THREAD])
+def test_size_zero_is_served_where_no_output_has_elements(target: str) -> None:
+    s, A, B, C = product()
+    packed(s, B, C)
+    f = build(s, [A, B, C], target)
+    for n, m, k in [(0, 5, 3), (5, 0, 3), (0, 0, 0)]:
+        f(np.ones((n, k), "float32"), np.ones((k, m), "float32"), np.empty((n, m), "float32"))
+    with pytest.raises(ArgumentError, match="expected dtype float32, got float64"):
+        f(np.ones((0, 3), "float32"), np.ones((3, 5)), np.empty((0, 5), "float32"))
+    with pytest.raises(ArgumentError, match=r"the extent \w+ is 0 .*where no output has elements"):
+        f(np.ones((2, 0), "float32"), np.ones((0, 5), "float32"), np.empty((2, 5), "float32"))
+
+
 @pytest.mark.parametrize("side", ["start", "end"])
 @pytest.mark.parametrize("target", ONE_THREAD)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda s: s.__name__)

@@ -151,10 +151,23 @@ def test_two_outputs_may_not_overlap() -> None:
         module(same, same)
 
 
-def test_an_argument_without_elements_is_refused() -> None:
-    module = Module(kernels.artifact(kernels.COUNT, "count", [kernels.arg("A", [0], output=True)]))
+def test_an_argument_without_elements_is_refused_where_something_is_to_compute() -> None:
+    args = [kernels.arg("A", [1], "int64", True), kernels.arg("B", [0])]
+    module = Module(kernels.artifact(kernels.COUNT, "count", args))
     with pytest.raises(ArgumentError, match="has no elements"):
-        module(np.zeros(0, F32))
+        module(np.zeros(1, np.int64), np.zeros(0, F32))
+
+
+def test_nothing_runs_where_no_output_has_elements() -> None:
+    args = [kernels.arg("A", [1], "int64"), kernels.arg("B", [0], output=True)]
+    module = Module(kernels.artifact(kernels.COUNT, "count", args))
+    counter = np.zeros(1, np.int64)
+    module(counter, np.zeros(0, F32))
+    assert counter[0] == 0
+    with pytest.raises(ArgumentError, match=r"argument 1 \('B'\): expected dtype float32"):
+        module(counter, np.zeros(0))
+    with pytest.raises(ArgumentError, match="no output has elements; there is nothing to run"):
+        module["count"].bind(counter, np.zeros(0, F32))
 
 
 def test_a_failure_code_is_an_error() -> None:
