@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
@@ -17,6 +17,7 @@ from loopwright.errors import BuildError, TargetError
 from loopwright.ir.sizes import SizeVar
 from loopwright.ir.stmt import Func
 from loopwright.lower import lower_ids, too_deep
+from loopwright.lower.context import PassContext
 from loopwright.runtime.artifact import C_KIND, KIND, Artifact
 from loopwright.runtime.module import Module
 from loopwright.schedule.schedule import Schedule, replay
@@ -92,14 +93,31 @@ def _check_host(target_host: str | dict[str, Any] | Target | None) -> None:
 
 
 def compile(
-    dag: Dag, trace: Sequence[Any], arg_ids: Sequence[ArgId], target: Target, name: str = "main"
+    dag: Dag,
+    trace: Sequence[Any],
+    arg_ids: Sequence[ArgId],
+    target: Target,
+    name: str = "main",
+    passes: Mapping[str, Any] | None = None,
 ) -> Artifact:
     """Compile a recorded trace; needs neither the template nor the user's tensors.
+
+    Args:
+        dag: what is computed.
+        trace: steps as in a record.
+        arg_ids: inputs and outputs in calling order.
+        target: for what code is made.
+        name: name of the function.
+        passes: settings of the `PassContext` to lower in, as its ``to_json`` gave them in another
+            process; None: the current context's.
 
     Raises:
         ScheduleError: the trace is illegal for this DAG. Others as `build`.
     """
-    return compile_schedule(replay(dag, trace), arg_ids, target, name)[0]
+    if passes is None:
+        return compile_schedule(replay(dag, trace), arg_ids, target, name)[0]
+    with PassContext.from_json(passes):
+        return compile_schedule(replay(dag, trace), arg_ids, target, name)[0]
 
 
 def compile_schedule(

@@ -1,7 +1,7 @@
 """Passes, and the context that says which of them run: `PassContext`, `func_pass`, `Sequential`.
 
-Names and meaning are those of ``tvm.transform``. A context lives in the process that lowers: the
-builder processes of a tuning run have the default one.
+Names and meaning are those of ``tvm.transform``. The settings of a context reach the builder
+processes of a tuning run (`PassContext.to_json`); what is made of Python functions cannot.
 """
 
 from __future__ import annotations
@@ -70,12 +70,16 @@ def func_pass(opt_level: int, name: str | None = None) -> Callable[[Transform], 
     def decorate(run: Transform) -> Pass:
         made = Pass(name or run.__name__, opt_level, run)
         old = _passes.get(made.name)
-        if old is not None and old.run.__module__.startswith("loopwright.lower"):
+        if old is not None and _built_in(old):
             raise UsageError(f"func_pass: {made.name!r} is a pass of loopwright; take another name")
         _passes[made.name] = made
         return made
 
     return decorate
+
+
+def _built_in(p: Pass) -> bool:
+    return p.run.__module__.startswith("loopwright.lower")
 
 
 def named_work(opt_level: int, name: str) -> Pass:
@@ -113,9 +117,13 @@ def _is_count(value: Any) -> bool:
 
 def _is_hooks(value: Any) -> bool:
     return isinstance(value, list | tuple) and all(
-        isinstance(x, list | tuple) and len(x) == 2 and x[0] in PHASES and callable(x[1])
+        isinstance(x, list | tuple) and len(x) == 2 and _is_phase(x[0]) and callable(x[1])
         for x in value
     )
+
+
+def _is_phase(value: Any) -> bool:
+    return _is_count(value) and value in PHASES
 
 
 #: Key of ``config`` -> (what it must be, the test of it).
@@ -129,6 +137,13 @@ _CONFIG: dict[str, tuple[str, Callable[[Any], bool]]] = {
 }
 
 
+#: Keys of ``config`` that make another program, and the values of them that do not.
+_MAKES_ANOTHER = {
+    "partition_cap": None,
+    "disable_vectorize": False,
+    "instrument_bound_checkers": False,
+    "unroll_max_step": 0,
+}
 #: Passes that run only where a key of ``config`` asks for them.
 _ASKED = {
     "InstrumentBoundCheckers": "instrument_bound_checkers",
@@ -178,7 +193,7 @@ class PassContext:
         if config is not None and not isinstance(config, Mapping):
             raise UsageError(f"PassContext: config is a dictionary of settings, got {config!r}")
         self.config = dict(_setting(k, v) for k, v in (config or {}).items())
-        self.instruments = tuple(_instrument(x) for x in instruments)
+        self.instruments = tuple(_instrument(x) for x in _listed(instruments, "instruments"))
         wanted = self.config.get("verify")
         self.verify = env.settings().verify if wanted is None else wanted
         self._tokens: list[Any] = []
@@ -213,12 +228,51 @@ class PassContext:
             return info.name in self.required
         return info.name in self.required or info.opt_level <= self.opt_level
 
+    def to_json(self) -> dict[str, Any]:
+        """The settings that make another program than the default ones, for other processes.
+
+        Empty for the default context. ``verify`` is not in it: other processes follow
+        ``LOOPWRIGHT_VERIFY``.
+
+        Raises:
+            UsageError: the context has instruments or adds passes, which are functions of this
+                process.
+        """
+        added = self.config.get("add_lower_pass")
+        here = "instruments" if self.instruments else "passes of add_lower_pass" if added else None
+        if here is not None:
+            raise UsageError(
+                f"PassContext: its {here} live in this process, and a tuning run lowers in builder "
+                "processes; tune outside of this context, or without them"
+            )
+        levels = {} if self.opt_level == DEFAULT_LEVEL else {"opt_level": self.opt_level}
+        named = {"required_pass": self.required, "disabled_pass": self.disabled}
+        # A user's pass runs by add_lower_pass only, so that its name says nothing elsewhere.
+        lists = {k: sorted(n for n in v if _built_in(_passes[n])) for k, v in named.items()}
+        config = {k: self.config.get(k, default) for k, default in _MAKES_ANOTHER.items()}
+        told = {**lists, "config": {k: v for k, v in config.items() if v != _MAKES_ANOTHER[k]}}
+        return {**levels, **{k: v for k, v in told.items() if v}}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> PassContext:
+        """The context of `to_json`.
+
+        Raises:
+            UsageError: as the constructor.
+        """
+        return PassContext(**data)
+
     def run_pass(self, info: Pass, f: Func) -> Func:
         """Run one pass under this context's instruments; verifies the result if asked to.
 
         Raises:
             LowerError: the pass gave something else than a function, or a malformed one.
         """
+        if not isinstance(f, Func):
+            raise LowerError(
+                f"pass {info.name}: takes a Func, as loopwright.lower gives it; got a "
+                f"{type(f).__name__}"
+            )
         if not all(x.should_run(f, info) for x in self.instruments):
             return f
         for x in self.instruments:
@@ -273,13 +327,19 @@ def as_pass(p: Any) -> Any:
 
 
 def _check_level(level: Any, who: str) -> None:
-    if isinstance(level, bool) or level not in OPT_LEVELS:
+    if not _is_count(level) or level not in OPT_LEVELS:
         raise UsageError(f"{who}: opt_level {level!r} is not 0, 1, 2 or 3")
 
 
 def _names(given: Any, what: str) -> Iterable[str]:
     if isinstance(given, str):
         raise UsageError(f"PassContext: {what} is a list of names, got the text {given!r}")
+    return _listed(given, what)
+
+
+def _listed(given: Any, what: str) -> Iterable[Any]:
+    if not isinstance(given, Iterable):
+        raise UsageError(f"PassContext: {what} is a list, got {given!r}; write [{given!r}]")
     return given
 
 

@@ -123,9 +123,8 @@ def run_passes(f: Func) -> Func:
     for phase, passes in enumerate(PIPELINE):
         for p in passes:
             f = p(f) if context.enabled(p) else f
-        for at, hook in hooks:
-            if at == phase:
-                f = as_pass(hook)(f)
+        for p in (as_pass(hook) for at, hook in hooks if at == phase):
+            f = p(f) if context.enabled(p) else f
     return f
 
 
@@ -135,7 +134,8 @@ def pass_order() -> list[list[str]]:
     phases = [(loop_partition, *PIPELINE[0]), *PIPELINE[1:]]
     order = [[p.name for p in passes if context.enabled(p)] for passes in phases]
     for phase, hook in context.config.get("add_lower_pass", ()):
-        order[phase].append(as_pass(hook).name)
+        if context.enabled(as_pass(hook)):
+            order[phase].append(as_pass(hook).name)
     return order
 
 

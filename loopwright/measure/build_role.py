@@ -36,7 +36,14 @@ class BuildRole:
         header = frame.header
         dag = self._dag(header["dag"], frame.payload)
         target = self._target(header["target"])
-        artifact = self._compile(dag, header["trace"], header["arg_ids"], target, header["name"])
+        artifact = self._compile(
+            dag,
+            header["trace"],
+            header["arg_ids"],
+            target,
+            header["name"],
+            header["passes"],
+        )
         return {"ok": True, "manifest": artifact.manifest}, artifact.objects
 
     def _dag(self, key: str, payload: bytes) -> Any:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from loopwright.errors import InstantiationError
@@ -28,6 +28,7 @@ class Candidate:
             output k > 0 of one with several).
         name: of the function to be built.
         key: equal for candidates that give equal code.
+        passes: settings of the `PassContext` that it is lowered in; empty: the default ones.
     """
 
     dag: Any
@@ -35,16 +36,25 @@ class Candidate:
     arg_ids: tuple[Any, ...]
     name: str
     key: str
+    passes: Mapping[str, Any] = field(default_factory=dict)
 
 
-def candidate(dag: Any, trace: Any, arg_ids: Sequence[Any], name: str) -> Candidate:
+def candidate(
+    dag: Any,
+    trace: Any,
+    arg_ids: Sequence[Any],
+    name: str,
+    passes: Mapping[str, Any] | None = None,
+) -> Candidate:
     """Describe a schedule to builders."""
-    ids = tuple(arg_ids)
-    key = json.dumps([dag.hash, trace, ids, name], separators=(",", ":"))
-    return Candidate(dag, trace, ids, name, key)
+    ids, passes = tuple(arg_ids), dict(passes or {})
+    key = json.dumps([dag.hash, trace, ids, name, passes], separators=(",", ":"))
+    return Candidate(dag, trace, ids, name, key, passes)
 
 
-def instantiate(task: Any, config: Any, name: str = "main") -> Candidate | MeasureError:
+def instantiate(
+    task: Any, config: Any, name: str = "main", passes: Mapping[str, Any] | None = None
+) -> Candidate | MeasureError:
     """Run the template of a task with a configuration, in this process.
 
     Whatever the template raises becomes an ``INSTANTIATION`` error with its text, ``sys.exit(5)``
@@ -54,10 +64,12 @@ def instantiate(task: Any, config: Any, name: str = "main") -> Candidate | Measu
         task: has ``instantiate(config) -> (schedule, arguments)``.
         config: a point of its space.
         name: of the function to be built.
+        passes: settings of the `PassContext` that it is lowered in.
     """
     try:
         schedule, args = task.instantiate(config)
-        return candidate(schedule.dag, schedule.trace_json(), schedule.arg_ids(args), name)
+        ids = schedule.arg_ids(args)
+        return candidate(schedule.dag, schedule.trace_json(), ids, name, passes)
     except InstantiationError as e:
         return MeasureError(ErrorKind.INSTANTIATION, str(e)[:_TEXT])
     except KeyboardInterrupt:
@@ -175,6 +187,7 @@ class BuildPool:
             "trace": c.trace,
             "arg_ids": c.arg_ids,
             "name": c.name,
+            "passes": c.passes,
         }
         fresh = c.dag.hash not in worker.known
         payload = json.dumps(c.dag.to_json()).encode() if fresh else b""

@@ -67,6 +67,8 @@ class Measurer:
         announce: called with one line about what a person should know (waiting for the device,
             no reference); None: a warning of the logger ``loopwright.measure``.
 
+    Candidates are lowered in the `PassContext` in which `measure` or `playoff` is called.
+
     Raises:
         RunError: (at the first measurement) a worker process cannot be started.
     """
@@ -91,6 +93,7 @@ class Measurer:
         self.overlap = cores >= self.option.builder.processes + threads
         self._entered = False
         self._measured_any = False
+        self._passes: dict[str, Any] = {}
 
     def __enter__(self) -> Measurer:
         self._entered = True
@@ -137,13 +140,15 @@ class Measurer:
                 decides what is checked. Better results of this batch take its place.
 
         Raises:
-            UsageError: outside of ``with``, or an input of another task.
+            UsageError: outside of ``with``, an input of another task, or a `PassContext` that
+                cannot reach other processes.
             RunError: a worker process cannot be started.
         """
         if not self._entered:
             raise UsageError("a Measurer is used inside `with Measurer(task, option) as m:`")
         if any(i.task is not self.task for i in inputs):
             raise UsageError(f"this Measurer measures {self.task.name}; an input has another task")
+        self._passes = _pass_settings()
         return self._measure(list(inputs), incumbent)
 
     def _measure(
@@ -182,10 +187,11 @@ class Measurer:
             ``(config, seconds per call of each round)``, lowest median first.
 
         Raises:
-            UsageError: outside of ``with``.
+            UsageError: outside of ``with``, or as `measure`.
         """
         if not self._entered:
             raise UsageError("a Measurer is used inside `with Measurer(task, option) as m:`")
+        self._passes = _pass_settings()
         start = time.perf_counter()
         try:
             return playoff(self, configs, rounds)
@@ -204,7 +210,7 @@ class Measurer:
     def instantiate(self, config: Any) -> Any:
         """Run the template: a `Candidate`, or a `MeasureError`."""
         with self.clock.phase("instantiate"):
-            return instantiate(self.task, config)
+            return instantiate(self.task, config, passes=self._passes)
 
     def wait_for(self, jobs: Sequence[BuildJob]) -> None:
         """Return when these builds are done."""
@@ -304,6 +310,13 @@ class Measurer:
     ) -> MeasureResult:
         self.clock.counts["failed"] += 1
         return MeasureResult((), False, error, build_s, run_s, time.time(), max_error)
+
+
+def _pass_settings() -> dict[str, Any]:
+    """Settings of the context that candidates are lowered in."""
+    from loopwright.transform import PassContext  # not at the top: runners import no compiler
+
+    return PassContext.current().to_json()
 
 
 def _better(incumbent: float | None, result: MeasureResult) -> float | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
 import subprocess
 import uuid
 from collections.abc import Mapping
@@ -60,24 +61,31 @@ def threads(target: Mapping[str, Any], env: Mapping[str, Any]) -> int:
     return 0
 
 
-def build_hash(target: Mapping[str, Any] | None = None) -> str:
+def build_hash(
+    target: Mapping[str, Any] | None = None, passes: Mapping[str, Any] | None = None
+) -> str:
     """Hash of what makes code from a trace: the ``build`` of a record.
 
-    That is the compiler's own source, the LLVM binding, and for the target ``c`` what the C
-    compiler says of itself (``cc --version``): any edit of a file that may change the code, and an
-    upgrade of the C compiler for its records alone, so that times of other code are never counted
-    as measured.
+    That is the compiler's own source, the LLVM binding, settings of the pass context where they are
+    not the default ones, and for the target ``c`` what the C compiler says of itself (``cc
+    --version``): any edit of a file that may change the code, and an upgrade of the C compiler for
+    its records alone, so that times of other code are never counted as measured.
 
     Args:
         target: Canonical form of the target; None for any that needs no other compiler.
+        passes: What ``PassContext.to_json`` gives; None or empty for the default context.
 
     Returns:
         16 hexadecimal digits.
     """
-    if not target or target.get("kind") != "c":
-        return _source_hash()
-    text = f"{_source_hash()}\n{compiler_version(str(target.get('cc', 'cc')))}"
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    texts = [_source_hash()]
+    if target and target.get("kind") == "c":
+        texts.append(compiler_version(str(target.get("cc", "cc"))))
+    if passes:
+        texts.append(f"passes {json.dumps(passes, sort_keys=True)}")
+    if len(texts) == 1:
+        return texts[0]
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
 
 
 @functools.lru_cache(maxsize=8)

@@ -18,6 +18,7 @@ from loopwright import records
 from loopwright.errors import RecordError, SpaceError
 from loopwright.measure import ErrorKind, MeasureError, MeasureResult
 from loopwright.records import Record, Standing
+from loopwright.transform import PassContext
 from loopwright.tuner.state import Trial, point
 
 if TYPE_CHECKING:
@@ -109,7 +110,8 @@ class LogJournal(Journal):
         self.run = run
         self._env = records.environment()
         self._target = task.target.canonical
-        self._build = records.build_hash(self._target)
+        self._passes = PassContext.current().to_json()
+        self._build = records.build_hash(self._target, self._passes)
         # Opened before it is read: a log that cannot be written is found before anything is lost.
         existed = os.path.exists(path) and os.path.getsize(path) > 0
         self._store = records.Store(path)
@@ -129,7 +131,9 @@ class LogJournal(Journal):
 
     def header(self, data: Mapping[str, Any]) -> None:
         """Append the line that opens the run."""
-        self._store.header({"run": self.run, "ts": time.time(), "task": self.task.key, **data})
+        run = {"run": self.run, "ts": time.time(), "task": self.task.key}
+        passes = {"passes": self._passes} if self._passes else {}
+        self._store.header({**run, **passes, **data})
 
     def sync(self) -> None:
         """``fsync`` the log."""
@@ -234,8 +238,8 @@ class LogJournal(Journal):
             self.notes.append(f"{unknown} records name a configuration that this space lacks")
         if count[Standing.PRETRAINS]:
             self.notes.append(
-                f"{count[Standing.PRETRAINS]} records are of another compiler version or machine: "
-                f"the best {len(self.remeasure)} are measured again"
+                f"{count[Standing.PRETRAINS]} records are of another compiler version, pass "
+                f"context or machine: the best {len(self.remeasure)} are measured again"
             )
         if count[Standing.TRACE_ONLY]:
             self.notes.append(

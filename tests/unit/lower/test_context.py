@@ -121,6 +121,55 @@ def test_a_users_pass_is_compiled_in() -> None:
     assert out[0, 0] == 0.5
 
 
+@pytest.mark.parametrize("options", [{"opt_level": 1}, {"disabled_pass": ["Blank"]}])
+def test_level_and_disabled_hold_for_added_passes_too(options: dict[str, Any]) -> None:
+    s, args = program()
+    with PassContext(config={"add_lower_pass": [(1, blank)]}, **options):
+        assert "Blank" not in running()
+        assert "for i in" in str(lower(s, args))
+    with PassContext(config={"add_lower_pass": [(1, blank)]}):
+        assert "Blank" in running()
+        assert "for i in" not in str(lower(s, args))
+
+
+def test_a_pass_takes_a_function() -> None:
+    s, _ = program()
+    with pytest.raises(LowerError, match=r"pass Simplify: takes a Func, .* got a Schedule"):
+        transform.Simplify(s)  # type: ignore[arg-type]
+
+
+def test_settings_for_other_processes() -> None:
+    assert PassContext(required_pass=["Blank"], config={"verify": True}).to_json() == {}
+    off = {"tir.disable_vectorize": False, "unroll_max_step": 0, "add_lower_pass": []}
+    assert PassContext(config=off).to_json() == {}
+    made = PassContext(
+        3,
+        required_pass=["tir.UnrollLoop", "Simplify"],
+        disabled_pass=["StorageRewrite", "Blank"],
+        config={"tir.partition_cap": 0, "unroll_max_step": 4},
+    )
+    said = {
+        "opt_level": 3,
+        "required_pass": ["Simplify", "UnrollLoop"],
+        "disabled_pass": ["StorageRewrite"],
+        "config": {"partition_cap": 0, "unroll_max_step": 4},
+    }
+    assert made.to_json() == said
+    assert PassContext.from_json(said).to_json() == said
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"instruments": [transform.PassTimingInstrument()]}, "its instruments live in this"),
+        ({"config": {"add_lower_pass": [(1, blank)]}}, "its passes of add_lower_pass live in this"),
+    ],
+)
+def test_functions_do_not_travel(options: dict[str, Any], what: str) -> None:
+    with pytest.raises(UsageError, match=what + " process, .* tune outside of this context"):
+        PassContext(**options).to_json()
+
+
 def test_simple_mode_runs_no_pass() -> None:
     s, args = program()
     with PassContext(config={"add_lower_pass": [(0, blank)]}):
@@ -177,6 +226,10 @@ def test_a_pass_must_return_a_function() -> None:
             r"'add_lower_pass' must be a list of \(phase 0 to 3, pass\)",
         ),
         ({"config": ["verify"]}, r"config is a dictionary of settings, got \['verify'\]"),
+        ({"opt_level": 2.0}, "opt_level 2.0 is not 0, 1, 2 or 3"),
+        ({"config": {"add_lower_pass": [(True, blank)]}}, r"must be a list of \(phase 0 to 3"),
+        ({"instruments": 3}, r"PassContext: instruments is a list, got 3; write \[3\]"),
+        ({"disabled_pass": 5}, r"PassContext: disabled_pass is a list, got 5; write \[5\]"),
         ({"instruments": [3]}, "PassContext: 3 is no instrument; derive a class from"),
         (
             {"instruments": [transform.PassTimingInstrument]},

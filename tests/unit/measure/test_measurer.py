@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from loopwright import te
 from loopwright.errors import UsageError
 from loopwright.measure import (
     ErrorKind,
@@ -26,6 +27,8 @@ from loopwright.measure import (
 from loopwright.measure.building import BuildJob, Built, Candidate
 from loopwright.measure.reference import References
 from loopwright.measure.running import arguments
+from loopwright.schedule import create_schedule
+from loopwright.transform import PassContext, PassTimingInstrument
 from tests.unit.measure import kernels
 from tests.unit.measure.programs import MatmulTask, product
 
@@ -57,6 +60,42 @@ def test_results_in_order_with_a_checked_winner(task: MatmulTask, measurer: Meas
     assert best.max_error is not None
     assert best.max_error < 1e-4
     assert all(r.build_s > 0 and r.run_s > 0 and r.ts > 0 for r in good)
+
+
+class PastTheEnd(MatmulTask):
+    """Reads the element behind an array, which only a build that checks notices."""
+
+    def instantiate(self, config: int) -> tuple[Any, list[Any]]:
+        a = te.placeholder((4,), "float32", name="A")
+        b = te.compute((5,), lambda i: te.if_then_else(i >= 0, a[i], 0.0), name="B")
+        return create_schedule(b.op), [a, b]
+
+
+def test_candidates_are_lowered_in_the_context_of_the_caller() -> None:
+    task = PastTheEnd()
+    checking = PassContext(config={"tir.instrument_bound_checkers": True})
+    with Measurer(task, replace(OPTION, runner=LocalRunner(check=False))) as m:
+        (plain,) = m.measure(task.inputs(1))
+        with checking:
+            (checked,) = m.measure(task.inputs(1))
+            ((_, times),) = m.playoff([1], rounds=1)
+    assert plain.valid
+    assert times == []
+    assert checked.error is not None
+    assert checked.error.kind == ErrorKind.RUN_ERROR
+    assert "access outside A: index [4], shape [4] (load at i = 4)" in checked.error.text
+
+
+def test_a_context_of_functions_is_refused_before_anything_is_measured(
+    task: MatmulTask, measurer: Measurer
+) -> None:
+    before = measurer.timing["trials"]
+    with (
+        PassContext(instruments=[PassTimingInstrument()]),
+        pytest.raises(UsageError, match="its instruments live in this process"),
+    ):
+        measurer.measure(task.inputs(4))
+    assert measurer.timing["trials"] == before
 
 
 def test_slower_than_the_incumbent_is_not_checked(task: MatmulTask, measurer: Measurer) -> None:

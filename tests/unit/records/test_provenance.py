@@ -74,3 +74,11 @@ def test_an_upgrade_of_the_c_compiler_is_another_build_for_target_c_alone(tmp_pa
     assert llvm == [build_hash()] * 2
     missing = {"kind": "c", "cc": str(tmp_path / "none")}
     assert build_hash(missing) not in builds
+
+
+def test_build_hash_tells_pass_contexts_apart():
+    assert build_hash(None, {}) == build_hash({"kind": "llvm"}, {}) == build_hash()
+    settings = [{"opt_level": 3}, {"opt_level": 1}, {"disabled_pass": ["Simplify"]}]
+    targets = [{"kind": "llvm"}, {"kind": "c", "cc": "cc"}]
+    hashes = {build_hash(t, s) for t in targets for s in [{}, *settings]}
+    assert len(hashes) == 8

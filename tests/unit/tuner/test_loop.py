@@ -13,6 +13,7 @@ from loopwright import records
 from loopwright.errors import RecordError, TuneError, UsageError
 from loopwright.measure import ErrorKind
 from loopwright.testing.tuner_contract import FakeMeasurer, FakeSpace, FakeTask, bowl
+from loopwright.transform import PassContext
 from loopwright.tuner import (
     GridSearchTuner,
     NothingRan,
@@ -186,7 +187,7 @@ def test_another_space_target_or_thread_count_does_not_count(tmp_path):
 
 def test_the_best_of_another_compiler_are_measured_again_first(tmp_path, monkeypatch):
     tune(tmp_path)
-    monkeypatch.setattr(records, "build_hash", lambda target: "another")
+    monkeypatch.setattr(records, "build_hash", lambda target, passes: "another")
     measurer, summary = tune(tmp_path, n_trial=12)
     assert summary.from_log == 0
     assert measurer.measured[0] == 0
@@ -195,6 +196,27 @@ def test_the_best_of_another_compiler_are_measured_again_first(tmp_path, monkeyp
     assert any("best 8 are measured again" in note for note in summary.notes)
     again, _ = tune(tmp_path, n_trial=64)
     assert sorted(measurer.measured + again.measured) == list(range(64))
+
+
+def test_records_of_another_pass_context_do_not_count(tmp_path):
+    tune(tmp_path, n_trial=4)
+    with PassContext(opt_level=3):
+        _, other = tune(tmp_path, n_trial=4)
+        _, again = tune(tmp_path, n_trial=4)
+    assert (other.from_log, again.from_log) == (0, 4)
+    headers = [json.loads(x)["header"] for x in lines(tmp_path) if "header" in json.loads(x)]
+    assert [h.get("passes") for h in headers[:2]] == [None, {"opt_level": 3}]
+    assert tune(tmp_path, n_trial=4)[1].from_log == 4
+
+
+def test_a_pass_context_that_cannot_travel_is_refused_at_once(tmp_path):
+    measurer = FakeMeasurer(bowl)
+    with (
+        PassContext(config={"add_lower_pass": [(0, lambda f: f)]}),
+        pytest.raises(UsageError, match="passes of add_lower_pass live in this process"),
+    ):
+        tune(tmp_path, measurer, n_trial=4)
+    assert measurer.measured == []
 
 
 def test_without_a_log_a_second_call_goes_on_in_memory():
