@@ -13,6 +13,8 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 _C = TypeVar("_C", bound=type)
+#: Annotations of fields that hold no node.
+_PLAIN = ("str", "int", "bool", "float")
 
 
 class Node:
@@ -23,14 +25,7 @@ class Node:
 
     def map_children(self, f: Callable[[Any], Any]) -> Self:
         """Return a node whose child nodes are ``f(child)``; ``self`` when no child changed."""
-        changed = False
-        values = []
-        for name in self._fields:
-            old = getattr(self, name)
-            new = _map_value(old, f)
-            changed |= new is not old
-            values.append(new)
-        return type(self)(*values) if changed else self
+        raise NotImplementedError  # `node` writes it for each class
 
     def __repr__(self) -> str:
         from loopwright.ir.printer import node_text
@@ -39,23 +34,15 @@ class Node:
 
     def children(self) -> list[Any]:
         """Child nodes in field order, those inside tuples included."""
-        out: list[Any] = []
-        for name in self._fields:
-            value = getattr(self, name)
-            if isinstance(value, Node):
-                out.append(value)
-            elif type(value) is tuple:
-                out.extend(v for v in value if isinstance(v, Node))
-        return out
+        raise NotImplementedError  # `node` writes it for each class
 
 
-def _map_value(value: Any, f: Callable[[Any], Any]) -> Any:
-    if isinstance(value, Node):
-        return f(value)
-    if type(value) is not tuple:
-        return value
-    mapped = tuple(f(v) if isinstance(v, Node) else v for v in value)
-    return value if all(a is b for a, b in zip(mapped, value, strict=True)) else mapped
+def _map_tuple(values: tuple[Any, ...], f: Callable[[Any], Any]) -> tuple[Any, ...]:
+    mapped = [f(v) if isinstance(v, Node) else v for v in values]
+    for new, old in zip(mapped, values, strict=True):
+        if new is not old:
+            return tuple(mapped)
+    return values
 
 
 def _refuse(self: object, name: str, _value: object) -> None:
@@ -93,6 +80,7 @@ def node(cls: _C) -> _C:
         body["__eq__"], body["__hash__"] = _eq, _hash
     made = type(cls)(cls.__name__, cls.__bases__, body)
     made.__init__ = _make_init(made, fields, defaults)  # type: ignore[misc]
+    made.map_children, made.children = _make_walks(made, fields)  # type: ignore[attr-defined]
     if __debug__:
         made.__setattr__ = _refuse  # type: ignore[method-assign, assignment]
     return made
@@ -106,3 +94,35 @@ def _make_init(cls: type, fields: tuple[str, ...], defaults: dict[str, Any]) -> 
     scope |= {f"_d_{n}": v for n, v in defaults.items()}
     exec(f"def __init__(self, {params}):\n" + "\n".join(lines), scope)
     return scope["__init__"]
+
+
+def _make_walks(cls: type, fields: tuple[str, ...]) -> tuple[Any, Any]:
+    """Write ``map_children`` and ``children`` out as source: passes live in them, and fields of
+    plain values, known by their annotations, are left out."""
+    annotations = inspect.get_annotations(cls)
+    inner = [n for n in fields if annotations.get(n) not in _PLAIN]
+    mapped, found = [], []
+    for n in inner:
+        mapped += [
+            f"  {n} = self.{n}",
+            f"  new_{n} = f({n}) if isinstance({n}, Node) else "
+            f"_map_tuple({n}, f) if type({n}) is tuple else {n}",
+        ]
+        found += [
+            f"  {n} = self.{n}",
+            f"  if isinstance({n}, Node): out.append({n})",
+            f"  elif type({n}) is tuple: out.extend([v for v in {n} if isinstance(v, Node)])",
+        ]
+    same = " and ".join(f"new_{n} is {n}" for n in inner) or "True"
+    values = ", ".join(f"new_{n}" if n in inner else f"self.{n}" for n in fields)
+    lines = ["def map_children(self, f):", *mapped, f"  if {same}: return self"]
+    lines += [
+        f"  return cls({values})",
+        "def children(self):",
+        "  out = []",
+        *found,
+        "  return out",
+    ]
+    scope: dict[str, Any] = {"Node": Node, "_map_tuple": _map_tuple, "cls": cls}
+    exec("\n".join(lines), scope)
+    return scope["map_children"], scope["children"]
