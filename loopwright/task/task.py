@@ -152,7 +152,9 @@ class Task:
 
     def _collect(self) -> ConfigSpace:
         try:
-            space = ConfigSpace(self.template.default_values(self.args))
+            with self.target:  # defaults may follow its vectors
+                defaults = self.template.default_values(self.args)
+            space = ConfigSpace(defaults)
             schedule, _ = self._run(space)
             space.freeze()
         except (TaskError, KeyboardInterrupt):
