@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import json
 import os
 import re
 import subprocess
@@ -17,6 +18,7 @@ from loopwright.cli.app import app
 from loopwright.ops import WORKLOADS
 from loopwright.schedule.schedule import Schedule
 from loopwright.schedule.stage import Stage
+from loopwright.schedule.steps import Step
 
 ROOT = Path(__file__).parents[1]
 MAKES_STEP = re.compile(r"\._do\(|\._annotate\(|\._all_or_nothing\(")
@@ -26,8 +28,7 @@ DOCUMENTS = [
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
-    "docs/adr/README.md",
-    *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md")),
+    *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")),
 ]
 #: Methods of stages and schedules that record a step.
 PRIMITIVES = sorted(
@@ -135,6 +136,34 @@ def test_readme_names_every_tutorial_and_document() -> None:
 def test_readme_names_every_operator() -> None:
     section = README.partition("The workloads are the operators")[2].partition("or a template")[0]
     assert set(re.findall(r"`(\w+)`", section)) == set(WORKLOADS)
+
+
+def test_readme_names_every_primitive() -> None:
+    named = set(re.findall(r"`(\w+)`", README))
+    assert not set(PRIMITIVES) - named
+
+
+def test_the_specification_of_records_names_every_step() -> None:
+    text = (ROOT / "docs" / "records.md").read_text(encoding="utf-8")
+    section = text.partition("### Steps of a trace")[2].partition("### Kinds of errors")[0]
+    rows = re.findall(r"^\| (`.*?`) \|", section, flags=re.MULTILINE)
+    assert sorted(re.findall(r"`(\w+)`", " ".join(rows))) == sorted(Step.registry)
+    for line in re.findall(r"^\[.*\]$", section, flags=re.MULTILINE):
+        step = json.loads(line)
+        assert Step.from_json(step).to_json() == step
+
+
+def test_architecture_names_every_module() -> None:
+    """Each package has its place, which names its modules, no other ones."""
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    modules, _, loop_ir = text.partition("## Modules")[2].partition("## The loop IR")
+    parts = re.split(r"^\*\*(\w+)/\*\*", modules, flags=re.MULTILINE)
+    places = dict(zip(parts[1::2], parts[2::2], strict=True))
+    places["ir"] = loop_ir.partition("## From a schedule")[0]
+    for package in sorted(path.parent for path in (ROOT / "loopwright").glob("*/__init__.py")):
+        named = re.findall(r"`(\w+\.py)`", places[package.name])
+        there = [path.name for path in package.glob("*.py") if path.name != "__init__.py"]
+        assert sorted(named) == sorted(there), package.name
 
 
 def test_the_tutorial_shows_every_primitive() -> None:
