@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from loopwright.errors import did_you_mean
+from loopwright.ir.sizes import Sizes
 from loopwright.schedule import steps as st
 from loopwright.schedule.state import FuseRel, Loop, Mark, SplitRel, StageState, State, refuse
 
@@ -44,6 +45,22 @@ def _split_extents(n: Any, factor: int | None, nparts: int | None) -> tuple[Any,
         return nparts, (n + (nparts - 1)) // nparts
     inner = min(factor, n) if isinstance(n, int) else factor
     return (n + (inner - 1)) // inner, inner
+
+
+def check_even(state: State, stage: StageState, t: int) -> None:
+    """Refuse the split that step ``t`` made where its loops run over the end."""
+    rel = next(r for r in stage.relations if isinstance(r, SplitRel) and r.step == t)
+    n, outer, inner = (stage.loops[x].nominal for x in (rel.parent, rel.outer, rel.inner))
+    if Sizes().of(outer * inner - n) == 0:
+        return
+    given = f"factor {rel.factor}" if rel.factor is not None else f"nparts {rel.nparts}"
+    refuse(
+        "split",
+        t,
+        f"disable_predication needs an even split, and {given} does not divide the {n} iterations "
+        f"of {state.loop_label(stage, rel.parent)!r}; take one that does, or let a test guard the "
+        "tail",
+    )
 
 
 def fuse(state: State, step: st.Fuse, t: int) -> State:

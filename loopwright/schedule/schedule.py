@@ -69,6 +69,10 @@ class Schedule(StageMaking):
         super().__init__(dag, index)
         self._bounds: tuple[State, Bounds] | None = None
 
+    def __repr__(self) -> str:
+        names = ", ".join(self.state.label(i) for i in self.state.order)
+        return f"Schedule(stages {names}; {len(self.trace)} step(s))"
+
     def __getitem__(self, key: Any) -> Stage:
         """The stage of a tensor or operation.
 

@@ -10,6 +10,7 @@ from typing import Any
 from loopwright.errors import ScheduleError
 from loopwright.ir.expr import IterVar
 from loopwright.schedule import steps as st
+from loopwright.schedule.loops import check_even
 from loopwright.schedule.stage_memory import MemoryPrimitives, plain
 from loopwright.schedule.stage_tensorize import TensorizePrimitive
 from loopwright.schedule.stage_threads import ThreadPrimitives
@@ -19,7 +20,11 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
     """One stage of a schedule; its methods are the primitives."""
 
     def split(
-        self, parent: IterVar, factor: int | None = None, nparts: int | None = None
+        self,
+        parent: IterVar,
+        factor: int | None = None,
+        nparts: int | None = None,
+        disable_predication: bool = False,
     ) -> tuple[IterVar, IterVar]:
         """Split a loop in two.
 
@@ -37,15 +42,21 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
             parent: the loop.
             factor: extent of the inner loop (at most that of the parent), or
             nparts: extent of the outer loop. Exactly one of the two.
+            disable_predication: insist that the split is even, so that it needs no test. (TE takes
+                the caller's word for that, and runs over the end where it is not so.)
 
         Returns:
             The outer and the inner loop.
 
         Raises:
-            ScheduleError: the loop no longer exists, is marked, or has a stage computed at it.
+            ScheduleError: the loop no longer exists, is marked, or has a stage computed at it; with
+                ``disable_predication`` the split is not even.
         """
         loop = self._loop(parent, "split")
-        t = self.schedule._do(st.Split(self.id, loop, plain(factor), plain(nparts)))
+        with self.schedule._all_or_nothing():
+            t = self.schedule._do(st.Split(self.id, loop, plain(factor), plain(nparts)))
+            if disable_predication:
+                check_even(self.schedule.state, self._state, t)
         return self.schedule._handle(self.id, f"{t}.0"), self.schedule._handle(self.id, f"{t}.1")
 
     def tile(
@@ -91,7 +102,7 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
         if not group:
             raise ScheduleError(f"{self._who('fuse')}: expected at least one loop")
         out: IterVar = group[0]
-        self._loop(out, "fuse")
+        self.schedule.state.leaf(self._state, self._loop(out, "fuse"), "fuse")
         with self.schedule._all_or_nothing():
             for nxt in group[1:]:
                 step = st.Fuse(self.id, self._loop(out, "fuse"), self._loop(nxt, "fuse"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from loopwright.errors import ScheduleError
@@ -49,6 +51,33 @@ def output_of(key: Any, who: str) -> int:
     return 0
 
 
+#: TE's names for kinds of loops and for what primitives make of them.
+_ITER_TYPES = {
+    "spatial": "DataPar",
+    "reduce": "CommReduce",
+    "thread": "ThreadIndex",
+    "vectorized": "Vectorized",
+    "unrolled": "Unrolled",
+    "parallel": "Parallelized",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class IterVarAttr:
+    """What primitives said of a loop.
+
+    Attributes:
+        iter_type: ``"DataPar"``, ``"CommReduce"``, ``"ThreadIndex"``, ``"Vectorized"``,
+            ``"Unrolled"``, ``"Parallelized"`` or ``"Tensorized"``.
+        bind_thread: the thread axis that it is bound to, or ``""``.
+        pragmas: its pragmas by name.
+    """
+
+    iter_type: str
+    bind_thread: str
+    pragmas: Mapping[str, Any]
+
+
 class StageView:
     """The attributes of a stage, under TE's names."""
 
@@ -92,6 +121,23 @@ class StageView:
     def all_iter_vars(self) -> list[IterVar]:
         """Handles of all loops that ever were: the axes, and what steps made of them."""
         return [self.schedule._handle(self.id, x) for x in self._state.loops]
+
+    @property
+    def iter_var_attrs(self) -> dict[IterVar, IterVarAttr]:
+        """What primitives said of present loops; a loop of which nothing was said is left out."""
+        st = self._state
+        out = {}
+        for x in st.leaves:
+            mark = st.marks.get(x)
+            pragmas = {key: value for loop, key, value in st.pragmas if loop == x}
+            kind = _ITER_TYPES[mark.kind if mark else st.loops[x].kind]
+            if st.tensorized is not None and st.tensorized.loop == x:
+                kind = "Tensorized"
+            elif mark is None and not pragmas:
+                continue
+            handle = self.schedule._handle(self.id, x)
+            out[handle] = IterVarAttr(kind, mark.tag if mark else "", pragmas)
+        return out
 
     @property
     def relations(self) -> tuple[SplitRel | FuseRel, ...]:

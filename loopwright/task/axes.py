@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loopwright.errors import SpaceError
+from loopwright.ir.expr import Expr
 
 
 @dataclass(frozen=True)
@@ -54,12 +55,21 @@ def known_length(source: Any, knob: str) -> int:
 
 
 def _extent(source: Any) -> Any:
-    """``extent`` of an axis, or ``dom.extent``; as an int where it can be turned into one."""
+    """``extent`` of an axis, or ``dom.extent``; as an int where it can be turned into one.
+
+    Raises:
+        SpaceError: it is an expression over size variables.
+    """
     extent = getattr(source, "extent", None)
     if extent is None:
         extent = getattr(getattr(source, "dom", None), "extent", None)
     if isinstance(extent, bool) or extent is None:
         return None
+    if isinstance(extent, Expr):
+        raise SpaceError(
+            f"axis {getattr(source, 'name', '?')!r} has {extent} iterations, and a knob needs a "
+            "number; give the template ints for its size variables"
+        )
     try:
         return int(extent)
     except (TypeError, ValueError):

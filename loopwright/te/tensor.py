@@ -115,6 +115,10 @@ class Operation:
         self.axis, self.reduce_axis = [], []
         self._outputs = tuple(Tensor(self, shape, t, k) for k, t in enumerate(types))
 
+    def __repr__(self) -> str:
+        outputs = ", ".join(f"{t.name}: {t.dtype}{shape_text(t.shape)}" for t in self._outputs)
+        return f"{type(self).__name__}({outputs})"
+
     @property
     def num_outputs(self) -> int:
         """Number of tensors that the operation makes."""
@@ -215,12 +219,22 @@ def placeholder(shape: Any, dtype: Any = "float32", name: str = "placeholder") -
     return PlaceholderOp(name, dims, [dtypes.check(dtype or "float32")]).output(0)
 
 
-def reduce_axis(dom: Any, name: str = "rv") -> IterVar:
+def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "") -> IterVar:
     """Declare a reduction axis over ``dom = (0, extent)`` (or ``extent`` alone).
 
+    Args:
+        dom: the domain.
+        name: printed name.
+        thread_tag: as in TE, which gives it no effect; it must be left empty.
+
     Raises:
-        TensorError: the domain is no pair, is empty, or does not start at 0.
+        TensorError: the domain is no pair, is empty, or does not start at 0; a thread tag.
     """
+    if thread_tag:
+        raise TensorError(
+            f"reduce_axis {name!r}: thread_tag={thread_tag!r} binds nothing; leave it out and call "
+            f"s[...].bind(axis, te.thread_axis({thread_tag!r}))"
+        )
     return IterVar(Var(name), _domain(dom, f"reduce_axis {name!r}"), "reduce")
 
 

@@ -201,6 +201,44 @@ def test_marked_loops_cannot_be_taken_apart(name: str, verb: str, kind: str) -> 
     )
 
 
+def test_fuse_of_one_loop_that_is_gone() -> None:
+    p = matmul()
+    i = p.c.op.axis[0]
+    p.s[p.c].split(i, factor=2)
+    refused(p, lambda: p.s[p.c].fuse(i), r"fuse \(step 1\): loop 'C\.i' no longer exists \(step 0")
+
+
+@pytest.mark.parametrize("parts", [{"factor": 4}, {"nparts": 4}, {"factor": 100}])
+def test_an_even_split_may_say_so(parts: Any) -> None:
+    p = matmul(12, 12, 7)
+    p.s[p.c].split(p.c.op.axis[0], **parts, disable_predication=True)
+    assert len(p.s.trace) == 1
+
+
+@pytest.mark.parametrize("what", ["factor", "nparts"])
+def test_a_split_that_is_not_even_keeps_its_test(what: str) -> None:
+    p = matmul(10, 12, 7)
+    i = p.c.op.axis[0]
+    refused(
+        p,
+        lambda: p.s[p.c].split(i, **{what: 4}, disable_predication=True),
+        rf"split \(step 0\): disable_predication needs an even split, and {what} 4 does not divide "
+        r"the 10 iterations of 'C\.i'; take one that does, or let a test guard the tail",
+    )
+    p.s[p.c].split(i, **{what: 4})  # and the axis is still there
+
+
+def test_an_even_split_of_a_size() -> None:
+    n = te.size_var("n")
+    a = te.placeholder((n * 8, n), name="A")
+    c = te.compute((n * 8, n), lambda i, j: a[i, j] + 1.0, name="C")
+    s = te.create_schedule(c)
+    i, j = c.op.axis
+    s[c].split(i, 8, disable_predication=True)
+    with pytest.raises(ScheduleError, match=r"factor 8 does not divide the n iterations of 'C\.j'"):
+        s[c].split(j, 8, disable_predication=True)
+
+
 @pytest.mark.parametrize("name", ["split", "fuse"])
 def test_loops_with_a_pragma_cannot_be_taken_apart(name: str) -> None:
     p = matmul()

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from loopwright import te
 from loopwright.errors import SpaceError
 from loopwright.task import ConfigSpace, SplitEntity
 from loopwright.task.axes import axis
@@ -101,6 +102,8 @@ def test_axes_are_loop_axes_or_lengths():
     for wrong in (0, -3, True, "8", None, 2.5):
         with pytest.raises(SpaceError, match="axis"):
             axis(wrong)
+    with pytest.raises(SpaceError, match="axis 'i' has n iterations, and a knob needs a number"):
+        axis(SimpleNamespace(extent=te.size_var("n"), name="i"))
     space = ConfigSpace()
     outer, inner = space.define_split("s", 8)
     with pytest.raises(SpaceError, match="num_outputs=3"):

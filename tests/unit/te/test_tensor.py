@@ -128,6 +128,19 @@ def test_create_schedule_is_at_its_place_in_te() -> None:
     assert te.create_schedule(c.op)[c].op is c.op
 
 
+def test_a_reduction_axis_takes_no_thread_tag() -> None:
+    assert te.reduce_axis(4, "k", thread_tag="").thread_tag == ""
+    with pytest.raises(TensorError, match=r"reduce_axis 'k': thread_tag='threadIdx.x' binds noth"):
+        te.reduce_axis(4, "k", "threadIdx.x")
+
+
+def test_operations_print_what_they_make() -> None:
+    a = te.placeholder((4,), name="A")
+    s, d = te.compute((4,), lambda i: (a[i] + 1.0, te.cast(a[i], "int32")), name="S")
+    assert repr(a.op) == "PlaceholderOp(A: float32[4])"
+    assert repr(s.op) == repr(d.op) == "ComputeOp(S.v0: float32[4], S.v1: int32[4])"
+
+
 def test_thread_axis() -> None:
     t = te.thread_axis("threadIdx.x")
     assert (t.kind, t.thread_tag, t.name, t.extent) == ("thread", "threadIdx.x", "threadIdx.x", 0)
