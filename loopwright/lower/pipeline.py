@@ -172,5 +172,10 @@ def _parameters(
             raise LowerError(f"lower: the strides of the argument {s.state.label(i)!r} are fixed")
         if stage.layout is not None:
             raise LowerError(f"lower: the layout of the argument {s.state.label(i)!r} is fixed")
+        if stage.scope != "global":
+            raise LowerError(
+                f"lower: the argument {s.state.label(i)!r} lies in global memory, and set_scope "
+                f"asked for {stage.scope}; leave one of the two out"
+            )
         params[i, k] = Buffer(s.state.output_label(i, k), stage.op.shape, stage.op.dtypes[k])
     return params

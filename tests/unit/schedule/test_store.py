@@ -216,3 +216,13 @@ def test_the_strides_of_an_argument_are_fixed() -> None:
     s[b].storage_align(0, 8, 0)
     with pytest.raises(LowerError, match="lower: the strides of the argument 'B' are fixed"):
         lower(s, [a, b, c])
+
+
+def test_the_scope_of_an_argument_is_fixed() -> None:
+    a = te.placeholder((4, 4), name="A")
+    b = te.compute((4, 4), lambda i, j: a[i, j] * 2.0, name="B")
+    c = te.compute((4, 4), lambda i, j: b[i, j] + 1.0, name="C")
+    s = create_schedule(c)
+    s[b].set_scope("local")
+    with pytest.raises(LowerError, match="argument 'B' lies in global memory, and set_scope asked"):
+        lower(s, [a, b, c])
