@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import itertools
 import json
 import os
 import struct
@@ -22,6 +23,7 @@ from loopwright.runtime import artifact, image, linker, pool
 
 SECTION = b".loopwright"
 ZEROS = "0" * 64
+_loads = itertools.count()
 _CONFIGURE = "lw_pool_configure"
 #: Names of features that differ from those of /proc/cpuinfo by more than dots and underscores.
 _FLAGS = {"sse3": "pni", "lzcnt": "abm", "bmi": "bmi1"}
@@ -124,7 +126,7 @@ def _open(source: artifact.Artifact) -> ctypes.CDLL:
     try:
         if hasattr(os, "memfd_create"):
             descriptor = os.memfd_create(source.entry)
-            name = f"/proc/self/fd/{descriptor}"
+            name = _name_of(descriptor)
         else:
             descriptor, name = tempfile.mkstemp(prefix="loopwright-", suffix=".so")
         with os.fdopen(os.dup(descriptor), "wb") as file:
@@ -137,6 +139,16 @@ def _open(source: artifact.Artifact) -> ctypes.CDLL:
             os.close(descriptor)
         if name and not name.startswith("/proc/"):
             Path(name).unlink(missing_ok=True)
+
+
+def _name_of(descriptor: int) -> str:
+    """A path of an open file that no library was loaded from before.
+
+    ``dlopen`` gives the library that it loaded under a name, whatever is there now, and numbers of
+    descriptors come again. So the path has empty steps, which spell a number in binary.
+    """
+    steps = f"{next(_loads):b}".replace("0", "/").replace("1", "/.")
+    return f"/proc/self/fd{steps}/{descriptor}"
 
 
 def _address(library: ctypes.CDLL, name: str) -> int:
