@@ -1,7 +1,19 @@
-"""`loopwright.transform`: passes and their context for users, under TVM's names."""
+"""`loopwright.transform`: passes and their context for users, under TVM's names.
+
+Passes of your own are functions from `Func` to `Func`; `Mutator` and its kin help to write them.
+"""
 
 from __future__ import annotations
 
+from loopwright.ir.stmt import Func
+from loopwright.ir.visitor import (
+    ExprMutator,
+    ExprVisitor,
+    Mutator,
+    StmtMutator,
+    StmtVisitor,
+    Visitor,
+)
 from loopwright.lower.bound_checkers import instrument_bound_checkers as InstrumentBoundCheckers
 from loopwright.lower.common_subexpr import common_subexpr_elim as CommonSubexprElim
 from loopwright.lower.constant_folding import constant_folding as ConstantFolding
@@ -26,9 +38,13 @@ from loopwright.lower.vectorize import vectorize_loop as VectorizeLoop
 __all__ = [
     "CommonSubexprElim",
     "ConstantFolding",
+    "ExprMutator",
+    "ExprVisitor",
+    "Func",
     "GpuLimits",
     "InstrumentBoundCheckers",
     "LoopInvariantCodeMotion",
+    "Mutator",
     "Pass",
     "PassContext",
     "PassInstrument",
@@ -40,9 +56,12 @@ __all__ = [
     "Sequential",
     "Simplify",
     "SkipVectorize",
+    "StmtMutator",
+    "StmtVisitor",
     "StorageRewrite",
     "UnrollLoop",
     "VectorizeLoop",
+    "Visitor",
     "func_pass",
     "pass_order",
     "run_passes",

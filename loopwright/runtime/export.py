@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from loopwright.errors import RunError, TargetError, UsageError
@@ -32,15 +33,25 @@ __attribute__((constructor)) static void lw_start(void) {
 """
 
 
-def export(source: artifact.Artifact, path: str | os.PathLike[str], cc: str | None = None) -> Path:
+def export(
+    source: artifact.Artifact,
+    path: str | os.PathLike[str],
+    cc: str | None = None,
+    fcompile: Callable[..., object] | None = None,
+) -> Path:
     """Write an artifact as a shared object with a manifest; see `Module.export_library`."""
+    if fcompile is not None and not callable(fcompile):
+        raise UsageError(
+            "export_library: fcompile is a function fcompile(output, files, options=...) that "
+            f"links, got {fcompile!r}; to name a compiler write cc=..."
+        )
     if source.kind == artifact.LIBRARY:
         return _write(Path(path), source.objects)
     if source.kind == "interp":
         raise UsageError("export_library: the target interp makes no code; build for llvm or c")
     if not linker.on_linux():
         raise UsageError("export_library writes ELF files, for Linux; save(path) works anywhere")
-    compiler = _compiler(cc)
+    compiler = _compiler(cc) if fcompile is None else cc or "cc"
     manifest = {
         **source.manifest,
         "kind": artifact.LIBRARY,
@@ -61,12 +72,27 @@ def export(source: artifact.Artifact, path: str | os.PathLike[str], cc: str | No
             made = linker.compile_text(pool.pool_text("auto"), portable=True)
             (room / "pool.o").write_bytes(made)
             files.append("pool.o")
-        command = [compiler, "-shared", "-fPIC", "-O1", "-std=gnu11", "-w", *files, "-o", "out.so"]
-        command += ["-Wl,--version-script=symbols", "-Wl,--no-undefined", "-Wl,-z,noexecstack"]
-        _run([*command, "-lm", "-lpthread"], room)
-        data = (room / "out.so").read_bytes()
+        options = ["-shared", "-fPIC", "-O1", "-std=gnu11", "-w"]
+        options += [f"-Wl,--version-script={room / 'symbols'}", "-Wl,--no-undefined"]
+        options += ["-Wl,-z,noexecstack", "-lm", "-lpthread"]
+        if fcompile is None:
+            _run([compiler, *files, *options, "-o", "out.so"], room)
+        else:
+            fcompile(str(room / "out.so"), [str(room / f) for f in files], options=options)
+        data = _linked(room / "out.so")
     digest = library.checksum(data, library.ZEROS)
     return _write(Path(path), data.replace(library.ZEROS.encode(), digest.encode(), 1))
+
+
+def _linked(made: Path) -> bytes:
+    """What the linker wrote: a shared object that holds the manifest."""
+    data = made.read_bytes() if made.is_file() else b""
+    if library.is_shared_object(data) and library.ZEROS.encode() in data:
+        return data
+    raise RunError(
+        "export_library: fcompile wrote no shared object with all files in it; it shall link "
+        "every file that it is given into `output`, with the options that it is given"
+    )
 
 
 def needs(manifest: dict[str, object], compiler: str) -> list[str]:
@@ -81,13 +107,15 @@ def needs(manifest: dict[str, object], compiler: str) -> list[str]:
         return sorted(named | set(artifact.LEVELS[cpu].split()))
     if cpu == linker.host_cpu():
         return sorted(named or artifact.enabled(linker.host_features()))
-    done = subprocess.run(
-        [compiler, f"-march={cpu}", "-dM", "-E", "-x", "c", "/dev/null"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
+    done = None
+    if shutil.which(compiler):
+        done = subprocess.run(
+            [compiler, f"-march={cpu}", "-dM", "-E", "-x", "c", "/dev/null"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if done is None or done.returncode != 0:
         raise TargetError(
             f"export_library: {compiler} does not know the CPU {cpu!r}, so that its features "
             "cannot be written down; build for a level such as mcpu=x86-64-v3"

@@ -115,9 +115,11 @@ class Module:
         Raises:
             UsageError: there is no text of that kind; one loaded from a file has none.
         """
-        kind = kind or next(iter(self._sources), "")
+        if not self._sources:
+            raise UsageError("the module was loaded without its sources")
+        kind = kind or next(iter(self._sources))
         if kind not in self._sources:
-            have = ", ".join(self._sources) or "none: the module was loaded without its sources"
+            have = ", ".join(self._sources)
             raise UsageError(
                 f"no source of kind {kind!r}{did_you_mean(kind, self._sources)}; available: {have}"
             )
@@ -138,7 +140,12 @@ class Module:
         """Write the object at `path` and its manifest at ``path.json``; see `Artifact.save`."""
         return self.artifact.save(path)
 
-    def export_library(self, path: str | os.PathLike[str], cc: str | None = None) -> Path:
+    def export_library(
+        self,
+        path: str | os.PathLike[str],
+        cc: str | None = None,
+        fcompile: Callable[..., object] | None = None,
+    ) -> Path:
         """Write a shared object that stands alone: code, thread pool and manifest in one file.
 
         `load_module` reads it in a process that has nothing but the runtime, without LLVM; C code
@@ -148,6 +155,10 @@ class Module:
         Args:
             path: the file, such as ``matmul.so``; replaced in one step.
             cc: the compiler that links; default the first of cc, gcc, clang.
+            fcompile: links instead of ``cc``, with a toolchain of another name or machine: called
+                as ``fcompile(output, files, options=[...])``, it writes a shared object of the
+                ``files`` (C and object files) to ``output``; the options are gcc's, to stand
+                behind the files.
 
         Returns:
             The path.
@@ -155,10 +166,11 @@ class Module:
         Raises:
             TargetError: there is no C compiler (the message says what to install), or it does not
                 know the CPU that the code is for.
-            UsageError: the target is ``interp``, or the system is not Linux.
+            UsageError: the target is ``interp``, the system is not Linux, or ``fcompile`` cannot be
+                called.
             RunError: the file cannot be written, or linking failed.
         """
-        return export.export(self.artifact, path, cc)
+        return export.export(self.artifact, path, cc, fcompile)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Module:

@@ -200,17 +200,24 @@ def empty(
     return NDArray(raw.view(name).reshape(extents), where)
 
 
-def array(source: object, dtype: str | None = None, device: Device | str | None = None) -> NDArray:
+def array(
+    source: object,
+    dtype: str | Device | None = None,
+    device: Device | str | None = None,
+) -> NDArray:
     """A new array with the elements of `source` (anything that `numpy.asarray` takes).
 
     Args:
         source: the elements; always copied.
-        dtype: element type; default that of `source`.
+        dtype: element type; default that of `source`. A `Device` in its place is the device, for
+            scripts of TVM: ``nd.array(a, cpu(0))``.
         device: where; default and only choice ``cpu(0)``.
 
     Raises:
         TensorError: the type is unknown or not supported.
     """
+    if isinstance(dtype, Device):
+        dtype, device = None, dtype if device is None else device
     name = None if dtype is None else dtypes.check(dtype)
     data = np.asarray(source, dtype=name)
     made = empty(data.shape, dtypes.check(data.dtype), device)

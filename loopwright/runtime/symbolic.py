@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from loopwright import dtypes
 from loopwright.errors import ArgumentError
 from loopwright.runtime.function import Call, Function
 from loopwright.runtime.image import Image
@@ -22,6 +23,25 @@ from loopwright.runtime.sizes import Sizes, evaluate, text
 _KEEP = 8
 
 
+class SymbolicArg(NamedTuple):
+    """An array among the arguments; an extent is an int, or text such as ``"n + 1"``."""
+
+    name: str
+    shape: tuple[int | str, ...]
+    dtype: np.dtype[Any]
+    output: bool
+
+    @classmethod
+    def from_manifest(cls, entry: Mapping[str, Any]) -> SymbolicArg:
+        """Read one entry of the manifest's ``args``."""
+        shape = tuple(n if isinstance(n, int) else text(n) for n in entry["shape"])
+        dtype = np.dtype(dtypes.check(entry["dtype"]))
+        return cls(str(entry["name"]), shape, dtype, bool(entry["output"]))
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype.name}[{', '.join(map(str, self.shape))}]"
+
+
 class SymbolicFunction:
     """A compiled function of symbolic sizes; call it with arrays of any shapes that fit.
 
@@ -29,12 +49,14 @@ class SymbolicFunction:
         name: the function's name.
         sizes: names of its size variables.
         signature: its arguments as text, in order.
+        args: its arrays, in order.
     """
 
     def __init__(self, image: Image, entry: Mapping[str, Any]) -> None:
         self.name = str(entry["name"])
         self._image, self._entry = image, entry
         self._sizes = Sizes(entry)
+        self.args = tuple(map(SymbolicArg.from_manifest, entry["args"]))
         self._order = list(entry["order"])
         self._kept: OrderedDict[tuple[int, ...], Function] = OrderedDict()
 
@@ -51,13 +73,7 @@ class SymbolicFunction:
     @property
     def signature(self) -> tuple[str, ...]:
         """The arguments as text, in order."""
-        args = self._entry["args"]
-        return tuple(
-            f"{k}: int"
-            if isinstance(k, str)
-            else f"{args[k]['name']}: {args[k]['dtype']}[{', '.join(map(text, args[k]['shape']))}]"
-            for k in self._order
-        )
+        return tuple(f"{k}: int" if isinstance(k, str) else str(self.args[k]) for k in self._order)
 
     def __call__(self, *args: Any) -> None:
         """Find the sizes, check the arguments, then run.

@@ -195,6 +195,8 @@ def main() -> None:
     p.add_argument("--count", type=int, default=4_000_000)
     p.add_argument("--all", action="store_true", help="every float32")
     o = p.parse_args()
+    if unknown := [n for n in o.names if n not in NAMES]:
+        p.error(f"unknown function {', '.join(unknown)}; take of {', '.join(NAMES)}")
     for fn in o.names or NAMES:
         whole = o.all and o.dtype == "float32" and fn != "pow"
         blocks = all_float32() if whole else samples(o.dtype, o.count, 2 if fn == "pow" else 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from loopwright.driver import build
 from loopwright.lower import lower
 from loopwright.schedule import Schedule, create_schedule
 from loopwright.target import Target
+from loopwright.testing import ulp
 from loopwright.testing.differential import runs_here
 from loopwright.testing.ulp import NAMES, errors, measure, samples, special
 
@@ -123,3 +125,12 @@ def test_docs_name_every_function_and_its_bound() -> None:
     rows = [line.split("|") for line in text.splitlines() if line.startswith("| `")]
     said = {row[1].strip(" `"): float(row[4]) for row in rows if len(row) > 5}
     assert said == BOUNDS
+
+
+def test_the_tool_names_the_functions_that_it_knows(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["ulp", "exp", "nosuch"])
+    with pytest.raises(SystemExit, match="2"):
+        ulp.main()
+    assert "unknown function nosuch; take of exp, exp2" in capsys.readouterr().err

@@ -221,6 +221,10 @@ def test_the_other_ways_to_run(tmp_path: Path) -> None:
     main = f["main"]
     assert isinstance(main, SymbolicFunction)
     assert main.signature == ("A: float32[n, k]", "B: float32[k, m]", "C: float32[n, m]")
+    assert [(a.name, a.shape, a.output) for a in main.args[1:]] == [
+        ("B", ("k", "m"), False),
+        ("C", ("n", "m"), True),
+    ]
     small, large = main.at(n=20, m=30, k=2), main.at(n=20, m=30, k=41)
     assert (small.workspace_bytes, large.workspace_bytes) == (64, 42 * 8 * 4)
     assert small.args[0].shape == (20, 2)

@@ -132,6 +132,22 @@ def test_level_and_disabled_hold_for_added_passes_too(options: dict[str, Any]) -
         assert "for i in" not in str(lower(s, args))
 
 
+def test_a_pass_made_of_a_mutator() -> None:
+    class Doubled(transform.StmtMutator):
+        def visit_Store(self, store: Store) -> Store:
+            return Store(store.buffer, store.indices, store.value * 2.0)
+
+    def doubled(f: Func) -> Func:
+        return f.with_body(Doubled().visit(f.body))
+
+    s, args = program()
+    with PassContext(config={"add_lower_pass": [(1, doubled)]}):
+        f = lw.build(s, args, "interp")
+    out = np.zeros((4, 4), "float32")
+    f(np.ones((4, 4), "float32"), out)
+    assert (out == 4).all()
+
+
 def test_a_pass_takes_a_function() -> None:
     s, _ = program()
     with pytest.raises(LowerError, match=r"pass Simplify: takes a Func, .* got a Schedule"):

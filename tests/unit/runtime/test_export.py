@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loopwright import env
+from loopwright import env, te
 from loopwright.driver import build
 from loopwright.errors import ArgumentError, RunError, TargetError, UsageError
 from loopwright.runtime import Module, library, linker, load_module
+from loopwright.schedule import create_schedule
 from tests.unit.lower.programs import packed_matmul
 from tests.unit.runtime import kernels
 
@@ -86,6 +87,28 @@ def test_a_loaded_library_is_a_module_like_any_other(exported: Path, tmp_path: P
         c[:] = 0
         other(a, b, c)
         np.testing.assert_array_equal(c, a @ b)
+
+
+def scaled(factor: float) -> Module:
+    a = te.placeholder((4,), "float32", name="A")
+    b = te.compute((4,), lambda i: a[i] * factor, name="B")
+    return build(create_schedule(b.op), [a, b], "llvm -num-threads=1", "scaled")
+
+
+@has_cc
+def test_libraries_of_one_process_keep_their_own_code(tmp_path: Path) -> None:
+    """They have functions of one name, and are opened one after the other."""
+    loaded = {}
+    for factor in (2.0, 3.0, 5.0):
+        loaded[factor] = load_module(scaled(factor).export_library(tmp_path / f"{factor}.so"))
+        a, b = np.ones(4, "float32"), np.zeros(4, "float32")
+        loaded[factor](a, b)
+        assert (b == factor).all()
+    path = scaled(7.0).export_library(tmp_path / "2.0.so")
+    loaded[7.0] = load_module(path)
+    for factor, f in loaded.items():
+        f(a, b)
+        assert (b == factor).all()
 
 
 @has_cc
@@ -181,6 +204,36 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
         module.export_library(tmp_path / "none" / "x.so")
     with pytest.raises(RunError, match="it is a folder; name a file"):
         module.export_library(tmp_path)
+
+
+@has_cc
+def test_a_function_of_the_user_may_link(tmp_path: Path) -> None:
+    seen = []
+
+    def mine(output: str, files: list[str], options: list[str]) -> None:
+        seen.extend(Path(f).name for f in files)
+        subprocess.run(["cc", "-o", output, *files, *options], check=True)
+
+    path = matmul("llvm -num-threads=2").export_library(tmp_path / "mm.so", fcompile=mine)
+    assert seen == ["manifest.c", "kernel.o", "pool.o"]
+    a, b, c = data()
+    load_module(path)(a, b, c)
+    np.testing.assert_array_equal(c, a @ b)
+
+
+def test_a_function_that_does_not_link_is_told(tmp_path: Path) -> None:
+    module = kernels.add_one()
+    for junk in (None, b"text", b"\x7fELF"):
+
+        def broken(output: str, files: list[str], options: list[str], junk: Any = junk) -> None:
+            if junk is not None:
+                Path(output).write_bytes(junk)
+
+        with pytest.raises(RunError, match="fcompile wrote no shared object with all files in it"):
+            module.export_library(tmp_path / "x.so", fcompile=broken)
+    with pytest.raises(UsageError, match=r"fcompile is a function .* got 'gcc'; .* write cc="):
+        module.export_library(tmp_path / "x.so", fcompile="gcc")  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_interpreter_makes_no_library(tmp_path: Path) -> None:

@@ -29,6 +29,11 @@ def test_array_copies_and_converts() -> None:
     assert array([[1, 2]]).shape == (1, 2)
 
 
+def test_a_device_may_stand_second_as_in_tvm() -> None:
+    made = array(np.ones(3, "float32"), cpu(0))
+    assert (made.dtype, made.device) == ("float32", cpu(0))
+
+
 @pytest.mark.parametrize("dtype", ["uint16", "uint32", "float31", "complex64"])
 def test_types_that_have_no_code_are_refused(dtype: str) -> None:
     with pytest.raises(TensorError, match="dtype"):
