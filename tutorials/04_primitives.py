@@ -199,6 +199,16 @@ def store_at():
     show("after: s[B].store_root(), all of B", s, [A, C], ref)
 
 
+def create_group():
+    """The stages between some tensors are moved together."""
+    s, (A, C), _, ref = stencil(4, 8)
+    CL = s.cache_write(C, "local")
+    group = s.create_group(outputs=CL, inputs=A)
+    show("before: group = s.create_group(outputs=CL, inputs=A): B and C.local", s, [A, C], ref)
+    group.compute_at(s[C], C.op.axis[0])
+    show("after: group.compute_at(s[C], i)", s, [A, C], ref)
+
+
 # ---------------------------------------------------------------------- stages that copy
 
 
@@ -351,12 +361,7 @@ def tuples():
     s = te.create_schedule(S.op)
     _, lanes = s[S].split(k, factor=4)
     s[S].vectorize(lanes)
-    show(
-        "after: both sums in four lanes",
-        s,
-        [A, S, Q],
-        lambda a: (a.sum(axis=1), (a * a).sum(axis=1)),
-    )
+    show("after: both sums in four lanes", s, [A, S, Q], lambda a: (a.sum(1), (a * a).sum(1)))
 
 
 def sizes():
@@ -375,9 +380,10 @@ def sizes():
 
 
 LOOPS = [split, fuse, reorder, tile, vectorize, unroll, parallel, pragma]
-STAGES = [compute_at, compute_inline, compute_root, store_at, cache_read, cache_write, rfactor]
+PLACES = [compute_at, compute_inline, compute_root, store_at, create_group]
+COPIES = [cache_read, cache_write, rfactor]
 MEMORY = [transform_layout, storage_align, double_buffer, prefetch, set_scope]
-PRIMITIVES = {f.__name__: f for f in [*LOOPS, *STAGES, *MEMORY, tensorize, tuples, sizes]}
+PRIMITIVES = {f.__name__: f for f in [*LOOPS, *PLACES, *COPIES, *MEMORY, tensorize, tuples, sizes]}
 
 
 def main(*names):

@@ -11,6 +11,7 @@ from typing import Any
 
 from loopwright.schedule import (
     caching,
+    grouping,
     layout,
     loops,
     placement,
@@ -32,6 +33,7 @@ def apply(state: State, step: st.Step) -> State:
             do instead.
     """
     new = _APPLY[type(step)](state, step, state.steps)
+    new = grouping.keep_groups(state, new, step) if new.groups else new
     return replace(new, steps=state.steps + 1)
 
 
@@ -45,9 +47,10 @@ _APPLY: dict[type, Callable[[State, Any, int], State]] = {
     st.SetStorePredicate: threads.set_store_predicate,
     st.Pragma: loops.pragma,
     st.Prefetch: prefetch.prefetch,
-    st.ComputeAt: placement.compute_at,
+    st.ComputeAt: grouping.compute_at,
     st.ComputeInline: placement.compute_inline,
-    st.ComputeRoot: placement.compute_root,
+    st.ComputeRoot: grouping.compute_root,
+    st.CreateGroup: grouping.create_group,
     st.CacheRead: caching.cache_read,
     st.CacheWrite: caching.cache_write,
     st.RFactor: rfactor.rfactor,

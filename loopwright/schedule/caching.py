@@ -104,6 +104,7 @@ def cache_write(state: State, step: st.CacheWrite, t: int) -> State:
         stage.id: replace(
             initial_stage(stage.id, copy, stage.scope),
             attach=stage.attach,
+            group=stage.group,
             env_threads=stage.env_threads,
             since=stage.since,
         ),

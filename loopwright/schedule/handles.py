@@ -61,6 +61,10 @@ class Handles:
             f"{who}: {key!r} is not part of this schedule{near}; stages: {', '.join(known)}"
         )
 
+    def _stage(self, sid: StageId) -> StageView:
+        """What users hold of a stage."""
+        return StageView(self, sid)
+
     def _operation(self, sid: StageId) -> Operation:
         """The operation of a stage as the user defined it, or as the step made it."""
         if sid not in self._made:

@@ -31,15 +31,20 @@ def compute_at(state: State, step: st.ComputeAt, t: int) -> State:
         refuse(
             "compute_at", t, f"{name!r} cannot be computed inside itself; name a stage that uses it"
         )
-    if not _depends(state, parent.id, stage.id):
-        users = ", ".join(state.label(c) for c in state.consumers(stage.id)) or "no stage"
+    check_used(state, parent.id, stage.id, t)
+    return state.with_stage(stage, attach=Attach("at", parent.id, step.loop, t))
+
+
+def check_used(state: State, parent: StageId, sid: StageId, t: int) -> None:
+    """Refuse to compute a stage inside one that does not use it."""
+    if not _depends(state, parent, sid):
+        users = ", ".join(state.label(c) for c in state.consumers(sid)) or "no stage"
         refuse(
             "compute_at",
             t,
-            f"{state.label(parent.id)!r} does not use {state.label(stage.id)!r}, directly or "
+            f"{state.label(parent)!r} does not use {state.label(sid)!r}, directly or "
             f"through others; it is used by {users}",
         )
-    return state.with_stage(stage, attach=Attach("at", parent.id, step.loop, t))
 
 
 def _depends(state: State, consumer: StageId, producer: StageId) -> bool:

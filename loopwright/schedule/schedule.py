@@ -15,8 +15,9 @@ from loopwright.schedule import steps as st
 from loopwright.schedule.bounds import Bounds, infer_bounds
 from loopwright.schedule.schedule_stages import StageMaking
 from loopwright.schedule.stage import Stage
+from loopwright.schedule.stage_group import Group
 from loopwright.schedule.stage_view import output_of
-from loopwright.schedule.state import State
+from loopwright.schedule.state import StageId, State
 from loopwright.schedule.trace import trace_as_python
 from loopwright.schedule.validate import validate_bounds
 from loopwright.te.dag import ArgId, Dag, arg_id, read_arg_id
@@ -84,7 +85,15 @@ class Schedule(StageMaking):
     @property
     def stages(self) -> list[Stage]:
         """All stages in topological order."""
-        return [Stage(self, i) for i in self.state.order]
+        return [self._stage(i) for i in self.state.order]
+
+    @property
+    def groups(self) -> list[Group]:
+        """All groups of stages, in the order in which they were made."""
+        return [Group(self, i) for i in self.state.groups]
+
+    def _stage(self, sid: StageId) -> Stage:
+        return Stage(self, sid)
 
     @property
     def outputs(self) -> list[Operation]:

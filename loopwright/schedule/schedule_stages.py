@@ -1,4 +1,4 @@
-"""The primitives of a schedule that make stages: copies, and partial results of reductions."""
+"""The primitives of a schedule as a whole: they make stages, or groups of them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from loopwright.errors import ScheduleError
 from loopwright.ir.expr import IterVar
 from loopwright.schedule import steps as st
 from loopwright.schedule.handles import Handles
+from loopwright.schedule.stage_group import Group
 from loopwright.schedule.stage_memory import plain
 from loopwright.schedule.stage_view import output_of
 from loopwright.schedule.state import StageId
@@ -15,7 +16,7 @@ from loopwright.te.tensor import Tensor
 
 
 class StageMaking(Handles):
-    """``cache_read``, ``cache_write`` and ``rfactor``."""
+    """``cache_read``, ``cache_write``, ``rfactor`` and ``create_group``."""
 
     def cache_read(self, tensor: Any, scope: str, readers: Any) -> Tensor:
         """Copy ``tensor`` into a buffer of ``scope`` which the ``readers`` use instead.
@@ -42,9 +43,8 @@ class StageMaking(Handles):
         Raises:
             ScheduleError: a reader does not read the tensor; unknown scope.
         """
-        group = readers if isinstance(readers, list | tuple) else [readers]
         who = self._who("cache_read")
-        ids = tuple(self._stage_id(r, who) for r in group)
+        ids = self._stage_ids(readers, who)
         t = self._do(st.CacheRead(self._stage_id(tensor, who), scope, ids, output_of(tensor, who)))
         return self._tensor(f"s{t}")
 
@@ -149,3 +149,52 @@ class StageMaking(Handles):
         t = self._do(st.RFactor(sid, loop, at + n if -n <= at < 0 else at))
         new = self._operation(f"s{t}")
         return new.output(0) if new.num_outputs == 1 else list(new._outputs)
+
+    def create_group(self, outputs: Any, inputs: Any, include_inputs: bool = False) -> Group:
+        """Group the stages between some tensors, so that they are moved together.
+
+        A stage belongs to the group when an output is, or needs, it and it needs an input. Where
+        the group is computed, its stages are, in their order; one that has a place of its own
+        (inside another stage of the group, or inlined) keeps that, and `compute_root` gives it back
+        to the group. Stages that a step makes of one in the group belong to it as well. A group of
+        stages of a group lies inside that and follows it.
+
+        Before::
+
+            for i: B[i] = A[i] * 2
+            for i: C[i] = B[i] + 1
+            for i: D[i] = C[i] * C[i]
+
+        After ``g = s.create_group(outputs=C, inputs=A)`` (B and C) the same, and after
+        ``g.compute_at(s[D], i)``::
+
+            for i:
+              B' = A[i] * 2
+              C' = B' + 1
+              D[i] = C' * C'
+
+        Args:
+            outputs: tensors, operations or stages (or one): the last stages of the group.
+            inputs: tensors (or one) from which the group begins.
+            include_inputs: whether the stages of the inputs belong to it, too.
+
+        Returns:
+            The group, whose `compute_at` and `compute_root` move it.
+
+        Raises:
+            ScheduleError: an output is an input of the program; no stage lies between; another
+                group has some of the stages and not all; a stage is computed inside one that would
+                not belong to the group (TE moves it back to root with a warning).
+        """
+        who = self._who("create_group")
+        ends = self._stage_ids(outputs, who)
+        if not ends:
+            raise ScheduleError(f"{who}: name at least one output")
+        begins = self._stage_ids(inputs, who)
+        t = self._do(st.CreateGroup(ends[0], ends[1:], begins, bool(include_inputs)))
+        return Group(self, f"s{t}")
+
+    def _stage_ids(self, keys: Any, who: str) -> tuple[StageId, ...]:
+        """Stages of a list of tensors, or of one; each once."""
+        group = keys if isinstance(keys, list | tuple) else [keys]
+        return tuple(dict.fromkeys(self._stage_id(x, who) for x in group))

@@ -10,7 +10,7 @@ t). Ids never change; printed names are labels. What a step does to loops is kep
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from loopwright.errors import ScheduleError, did_you_mean
@@ -83,15 +83,30 @@ class Prefetched:
 
 @dataclass(frozen=True, slots=True)
 class Attach:
-    """Where a stage is computed: ``root``, ``inline``, or ``at`` loop ``loop`` of ``stage``."""
+    """Where a stage is computed: ``root``, ``inline``, or ``at`` loop ``loop`` of ``stage``.
+
+    ``group`` is the group that it follows there, if no step of its own put it there.
+    """
 
     kind: str
     stage: StageId = -1
     loop: str = ""
     step: int = -1
+    group: StageId | None = None
 
 
 ROOT = Attach("root")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Stages that are moved together: its own place, and the group around it, if any."""
+
+    id: StageId
+    parent: StageId | None = None
+    attach: Attach = ROOT
+
+
 #: One dimension of a layout: ``(dim, div, mod)`` for ``(index[dim] // div) % mod`` (mod None means
 #: no limit), or an expression of `loopwright.schedule.index_map`.
 LayoutDim = Any
@@ -113,6 +128,7 @@ class StageState:
     ``laid_out`` is the step that made ``layout``, ``pad_value`` what fills the buffer's padding.
     ``align`` holds (dimension of the buffer, factor, offset) of its strides. ``store`` is where its
     buffer exists, if not where it is computed; ``double`` is the step that asked for two halves.
+    ``group`` is the innermost group that it belongs to.
     ``since`` has, for primitives whose effect carries no step of its own, the last one that acted.
     """
 
@@ -137,6 +153,7 @@ class StageState:
     predicate: tuple[tuple[str, int], ...] | None = None
     since: Mapping[str, int] = None  # type: ignore[assignment]
     tensorized: Tensorized | None = None
+    group: StageId | None = None
 
     @property
     def transformed(self) -> bool:
@@ -166,6 +183,7 @@ class State:
     order: tuple[StageId, ...]
     outputs: tuple[StageId, ...]
     steps: int = 0
+    groups: Mapping[StageId, Group] = field(default_factory=dict)
 
     @staticmethod
     def initial(dag: Dag) -> State:
@@ -181,6 +199,13 @@ class State:
         Raises:
             ScheduleError: there is none.
         """
+        if sid in self.groups:
+            refuse(
+                who,
+                self.steps,
+                f"{sid!r} is a group of stages, with no loops and no buffer of its own; it takes "
+                "compute_at and compute_root, name one of its stages for the rest",
+            )
         if sid not in self.stages:
             known = ", ".join(map(str, self.order))
             refuse(who, self.steps, f"there is no stage {sid!r}; stages: {known}")

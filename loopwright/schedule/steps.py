@@ -113,6 +113,7 @@ _FITS: dict[str, Callable[[Any], bool]] = {
     "StageId": _is_id,
     "str": lambda v: isinstance(v, str),
     "int": _is_int,
+    "bool": lambda v: isinstance(v, bool),
     "int | None": lambda v: v is None or _is_int(v),
     "tuple[str, ...]": lambda v: _each(v, lambda x: isinstance(x, str)),
     "tuple[StageId, ...]": lambda v: _each(v, _is_id),
@@ -236,6 +237,15 @@ class ComputeInline(Step):
 @_register("compute_root")
 class ComputeRoot(Step):
     """Compute the stage on its own, before its consumers."""
+
+
+@_register("create_group")
+class CreateGroup(Step):
+    """Move stages together: those between ``inputs`` and the stage and the other ``outputs``."""
+
+    outputs: tuple[StageId, ...]
+    inputs: tuple[StageId, ...]
+    include_inputs: bool = False
 
 
 @_register("cache_read")

@@ -20,6 +20,7 @@ _NO_LOOPS = (
     | st.CacheWrite
     | st.ComputeInline
     | st.ComputeRoot
+    | st.CreateGroup
     | st.EnvThreads
     | st.SetStorePredicate
     | _BUFFER
@@ -39,6 +40,11 @@ class _Names(Identifiers):
         if sid not in self.stages:
             self.stages[sid] = self.fresh(state.stages[sid].op.name)
         return self.stages[sid]
+
+    def group(self, t: int) -> str:
+        """The name of the group that step t made."""
+        self.stages[f"s{t}"] = self.fresh("group")
+        return self.stages[f"s{t}"]
 
     def loop(self, state: State, sid: StageId, loop: str) -> str:
         if (sid, loop) not in self.loops:
@@ -104,7 +110,7 @@ def _axes(state: State, step: st.Step, names: _Names, shown: set[StageId]) -> li
 
 def _call(state: State, after: State, step: st.Step, names: _Names) -> str:
     sid = step.stage
-    s = f"s[{names.stage(state, sid)}]"
+    s = names.stage(state, sid) if sid in state.groups else f"s[{names.stage(state, sid)}]"
 
     def loop(x: str, of: StageId = sid) -> str:
         return names.loop(after, of, x)
@@ -154,6 +160,8 @@ def _stage_call(state: State, after: State, step: Any, names: _Names, s: str) ->
     t, own = state.steps, names.stage(state, step.stage)
     if isinstance(step, st.ComputeInline | st.ComputeRoot | st.StoreRoot | st.DoubleBuffer):
         return f"{s}.{step.primitive}()"
+    if isinstance(step, st.CreateGroup):
+        return f"{names.group(t)} = s.create_group({_group(state, step, names)})"
     made = names.stage(after, f"s{t}")
     several = state.stages[step.stage].op.num_outputs > 1
     if isinstance(step, st.RFactor):
@@ -167,6 +175,12 @@ def _stage_call(state: State, after: State, step: Any, names: _Names, s: str) ->
     tensor = f"{own}.op.output({step.value_index})" if several else own
     readers = ", ".join(names.stage(state, r) for r in step.readers)
     return f"{made} = s.cache_read({tensor}, {step.scope!r}, [{readers}])"
+
+
+def _group(state: State, step: st.CreateGroup, names: _Names) -> str:
+    outputs = ", ".join(names.stage(state, x) for x in (step.stage, *step.outputs))
+    inputs = ", ".join(names.stage(state, x) for x in step.inputs)
+    return f"[{outputs}], [{inputs}]" + (", include_inputs=True" if step.include_inputs else "")
 
 
 def _axis(tag: str, extent: int | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from loopwright.schedule import steps
+from loopwright.schedule.grouping import members
 from loopwright.schedule.layout_map import trace_map
 from loopwright.schedule.state import StageId, StageState
 from loopwright.schedule.storage import loops_around
@@ -145,6 +146,37 @@ class Moves(Attempts):
             movable = sid not in (stage.id, *self.state.outputs)
             if movable and self.state.stages[sid].op.body is not None and self.d.chance(80):
                 self.do(steps.ComputeAt(sid, stage.id, x))
+
+    def group(self) -> None:
+        """Group what lies between a stage and one that it needs, and move a group."""
+        stage = self.stage()
+        if not stage:
+            return
+        output = stage.id
+        if stage.id in self.state.outputs and self.d.chance(85):
+            output = next((r.source for r in stage.op.reads()), output)
+        behind = [sid for sid in self.state.order if self._needs(output, sid)]
+        if behind:
+            inputs = tuple(sid for sid in behind if self.d.chance(40)) or (behind[0],)
+            self.do(steps.CreateGroup(output, (), inputs, self.d.chance(40)))
+        while self.state.groups and self.d.chance(60):
+            self.move_group()
+
+    def _needs(self, user: StageId, sid: StageId) -> bool:
+        reads = {r.source for r in self.state.stages[user].op.reads()}
+        return sid in reads or any(self._needs(r, sid) for r in reads)
+
+    def move_group(self) -> None:
+        """Compute a group in a loop of a stage that uses it, or by itself; or give a stage back."""
+        gid = self.d.pick(tuple(self.state.groups))
+        own = members(self.state, gid)
+        if self.d.chance(15):
+            self.do(steps.ComputeRoot(gid))
+        elif self.d.chance(15):
+            self.do(steps.ComputeRoot(self.d.pick(own)))
+        users = [u for sid in own for u in self.readers(sid) if u not in own]
+        if users:
+            self.attach_at(gid, self.d.pick(users))
 
     def cache_read(self) -> None:
         """Copy a tensor for some of its readers."""

@@ -38,9 +38,11 @@ def snapshot(state: State) -> Any:
                 s.align,
                 s.store,
                 s.double,
+                s.group,
             )
             for s in state.stages.values()
         ],
+        dict(state.groups),
     )
 
 
@@ -72,6 +74,7 @@ STEPS: list[st.Step] = [
 
 #: Steps of reductions, the matmul's.
 REDUCTION_STEPS: list[st.Step] = [st.Split(2, "r0", 4, None), st.RFactor(2, "0.1", 0)]
+GROUP_STEPS: list[st.Step] = [st.CreateGroup(2, (), (0,)), st.ComputeAt("s0", 3, "a0")]
 TENSOR_STEPS: list[st.Step] = [st.Tensorize(2, "a1", te.intrinsics.dot_uint8_int8_int32(4))]
 THREAD_STEPS: list[st.Step] = [
     st.Bind(2, "r0", "threadIdx.x", 10),
@@ -81,7 +84,13 @@ THREAD_STEPS: list[st.Step] = [
 
 @pytest.mark.parametrize(
     ("make", "steps"),
-    [(chain, STEPS), (matmul, REDUCTION_STEPS), (matmul, THREAD_STEPS), (matmul, TENSOR_STEPS)],
+    [
+        (chain, STEPS),
+        (chain, GROUP_STEPS),
+        (matmul, REDUCTION_STEPS),
+        (matmul, THREAD_STEPS),
+        (matmul, TENSOR_STEPS),
+    ],
 )
 def test_states_are_never_changed(make: Any, steps: list[st.Step]) -> None:
     state = State.initial(make().s.dag)
@@ -95,7 +104,9 @@ def test_states_are_never_changed(make: Any, steps: list[st.Step]) -> None:
 
 
 def test_every_primitive_is_covered() -> None:
-    every = {type(s) for s in (*STEPS, *REDUCTION_STEPS, *THREAD_STEPS, *TENSOR_STEPS)}
+    every = {
+        type(s) for s in (*STEPS, *GROUP_STEPS, *REDUCTION_STEPS, *THREAD_STEPS, *TENSOR_STEPS)
+    }
     assert every == set(st.Step.registry.values())
 
 

@@ -11,6 +11,7 @@ import pytest
 from loopwright import te
 from loopwright.errors import ScheduleError
 from loopwright.schedule import Schedule, Stage
+from loopwright.schedule.stage_group import Group
 from loopwright.schedule.stage_memory import MemoryPrimitives
 from loopwright.schedule.stage_tensorize import TensorizePrimitive
 from loopwright.schedule.stage_threads import ThreadPrimitives
@@ -30,6 +31,9 @@ PRIMITIVES = [
     (Schedule, "cache_read"),
     (Schedule, "cache_write"),
     (Schedule, "rfactor"),
+    (Schedule, "create_group"),
+    (Group, "compute_at"),
+    (Group, "compute_root"),
 ]  # fmt: skip
 
 
