@@ -17,44 +17,29 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
 
-from loopwright.errors import SpaceError
 from loopwright.measure import ErrorKind, MeasureError, MeasureInput, MeasureResult
+from loopwright.task import ConfigEntity, ConfigSpace
 from loopwright.tuner.base import Tuner
 from loopwright.tuner.summary import Summary
 
 
-class FakeConfig:
-    """A point of a `FakeSpace`."""
-
-    def __init__(self, space: FakeSpace, index: int) -> None:
-        self.space, self.index = space, index
-
-    @property
-    def values(self) -> dict[str, int]:
-        """Its knobs, as a record keeps them."""
-        knobs, rest = {}, self.index
-        for name, extent in self.space.knobs.items():
-            rest, knobs[name] = divmod(rest, extent)
-        return knobs
-
-    def __repr__(self) -> str:
-        return f"FakeConfig({self.index})"
-
-
-class FakeSpace:
-    """A space of the given extents.
+class FakeSpace(ConfigSpace):
+    """A space of the given extents, with knobs ``k0``, ``k1``, ... of the numbers below them.
 
     Args:
         extents: candidates of each knob.
         valid: tells which indices are valid; None for all.
         default: index of the default configuration.
+
+    Attributes:
+        asked: how often a point's validity was asked for.
     """
 
     def __init__(
@@ -63,41 +48,28 @@ class FakeSpace:
         valid: Callable[[int], bool] | None = None,
         default: int = 0,
     ) -> None:
-        self.knobs = {f"k{i}": extent for i, extent in enumerate(extents)}
-        self.default_index = default
-        self.space_hash = f"fake{list(extents)}"
+        super().__init__()
+        for number, extent in enumerate(extents):
+            self.define_knob(f"k{number}", range(extent))
+        self.freeze()
         self.asked = 0
         self._valid = valid
+        self._trial_0 = default
 
     @property
-    def range_length(self) -> int:
-        """Number of points, valid or not."""
-        return math.prod(self.knobs.values())
+    def default_index(self) -> int:
+        """The index that was given."""
+        return self._trial_0
 
     @property
-    def dims(self) -> tuple[int, ...]:
-        """Candidates of each knob."""
-        return tuple(self.knobs.values())
+    def is_filtered(self) -> bool:
+        """True when ``valid`` was given."""
+        return self._valid is not None
 
     def is_valid(self, index: int) -> bool:
         """Whether the filters accept a point; counts how often it was asked."""
         self.asked += 1
         return self._valid is None or self._valid(index)
-
-    def get(self, index: int) -> FakeConfig:
-        """The point of an index."""
-        if not 0 <= index < self.range_length:
-            raise SpaceError(f"index {index} is outside of the space's {self.range_length} points")
-        return FakeConfig(self, index)
-
-    def index_of(self, config: Mapping[str, int]) -> int:
-        """The index of a point's knobs."""
-        if set(config) != set(self.knobs):
-            raise SpaceError("other knobs")
-        index, factor = 0, 1
-        for name, extent in self.knobs.items():
-            index, factor = index + factor * config[name], factor * extent
-        return index
 
 
 class FakeTask:
@@ -107,10 +79,10 @@ class FakeTask:
         self.name, self.args = name, (8,)
         self.key = f'["{name}",[8],"llvm"]'
         self.flop = 1_000_000
-        self.config_space = space or FakeSpace((8, 8))
+        self.config_space = FakeSpace((8, 8)) if space is None else space
         self.target = SimpleNamespace(canonical={"kind": "llvm", "num_threads": 1})
 
-    def instantiate(self, config: FakeConfig) -> tuple[Any, list[Any]]:
+    def instantiate(self, config: ConfigEntity) -> tuple[Any, list[Any]]:
         """A schedule that has a hash and a trace, and nothing else."""
         dag = SimpleNamespace(hash="fakedag")
         return SimpleNamespace(dag=dag, trace_json=lambda: [["Fake", config.index]]), []

@@ -6,6 +6,7 @@
 from loopwright.errors import UsageError, did_you_mean
 from loopwright.tuner.base import Tuner
 from loopwright.tuner.callbacks import EarlyStop, Monitor, log_to_file, progress_bar, stop_at
+from loopwright.tuner.ga_tuner import GATuner
 from loopwright.tuner.gridsearch_tuner import GridSearchTuner
 from loopwright.tuner.loop import PLAN_SIZE, TuningInterrupted, tune
 from loopwright.tuner.random_tuner import RandomTuner
@@ -17,6 +18,7 @@ from loopwright.tuner.summary import Summary
 TUNERS: dict[str, type[Tuner]] = {
     RandomTuner.name: RandomTuner,
     GridSearchTuner.name: GridSearchTuner,
+    GATuner.name: GATuner,
 }
 
 
@@ -38,6 +40,7 @@ __all__ = [
     "TUNERS",
     "EarlyStop",
     "Failure",
+    "GATuner",
     "GridSearchTuner",
     "Monitor",
     "NothingRan",

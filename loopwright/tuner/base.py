@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from loopwright.errors import UsageError
-from loopwright.tuner.state import flop_of, point
+from loopwright.tuner.state import flop_of, point, speed_of
 
 if TYPE_CHECKING:
     from loopwright.measure import MeasureInput, MeasureResult
@@ -73,7 +73,7 @@ class Tuner(ABC):
         self.best_measure_pair: tuple[ConfigEntity, MeasureResult] | None = None
         self.best_iter = 0
         self.why_empty = ""
-        self._best_seconds = float("inf")
+        self._best_speed = 0.0
         self._dry = False
         self.begin_round(0)
 
@@ -142,14 +142,13 @@ class Tuner(ABC):
         return {}
 
     def _note_best(self, config: ConfigEntity, result: MeasureResult) -> None:
-        if result.error is not None or result.dropped or result.median is None:
+        speed = speed_of(result)
+        if result.dropped or speed <= self._best_speed:
             return
-        if result.median >= self._best_seconds:
-            return
-        self._best_seconds = result.median
+        self._best_speed = speed
         self.best_config = config
         self.best_measure_pair = (config, result)
-        self.best_flops = flop_of(self.task) / result.median
+        self.best_flops = flop_of(self.task) * speed
         self.best_iter = self.trials
 
     # -- AutoTVM's names ----------------------------------------------------------------------

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from loopwright.tuner.base import Tuner, index_range
 
 if TYPE_CHECKING:
@@ -37,39 +39,54 @@ class RandomTuner(Tuner):
 
     def propose(self, n: int) -> Iterator[int]:
         """Yield fresh valid points: by drawing, then by listing what drawing no longer hits."""
-        lo, hi = self.range_idx
-        misses, patience = 0, 16 * n + 256 if hi - lo <= _LISTABLE else _GIVE_UP
-        while misses < patience:
-            for index in self._draw(2 * n):
-                if index in self.visited or not self.space.is_valid(index):
-                    misses += 1
-                    continue
-                misses = 0
-                yield index
-        if hi - lo <= _LISTABLE:
-            yield from self._remaining(lo, hi)
-        self.why_empty = self._reason(lo, hi)
-
-    def _draw(self, n: int) -> list[int]:
-        lo, hi = self.range_idx
-        if hi <= _INT64:
-            drawn: list[int] = self.rng.integers(lo, hi, size=n).tolist()
-            return drawn
-        # Eight bytes more than the span needs: the bias of the remainder is below 2 ** -64.
-        width = (hi - lo).bit_length() // 8 + 9
-        return [lo + int.from_bytes(self.rng.bytes(width), "little") % (hi - lo) for _ in range(n)]
-
-    def _remaining(self, lo: int, hi: int) -> Iterator[int]:
-        for index in (self.rng.permutation(hi - lo) + lo).tolist():
-            if index not in self.visited and self.space.is_valid(index):
-                yield index
-
-    def _reason(self, lo: int, hi: int) -> str:
-        if hi - lo <= _LISTABLE:
-            return f"every valid point of the {hi - lo} was proposed"
-        return f"{_GIVE_UP} draws in a row found no valid point that was not proposed before"
+        yield from fresh_points(self, n, self.range_idx)
+        self.why_empty = no_fresh_point(self.range_idx)
 
     @property
     def options(self) -> dict[str, Any]:
         """The searched range."""
         return {"range_idx": list(self.range_idx)}
+
+
+def fresh_points(tuner: Tuner, n: int, range_idx: tuple[int, int] | None = None) -> Iterator[int]:
+    """Yield valid points that ``tuner`` has not visited, uniformly at random.
+
+    Points are drawn, and where drawing no longer hits fresh ones the range is listed, so that in a
+    range of up to four million points every last one is found.
+
+    Args:
+        tuner: its ``space``, ``rng`` and ``visited`` are used.
+        n: how many are wanted; only how many are drawn at once depends on it.
+        range_idx: draw from ``lo <= index < hi``; None for the whole space.
+    """
+    lo, hi = range_idx or (0, tuner.space.range_length)
+    misses, patience = 0, 16 * n + 256 if hi - lo <= _LISTABLE else _GIVE_UP
+    while misses < patience:
+        for index in _draw(tuner.rng, 2 * n, lo, hi):
+            if index in tuner.visited or not tuner.space.is_valid(index):
+                misses += 1
+                continue
+            misses = 0
+            yield index
+    if hi - lo > _LISTABLE:
+        return
+    for index in (tuner.rng.permutation(hi - lo) + lo).tolist():
+        if index not in tuner.visited and tuner.space.is_valid(index):
+            yield index
+
+
+def no_fresh_point(range_idx: tuple[int, int]) -> str:
+    """Why ``fresh_points`` found nothing more, in words."""
+    lo, hi = range_idx
+    if hi - lo <= _LISTABLE:
+        return f"every valid point of the {hi - lo} was proposed"
+    return f"{_GIVE_UP} draws in a row found no valid point that was not proposed before"
+
+
+def _draw(rng: np.random.Generator, n: int, lo: int, hi: int) -> list[int]:
+    if hi <= _INT64:
+        drawn: list[int] = rng.integers(lo, hi, size=n).tolist()
+        return drawn
+    # Eight bytes more than the span needs: the bias of the remainder is below 2 ** -64.
+    width = (hi - lo).bit_length() // 8 + 9
+    return [lo + int.from_bytes(rng.bytes(width), "little") % (hi - lo) for _ in range(n)]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from loopwright.errors import TaskError
+from loopwright.measure import ErrorKind
 from loopwright.tuner.budget import Budget, Progress
 
 if TYPE_CHECKING:
@@ -19,6 +20,15 @@ def point(config: ConfigEntity) -> int:
     """The index of a configuration that a tuner proposed, or that was found in the space."""
     assert config.index is not None, f"{config} is not a point of its space"
     return config.index
+
+
+def speed_of(result: MeasureResult) -> float:
+    """Calls per second of a result; 0.0 for a failure, and for a time that is no finite number
+    above zero (a measurer of one's own may return such)."""
+    median = result.median
+    if result.error is not None or median is None or not 0 < median < float("inf"):
+        return 0.0
+    return 1 / median
 
 
 @dataclass(frozen=True)
@@ -47,12 +57,12 @@ class Trial:
     @property
     def usable(self) -> bool:
         """True when it may be best: it ran to the end and racing did not drop it."""
-        return self.result.error is None and not self.result.dropped and bool(self.result.times)
+        return self.valid and not self.result.dropped
 
     @property
     def valid(self) -> bool:
         """True when it has a time, be it a rough one."""
-        return self.result.error is None and bool(self.result.times)
+        return speed_of(self.result) > 0
 
 
 def flop_of(task: Task) -> int:
@@ -109,6 +119,13 @@ class RunState:
         self.trials.append(trial)
         if trial.result.error is not None:
             self._fail(trial.result.error.kind, trial.result.error.text)
+            return
+        if not trial.valid:
+            self._fail(
+                ErrorKind.RUN_ERROR,
+                f"the measurer gave the times {list(trial.result.times)}; "
+                "seconds are finite and above 0",
+            )
             return
         self.failed_in_a_row = 0
         self.valid += trial.valid

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import subprocess
 import sys
@@ -374,3 +375,14 @@ def test_budgets_are_checked_before_anything_else(tmp_path):
     with pytest.raises(UsageError, match="n_trial"):
         tune(tmp_path, n_trial=0)
     assert not (tmp_path / "log.jsonl").exists()
+
+
+@pytest.mark.parametrize("seconds", [math.nan, math.inf, 0.0, -1.0])
+def test_a_time_that_is_no_time_is_a_failure(seconds):
+    measurer = FakeMeasurer(lambda i: seconds if i % 2 else bowl(i))
+    tuner = RandomTuner(FakeTask())
+    summary = tuner.tune(measure_option=measurer)
+    assert summary.trials == 32
+    assert summary.failures["RUN_ERROR"].count == 32
+    assert str(seconds) in summary.failures["RUN_ERROR"].example
+    assert summary.best_seconds == tuner.best[1].median == bowl(36)

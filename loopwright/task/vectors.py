@@ -1,0 +1,122 @@
+"""Points of a space by the thousand: indices and digits as NumPy arrays.
+
+A point's *digits* are the positions of its choices among the candidates of each knob; its index is
+their number in mixed radix, first knob least significant (see ``space.py``). Searches work on
+digits, a column a knob; ``visited`` sets and records hold indices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright.errors import SpaceError
+
+if TYPE_CHECKING:
+    from loopwright.task.space import ConfigSpace
+
+Digits = npt.NDArray[np.int64]
+
+#: From here on an index does not fit into 64 bits, and Python's integers are used.
+_INT64 = 1 << 63
+
+
+def digits_of(space: ConfigSpace, indices: Sequence[int]) -> Digits:
+    """Digits of many indices at once.
+
+    Args:
+        space: The space.
+        indices: ``n`` indices within it.
+
+    Returns:
+        int64 of shape ``(n, knobs)``.
+
+    Raises:
+        SpaceError: an index is outside of the space.
+    """
+    dims, total = space.dims, space.range_length
+    rest = np.array(indices, np.int64 if total < _INT64 else object).reshape(-1)
+    outside = (rest < 0) | (rest >= total)
+    if outside.any():
+        raise SpaceError(f"index {rest[outside][0]} is outside of the space of {total} points")
+    digits = np.empty((len(rest), len(dims)), np.int64)
+    for number, dim in enumerate(dims):
+        digits[:, number] = rest % dim
+        rest = rest // dim
+    return digits
+
+
+def indices_of(space: ConfigSpace, digits: npt.ArrayLike) -> list[int]:
+    """Indices of many points at once; inverse of :func:`digits_of`.
+
+    Args:
+        space: The space.
+        digits: Integers of shape ``(n, knobs)``, each a position among the candidates of its knob.
+
+    Returns:
+        ``n`` indices, as Python integers since they may exceed 64 bits.
+
+    Raises:
+        SpaceError: there are more or fewer columns than knobs, or a digit is outside of its knob.
+    """
+    dims = space.dims
+    table = np.asarray(digits, np.int64)
+    if table.ndim != 2 or table.shape[1] != len(dims):
+        raise SpaceError(f"digits of shape {table.shape} for a space of {len(dims)} knobs")
+    if not ((table >= 0) & (table < np.array(dims, np.int64))).all():
+        raise SpaceError("a digit is outside of its knob")
+    kind = np.int64 if space.range_length < _INT64 else object
+    index = np.zeros(len(table), kind)
+    for number in reversed(range(len(dims))):
+        index = index * dims[number] + table[:, number].astype(kind)
+    return [int(i) for i in index.tolist()]
+
+
+def random_digits(space: ConfigSpace, n: int, rng: np.random.Generator) -> Digits:
+    """Digits of ``n`` points drawn uniformly, repetitions and refused points included: ``(n,
+    knobs)``."""
+    return rng.integers(0, np.array(space.dims, np.int64), size=(n, len(space.dims)))
+
+
+class ValidMemo:
+    """Which points of a space its filters accept; each point is asked about once.
+
+    Filters are functions of the point, so the memory is a shortcut and no state. It is emptied
+    when it holds ``limit`` answers.
+    """
+
+    def __init__(self, space: ConfigSpace, limit: int = 1 << 18) -> None:
+        self._space, self._limit = space, limit
+        self._known: dict[int, bool] = {}
+
+    def __call__(self, indices: Iterable[int]) -> npt.NDArray[np.bool_]:
+        """A bool for each index.
+
+        Raises:
+            SpaceError: a filter raised.
+        """
+        indices = list(indices)
+        if not self._space.is_filtered:
+            return np.ones(len(indices), np.bool_)
+        if len(self._known) > self._limit:
+            self._known.clear()
+        return np.fromiter(map(self._ask, indices), np.bool_, len(indices))
+
+    def _ask(self, index: int) -> bool:
+        known = self._known.get(index)
+        if known is None:
+            known = self._known[index] = self._space.is_valid(index)
+        return known
+
+
+def distinct(indices: Sequence[int], taken: Iterable[int] = ()) -> npt.NDArray[np.int64]:
+    """Positions of the indices that occur for the first time and are not ``taken``, ascending."""
+    seen = taken if isinstance(taken, (set, frozenset)) else set(taken)
+    first: dict[int, int] = {}
+    for position, index in enumerate(indices):
+        if index not in seen:
+            first.setdefault(index, position)
+    return np.fromiter(first.values(), np.int64, len(first))
