@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import re
 import statistics
+from collections.abc import Mapping
 from contextlib import ExitStack
+from typing import Any
 
 import click
 from rich.console import Console
 
 from loopwright.cli.workload import Workload, counted, find_workload, workload_options
+from loopwright.errors import UsageError
 from loopwright.measure import lock_log
 from loopwright.records import Store
 from loopwright.tuner import Summary, Tuner, TuningInterrupted, find_tuner, log_to_file
-from loopwright.tuner.budget import count, seconds
+from loopwright.tuner.budget import count, seconds, share
+from loopwright.tuner.budget import speed as enough
+from loopwright.tuner.state import flop_of
 from loopwright.tuner.summary import failure_lines, speed
 
 #: Trials when neither --trials nor --timeout is given.
@@ -30,6 +35,12 @@ NOISY = 0.3
 )
 @click.option("--timeout", help="Time for this run: seconds, or such as 90s, 30m, 8h.")
 @click.option("--early-stopping", type=int, help="Stop after so many trials without a better one.")
+@click.option("--gflops", type=float, help="Stop once the best reaches so many GFLOP/s.")
+@click.option(
+    "--min-gain",
+    metavar="SHARE",
+    help="Stop when a further minute is expected to gain less than this, such as 1%.",
+)
 @click.option("--log", help="Log; a run goes on from what it holds [default: by workload].")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the tuner.")
 def command(
@@ -41,6 +52,8 @@ def command(
     trials: int | None,
     timeout: str | None,
     early_stopping: int | None,
+    gflops: float | None,
+    min_gain: str | None,
     log: str | None,
     seed: int,
 ) -> int | None:
@@ -52,18 +65,22 @@ def command(
     """
     kind = find_tuner(tuner)
     found = find_workload(workload, params, target, threads)
-    if trials is None and timeout is None and early_stopping is None:
+    if all(limit is None for limit in (trials, timeout, early_stopping, gflops, min_gain)):
         trials = TRIALS
     path = log or found.default_log
     # What cannot be is said before anything is measured.
-    count("--trials", trials)
-    count("--early-stopping", early_stopping)
-    seconds(timeout)
+    budget = {
+        "n_trial": count("--trials", trials),
+        "early_stopping": count("--early-stopping", early_stopping),
+        "timeout": seconds(timeout),
+        "target": _reachable(found, enough(gflops)),
+        "min_gain": share(min_gain),
+    }
     Store(path).close()
     with lock_log(path, found.task.key):
         pass
     try:
-        return _tune(kind(found.task, seed=seed), found, path, trials, timeout, early_stopping)
+        return _tune(kind(found.task, seed=seed), found, path, budget)
     except KeyboardInterrupt:
         click.echo(f"interrupted; every finished trial is in {path}")
     click.echo(f"to go on:\n  {_again(found, path)}")
@@ -74,9 +91,7 @@ def _tune(
     made: Tuner,
     found: Workload,
     path: str,
-    trials: int | None,
-    timeout: str | None,
-    early_stopping: int | None,
+    budget: Mapping[str, Any],
 ) -> int | None:
     from loopwright.cli.display import Display
 
@@ -91,12 +106,7 @@ def _tune(
     peak, numpy = _yardsticks(found, console)
     display = Display(console, peak, numpy)
     try:
-        summary = made.tune(
-            n_trial=trials,
-            early_stopping=early_stopping,
-            timeout=timeout,
-            callbacks=[log_to_file(path), display],
-        )
+        summary = made.tune(callbacks=[log_to_file(path), display], **budget)
     except TuningInterrupted as stopped:
         _report(stopped.summary, console, peak, numpy)
         raise
@@ -110,6 +120,14 @@ def _tune(
     return None
 
 
+def _reachable(found: Workload, gflops: float | None) -> float | None:
+    if gflops is not None and not flop_of(found.task):
+        raise UsageError(
+            f"--gflops {gflops:g}: {found.task} has no operations to count; leave it out"
+        )
+    return gflops
+
+
 def _threads(found: Workload) -> int:
     from loopwright.runtime import get_num_threads
 
@@ -119,7 +137,6 @@ def _threads(found: Workload) -> int:
 def _yardsticks(found: Workload, console: Console) -> tuple[float | None, float | None]:
     """The measured FMA peak and NumPy's speed, both in GFLOP/s; said, with a warning when noisy."""
     from loopwright.cli import kernels
-    from loopwright.tuner.state import flop_of
 
     flop = flop_of(found.task)
     with kernels.alone():
@@ -235,7 +252,7 @@ def _again(found: Workload, path: str, trials: int | None = None) -> str:
     for parameter in context.command.params:
         name = parameter.name or ""
         given = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
-        repeat = ("tuner", "timeout", "early_stopping", "seed")
+        repeat = ("tuner", "timeout", "early_stopping", "gflops", "min_gain", "seed")
         if given and name in (repeat if trials else (*repeat, "trials")):
             options += [parameter.opts[0], str(context.params[name])]
     if trials is not None:

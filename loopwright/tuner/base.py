@@ -194,8 +194,13 @@ class Tuner(ABC):
         callbacks: Sequence[Any] = (),
         si_prefix: str = "G",
         timeout: float | str | None = None,
+        target: float | None = None,
+        min_gain: float | str | None = None,
     ) -> Summary:
         """Measure configurations until a budget is spent; see ``loopwright.tuner.loop.tune``.
+
+        All budgets can be given together; the first that is spent ends the run, and
+        ``Summary.stopped`` names it.
 
         Args:
             n_trial: valid records of this task that the log shall hold (without a log: that this
@@ -207,11 +212,17 @@ class Tuner(ABC):
                 ``log_to_file(path)`` among them names the log that is written and resumed from.
             si_prefix: accepted for AutoTVM's sake; ``progress_bar`` has its own.
             timeout: wall-clock budget of this call: seconds, or ``"90s"``, ``"30m"``, ``"8h"``.
+            target: stop once the best reaches this speed in GFLOP/s (before the final re-measuring,
+                which may find it a little slower).
+            min_gain: stop when the best is expected to become faster by less than this share within
+                a minute: 0.01 or ``"1%"``. Estimated from the latest 64 trials, see
+                `loopwright.tuner.gain`; before them it never stops a run.
 
         Returns:
             The summary: best, default, speed-up, failures, where the time went, why it stopped.
 
         Raises:
+            UsageError: a budget is malformed, or ``target`` is given for a task without operations.
             TuneError: nothing could be measured, the log cannot be written, or another process
                 tunes this task into the same log.
             TuningInterrupted: Ctrl-C; the log is synced and the summary is in ``.summary``.
@@ -225,6 +236,8 @@ class Tuner(ABC):
             early_stopping=early_stopping,
             callbacks=callbacks,
             timeout=timeout,
+            target=target,
+            min_gain=min_gain,
         )
 
 

@@ -14,13 +14,14 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from loopwright import records
-from loopwright.errors import RecordError, TuneError
+from loopwright.errors import RecordError, TuneError, UsageError
 from loopwright.measure import MeasureOption, Measurer, lock_log
 from loopwright.measure import measure_option as default_option
-from loopwright.tuner.budget import Budget, seconds
+from loopwright.tuner.budget import Budget, seconds, share
 from loopwright.tuner.callbacks import LogToFile, Monitor
 from loopwright.tuner.journal import open_journal
 from loopwright.tuner.run import Run
+from loopwright.tuner.state import flop_of
 from loopwright.tuner.summary import Summary
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ def tune(
     early_stopping: int | None = None,
     callbacks: Sequence[Any] = (),
     timeout: float | str | None = None,
+    target: float | None = None,
+    min_gain: float | str | None = None,
     plan_size: int = PLAN_SIZE,
 ) -> Summary:
     """Measure configurations of the tuner's task until a budget is spent.
@@ -58,7 +61,12 @@ def tune(
             raise TuneError(
                 f"a callback is called with (tuner, inputs, results); {one!r} cannot be"
             )
-    budget = Budget(n_trial, seconds(timeout), early_stopping)
+    budget = Budget(n_trial, seconds(timeout), early_stopping, target, share(min_gain))
+    if target is not None and not flop_of(tuner.task):
+        raise UsageError(
+            f"{tuner.task} has no operations to count, so no speed in GFLOP/s to reach; "
+            "leave target out, or call cfg.add_flop(n) in the template"
+        )
     with _open(tuner, budget, measure_option, callbacks, plan_size) as run:
         try:
             run.resume()

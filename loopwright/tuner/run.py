@@ -264,7 +264,7 @@ class Run:
 
     def _wanted(self) -> int | None:
         """How many more valid trials the budget has room for; None for no limit."""
-        return None if self.budget.n_trial is None else self.budget.n_trial - self.state.valid
+        return self.budget.room(self.state.valid)
 
     def _results(self, inputs: list[MeasureInput]) -> Generator[MeasureResult, None, None]:
         count = 0
@@ -311,9 +311,7 @@ class Run:
                 "seed": self.tuner.seed,
                 "options": self.tuner.options,
                 "plan_size": self.plan_size,
-                "n_trial": self.budget.n_trial,
-                "timeout": self.budget.timeout,
-                "early_stopping": self.budget.early_stopping,
+                **self.budget.limits,
                 "measure": dataclasses.asdict(option) if isinstance(option, MeasureOption) else {},
                 "resumed": self.state.from_log,
                 "pretrains": len(self.journal.elsewhere) + len(self.tuner.pretrained),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from loopwright.errors import TaskError
 from loopwright.measure import ErrorKind
 from loopwright.tuner.budget import Budget, Progress
+from loopwright.tuner.gain import AHEAD, WINDOW, expected_gain
 
 if TYPE_CHECKING:
     from loopwright.measure import MeasureResult
@@ -104,6 +105,7 @@ class RunState:
         self._default = default
         self._retimed: dict[int, float] = {}
         self._valid_before = 0
+        self._trials_before = 0
 
     def resume(self, trials: Iterable[Trial], retimed: Mapping[int, float]) -> None:
         """Take in what the log holds, with medians that a later re-measuring gave by index."""
@@ -111,6 +113,7 @@ class RunState:
             self.add(trial)
         self.retime(retimed)
         self.from_log = self._valid_before = self.valid
+        self._trials_before = len(self.trials)
         self.failed_in_a_row = 0
         self.searching_since = self.budget.elapsed
 
@@ -179,7 +182,28 @@ class RunState:
     def progress(self) -> Progress:
         """What budgets are compared with."""
         best = None if self.best is None else self.best.number
-        return Progress(self.valid, len(self.trials), best)
+        gflops = self.gflops(self.best_seconds)
+        return Progress(self.valid, len(self.trials), best, gflops, self.gain)
+
+    @property
+    def gain(self) -> float | None:
+        """Share by which the best is expected to become faster within a minute; None where no
+        budget asks for it, or nothing can be said yet."""
+        if self.budget.min_gain is None or self.best_seconds is None:
+            return None
+        assert self.best is not None
+        latest = self.trials[-max(WINDOW, len(self.trials) - self.best.number) :]
+        ahead = expected_gain([1.0 / self.seconds(t) if t.valid else None for t in latest])
+        return None if ahead is None else ahead * 60.0 / (AHEAD * self._pace(latest))
+
+    def _pace(self, latest: list[Trial]) -> float:
+        """Seconds that a trial takes, failures included: in this run, else as was recorded."""
+        here = len(self.trials) - self._trials_before
+        if here:
+            spent = (self.budget.elapsed - self.searching_since) / here
+        else:
+            spent = sum(t.result.build_s + t.result.run_s for t in latest) / len(latest)
+        return max(spent, 1e-6)
 
     @property
     def seconds_per_trial(self) -> float | None:

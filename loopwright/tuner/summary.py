@@ -33,8 +33,8 @@ class Summary:
 
     Attributes:
         task: key of the task.
-        stopped: ``"n_trial"``, ``"timeout"``, ``"early_stopping"``, ``"exhausted"``,
-            ``"failures"`` or ``"interrupted"``.
+        stopped: ``"n_trial"``, ``"timeout"``, ``"early_stopping"``, ``"target"``, ``"min_gain"``,
+            ``"exhausted"``, ``"failures"``, ``"callback"`` or ``"interrupted"``.
         reason: the same in a sentence.
         trials: valid trials of the task, those of the log included.
         from_log: how many of them the log held before.

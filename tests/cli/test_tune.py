@@ -78,11 +78,23 @@ def test_usage_errors(cli):
         (["--timeout", "8x"], "timeout '8x' is not a duration"),
         (["--seed", "-1"], "seed must be an integer >= 0"),
         (["--threads", "0"], "Invalid value for '--threads'"),
+        (["--gflops", "0"], "the target speed must be in GFLOP/s, above zero, got 0"),
+        (["--min-gain", "much"], "min_gain 'much' is not a gain per minute; give a share"),
         (["--early-stopping", "0"], "--early-stopping must be an integer above zero"),
     ):
         ran = cli("tune", *WORKLOAD, *options)
         assert ran.code == 2, options
         assert text in ran.error
+
+
+def test_all_budgets_together_and_the_first_that_is_spent_is_named(cli, tmp_path):
+    options = ["--trials", "50", "--timeout", "5m", "--early-stopping", "40", "--min-gain", "0.1%"]
+    ran = cli("tune", *WORKLOAD, *options, "--gflops", "0.001", "--log", str(tmp_path / "a.jsonl"))
+    assert ran.code == 0, ran.err
+    assert re.search(r"stopped:  the best reached [\d.]+ of 0.001 GFLOP/s", ran.out)
+    assert "--gflops 0.001 --min-gain 0.1%" in ran.out
+    header = records.load(tmp_path / "a.jsonl").headers[0]
+    assert (header["n_trial"], header["target_gflops"], header["min_gain"]) == (50, 0.001, 0.001)
 
 
 def test_a_log_that_cannot_be_written(cli, tmp_path):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from loopwright.errors import UsageError
-from loopwright.tuner.budget import Budget, Progress, count, seconds
+from loopwright.tuner.budget import Budget, Progress, count, seconds, share, speed
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,26 @@ def test_what_is_no_count_is_refused(value):
         count("n_trial", value)
 
 
+@pytest.mark.parametrize("value", [0, -1.0, True, "3", float("inf"), float("nan")])
+def test_what_is_no_speed_is_refused(value):
+    with pytest.raises(UsageError, match="GFLOP/s, above zero"):
+        speed(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [(None, None), (0.01, 0.01), ("1%", 0.01), (" 0.5 % ", 0.005), (".2", 0.2)],
+)
+def test_shares(text, expected):
+    assert share(text) == (None if expected is None else pytest.approx(expected))
+
+
+@pytest.mark.parametrize("text", ["", "%", "1%%", "1% x", "fast", 0, -0.1, "nan", "inf", True])
+def test_what_is_no_share_is_refused(text):
+    with pytest.raises(UsageError, match=r"such as 0\.01 or 1%"):
+        share(text)
+
+
 class Clock:
     now = 100.0
 
@@ -66,6 +86,42 @@ def test_early_stopping_counts_from_the_best():
         "early_stopping",
         "5 trials brought nothing better",
     )
+
+
+def test_a_speed_that_is_enough():
+    budget = Budget(target=100)
+    assert budget.spent(Progress(1, 1, None)) is None
+    assert budget.spent(Progress(1, 1, 0, gflops=99.9)) is None
+    ended = ("target", "the best reached 101.0 of 100 GFLOP/s")
+    assert budget.spent(Progress(1, 1, 0, gflops=101.0)) == ended
+
+
+def test_expected_gain():
+    budget = Budget(min_gain=0.01)
+    assert budget.spent(Progress(90, 90, 0)) is None
+    assert budget.spent(Progress(90, 90, 0, gain=0.02)) is None
+    ended = ("min_gain", "another minute is expected to gain 0.50%, less than 1.00%")
+    assert budget.spent(Progress(90, 90, 0, gain=0.005)) == ended
+
+
+def test_the_first_that_is_spent_is_named():
+    limits = {"n_trial": 9, "early_stopping": 5, "target": 10.0, "min_gain": 0.01}
+    where = {"valid": 8, "trials": 8, "best_trial": 6, "gflops": 5.0, "gain": 0.1}
+    reached = {
+        "n_trial": {"valid": 9},
+        "early_stopping": {"best_trial": 2},
+        "target": {"gflops": 10.0},
+        "min_gain": {"gain": 0.001},
+    }
+    assert Budget(**limits).spent(Progress(**where)) is None
+    for name, change in reached.items():
+        assert Budget(**limits).spent(Progress(**where | change))[0] == name
+
+
+def test_room():
+    assert Budget().room(5) is None
+    assert Budget(n_trial=8).room(5) == 3
+    assert Budget(n_trial=8).room(9) == 0
 
 
 def test_without_limits_nothing_is_spent():

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from loopwright import records
@@ -258,6 +259,41 @@ def test_timeout_ends_the_run_within_the_round(tmp_path, monkeypatch):
     # A quarter of the time is kept for the playoff, which takes place.
     assert len(measurer.measured) == 15
     assert measurer.playoffs
+
+
+def test_a_target_speed_ends_the_run_at_once(tmp_path):
+    # 1 MFLOP in bowl(37) = 1 ms is 1 GFLOP/s, in bowl(36) half of that.
+    measurer, summary = tune(tmp_path, tuner=GridSearchTuner, target=0.5, n_trial=60)
+    assert summary.stopped == "target"
+    assert measurer.measured == list(range(37))
+    again, summary = tune(tmp_path, tuner=GridSearchTuner, target=0.5, n_trial=60)
+    assert (again.measured, summary.stopped) == ([], "target")
+    assert records.load(tmp_path / "log.jsonl").headers[0]["target_gflops"] == 0.5
+
+
+def test_a_target_for_a_task_without_operations_is_refused(tmp_path):
+    tuner = RandomTuner(FakeTask())
+    tuner.task.flop = 0
+    with pytest.raises(UsageError, match="no operations to count"):
+        tuner.tune(target=1.0, measure_option=FakeMeasurer(bowl))
+
+
+def test_little_gain_to_expect_ends_the_run(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("loopwright.tuner.budget.Budget.elapsed", property(lambda self: now[0]))
+
+    def second(index):
+        now[0] += 1.0
+
+    # Speeds of a Pareto law (sigma 0.1), permuted over the space.
+    ranks = np.random.default_rng(0).permutation(4000)
+    measurer = FakeMeasurer(lambda i: 1e-3 * ((1 + ranks[i]) / 4000) ** 0.1, on_trial=second)
+    _, summary = tune(tmp_path, measurer, space=FakeSpace((4000,)), min_gain="1%", n_trial=3900)
+    assert summary.stopped == "min_gain"
+    # 60 trials a minute gain 0.1 * 60 / n after n trials: 1 % at n = 600, give or take the sample.
+    assert 150 < summary.trials < 2400
+    again, summary = tune(tmp_path, space=FakeSpace((4000,)), n_trial=summary.trials)
+    assert again.measured == []
 
 
 def test_a_callback_may_stop_the_run(tmp_path):
