@@ -13,6 +13,7 @@ from typing import Any
 
 from loopwright.ir.affine import Extent
 from loopwright.ir.sizes import Sizes
+from loopwright.ir.symbol import Symbol
 from loopwright.schedule import index_map as im
 from loopwright.schedule import steps as st
 from loopwright.schedule.state import State, refuse
@@ -52,7 +53,7 @@ def check_one_to_one(
     dims: tuple[Any, ...], shape: tuple[Any, ...], name: str, verb: str, t: int
 ) -> None:
     """Refuse a map that takes two indices of a shape to one element, or uses a digit twice."""
-    if digits_only(dims, len(shape)):
+    if _symbolic(dims) or digits_only(dims, len(shape)):
         return
     what = f"the map ({layout_text(dims)})"
     if not all(isinstance(n, int) for n in shape):
@@ -91,13 +92,18 @@ def check_one_to_one(
         )
 
 
+def _symbolic(x: Any) -> bool:
+    """Whether a map holds a number that is not known, which only the values could judge."""
+    return isinstance(x, Symbol) or (isinstance(x, tuple) and any(map(_symbolic, x)))
+
+
 def expression(x: Any) -> im.Index:
     """A dimension of a layout as an expression."""
     if not isinstance(x, tuple) or isinstance(x[0], str):
         return x
     d, div, mod = x
     e: im.Index = f"i{d}"
-    e = ("//", e, div) if div > 1 else e
+    e = ("//", e, div) if isinstance(div, Symbol) or div > 1 else e
     return ("%", e, mod) if mod is not None else e
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from loopwright.errors import ScheduleError
 from loopwright.ir.expr import Binary, Cast, Const, Unary, Var
+from loopwright.ir.symbol import Symbol
 from loopwright.schedule.state import LayoutDim
 
 
@@ -41,15 +42,23 @@ def _example(ndim: int) -> str:
 def _dimension(e: Any, axes: list[Var], who: str) -> LayoutDim:
     """A digit ``(dim, div, mod)`` where it is one, else an expression."""
     inner: Any = e
-    mod: int | None = None
-    div = 1
-    if isinstance(inner, Binary) and inner.op == "%" and isinstance(inner.b, Const):
-        inner, mod = inner.a, int(inner.b.value)
-    if isinstance(inner, Binary) and inner.op == "//" and isinstance(inner.b, Const):
-        inner, div = inner.a, int(inner.b.value)
-    if isinstance(inner, Var) and inner in axes and div >= 1 and (mod is None or mod >= 1):
+    mod: Any = None
+    div: Any = 1
+    if isinstance(inner, Binary) and inner.op == "%" and isinstance(inner.b, Const | Symbol):
+        inner, mod = inner.a, _number(inner.b)
+    if isinstance(inner, Binary) and inner.op == "//" and isinstance(inner.b, Const | Symbol):
+        inner, div = inner.a, _number(inner.b)
+    if isinstance(inner, Var) and inner in axes and _positive(div) and _positive(mod):
         return axes.index(inner), div, mod
     return _expression(e, axes, who)
+
+
+def _number(e: Const | Symbol) -> Any:
+    return e if isinstance(e, Symbol) else int(e.value)
+
+
+def _positive(v: Any) -> bool:
+    return v is None or isinstance(v, Symbol) or v >= 1
 
 
 def _expression(e: Any, axes: list[Var], who: str) -> Any:
@@ -69,10 +78,12 @@ def _expression(e: Any, axes: list[Var], who: str) -> Any:
         case Binary(op="-", a=a, b=b):
             y = _expression(b, axes, who)
             return _plus(_expression(a, axes, who), -y if isinstance(y, int) else ("*", y, -1))
-        case Binary(op="*", a=Const(value=v), b=b) | Binary(op="*", a=b, b=Const(value=v)):
-            return ("*", _expression(b, axes, who), int(v))
-        case Binary(op="//" | "%" as op, a=a, b=Const(value=v)) if v > 0:
-            return (op, _expression(a, axes, who), int(v))
+        case Binary(op="*", a=Const() | Symbol() as v, b=b):
+            return ("*", _expression(b, axes, who), _number(v))
+        case Binary(op="*", a=b, b=Const() | Symbol() as v):
+            return ("*", _expression(b, axes, who), _number(v))
+        case Binary(op="//" | "%" as op, a=a, b=Const() | Symbol() as v) if _positive(_number(v)):
+            return (op, _expression(a, axes, who), _number(v))
     raise ScheduleError(
         f"{who}: each new index must be made of the old ones with +, -, and *, // and % by "
         f"constants (those of // and % positive), got {e!r}"

@@ -6,6 +6,7 @@ from typing import Any
 
 from loopwright.errors import did_you_mean
 from loopwright.ir.sizes import Sizes
+from loopwright.ir.symbol import Symbol
 from loopwright.schedule import steps as st
 from loopwright.schedule.state import FuseRel, Loop, Mark, SplitRel, StageState, State, refuse
 
@@ -22,7 +23,7 @@ def split(state: State, step: st.Split, t: int) -> State:
     given = [v for v in (step.factor, step.nparts) if v is not None]
     if len(given) != 1:
         refuse("split", t, f"give one of factor= and nparts=, got {step.factor}, {step.nparts}")
-    if isinstance(given[0], bool) or not isinstance(given[0], int) or given[0] < 1:
+    if not _is_size(given[0]):
         what = "factor" if step.factor is not None else "nparts"
         refuse("split", t, f"{what} must be a positive integer, got {given[0]!r}")
     _check_free(state, stage, step.loop, "split", t)
@@ -38,12 +39,22 @@ def split(state: State, step: st.Split, t: int) -> State:
     )
 
 
-def _split_extents(n: Any, factor: int | None, nparts: int | None) -> tuple[Any, Any]:
+def _is_size(v: Any) -> bool:
+    """Whether a factor is a positive integer, or one that is not known."""
+    known = isinstance(v, int) and not isinstance(v, bool)
+    return v >= 1 if known else isinstance(v, Symbol)
+
+
+def _split_extents(n: Any, factor: Any, nparts: Any) -> tuple[Any, Any]:
     """Extents of the outer and the inner loop, of a loop of n iterations, a number or not."""
     if factor is None:
-        assert nparts is not None
         return nparts, (n + (nparts - 1)) // nparts
-    inner = min(factor, n) if isinstance(n, int) else factor
+    if isinstance(n, int) and isinstance(factor, int):
+        inner = min(factor, n)
+    elif isinstance(n, Symbol):
+        inner = n.at_most(factor)
+    else:
+        inner = factor.at_most(n) if isinstance(factor, Symbol) else factor
     return (n + (inner - 1)) // inner, inner
 
 

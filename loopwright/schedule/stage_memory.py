@@ -10,6 +10,7 @@ from typing import Any
 
 from loopwright.errors import ScheduleError
 from loopwright.ir.expr import IterVar
+from loopwright.ir.symbol import Symbol
 from loopwright.schedule import steps as st
 from loopwright.schedule.layout_map import trace_map
 from loopwright.schedule.stage_view import StageView, output_of
@@ -246,4 +247,6 @@ class MemoryPrimitives(StageView):
 
 def plain(v: Any) -> Any:
     """NumPy's integers as Python's, so that a trace is JSON; the rules judge what is no number."""
-    return v.__index__() if hasattr(v, "__index__") and not isinstance(v, bool) else v
+    if isinstance(v, bool | Symbol) or not hasattr(v, "__index__"):
+        return v
+    return v.__index__()

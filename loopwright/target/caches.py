@@ -1,0 +1,58 @@
+"""Sizes of the host's data caches, for estimates of what fits where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+_SYSFS = Path("/sys/devices/system/cpu/cpu0/cache")
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+#: What is taken where the system does not say: a common size of each level.
+DEFAULTS = {1: 32 << 10, 2: 1 << 20, 3: 16 << 20}
+
+
+@dataclass(frozen=True, slots=True)
+class Caches:
+    """Bytes of the data caches of the first three levels, and of a line."""
+
+    l1: int
+    l2: int
+    l3: int
+    line: int
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Bytes of levels 1 to 3."""
+        return self.l1, self.l2, self.l3
+
+
+@lru_cache(maxsize=1)
+def host_caches() -> Caches:
+    """The caches that Linux names for the first CPU; `DEFAULTS` and lines of 64 bytes elsewhere.
+
+    The third level is what all cores share. Where there is none, it is as large as the second.
+    """
+    return read_caches(_SYSFS)
+
+
+def read_caches(folder: Path) -> Caches:
+    """As `host_caches`, from a folder laid out as sysfs has it."""
+    found: dict[int, int] = {}
+    line = 64
+    for index in sorted(folder.glob("index*")):
+        try:
+            level, kind, size = (
+                (index / name).read_text().strip() for name in ("level", "type", "size")
+            )
+            if kind == "Instruction":
+                continue
+            found[int(level)] = int(size.rstrip("KMG")) * _UNITS.get(size[-1:], 1)
+            line = int((index / "coherency_line_size").read_text())
+        except (OSError, ValueError):
+            continue
+    if not found:
+        found = dict(DEFAULTS)
+    l1 = found.get(1, DEFAULTS[1])
+    l2 = found.get(2, max(l1, DEFAULTS[2]))
+    return Caches(l1, l2, max(found.get(3, l2), l2), line if line > 0 else 64)

@@ -1,0 +1,62 @@
+"""Arithmetic of an expression by kind, counted once for each element."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from loopwright import dtypes
+from loopwright.ir.expr import Binary, Call, Cast, Expr, IfThenElse, Read, Select, Unary
+from loopwright.ir.reduction import outputs_of
+from loopwright.te.dag import OpNode
+
+
+@dataclass(slots=True)
+class Work:
+    """Operations of one element: additions, multiplications, divisions, function calls, others."""
+
+    add: int = 0
+    mul: int = 0
+    div: int = 0
+    call: int = 0
+    other: int = 0
+
+    @property
+    def flop(self) -> int:
+        """All of them, functions as the 16 or so operations that they are made of."""
+        return self.add + self.mul + self.div + 16 * self.call + self.other
+
+
+def work_of(op: OpNode) -> Work:
+    """Operations of one iteration of an operation's statement; indices are not counted."""
+    out = Work()
+    if op.body is None:
+        return out
+    for e in outputs_of(op.body):
+        _count(e, out)
+    if op.reduction is not None:
+        for e in op.reduction.combiner.result:
+            _count(e, out)
+    return out
+
+
+def _count(e: Expr, out: Work) -> None:
+    match e:
+        case Read():
+            return
+        case Binary(op=op, dtype=dtype):
+            if op in ("+", "-"):
+                out.add += 1
+            elif op == "*":
+                out.mul += 1
+            elif op in ("/", "//", "%", "tdiv", "tmod"):
+                out.div += 1
+            else:
+                out.other += 1
+        case Call():
+            out.call += 1
+        case Unary() | Select() | IfThenElse():
+            out.other += 1
+        case Cast(value=v, dtype=dtype):
+            out.other += dtypes.is_float(dtype) or dtypes.is_float(v.dtype)
+    for c in e.children():
+        _count(c, out)
