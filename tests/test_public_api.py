@@ -38,14 +38,14 @@ INSIDE = {
         min placeholder pow prod reduce_axis rsqrt sigmoid sqrt sum tanh
     """,
     "nd": "array empty",
-    "tuner": "GATuner GridSearchTuner RandomTuner",
+    "tuner": "GATuner GridSearchTuner RandomTuner XGBTuner",
     "callback": "log_to_file progress_bar",
     "autotvm": """
         LocalBuilder LocalRunner apply_history_best callback get_config measure_option record
         task template tuner
     """,
     "autotvm.task": "ApplyConfig ApplyHistoryBest DispatchContext create",
-    "autotvm.tuner": "GATuner GridSearchTuner RandomTuner",
+    "autotvm.tuner": "GATuner GridSearchTuner RandomTuner XGBTuner",
     "autotvm.callback": "log_to_file progress_bar",
     "autotvm.record": "load_from_file",
 }

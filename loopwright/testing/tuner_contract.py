@@ -80,7 +80,11 @@ class FakeTask:
         self.key = f'["{name}",[8],"llvm"]'
         self.flop = 1_000_000
         self.config_space = FakeSpace((8, 8)) if space is None else space
-        self.target = SimpleNamespace(canonical={"kind": "llvm", "num_threads": 1})
+        self.target = SimpleNamespace(
+            canonical={"kind": "llvm", "num_threads": 1},
+            options={"num_threads": 1},
+            vector_bytes=64,
+        )
 
     def instantiate(self, config: ConfigEntity) -> tuple[Any, list[Any]]:
         """A schedule that has a hash and a trace, and nothing else."""

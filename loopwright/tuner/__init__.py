@@ -13,12 +13,14 @@ from loopwright.tuner.random_tuner import RandomTuner
 from loopwright.tuner.run import NothingRan
 from loopwright.tuner.state import Failure, RunState, Trial
 from loopwright.tuner.summary import Summary
+from loopwright.tuner.xgb_tuner import XGBTuner
 
 #: The tuners by the names that the command line and logs use.
 TUNERS: dict[str, type[Tuner]] = {
     RandomTuner.name: RandomTuner,
     GridSearchTuner.name: GridSearchTuner,
     GATuner.name: GATuner,
+    XGBTuner.name: XGBTuner,
 }
 
 
@@ -50,6 +52,7 @@ __all__ = [
     "Trial",
     "Tuner",
     "TuningInterrupted",
+    "XGBTuner",
     "find_tuner",
     "log_to_file",
     "progress_bar",

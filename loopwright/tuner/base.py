@@ -52,6 +52,8 @@ class Tuner(ABC):
     name: ClassVar[str]
     #: Consecutive failures after which a run gives up.
     error_threshold: int = 150
+    #: Trials of one round: how many the loop asks for, and tells, at once.
+    plan_size: int = 16
 
     def __init__(self, task: Task, *, seed: int = 0) -> None:
         if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
@@ -135,6 +137,11 @@ class Tuner(ABC):
     def rng(self) -> np.random.Generator:
         """The generator of this round, from ``SeedSequence(seed, spawn_key=(round,))``."""
         return self._rng
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Lines that the summary of a run shall show about this tuner."""
+        return ()
 
     @property
     def options(self) -> dict[str, Any]:
@@ -238,6 +245,7 @@ class Tuner(ABC):
             timeout=timeout,
             target=target,
             min_gain=min_gain,
+            plan_size=self.plan_size,
         )
 
 

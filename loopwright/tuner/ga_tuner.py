@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from loopwright.errors import UsageError
 from loopwright.task.vectors import digits_of, distinct, indices_of
 from loopwright.tuner.base import Tuner
+from loopwright.tuner.options import at_least, share
 from loopwright.tuner.random_tuner import fresh_points, no_fresh_point
 from loopwright.tuner.state import point, speed_of
 
@@ -115,25 +115,3 @@ class GATuner(Tuner):
             "elite_num": self.elite_num,
             "mutation_prob": self.mutation_prob,
         }
-
-
-def at_least(name: str, value: int, least: int) -> int:
-    """An integer option within its range.
-
-    Raises:
-        UsageError: it is none.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise UsageError(f"{name} must be an integer >= {least}, got {value!r}")
-    return value
-
-
-def share(name: str, value: float) -> float:
-    """A number from 0 to 1 as an option.
-
-    Raises:
-        UsageError: it is none.
-    """
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-        raise UsageError(f"{name} must be a number from 0 to 1, got {value!r}")
-    return float(value)

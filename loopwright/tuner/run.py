@@ -210,7 +210,7 @@ class Run:
             timing=self._timing(),
             playoff=self.samples,
             log=self.journal.path,
-            notes=tuple(self.journal.notes),
+            notes=(*self.journal.notes, *self.tuner.notes),
         )
         for monitor in self.monitors:
             monitor.finished(self.state, summary)

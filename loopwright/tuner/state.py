@@ -29,7 +29,7 @@ def speed_of(result: MeasureResult) -> float:
     median = result.median
     if result.error is not None or median is None or not 0 < median < float("inf"):
         return 0.0
-    return 1 / median
+    return 1 / float(median)
 
 
 @dataclass(frozen=True)

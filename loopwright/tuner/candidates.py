@@ -1,0 +1,118 @@
+"""Candidates of one task as its cost model sees them: their features, and what is known of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright.task.vectors import Digits, digits_of
+from loopwright.tuner.cost_model import Batch, CostModel, Floats, Outcome, Samples
+from loopwright.tuner.features import Extractor
+from loopwright.tuner.state import point, speed_of
+
+if TYPE_CHECKING:
+    from loopwright.measure import MeasureResult
+    from loopwright.task import ConfigEntity, Task
+
+
+#: Results after which what another model says weighs half as much; below 5 % it is left out.
+_HALF = 64
+_LEFT_OUT = 0.05
+
+
+class Candidates:
+    """Makes batches of the points of a task.
+
+    Args:
+        task: the task.
+        feature_type: see `Extractor`.
+
+    Attributes:
+        names: names of the features.
+        elder: a model trained on other measurements, whose word is part of the offset; its weight
+            halves every 64 results (AutoTVM's discount of transferred models).
+    """
+
+    def __init__(self, task: Task, feature_type: str) -> None:
+        self.task, self.feature_type = task, feature_type
+        self._extractor = Extractor(task, feature_type)
+        self.names: tuple[str, ...] = tuple(self._extractor.names)
+        self.elder: CostModel | None = None
+
+    @property
+    def has_offset(self) -> bool:
+        """True when something is said of candidates before any was measured."""
+        return self.elder is not None
+
+    def batch(self, digits: Digits, told: int) -> Batch:
+        """Features and offsets of points when ``told`` results are known.
+
+        Args:
+            digits: int64 ``(n, knobs)``.
+            told: how many results of this task the model has learned from.
+        """
+        rows = self._extractor.rows(digits)
+        plain = Batch(rows.values, np.zeros(len(digits)), rows.failed)
+        return plain.with_offset(self._inherited(plain, told))
+
+    def failed(self, digits: Digits) -> npt.NDArray[np.bool_]:
+        """Which points have no features: their template refuses them."""
+        return np.asarray(self._extractor.rows(digits).failed)
+
+    def _inherited(self, plain: Batch, told: int) -> Floats:
+        weight = 2.0 ** (-told / _HALF)
+        if self.elder is None or weight < _LEFT_OUT:
+            return np.zeros(len(plain))
+        return weight * self.elder.predict(plain)
+
+
+class Known:
+    """What was measured of a task, in the order in which it was told."""
+
+    def __init__(self) -> None:
+        self.indices: list[int] = []
+        self._outcomes: list[int] = []
+        self._scores: list[float] = []
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def add(self, results: Sequence[tuple[ConfigEntity, MeasureResult]]) -> None:
+        """Take in results."""
+        for config, result in results:
+            outcome, score = judged(result)
+            self.indices.append(point(config))
+            self._outcomes.append(outcome)
+            self._scores.append(score)
+
+    @property
+    def ran(self) -> int:
+        """How many did not fail."""
+        return sum(outcome != Outcome.FAILED for outcome in self._outcomes)
+
+    def fastest(self) -> list[int]:
+        """Indices of what ran, fastest first."""
+        order = np.argsort(-np.array(self._scores, np.float64), kind="stable").tolist()
+        return [self.indices[i] for i in order if self._outcomes[i] != Outcome.FAILED]
+
+    def samples(self, candidates: Candidates, told: int) -> Samples:
+        """All of it, to learn from; ``told`` as for `Candidates.batch`."""
+        digits = digits_of(candidates.task.config_space, self.indices)
+        return Samples(
+            candidates.batch(digits, told),
+            np.array(self._scores, np.float64),
+            np.array(self._outcomes, np.int64),
+            np.zeros(len(self), np.int64),
+        )
+
+
+def judged(result: MeasureResult) -> tuple[Outcome, float]:
+    """What a result says, and log2 of its speed (0.0 for a failure)."""
+    speed = speed_of(result)
+    if speed == 0:
+        return Outcome.FAILED, 0.0
+    return (Outcome.CENSORED if result.dropped else Outcome.EXACT), math.log2(speed)

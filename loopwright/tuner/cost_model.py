@@ -1,0 +1,203 @@
+"""Cost models: what is a candidate worth before it is measured?
+
+A model sees candidates as a `Batch` and learns from `Samples`. Scores are binary logarithms of
+speed, so higher is better, and only differences within one task mean anything: a model may add any
+constant. Nothing here knows XGBoost; ``xgb_model.py`` does.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright.errors import TuneError
+
+Floats = npt.NDArray[np.float64]
+
+
+class Outcome(IntEnum):
+    """What a score says about a candidate."""
+
+    #: It was measured.
+    EXACT = 0
+    #: Racing dropped it: it is no faster than about this.
+    CENSORED = 1
+    #: It failed: its score is not looked at, and it counts as slower than all that ran.
+    FAILED = 2
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Candidates of one or several tasks, as a cost model sees them.
+
+    Attributes:
+        features: float32 ``(n, m)``; NaN where a feature is unknown, never infinite.
+        offset: float64 ``(n,)``, what another model already says of them (the analytical model, a
+            model of other shapes); zeros without one.
+        failed: bool ``(n,)``, True where no features could be extracted.
+
+    Raises:
+        TuneError: a feature or an offset is infinite, or an offset is NaN.
+    """
+
+    features: npt.NDArray[np.float32]
+    offset: Floats
+    failed: npt.NDArray[np.bool_]
+
+    def __post_init__(self) -> None:
+        if np.isinf(self.features).any():
+            row, column = np.argwhere(np.isinf(self.features))[0]
+            raise TuneError(f"feature {column} of candidate {row} is infinite; give NaN or a limit")
+        if not np.isfinite(self.offset).all():
+            raise TuneError(
+                f"the offset of candidate {np.argmin(np.isfinite(self.offset))} is not finite"
+            )
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def take(self, which: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Batch:
+        """Some of the candidates."""
+        return Batch(self.features[which], self.offset[which], self.failed[which])
+
+    def with_offset(self, offset: Floats) -> Batch:
+        """The same candidates with another offset."""
+        return Batch(self.features, offset, self.failed)
+
+    @staticmethod
+    def plain(features: npt.ArrayLike) -> Batch:
+        """A batch without offset and failures."""
+        values = np.asarray(features, np.float32)
+        return Batch(values, np.zeros(len(values)), np.zeros(len(values), np.bool_))
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Candidates and what measuring them gave, in the order in which they were measured.
+
+    Attributes:
+        batch: the candidates.
+        score: float64 ``(n,)``, log2 of the speed in any unit that is the same within a task.
+        outcome: int ``(n,)`` of `Outcome`.
+        task: int ``(n,)``; scores are compared within equal numbers only.
+
+    Raises:
+        TuneError: the lengths differ, or a score of a candidate that ran is NaN or infinite.
+    """
+
+    batch: Batch
+    score: Floats
+    outcome: npt.NDArray[np.int64]
+    task: npt.NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        lengths = {len(self.batch), len(self.score), len(self.outcome), len(self.task)}
+        if len(lengths) != 1:
+            raise TuneError(
+                f"{len(self.batch)} candidates with {len(self.score)} scores, "
+                f"{len(self.outcome)} outcomes and {len(self.task)} tasks"
+            )
+        wrong = (self.outcome != Outcome.FAILED) & ~np.isfinite(self.score)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise TuneError(
+                f"the score of candidate {row} is {self.score[row]}; a cost model learns from "
+                "finite numbers: mark what failed as FAILED"
+            )
+
+    def __len__(self) -> int:
+        return len(self.score)
+
+    def take(self, which: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Samples:
+        """Some of the samples."""
+        return Samples(
+            self.batch.take(which), self.score[which], self.outcome[which], self.task[which]
+        )
+
+    @staticmethod
+    def of(
+        features: npt.ArrayLike,
+        score: npt.ArrayLike,
+        outcome: npt.ArrayLike | None = None,
+        task: npt.ArrayLike | None = None,
+    ) -> Samples:
+        """Samples without offset, all measured and of one task unless told otherwise."""
+        values = np.asarray(score, np.float64)
+        none = np.zeros(len(values), np.int64)
+        return Samples(
+            Batch.plain(features),
+            values,
+            none if outcome is None else np.asarray(outcome, np.int64),
+            none if task is None else np.asarray(task, np.int64),
+        )
+
+
+def joined(parts: Sequence[Samples]) -> Samples:
+    """Samples one after the other, their task numbers as they are."""
+    batch = Batch(
+        np.concatenate([p.batch.features for p in parts]),
+        np.concatenate([p.batch.offset for p in parts]),
+        np.concatenate([p.batch.failed for p in parts]),
+    )
+    return Samples(
+        batch,
+        np.concatenate([p.score for p in parts]),
+        np.concatenate([p.outcome for p in parts]),
+        np.concatenate([p.task for p in parts]),
+    )
+
+
+class CostModel(ABC):
+    """What every cost model can do."""
+
+    @abstractmethod
+    def fit(self, samples: Samples) -> None:
+        """Learn from these samples alone, forgetting others.
+
+        Raises:
+            TuneError: the features are not those that the model is for.
+        """
+
+    def update(self, samples: Samples) -> None:
+        """Learn from these samples beside those learned from before."""
+        known = self.samples
+        self.fit(samples if known is None else joined([known, samples]))
+
+    @property
+    def samples(self) -> Samples | None:
+        """What was learned from; None before the first ``fit``."""
+        return None
+
+    @abstractmethod
+    def predict(self, batch: Batch) -> Floats:
+        """Scores of candidates, float64 ``(n,)``, finite; higher is faster. Candidates without
+        features get less than all others."""
+
+    @abstractmethod
+    def save(self, path: str) -> None:
+        """Write the model to a JSON file.
+
+        Raises:
+            TuneError: it cannot be written.
+        """
+
+    @abstractmethod
+    def load(self, path: str) -> None:
+        """Become the model of a file that ``save`` wrote; nothing in it is executed or unpickled.
+
+        Raises:
+            TuneError: it cannot be read, is no file of such a model, or was changed.
+        """
+
+
+def below_the_rest(scores: Floats, failed: npt.NDArray[np.bool_]) -> Floats:
+    """Scores in which what has no features stands one below all others."""
+    if not failed.any():
+        return scores
+    lowest = scores[~failed].min() if not failed.all() else 0.0
+    return np.where(failed, lowest - 1.0, scores)

@@ -1,0 +1,213 @@
+"""Model optimizers: which unmeasured points does a model like best?
+
+Both take a scoring function and return the points that they found, best first. They keep nothing
+between calls and draw from the generator that they are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright.task.vectors import (
+    Digits,
+    ValidMemo,
+    digits_of,
+    distinct,
+    indices_of,
+    random_digits,
+)
+from loopwright.tuner.mutation import Mutation
+
+if TYPE_CHECKING:
+    from loopwright.task import ConfigSpace
+
+#: Scores of points given by their digits, ``(n, knobs) -> (n,)``; higher is better, finite.
+Score = Callable[[Digits], npt.NDArray[np.float64]]
+
+
+@dataclass
+class Found:
+    """Points of a search with their scores, each once.
+
+    Attributes:
+        indices: of the points, best first.
+        digits: theirs, int64 ``(n, knobs)``.
+        scores: float64 ``(n,)``, descending.
+    """
+
+    indices: list[int]
+    digits: Digits
+    scores: npt.NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+class Pool:
+    """Scores points and remembers every one that may be proposed.
+
+    Args:
+        space: the space.
+        score: the model.
+        valid: which points the filters accept.
+        taken: indices that must not be proposed; they are scored nevertheless, as parents.
+    """
+
+    def __init__(self, space: ConfigSpace, score: Score, valid: ValidMemo, taken: set[int]) -> None:
+        self.space = space
+        self._score, self._valid, self._taken = score, valid, taken
+        self._indices: list[list[int]] = []
+        self._digits: list[Digits] = []
+        self._scores: list[npt.NDArray[np.float64]] = []
+
+    def add(self, digits: Digits) -> tuple[Digits, npt.NDArray[np.float64]]:
+        """Score points; return those that are valid, each once, with their scores."""
+        indices = indices_of(self.space, digits)
+        first = distinct(indices)
+        kept = first[self._valid([indices[i] for i in first.tolist()])]
+        digits = digits[kept]
+        scores = self._score(digits) if len(digits) else np.empty(0)
+        self._indices.append([indices[i] for i in kept.tolist()])
+        self._digits.append(digits)
+        self._scores.append(scores)
+        return digits, scores
+
+    def best(self, count: int | None = None) -> Found:
+        """The ``count`` best fresh points so far; None for all."""
+        indices = [index for some in self._indices for index in some]
+        fresh = distinct(indices, self._taken)
+        scores = np.concatenate([np.empty(0), *self._scores])[fresh]
+        order = np.argsort(-scores, kind="stable")[:count]
+        which = fresh[order]
+        digits = np.concatenate([np.empty((0, len(self.space.dims)), np.int64), *self._digits])
+        return Found([indices[i] for i in which.tolist()], digits[which], scores[order])
+
+
+@dataclass(frozen=True)
+class Evolution:
+    """Evolutionary search on knob vectors (auto_scheduler's and MetaSchedule's, with crossover).
+
+    A population of random points and of the best measured ones is bred for some generations:
+    parents are drawn by the rank of their scores, two of them are crossed knob by knob, and
+    children are mutated by small moves.
+
+    Attributes:
+        population: points of a generation.
+        generations: how often children are made.
+        crossover: share of the children that have two parents.
+        measured: share of the first generation that is taken from the best measured points.
+        greed: how steeply the chance of a parent falls with its rank: the best of ``n`` is
+            ``exp(greed)`` times likelier than the last.
+    """
+
+    population: int = 512
+    generations: int = 4
+    crossover: float = 0.3
+    measured: float = 0.2
+    greed: float = 6.0
+
+    def search(self, pool: Pool, moves: Mutation, seeds: Digits, rng: np.random.Generator) -> None:
+        """Fill ``pool``; ``seeds`` are the best measured points, ``(n, knobs)``, best first."""
+        seeds = seeds[: int(self.measured * self.population)]
+        fill = random_digits(pool.space, self.population - len(seeds), rng)
+        digits, scores = pool.add(np.concatenate([seeds, fill]))
+        for _ in range(self.generations):
+            if not len(digits):
+                digits, scores = pool.add(random_digits(pool.space, self.population, rng))
+                continue
+            born, theirs = pool.add(self._children(digits, scores, moves, rng))
+            digits, scores = np.concatenate([digits, born]), np.concatenate([scores, theirs])
+            keep = np.argsort(-scores, kind="stable")
+            keep = keep[distinct(indices_of(pool.space, digits[keep]))][: self.population]
+            digits, scores = digits[keep], scores[keep]
+
+    def _children(
+        self,
+        digits: Digits,
+        scores: npt.NDArray[np.float64],
+        moves: Mutation,
+        rng: np.random.Generator,
+    ) -> Digits:
+        count = len(digits)
+        rank = np.empty(count)
+        rank[np.argsort(-scores, kind="stable")] = np.arange(count)
+        chances = np.exp(-self.greed * rank / count)
+        first, second = rng.choice(count, size=(2, self.population), p=chances / chances.sum())
+        crossed = rng.random(self.population) < self.crossover
+        other = (rng.random((self.population, digits.shape[1])) < 0.5) & crossed[:, None]
+        children = np.where(other, digits[second], digits[first])
+        # A crossed child is new already; half of them stay as they are.
+        keep = crossed & (rng.random(self.population) < 0.5)
+        return np.where(keep[:, None], children, moves.mutate(children, rng))
+
+
+@dataclass(frozen=True)
+class Annealing:
+    """Simulated annealing on the model (AutoTVM's ``sa``), all walkers at once.
+
+    Attributes:
+        walkers: points that walk side by side.
+        steps: moves of each.
+        hot: temperature at the start, in units of the scores' standard deviation; it falls to 0.
+        patience: end after this many steps in which the best did not change.
+    """
+
+    walkers: int = 128
+    steps: int = 60
+    hot: float = 0.1
+    patience: int = 30
+
+    def search(self, pool: Pool, moves: Mutation, seeds: Digits, rng: np.random.Generator) -> None:
+        """Fill ``pool``; walkers start at ``seeds``, a quarter of them, and at random points."""
+        seeds = seeds[: self.walkers // 4]
+        start = np.concatenate([seeds, random_digits(pool.space, 4 * self.walkers, rng)])
+        digits, scores = pool.add(start)
+        digits, scores = digits[: self.walkers], scores[: self.walkers]
+        if not len(digits):
+            return
+        scale = self.hot * (float(scores.std()) or 1.0)
+        best, since = float(scores.max()), 0
+        for step in range(self.steps):
+            temperature = scale * (1 - step / self.steps)
+            digits, scores = self._walk(pool, moves, digits, scores, temperature, rng)
+            since = since + 1 if float(scores.max()) <= best else 0
+            best = max(best, float(scores.max()))
+            if since >= self.patience:
+                return
+
+    def _walk(
+        self,
+        pool: Pool,
+        moves: Mutation,
+        digits: Digits,
+        scores: npt.NDArray[np.float64],
+        temperature: float,
+        rng: np.random.Generator,
+    ) -> tuple[Digits, npt.NDArray[np.float64]]:
+        steps = moves.mutate(digits, rng)
+        there, theirs = pool.add(steps)
+        known = {index: i for i, index in enumerate(indices_of(pool.space, there))}
+        luck = rng.random(len(digits))
+        digits, scores = digits.copy(), scores.copy()
+        for walker, index in enumerate(indices_of(pool.space, steps)):
+            at = known.get(index)
+            if at is None:
+                continue
+            gain = theirs[at] - scores[walker]
+            if gain >= 0 or luck[walker] < np.exp(gain / max(temperature, 1e-9)):
+                digits[walker], scores[walker] = there[at], theirs[at]
+        return digits, scores
+
+
+@dataclass(frozen=True)
+class Everything:
+    """Scores every point of a small space."""
+
+    def search(self, pool: Pool, moves: Mutation, seeds: Digits, rng: np.random.Generator) -> None:
+        """Fill ``pool`` with the whole space."""
+        pool.add(digits_of(pool.space, range(pool.space.range_length)))

@@ -1,0 +1,308 @@
+"""The learned cost model: gradient-boosted trees of XGBoost, through its public interface only.
+
+XGBoost is imported when a model is first trained or read, so that importing the package stays
+cheap. Training is deterministic: a fixed seed, rows in the order of their measuring, and the exact
+same trees whatever the number of threads.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright.errors import TuneError, UsageError, did_you_mean
+from loopwright.tuner.cost_model import Batch, CostModel, Floats, Outcome, Samples, below_the_rest
+from loopwright.tuner.losses import LOSS_TYPES, Loss, centred, make_loss
+from loopwright.tuner.model_file import read_model, write_model
+
+if TYPE_CHECKING:
+    import xgboost
+
+#: Rounds of boosting at most.
+ROUNDS = 300
+#: Rounds without gain on the rows held out after which training stops.
+_PATIENCE = 15
+#: So many rows are needed before some are held out; fewer get a fixed number of rounds.
+_ENOUGH = 40
+_FEW_ROUNDS = 40
+#: Every fifth row is held out.
+_FOLD = 5
+
+
+class XGBCostModel(CostModel):
+    """Boosted trees on the features of candidates.
+
+    Depth 3, at most 300 rounds: on 64 to 2 000 rows deeper trees were no better. Every fifth row
+    is held out, training stops when the loss on those no longer falls, and the trees are then grown
+    again from all rows for as many rounds.
+
+    Args:
+        names: names of the features, in the order of the columns.
+        loss_type: ``"reg"`` (squared error of log2 of the speed), ``"rank"`` (which of two
+            candidates of a task is faster), or ``"rank-binary"`` (which of two is among the fastest
+            quarter).
+        num_threads: threads of XGBoost; None is 1, which is fastest for so few rows. Predictions do
+            not depend on it.
+        seed: of the pairs that a ranking loss compares.
+
+    Attributes:
+        rounds: trees of the model, 0 before it was trained.
+
+    Raises:
+        UsageError: an option is not among those allowed.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        loss_type: str = "reg",
+        num_threads: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        if loss_type not in LOSS_TYPES:
+            raise UsageError(
+                f"unknown loss_type {loss_type!r}{did_you_mean(str(loss_type), LOSS_TYPES)}; "
+                f"use one of {', '.join(LOSS_TYPES)}"
+            )
+        self.names = tuple(names)
+        self.loss_type = loss_type
+        self.num_threads = 1 if num_threads is None else num_threads
+        self.seed = seed
+        self.rounds = 0
+        self._samples: Samples | None = None
+        self._booster: xgboost.Booster | None = None
+        #: Columns that varied in training; the others can say nothing.
+        self._columns: npt.NDArray[np.int64] = np.empty(0, np.int64)
+
+    @property
+    def samples(self) -> Samples | None:
+        """What was learned from; None before the first ``fit`` and after ``load``."""
+        return self._samples
+
+    @property
+    def ready(self) -> bool:
+        """True when there is something to predict with besides the offset."""
+        return self._booster is not None
+
+    def fit(self, samples: Samples) -> None:
+        """Learn from these samples alone.
+
+        Samples without features are passed over. Where fewer than two ran, the model stays
+        untrained and predicts the offset.
+
+        Raises:
+            TuneError: there are more or fewer features than names.
+        """
+        self._check(samples.batch)
+        self._samples = samples
+        self._booster, self.rounds = None, 0
+        rows = samples.take(~samples.batch.failed)
+        if np.count_nonzero(rows.outcome != Outcome.FAILED) < 2:
+            return
+        features = rows.batch.features
+        self._columns = np.flatnonzero(_varies(features))
+        if not len(self._columns):
+            return
+        target, upper, offset = centred(rows)
+        training = _Training(
+            features[:, self._columns], offset, target, upper, rows.task, self.loss_type, self.seed
+        )
+        params = self._params()
+        self.rounds = training.rounds(params)
+        self._booster = training.boost(params, self.rounds)
+
+    def predict(self, batch: Batch) -> Floats:
+        """The offset and what the trees add, float64 ``(n,)``.
+
+        Raises:
+            TuneError: there are more or fewer features than names.
+        """
+        self._check(batch)
+        if self._booster is None or not len(batch):
+            return below_the_rest(batch.offset, batch.failed)
+        margin = self._booster.inplace_predict(
+            np.ascontiguousarray(batch.features[:, self._columns]),
+            predict_type="margin",
+            base_margin=batch.offset.astype(np.float32),
+            validate_features=False,
+        )
+        return below_the_rest(np.asarray(margin, np.float64).reshape(-1), batch.failed)
+
+    def contributions(self, batch: Batch) -> Floats:
+        """What each feature adds to the score of each candidate (SHAP values of the trees).
+
+        Returns:
+            float64 ``(n, m)``; the offset and a constant are not among them.
+        """
+        self._check(batch)
+        parts = np.zeros(batch.features.shape)
+        if self._booster is None or not len(batch):
+            return parts
+        matrix = _matrix(batch.features[:, self._columns], batch.offset, self.num_threads)
+        told = self._booster.predict(matrix, pred_contribs=True, validate_features=False)
+        parts[:, self._columns] = told.reshape(len(batch), -1)[:, :-1]
+        return parts
+
+    def save(self, path: str) -> None:
+        """Write the trees, in XGBoost's own JSON, with names and options; samples are not kept.
+
+        Raises:
+            TuneError: the model was never trained, or the file cannot be written.
+        """
+        if self._booster is None:
+            raise TuneError("the cost model was not trained yet; there is nothing to save")
+        data = {
+            "model": "xgboost",
+            "names": list(self.names),
+            "loss_type": self.loss_type,
+            "columns": self._columns.tolist(),
+            "rounds": self.rounds,
+            "booster": json.loads(self._booster.save_raw("json").decode()),
+        }
+        write_model(path, data)
+
+    def load(self, path: str) -> None:
+        """Become the model of a file.
+
+        Raises:
+            TuneError: it cannot be read, is foreign or damaged, or is for other features.
+        """
+        fields = {
+            "names": list,
+            "loss_type": str,
+            "columns": list,
+            "rounds": int,
+            "booster": dict,
+        }
+        data = read_model(path, "xgboost", fields)
+        if tuple(data["names"]) != self.names:
+            raise TuneError(
+                f"{path} is for {len(data['names'])} other features than the "
+                f"{len(self.names)} of this task; it may be of another feature_type"
+            )
+        self._booster = _booster_of(path, data["booster"])
+        self._columns = np.array(data["columns"], np.int64)
+        self.loss_type, self.rounds, self._samples = data["loss_type"], data["rounds"], None
+
+    def _params(self) -> dict[str, Any]:
+        return {
+            "max_depth": 3,
+            "eta": 0.2,
+            "gamma": 1e-4,
+            "min_child_weight": 0.1,
+            "lambda": 1.0,
+            "tree_method": "hist",
+            "max_bin": 64,
+            "base_score": 0.0,
+            "disable_default_eval_metric": True,
+            "nthread": self.num_threads,
+            "seed": 0,
+            "verbosity": 0,
+        }
+
+    def _check(self, batch: Batch) -> None:
+        if batch.features.ndim != 2 or batch.features.shape[1] != len(self.names):
+            raise TuneError(
+                f"features of shape {batch.features.shape} for a cost model of "
+                f"{len(self.names)} features"
+            )
+
+
+@dataclass(frozen=True)
+class _Training:
+    """The rows of one fit, and what they are trained for."""
+
+    features: npt.NDArray[np.float32]
+    offset: Floats
+    target: Floats
+    upper: npt.NDArray[np.bool_]
+    task: npt.NDArray[np.int64]
+    loss_type: str
+    seed: int
+
+    def rounds(self, params: dict[str, Any]) -> int:
+        """How many trees to grow, judged by rows that did not grow them."""
+        count = len(self.target)
+        if count < _ENOUGH:
+            return _FEW_ROUNDS
+        import xgboost
+
+        held = np.arange(count) % _FOLD == _FOLD - 1
+        stop = xgboost.callback.EarlyStopping(rounds=_PATIENCE, maximize=False)
+        booster = self._train(params, ROUNDS, ~held, held, [stop])
+        return int(booster.best_iteration) + 1
+
+    def boost(self, params: dict[str, Any], rounds: int) -> xgboost.Booster:
+        """Trees of all rows."""
+        return self._train(params, rounds, np.ones(len(self.target), np.bool_), None, [])
+
+    def _train(
+        self,
+        params: dict[str, Any],
+        rounds: int,
+        rows: npt.NDArray[np.bool_],
+        held: npt.NDArray[np.bool_] | None,
+        callbacks: list[Any],
+    ) -> xgboost.Booster:
+        import xgboost
+
+        loss = self._loss(rows)
+
+        def objective(margin: npt.NDArray[Any], matrix: xgboost.DMatrix) -> tuple[Floats, Floats]:
+            return loss.gradient(margin.astype(np.float64).reshape(-1))
+
+        threads = params["nthread"]
+        more: dict[str, Any] = {}
+        if held is not None:
+            judge = self._loss(held)
+            more["evals"] = [(_matrix(self.features[held], self.offset[held], threads), "held")]
+            more["custom_metric"] = lambda margin, matrix: (
+                "loss",
+                judge.value(margin.astype(np.float64).reshape(-1)),
+            )
+        return xgboost.train(
+            params,
+            _matrix(self.features[rows], self.offset[rows], threads),
+            num_boost_round=rounds,
+            obj=objective,
+            callbacks=callbacks,
+            verbose_eval=False,
+            **more,
+        )
+
+    def _loss(self, rows: npt.NDArray[np.bool_]) -> Loss:
+        return make_loss(
+            self.loss_type, self.target[rows], self.upper[rows], self.task[rows], self.seed
+        )
+
+
+def _matrix(features: npt.NDArray[np.float32], offset: Floats, num_threads: int) -> xgboost.DMatrix:
+    import xgboost
+
+    return xgboost.DMatrix(
+        np.ascontiguousarray(features), base_margin=offset.astype(np.float32), nthread=num_threads
+    )
+
+
+def _varies(features: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
+    """Columns with more than one value, NaN being one."""
+    first = features[0]
+    same = (features == first) | (np.isnan(features) & np.isnan(first))
+    return np.asarray(~same.all(axis=0))
+
+
+def _booster_of(path: str, data: dict[str, Any]) -> xgboost.Booster:
+    import xgboost
+
+    booster = xgboost.Booster()
+    try:
+        booster.load_model(bytearray(json.dumps(data).encode()))
+    except (xgboost.core.XGBoostError, ValueError, TypeError) as exc:
+        text = " ".join(str(exc).split())[:160]
+        raise TuneError(f"XGBoost {xgboost.__version__} cannot read {path}: {text}") from exc
+    return booster

@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from loopwright.errors import UsageError
+from loopwright.measure import ErrorKind, MeasureResult
+from loopwright.testing.tuner_contract import (
+    FakeMeasurer,
+    FakeSpace,
+    FakeTask,
+    TunerContract,
+    bowl,
+)
+from loopwright.tuner import XGBTuner, find_tuner
+from loopwright.tuner.evolution import Evolution
+
+KNOB = {"feature_type": "knob"}
+
+
+class TestXGBTuner(TunerContract):
+    tuner = XGBTuner
+    options = KNOB
+
+
+class TestXGBTunerWithOtherOptions(TunerContract):
+    tuner = XGBTuner
+    options = {  # noqa: RUF012
+        **KNOB,
+        "loss_type": "rank",
+        "optimizer": "sa",
+        "diversity_filter_ratio": 3,
+        "epsilon": 0.3,
+    }
+
+
+def valley(index: int) -> float:
+    """Seconds of a point of six knobs of eight: least where every digit is 5."""
+    digits = [index // 8**k % 8 for k in range(6)]
+    return 1e-3 * 1.3 ** sum(abs(d - 5) for d in digits)
+
+
+def make(seed=0, space=None, **options):
+    return XGBTuner(FakeTask(space or FakeSpace((8,) * 6)), seed=seed, **{**KNOB, **options})
+
+
+def trials_to(seconds, seed, **options):
+    measurer = FakeMeasurer(valley)
+    make(seed, **options).tune(n_trial=240, measure_option=measurer)
+    hits = [n for n, i in enumerate(measurer.measured) if valley(i) <= seconds]
+    return hits[0] if hits else 240
+
+
+@pytest.mark.parametrize("optimizer", ["evolution", "sa"])
+def test_it_finds_what_chance_would_not(optimizer):
+    # 13 of the 262 144 points are within one step of the best: chance needs 14 000 trials.
+    assert sum(valley(i) <= 1.31e-3 for i in range(8**6)) == 13
+    assert np.median([trials_to(1.31e-3, seed, optimizer=optimizer) for seed in range(5)]) < 160
+
+
+def test_it_is_named_and_says_its_options():
+    assert find_tuner("xgb") is XGBTuner
+    assert make().options == {
+        "plan_size": 16,
+        "feature_type": "knob",
+        "loss_type": "reg",
+        "optimizer": repr(Evolution()),
+        "diversity_filter_ratio": None,
+        "epsilon": 0.05,
+    }
+
+
+def test_rounds_are_as_long_as_planned():
+    lengths = []
+    make(plan_size=10).tune(
+        n_trial=25,
+        measure_option=FakeMeasurer(valley),
+        callbacks=[lambda tuner, inputs, results: lengths.append(len(inputs))],
+    )
+    assert lengths == [10, 10, 5]
+
+
+def test_each_round_that_was_predicted_is_reported():
+    tuner = make()
+    summary = tuner.tune(n_trial=96, measure_option=FakeMeasurer(valley))
+    assert [r.round for r in tuner.model_reports] == [1, 2, 3, 4, 5]
+    assert [r.trained_on for r in tuner.model_reports] == [16, 32, 48, 64, 80]
+    assert all(r.unseen == 16 and r.trees > 0 for r in tuner.model_reports)
+    assert np.nanmean([r.spearman for r in tuner.model_reports]) > 0
+    assert any("rank correlation" in line for line in summary.lines())
+
+
+def test_a_report_is_made_before_the_round_is_learned():
+    # Times that are chance cannot be predicted; a model that had seen them would know them.
+    rng = np.random.default_rng(0)
+    times = {i: float(rng.uniform(1, 2)) for i in range(4096)}
+    tuner = make(space=FakeSpace((8,) * 4))
+    tuner.tune(n_trial=320, measure_option=FakeMeasurer(times.__getitem__))
+    assert abs(np.nanmean([r.spearman for r in tuner.model_reports])) < 0.25
+
+
+def test_telling_a_log_trains_nothing():
+    tuner = make()
+    told = [tuner.space.get(i) for i in range(64)]
+    for start in range(0, 64, 16):
+        tuner.tell([(c, FakeMeasurer(valley).result(c.index)) for c in told[start : start + 16]])
+    assert not tuner.model.ready
+    assert tuner.model_reports == []
+    tuner.ask(1)
+    assert tuner.model.ready
+
+
+def test_failures_are_avoided():
+    def fails(index):
+        return ErrorKind.COMPILE if index % 8 >= 4 else None
+
+    measurer = FakeMeasurer(valley, fails=fails)
+    make().tune(n_trial=160, measure_option=measurer)
+    late = measurer.measured[-80:]
+    # Half of the space fails, and the best neighbours of the best are there.
+    assert np.mean([fails(i) is not None for i in late]) < 0.2
+
+
+def test_dropped_trials_teach_and_are_never_best():
+    class Racing(FakeMeasurer):
+        def result(self, index):
+            slow = valley(index) > 3e-3
+            return MeasureResult(times=(3e-3 if slow else valley(index),), dropped=slow, ts=1.0)
+
+    measurer = Racing(valley)
+    tuner = make()
+    tuner.tune(n_trial=200, measure_option=measurer)
+    assert not tuner.best[1].dropped
+    assert valley(tuner.best[0].index) <= 1.3**3.1 * 1e-3
+
+
+@pytest.mark.parametrize("seconds", [math.nan, math.inf, 0.0])
+def test_times_that_are_no_times_count_as_failures(seconds):
+    measurer = FakeMeasurer(lambda i: seconds if i % 2 else valley(i))
+    summary = make().tune(n_trial=40, measure_option=measurer)
+    assert summary.trials == 40
+    assert np.mean([i % 2 for i in measurer.measured[-20:]]) < 0.4
+
+
+def test_when_everything_failed_chance_goes_on():
+    tuner = make(space=FakeSpace((8, 8)))
+    fails = FakeMeasurer(fails=lambda i: ErrorKind.COMPILE)
+    tuner.tell([(c, fails.result(c.index)) for c in map(tuner.space.get, range(20))])
+    assert len(tuner.ask(16)) == 16
+
+
+def test_a_task_without_features_is_searched_by_chance():
+    # The fake task has no schedule to take features from: every row is marked as failed.
+    tuner = XGBTuner(FakeTask(FakeSpace((8, 8))))
+    summary = tuner.tune(measure_option=FakeMeasurer(bowl))
+    assert summary.trials == 64
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "text"),
+    [
+        ("plan_size", 0, "plan_size"),
+        ("plan_size", 2.0, "plan_size"),
+        ("feature_type", "itervars", "itervar, knob"),
+        ("loss_type", "mse", "reg, rank, rank-binary"),
+        ("optimizer", "ga", "evolution, sa"),
+        ("optimizer", [], "evolution, sa"),
+        ("diversity_filter_ratio", 0.5, "diversity_filter_ratio"),
+        ("diversity_filter_ratio", "2", "diversity_filter_ratio"),
+        ("num_threads", 0, "num_threads"),
+        ("epsilon", 1.1, "epsilon"),
+        ("epsilon", math.nan, "epsilon"),
+        ("seed", -1, "seed"),
+    ],
+)
+def test_options_that_are_not_allowed_are_refused(option, value, text):
+    with pytest.raises(UsageError, match=text):
+        make(**{option: value})
+
+
+def test_autotvms_order_of_arguments():
+    tuner = XGBTuner(FakeTask(), 32, "knob", "rank", 1, "sa", 2, 50)
+    assert tuner.options["plan_size"] == 32
+    assert tuner.options["loss_type"] == "rank"
+
+
+def test_proposals_do_not_depend_on_the_number_of_threads():
+    def measured(threads):
+        measurer = FakeMeasurer(valley)
+        make(num_threads=threads).tune(n_trial=48, measure_option=measurer)
+        return measurer.measured
+
+    assert measured(1) == measured(2)
+
+
+def test_xgboost_is_loaded_when_a_model_is_trained():
+    script = """
+import sys
+from loopwright.tuner import XGBTuner
+from loopwright.testing.tuner_contract import FakeTask
+XGBTuner(FakeTask(), feature_type="knob").ask(8)
+assert not {"xgboost", "scipy"} & set(sys.modules), "loaded too early"
+"""
+    script = script.replace("from loopwright.testing.tuner_contract import FakeTask", FAKE)
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+
+
+#: Without pytest, which loads scipy when it finds it.
+FAKE = """
+from types import SimpleNamespace
+from loopwright.task import ConfigSpace
+def FakeTask():
+    space = ConfigSpace()
+    space.define_knob("a", range(20))
+    space.freeze()
+    return SimpleNamespace(
+        config_space=space, target=SimpleNamespace(options={}, vector_bytes=64), flop=1
+    )
+"""
