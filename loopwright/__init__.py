@@ -46,6 +46,7 @@ _NAMES: dict[str, tuple[str, str]] = {
     "template": ("loopwright.task", "template"),
     "testing": ("loopwright.testing", ""),
     "transform": ("loopwright.transform", ""),
+    "tune_tasks": ("loopwright.tuner", "tune_tasks"),
     "tuner": ("loopwright.tuner", ""),
 }
 

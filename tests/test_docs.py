@@ -160,7 +160,7 @@ def test_architecture_names_every_module() -> None:
     parts = re.split(r"^\*\*(\w+)/\*\*", modules, flags=re.MULTILINE)
     places = dict(zip(parts[1::2], parts[2::2], strict=True))
     places["ir"] = loop_ir.partition("## From a schedule")[0]
-    for package in sorted(path.parent for path in (ROOT / "loopwright").glob("*/__init__.py")):
+    for package in sorted(path.parent for path in (ROOT / "loopwright").glob("*/**/__init__.py")):
         named = re.findall(r"`(\w+\.py)`", places[package.name])
         there = [path.name for path in package.glob("*.py") if path.name != "__init__.py"]
         assert sorted(named) == sorted(there), package.name

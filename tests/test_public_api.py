@@ -29,6 +29,7 @@ TOP = [
     "nd",
     "te",
     "template",
+    "tune_tasks",
     "tuner",
 ]
 

@@ -114,11 +114,17 @@ class BuildPool:
     Args:
         option: how many builders, and their limits.
         target: canonical form of the target.
+        workers: processes of another pool to be used; None: processes of its own.
     """
 
-    def __init__(self, option: LocalBuilder, target: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        option: LocalBuilder,
+        target: dict[str, Any],
+        workers: list[Worker] | None = None,
+    ) -> None:
         self.option, self.target = option, target
-        self.workers = [
+        self.workers = workers or [
             Worker("builder", option.memory_limit, max_requests=1000)
             for _ in range(option.processes)
         ]

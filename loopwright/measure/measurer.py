@@ -66,6 +66,8 @@ class Measurer:
         option: see `measure_option`; None: its defaults.
         announce: called with one line about what a person should know (waiting for the device,
             no reference); None: a warning of the logger ``loopwright.measure``.
+        beside: a measurer of another task with an equal option, which stays open for longer; its
+            processes are used, so that many tasks need no more of them than one.
 
     Candidates are lowered in the `PassContext` in which `measure` or `playoff` is called.
 
@@ -73,18 +75,28 @@ class Measurer:
         RunError: (at the first measurement) a worker process cannot be started.
     """
 
+    builds: BuildPool
+    runs: RunSession
+
     def __init__(
         self,
         task: Any,
         option: MeasureOption | None = None,
         announce: Callable[[str], None] | None = None,
+        beside: Measurer | None = None,
     ) -> None:
         self.task = task
         self.option = option if option is not None else measure_option()
         self._announce = announce or _log.warning
         canonical = task.target.canonical
-        self.builds = BuildPool(self.option.builder, canonical)
-        self.runs = RunSession(self.option.runner, self.builds.pump, InputData(task))
+        if beside is not None and beside.option != self.option:
+            raise UsageError("measurers that share their processes have one measure_option")
+        builders = None if beside is None else beside.builds.workers
+        runner = None if beside is None else beside.runs.worker
+        self._borrowed = beside is not None
+        self.builds = BuildPool(self.option.builder, canonical, builders)
+        data = InputData(task)
+        self.runs = RunSession(self.option.runner, self.builds.pump, data, runner, data.owner)
         self.references = References(task, self.builds, self.runs, self._announce)
         self.lock = DeviceLock("cpu0", self._announce)
         self.clock = Clock()
@@ -110,9 +122,13 @@ class Measurer:
         self.close()
 
     def close(self) -> None:
-        """End all worker processes; nothing of them is left."""
+        """End all worker processes that are its own; nothing of them is left."""
         self._entered = False
         self.lock.release()
+        if self._borrowed:
+            self.builds.reset()
+            self.runs.reset()
+            return
         self.builds.close()
         self.runs.close()
 

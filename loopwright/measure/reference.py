@@ -28,6 +28,11 @@ class InputData:
         self._task = task
         self._make = getattr(getattr(task, "template", None), "make_inputs", None)
 
+    @property
+    def owner(self) -> str:
+        """Names the data that the template makes; empty where it makes none."""
+        return "" if self._make is None else repr((self._task.name, self._task.args))
+
     def __call__(self, args: list[dict[str, Any]]) -> list[Array] | None:
         """One array per input among these arguments, of its shape and dtype; None: use a seed.
 

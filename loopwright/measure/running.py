@@ -54,6 +54,8 @@ class RunSession:
         option: limits and plan.
         pump: waits for the runner while it lets the builders work; called until it has an answer.
         inputs: gives the input data of these arguments; None where seeded random data will do.
+        worker: the process of another session to be used; None: a process of its own.
+        owner: whose input data it is, where equal arguments of another session may get other data.
     """
 
     def __init__(
@@ -61,10 +63,13 @@ class RunSession:
         option: LocalRunner,
         pump: Callable[[Sequence[Worker]], None],
         inputs: Callable[[list[dict[str, Any]]], list[Array] | None] = lambda args: None,
+        worker: Worker | None = None,
+        owner: str = "",
     ) -> None:
         self.option = option
+        self._owner = owner
         self._inputs = inputs
-        self.worker = Worker("runner", option.memory_limit)
+        self.worker = worker or Worker("runner", option.memory_limit)
         self._pump = pump
 
     def start(self) -> None:
@@ -200,7 +205,7 @@ class RunSession:
     def _prepare(self, built: Built) -> MeasureError | None:
         """Have the runner make the data of these arguments unless it has them."""
         args = arguments(built.manifest)
-        key = f"data {json.dumps(args, sort_keys=True)}"
+        key = f"data {self._owner} {json.dumps(args, sort_keys=True)}"
         if key in self.worker.known:
             return None
         self.worker.known.clear()  # the references go with the former data

@@ -13,6 +13,9 @@ from loopwright.tuner.random_tuner import RandomTuner
 from loopwright.tuner.run import NothingRan
 from loopwright.tuner.state import Failure, RunState, Trial
 from loopwright.tuner.summary import Summary
+from loopwright.tuner.tasks import tune_tasks
+from loopwright.tuner.tasks_summary import TaskRow, TasksSummary
+from loopwright.tuner.tasks_table import TasksMonitor, task_table
 from loopwright.tuner.xgb_tuner import XGBTuner
 
 #: The tuners by the names that the command line and logs use.
@@ -49,6 +52,9 @@ __all__ = [
     "RandomTuner",
     "RunState",
     "Summary",
+    "TaskRow",
+    "TasksMonitor",
+    "TasksSummary",
     "Trial",
     "Tuner",
     "TuningInterrupted",
@@ -57,5 +63,7 @@ __all__ = [
     "log_to_file",
     "progress_bar",
     "stop_at",
+    "task_table",
     "tune",
+    "tune_tasks",
 ]

@@ -34,7 +34,7 @@ PLAN_SIZE = 16
 class TuningInterrupted(KeyboardInterrupt):
     """Ctrl-C during a run. Every finished trial is in the log; ``summary`` says how far it came."""
 
-    def __init__(self, summary: Summary) -> None:
+    def __init__(self, summary: Any) -> None:
         super().__init__("tuning was interrupted")
         self.summary = summary
 
@@ -67,7 +67,7 @@ def tune(
             f"{tuner.task} has no operations to count, so no speed in GFLOP/s to reach; "
             "leave target out, or call cfg.add_flop(n) in the template"
         )
-    with _open(tuner, budget, measure_option, callbacks, plan_size) as run:
+    with open_run(tuner, budget, measure_option, callbacks, plan_size) as run:
         try:
             run.resume()
             while plan := run.current_round():
@@ -83,10 +83,24 @@ def tune(
 
 
 @contextmanager
-def _open(
-    tuner: Tuner, budget: Budget, option: Any, callbacks: Sequence[Any], plan_size: int
+def open_run(
+    tuner: Tuner,
+    budget: Budget,
+    option: Any,
+    callbacks: Sequence[Any],
+    plan_size: int,
+    beside: Any = None,
 ) -> Iterator[Run]:
-    """Lock and read the log, start the measurer; close both in the end."""
+    """Lock and read the log, start the measurer; close both in the end.
+
+    Args:
+        tuner: proposes; the others as in `tune`.
+        budget: limits of the run.
+        option: how to measure, or a ready measurer.
+        callbacks: `log_to_file` among them names the log.
+        plan_size: length of a round.
+        beside: a measurer of another task that is open meanwhile; its processes are shared.
+    """
     path = next((c.path for c in callbacks if isinstance(c, LogToFile)), None)
     run_id = records.new_run()
     with ExitStack() as stack:
@@ -96,11 +110,11 @@ def _open(
             stack.enter_context(lock_log(path, tuner.task.key))
         journal = stack.enter_context(open_journal(tuner.task, path, run_id, tuner.journal))
         tuner.journal = journal if path is None else None
-        measurer = stack.enter_context(_measurer(tuner, option, callbacks))
+        measurer = stack.enter_context(_measurer(tuner, option, callbacks, beside))
         yield Run(tuner, budget, journal, measurer, callbacks, plan_size)
 
 
-def _measurer(tuner: Tuner, option: Any, callbacks: Sequence[Any]) -> Any:
+def _measurer(tuner: Tuner, option: Any, callbacks: Sequence[Any], beside: Any) -> Any:
     monitors = [c for c in callbacks if isinstance(c, Monitor)]
 
     def announce(text: str) -> None:
@@ -110,7 +124,7 @@ def _measurer(tuner: Tuner, option: Any, callbacks: Sequence[Any]) -> Any:
     if option is None:
         option = default_option()
     if isinstance(option, MeasureOption):
-        return Measurer(tuner.task, option, announce if monitors else None)
+        return Measurer(tuner.task, option, announce if monitors else None, beside)
     if hasattr(option, "measure"):
         return option
     raise TuneError(

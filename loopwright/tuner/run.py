@@ -110,6 +110,11 @@ class Run:
         """Trials that the journal holds."""
         return len(self.journal.trials)
 
+    @property
+    def unfinished(self) -> bool:
+        """True while a round is planned that is not measured and told whole."""
+        return self._round is not None
+
     # -- the steps ----------------------------------------------------------------------------
 
     def resume(self) -> None:
