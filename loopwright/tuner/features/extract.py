@@ -57,9 +57,8 @@ class Extractor:
         self._table = KnobTable(task.config_space) if feature_type == "knob" else None
         self.names = itervar.NAMES if self._table is None else self._table.names
         machine = machine_of(task.target)
-        self._logged = np.array(itervar.LOGGED)
         self._population = Population(
-            task, lambda state: itervar.itervar(state, machine), len(itervar.NAMES), symbolic
+            task, lambda state: itervar.itervar(state, machine), itervar.LOGGED, symbolic
         )
 
     @property
@@ -76,10 +75,7 @@ class Extractor:
         if self._table is not None:
             return Rows(self._table.rows(digits), np.zeros(len(digits), bool))
         values = self._population.evaluate(digits)
-        failed = np.isnan(values[0])
-        logged = values[self._logged]
-        values[self._logged] = np.log2(logged + np.float32(1))
-        return Rows(np.ascontiguousarray(values.T), failed)
+        return Rows(values, np.isnan(values[:, 0]))
 
 
 def extractor(task: Task, feature_type: str = "itervar") -> Extractor:

@@ -24,7 +24,7 @@ from loopwright.tuner.features.symbols import Graph, Number, Program
 #: Derives numbers from a schedule's state, always the same count.
 Derive = Callable[[State], list[Number]]
 #: Structure classes that are kept, and rows evaluated at once (columns then stay in the cache).
-CLASSES, CHUNK = 4096, 2048
+CLASSES, CHUNK = 4096, 1024
 
 
 class SymbolicSplit(SplitEntity):
@@ -47,15 +47,17 @@ class Population:
     Args:
         task: the task.
         derive: what to derive from a schedule; see `Derive`.
-        width: how many numbers it derives.
+        logged: for each of them whether ``log2(1 + x)`` of it is wanted.
         symbolic: False instantiates every candidate, for comparison.
 
     Attributes:
         derived: how often the template has run.
     """
 
-    def __init__(self, task: Task, derive: Derive, width: int, symbolic: bool = True) -> None:
-        self.task, self.width = task, width
+    def __init__(
+        self, task: Task, derive: Derive, logged: Sequence[bool], symbolic: bool = True
+    ) -> None:
+        self.task, self.logged = task, tuple(logged)
         self.derived = 0
         self._derive = derive
         self._knobs: list[Knob] = list(task.config_space.knobs.values())
@@ -66,21 +68,21 @@ class Population:
         self._columns: dict[tuple[int, int], np.ndarray] = {}
 
     def evaluate(self, digits: np.ndarray) -> np.ndarray:
-        """float32 (width, n) for candidates (n, knobs); all NaN where a template fails."""
-        out = np.empty((self.width, len(digits)), np.float32)
+        """float32 (n, numbers) for candidates (n, knobs); all NaN where a template fails."""
+        out = np.empty((len(digits), len(self.logged)), np.float32)
         self._fill(np.ascontiguousarray(digits, np.int64), np.arange(len(digits)), self._fixed, out)
         return out
 
     def _fill(
         self, digits: np.ndarray, rows: np.ndarray, fixed: frozenset[int], out: np.ndarray
     ) -> None:
-        """Fill the columns ``rows`` of ``out``, which belong to the candidates ``digits``."""
+        """Fill the rows ``rows`` of ``out``, which belong to the candidates ``digits``."""
         for choice, members in _groups(digits, sorted(fixed), self.task.config_space.dims):
             found = self._class(fixed, choice, digits[members[0]])
             if isinstance(found, _More):
                 self._fill(digits[members], rows[members], fixed | found.knobs, out)
             elif found is None:
-                out[:, rows[members]] = np.nan
+                out[rows[members]] = np.nan
             else:
                 self._run(found, digits[members], rows[members], out)
 
@@ -88,9 +90,9 @@ class Population:
         for at in range(0, len(rows), CHUNK):
             part = slice(at, at + CHUNK)
             columns = [self._column(k, p)[digits[part, k]] for k, p in program.leaves]
-            block = np.empty((self.width, len(rows[part])), np.float32)
+            block = np.empty((len(rows[part]), len(self.logged)), np.float32)
             program.evaluate(columns, block)
-            out[:, rows[part]] = block
+            out[rows[part]] = block
 
     def _column(self, knob: int, part: int) -> np.ndarray:
         """What each candidate of a knob gives for one part of it."""
@@ -123,7 +125,7 @@ class Population:
             return None if fixed == everything else _More(self._stubborn(fixed, sample))
         if graph.asked - fixed:
             return _More(frozenset(graph.asked))
-        return Program(numbers)
+        return Program(numbers, self.logged)
 
     def _instantiate(self, fixed: frozenset[int], sample: np.ndarray, graph: Graph) -> list[Number]:
         self.derived += 1
@@ -154,15 +156,18 @@ def _groups(
     """Candidates that agree in the fixed knobs: what they chose, and where they are."""
     if not len(digits):
         return []
-    if not fixed:
-        return [((), np.arange(len(digits)))]
-    part = digits[:, fixed]
-    _, first, inverse = np.unique(part, axis=0, return_index=True, return_inverse=True)
-    order = np.argsort(inverse.reshape(-1), kind="stable")
-    ends = np.cumsum(np.bincount(inverse.reshape(-1)))
+    codes = np.zeros(len(digits), np.int64)
+    room = 1
+    for k in fixed:
+        if room * dims[k] >= 1 << 62:
+            codes = np.unique(codes, return_inverse=True)[1].reshape(-1)
+            room = len(digits)
+        codes = codes * dims[k] + digits[:, k]
+        room *= dims[k]
+    order = np.argsort(codes, kind="stable")
+    ends = np.flatnonzero(np.diff(codes[order])) + 1
     return [
-        (tuple(part[f].tolist()), members)
-        for f, members in zip(first, np.split(order, ends[:-1]), strict=True)
+        (tuple(digits[members[0], fixed].tolist()), members) for members in np.split(order, ends)
     ]
 
 

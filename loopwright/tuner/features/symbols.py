@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -370,63 +371,109 @@ _COLUMNS: dict[str, Callable[..., Any]] = {
 class Program:
     """Several expressions, evaluated together.
 
+    Args:
+        outputs: what to evaluate; ``len(outputs)`` numbers for each candidate.
+        logged: for each output whether ``log2(1 + x)`` of it is wanted.
+
     Attributes:
         leaves: what the expressions depend on, as (knob, part), in the order of `evaluate`.
     """
 
-    def __init__(self, outputs: Sequence[Number]) -> None:
-        self.outputs = tuple(x.number if isinstance(x, Sym) else None for x in outputs)
-        self.constants = tuple(0.0 if isinstance(x, Sym) else float(x) for x in outputs)
+    def __init__(self, outputs: Sequence[Number], logged: Sequence[bool]) -> None:
+        plain: list[tuple[bool, Any, bool]] = [
+            (isinstance(x, Sym), x.number if isinstance(x, Sym) else float(x), log)
+            for x, log in zip(outputs, logged, strict=True)
+        ]
+        # Equal outputs share a row of the block that is evaluated; rows to be logged come first.
+        rows = sorted(dict.fromkeys(plain), key=lambda r: not r[2])
+        self._place = np.array([rows.index(r) for r in plain], np.intp)
+        self._logs = sum(log for _, _, log in rows)
+        self._constants = [(k, x) for k, (symbol, x, _) in enumerate(rows) if not symbol]
+        self._height = len(rows)
         graphs = [x.graph for x in outputs if isinstance(x, Sym)]
         nodes = graphs[0].nodes if graphs else []
-        needed = _reachable(nodes, {n for n in self.outputs if n is not None})
         self.leaves: list[tuple[int, int]] = []
-        self._steps: list[tuple[int, Callable[..., Any] | None, tuple[Any, ...]]] = []
-        slots: dict[int, int] = {}
-        for number in needed:
-            op, args = nodes[number]
-            slots[number] = len(slots)
+        self._steps = self._compiled(
+            nodes, [(k, x) for k, (symbol, x, _) in enumerate(rows) if symbol]
+        )
+
+    def _compiled(self, nodes: Sequence[Any], rows: Sequence[tuple[int, int]]) -> list[_Step]:
+        wanted: dict[int, list[int]] = {}
+        for k, number in rows:
+            wanted.setdefault(number, []).append(k)
+        needed = _reachable(nodes, set(wanted))
+        last = {a: n for n in needed if nodes[n][0] != "leaf" for a in _operands(nodes[n])}
+        slots = {n: k for k, n in enumerate(needed)}
+        steps = []
+        for n in needed:
+            op, args = nodes[n]
+            dead = tuple(slots[a] for a in set(_operands(nodes[n])) if last[a] == n)
+            outs = tuple(wanted.get(n, ()))
             if op == "leaf":
-                knob, part = args
-                self._steps.append((slots[number], None, (len(self.leaves),)))
-                self.leaves.append((knob[0], part[0]))
+                steps.append(_Step(slots[n], None, (len(self.leaves),), outs, ()))
+                self.leaves.append((args[0][0], args[1][0]))
                 continue
             given = tuple(a if isinstance(a, tuple) else slots[a] for a in args)
-            self._steps.append((slots[number], _COLUMNS[op], given))
-        self._size = len(slots)
-        self._last = tuple(slots[n] if n is not None else None for n in self.outputs)
+            steps.append(_Step(slots[n], _COLUMNS[op], given, outs, dead))
+        return steps
 
     def __len__(self) -> int:
         """How many operations are evaluated."""
-        return self._size
+        return len(self._steps)
 
     def evaluate(self, columns: Sequence[np.ndarray], out: np.ndarray) -> None:
-        """Fill row i of ``out`` (outputs, n) with output i of n candidates.
+        """Fill ``out`` with the outputs of n candidates.
 
         Args:
             columns: float64 (n,) for each of ``leaves``.
-            out: float32 or float64 (outputs, n).
+            out: float32 (n, outputs).
         """
-        values: list[Any] = [None] * self._size
-        for slot, function, args in self._steps:
-            if function is None:
-                values[slot] = columns[args[0]]
-                continue
-            given = [a[0] if isinstance(a, tuple) else values[a] for a in args]
-            values[slot] = function(*given)
-        for row, (last, constant) in enumerate(zip(self._last, self.constants, strict=True)):
-            out[row] = constant if last is None else values[last]
+        values: list[Any] = [None] * len(self._steps)
+        block = np.empty((self._height, len(out)), np.float32)
+        for row, x in self._constants:
+            block[row] = x
+        for step in self._steps:
+            if step.function is None:
+                value = columns[step.args[0]]
+            else:
+                value = step.function(
+                    *[a[0] if isinstance(a, tuple) else values[a] for a in step.args]
+                )
+            values[step.slot] = value
+            for row in step.rows:
+                block[row] = value
+            for slot in step.dead:
+                values[slot] = None
+        part = block[: self._logs]
+        np.log2(np.add(part, np.float32(1), out=part), out=part)
+        out[:] = block[self._place].T
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One operation: where its value goes, what it is made of, and what is not needed after it.
+
+    ``rows`` are the rows of the block that want the value; constants stand in tuples of one.
+    """
+
+    slot: int
+    function: Callable[..., Any] | None
+    args: tuple[Any, ...]
+    rows: tuple[int, ...]
+    dead: tuple[int, ...]
+
+
+def _operands(node: Any) -> list[int]:
+    op, args = node
+    return [] if op == "leaf" else [a for a in args if not isinstance(a, tuple)]
 
 
 def _reachable(nodes: Sequence[Any], wanted: set[int]) -> list[int]:
     """Numbers of nodes that others need, in an order in which they can be computed."""
     found, todo = set(wanted), list(wanted)
     while todo:
-        op, args = nodes[todo.pop()]
-        if op == "leaf":
-            continue
-        for a in args:
-            if not isinstance(a, tuple) and a not in found:
+        for a in _operands(nodes[todo.pop()]):
+            if a not in found:
                 found.add(a)
                 todo.append(a)
     return sorted(found)
