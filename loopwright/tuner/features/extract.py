@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from loopwright.errors import UsageError, did_you_mean
+from loopwright.schedule.state import State
 from loopwright.task import Task
-from loopwright.tuner.features import itervar
+from loopwright.tuner.features import curve, itervar
 from loopwright.tuner.features.knob import KnobTable
-from loopwright.tuner.features.machine import machine_of
+from loopwright.tuner.features.machine import Machine, machine_of
 from loopwright.tuner.features.population import Population
+from loopwright.tuner.features.symbols import Number
 
 #: Kinds of features, AutoTVM's names.
-FEATURE_TYPES = ("itervar", "knob")
+FEATURE_TYPES = ("itervar", "knob", "curve")
+_Derive = Callable[[State, Machine], list[Number]]
+#: Names, which are logarithms, and how they are derived from a schedule.
+_DERIVED: dict[str, tuple[tuple[str, ...], tuple[bool, ...], _Derive]] = {
+    "itervar": (itervar.NAMES, itervar.LOGGED, itervar.itervar),
+    "curve": (curve.NAMES, curve.LOGGED, curve.curve),
+}
 
 
 @dataclass(frozen=True)
@@ -35,12 +44,14 @@ class Extractor:
 
     Args:
         task: the task.
-        feature_type: ``"itervar"`` (loops, touched bytes, strides, reuse: the same names for every
-            task, so that one model learns from many) or ``"knob"`` (what the knobs choose).
+        feature_type: ``"itervar"`` (loops, touched bytes, strides, reuse) and ``"curve"`` (touched
+            bytes and reuse against iterations) have the same names for every task, so that one
+            model learns from many; ``"knob"`` is what the knobs of this one space choose.
         symbolic: False instantiates every candidate; slow, for comparison.
 
     Attributes:
         names: one name a column.
+        logged: for each column whether it is ``log2(1 + x)`` of what its name says.
         feature_type: as given.
 
     Raises:
@@ -54,17 +65,23 @@ class Extractor:
                 f"; there are {', '.join(FEATURE_TYPES)}"
             )
         self.task, self.feature_type = task, feature_type
-        self._table = KnobTable(task.config_space) if feature_type == "knob" else None
-        self.names = itervar.NAMES if self._table is None else self._table.names
+        self._table: KnobTable | None = None
+        self._population: Population | None = None
+        if feature_type == "knob":
+            self._table = KnobTable(task.config_space)
+            self.names = self._table.names
+            self.logged = (False,) * len(self.names)
+            return
+        self.names, self.logged, derive = _DERIVED[feature_type]
         machine = machine_of(task.target)
         self._population = Population(
-            task, lambda state: itervar.itervar(state, machine), itervar.LOGGED, symbolic
+            task, lambda state: derive(state, machine), self.logged, symbolic
         )
 
     @property
     def derived(self) -> int:
         """How often the template has run for this extractor."""
-        return self._population.derived
+        return 0 if self._population is None else self._population.derived
 
     def rows(self, digits: np.ndarray) -> Rows:
         """Features of candidates.
@@ -74,6 +91,7 @@ class Extractor:
         """
         if self._table is not None:
             return Rows(self._table.rows(digits), np.zeros(len(digits), bool))
+        assert self._population is not None
         values = self._population.evaluate(digits)
         return Rows(values, np.isnan(values[:, 0]))
 

@@ -71,24 +71,30 @@ _SHARES = (
 )
 
 
-def _names() -> tuple[str, ...]:
-    slots = ["store", *(f"load{k}" for k in range(READS))]
-    return (
-        *_WHOLE,
-        *(f"main.{x}" for x in _MAIN),
-        *(f"loop{k}.{x}" for k in range(LOOPS) for x in _LOOP),
-        *(f"{a}.loop{k}.{x}" for a in slots for k in range(LOOPS) for x in _ACCESS),
-        *(f"stage{k}.{x}" for k in range(OTHERS) for x in _OTHER),
-    )
-
-
-#: Names of the features, the same for every task.
-NAMES = _names()
-#: Whether the logarithm of a feature is taken.
-LOGGED = tuple(
-    n.rpartition(".")[2] not in _SHARES and not (n.startswith("loop") and n.endswith("parallel"))
-    for n in NAMES
+#: Names of the features that do not describe single loops.
+SUMS = (
+    *_WHOLE,
+    *(f"main.{x}" for x in _MAIN),
+    *(f"stage{k}.{x}" for k in range(OTHERS) for x in _OTHER),
 )
+_SLOTS = ("store", *(f"load{k}" for k in range(READS)))
+#: Names of the features, the same for every task.
+NAMES = (
+    *SUMS,
+    *(f"loop{k}.{x}" for k in range(LOOPS) for x in _LOOP),
+    *(f"{a}.loop{k}.{x}" for a in _SLOTS for k in range(LOOPS) for x in _ACCESS),
+)
+
+
+def is_logged(name: str) -> bool:
+    """Whether the logarithm of a feature is taken."""
+    group, _, what = name.rpartition(".")
+    flag = group.startswith("loop") and what == "parallel"
+    return what not in _SHARES and not flag
+
+
+#: Whether the logarithm of a feature is taken.
+LOGGED = tuple(map(is_logged, NAMES))
 
 
 def itervar(state: State, machine: Machine) -> list[Number]:
@@ -98,19 +104,22 @@ def itervar(state: State, machine: Machine) -> list[Number]:
         state: the schedule's state; split factors may be `Sym`.
         machine: what it runs on.
     """
-    nests = ranked(state)
-    works = [work_of(n.op) for n in nests]
-    touches = [Touches(n, machine) for n in nests]
-    outs = [
-        _whole(nests, works, machine),
-        _main(touches[0], works[0], machine),
-        _loops(touches[0], works[0]),
-        _accesses(touches[0]),
+    touches = [Touches(n, machine) for n in ranked(state)]
+    main = touches[0]
+    return [*sums(touches), *_loops(main, work_of(main.nest.op)), *_accesses(main)]
+
+
+def sums(touches: Sequence[Touches]) -> list[Number]:
+    """The features `SUMS` of stages, the main one first."""
+    works = [work_of(t.nest.op) for t in touches]
+    machine = touches[0].machine
+    out = [
+        *_whole([t.nest for t in touches], works, machine),
+        *_main(touches[0], works[0], machine),
     ]
     for k in range(OTHERS):
-        there = k + 1 < len(nests)
-        outs.append(_other(touches[k + 1]) if there else [0] * len(_OTHER))
-    return [x for part in outs for x in part]
+        out += _other(touches[k + 1]) if k + 1 < len(touches) else [0] * len(_OTHER)
+    return out
 
 
 def ranked(state: State) -> list[StageNest]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from loopwright import env
+from loopwright.runtime import pool
 from loopwright.target.caches import Caches, host_caches
 
 
@@ -28,5 +28,5 @@ def machine_of(target: Any) -> Machine:
     options = getattr(target, "options", {})
     wide = int(target.vector_bytes)
     many = wide == 64 or "+neon" in str(options.get("mattr", ""))
-    threads = int(options.get("num_threads", 0)) or len(env.usable_cpus())
+    threads = int(options.get("num_threads", 0)) or pool.get_num_threads()
     return Machine(threads, host_caches(), wide, 32 if many else 16)

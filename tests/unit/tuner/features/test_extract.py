@@ -6,18 +6,20 @@ import pytest
 from loopwright import ops
 from loopwright.errors import UsageError
 from loopwright.task import create_task
-from loopwright.tuner.features import Extractor, extractor
-from loopwright.tuner.features.itervar import NAMES
+from loopwright.tuner.features import Extractor, curve, extractor, itervar
 from tests.unit.tuner.features import workloads
 
 
+@pytest.mark.parametrize("kind", ["itervar", "curve"])
 @pytest.mark.parametrize("name", workloads.OPERATORS)
-def test_symbolic_rows_are_those_of_each_candidate(name: str) -> None:
+def test_symbolic_rows_are_those_of_each_candidate(name: str, kind: str) -> None:
     task = workloads.task_of(name)
-    digits = workloads.digits_of(task, 24)
-    fast, slow = Extractor(task).rows(digits), Extractor(task, symbolic=False).rows(digits)
+    digits = workloads.digits_of(task, 16)
+    made = Extractor(task, kind)
+    fast, slow = made.rows(digits), Extractor(task, kind, symbolic=False).rows(digits)
     assert fast.values.dtype == np.float32
-    assert fast.values.shape == (24, len(NAMES))
+    assert made.names == {"itervar": itervar.NAMES, "curve": curve.NAMES}[kind]
+    assert fast.values.shape == (16, len(made.names))
     assert np.array_equal(fast.values, slow.values, equal_nan=True)
     assert not fast.failed.any()
     assert np.isfinite(fast.values).all()
@@ -69,4 +71,51 @@ def test_an_unknown_type_is_named_with_the_nearest() -> None:
 def test_no_candidates_give_no_rows() -> None:
     task = create_task(ops.matmul, args=(64, 64, 64), target="llvm")
     rows = extractor(task).rows(np.zeros((0, 5), int))
-    assert rows.values.shape == (0, len(NAMES))
+    assert rows.values.shape == (0, len(itervar.NAMES))
+
+
+def test_features_of_a_tile_are_what_they_say() -> None:
+    task = create_task(ops.matmul, args=(512, 512, 512), target="llvm -mcpu=skylake-avx512")
+    space = task.config_space
+    tile = {"tile_i": [-1, 16, 8], "tile_j": [-1, 1, 32], "unroll_k": 1, "order": "ji"}
+    digits = np.array([space.point2knob(space.index_of(tile | {"pack": "panel"}))])
+    made = Extractor(task)
+    row = made.rows(digits).values[0]
+    values = np.where(made.logged, np.exp2(row) - 1, row)
+    found = dict(zip(made.names, values.round(3).tolist(), strict=True))
+    expected = {
+        "main.iterations": 512**3,
+        "main.excess": 1,
+        "main.accumulators": 16,
+        "main.spilled": 0,
+        "main.vector_share": 1,
+        "main.reduce_inner": 512,
+        "loop0.extent": 32,
+        "loop0.vectorized": 1,
+        "loop1.extent": 8,
+        "loop1.unrolled": 1,
+        "loop3.extent": 512,
+        "loop3.reduce": 1,
+        # A is broadcast over columns, its rows are 2048 bytes apart, and runs along k.
+        "load0.loop0.stride": 0,
+        "load0.loop1.stride": 2048,
+        "load0.loop3.stride": 4,
+        "load0.loop1.reuse": 32,
+        # The panel of B is contiguous, and is read again for every row.
+        "load1.loop0.stride": 4,
+        "load1.loop1.stride": 0,
+        "load1.loop3.stride": 128,
+        "load1.loop3.bytes": 512 * 32 * 4,
+        "load1.loop1.reuse": 8,
+        "store.loop1.bytes": 8 * 32 * 4,
+    }
+    assert {k: found[k] for k in expected} == pytest.approx(expected, rel=1e-3)
+
+
+def test_curves_grow_with_iterations() -> None:
+    task = create_task(ops.matmul, args=(256, 256, 256), target="llvm")
+    made = extractor(task, "curve")
+    rows = made.rows(workloads.digits_of(task, 50)).values
+    for access in ("store", "load0", "load1"):
+        columns = [made.names.index(f"{access}.at{4**k}.bytes") for k in range(curve.SAMPLES)]
+        assert (np.diff(rows[:, columns], axis=1) >= 0).all()

@@ -1,0 +1,86 @@
+"""Named features of one candidate, and what a model makes of each."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from loopwright import ops
+from loopwright.errors import InstantiationError, TuneError
+from loopwright.task import Task, create_task
+from loopwright.tuner.cost_model import Batch, Samples
+from loopwright.tuner.explain import explain
+from loopwright.tuner.features import FEATURE_TYPES, Extractor
+from loopwright.tuner.features.meaning import meaning
+from loopwright.tuner.xgb_model import XGBCostModel
+from tests.unit.tuner.features import workloads
+
+
+@pytest.fixture(scope="module")
+def task() -> Task:
+    return create_task(ops.matmul, args=(128, 128, 128), target="llvm -mcpu=skylake-avx512")
+
+
+def test_values_are_in_their_own_units(task: Task) -> None:
+    tile = {"tile_i": [-1, 4, 8], "tile_j": [-1, 1, 32], "unroll_k": 1, "order": "ji"}
+    found = explain(task, tile | {"pack": "panel"})
+    values = {x.name: x.value for x in found.lines}
+    assert values["main.iterations"] == pytest.approx(128**3, rel=1e-3)
+    assert values["stages"] == 3
+    assert found.predicted is None
+    assert 0 < found.estimate < 2
+    assert str(found).splitlines()[0].startswith(str(found.config))
+
+
+@pytest.mark.parametrize("kind", FEATURE_TYPES)
+def test_contributions_add_up_to_the_prediction(task: Task, kind: str) -> None:
+    made = Extractor(task, kind)
+    digits = workloads.digits_of(task, 80)
+    rows = made.rows(digits)
+    scores = rows.values[:, 0] + digits[:, 1] / 4 - digits[:, 2]
+    model = XGBCostModel(made.names)
+    zeros = np.zeros(80, np.int64)
+    model.fit(Samples(Batch.plain(rows.values), scores.astype(np.float64), zeros, zeros))
+    space = task.config_space
+    found = [explain(task, space.knob2point([int(x) for x in d]), model, kind) for d in digits[:5]]
+    # What is left is one constant, the same for every candidate.
+    rest = [f.predicted - sum(x.contribution for x in f.lines) for f in found]
+    assert rest == pytest.approx([rest[0]] * 5, abs=1e-4)
+    parts = [abs(x.contribution) for x in found[0].lines]
+    assert parts == sorted(parts, reverse=True)
+    assert max(parts) > 0
+
+
+def test_as_a_table_and_shortened(task: Task) -> None:
+    found = explain(task, task.config_space.default_index)
+    assert len(found.text(5).splitlines()) == 6
+    console = Console(width=160)
+    with console.capture() as capture:
+        console.print(found.table(5))
+    assert "main.iterations" not in capture.get()
+    assert "arithmetic operations" in capture.get()
+
+
+@pytest.mark.parametrize("kind", FEATURE_TYPES[::2])
+def test_every_feature_says_what_it_is(task: Task, kind: str) -> None:
+    names = Extractor(task, kind).names
+    assert all(meaning(n) for n in names)
+    assert len({meaning(n) for n in names}) == len(names)
+
+
+def test_knobs_speak_for_themselves() -> None:
+    assert meaning("tile_i.1") == ""
+
+
+def test_a_refused_candidate_says_why() -> None:
+    made = create_task(workloads.branching, args=(32, 48), target="llvm")
+    bad = {"x": [-1, 8, 4], "y": [-1, 1], "block": 1, "free": 1}
+    with pytest.raises(InstantiationError, match="too large"):
+        explain(made, bad)
+
+
+def test_values_that_are_no_point_are_refused(task: Task) -> None:
+    values = task.config_space.get(0).values | {"unroll_k": 3}
+    with pytest.raises(TuneError, match="not a point of the space"):
+        explain(task, values)
