@@ -23,6 +23,7 @@ class Verbs(click.Group):
 
     modules: ClassVar[dict[str, str]] = {
         "tune": "tune",
+        "tune-tasks": "tune_tasks",
         "records": "records",
         "lower": "lower",
         "build": "build",

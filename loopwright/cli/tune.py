@@ -4,32 +4,31 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
 import click
 from rich.console import Console
 
+from loopwright.cli.tuning import TRIALS, chosen_tuner, repeated, tuner_options
 from loopwright.cli.workload import Workload, counted, find_workload, workload_options
 from loopwright.errors import UsageError
 from loopwright.measure import lock_log
 from loopwright.records import Store
-from loopwright.tuner import Summary, Tuner, TuningInterrupted, find_tuner, log_to_file
+from loopwright.tuner import Summary, Tuner, TuningInterrupted, log_to_file
 from loopwright.tuner.budget import count, seconds, share
 from loopwright.tuner.budget import speed as enough
 from loopwright.tuner.state import flop_of
 from loopwright.tuner.summary import failure_lines, speed
 
-#: Trials when neither --trials nor --timeout is given.
-TRIALS = 200
 #: Spread of the yardsticks, as a share of their median, above which they are called noisy.
 NOISY = 0.3
 
 
 @click.command("tune", short_help="Search for the fastest configuration of a workload.")
 @workload_options
-@click.option("--tuner", default="random", show_default=True, help="Tuner: random or grid.")
+@tuner_options
 @click.option(
     "--trials", type=int, help=f"Valid trials that the log shall hold [default: {TRIALS}]."
 )
@@ -42,20 +41,20 @@ NOISY = 0.3
     help="Stop when a further minute is expected to gain less than this, such as 1%.",
 )
 @click.option("--log", help="Log; a run goes on from what it holds [default: by workload].")
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the tuner.")
 def command(
     workload: str,
     params: tuple[str, ...],
     target: str,
     threads: int | None,
     tuner: str,
+    options: tuple[str, ...],
+    seed: int,
     trials: int | None,
     timeout: str | None,
     early_stopping: int | None,
     gflops: float | None,
     min_gain: str | None,
     log: str | None,
-    seed: int,
 ) -> int | None:
     """Tune WORKLOAD: an operator (matmul, dense, conv2d) with its parameters, or
     path/to/file.py:template with the template's.
@@ -63,12 +62,13 @@ def command(
     Each measurement is appended to the log at once. The same command again goes on where it was
     stopped, and measures nothing twice.
     """
-    kind = find_tuner(tuner)
+    kind, chosen = chosen_tuner(tuner, options)
     found = find_workload(workload, params, target, threads)
     if all(limit is None for limit in (trials, timeout, early_stopping, gflops, min_gain)):
         trials = TRIALS
     path = log or found.default_log
     # What cannot be is said before anything is measured.
+    made = kind(found.task, seed=seed, **chosen)
     budget = {
         "n_trial": count("--trials", trials),
         "early_stopping": count("--early-stopping", early_stopping),
@@ -80,7 +80,7 @@ def command(
     with lock_log(path, found.task.key):
         pass
     try:
-        return _tune(kind(found.task, seed=seed), found, path, budget)
+        return _tune(made, found, path, budget)
     except KeyboardInterrupt:
         click.echo(f"interrupted; every finished trial is in {path}")
     click.echo(f"to go on:\n  {_again(found, path)}")
@@ -99,7 +99,7 @@ def _tune(
     space = found.task.config_space
     console.print(
         f"{found.task} on {found.task.target}, {counted(_threads(found))}: "
-        f"{space.range_length} configurations, log {path}",
+        f"{space.range_length} configurations, tuner {made.name}, log {path}",
         markup=False,
         soft_wrap=True,
     )
@@ -108,14 +108,14 @@ def _tune(
     try:
         summary = made.tune(callbacks=[log_to_file(path), display], **budget)
     except TuningInterrupted as stopped:
-        _report(stopped.summary, console, peak, numpy)
+        _report(stopped.summary, made.notes, console, peak, numpy)
         raise
     finally:
         display.close()
     if not summary.measured:
         _nothing_new(summary, console, peak, numpy, path)
     else:
-        _report(summary, console, peak, numpy)
+        _report(summary, made.notes, console, peak, numpy)
     _next_steps(found, summary, path)
     return None
 
@@ -197,13 +197,19 @@ def input_specs(found: Workload) -> list[tuple[tuple[int, ...], str]]:
     ]
 
 
-def _report(summary: Summary, console: Console, peak: float | None, numpy: float | None) -> None:
+def _report(
+    summary: Summary,
+    notes: Sequence[str],
+    console: Console,
+    peak: float | None,
+    numpy: float | None,
+) -> None:
     text = [f"stopped:  {summary.reason}"]
     failed = sum(failure.count for failure in summary.failures.values())
     before = f", {summary.from_log} of them before this run" if summary.from_log else ""
     text.append(f"trials:   {summary.trials} valid{before}; {failed} failed")
     text += _speeds(summary, peak, numpy)
-    text += failure_lines(summary.failures)
+    text += [*notes, *failure_lines(summary.failures)]
     spent = sorted(summary.timing.items(), key=lambda item: -item[1])
     parts = ", ".join(f"{name} {took:.1f} s" for name, took in spent if took >= 0.05)
     text.append(f"time:     {summary.wall_s:.1f} s{': ' + parts if parts else ''}")
@@ -247,14 +253,8 @@ def _nothing_new(
 
 def _again(found: Workload, path: str, trials: int | None = None) -> str:
     """The command line of this run, to be pasted into a shell; perhaps with more trials."""
-    context = click.get_current_context()
-    options = ["--log", path]
-    for parameter in context.command.params:
-        name = parameter.name or ""
-        given = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
-        repeat = ("tuner", "timeout", "early_stopping", "gflops", "min_gain", "seed")
-        if given and name in (repeat if trials else (*repeat, "trials")):
-            options += [parameter.opts[0], str(context.params[name])]
+    names = ["tuner", "options", "seed", "timeout", "early_stopping", "gflops", "min_gain"]
+    options = ["--log", path, *repeated(names if trials else [*names, "trials"])]
     if trials is not None:
         options += ["--trials", str(trials)]
     return found.command("tune", *options)

@@ -25,6 +25,8 @@ TUNERS: dict[str, type[Tuner]] = {
     GATuner.name: GATuner,
     XGBTuner.name: XGBTuner,
 }
+#: The tuner that the command line and `tune_tasks` take when none is named.
+DEFAULT_TUNER = XGBTuner.name
 
 
 def find_tuner(name: str) -> type[Tuner]:
@@ -41,6 +43,7 @@ def find_tuner(name: str) -> type[Tuner]:
 
 
 __all__ = [
+    "DEFAULT_TUNER",
     "PLAN_SIZE",
     "TUNERS",
     "EarlyStop",

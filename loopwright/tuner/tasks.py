@@ -50,7 +50,7 @@ def tune_tasks(
     callbacks: Sequence[Any] = (),
     *,
     timeout: float | str | None = None,
-    tuner: str | Callable[..., Tuner] = "random",
+    tuner: str | Callable[..., Tuner] = "xgb",
     tuner_options: Mapping[str, Any] | None = None,
     seed: int = 0,
     weights: Sequence[float] | None = None,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from loopwright.tuner.state import Failure
-from loopwright.tuner.summary import failure_lines
+from loopwright.tuner.summary import failure_lines, speed
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -58,11 +58,11 @@ class TaskRow:
         return (
             self.task,
             str(self.trials),
-            _ms(self.best_seconds),
+            _time(self.best_seconds),
             "-" if self.gflops is None else f"{self.gflops:.1f}",
             "-" if self.speedup is None else f"{self.speedup:.2f}",
             f"{self.weight:g}",
-            _ms(self.weighted),
+            _time(self.weighted),
             self.stopped,
         )
 
@@ -132,11 +132,11 @@ class TasksSummary:
         return table
 
     def _total(self) -> tuple[str, ...]:
-        return ("total", str(self.trials), "", "", "", "", _ms(self.latency), "")
+        return ("total", str(self.trials), "", "", "", "", _time(self.latency), "")
 
 
-def _ms(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{seconds * 1e3:.4g} ms"
+def _time(seconds: float | None) -> str:
+    return "-" if not seconds else speed(seconds, None)
 
 
 def _aligned(cells: tuple[str, ...], widths: list[int]) -> str:

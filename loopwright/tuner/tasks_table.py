@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from loopwright.tuner.summary import speed
 from loopwright.tuner.tasks_summary import TasksSummary
 
 if TYPE_CHECKING:
@@ -60,11 +61,11 @@ class TaskTable(TasksMonitor):
         """Draw the table; without a terminal, print a line if the last one is old enough."""
         if self._live is not None:
             self._live.update(summary.table(), refresh=True)
-        elif time.monotonic() - self._shown >= _LINE_S:
+        elif summary.latency and time.monotonic() - self._shown >= _LINE_S:
             self._shown = time.monotonic()
             row = summary.rows[latest]
             self._print(
-                f"trial {summary.trials}: {summary.latency * 1e3:.4g} ms in total; now {row.task}, "
+                f"trial {summary.trials}: {speed(summary.latency, None)} in total; now {row.task}, "
                 f"{row.trials} trials"
             )
 

@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from loopwright import records
@@ -71,8 +72,17 @@ def test_usage_errors(cli):
     for options, text in (
         (
             ["--tuner", "gird"],
-            "unknown tuner 'gird' (did you mean 'grid'?); there are random, grid",
+            "unknown tuner 'gird' (did you mean 'grid'?); there are random, grid, ga, xgb",
         ),
+        (["-O", "plan_size"], "--option 'plan_size': write it as name=value"),
+        (
+            ["-O", "plansize=3"],
+            "the tuner xgb has no option 'plansize' (did you mean 'plan_size'?); it takes "
+            "plan_size, feature_type, loss_type,",
+        ),
+        (["--tuner", "ga", "-O", "pop_size=1"], "pop_size must be an integer >= 2, got 1"),
+        (["--tuner", "ga", "-O", "pop_size=8", "-O", "pop_size=9"], "pop_size is given twice"),
+        (["-O", "loss_type=rnak"], "unknown loss_type 'rnak' (did you mean 'rank'?)"),
         (["--trials", "0"], "--trials must be an integer above zero, got 0"),
         (["--trials", "many"], "Invalid value for '--trials'"),
         (["--timeout", "8x"], "timeout '8x' is not a duration"),
@@ -95,6 +105,28 @@ def test_all_budgets_together_and_the_first_that_is_spent_is_named(cli, tmp_path
     assert "--gflops 0.001 --min-gain 0.1%" in ran.out
     header = records.load(tmp_path / "a.jsonl").headers[0]
     assert (header["n_trial"], header["target_gflops"], header["min_gain"]) == (50, 0.001, 0.001)
+
+
+@pytest.mark.parametrize(
+    ("tuner", "option", "noted"),
+    [
+        ("random", "range_idx=0,50", [0, 50]),
+        ("grid", "range_idx=10,50", [10, 50]),
+        ("ga", "mutation_prob=0.2", 0.2),
+        ("xgb", "diversity_filter_ratio=2", 2.0),
+    ],
+)
+def test_every_tuner_and_its_options(cli, tmp_path, tuner, option, noted):
+    log = tmp_path / "a.jsonl"
+    ran = cli(
+        "tune", *WORKLOAD, "--trials", "18", "--tuner", tuner, "-O", option, "--log", str(log)
+    )
+    assert ran.code == 0, ran.err
+    assert f"tuner {tuner}, log" in ran.out
+    assert f"--log {log} --tuner {tuner} --option {option}" in ran.out
+    header = records.load(log).headers[0]
+    assert header["tuner"] == tuner
+    assert header["options"][option.partition("=")[0]] == noted
 
 
 def test_a_log_that_cannot_be_written(cli, tmp_path):
@@ -155,7 +187,7 @@ def test_ctrl_c_keeps_the_log_and_prints_the_command_that_resumes(tmp_path):
     assert "Traceback" not in err
     assert "stopped:  interrupted" in out
     resume = "loopwright tune matmul M=32 N=32 K=32 --threads 1 --log log.jsonl"
-    assert f"{resume} --trials 5000 --seed 4" in out
+    assert f"{resume} --seed 4 --trials 5000" in out
     kept = records.load(log)
     assert len(kept) >= 3
     assert not kept.skipped

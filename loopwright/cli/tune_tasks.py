@@ -1,0 +1,194 @@
+"""``loopwright tune-tasks``: several workloads share a budget, a log and one table."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from loopwright.cli.tuning import TRIALS, chosen_tuner, repeated, tuner_options
+from loopwright.cli.workload import Workload, find_workload
+from loopwright.errors import UsageError
+from loopwright.measure import lock_log
+from loopwright.records import Store
+from loopwright.tuner import TasksSummary, log_to_file, task_table, tune_tasks
+from loopwright.tuner.budget import count, seconds, share
+from loopwright.tuner.scheduler import STRATEGIES
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the file: a workload, and how often it is called."""
+
+    found: Workload
+    weight: float
+
+
+@click.command("tune-tasks", short_help="Tune several workloads with one budget and one log.")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--target", default="llvm", show_default=True, help="Target, with its attributes, of all."
+)
+@click.option(
+    "--threads", type=click.IntRange(1), help="Threads of the kernels [default: all cores]."
+)
+@tuner_options
+@click.option(
+    "--trials",
+    type=int,
+    help=f"Valid trials of all that the log shall hold [default: {TRIALS} a workload].",
+)
+@click.option("--timeout", help="Time for this run: seconds, or such as 90s, 30m, 8h.")
+@click.option(
+    "--early-stopping", type=int, help="Stop after so many trials without a better one for any."
+)
+@click.option(
+    "--per-task-early-stopping",
+    type=int,
+    help="Leave a workload after so many of its trials without a better one.",
+)
+@click.option(
+    "--min-gain",
+    metavar="SHARE",
+    help="Leave a workload when a further minute of it is expected to gain less, such as 1%.",
+)
+@click.option(
+    "--strategy",
+    type=click.Choice(STRATEGIES),
+    default=STRATEGIES[0],
+    show_default=True,
+    help="Who is next: what promises most, or each in turn.",
+)
+@click.option("--log", help="Log; a run goes on from what it holds [default: by FILE].")
+def command(
+    file: Path,
+    target: str,
+    threads: int | None,
+    tuner: str,
+    options: tuple[str, ...],
+    seed: int,
+    trials: int | None,
+    timeout: str | None,
+    early_stopping: int | None,
+    per_task_early_stopping: int | None,
+    min_gain: str | None,
+    strategy: str,
+    log: str | None,
+) -> int | None:
+    """Tune the workloads of FILE together: each line is a workload with its parameters, as for
+    `loopwright tune`, after a number that says how often it is called, if it is not once:
+
+    \b
+        # a small network
+        conv2d N=1 C=64 H=56 W=56 K=64 R=3 S=3 pad=1
+        4 dense M=1 N=1000 K=512
+
+    Trials go where the sum of calls x time is expected to fall most. Each measurement is appended
+    to the one log at once; the same command again goes on where it was stopped.
+    """
+    kind, chosen = chosen_tuner(tuner, options)
+    lines = list(_lines(file, target, threads))
+    if not lines:
+        raise UsageError(f"{file} names no workload; write one a line: matmul M=64 N=64 K=64")
+    if all(x is None for x in (trials, timeout, early_stopping, per_task_early_stopping, min_gain)):
+        trials = TRIALS * len(lines)
+    path = log or f"{file.stem}.jsonl"
+    # What cannot be is said before anything is measured.
+    budget = {
+        "n_trial": count("--trials", trials),
+        "timeout": seconds(timeout),
+        "early_stopping": count("--early-stopping", early_stopping),
+        "per_task_early_stopping": count("--per-task-early-stopping", per_task_early_stopping),
+        "min_gain": share(min_gain),
+    }
+    kind(lines[0].found.task, seed=seed, **chosen)
+    Store(path).close()
+    for line in lines:
+        with lock_log(path, line.found.task.key):
+            pass
+    search = {"tuner": tuner, "tuner_options": chosen, "seed": seed, "strategy": strategy}
+    try:
+        summary = _tune(lines, path, {**budget, **search})
+    except KeyboardInterrupt:
+        click.echo(f"interrupted; every finished trial is in {path}")
+        click.echo(f"to go on:\n  {_again(file, path)}")
+        return 130
+    click.echo("next:")
+    if summary.stopped != "tasks":
+        more = max(2 * summary.trials, TRIALS * len(lines))
+        click.echo(f"  go on:   {_again(file, path, more)}")
+    for line in lines:
+        click.echo(f"  compare: {line.found.command('bench', '--history', path)}")
+    return None
+
+
+def _tune(lines: list[Line], path: str, options: dict[str, Any]) -> TasksSummary:
+    console = Console(highlight=False)
+    tasks = [line.found.task for line in lines]
+    text = f"{len(tasks)} workloads on {tasks[0].target}, log {path}"
+    console.print(text, markup=False, soft_wrap=True)
+    table = task_table(console)
+    try:
+        return tune_tasks(
+            tasks,
+            callbacks=[log_to_file(path), table],
+            weights=[line.weight for line in lines],
+            **options,
+        )
+    finally:
+        table.close()
+
+
+def _lines(file: Path, target: str, threads: int | None) -> Iterator[Line]:
+    if not file.is_file():
+        raise UsageError(f"no file {str(file)!r}; name a text file with one workload a line")
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file} cannot be read as text: {error}") from error
+    for number, line in enumerate(text.splitlines(), start=1):
+        with _where(file, number):
+            words = shlex.split(line, comments=True)
+            if not words:
+                continue
+            weight = _weight(words[0])
+            name, *params = words if weight is None else words[1:] or [""]
+            if not name:
+                raise UsageError(f"{line.strip()!r} has no workload behind its number")
+            found = find_workload(name, params, target, threads)
+            yield Line(found, 1.0 if weight is None else weight)
+
+
+def _weight(word: str) -> float | None:
+    try:
+        weight = float(word)
+    except ValueError:
+        return None
+    if not 0 < weight < math.inf:
+        raise UsageError(f"{word} calls; give a number above zero")
+    return weight
+
+
+@contextmanager
+def _where(file: Path, number: int) -> Iterator[None]:
+    """Say in which line it went wrong."""
+    try:
+        yield
+    except (UsageError, ValueError) as error:
+        raise UsageError(f"{file}, line {number}: {error}") from error
+
+
+def _again(file: Path, path: str, trials: int | None = None) -> str:
+    """The command line of this run, to be pasted into a shell; perhaps with more trials."""
+    names = ["target", "threads", "tuner", "options", "seed", "timeout", "early_stopping"]
+    names += ["per_task_early_stopping", "min_gain", "strategy"]
+    words = ["loopwright", "tune-tasks", str(file), "--log", path]
+    words += repeated(names if trials else [*names, "trials"])
+    return shlex.join(words if trials is None else [*words, "--trials", str(trials)])

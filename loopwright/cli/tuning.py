@@ -1,0 +1,98 @@
+"""What the verbs that tune share: the choice of a tuner with its options, and how to go on."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from loopwright.errors import UsageError, did_you_mean
+from loopwright.tuner import DEFAULT_TUNER, TUNERS, find_tuner
+
+if TYPE_CHECKING:
+    from loopwright.tuner import Tuner
+
+#: Trials when no limit is given, for each task.
+TRIALS = 200
+
+
+def tuner_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say which tuner searches, and from which seed."""
+    decorators = (
+        click.option(
+            "--tuner",
+            default=DEFAULT_TUNER,
+            show_default=True,
+            metavar="NAME",
+            help=f"Tuner: {', '.join(TUNERS)}.",
+        ),
+        click.option(
+            "-O",
+            "--option",
+            "options",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="Option of the tuner, such as plan_size=32 (xgb) or pop_size=100 (ga).",
+        ),
+        click.option("--seed", type=int, default=0, show_default=True, help="Seed of the tuner."),
+    )
+    for decorate in reversed(decorators):
+        command = decorate(command)
+    return command
+
+
+def chosen_tuner(name: str, words: Sequence[str]) -> tuple[type[Tuner], dict[str, Any]]:
+    """The tuner of a name, and its options by name.
+
+    Raises:
+        UsageError: there is no such tuner, or it has no such option; the message names those that
+            there are.
+    """
+    kind = find_tuner(name)
+    skipped = ("self", "task", "seed", "log_interval")
+    known = [p for p in inspect.signature(kind.__init__).parameters if p not in skipped]
+    given: dict[str, Any] = {}
+    for word in words:
+        key, separator, text = word.partition("=")
+        if not separator or not text:
+            raise UsageError(f"--option {word!r}: write it as name=value, such as plan_size=32")
+        if key not in known:
+            raise UsageError(
+                f"the tuner {name} has no option {key!r}{did_you_mean(key, known)}; "
+                f"it takes {', '.join(known)}"
+            )
+        if key in given:
+            raise UsageError(f"--option {key} is given twice; give it once")
+        given[key] = _value(text)
+    return kind, given
+
+
+def _value(text: str) -> Any:
+    """A number, ``none``, ``1,2`` (a tuple), else a word."""
+    if "," in text:
+        return tuple(_value(part) for part in text.split(",") if part)
+    if text.lower() == "none":
+        return None
+    for read in (int, float):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return text
+
+
+def repeated(names: Sequence[str]) -> list[str]:
+    """Those of the named options that this command line gave, to be written again."""
+    context = click.get_current_context()
+    words: list[str] = []
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        given = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        if not given or name not in names:
+            continue
+        value = context.params[name]
+        for one in value if parameter.multiple else [value]:
+            words += [max(parameter.opts, key=len), str(one)]
+    return words
