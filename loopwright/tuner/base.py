@@ -24,6 +24,7 @@ from loopwright.tuner.state import flop_of, point, speed_of
 
 if TYPE_CHECKING:
     from loopwright.measure import MeasureInput, MeasureResult
+    from loopwright.records import Record
     from loopwright.task import ConfigEntity, Task
     from loopwright.tuner.journal import Journal
     from loopwright.tuner.summary import Summary
@@ -45,6 +46,7 @@ class Tuner(ABC):
         why_empty: after an ``ask`` that found nothing, why.
         pretrained: pairs given to ``load_history``.
         elsewhere: pairs of this space that the log holds from another compiler or machine.
+        relatives: what the log held of other shapes of the template when the task was first tuned.
         journal: what was measured without a log, kept for a next call of ``tune``.
     """
 
@@ -61,8 +63,9 @@ class Tuner(ABC):
         self.task = task
         self.space = task.config_space
         self.seed = seed
-        self.pretrained: list[tuple[ConfigEntity, MeasureResult]] = []
+        self.pretrained: list[tuple[MeasureInput, MeasureResult]] = []
         self.elsewhere: list[tuple[ConfigEntity, MeasureResult]] = []
+        self.relatives: list[tuple[Record, MeasureResult]] = []
         self.journal: Journal | None = None
         self.reset()
 
@@ -186,7 +189,7 @@ class Tuner(ABC):
         Returns:
             How many pairs this tuner now holds.
         """
-        self.pretrained.extend((i.config, r) for i, r in data_set)
+        self.pretrained.extend(data_set)
         return len(self.pretrained)
 
     def set_error_threshold(self, threshold: int) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from loopwright.task.vectors import Digits, digits_of
-from loopwright.tuner.cost_model import Batch, CostModel, Floats, Outcome, Samples
+from loopwright.task.vectors import Digits, digits_of, random_digits
+from loopwright.tuner.cost_model import Batch, CostModel, Outcome, Samples, all_of
 from loopwright.tuner.features import Extractor
 from loopwright.tuner.state import point, speed_of
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from loopwright.task import ConfigEntity, Task
 
 
+#: Points for which the template is probed; it is slow when it ran for nine in ten of them.
+_PROBES = 64
 #: Results after which what another model says weighs half as much; below 5 % it is left out.
 _HALF = 64
 _LEFT_OUT = 0.05
@@ -42,11 +44,31 @@ class Candidates:
         self._extractor = Extractor(task, feature_type)
         self.names: tuple[str, ...] = tuple(self._extractor.names)
         self.elder: CostModel | None = None
+        self._known_slow: bool | None = None
+
+    def of(self, task: Task) -> Candidates:
+        """The same kind of batches for another task, without an elder."""
+        return Candidates(task, self.feature_type)
 
     @property
     def has_offset(self) -> bool:
         """True when something is said of candidates before any was measured."""
         return self.elder is not None
+
+    @property
+    def slow(self) -> bool:
+        """True when features cost milliseconds a candidate, because the template branches on what
+        its knobs choose and has to run for nearly every one.
+
+        A fresh extractor is asked for the same few points in every process, so that the answer,
+        on which proposals depend, is the same everywhere.
+        """
+        if self._known_slow is None:
+            probe = Extractor(self.task, self.feature_type)
+            rng = np.random.default_rng(0)
+            probe.rows(random_digits(self.task.config_space, _PROBES, rng))
+            self._known_slow = probe.derived > 0.9 * _PROBES
+        return self._known_slow
 
     def batch(self, digits: Digits, told: int) -> Batch:
         """Features and offsets of points when ``told`` results are known.
@@ -55,19 +77,24 @@ class Candidates:
             digits: int64 ``(n, knobs)``.
             told: how many results of this task the model has learned from.
         """
+        return self.inherited(self.plain(digits), told)
+
+    def plain(self, digits: Digits) -> Batch:
+        """The same without offset."""
         rows = self._extractor.rows(digits)
-        plain = Batch(rows.values, np.zeros(len(digits)), rows.failed)
-        return plain.with_offset(self._inherited(plain, told))
+        return Batch(rows.values, np.zeros(len(digits)), rows.failed)
+
+    def inherited(self, plain: Batch, told: int) -> Batch:
+        """A plain batch with what the elder says of it, as far as that still counts."""
+        weight = 2.0 ** (-told / _HALF)
+        if self.elder is None or weight < _LEFT_OUT:
+            return plain
+        word = self.elder.predict(plain.with_offset(np.zeros(len(plain))))
+        return plain.with_offset(plain.offset + weight * word)
 
     def failed(self, digits: Digits) -> npt.NDArray[np.bool_]:
         """Which points have no features: their template refuses them."""
         return np.asarray(self._extractor.rows(digits).failed)
-
-    def _inherited(self, plain: Batch, told: int) -> Floats:
-        weight = 2.0 ** (-told / _HALF)
-        if self.elder is None or weight < _LEFT_OUT:
-            return np.zeros(len(plain))
-        return weight * self.elder.predict(plain)
 
 
 class Known:
@@ -77,6 +104,8 @@ class Known:
         self.indices: list[int] = []
         self._outcomes: list[int] = []
         self._scores: list[float] = []
+        #: Features of the first of them; a shortcut, since they are functions of the indices.
+        self._batches: list[Batch] = []
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -101,9 +130,12 @@ class Known:
 
     def samples(self, candidates: Candidates, told: int) -> Samples:
         """All of it, to learn from; ``told`` as for `Candidates.batch`."""
-        digits = digits_of(candidates.task.config_space, self.indices)
+        done = sum(map(len, self._batches))
+        if done < len(self):
+            digits = digits_of(candidates.task.config_space, self.indices[done:])
+            self._batches.append(candidates.plain(digits))
         return Samples(
-            candidates.batch(digits, told),
+            candidates.inherited(all_of(self._batches), told),
             np.array(self._scores, np.float64),
             np.array(self._outcomes, np.int64),
             np.zeros(len(self), np.int64),

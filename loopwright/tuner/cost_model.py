@@ -137,15 +137,19 @@ class Samples:
         )
 
 
+def all_of(parts: Sequence[Batch]) -> Batch:
+    """Batches one after the other."""
+    return Batch(
+        np.concatenate([p.features for p in parts]),
+        np.concatenate([p.offset for p in parts]),
+        np.concatenate([p.failed for p in parts]),
+    )
+
+
 def joined(parts: Sequence[Samples]) -> Samples:
     """Samples one after the other, their task numbers as they are."""
-    batch = Batch(
-        np.concatenate([p.batch.features for p in parts]),
-        np.concatenate([p.batch.offset for p in parts]),
-        np.concatenate([p.batch.failed for p in parts]),
-    )
     return Samples(
-        batch,
+        all_of([p.batch for p in parts]),
         np.concatenate([p.score for p in parts]),
         np.concatenate([p.outcome for p in parts]),
         np.concatenate([p.task for p in parts]),

@@ -7,7 +7,7 @@ between calls and draw from the generator that they are given.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -111,6 +111,10 @@ class Evolution:
     measured: float = 0.2
     greed: float = 6.0
 
+    def small(self) -> Evolution:
+        """The same with so few points that each may cost milliseconds."""
+        return replace(self, population=min(self.population, 64), generations=3)
+
     def search(self, pool: Pool, moves: Mutation, seeds: Digits, rng: np.random.Generator) -> None:
         """Fill ``pool``; ``seeds`` are the best measured points, ``(n, knobs)``, best first."""
         seeds = seeds[: int(self.measured * self.population)]
@@ -161,6 +165,10 @@ class Annealing:
     steps: int = 60
     hot: float = 0.1
     patience: int = 30
+
+    def small(self) -> Annealing:
+        """The same with so few points that each may cost milliseconds."""
+        return replace(self, walkers=min(self.walkers, 16), steps=min(self.steps, 12))
 
     def search(self, pool: Pool, moves: Mutation, seeds: Digits, rng: np.random.Generator) -> None:
         """Fill ``pool``; walkers start at ``seeds``, a quarter of them, and at random points."""

@@ -39,6 +39,9 @@ class Journal:
         retimed: median seconds by index, where the final re-measuring gave a later one.
         remeasure: configurations that were among the best elsewhere and deserve a trial here.
         elsewhere: ``(config, result)`` pairs that may train a model and never count.
+        relatives: records of other shapes of the template, measured on this hardware, that the log
+            held before the first record of this task; they may train a model. Later ones are left
+            out, so that a run that is taken up again learns from the same ones.
         notes: lines about what was found in the log.
     """
 
@@ -50,6 +53,7 @@ class Journal:
         self.retimed: dict[int, float] = {}
         self.remeasure: list[ConfigEntity] = []
         self.elsewhere: list[tuple[ConfigEntity, MeasureResult]] = []
+        self.relatives: list[tuple[Record, MeasureResult]] = []
         self.notes: list[str] = []
         self._seen: set[int] = set()
 
@@ -184,7 +188,10 @@ class LogJournal(Journal):
             self.notes.append(complaint)
         groups: dict[Standing, list[Record]] = {standing: [] for standing in Standing}
         for record in log:
-            groups[self._standing(record)].append(record)
+            standing = self._standing(record)
+            groups[standing].append(record)
+            if not groups[Standing.COUNTS] and self._is_relative(record):
+                self.relatives.append((record, _result(record)))
         unknown = self._take(groups[Standing.COUNTS])
         self._take_elsewhere(groups[Standing.PRETRAINS])
         self._explain(groups, unknown)
@@ -195,6 +202,22 @@ class LogJournal(Journal):
             task_key=self.task.key,
             space=self.task.config_space.space_hash,
             build=self._build,
+            hardware=records.hardware(self._env, self._target),
+            threads=records.threads(self._target, self._env),
+            target=self._target,
+        )
+
+    def _is_relative(self, record: Record) -> bool:
+        """Whether a record is of another shape of the template under the conditions of now."""
+        if record.op != self.task.name or record.task == self.task.key:
+            return False
+        if record.extra.get("phase") == PLAYOFF:
+            return False
+        return Standing.COUNTS is records.already_measured(
+            record,
+            task_key=record.task,
+            space=record.space,
+            build=record.build,
             hardware=records.hardware(self._env, self._target),
             threads=records.threads(self._target, self._env),
             target=self._target,

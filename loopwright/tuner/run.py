@@ -121,6 +121,7 @@ class Run:
         """Bring the tuner to where the journal ends, and take up the round that was cut off."""
         rounds = self.journal.rounds()
         self.tuner.elsewhere = self.journal.elsewhere
+        self.tuner.relatives = self.journal.relatives
         self.state.resume((t for _, trials in rounds for t in trials), self.journal.retimed)
         for monitor in self.monitors:
             monitor.started(self.tuner, self.state)
@@ -319,7 +320,9 @@ class Run:
                 **self.budget.limits,
                 "measure": dataclasses.asdict(option) if isinstance(option, MeasureOption) else {},
                 "resumed": self.state.from_log,
-                "pretrains": len(self.journal.elsewhere) + len(self.tuner.pretrained),
+                "pretrains": len(self.journal.elsewhere)
+                + len(self.journal.relatives)
+                + len(self.tuner.pretrained),
             }
         )
 

@@ -25,6 +25,7 @@ from loopwright.tuner.model_quality import ModelReport, judge
 from loopwright.tuner.mutation import Mutation
 from loopwright.tuner.options import at_least, share
 from loopwright.tuner.random_tuner import fresh_points, no_fresh_point
+from loopwright.tuner.transfer import History
 from loopwright.tuner.xgb_model import XGBCostModel
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ OPTIMIZERS: dict[str, type[Evolution] | type[Annealing]] = {
 }
 #: Up to so many points a space is scored whole instead of searched.
 _SMALL = 4096
-#: Results that ran before the model is asked; until then chance proposes.
+#: Results that ran before the model is asked; until then an elder and chance propose.
 _FIRST = 8
 #: Blocks of random points in which something with features is looked for.
 _BLOCKS = 8
@@ -65,6 +66,7 @@ class XGBTuner(Tuner):
 
     Attributes:
         model: the cost model.
+        history: what was measured elsewhere and taught, after the first ``ask``.
         model_reports: a `ModelReport` of each round that the model predicted before it was
             measured.
 
@@ -97,6 +99,8 @@ class XGBTuner(Tuner):
         self.model = XGBCostModel(self._candidates.names, loss_type, threads)
         self._mutation = Mutation(task.config_space)
         self._valid = ValidMemo(task.config_space)
+        self.history = History()
+        self._inherited = (0, 0, 0)
         super().__init__(task, seed=seed)
 
     def reset(self) -> None:
@@ -139,16 +143,18 @@ class XGBTuner(Tuner):
     @property
     def notes(self) -> tuple[str, ...]:
         """What the model was worth, in one line; nothing before it was judged."""
+        lines = list(self.history.notes)
         judged = [r for r in self.model_reports if r.spearman == r.spearman]
         if not judged:
-            return ()
+            return tuple(lines)
         last = judged[-8:]
         spearman = float(np.median([r.spearman for r in last]))
         recall = float(np.mean([r.recall for r in last]))
-        return (
+        lines.append(
             f"model:   rank correlation {spearman:.2f} and {recall:.0%} of the top quarter found, "
-            f"in the last {len(last)} of {len(judged)} rounds, on what it had not seen",
+            f"in the last {len(last)} of {len(judged)} rounds, on what it had not seen"
         )
+        return tuple(lines)
 
     # -- the model ----------------------------------------------------------------------------
 
@@ -160,8 +166,27 @@ class XGBTuner(Tuner):
         if self._current:
             return
         self._trained_on = len(self._known)
+        self._inherit()
         if self._known.ran >= _FIRST:
             self.model.fit(self._known.samples(self._candidates, len(self._known)))
+
+    def _inherit(self) -> None:
+        """Train the elder on what was measured elsewhere, once for what there is of it."""
+        there = (len(self.pretrained), len(self.elsewhere), len(self.relatives))
+        if there == self._inherited:
+            return
+        self._inherited = there
+        history = self.history = History()
+        history.add(self.task, self.elsewhere)
+        history.add_inputs(self.task, self.pretrained)
+        history.add_records(self.task, self.relatives)
+        self._candidates.elder = None
+        samples = history.samples(self._candidates)
+        if samples is None:
+            return
+        elder = XGBCostModel(self._candidates.names, self.model.loss_type, self.model.num_threads)
+        elder.fit(samples)
+        self._candidates.elder = elder if elder.ready else None
 
     def _judge(self, results: Sequence[tuple[ConfigEntity, MeasureResult]]) -> None:
         """Note what the model is worth on results that it has not seen."""
@@ -192,7 +217,9 @@ class XGBTuner(Tuner):
             return []
         pool = Pool(self.space, self._score, self._valid, self.visited)
         small = self.space.range_length <= _SMALL
-        search = Everything() if small else self._optimizer
+        search: Evolution | Annealing | Everything = Everything() if small else self._optimizer
+        if self._candidates.slow:
+            search = self._optimizer.small()
         search.search(pool, self._mutation, self._seeds(), self.rng)
         ratio = self.diversity_filter_ratio
         if ratio is None:
