@@ -122,6 +122,11 @@ class ConfigSpace(Definitions):
         return bool(self._filters)
 
     @property
+    def filters(self) -> tuple[Callable[[ConfigEntity], bool], ...]:
+        """The functions given to ``multi_filter``, in their order."""
+        return tuple(self._filters)
+
+    @property
     def space_hash(self) -> str:
         """Hash of the ordered knobs and their candidates; 16 hexadecimal digits."""
         text = value_text([knob.signature for knob in self.knobs.values()])

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loopwright.task.vectors import Digits, digits_of, random_digits
+from loopwright.tuner.analytical import AnalyticalModel
 from loopwright.tuner.cost_model import Batch, CostModel, Outcome, Samples, all_of
 from loopwright.tuner.features import Extractor
 from loopwright.tuner.state import point, speed_of
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Points for which the template is probed; it is slow when it ran for nine in ten of them.
 _PROBES = 64
+#: Random points that are drafted from, as a multiple of those that are kept.
+_DRAFT = 4
 #: Results after which what another model says weighs half as much; below 5 % it is left out.
 _HALF = 64
 _LEFT_OUT = 0.05
@@ -32,6 +35,7 @@ class Candidates:
     Args:
         task: the task.
         feature_type: see `Extractor`.
+        analytical: whether batches have the prediction of the analytical model as their offset.
 
     Attributes:
         names: names of the features.
@@ -39,21 +43,27 @@ class Candidates:
             halves every 64 results (AutoTVM's discount of transferred models).
     """
 
-    def __init__(self, task: Task, feature_type: str) -> None:
+    def __init__(self, task: Task, feature_type: str, analytical: bool) -> None:
         self.task, self.feature_type = task, feature_type
         self._extractor = Extractor(task, feature_type)
         self.names: tuple[str, ...] = tuple(self._extractor.names)
+        self._analytical = AnalyticalModel(task) if analytical else None
         self.elder: CostModel | None = None
         self._known_slow: bool | None = None
 
     def of(self, task: Task) -> Candidates:
         """The same kind of batches for another task, without an elder."""
-        return Candidates(task, self.feature_type)
+        return Candidates(task, self.feature_type, self.analytical)
+
+    @property
+    def analytical(self) -> bool:
+        """True when the analytical model has a say."""
+        return self._analytical is not None
 
     @property
     def has_offset(self) -> bool:
         """True when something is said of candidates before any was measured."""
-        return self.elder is not None
+        return self._analytical is not None or self.elder is not None
 
     @property
     def slow(self) -> bool:
@@ -80,9 +90,22 @@ class Candidates:
         return self.inherited(self.plain(digits), told)
 
     def plain(self, digits: Digits) -> Batch:
-        """The same without offset."""
+        """The same with the word of the analytical model alone as offset."""
         rows = self._extractor.rows(digits)
-        return Batch(rows.values, np.zeros(len(digits)), rows.failed)
+        offset = np.zeros(len(digits))
+        if self._analytical is not None:
+            offset = np.asarray(self._analytical.predict(digits), np.float64)
+        return Batch(rows.values, offset, rows.failed)
+
+    def drafted(self, count: int, rng: np.random.Generator) -> Digits:
+        """Points that the analytical model likes: the best of many random ones (Pruner, ASPLOS
+        2025, drafts so what a learned model verifies). None without it, or where it is slow."""
+        space = self.task.config_space
+        if self._analytical is None or self.slow:
+            return np.empty((0, len(space.dims)), np.int64)
+        digits = random_digits(space, _DRAFT * count, rng)
+        order = np.argsort(-self._analytical.predict(digits), kind="stable")
+        return digits[order[:count]]
 
     def inherited(self, plain: Batch, told: int) -> Batch:
         """A plain batch with what the elder says of it, as far as that still counts."""

@@ -115,11 +115,27 @@ class Evolution:
         """The same with so few points that each may cost milliseconds."""
         return replace(self, population=min(self.population, 64), generations=3)
 
-    def search(self, pool: Pool, moves: Mutation, seeds: Digits, rng: np.random.Generator) -> None:
-        """Fill ``pool``; ``seeds`` are the best measured points, ``(n, knobs)``, best first."""
+    def search(
+        self,
+        pool: Pool,
+        moves: Mutation,
+        seeds: Digits,
+        drafted: Digits,
+        rng: np.random.Generator,
+    ) -> None:
+        """Fill ``pool``.
+
+        Args:
+            pool: what scores points and keeps them.
+            moves: the mutation of the space.
+            seeds: the best measured points, ``(n, knobs)``, best first.
+            drafted: points that start beside them, at most half of the first generation.
+            rng: of every draw.
+        """
         seeds = seeds[: int(self.measured * self.population)]
-        fill = random_digits(pool.space, self.population - len(seeds), rng)
-        digits, scores = pool.add(np.concatenate([seeds, fill]))
+        drafted = drafted[: self.population // 2]
+        fill = random_digits(pool.space, self.population - len(seeds) - len(drafted), rng)
+        digits, scores = pool.add(np.concatenate([seeds, drafted, fill]))
         for _ in range(self.generations):
             if not len(digits):
                 digits, scores = pool.add(random_digits(pool.space, self.population, rng))
@@ -170,10 +186,19 @@ class Annealing:
         """The same with so few points that each may cost milliseconds."""
         return replace(self, walkers=min(self.walkers, 16), steps=min(self.steps, 12))
 
-    def search(self, pool: Pool, moves: Mutation, seeds: Digits, rng: np.random.Generator) -> None:
-        """Fill ``pool``; walkers start at ``seeds``, a quarter of them, and at random points."""
-        seeds = seeds[: self.walkers // 4]
-        start = np.concatenate([seeds, random_digits(pool.space, 4 * self.walkers, rng)])
+    def search(
+        self,
+        pool: Pool,
+        moves: Mutation,
+        seeds: Digits,
+        drafted: Digits,
+        rng: np.random.Generator,
+    ) -> None:
+        """Fill ``pool``; arguments as for `Evolution`. A quarter of the walkers starts at
+        ``seeds``, a quarter at drafted points, the others anywhere."""
+        some = self.walkers // 4
+        anywhere = random_digits(pool.space, 4 * self.walkers, rng)
+        start = np.concatenate([seeds[:some], drafted[:some], anywhere])
         digits, scores = pool.add(start)
         digits, scores = digits[: self.walkers], scores[: self.walkers]
         if not len(digits):
@@ -216,6 +241,13 @@ class Annealing:
 class Everything:
     """Scores every point of a small space."""
 
-    def search(self, pool: Pool, moves: Mutation, seeds: Digits, rng: np.random.Generator) -> None:
-        """Fill ``pool`` with the whole space."""
+    def search(
+        self,
+        pool: Pool,
+        moves: Mutation,
+        seeds: Digits,
+        drafted: Digits,
+        rng: np.random.Generator,
+    ) -> None:
+        """Fill ``pool`` with the whole space; arguments as for `Evolution`, most without use."""
         pool.add(digits_of(pool.space, range(pool.space.range_length)))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from loopwright.errors import InternalError, SpaceError, TuneError
 from loopwright.measure import MeasureInput, MeasureOption, MeasureResult
+from loopwright.task.refusals import Refusal, refusals
 from loopwright.tuner.budget import Budget
 from loopwright.tuner.callbacks import EarlyStop, Monitor
 from loopwright.tuner.journal import Journal
@@ -45,13 +46,15 @@ PHASES = (
 
 
 class NothingRan(TuneError):
-    """Not one configuration could be measured; the message names each kind of failure."""
+    """Not one configuration could be measured; the message names each kind of failure, and what
+    refuses which share of the space."""
 
-    def __init__(self, summary: Summary) -> None:
-        failures = "; ".join(" ".join(line.split()) for line in failure_lines(summary.failures))
+    def __init__(self, summary: Summary, refused: Sequence[Refusal] = ()) -> None:
+        why = [" ".join(line.split()) for line in failure_lines(summary.failures)]
+        why += map(str, refused)
         super().__init__(
             f"no configuration of {summary.task} could be measured ({summary.reason})"
-            + (f": {failures}" if failures else "")
+            + (f": {'; '.join(why)}" if why else "")
         )
         self.summary = summary
 
@@ -221,7 +224,7 @@ class Run:
         for monitor in self.monitors:
             monitor.finished(self.state, summary)
         if not self.state.valid and self.stop[0] != "interrupted":
-            raise NothingRan(summary)
+            raise NothingRan(summary, refusals(self.task))
         return summary
 
     # -- planning -----------------------------------------------------------------------------

@@ -39,8 +39,10 @@ OPTIMIZERS: dict[str, type[Evolution] | type[Annealing]] = {
 }
 #: Up to so many points a space is scored whole instead of searched.
 _SMALL = 4096
-#: Results that ran before the model is asked; until then an elder and chance propose.
+#: Results that ran before the model is asked; until then the analytical model and chance propose.
 _FIRST = 8
+#: Points that the analytical model drafts for a search.
+_DRAFTED = 256
 #: Blocks of random points in which something with features is looked for.
 _BLOCKS = 8
 
@@ -63,6 +65,8 @@ class XGBTuner(Tuner):
         log_interval: accepted for AutoTVM's sake; progress has its own pace.
         seed: of every random choice.
         epsilon: chance of each trial to be a random point, 0 to 1.
+        analytical: whether an analytical model of the machine orders half of the first round, is
+            the offset of the learned one, and drafts the points that it searches first.
 
     Attributes:
         model: the cost model.
@@ -89,12 +93,13 @@ class XGBTuner(Tuner):
         *,
         seed: int = 0,
         epsilon: float = 0.05,
+        analytical: bool = True,
     ) -> None:
         self.plan_size = at_least("plan_size", plan_size, 1)
         self.diversity_filter_ratio = _ratio(diversity_filter_ratio)
         self.epsilon = share("epsilon", epsilon)
         self._optimizer = _optimizer(optimizer)
-        self._candidates = Candidates(task, feature_type)
+        self._candidates = Candidates(task, feature_type, analytical)
         threads = None if num_threads is None else at_least("num_threads", num_threads, 1)
         self.model = XGBCostModel(self._candidates.names, loss_type, threads)
         self._mutation = Mutation(task.config_space)
@@ -138,6 +143,7 @@ class XGBTuner(Tuner):
             "optimizer": repr(self._optimizer),
             "diversity_filter_ratio": self.diversity_filter_ratio,
             "epsilon": self.epsilon,
+            "analytical": self._candidates.analytical,
         }
 
     @property
@@ -220,7 +226,8 @@ class XGBTuner(Tuner):
         search: Evolution | Annealing | Everything = Everything() if small else self._optimizer
         if self._candidates.slow:
             search = self._optimizer.small()
-        search.search(pool, self._mutation, self._seeds(), self.rng)
+        drafted = self._candidates.drafted(_DRAFTED, self.rng)
+        search.search(pool, self._mutation, self._seeds(), drafted, self.rng)
         ratio = self.diversity_filter_ratio
         if ratio is None:
             return pool.best(count).indices

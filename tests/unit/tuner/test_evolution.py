@@ -19,11 +19,11 @@ def peak(digits):
     return -np.abs(digits - 11.0).sum(axis=1)
 
 
-def run(search, space, *, seed=0, taken=frozenset(), seeds=None, score=peak):
+def run(search, space, *, seed=0, taken=frozenset(), seeds=None, drafted=None, score=peak):
     pool = Pool(space, score, ValidMemo(space), set(taken))
-    if seeds is None:
-        seeds = np.empty((0, len(space.dims)), np.int64)
-    search.search(pool, Mutation(space), seeds, np.random.default_rng(seed))
+    none = np.empty((0, len(space.dims)), np.int64)
+    seeds, drafted = (none if d is None else d for d in (seeds, drafted))
+    search.search(pool, Mutation(space), seeds, drafted, np.random.default_rng(seed))
     return pool.best()
 
 
@@ -44,6 +44,7 @@ def test_it_starts_from_what_was_measured(search):
     space = FakeSpace((16,) * 12)
     best = np.full((1, 12), 10, np.int64)
     assert run(search, space, seeds=best).scores[0] >= -10
+    assert run(search, space, drafted=best).scores[0] >= -10
 
 
 @pytest.mark.parametrize("search", [*SEARCHES, Everything()])

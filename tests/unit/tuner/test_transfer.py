@@ -84,9 +84,9 @@ def first_round(tuner):
 
 @pytest.mark.parametrize("feature_type", ["itervar", "knob"])
 def test_history_of_another_shape_orders_the_first_round(feature_type):
-    taught = XGBTuner(task_of(256), feature_type=feature_type)
+    taught = XGBTuner(task_of(256), feature_type=feature_type, analytical=False)
     assert taught.load_history(history(64, 200)) == 200
-    fresh = XGBTuner(task_of(256), feature_type=feature_type)
+    fresh = XGBTuner(task_of(256), feature_type=feature_type, analytical=False)
     assert first_round(taught) < first_round(fresh) - 0.8
     assert taught.history.used == 200
     assert "200 results of 1 other task" in taught.notes[0]
@@ -96,7 +96,7 @@ def test_a_log_teaches_by_itself(tmp_path):
     log = log_to_file(tmp_path / "log.jsonl")
     RandomTuner(task_of(64)).tune(n_trial=120, measure_option=ByConfig(), callbacks=[log])
     RandomTuner(task_of(128)).tune(n_trial=60, measure_option=ByConfig(), callbacks=[log])
-    tuner = XGBTuner(task_of(256))
+    tuner = XGBTuner(task_of(256), analytical=False)
     summary = tuner.tune(n_trial=16, measure_option=ByConfig(), callbacks=[log])
     assert len(tuner.relatives) == 180
     assert (tuner.history.used, tuner.history.tasks) == (180, 2)
@@ -105,7 +105,7 @@ def test_a_log_teaches_by_itself(tmp_path):
 
 
 def test_what_is_of_another_template_is_said_and_not_used():
-    tuner = XGBTuner(task_of(256))
+    tuner = XGBTuner(task_of(256), analytical=False)
     tuner.load_history(history(64, 30, name="test/transfer_other"))
     assert len(tuner.ask(4)) == 4
     assert tuner.history.used == 0
@@ -123,9 +123,9 @@ def rounds(tuner, count):
 
 
 def test_a_misleading_history_fades():
-    misled = XGBTuner(task_of(256))
+    misled = XGBTuner(task_of(256), analytical=False)
     misled.load_history(history(64, 300, time=opposite))
-    found, fresh = rounds(misled, 8), rounds(XGBTuner(task_of(256)), 8)
+    found, fresh = rounds(misled, 8), rounds(XGBTuner(task_of(256), analytical=False), 8)
     assert found[0] > fresh[0] + 0.3
     assert min(found[4:]) < fresh[0] - 0.8
 
@@ -134,7 +134,7 @@ def test_a_misleading_history_fades():
 def test_a_pretrained_run_that_was_cut_off_goes_on_as_if_it_had_not_been(tmp_path, cut):
     def run(path, **more):
         measurer = ByConfig(**more)
-        tuner = XGBTuner(task_of(256), seed=3)
+        tuner = XGBTuner(task_of(256), seed=3, analytical=False)
         tuner.tune(n_trial=48, measure_option=measurer, callbacks=[log_to_file(path)])
         return measurer.measured
 
@@ -145,21 +145,23 @@ def test_a_pretrained_run_that_was_cut_off_goes_on_as_if_it_had_not_been(tmp_pat
     first = ByConfig(interrupt_after=cut)
     log = log_to_file(tmp_path / "cut.jsonl")
     with pytest.raises(TuningInterrupted):
-        XGBTuner(task_of(256), seed=3).tune(n_trial=48, measure_option=first, callbacks=[log])
+        XGBTuner(task_of(256), seed=3, analytical=False).tune(
+            n_trial=48, measure_option=first, callbacks=[log]
+        )
     # Another shape is tuned into the same log meanwhile: what it finds must not change the run.
     RandomTuner(task_of(128)).tune(n_trial=32, measure_option=ByConfig(), callbacks=[log])
     assert first.measured + run(tmp_path / "cut.jsonl") == whole
 
 
 def test_results_of_another_compiler_teach(tmp_path):
-    tuner = XGBTuner(task_of(64))
+    tuner = XGBTuner(task_of(64), analytical=False)
     tuner.elsewhere = [(item.config, result) for item, result in history(64, 100)]
-    fresh = XGBTuner(task_of(64))
+    fresh = XGBTuner(task_of(64), analytical=False)
     assert first_round(tuner) < first_round(fresh) - 0.4
 
 
 def test_too_few_results_teach_nothing():
-    tuner = XGBTuner(task_of(256))
+    tuner = XGBTuner(task_of(256), analytical=False)
     tuner.load_history(history(64, 3))
     tuner.ask(4)
     assert tuner.history.used == 0

@@ -3,12 +3,14 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from loopwright.errors import UsageError
 from loopwright.measure import ErrorKind, MeasureResult
+from loopwright.task.vectors import indices_of, random_digits
 from loopwright.testing.tuner_contract import (
     FakeMeasurer,
     FakeSpace,
@@ -17,9 +19,10 @@ from loopwright.testing.tuner_contract import (
     bowl,
 )
 from loopwright.tuner import XGBTuner, find_tuner
+from loopwright.tuner.candidates import Candidates
 from loopwright.tuner.evolution import Evolution
 
-KNOB = {"feature_type": "knob"}
+KNOB = {"feature_type": "knob", "analytical": False}
 
 
 class TestXGBTuner(TunerContract):
@@ -71,6 +74,7 @@ def test_it_is_named_and_says_its_options():
         "optimizer": repr(Evolution()),
         "diversity_filter_ratio": None,
         "epsilon": 0.05,
+        "analytical": False,
     }
 
 
@@ -138,6 +142,82 @@ def test_dropped_trials_teach_and_are_never_best():
     assert valley(tuner.best[0].index) <= 1.3**3.1 * 1e-3
 
 
+class Planted:
+    """An analytical model that knows the valley, or its opposite."""
+
+    sign = -1.0
+
+    def __init__(self, task):
+        self.space = task.config_space
+
+    def predict(self, digits):
+        return self.sign * np.log2([valley(i) for i in indices_of(self.space, digits)])
+
+
+class Opposite(Planted):
+    sign = 1.0
+
+
+def rounds(tuner, count):
+    """Mean log2 time of each round's proposals, above the best of the space."""
+    found = []
+    for _ in range(count):
+        asked = tuner.ask(16)
+        found.append([math.log2(1e3 * valley(c.index)) for c in asked])
+        tuner.tell([(c, FakeMeasurer(valley).result(c.index)) for c in asked])
+    return found
+
+
+@pytest.mark.parametrize("optimizer", ["evolution", "sa"])
+def test_an_analytical_model_orders_half_of_the_first_round(monkeypatch, optimizer):
+    monkeypatch.setattr("loopwright.tuner.candidates.AnalyticalModel", Planted)
+    (first,) = rounds(make(analytical=True, optimizer=optimizer), 1)
+    (chance,) = rounds(make(), 1)
+    assert np.mean(first[:8]) < np.mean(chance) - 2
+    assert np.mean(first[8:]) > np.mean(first[:8]) + 1
+
+
+def test_an_analytical_model_that_is_wrong_is_overruled(monkeypatch):
+    monkeypatch.setattr("loopwright.tuner.candidates.AnalyticalModel", Opposite)
+    found = rounds(make(analytical=True), 12)
+    assert np.mean(found[0][:8]) > np.mean(found[0][8:]) + 1
+    assert min(map(np.mean, found[8:])) < np.mean(found[0][8:]) - 1.5
+
+
+def test_drafts_are_the_best_of_many(monkeypatch):
+    monkeypatch.setattr("loopwright.tuner.candidates.AnalyticalModel", Planted)
+    candidates = Candidates(FakeTask(FakeSpace((8,) * 6)), "knob", True)
+    drafted = candidates.drafted(50, np.random.default_rng(0))
+    assert drafted.shape == (50, 6)
+    chance = random_digits(candidates.task.config_space, 50, np.random.default_rng(0))
+    model = Planted(candidates.task)
+    assert model.predict(drafted).min() > model.predict(chance).mean()
+    assert len(Candidates(candidates.task, "knob", False).drafted(50, None)) == 0
+
+
+def test_a_template_that_runs_for_every_candidate_is_searched_with_fewer(monkeypatch):
+    class Slow:
+        names = ("a",)
+        derived = asked = 0
+
+        def __init__(self, task, feature_type):
+            pass
+
+        def rows(self, digits):
+            self.derived += len(digits)
+            Slow.asked += len(digits)
+            values = digits[:, :1].astype(np.float32)
+            return SimpleNamespace(values=values, failed=np.zeros(len(digits), bool))
+
+    monkeypatch.setattr("loopwright.tuner.candidates.Extractor", Slow)
+    tuner = make()
+    rounds(tuner, 1)
+    before = Slow.asked
+    rounds(tuner, 1)
+    assert Slow.asked - before < 500
+    assert tuner.model.ready
+
+
 @pytest.mark.parametrize("seconds", [math.nan, math.inf, 0.0])
 def test_times_that_are_no_times_count_as_failures(seconds):
     measurer = FakeMeasurer(lambda i: seconds if i % 2 else valley(i))
@@ -155,7 +235,7 @@ def test_when_everything_failed_chance_goes_on():
 
 def test_a_task_without_features_is_searched_by_chance():
     # The fake task has no schedule to take features from: every row is marked as failed.
-    tuner = XGBTuner(FakeTask(FakeSpace((8, 8))))
+    tuner = XGBTuner(FakeTask(FakeSpace((8, 8))), analytical=False)
     summary = tuner.tune(measure_option=FakeMeasurer(bowl))
     assert summary.trials == 64
 
@@ -183,7 +263,7 @@ def test_options_that_are_not_allowed_are_refused(option, value, text):
 
 
 def test_autotvms_order_of_arguments():
-    tuner = XGBTuner(FakeTask(), 32, "knob", "rank", 1, "sa", 2, 50)
+    tuner = XGBTuner(FakeTask(), 32, "knob", "rank", 1, "sa", 2, 50, analytical=False)
     assert tuner.options["plan_size"] == 32
     assert tuner.options["loss_type"] == "rank"
 
@@ -202,7 +282,7 @@ def test_xgboost_is_loaded_when_a_model_is_trained():
 import sys
 from loopwright.tuner import XGBTuner
 from loopwright.testing.tuner_contract import FakeTask
-XGBTuner(FakeTask(), feature_type="knob").ask(8)
+XGBTuner(FakeTask(), feature_type="knob", analytical=False).ask(8)
 assert not {"xgboost", "scipy"} & set(sys.modules), "loaded too early"
 """
     script = script.replace("from loopwright.testing.tuner_contract import FakeTask", FAKE)

@@ -1,0 +1,96 @@
+"""Why points of a space cannot be used: which filter or error refuses what share of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from loopwright.errors import SpaceError
+from loopwright.task.sampling import generator
+from loopwright.task.vectors import indices_of, random_digits
+
+if TYPE_CHECKING:
+    from loopwright.task.config import ConfigEntity
+    from loopwright.task.task import Task
+
+#: Points that are looked at.
+_SAMPLE = 400
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """One reason for which points are refused.
+
+    Attributes:
+        reason: the filter, with file and line, or the error of the template.
+        share: of the points that were looked at, from 0 to 1; a point counts for the first filter
+            that refuses it.
+        example: one such configuration.
+    """
+
+    reason: str
+    share: float
+    example: str
+
+    def __str__(self) -> str:
+        return f"{self.share:.0%} of the space: {self.reason}, such as {self.example}"
+
+
+def refusals(task: Task, sample: int = _SAMPLE) -> list[Refusal]:
+    """Say what refuses points of a task, most frequent reason first.
+
+    Args:
+        task: the task; its template runs for every point that the filters accept.
+        sample: how many random points to look at; all of a space that has no more.
+
+    Returns:
+        The reasons; none where every point that was looked at can be instantiated.
+    """
+    space = task.config_space
+    if space.range_length <= sample:
+        points = list(range(space.range_length))
+    else:
+        points = indices_of(space, random_digits(space, sample, generator(0)))
+    seen: dict[str, tuple[int, str]] = {}
+    for index in points:
+        reason = _reason(task, space.get(index))
+        if reason is not None:
+            count, example = seen.get(reason, (0, str(space.get(index))))
+            seen[reason] = (count + 1, example)
+    ordered = sorted(seen.items(), key=lambda item: -item[1][0])
+    return [Refusal(reason, n / len(points), example) for reason, (n, example) in ordered]
+
+
+def _reason(task: Task, config: ConfigEntity) -> str | None:
+    assert config.index is not None
+    for accepts in task.config_space.filters:
+        try:
+            if not accepts(config):
+                return f"filter {_name(accepts)} refuses it"
+        except Exception as exc:
+            return f"filter {_name(accepts)} raises {type(exc).__name__}: {_general(exc)}"
+    try:
+        if not task.config_space.is_valid(config.index):
+            return "the space refuses it"
+        task.instantiate(config)
+    except SpaceError as exc:
+        cause = exc.__cause__ or exc
+        return f"the template raises {type(cause).__name__}: {_general(cause)}"
+    return None
+
+
+def _name(function: Callable[..., Any]) -> str:
+    """Name of a filter, and where it stands."""
+    code = getattr(function, "__code__", None)
+    name = getattr(function, "__qualname__", type(function).__name__)
+    name = name.rsplit("<locals>.", 1)[-1]
+    return f"{name} ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else name
+
+
+def _general(exc: BaseException) -> str:
+    """The text of an error with its numbers left out, so that equal errors count as one."""
+    text = re.sub(r"\d+", "N", " ".join(str(exc).split()))
+    return text if len(text) <= 160 else text[:157] + "..."
