@@ -98,7 +98,7 @@ def test_command_line_knows_what_readme_uses(words: list[str], tmp_path: Path) -
     assert run.returncode == 0, run.stderr
     for option in (word.partition("=")[0] for word in words if word.startswith("-")):
         assert re.search(rf"(?<![\w-]){option}(?![\w-])", run.stdout), option
-    for name in ("matmul.jsonl", "matmul.o"):
+    for name in ("matmul.jsonl", "matmul.o", "network.txt"):
         (tmp_path / name).touch()
     context = click.Context(app)
     command, rest = app, words

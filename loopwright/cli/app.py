@@ -25,6 +25,7 @@ class Verbs(click.Group):
         "tune": "tune",
         "tune-tasks": "tune_tasks",
         "records": "records",
+        "explain": "explain",
         "lower": "lower",
         "build": "build",
         "run": "run",

@@ -204,15 +204,15 @@ def _report(
     peak: float | None,
     numpy: float | None,
 ) -> None:
-    text = [f"stopped:  {summary.reason}"]
+    text = [f"stopped: {summary.reason}"]
     failed = sum(failure.count for failure in summary.failures.values())
     before = f", {summary.from_log} of them before this run" if summary.from_log else ""
-    text.append(f"trials:   {summary.trials} valid{before}; {failed} failed")
+    text.append(f"trials:  {summary.trials} valid{before}; {failed} failed")
     text += _speeds(summary, peak, numpy)
     text += [*notes, *failure_lines(summary.failures)]
     spent = sorted(summary.timing.items(), key=lambda item: -item[1])
     parts = ", ".join(f"{name} {took:.1f} s" for name, took in spent if took >= 0.05)
-    text.append(f"time:     {summary.wall_s:.1f} s{': ' + parts if parts else ''}")
+    text.append(f"time:    {summary.wall_s:.1f} s{': ' + parts if parts else ''}")
     for line in text:
         console.print(line, markup=False, soft_wrap=True)
 
@@ -221,15 +221,15 @@ def _speeds(summary: Summary, peak: float | None, numpy: float | None) -> list[s
     text = []
     if summary.default_seconds is not None:
         share = _share(summary.default_gflops, peak)
-        text.append(f"default:  {speed(summary.default_seconds, summary.default_gflops)}{share}")
+        text.append(f"default: {speed(summary.default_seconds, summary.default_gflops)}{share}")
     if summary.best_seconds is not None:
         share = _share(summary.best_gflops, peak)
         gain = "" if summary.speedup is None else f", {summary.speedup:.2f} x the default"
         best = speed(summary.best_seconds, summary.best_gflops)
-        text.append(f"best:     {best}{share}{gain} (trial {summary.best_trial})")
-        text.append(f"          {summary.best_config}")
+        text.append(f"best:    {best}{share}{gain} (trial {summary.best_trial})")
+        text.append(f"         {summary.best_config}")
     if numpy is not None:
-        text.append(f"NumPy:    {numpy:.1f} GFLOP/s{_share(numpy, peak)}")
+        text.append(f"NumPy:   {numpy:.1f} GFLOP/s{_share(numpy, peak)}")
     return text
 
 

@@ -70,11 +70,12 @@ def chosen_tuner(name: str, words: Sequence[str]) -> tuple[type[Tuner], dict[str
 
 
 def _value(text: str) -> Any:
-    """A number, ``none``, ``1,2`` (a tuple), else a word."""
+    """A number, ``none``, ``true``, ``false``, ``1,2`` (a tuple), else a word."""
     if "," in text:
         return tuple(_value(part) for part in text.split(",") if part)
-    if text.lower() == "none":
-        return None
+    words = {"none": None, "true": True, "false": False}
+    if text.lower() in words:
+        return words[text.lower()]
     for read in (int, float):
         try:
             return read(text)

@@ -6,8 +6,10 @@
 from loopwright.errors import UsageError, did_you_mean
 from loopwright.tuner.base import Tuner
 from loopwright.tuner.callbacks import EarlyStop, Monitor, log_to_file, progress_bar, stop_at
+from loopwright.tuner.explain import Explanation, explain
 from loopwright.tuner.ga_tuner import GATuner
 from loopwright.tuner.gridsearch_tuner import GridSearchTuner
+from loopwright.tuner.hindsight import learn
 from loopwright.tuner.loop import PLAN_SIZE, TuningInterrupted, tune
 from loopwright.tuner.random_tuner import RandomTuner
 from loopwright.tuner.run import NothingRan
@@ -47,6 +49,7 @@ __all__ = [
     "PLAN_SIZE",
     "TUNERS",
     "EarlyStop",
+    "Explanation",
     "Failure",
     "GATuner",
     "GridSearchTuner",
@@ -62,7 +65,9 @@ __all__ = [
     "Tuner",
     "TuningInterrupted",
     "XGBTuner",
+    "explain",
     "find_tuner",
+    "learn",
     "log_to_file",
     "progress_bar",
     "stop_at",

@@ -44,6 +44,8 @@ class Explanation:
         config: the candidate.
         estimate: the share of the machine's peak that the analytical model expects.
         predicted: the learned model's score, log2 of the speed up to a constant; None without one.
+        ahead: the share of what the model learned from that it thinks slower; None when it does not
+            know what that was.
         lines: features, those with the largest contributions first; features of loops, loads and
             stages that the candidate does not have are left out.
     """
@@ -51,13 +53,18 @@ class Explanation:
     config: ConfigEntity
     estimate: float
     predicted: float | None
+    ahead: float | None
     lines: tuple[Line, ...]
 
     @property
     def title(self) -> str:
         """The candidate, and what the models think of it, in one line."""
         text = f"{self.config}: {self.estimate:.0%} of the peak by the analytical model"
-        return text if self.predicted is None else f"{text}; learned score {self.predicted:.2f}"
+        if self.predicted is not None:
+            text += f"; learned score {self.predicted:.2f}"
+        if self.ahead is not None:
+            text += f", above {self.ahead:.0%} of what it learned from"
+        return text
 
     def text(self, limit: int | None = None) -> str:
         """All of it, or the first ``limit`` features, as lines of text."""
@@ -75,8 +82,9 @@ class Explanation:
     def table(self, limit: int | None = None) -> Table:
         """The same as a table of rich."""
         from rich.table import Table
+        from rich.text import Text
 
-        table = Table(title=self.title, title_justify="left")
+        table = Table(title=Text(self.title), title_justify="left")
         table.add_column("feature")
         table.add_column("value", justify="right")
         table.add_column("adds (log2 of speed)", justify="right")
@@ -120,10 +128,11 @@ def explain(
         task.instantiate(entity)
         raise TuneError(f"no features could be derived from the schedule of {entity}")
     parts: list[float | None] = [None] * len(found.names)
-    predicted = None
+    predicted = ahead = None
     if model is not None:
         batch = Batch.plain(rows.values)
         predicted = float(model.predict(batch)[0])
+        ahead = _ahead(model, predicted)
         parts = list(model.contributions(batch)[0])
     lines = [
         Line(name, float(np.exp2(v) - 1 if log else v), part)
@@ -132,4 +141,12 @@ def explain(
     ]
     lines.sort(key=lambda x: -abs(x.contribution or 0.0))
     estimate = float(np.exp2(AnalyticalModel(task).predict(digits)[0]))
-    return Explanation(entity, estimate, predicted, tuple(lines))
+    return Explanation(entity, estimate, predicted, ahead, tuple(lines))
+
+
+def _ahead(model: XGBCostModel, predicted: float) -> float | None:
+    """The share of what a model learned from that it puts below a score, offsets left out."""
+    if model.samples is None or not len(model.samples):
+        return None
+    batch = model.samples.batch
+    return float(np.mean(model.predict(batch.with_offset(np.zeros(len(batch)))) < predicted))

@@ -191,7 +191,7 @@ class LogJournal(Journal):
             standing = self._standing(record)
             groups[standing].append(record)
             if not groups[Standing.COUNTS] and self._is_relative(record):
-                self.relatives.append((record, _result(record)))
+                self.relatives.append((record, result_of(record)))
         unknown = self._take(groups[Standing.COUNTS])
         self._take_elsewhere(groups[Standing.PRETRAINS])
         self._explain(groups, unknown)
@@ -232,7 +232,7 @@ class LogJournal(Journal):
             elif record.extra.get("phase") == PLAYOFF:
                 self.retimed[point(config)] = statistics.median(record.times)
             else:
-                trial = Trial(record.trial, record.round, record.seed, config, _result(record))
+                trial = Trial(record.trial, record.round, record.seed, config, result_of(record))
                 super().add(trial)
         return unknown
 
@@ -240,7 +240,7 @@ class LogJournal(Journal):
         for record in found:
             config = self._config(record)
             if config is not None:
-                self.elsewhere.append((config, _result(record)))
+                self.elsewhere.append((config, result_of(record)))
         taken: dict[int, ConfigEntity] = {}
         for record in records.top_k(found, len(found)):
             config = self._config(record)
@@ -286,7 +286,8 @@ def _schedule(task: Task, trial: Trial) -> tuple[str, list[Any]]:
     return schedule.dag.hash, schedule.trace_json()
 
 
-def _result(record: Record) -> MeasureResult:
+def result_of(record: Record) -> MeasureResult:
+    """The result that a record keeps."""
     error = record.error
     return MeasureResult(
         times=record.times,

@@ -1,0 +1,174 @@
+"""``loopwright explain``: the features of one candidate, and what a model makes of each."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from loopwright.cli.workload import find_workload, workload_options
+from loopwright.errors import LoopwrightError, UsageError
+
+if TYPE_CHECKING:
+    from loopwright.records import Log, Record
+    from loopwright.task import ConfigEntity, Task
+    from loopwright.tuner import Explanation
+    from loopwright.tuner.xgb_model import XGBCostModel
+
+#: Features shown where a model says which of them matter.
+_TOP = 20
+
+
+@click.command("explain", short_help="Features of a candidate, and what a model makes of them.")
+@workload_options
+@click.option(
+    "--config",
+    metavar="INDEX",
+    help="An index, knobs as JSON, `default`, or `best` of the log [default: best, else default].",
+)
+@click.option("--history", metavar="LOG", help="Log from whose records a model learns.")
+@click.option(
+    "--feature-type",
+    default="itervar",
+    show_default=True,
+    help="What the model sees: itervar, knob or curve.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    help=f"At most so many features [default: all, or the {_TOP} that matter to a model].",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+def command(
+    workload: str,
+    params: tuple[str, ...],
+    target: str,
+    threads: int | None,
+    config: str | None,
+    history: str | None,
+    feature_type: str,
+    limit: int | None,
+    as_json: bool,
+) -> None:
+    """Print the features of one candidate of WORKLOAD by name. With --history a model learns from
+    the records of a log, and what moves its prediction most comes first.
+    """
+    from loopwright.tuner import explain
+
+    task = find_workload(workload, params, target, threads).task
+    log = None if history is None else _load(history)
+    record = None if log is None else _best(task, log)
+    chosen = _chosen(task, config, log, record)
+    model = None if log is None else _model(task, log, feature_type)
+    told = explain(task, chosen, model, feature_type)
+    measured = record if record is not None and record.config == told.config.values else None
+    if limit is None and model is not None:
+        limit = max(1, min(_TOP, sum(bool(x.contribution) for x in told.lines)))
+    if as_json:
+        click.echo(json.dumps(_json(task, told, measured, limit)))
+    else:
+        _print(task, told, measured, limit)
+
+
+def _load(path: str) -> Log:
+    from loopwright.records import load
+
+    log = load(path)
+    if complaint := log.complaint():
+        click.echo(complaint, err=True)
+    return log
+
+
+def _best(task: Task, log: Log) -> Record | None:
+    """The best record of a task; None, said on standard error, without one."""
+    from loopwright.task import apply_history_best
+
+    choice = apply_history_best(log.records).explain(task)
+    if choice.record is None:
+        reasons = "; ".join(choice.reasons)
+        click.echo(f"{log.path}: no record of {task} can be used ({reasons})", err=True)
+    return choice.record
+
+
+def _chosen(task: Task, config: str | None, log: Log | None, record: Record | None) -> ConfigEntity:
+    """The configuration that was asked for.
+
+    Raises:
+        UsageError: there is none such.
+    """
+    space = task.config_space
+    if config == "best" and log is None:
+        raise UsageError("--config best is that of a log: name it with --history")
+    if config == "best" and record is None:
+        raise UsageError("--config best: the log has none; give an index or `default`")
+    if config == "default" or (config is None and record is None):
+        return space.get(space.default_index)
+    try:
+        if config in (None, "best"):
+            assert record is not None
+            return space.get(space.index_of(record.config))
+        return space.get(_index(task, str(config)))
+    except LoopwrightError as error:
+        raise UsageError(f"--config {config or 'best'}: {error}") from error
+
+
+def _index(task: Task, text: str) -> int:
+    try:
+        given: Any = json.loads(text)
+    except ValueError:
+        given = None
+    if isinstance(given, dict):
+        return task.config_space.index_of(given)
+    if type(given) is not int:
+        raise UsageError("give an index, the knobs as JSON, `default` or `best`")
+    return given
+
+
+def _model(task: Task, log: Log, feature_type: str) -> XGBCostModel | None:
+    """A model of what the log holds; None, said on standard error, where that is too little."""
+    from loopwright.tuner import learn
+
+    model = learn(task, log, feature_type)
+    if model.ready:
+        return model
+    click.echo(f"{log.path}: too few records of {task} to learn from", err=True)
+    return None
+
+
+def _json(
+    task: Task, told: Explanation, measured: Record | None, limit: int | None
+) -> dict[str, Any]:
+    return {
+        "task": str(task),
+        "index": told.config.index,
+        "config": told.config.values,
+        "seconds": None if measured is None else measured.median,
+        "estimate": told.estimate,
+        "predicted": told.predicted,
+        "ahead": told.ahead,
+        "features": [
+            {"name": x.name, "value": x.value, "contribution": x.contribution}
+            for x in told.lines[:limit]
+        ],
+    }
+
+
+def _print(task: Task, told: Explanation, measured: Record | None, limit: int | None) -> None:
+    from rich.console import Console
+
+    from loopwright.tuner.state import flop_of
+    from loopwright.tuner.summary import speed
+
+    click.echo(f"{task} on {task.target}, configuration {told.config.index}")
+    if measured is not None and measured.median is not None:
+        gflops = flop_of(task) / measured.median / 1e9
+        click.echo(f"measured: {speed(measured.median, gflops)} (record {measured.id})")
+    console = Console(highlight=False)
+    if console.is_terminal:
+        console.print(told.table(limit))
+    else:
+        # A file or a pipe gets whole lines, whatever the width of the screen.
+        click.echo(told.text(limit))
+    if limit is not None and len(told.lines) > limit:
+        click.echo(f"{len(told.lines) - limit} more features; --limit shows more")
