@@ -2,11 +2,13 @@
 
 `Measurer` does it, `measure_option` says how, `MeasureResult` is what comes out. A candidate that
 crashes, hangs, eats the memory, exits or computes nonsense costs one trial with a typed error.
+`Replay` stands for a device that has measured a whole space already.
 """
 
 from loopwright.measure.lock import DeviceLock, lock_log
 from loopwright.measure.measurer import Measurer
 from loopwright.measure.options import LocalBuilder, LocalRunner, MeasureOption, measure_option
+from loopwright.measure.replay import Replay
 from loopwright.measure.result import (
     ErrorKind,
     MeasureError,
@@ -14,6 +16,7 @@ from loopwright.measure.result import (
     MeasureInput,
     MeasureResult,
 )
+from loopwright.measure.space_file import MeasuredSpace, load_space
 
 __all__ = [
     "DeviceLock",
@@ -25,7 +28,10 @@ __all__ = [
     "MeasureInput",
     "MeasureOption",
     "MeasureResult",
+    "MeasuredSpace",
     "Measurer",
+    "Replay",
+    "load_space",
     "lock_log",
     "measure_option",
 ]

@@ -1,0 +1,107 @@
+"""`Replay`: a fully measured space as a device, so that tuners are compared without measuring.
+
+It stands where a builder and a runner stand, ``tuner.tune(measure_option=Replay(path))``, and gives
+what was recorded: the same samples, failures and verdicts of the race each time, in no time.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from loopwright.errors import UsageError
+from loopwright.measure.options import DROP_RATIO
+from loopwright.measure.result import MeasureInput, MeasureResult
+from loopwright.measure.space_file import MeasuredSpace, Point, load_space
+
+
+class Replay:
+    """A device that has measured everything already.
+
+    Args:
+        source: a file that `MeasuredSpace.save` wrote, or what `load_space` made of one.
+        racing: drop a candidate whose first sample is more than twice the incumbent, as
+            `LocalRunner` does; the result is then marked and holds that sample alone.
+
+    Attributes:
+        recorded: all points with their samples.
+
+    Raises:
+        RecordError: the file is missing or damaged.
+    """
+
+    def __init__(self, source: str | Path | MeasuredSpace, *, racing: bool = True) -> None:
+        self.recorded = source if isinstance(source, MeasuredSpace) else load_space(source)
+        self.racing = racing
+        self.timing: dict[str, float | int] = {}
+
+    def __enter__(self) -> Replay:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        pass
+
+    def measure(
+        self, inputs: Sequence[MeasureInput], incumbent: float | None = None
+    ) -> Iterator[MeasureResult]:
+        """Yield the recorded result of each input, in order.
+
+        Args:
+            inputs: points of the recorded space.
+            incumbent: best time so far in seconds per call; it decides who is dropped. Better
+                results of this batch take its place.
+
+        Raises:
+            UsageError: an input is of another task or space, or was never measured.
+        """
+        points = [self._point(item.task, item.config) for item in inputs]
+        return self._results(points, incumbent)
+
+    def playoff(self, configs: Sequence[Any], rounds: int = 5) -> list[tuple[Any, list[float]]]:
+        """What measuring finalists again gave, interleaved; of others, their samples.
+
+        Args:
+            configs: points of the recorded space.
+            rounds: samples of each at most.
+
+        Returns:
+            ``(config, seconds per call of each round)``, lowest median first.
+
+        Raises:
+            UsageError: a point was never measured.
+        """
+        found = []
+        for config in configs:
+            point = self._point(None, config)
+            times = self.recorded.finals.get(config.index) or point.times
+            found.append((config, list(times[:rounds])))
+        return sorted(found, key=lambda one: statistics.median(one[1] or [float("inf")]))
+
+    def _results(self, points: Sequence[Point], incumbent: float | None) -> Iterator[MeasureResult]:
+        for point in points:
+            result = self._result(point, incumbent)
+            yield result
+            if result.usable and result.median is not None:
+                incumbent = min(incumbent or result.median, result.median)
+
+    def _result(self, point: Point, incumbent: float | None) -> MeasureResult:
+        if point.error is not None:
+            return MeasureResult(error=point.error)
+        if self.racing and incumbent is not None and point.times[0] > DROP_RATIO * incumbent:
+            return MeasureResult(times=point.times[:1], dropped=True)
+        return MeasureResult(times=point.times)
+
+    def _point(self, task: Any, config: Any) -> Point:
+        known = self.recorded
+        if task is not None and task.key != known.task:
+            raise UsageError(f"this replay holds {known.task}; it was asked for {task.key}")
+        if config.space.space_hash != known.space:
+            raise UsageError(
+                f"this replay holds the space {known.space} of {known.op}; it was asked for a "
+                f"point of {config.space.space_hash}: the template or its knobs have changed"
+            )
+        if config.index not in known.points:
+            raise UsageError(f"point {config.index} of {known.op} was never measured: {config}")
+        return known.points[config.index]

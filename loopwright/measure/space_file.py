@@ -1,0 +1,155 @@
+"""A measured space on disk: every sample of every point, compressed, with where it comes from.
+
+The file is a NumPy ``.npz`` archive of plain arrays and one JSON header; nothing of it is executed
+or unpickled. `loopwright.measure.replay` plays it back, ``benchmarks.spaces`` writes three of them.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from loopwright.errors import RecordError
+from loopwright.measure.result import MeasureError
+
+#: What the header calls the format, and its version.
+FORMAT, VERSION = "loopwright measured space", 1
+
+_HEADER = ("task", "op", "args", "target", "space", "provenance", "errors")
+
+
+@dataclass(frozen=True)
+class Point:
+    """What measuring one point gave.
+
+    Attributes:
+        times: seconds of one call, one number per sample, in the order in which they were taken;
+            empty on failure.
+        dropped: it was so slow that it was not sampled again after its first run.
+        error: why it failed, or None.
+    """
+
+    times: tuple[float, ...] = ()
+    dropped: bool = False
+    error: MeasureError | None = None
+
+
+@dataclass(frozen=True)
+class MeasuredSpace:
+    """All points of a space with their samples.
+
+    Attributes:
+        task: key of the task.
+        op: name of its template.
+        args: arguments of the template.
+        target: canonical form of the target.
+        space: hash of the ordered knobs and their candidates.
+        points: what each index gave.
+        finals: seconds per call of each round in which the best were measured again, interleaved.
+        provenance: machine, versions, commands, dates, numbers of samples.
+    """
+
+    task: str
+    op: str
+    args: list[Any]
+    target: dict[str, Any]
+    space: str
+    points: dict[int, Point]
+    finals: dict[int, tuple[float, ...]] = field(default_factory=dict)
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    def seconds(self, index: int) -> float | None:
+        """The best estimate of a point's time: the median of its last careful measurement.
+
+        None where it failed.
+        """
+        times = self.finals.get(index) or self.points[index].times
+        return statistics.median(times) if times else None
+
+    def ranking(self) -> list[tuple[float, int]]:
+        """``(seconds, index)`` of every point that ran, fastest first."""
+        found = ((self.seconds(index), index) for index in self.points)
+        return sorted((seconds, index) for seconds, index in found if seconds is not None)
+
+    def save(self, path: str | Path) -> None:
+        """Write the file."""
+        errors: dict[tuple[str, str], int] = {}
+        indices = sorted(self.points)
+        points = [self.points[index] for index in indices]
+        numbers = [
+            -1 if p.error is None else errors.setdefault((p.error.kind, p.error.text), len(errors))
+            for p in points
+        ]
+        header = {
+            "format": FORMAT,
+            "v": VERSION,
+            **{name: getattr(self, name) for name in _HEADER[:-1]},
+            "errors": [list(error) for error in errors],
+        }
+        finals = sorted(self.finals)
+        with open(path, "wb") as file:
+            np.savez_compressed(
+                file,
+                header=np.frombuffer(json.dumps(header, sort_keys=True).encode(), np.uint8),
+                index=np.array(indices, np.int64),
+                count=np.array([len(p.times) for p in points], np.uint16),
+                times=np.array([t for p in points for t in p.times], np.float32),
+                dropped=np.array([p.dropped for p in points], np.bool_),
+                error=np.array(numbers, np.int16),
+                final_index=np.array(finals, np.int64),
+                final_count=np.array([len(self.finals[i]) for i in finals], np.uint16),
+                final_times=np.array([t for i in finals for t in self.finals[i]], np.float32),
+            )
+
+
+def load_space(path: str | Path) -> MeasuredSpace:
+    """Read a measured space.
+
+    Raises:
+        RecordError: the file is missing, damaged, of another format or of a later version.
+    """
+    try:
+        with open(path, "rb") as data, np.load(data, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+            header = json.loads(arrays["header"].tobytes())
+            return _decoded(header, arrays)
+    except FileNotFoundError:
+        raise RecordError(f"there is no measured space {str(path)!r}") from None
+    except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as exc:
+        raise RecordError(f"{str(path)!r} is no measured space, or is damaged: {exc}") from exc
+
+
+def _decoded(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> MeasuredSpace:
+    if header["format"] != FORMAT or header["v"] != VERSION:
+        raise ValueError(
+            f"its header says {header['format']!r} version {header['v']!r}, "
+            f"this loopwright reads {FORMAT!r} version {VERSION}"
+        )
+    errors = [MeasureError(kind, text) for kind, text in header["errors"]]
+    samples = _ragged(arrays["count"], arrays["times"])
+    columns = (arrays["index"], samples, arrays["dropped"], arrays["error"])
+    points = {
+        int(index): Point(times, bool(dropped), None if number < 0 else errors[number])
+        for index, times, dropped, number in zip(*columns, strict=True)
+    }
+    finals = _ragged(arrays["final_count"], arrays["final_times"])
+    return MeasuredSpace(
+        points=points,
+        finals=dict(zip(arrays["final_index"].tolist(), finals, strict=True)),
+        **{name: header[name] for name in _HEADER[:-1]},
+    )
+
+
+def _ragged(counts: Any, values: Any) -> list[tuple[float, ...]]:
+    """Cut a row of values into tuples of the given lengths."""
+    if int(counts.sum()) != len(values):
+        raise ValueError(f"{len(values)} samples are there, {int(counts.sum())} are announced")
+    ends = np.cumsum(counts, dtype=np.int64)
+    return [tuple(values[end - n : end].tolist()) for end, n in zip(ends, counts, strict=True)]
