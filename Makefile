@@ -18,12 +18,15 @@ SEED    ?= 0
 COUNT   ?= 1000
 MINUTES ?=
 
+# Option of `make tuners`: runs of each tuner on each space.
+SEEDS   ?= 60
+
 # A stamp per kind of installation: a second call installs nothing unless pyproject.toml changed.
 RUN_STAMP := $(VENV)/.installed-run
 DEV_STAMP := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help tune test fuzz check format bench clean
+.PHONY: help tune test fuzz check format bench tuners clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) \
@@ -51,6 +54,9 @@ format: $(DEV_STAMP) ## rewrite the sources in the project's format
 
 bench: $(DEV_STAMP) ## measure the project: lowering, build, import, throughput, best kernels
 	$(BIN)/python -m benchmarks
+
+tuners: $(DEV_STAMP) ## compare the tuners on measured spaces, as table and bench_tuners.png (SEEDS=60)
+	$(BIN)/python -m benchmarks.tuners --seeds $(SEEDS) --plot bench_tuners.png
 
 clean: ## remove .venv, caches and build leftovers (logs stay)
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks

@@ -21,6 +21,7 @@ from typing import Any
 import loopwright as lw
 from benchmarks.spaces.ledger import Ledger
 from loopwright import records
+from loopwright.errors import InternalError, TuneError
 from loopwright.measure import LocalBuilder, LocalRunner, MeasureError, Measurer, measure_option
 from loopwright.measure.building import BuildJob, BuildPool, Built, instantiate
 from loopwright.measure.options import DROP_RATIO
@@ -122,6 +123,7 @@ class Timer:
         runner = LocalRunner(number=1, repeat=_REPEAT, min_repeat_ms=_WINDOW_MS)
         option = measure_option(LocalBuilder(n_parallel=1, timeout=_BUILD_S), runner)
         self.measurer = Measurer(task, option, say)
+        self._right: tuple[bytes, str, int] | None = None
 
     def passes(self, count: int, seconds: float) -> bool:
         """Time every point ``count`` times over; False when the time was up before."""
@@ -202,7 +204,7 @@ class Timer:
             fastest = min(samples.times)
             self.best = fastest if self.best is None else min(self.best, fastest)
             return _line(samples.times)
-        raise AssertionError("the last attempt returns")
+        raise InternalError("the last attempt returns")
 
     def _wrong(self, index: int) -> MeasureError | None:
         m = self.measurer
@@ -210,17 +212,18 @@ class Timer:
         return m.runs.check(key, reference, length, m.option.runner.timeout).error
 
     def _reference(self, index: int) -> tuple[bytes, str, int]:
-        if not hasattr(self, "_known"):
+        """The right answer, its key, and the length of the reduction: equal for all points."""
+        if self._right is None:
             found = instantiate(self.task, self.task.config_space.get(index))
             if isinstance(found, MeasureError):
-                raise RuntimeError(f"point {index} was built and cannot be instantiated: {found}")
+                raise TuneError(f"point {index} was built and cannot be instantiated: {found}")
             built = Built(found, self.built[index]["manifest"], b"")
             references = self.measurer.references
             data = references.get(built)
             if data is None:
-                raise RuntimeError("the template's reference cannot be computed")
-            self._known = data, references.key(built), references.length(built)
-        return self._known
+                raise TuneError(f"the reference of {self.task.name} cannot be computed")
+            self._right = data, references.key(built), references.length(built)
+        return self._right
 
 
 def _line(

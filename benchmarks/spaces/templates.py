@@ -49,11 +49,10 @@ def matmul(M: int, N: int, K: int) -> Made:
 
     cfg = get_config()
     i, j = s[C].op.axis
-    rows = [[-1, block, tile] for tile in (1, 2, 4, 6, 8, 12, 16) for block in (1, 8)]
+    rows = [[-1, block, tile] for tile in (1, 2, 4, 6, 8, 12, 16, 24) for block in (1, 8, 16)]
     columns = [[-1, tile] for tile in (16, 32, 64, 96, 192)]
     cfg.define_split("tile_i", i, policy="candidate", candidate=rows)
     cfg.define_split("tile_j", j, policy="candidate", candidate=columns)
-    cfg.define_split("tile_k", k, num_outputs=2, filter=lambda e: e.size[1] in (1, 4))
     cfg.define_knob("lanes", [4, 8, 16], default=16)
     cfg.define_knob("order", ["kij", "ikj"])
     cfg.define_annotate("unroll", [i, j], policy="try_unroll")
@@ -70,9 +69,8 @@ def matmul(M: int, N: int, K: int) -> Made:
     s[acc].compute_at(s[C], i1)
     ci, cj = s[acc].op.axis
     (ck,) = s[acc].op.reduce_axis
-    ko, ki = cfg["tile_k"].apply(s, acc, ck)
     jo, jv = s[acc].split(cj, factor=cfg["lanes"].val)
-    s[acc].reorder(ko, *((ki, ci) if cfg["order"].val == "kij" else (ci, ki)), jo, jv)
+    s[acc].reorder(*((ck, ci) if cfg["order"].val == "kij" else (ci, ck)), jo, jv)
     cfg["unroll"].apply(s, acc, [ci, jo])
     s[acc].vectorize(jv)
 
