@@ -139,6 +139,8 @@ class ApplyHistoryBest(DispatchContext):
             yield source
         elif isinstance(source, (str, os.PathLike)):
             yield from self._read(load(source))
+        elif isinstance(getattr(source, "record", None), Record):
+            yield source.record  # a pair of `autotvm.record.load_from_file`
         elif isinstance(source, Log):
             self.skipped += len(source.skipped)
             if source.skipped:

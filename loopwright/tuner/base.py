@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from loopwright.errors import UsageError
+from loopwright.records import Record
 from loopwright.tuner.state import flop_of, point, speed_of
 
 if TYPE_CHECKING:
     from loopwright.measure import MeasureInput, MeasureResult
-    from loopwright.records import Record
     from loopwright.task import ConfigEntity, Task
     from loopwright.tuner.journal import Journal
     from loopwright.tuner.summary import Summary
@@ -44,7 +44,7 @@ class Tuner(ABC):
         best_iter: the number of the trial that found it, counted from 0.
         round: the number of the round that the next ``ask`` belongs to.
         why_empty: after an ``ask`` that found nothing, why.
-        pretrained: pairs given to ``load_history``.
+        pretrained: what ``load_history`` was given.
         elsewhere: pairs of this space that the log holds from another compiler or machine.
         relatives: what the log held of other shapes of the template when the task was first tuned.
         journal: what was measured without a log, kept for a next call of ``tune``.
@@ -63,7 +63,7 @@ class Tuner(ABC):
         self.task = task
         self.space = task.config_space
         self.seed = seed
-        self.pretrained: list[tuple[MeasureInput, MeasureResult]] = []
+        self.pretrained: list[tuple[MeasureInput, MeasureResult] | Record] = []
         self.elsewhere: list[tuple[ConfigEntity, MeasureResult]] = []
         self.relatives: list[tuple[Record, MeasureResult]] = []
         self.journal: Journal | None = None
@@ -176,20 +176,36 @@ class Tuner(ABC):
         """AutoTVM's name of ``tell``, with inputs and results in two lists of one length."""
         self.tell([(i.config, r) for i, r in zip(inputs, results, strict=True)])
 
-    def load_history(self, data_set: Iterable[Any], min_seed_records: int = 500) -> int:
-        """Offer results measured elsewhere, as ``(MeasureInput, MeasureResult)`` pairs.
+    def load_history(
+        self,
+        data_set: Iterable[tuple[MeasureInput, MeasureResult] | Record],
+        min_seed_records: int = 500,
+    ) -> int:
+        """Offer results measured elsewhere: records, or pairs as AutoTVM has them.
 
-        They never count as measured; a tuner with a cost model pretrains on them, others ignore
-        them.
+        They never count as measured; a tuner with a cost model pretrains on those of its template,
+        others ignore them.
 
         Args:
-            data_set: the pairs.
-            min_seed_records: accepted for AutoTVM's sake; every pair is kept.
+            data_set: such as ``loopwright.records.load(path)`` or
+                ``autotvm.record.load_from_file(path)``.
+            min_seed_records: accepted for AutoTVM's sake; every result is kept.
 
         Returns:
-            How many pairs this tuner now holds.
+            How many results this tuner now holds.
+
+        Raises:
+            UsageError: something in it is neither.
         """
-        self.pretrained.extend(data_set)
+        given = list(data_set)
+        for item in given:
+            pair = isinstance(item, tuple) and len(item) == 2 and hasattr(item[0], "config")
+            if not pair and not isinstance(item, Record):
+                raise UsageError(
+                    "load_history takes records or pairs of MeasureInput and MeasureResult, such "
+                    f"as loopwright.records.load(path); it got a {type(item).__name__}"
+                )
+        self.pretrained.extend(given)
         return len(self.pretrained)
 
     def set_error_threshold(self, threshold: int) -> None:

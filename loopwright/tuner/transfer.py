@@ -17,6 +17,8 @@ from loopwright.records import Record
 from loopwright.task import ConfigEntity, Task
 from loopwright.tuner.candidates import Candidates, Known
 from loopwright.tuner.cost_model import Samples, joined
+from loopwright.tuner.journal import result_of
+from loopwright.tuner.state import point
 
 if TYPE_CHECKING:
     from loopwright.measure import MeasureInput, MeasureResult
@@ -41,22 +43,32 @@ class History:
     used: int = 0
     tasks: int = 0
     foreign: int = 0
-    _groups: dict[str, tuple[Task, list[tuple[ConfigEntity, MeasureResult]]]] = field(
+    _groups: dict[str, tuple[Task, dict[int, tuple[ConfigEntity, MeasureResult]]]] = field(
         default_factory=dict
     )
 
     def add(self, task: Task, pairs: Iterable[tuple[ConfigEntity, MeasureResult]]) -> None:
-        """Take in measurements of one task; those of its key that are there already stay."""
+        """Take in measurements of one task; of a configuration the last one counts."""
         key = f"{task.key} {task.config_space.space_hash}"
-        self._groups.setdefault(key, (task, []))[1].extend(pairs)
+        known = self._groups.setdefault(key, (task, {}))[1]
+        known.update((point(config), (config, result)) for config, result in pairs)
 
-    def add_inputs(self, task: Task, pairs: Iterable[tuple[MeasureInput, MeasureResult]]) -> None:
+    def add_given(
+        self, task: Task, given: Iterable[tuple[MeasureInput, MeasureResult] | Record]
+    ) -> None:
         """Take in what ``load_history`` was given; what is of another template is only counted."""
-        for item, result in pairs:
-            if item.task.name != task.name or item.config.index is None:
+        found: list[tuple[Record, MeasureResult]] = []
+        for item in given:
+            if isinstance(item, Record):
+                found.append((item, result_of(item)))
+                continue
+            measured, result = item
+            if measured.task.name != task.name or measured.config.index is None:
                 self.foreign += 1
             else:
-                self.add(item.task, [(item.config, result)])
+                self.add(measured.task, [(measured.config, result)])
+        self.add_records(task, [pair for pair in found if pair[0].op == task.name])
+        self.foreign += sum(record.op != task.name for record, _ in found)
 
     def add_records(self, task: Task, found: Iterable[tuple[Record, MeasureResult]]) -> None:
         """Take in records of other shapes of the template of ``task``."""
@@ -75,7 +87,7 @@ class History:
         """All of it as a model learns it, one number a task; None when it is too little."""
         parts: list[Samples] = []
         for task, pairs in self._groups.values():
-            part = _samples(task, pairs[-_LATEST:], candidates, len(parts))
+            part = _samples(task, list(pairs.values())[-_LATEST:], candidates, len(parts))
             if part is None:
                 self.foreign += len(pairs)
                 continue

@@ -184,7 +184,7 @@ class XGBTuner(Tuner):
         self._inherited = there
         history = self.history = History()
         history.add(self.task, self.elsewhere)
-        history.add_inputs(self.task, self.pretrained)
+        history.add_given(self.task, self.pretrained)
         history.add_records(self.task, self.relatives)
         self._candidates.elder = None
         samples = history.samples(self._candidates)

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from loopwright import create_task, te
+from loopwright.errors import UsageError
 from loopwright.measure import MeasureInput, MeasureResult
+from loopwright.records import load
 from loopwright.task import get_config, template
 from loopwright.testing.tuner_contract import FakeMeasurer, FakeTask
 from loopwright.tuner import RandomTuner, TuningInterrupted, XGBTuner, log_to_file
@@ -90,6 +92,28 @@ def test_history_of_another_shape_orders_the_first_round(feature_type):
     assert first_round(taught) < first_round(fresh) - 0.8
     assert taught.history.used == 200
     assert "200 results of 1 other task" in taught.notes[0]
+
+
+def test_records_are_taken_as_they_are(tmp_path):
+    paths = [tmp_path / "log.jsonl", tmp_path / "other.jsonl"]
+    for path, name in zip(paths, ("test/transfer", "test/transfer_other"), strict=True):
+        log = log_to_file(path)
+        RandomTuner(task_of(64, name)).tune(n_trial=150, measure_option=ByConfig(), callbacks=[log])
+    taught = XGBTuner(task_of(256), analytical=False)
+    records, foreign = map(load, paths)
+    assert taught.load_history(records) == len(records)
+    assert taught.load_history(foreign) == len(records) + len(foreign)
+    assert first_round(taught) < first_round(XGBTuner(task_of(256), analytical=False)) - 0.5
+    # The finalists are there twice.
+    assert (taught.history.used, taught.history.foreign) == (150, len(foreign))
+
+
+@pytest.mark.parametrize("wrong", [["log.jsonl"], [(1, 2)], [None]])
+def test_what_is_no_history_is_refused_at_once(wrong):
+    tuner = XGBTuner(task_of(256), analytical=False)
+    with pytest.raises(UsageError, match="takes records or pairs of MeasureInput and"):
+        tuner.load_history(wrong)
+    assert not tuner.pretrained
 
 
 def test_a_log_teaches_by_itself(tmp_path):

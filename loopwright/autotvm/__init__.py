@@ -1,0 +1,47 @@
+"""AutoTVM's own names over loopwright, so that a script changes only its imports.
+
+``import loopwright as tvm; from loopwright import te, autotvm`` runs an AutoTVM script for CPUs;
+``from loopwright.autotvm.tuner import XGBTuner`` works as well. Differences on purpose:
+
+* illegal schedules are refused when the step is applied;
+* failed trials carry a kind and a text instead of a cost of 1e9;
+* the defaults of ``cooldown_interval`` (0), ``plan_size``, ``pop_size`` (16) and ``optimizer``
+  (``"evolution"``) are others, to find fast configurations sooner; AutoTVM's can be given;
+* a tuner never measures a configuration twice, and goes on from the log that it writes.
+
+Accepted, and without effect: ``log_interval`` of XGBTuner, ``min_seed_records`` of
+``load_history``, ``si_prefix`` of ``tune``.
+"""
+
+from __future__ import annotations
+
+from loopwright.autotvm import measure, record, task, tuner
+from loopwright.measure import (
+    LocalBuilder,
+    LocalRunner,
+    MeasureErrorNo,
+    MeasureInput,
+    MeasureResult,
+    measure_option,
+)
+from loopwright.task import ConfigEntity, ConfigSpace, apply_history_best, get_config, template
+from loopwright.tuner import callbacks as callback
+
+__all__ = [
+    "ConfigEntity",
+    "ConfigSpace",
+    "LocalBuilder",
+    "LocalRunner",
+    "MeasureErrorNo",
+    "MeasureInput",
+    "MeasureResult",
+    "apply_history_best",
+    "callback",
+    "get_config",
+    "measure",
+    "measure_option",
+    "record",
+    "task",
+    "template",
+    "tuner",
+]
