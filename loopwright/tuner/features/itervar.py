@@ -13,11 +13,13 @@ from collections.abc import Sequence
 from math import prod
 
 from loopwright.schedule.state import State
+from loopwright.tuner.features.core import Core
 from loopwright.tuner.features.machine import Machine
 from loopwright.tuner.features.moves import number_of
 from loopwright.tuner.features.nest import NestLoop, StageNest, nests_of
 from loopwright.tuner.features.symbols import Number, most, product, total
 from loopwright.tuner.features.touch import Touched, Touches
+from loopwright.tuner.features.whole import Whole
 from loopwright.tuner.features.work import Work, work_of
 
 LOOPS, READS, OTHERS = 12, 3, 3
@@ -33,9 +35,15 @@ _MAIN = (
     "store_stride",
     "tile",
     "accumulators",
-    "registers",
+    "live",
     "spilled",
+    "independent",
     "loads_per_flop",
+    "stores_per_flop",
+    "tests",
+    "guarded",
+    "own_iterations",
+    "cycles",
     "reduce_inner",
     "own_loops",
     "outer_loops",
@@ -50,6 +58,8 @@ _OTHER = (
     "parallel",
     "balance",
     "vector_share",
+    "tests",
+    "cycles",
     "load_stride",
     "store_stride",
     "buffer",
@@ -65,6 +75,7 @@ _SHARES = (
     "unrolled",
     "reduce",
     "loads_per_flop",
+    "stores_per_flop",
     "own_loops",
     "outer_loops",
     "stages",
@@ -111,14 +122,14 @@ def itervar(state: State, machine: Machine) -> list[Number]:
 
 def sums(touches: Sequence[Touches]) -> list[Number]:
     """The features `SUMS` of stages, the main one first."""
-    works = [work_of(t.nest.op) for t in touches]
+    nests = [t.nest for t in touches]
+    works = [work_of(n.op) for n in nests]
     machine = touches[0].machine
-    out = [
-        *_whole([t.nest for t in touches], works, machine),
-        *_main(touches[0], works[0], machine),
-    ]
-    for k in range(OTHERS):
-        out += _other(touches[k + 1]) if k + 1 < len(touches) else [0] * len(_OTHER)
+    whole = Whole(nests)
+    cores = [Core(t, whole.resident) for t in touches[: OTHERS + 1]]
+    out = [*_whole(nests, works, machine, whole), *_main(touches[0], cores[0], works[0], machine)]
+    for k in range(1, OTHERS + 1):
+        out += _other(touches[k], cores[k]) if k < len(touches) else [0] * len(_OTHER)
     return out
 
 
@@ -144,27 +155,22 @@ def _elements(nest: StageNest) -> Number:
     return product([*nest.op.shape, *(number_of(a.extent) for a in nest.op.reduce_axes)])
 
 
-def _whole(nests: Sequence[StageNest], works: Sequence[Work], machine: Machine) -> list[Number]:
+def _whole(
+    nests: Sequence[StageNest], works: Sequence[Work], machine: Machine, whole: Whole
+) -> list[Number]:
     flop = total(n.iterations * w.flop for n, w in zip(nests, works, strict=True))
-    outside = {
-        a.buffer.stage: a.buffer.elements * a.buffer.itemsize
-        for n in nests
-        for a in n.accesses
-        if not a.buffer.within
-    }
     copied = total(n.iterations for n, w in zip(nests, works, strict=True) if not w.flop)
     lanes = machine.lanes(nests[0].accesses[0].buffer.itemsize)
-    return [flop, total(outside.values()), len(nests), copied, machine.threads, lanes]
+    return [flop, whole.used, len(nests), copied, machine.threads, lanes]
 
 
-def _main(t: Touches, work: Work, machine: Machine) -> list[Number]:
-    nest = t.nest
-    store, *loads = t.accesses
-    tile = t.inner[t.tile]
+def _main(t: Touches, core: Core, work: Work, machine: Machine) -> list[Number]:
+    nest, tile = t.nest, core.tile
     flop = t.inner[0] * most(work.flop, 1)
-    registers = t.pressure()
     traffic = [t.traffic(c) for c in machine.caches.sizes]
     own = nest.loops[len(nest.loops) - nest.own :]
+    tests, guarded = core.guards
+    again, stored = core.results
     return [
         nest.iterations,
         nest.iterations / _elements(nest),
@@ -172,12 +178,18 @@ def _main(t: Touches, work: Work, machine: Machine) -> list[Number]:
         t.balance,
         t.vector_share,
         vector_bytes(t),
-        vector_stride(t, store),
-        tile,
-        t.vectors(store),
-        registers,
-        most(registers - machine.registers, 0),
-        total(t.vectors(a) for a in loads) / (tile * most(work.flop, 1)),
+        vector_stride(t, t.accesses[0]),
+        tile.instructions(machine.vector_bytes),
+        tile.held,
+        tile.live,
+        core.spilled,
+        tile.independent,
+        core.loaded[1] / flop,
+        (again + stored) / flop,
+        tests,
+        guarded,
+        core.loops[0],
+        core.cycles,
         product(x.extent for x in own if x.kind == "reduce"),
         nest.own,
         len(nest.loops) - nest.own,
@@ -242,7 +254,7 @@ def _accesses(t: Touches) -> list[Number]:
     return out
 
 
-def _other(t: Touches) -> list[Number]:
+def _other(t: Touches, core: Core) -> list[Number]:
     nest = t.nest
     store, *loads = t.accesses
     assert nest.buffer is not None
@@ -256,6 +268,8 @@ def _other(t: Touches) -> list[Number]:
         t.parallel,
         t.balance,
         t.vector_share,
+        core.guards[0],
+        core.cycles,
         longest,
         vector_stride(t, store),
         nest.buffer.elements * nest.buffer.itemsize,

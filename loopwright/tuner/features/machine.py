@@ -8,15 +8,22 @@ from typing import Any
 from loopwright.runtime import pool
 from loopwright.target.caches import Caches, host_caches
 
+#: CPUs that do vectors of 64 bytes in two halves.
+_HALF = ("znver4",)
+
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Threads of parallel loops, caches, and the vector unit."""
+    """Threads of parallel loops, caches, and the vector unit.
+
+    ``datapath`` is how many bytes of a vector one unit works on at once.
+    """
 
     threads: int
     caches: Caches
     vector_bytes: int
     registers: int
+    datapath: int
 
     def lanes(self, itemsize: int) -> int:
         """Elements of a vector register."""
@@ -29,4 +36,7 @@ def machine_of(target: Any) -> Machine:
     wide = int(target.vector_bytes)
     many = wide == 64 or "+neon" in str(options.get("mattr", ""))
     threads = int(options.get("num_threads", 0)) or pool.get_num_threads()
-    return Machine(threads, host_caches(), wide, 32 if many else 16)
+    half = str(options.get("mcpu", "")) in _HALF
+    return Machine(
+        threads, host_caches(), wide, 32 if many else 16, wide // 2 if wide == 64 and half else wide
+    )

@@ -14,7 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from loopwright import dtypes
-from loopwright.ir.expr import Read, Var
+from loopwright.ir.expr import Binary, Expr, IfThenElse, Read, Var
+from loopwright.ir.reduction import outputs_of
 from loopwright.ir.symbol import Symbol
 from loopwright.schedule.bounds import inline_ops
 from loopwright.schedule.state import FuseRel, LayoutDim, SplitRel, StageId, StageState, State
@@ -88,6 +89,18 @@ class Access:
     moves: tuple[tuple[Move, ...], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A condition under which alone something is read: for each comparison, what moves it."""
+
+    tests: tuple[frozenset[LoopKey], ...]
+
+    @property
+    def loops(self) -> frozenset[LoopKey]:
+        """The loops that move any of its comparisons."""
+        return frozenset().union(*self.tests)
+
+
 @dataclass(eq=False)
 class StageNest:
     """One stage that is computed.
@@ -99,6 +112,7 @@ class StageNest:
         shape: extents of the region that it covers.
         buffer: where its results lie.
         accesses: its store, then its loads in the order of the expression, each once.
+        guards: the conditions of its expression (inlined padding).
         attached: whether it is computed inside another stage.
     """
 
@@ -111,6 +125,7 @@ class StageNest:
     shape: list[Number] = field(default_factory=list)
     buffer: Buffer | None = None
     accesses: list[Access] = field(default_factory=list)
+    guards: list[Guard] = field(default_factory=list)
 
     @property
     def iterations(self) -> Number:
@@ -131,6 +146,7 @@ def nests_of(state: State) -> list[StageNest]:
         nest.buffer = _buffer(nest.stage, _stored(nest, within), nest.op, within)
     for nest in out:
         nest.accesses = list(_accesses(nest, found, ops))
+        nest.guards = list(_guards(nest))
     return out
 
 
@@ -315,6 +331,35 @@ def _accesses(
             op = ops[read.source]
             source = _buffer(StageState(read.source, op, {}, ()), op.shape, op, frozenset())
         yield _access(source, [index_of(i, nest.axes) for i in read.indices], False)
+
+
+def _guards(nest: StageNest) -> Iterator[Guard]:
+    todo: list[Expr] = [] if nest.op.body is None else [*outputs_of(nest.op.body)]
+    while todo:
+        e = todo.pop()
+        todo += [e.a, e.b] if isinstance(e, IfThenElse) else e.children()
+        if isinstance(e, IfThenElse):
+            # Both ends of a range are one comparison, of an unsigned number.
+            yield Guard(tuple(dict.fromkeys(_moved(test, nest) for test in _tests(e.cond))))
+
+
+def _tests(cond: Expr) -> list[Expr]:
+    """The comparisons of a condition."""
+    if isinstance(cond, Binary) and cond.op in ("and", "or"):
+        return [*_tests(cond.a), *_tests(cond.b)]
+    return [cond]
+
+
+def _moved(test: Expr, nest: StageNest) -> frozenset[LoopKey]:
+    """The loops that move the sides of a comparison; those of its variables' axes."""
+    found: set[LoopKey] = set()
+    todo = [test]
+    while todo:
+        e = todo.pop()
+        todo += e.children()
+        if isinstance(e, Var) and e in nest.axes:
+            found |= {m.loop for m in nest.axes[e].moves}
+    return frozenset(found)
 
 
 def _access(buffer: Buffer, indices: Sequence[Index | None], write: bool) -> Access:

@@ -265,14 +265,11 @@ def _bounds(op: str, args: tuple[Number, ...]) -> Interval:
         case "-":
             return alo - bhi, ahi - blo
         case "*":
-            ends = [x * y for x in (alo, ahi) for y in (blo, bhi)]
-            return min(ends), max(ends)
+            return _hull([x * y for x in (alo, ahi) for y in (blo, bhi)])
         case "//" if blo > 0:
-            ends = [x // y for x in (alo, ahi) for y in (blo, bhi)]
-            return min(ends), max(ends)
+            return _hull([x // y for x in (alo, ahi) for y in (blo, bhi)])
         case "/" if blo > 0:
-            ends = [x / y for x in (alo, ahi) for y in (blo, bhi)]
-            return min(ends), max(ends)
+            return _hull([x / y for x in (alo, ahi) for y in (blo, bhi)])
         case "%" if blo > 0:
             return 0, bhi - 1
         case "min":
@@ -288,6 +285,13 @@ def _bounds(op: str, args: tuple[Number, ...]) -> Interval:
         case "==" | "!=":
             return 0, 1
     return -_INF, _INF
+
+
+def _hull(ends: Sequence[float]) -> Interval:
+    """The interval of its ends; everything where one is unknown (0 times infinity)."""
+    if any(x != x for x in ends):
+        return -_INF, _INF
+    return min(ends), max(ends)
 
 
 def least(a: Number, b: Number) -> Number:

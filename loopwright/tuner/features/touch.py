@@ -18,7 +18,6 @@ from loopwright.tuner.features.symbols import (
     ceil_div,
     least,
     magnitude,
-    most,
     total,
     where,
 )
@@ -131,25 +130,6 @@ class Touches:
         return out
 
     @cached_property
-    def tile(self) -> int:
-        """Depth of the register tile: only unrolled and vectorized loops are inside."""
-        depth = len(self.nest.loops)
-        while depth and self.nest.loops[depth - 1].mark in ("unrolled", "vectorized"):
-            depth -= 1
-        return depth
-
-    def vectors(self, access: Touched) -> Number:
-        """Vector registers that hold what an access touches in the register tile."""
-        out: Number = 1
-        lanes = self.machine.lanes(access.access.buffer.itemsize)
-        for d in range(self.tile, len(self.nest.loops)):
-            x = self.nest.loops[d]
-            if not access.moves[d]:
-                continue
-            out = out * (ceil_div(x.extent, lanes) if x.mark == "vectorized" else x.extent)
-        return out
-
-    @cached_property
     def parallel(self) -> Number:
         """Iterations of parallel loops."""
         out: Number = 1
@@ -181,8 +161,3 @@ class Touches:
             return 1 / lanes
         n = self.nest.loops[self.vector_loop].extent
         return n / (ceil_div(n, lanes) * lanes)
-
-    def pressure(self) -> Number:
-        """Registers that the register tile wants: accumulators, one operand each, and one more."""
-        store, *loads = self.accesses
-        return self.vectors(store) + most(0, total(least(self.vectors(a), 4) for a in loads))

@@ -54,7 +54,12 @@ def _count(e: Expr, out: Work) -> None:
                 out.other += 1
         case Call():
             out.call += 1
-        case Unary() | Select() | IfThenElse():
+        case IfThenElse(a=a, b=b):
+            # Its condition is no arithmetic on elements; `StageNest.guards` knows of it.
+            _count(a, out)
+            _count(b, out)
+            return
+        case Unary() | Select():
             out.other += 1
         case Cast(value=v, dtype=dtype):
             out.other += dtypes.is_float(dtype) or dtypes.is_float(v.dtype)

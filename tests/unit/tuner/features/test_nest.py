@@ -18,7 +18,7 @@ from loopwright.tuner.features.nest import nests_of
 from loopwright.tuner.features.touch import Touches
 from tests.unit.tuner.features import workloads
 
-MACHINE = Machine(2, Caches(1 << 15, 1 << 20, 1 << 24, 64), 64, 32)
+MACHINE = Machine(2, Caches(1 << 15, 1 << 20, 1 << 24, 64), 64, 32, 64)
 
 
 def schedules(name: str, n: int, seed: int) -> list[Schedule]:

@@ -114,3 +114,14 @@ def test_outputs_may_be_logged_shared_and_constant() -> None:
     out = np.empty((3, 5), np.float32)
     program.evaluate([np.array([0.0, 1, 7])], out)
     assert out.tolist() == [[0, 0, 2, 3, 0], [1, 1, 2, 3, 1], [3, 7, 2, 3, 3]]
+
+
+def test_bounds_that_are_not_known_fold_nothing() -> None:
+    graph = Graph()
+    a, b = graph.leaf(0, 0, VALUES[0]), graph.leaf(1, 0, VALUES[1])
+    unknown = (a // (b - 6)) * (a - 1)
+    found = where(at_most(a, 2), 0, unknown)
+    out = np.empty((5, 1), np.float32)
+    Program([found], [False]).evaluate([np.array(v, np.float64) for v in VALUES[:2]], out)
+    wanted = [0 if x <= 2 else x // (y - 6) * (x - 1) for x, y in zip(*VALUES[:2], strict=True)]
+    assert out[:, 0].tolist() == wanted
