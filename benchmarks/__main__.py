@@ -13,12 +13,13 @@ from rich.table import Table
 
 from benchmarks.compiling import compile_rows
 from benchmarks.kernels import kernel_row
+from benchmarks.searching import searching_rows
 from benchmarks.torch_side import installed
 from benchmarks.tuning import tuning_row
 from benchmarks.workloads import CASES, MORE_CASES, Case
 from loopwright.env import machine, usable_cpus
 
-PARTS = ("compiling", "kernels", "tuning")
+PARTS = ("compiling", "kernels", "tuning", "searching")
 #: Operator, parameters, trials.
 TUNED = (
     ("matmul", ["M=512", "N=512", "K=512"], 200),
@@ -38,6 +39,8 @@ def main() -> None:
         found["kernels"] = _kernels(options, console)
     if "tuning" in options.parts:
         found["tuning"] = _tuning(options, console)
+    if "searching" in options.parts:
+        found["searching"] = _searching(options, console)
     result = {
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "machine": machine(),
@@ -56,6 +59,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--trials", type=int, help="trials of random search for every kernel")
     parser.add_argument("--out", default="bench.json", help="where the JSON goes")
     parser.add_argument("--seed", type=int, default=0, help="seed of the tuner")
+    parser.add_argument("--seeds", type=int, default=3, help="runs of each search [3]")
+    parser.add_argument("--tuner", help="tuner of the searches [that of the command line]")
     options = parser.parse_args()
     options.parts = options.parts or list(PARTS)
     unknown = [p for p in options.parts if p not in PARTS]
@@ -91,6 +96,47 @@ def _tuning(options: argparse.Namespace, console: Console) -> list[dict[str, Any
         rows.append(tuning_row(name, params, 8 if options.quick else trials, threads, options.seed))
     console.print(_tuning_table(rows, threads))
     return rows
+
+
+def _searching(options: argparse.Namespace, console: Console) -> list[dict[str, Any]]:
+    threads = options.threads or len(usable_cpus())
+    seeds, trials = (1, 16) if options.quick else (options.seeds, options.trials or 192)
+    rows = searching_rows(seeds, trials, threads, options.tuner)
+    for which, title in (
+        ("reached", "searching"),
+        ("reached_without_default", "searching, the default configuration not counted"),
+    ):
+        console.print(_searching_table(rows, which, f"{title}, {threads} thread(s)"))
+    return rows
+
+
+def _searching_table(rows: list[dict[str, Any]], which: str, title: str) -> Table:
+    """Trials and seconds from the start of the command to each share of the peak."""
+    table = Table(
+        "", "seed", "trials", "seconds", "peak", "trial 0", "best", "TVM's", "at", "wanted", "at",
+        "95 % of the best at", title=title,
+    )  # fmt: skip
+    for r in rows:
+        (tvm, first), (high, second), (_, near) = r[which].items()
+        table.add_row(
+            r["what"],
+            str(r["seed"]),
+            str(r["trials"]),
+            f"{r['seconds']:.1f}",
+            f"{r['peak_gflops']:.0f}",
+            f"{r['first_share']:.0%}",
+            f"{r['best_share']:.0%}",
+            tvm,
+            _when(first),
+            high,
+            _when(second),
+            _when(near),
+        )
+    return table
+
+
+def _when(found: tuple[int, float] | None) -> str:
+    return "never" if found is None else f"trial {found[0]}, {found[1]:.1f} s"
 
 
 def _compile_table(rows: list[dict[str, Any]]) -> Table:
