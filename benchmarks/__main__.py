@@ -95,6 +95,8 @@ def _tuning(options: argparse.Namespace, console: Console) -> list[dict[str, Any
     for name, params, trials in TUNED:
         rows.append(tuning_row(name, params, 8 if options.quick else trials, threads, options.seed))
     console.print(_tuning_table(rows, threads))
+    for row in rows:
+        console.print(_time_table(row))
     return rows
 
 
@@ -139,6 +141,16 @@ def _when(found: tuple[int, float] | None) -> str:
     return "never" if found is None else f"trial {found[0]}, {found[1]:.1f} s"
 
 
+def _time_table(row: dict[str, Any]) -> Table:
+    """Where the time of a trial goes: milliseconds of it, and the share of the run's seconds."""
+    table = Table("", "ms a trial", "of the run", title=f"where the time goes: {row['what']}")
+    timing = {"whole": row["seconds"], **row["timing"]}
+    for name, seconds in sorted(timing.items(), key=lambda item: -item[1]):
+        each = seconds / row["trials"] * 1e3
+        table.add_row(name, f"{each:.1f}", f"{seconds / row['seconds']:.0%}")
+    return table
+
+
 def _compile_table(rows: list[dict[str, Any]]) -> Table:
     table = Table("", "median", "lowest", "highest", "budget", title="compiling (milliseconds)")
     for r in rows:
@@ -177,7 +189,7 @@ def _speed(row: dict[str, Any], side: str) -> str:
 def _tuning_table(rows: list[dict[str, Any]], threads: int) -> Table:
     table = Table(
         "", "trials", "failed", "per minute", "GFLOP/s", "spread", "NumPy", "peak", "of peak",
-        title=f"random search, {threads} thread(s), default options",
+        title=f"tuning, {threads} thread(s), default tuner and options",
     )  # fmt: skip
     for r in rows:
         numpy = "-" if r["numpy_gflops"] is None else f"{r['numpy_gflops']:.1f}"
