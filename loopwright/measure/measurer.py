@@ -306,7 +306,8 @@ class Measurer:
                 self.clock.counts["dropped"] += 1
                 times = (race.first,)
                 return MeasureResult(times, True, None, build_s, spent(), time.time())
-            samples = self.runs.sample(race, spent=race.warm + race.first)
+            rival = incumbent if option.racing else None
+            samples = self.runs.sample(race, incumbent=rival, spent=race.warm + race.first)
         if isinstance(samples, MeasureError):
             return self._failed(samples, build_s, spent())
         result = MeasureResult(samples.times, False, None, build_s, spent(), time.time())

@@ -12,8 +12,10 @@ from loopwright.errors import UsageError, did_you_mean
 DROP_RATIO = 2.0
 #: Samples of a contender when ``number``, ``repeat`` and ``min_repeat_ms`` are left alone.
 WINDOWS = 5
-#: Length of such a sample in seconds.
-WINDOW_S = 0.02
+#: Length of such a sample in seconds, and of one of the playoff.
+WINDOW_S, PLAYOFF_WINDOW_S = 0.01, 0.02
+#: A contender whose first two samples are both this many times the incumbent gets no more.
+CLEAR_RATIO = 1.1
 #: After this many seconds of samples no further one is begun: slow kernels are told apart by less.
 SAMPLES_S = 0.3
 
@@ -109,9 +111,10 @@ class LocalRunner:
     AutoTVM's ``module_loader`` is accepted, and ignored, with its default (None) only.
 
     With ``number``, ``repeat`` and ``min_repeat_ms`` left alone a contender gets the plan of
-    loopwright: 5 samples, each a window of about 20 ms (as many calls as fit, at least one), fewer
-    for a kernel so slow that they would take more than 0.3 s. As soon as one of the three is given,
-    all have AutoTVM's meaning, the others AutoTVM's defaults (4, 3, 0); racing stays on.
+    loopwright: 5 samples, each a window of about 10 ms (as many calls as fit, at least one), fewer
+    for a kernel so slow that they would take more than 0.3 s, and 2 where both are more than 10 %
+    behind the incumbent. As soon as one of the three is given, all have AutoTVM's meaning, the
+    others AutoTVM's defaults (4, 3, 0); racing stays on.
 
     Attributes:
         timeout: seconds that running one candidate may take at most; then it is killed
@@ -123,7 +126,8 @@ class LocalRunner:
         cooldown_interval: seconds of rest before each candidate. 0, not AutoTVM's 0.1.
         enable_cpu_cache_flush: empty the caches before each call; each sample is then one call.
         check: compare the output of a candidate that would become the best with the reference.
-        racing: stop after a warm-up and one run when that run takes more than twice the incumbent.
+        racing: stop after a warm-up and one run when that run takes more than twice the incumbent,
+            after 2 samples when both are more than 10 % behind it.
         memory_bytes: memory that the runner may take beyond what it starts with; None: half of
             the machine's.
         seed: seed of the input data.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from loopwright.errors import UsageError
 from loopwright.measure.building import BuildJob, Built
+from loopwright.measure.options import PLAYOFF_WINDOW_S
 from loopwright.measure.result import MeasureError
 from loopwright.measure.running import Race
 
@@ -101,7 +102,7 @@ def _sample(m: Measurer, f: Finalist) -> None:
         if not _load(m, f):
             return
         assert f.race is not None
-        samples = m.runs.sample(f.race, slot=f.slot, windows=1)
+        samples = m.runs.sample(f.race, slot=f.slot, windows=1, window_s=PLAYOFF_WINDOW_S)
     if isinstance(samples, MeasureError):
         _fail(m, f, samples)
         return

@@ -6,6 +6,7 @@ what must happen in the process that holds the code and the data.
 
 from __future__ import annotations
 
+import math
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -163,14 +164,18 @@ class RunRole:
 
 
 def _windows(kernel: Kernel, header: dict[str, Any]) -> list[float]:
-    """Samples of about ``window_s`` each, as many as fit into the budget; of one call if cold."""
+    """Samples of about ``window_s`` each, as many as fit into the budget; of one call if cold.
+
+    Two are enough where both are beyond ``clear``.
+    """
     window, flush, left = header["window_s"], header["flush"], header["budget"]
+    clear = math.inf if header["clear"] is None else header["clear"]
     enough = left - header["enough"]
     estimate = max(header["first"], 1e-9)
     number = 1 if flush else max(1, round(window / estimate))
     times: list[float] = []
     while len(times) < header["windows"] and number * estimate <= left:
-        if times and left <= enough:
+        if times and (left <= enough or (len(times) > 1 and min(times) > clear)):
             break
         seconds = kernel.run(number, flush=flush)
         left -= seconds

@@ -12,7 +12,14 @@ from typing import Any, NamedTuple
 
 from loopwright.measure.building import Built
 from loopwright.measure.check import Array, make_input
-from loopwright.measure.options import DROP_RATIO, SAMPLES_S, WINDOW_S, WINDOWS, LocalRunner
+from loopwright.measure.options import (
+    CLEAR_RATIO,
+    DROP_RATIO,
+    SAMPLES_S,
+    WINDOW_S,
+    WINDOWS,
+    LocalRunner,
+)
 from loopwright.measure.process import Failure, Reply, Worker, take
 from loopwright.measure.result import ErrorKind, MeasureError
 
@@ -122,7 +129,14 @@ class RunSession:
         return Race(warm, first, dropped, reply.seconds)
 
     def sample(
-        self, race: Race, *, slot: int = 0, windows: int = WINDOWS, spent: float = 0.0
+        self,
+        race: Race,
+        *,
+        slot: int = 0,
+        windows: int = WINDOWS,
+        window_s: float = WINDOW_S,
+        incumbent: float | None = None,
+        spent: float = 0.0,
     ) -> Samples | MeasureError:
         """Time what is in ``slot``.
 
@@ -130,6 +144,9 @@ class RunSession:
             race: its first runs.
             slot: see `load_and_race`.
             windows: samples, when the plan is windows of time.
+            window_s: seconds of such a window.
+            incumbent: best time so far in seconds; two windows are enough to see that the candidate
+                is more than 10 % behind it.
             spent: seconds of the timeout that it has used up already.
 
         Returns:
@@ -144,7 +161,9 @@ class RunSession:
             "flush": self.option.enable_cpu_cache_flush,
         }
         if self.option.windows:
-            header |= {"windows": windows, "window_s": WINDOW_S, "enough": SAMPLES_S}
+            clear = None if incumbent is None else CLEAR_RATIO * incumbent
+            header |= {"windows": windows, "window_s": window_s, "enough": SAMPLES_S}
+            header["clear"] = clear
         else:
             header["counts"] = self.option.counts
         reply = self._ask(header, b"", max(left, 1.0) + _SLACK_S, restart=False)

@@ -74,6 +74,17 @@ def test_windows_of_a_kernel_that_takes_longer_are_single_calls(session: RunSess
     assert all(t >= 0.025 for t in samples.times)
 
 
+@pytest.mark.parametrize(("incumbent", "count"), [(None, 5), (1.0, 5), (0.008, 2)])
+def test_two_windows_settle_what_is_clearly_behind(
+    session: RunSession, incumbent: float | None, count: int
+) -> None:
+    found = race(session, kernels.sleepy(13_000))
+    assert isinstance(found, Race)
+    samples = session.sample(found, incumbent=incumbent)
+    assert isinstance(samples, Samples)
+    assert len(samples.times) == count
+
+
 def test_windows_hold_many_calls_of_a_tiny_kernel(session: RunSession) -> None:
     found = race(session, kernels.GOOD)
     assert isinstance(found, Race)
