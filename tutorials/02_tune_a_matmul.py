@@ -56,7 +56,7 @@ def main(log=LOG):
     task = lw.create_task("tutorial/matmul", args=(SIZE, SIZE, SIZE), target="llvm")
     print(task.config_space)
 
-    tuner = lw.tuner.RandomTuner(task, seed=0)
+    tuner = lw.tuner.XGBTuner(task, seed=0)
     tuner.tune(
         n_trial=TRIALS,
         measure_option=lw.measure_option(builder=lw.LocalBuilder(), runner=lw.LocalRunner()),

@@ -22,7 +22,7 @@ SHAPE, TRIALS = ((16, 32, 24), 5) if SMALL else ((128, 512, 256), 60)
 def tune(log):
     """Measure a few configurations of the built-in dense operator."""
     task = lw.create_task("dense", SHAPE, "llvm")
-    lw.tuner.RandomTuner(task, seed=0).tune(
+    lw.tuner.XGBTuner(task, seed=0).tune(
         n_trial=TRIALS,
         measure_option=lw.measure_option(builder=lw.LocalBuilder(), runner=lw.LocalRunner()),
         callbacks=[lw.callback.log_to_file(str(log))],

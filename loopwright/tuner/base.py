@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -272,10 +273,13 @@ def index_range(size: int, range_idx: tuple[int, int] | None) -> tuple[int, int]
     """Return the half-open range ``(lo, hi)`` that a tuner searches.
 
     Raises:
-        UsageError: ``range_idx`` is not a non-empty part of ``[0, size)``.
+        UsageError: ``range_idx`` is not a non-empty part of ``[0, size)``, or no two integers.
     """
     if range_idx is None:
         return 0, size
+    pair = isinstance(range_idx, (tuple, list)) and len(range_idx) == 2
+    if not pair or not all(isinstance(bound, Integral) for bound in range_idx):
+        raise UsageError(f"range_idx must be two integers (lo, hi), got {range_idx!r}")
     lo, hi = range_idx
     if not 0 <= lo < hi <= size:
         raise UsageError(

@@ -25,3 +25,14 @@ def share(name: str, value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
         raise UsageError(f"{name} must be a number from 0 to 1, got {value!r}")
     return float(value)
+
+
+def yes_or_no(name: str, value: bool) -> bool:
+    """``value`` when it is True or False.
+
+    Raises:
+        UsageError: it is not.
+    """
+    if not isinstance(value, bool):
+        raise UsageError(f"{name} must be True or False, got {value!r}")
+    return value

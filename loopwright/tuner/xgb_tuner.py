@@ -23,7 +23,7 @@ from loopwright.tuner.diversity import diverse
 from loopwright.tuner.evolution import Annealing, Everything, Evolution, Found, Pool
 from loopwright.tuner.model_quality import ModelReport, judge
 from loopwright.tuner.mutation import Mutation
-from loopwright.tuner.options import at_least, share
+from loopwright.tuner.options import at_least, share, yes_or_no
 from loopwright.tuner.random_tuner import fresh_points, no_fresh_point
 from loopwright.tuner.transfer import History
 from loopwright.tuner.xgb_model import XGBCostModel
@@ -99,6 +99,7 @@ class XGBTuner(Tuner):
         self.diversity_filter_ratio = _ratio(diversity_filter_ratio)
         self.epsilon = share("epsilon", epsilon)
         self._optimizer = _optimizer(optimizer)
+        analytical = yes_or_no("analytical", analytical)
         self._candidates = Candidates(task, feature_type, analytical)
         threads = None if num_threads is None else at_least("num_threads", num_threads, 1)
         self.model = XGBCostModel(self._candidates.names, loss_type, threads)
