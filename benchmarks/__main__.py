@@ -1,4 +1,4 @@
-"""Measure the project: compiling, kernels beside other libraries, and the speed of tuning."""
+"""Measure the project: compiling, kernels beside other libraries, tuning, scoring candidates."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from rich.table import Table
 
 from benchmarks.compiling import compile_rows
 from benchmarks.kernels import kernel_row
+from benchmarks.scoring import scoring_rows
 from benchmarks.searching import searching_rows
 from benchmarks.torch_side import installed
 from benchmarks.tuning import tuning_row
 from benchmarks.workloads import CASES, MORE_CASES, Case
 from loopwright.env import machine, usable_cpus
 
-PARTS = ("compiling", "kernels", "tuning", "searching")
+PARTS = ("compiling", "scoring", "kernels", "tuning", "searching")
 #: Operator, parameters, trials.
 TUNED = (
     ("matmul", ["M=512", "N=512", "K=512"], 200),
@@ -35,6 +36,9 @@ def main() -> None:
     if "compiling" in options.parts:
         found["compiling"] = compile_rows(4 if options.quick else 20)
         console.print(_compile_table(found["compiling"]))
+    if "scoring" in options.parts:
+        found["scoring"] = scoring_rows(0.3 if options.quick else 2.0)
+        console.print(_scoring_table(found["scoring"]))
     if "kernels" in options.parts:
         found["kernels"] = _kernels(options, console)
     if "tuning" in options.parts:
@@ -156,6 +160,17 @@ def _compile_table(rows: list[dict[str, Any]]) -> Table:
     for r in rows:
         cells = [r["median_s"], r["low_s"], r["high_s"], r["budget_s"]]
         table.add_row(r["what"], *(f"{x * 1e3:.1f}" for x in cells))
+    return table
+
+
+def _scoring_table(rows: list[dict[str, Any]]) -> Table:
+    table = Table(
+        "", "trees", "features", "trees alone", "both", "analytical", "all", "bar (both)",
+        title="candidates a second and core",
+    )  # fmt: skip
+    for r in rows:
+        names = ("features", "model", "both", "offset", "all", "bar")
+        table.add_row(r["what"], str(r["trees"]), *(f"{r[f'{n}_per_s']:,.0f}" for n in names))
     return table
 
 

@@ -46,7 +46,7 @@ class Core:
 
     Args:
         t: what the stage touches.
-        resident: says of a buffer whether (1 or 0) it is nothing but registers.
+        resident: says of a buffer whether it is nothing but registers.
 
     Attributes:
         tile: the register tile of the stage.
@@ -143,8 +143,9 @@ class Core:
 
     @cached_property
     def _kept(self) -> Number:
-        """1 where results stay in registers from one run of the tile to the next."""
-        return where(self._resident, 1, where(at_most(self.tile.runs, self._times), 0, 1))
+        """Whether results stay in registers from one run of the tile to the next."""
+        stored = at_most(self.tile.runs, self._times)
+        return where(self._resident, True, where(stored, False, True))
 
     @cached_property
     def spilled(self) -> Number:
@@ -180,7 +181,7 @@ class Core:
             return 0
         tile = self.tile
         body = tile.instructions(self._machine.vector_bytes)
-        kept = where(self._kept, 1, at_most(tile.runs, self._once))
+        kept = where(self._kept, True, at_most(tile.runs, self._once))
         latency = where(kept, LATENCY, LATENCY + FORWARD)
         ahead = most(WINDOW / (2 * tile.independent * tile.reduced), 1)
         return tile.runs * body * latency / tile.independent / ahead

@@ -9,7 +9,7 @@ wherever tiles are whole, and near elsewhere.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from loopwright.ir.expr import Binary, Cast, Const, Expr, Unary, Var
@@ -44,7 +44,7 @@ class Index:
         """All of it ``k`` times as far."""
         if not isinstance(k, Symbol) and k == 0:
             return Index(0, ())
-        return Index(self.const * k, tuple(replace(m, step=m.step * k) for m in self.moves))
+        return Index(self.const * k, tuple(Move(m.loop, m.step * k, m.count) for m in self.moves))
 
     def digit(self, div: Number, mod: Number | None) -> Index:
         """``(index // div) % mod``; no limit where ``mod`` is None."""

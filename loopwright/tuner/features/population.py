@@ -19,12 +19,14 @@ import numpy as np
 
 from loopwright.schedule.state import State
 from loopwright.task import ConfigEntity, Knob, OtherOptionEntity, SplitEntity, Task
-from loopwright.tuner.features.symbols import Graph, Number, Program
+from loopwright.tuner.features.symbols import Graph, Number, Program, Sym, constant_row
 
 #: Derives numbers from a schedule's state, always the same count.
 Derive = Callable[[State], list[Number]]
+#: Classes that were taken apart after which all are, by the same knobs.
+APART = 64
 #: Structure classes that are kept, and rows evaluated at once (columns then stay in the cache).
-CLASSES, CHUNK = 4096, 1024
+CLASSES, CHUNK = 4096, 2048
 
 
 class SymbolicSplit(SplitEntity):
@@ -39,6 +41,11 @@ class _More:
     """A class that must be taken apart by more knobs."""
 
     knobs: frozenset[int]
+
+
+#: What is known of a class: how to evaluate it, the numbers of its only candidate, that it must be
+#: taken apart, or that its template fails.
+_Found = Program | np.ndarray | _More | None
 
 
 class Population:
@@ -64,13 +71,19 @@ class Population:
         self._fixed = frozenset(
             k for k, knob in enumerate(self._knobs) if not symbolic or not is_numeric(knob)
         )
-        self._classes: OrderedDict[Any, Program | _More | None] = OrderedDict()
+        self._logged = np.array(self.logged, bool)
+        #: Knobs that classes had to be taken apart by, and how many classes.
+        self._asked: frozenset[int] = frozenset()
+        self._apart = 0
+        self._classes: OrderedDict[Any, _Found] = OrderedDict()
         self._columns: dict[tuple[int, int], np.ndarray] = {}
 
     def evaluate(self, digits: np.ndarray) -> np.ndarray:
         """float32 (n, numbers) for candidates (n, knobs); all NaN where a template fails."""
         out = np.empty((len(digits), len(self.logged)), np.float32)
-        self._fill(np.ascontiguousarray(digits, np.int64), np.arange(len(digits)), self._fixed, out)
+        # Where most classes were taken apart, that is not tried again for each.
+        fixed = self._fixed | self._asked if self._apart >= APART else self._fixed
+        self._fill(np.ascontiguousarray(digits, np.int64), np.arange(len(digits)), fixed, out)
         return out
 
     def _fill(
@@ -83,6 +96,8 @@ class Population:
                 self._fill(digits[members], rows[members], fixed | found.knobs, out)
             elif found is None:
                 out[rows[members]] = np.nan
+            elif isinstance(found, np.ndarray):
+                out[rows[members]] = found
             else:
                 self._run(found, digits[members], rows[members], out)
 
@@ -101,20 +116,21 @@ class Population:
             self._columns[knob, part] = np.array(values, np.float64)
         return self._columns[knob, part]
 
-    def _class(
-        self, fixed: frozenset[int], choice: tuple[int, ...], sample: np.ndarray
-    ) -> Program | _More | None:
+    def _class(self, fixed: frozenset[int], choice: tuple[int, ...], sample: np.ndarray) -> _Found:
         key = (fixed, choice)
         if key in self._classes:
             self._classes.move_to_end(key)
             return self._classes[key]
         found = self._derive_class(fixed, sample)
+        if isinstance(found, _More):
+            self._asked |= found.knobs
+            self._apart += 1
         self._classes[key] = found
         if len(self._classes) > CLASSES:
             self._classes.popitem(last=False)
         return found
 
-    def _derive_class(self, fixed: frozenset[int], sample: np.ndarray) -> Program | _More | None:
+    def _derive_class(self, fixed: frozenset[int], sample: np.ndarray) -> _Found:
         everything = frozenset(range(len(self._knobs)))
         graph = Graph()
         try:
@@ -125,6 +141,8 @@ class Population:
             return None if fixed == everything else _More(self._stubborn(fixed, sample))
         if graph.asked - fixed:
             return _More(frozenset(graph.asked))
+        if not any(isinstance(x, Sym) for x in numbers):
+            return constant_row(numbers, self._logged)
         return Program(numbers, self.logged)
 
     def _instantiate(self, fixed: frozenset[int], sample: np.ndarray, graph: Graph) -> list[Number]:

@@ -31,17 +31,18 @@ class Tile:
         t: what the stage touches.
 
     Attributes:
-        inside: for each loop of the nest 1 where it is inside of the tile, else 0.
+        inside: for each loop of the nest whether it is inside of the tile.
         runs: how often the tile runs.
     """
 
     def __init__(self, t: Touches) -> None:
         self.t, self.loops = t, t.nest.loops
+        self._depths = {x.key: d for d, x in enumerate(self.loops)}
         self.inside: list[Number] = []
-        straight: Number = 1
+        straight: Number = True
         for x in reversed(self.loops):
             if x.mark not in ("unrolled", "vectorized"):
-                straight = where(at_most(x.extent, 1), straight, 0)
+                straight = where(at_most(x.extent, 1), straight, False)
             self.inside.insert(0, straight)
         self.runs = product(
             where(here, 1, x.extent) for here, x in zip(self.inside, self.loops, strict=True)
@@ -75,7 +76,7 @@ class Tile:
             span: Number = 0
             count: Number = 1
             for m in moves:
-                d = self._depth(m.loop)
+                d = self._depths.get(m.loop)
                 if d is None or d == self.t.vector_loop:
                     continue
                 span = span + where(self.inside[d], magnitude(m.step) * (m.count - 1), 0)
@@ -91,9 +92,6 @@ class Tile:
         extent = self.loops[d].extent
         return where(at_most(a.strides[d], size), ceil_div(extent * size, unit), extent)
 
-    def _depth(self, key: LoopKey) -> int | None:
-        return next((d for d, x in enumerate(self.loops) if x.key == key), None)
-
     def executions(self, moved: Collection[int], first: int = 0) -> Number:
         """How often that runs which only the loops at these depths move, hoisted as far as it goes.
 
@@ -102,13 +100,12 @@ class Tile:
             first: loops outside of this depth count as moving it.
         """
         out: Number = 1
-        still: Number = 1
+        still: Number = True
         for d in reversed(range(len(self.loops))):
             extent = self.loops[d].extent
-            stops = 0 if d in moved or d < first else 1
-            if stops == 0:
-                stops = at_most(extent, 1)
-            still = where(self.inside[d], 1, where(stops, still, 0))
+            if d in moved or d < first:
+                still = where(at_most(extent, 1), still, False)
+            still = where(self.inside[d], True, still)
             out = out * where(still, 1, extent)
         return out
 
@@ -121,12 +118,12 @@ class Tile:
         return [d for d, moves in enumerate(a.moves) if moves]
 
     def fixed(self, a: Touched) -> Number:
-        """1 where the stage's own loops that remain do not move an access."""
-        out: Number = 1
+        """Whether the stage's own loops that remain do not move an access."""
+        out: Number = True
         for d in range(len(self.loops) - self.t.nest.own, len(self.loops)):
             x = self.loops[d]
             if a.moves[d] and x.mark not in ("unrolled", "vectorized"):
-                out = where(at_most(x.extent, 1), out, 0)
+                out = where(at_most(x.extent, 1), out, False)
         return out
 
     def distinct(self, loops: Collection[LoopKey]) -> Number:
@@ -176,13 +173,12 @@ class Tile:
     def independent(self) -> Number:
         """Results that are updated between two updates of the same one, in vectors."""
         store = self.t.accesses[0]
-        found: Number = 0
+        found: Number = False
         out = self.live
         for d in reversed(range(len(self.loops))):
             x = self.loops[d]
-            outside = where(self.inside[d], 0, 1)
             if x.kind == "reduce":
-                found = where(outside, where(at_most(x.extent, 1), found, 1), found)
+                found = where(self.inside[d], found, where(at_most(x.extent, 1), found, True))
             elif store.moves[d]:
-                out = out * where(outside, where(found, 1, x.extent), 1)
+                out = out * where(self.inside[d], 1, where(found, 1, x.extent))
         return most(out, 1)

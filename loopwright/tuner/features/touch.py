@@ -43,7 +43,14 @@ class Touched:
         self.lines: list[Number] = [1]
         self.strides: list[Number] = []
         self.moves: list[bool] = []
+        moving = {m.loop for moves in access.moves for m in moves}
         for x in reversed(nest.loops):
+            if x.key not in moving:
+                self.strides.insert(0, 0)
+                self.moves.insert(0, False)
+                self.elements.insert(0, self.elements[0])
+                self.lines.insert(0, self.lines[0])
+                continue
             stride: Number = 0
             for d, dim in enumerate(dims):
                 for m in (m for m in access.moves[d] if m.loop == x.key):
@@ -52,13 +59,8 @@ class Touched:
                     counts[d] = counts[d] * m.count
                     mine = where(at_most(m.count, 1), 0, step * dim.stride * size)
                     stride = mine if _zero(stride) else where(at_most(stride, 0), mine, stride)
-            moved = any(m.loop == x.key for ms in access.moves for m in ms)
             self.strides.insert(0, stride)
-            self.moves.insert(0, moved)
-            if not moved:
-                self.elements.insert(0, self.elements[0])
-                self.lines.insert(0, self.lines[0])
-                continue
+            self.moves.insert(0, True)
             distinct = [
                 least(least(1 + spans[d], counts[d]), dim.extent) for d, dim in enumerate(dims)
             ]

@@ -26,13 +26,13 @@ class Whole:
         self.used = total(b.elements * b.itemsize for b in buffers if not b.within)
 
     def resident(self, buffer: Buffer) -> Number:
-        """1 where a buffer is a set of registers: no loop that remains moves an index of it."""
+        """Whether a buffer is a set of registers: no loop that remains moves an index of it."""
         if not buffer.within:
-            return 0
-        out: Number = 1
+            return False
+        out: Number = True
         for nest, a in self._accesses[buffer.stage]:
             moved = {m.loop for moves in a.moves for m in moves}
             for x in nest.loops:
                 if x.key in moved and x.mark not in ("unrolled", "vectorized"):
-                    out = where(at_most(x.extent, 1), out, 0)
+                    out = where(at_most(x.extent, 1), out, False)
         return out

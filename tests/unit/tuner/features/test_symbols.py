@@ -125,3 +125,21 @@ def test_bounds_that_are_not_known_fold_nothing() -> None:
     Program([found], [False]).evaluate([np.array(v, np.float64) for v in VALUES[:2]], out)
     wanted = [0 if x <= 2 else x // (y - 6) * (x - 1) for x, y in zip(*VALUES[:2], strict=True)]
     assert out[:, 0].tolist() == wanted
+
+
+@pytest.mark.parametrize("a", [True, False, None])
+@pytest.mark.parametrize("b", [True, False, None])
+def test_tests_chosen_by_a_test(a: bool | None, b: bool | None) -> None:
+    graph = Graph()
+    x, y = graph.leaf(0, 0, VALUES[0]), graph.leaf(1, 0, VALUES[1])
+
+    def chosen(x: Any, y: Any) -> Any:
+        other = at_most(y, 6)
+        test = at_most(x, 2)
+        return where(where(test, other if a is None else a, other if b is None else b), x, y)
+
+    out = np.empty((5, 1), np.float32)
+    columns = {(0, 0): VALUES[0], (1, 0): VALUES[1]}
+    made = Program([chosen(x, y)], [False])
+    made.evaluate([np.array(columns[leaf], np.float64) for leaf in made.leaves], out)
+    assert out[:, 0].tolist() == [chosen(*pair) for pair in zip(*VALUES[:2], strict=True)]
