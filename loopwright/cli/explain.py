@@ -13,6 +13,7 @@ from loopwright.errors import LoopwrightError, UsageError
 if TYPE_CHECKING:
     from loopwright.records import Log, Record
     from loopwright.task import ConfigEntity, Task
+    from loopwright.task.history import Choice
     from loopwright.tuner import Explanation
     from loopwright.tuner.xgb_model import XGBCostModel
 
@@ -58,11 +59,12 @@ def command(
 
     task = find_workload(workload, params, target, threads).task
     log = None if history is None else _load(history)
-    record = None if log is None else _best(task, log)
+    best = None if log is None else _best(task, log)
+    record = None if best is None else best.record
     chosen = _chosen(task, config, log, record)
     model = None if log is None else _model(task, log, feature_type)
     told = explain(task, chosen, model, feature_type)
-    measured = record if record is not None and record.config == told.config.values else None
+    measured = best if record is not None and record.config == told.config.values else None
     if limit is None and model is not None:
         limit = max(1, min(_TOP, sum(bool(x.contribution) for x in told.lines)))
     if as_json:
@@ -80,15 +82,15 @@ def _load(path: str) -> Log:
     return log
 
 
-def _best(task: Task, log: Log) -> Record | None:
-    """The best record of a task; None, said on standard error, without one."""
+def _best(task: Task, log: Log) -> Choice:
+    """The best record of a task; said on standard error when there is none."""
     from loopwright.task import apply_history_best
 
     choice = apply_history_best(log.records).explain(task)
     if choice.record is None:
         reasons = "; ".join(choice.reasons)
         click.echo(f"{log.path}: no record of {task} can be used ({reasons})", err=True)
-    return choice.record
+    return choice
 
 
 def _chosen(task: Task, config: str | None, log: Log | None, record: Record | None) -> ConfigEntity:
@@ -137,13 +139,13 @@ def _model(task: Task, log: Log, feature_type: str) -> XGBCostModel | None:
 
 
 def _json(
-    task: Task, told: Explanation, measured: Record | None, limit: int | None
+    task: Task, told: Explanation, measured: Choice | None, limit: int | None
 ) -> dict[str, Any]:
     return {
         "task": str(task),
         "index": told.config.index,
         "config": told.config.values,
-        "seconds": None if measured is None else measured.median,
+        "seconds": None if measured is None else measured.expected,
         "estimate": told.estimate,
         "predicted": told.predicted,
         "ahead": told.ahead,
@@ -154,16 +156,17 @@ def _json(
     }
 
 
-def _print(task: Task, told: Explanation, measured: Record | None, limit: int | None) -> None:
+def _print(task: Task, told: Explanation, measured: Choice | None, limit: int | None) -> None:
     from rich.console import Console
 
     from loopwright.tuner.state import flop_of
     from loopwright.tuner.summary import speed
 
     click.echo(f"{task} on {task.target}, configuration {told.config.index}")
-    if measured is not None and measured.median is not None:
-        gflops = flop_of(task) / measured.median / 1e9
-        click.echo(f"measured: {speed(measured.median, gflops)} (record {measured.id})")
+    if measured is not None and measured.record is not None and measured.expected:
+        gflops = flop_of(task) / measured.expected / 1e9
+        note = ", ".join(filter(None, [f"record {measured.record.id}", measured.note]))
+        click.echo(f"measured: {speed(measured.expected, gflops)} ({note})")
     console = Console(highlight=False)
     if console.is_terminal:
         console.print(told.table(limit))

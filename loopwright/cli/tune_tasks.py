@@ -87,7 +87,7 @@ def command(
 
     \b
         # a small network
-        conv2d N=1 C=64 H=56 W=56 K=64 R=3 S=3 pad=1
+        conv2d N=1 C=64 H=56 W=56 O=64 KH=3 KW=3 pad=1
         4 dense M=1 N=1000 K=512
 
     Trials go where the sum of calls x time is expected to fall most. Each measurement is appended
@@ -124,15 +124,17 @@ def command(
     if summary.stopped != "tasks":
         more = max(2 * summary.trials, TRIALS * len(lines))
         click.echo(f"  go on:   {_again(file, path, more)}")
-    for line in lines:
-        click.echo(f"  compare: {line.found.command('bench', '--history', path)}")
+    for line, row in zip(lines, summary.rows, strict=True):
+        if row.best_seconds is not None:
+            click.echo(f"  compare: {line.found.command('bench', '--history', path)}")
     return None
 
 
 def _tune(lines: list[Line], path: str, options: dict[str, Any]) -> TasksSummary:
     console = Console(highlight=False)
     tasks = [line.found.task for line in lines]
-    text = f"{len(tasks)} workloads on {tasks[0].target}, log {path}"
+    many = f"{len(tasks)} workload{'s' * (len(tasks) != 1)}"
+    text = f"{many} on {tasks[0].target}, tuner {options['tuner']}, log {path}"
     console.print(text, markup=False, soft_wrap=True)
     table = task_table(console)
     try:

@@ -120,8 +120,9 @@ def _from_operator(name: str, given: Mapping[str, Any], target: Target) -> tuple
     from loopwright.task import create_task
 
     if name not in ops.WORKLOADS:
+        shown = name if len(name) <= 60 else f"{name[:57]}..."
         raise UsageError(
-            f"unknown workload {name!r}{did_you_mean(name, ops.WORKLOADS)}; "
+            f"unknown workload {shown!r}{did_you_mean(name, ops.WORKLOADS)}; "
             f"there are {', '.join(ops.WORKLOADS)}, or path/to/file.py:template"
         )
     operator = ops.WORKLOADS[name]

@@ -275,6 +275,13 @@ class LogJournal(Journal):
                 f"{len(other)} records of this task are for another target or number of threads "
                 "and do not count"
             )
+        templates = Counter(record.op for found in groups.values() for record in found)
+        if templates and self.task.name not in templates:
+            names = ", ".join(name for name, _ in templates.most_common(3))
+            self.notes.append(
+                f"the {templates.total()} records in the log are of other templates ({names}) and "
+                "are not used"
+            )
 
 
 def _schedule(task: Task, trial: Trial) -> tuple[str, list[Any]]:

@@ -30,13 +30,20 @@ def test_the_best_of_a_log_and_its_model(cli, tuned):
     ran = explain(cli, "--history", str(tuned))
     assert (ran.code, ran.err) == (0, "")
     best = records.best(records.load(tuned))
-    assert re.search(rf"^measured: [\d.]+ us, [\d.]+ GFLOP/s \(record {best.id}\)$", ran.out, re.M)
+    assert re.search(
+        rf"^measured: [\d.]+ [mun]s, [\d.]+ GFLOP/s \(record {best.id}\)$", ran.out, re.M
+    )
     assert re.search(r"learned score -?\d.\d\d, above \d+% of what it learned from", ran.out)
     parts = re.findall(r"^\w\S+ +[\d.e+-]+ +([+-][\d.]+)  ", ran.out, re.MULTILINE)
     sizes = [abs(float(part)) for part in parts]
     assert sizes == sorted(sizes, reverse=True)
     assert 0 < len(sizes) <= 20
     assert re.search(r"^\d+ more features; --limit shows more$", ran.out, re.MULTILINE)
+
+
+def test_what_was_tuned_for_other_threads_says_so(cli, tuned):
+    ran = cli("explain", *WORKLOAD[:-1], "2", "--history", str(tuned), "--limit", "1")
+    assert re.search(r"\(record \w+, tuned for 1 threads\)$", ran.out, re.MULTILINE)
 
 
 def test_any_configuration_of_the_space(cli, tuned):

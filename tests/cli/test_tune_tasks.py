@@ -29,7 +29,7 @@ def tune(cli, file, *options):
 def test_one_table_and_one_log(cli, file, tmp_path):
     ran = tune(cli, file, "--trials", "12", "--seed", "3")
     assert ran.code == 0, ran.err
-    assert "3 workloads on llvm -num-threads=1, log net.jsonl" in ran.out
+    assert "3 workloads on llvm -num-threads=1, tuner random, log net.jsonl" in ran.out
     assert re.search(r"^matmul\(16, 16, 64.*\) +\d+ .* 3 +[\d.]+ [un]s$", ran.out, re.MULTILINE)
     assert re.search(r"^dense\(.* 0.5 +[\d.]+ [un]s$", ran.out, re.MULTILINE)
     assert re.search(r"^total +12 ", ran.out, re.MULTILINE)
@@ -65,12 +65,55 @@ def test_ctrl_c_prints_the_command_that_goes_on(cli, file, monkeypatch):
     assert "--threads 1 --tuner random --option range_idx=0,5 --trials 9" in ran.out
 
 
+def test_the_example_of_the_help_can_be_tuned(cli, file):
+    shown = cli("tune-tasks", "--help").out
+    lines = re.findall(r"^ +((?:\d )?\w+(?: \w+=\w+)+)$", shown, re.MULTILINE)
+    assert len(lines) == 2
+    file.write_text("\n".join(lines))
+    # Refused for its budget, which is looked at after the lines.
+    assert (
+        "n_trial=1 is less than one trial for each of the 2 tasks"
+        in tune(cli, file, "--trials", "1").err
+    )
+
+
+def test_what_never_runs_is_left_and_the_rest_goes_on(cli, file, tmp_path):
+    (tmp_path / "t.py").write_text(
+        """
+import loopwright as lw
+from loopwright import te
+
+
+@lw.template("test/never")
+def never(N):
+    A = te.placeholder((N,), "float32", name="A")
+    B = te.compute((N,), lambda i: A[i] + 1.0, name="B")
+    s = te.create_schedule(B.op)
+    cfg = lw.get_config()
+    cfg.define_knob("a", list(range(40)))
+    if not isinstance(cfg, lw.ConfigSpace):
+        raise ValueError("not today")
+    return s, [A, B]
+"""
+    )
+    file.write_text("t.py:never N=8\nmatmul M=8 N=8 K=8\n")
+    ran = tune(cli, file, "--trials", "6")
+    assert ran.code == 0, ran.err
+    assert re.search(r"^test/never\(8\) +0 .* failures$", ran.out, re.MULTILINE)
+    assert re.search(r"failed: +\d+ x INSTANTIATION, first: .*not today", ran.out)
+    assert "stopped: all 6 trials are measured" in ran.out
+    assert [line for line in ran.out.splitlines() if "compare:" in line] == [
+        "  compare: loopwright bench matmul M=8 N=8 K=8 --threads 1 --history net.jsonl"
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "options", "error"),
     [
         ("", [], "names no workload; write one a line"),
         ("matmul M=8 N=8", [], "line 1: matmul needs K=..."),
         ("\nmatmull M=8", [], "line 2: unknown workload 'matmull' (did you mean 'matmul'?)"),
+        ('{"v":1,' + "x" * 500, [], "line 1: unknown workload '{v:1," + "x" * 52 + "...'; there"),
         ("3", [], "line 1: '3' has no workload behind its number"),
         ("0 matmul M=8 N=8 K=8", [], "line 1: 0 calls; give a number above zero"),
         ("matmul 'M=8", [], "line 1: No closing quotation"),

@@ -4,6 +4,7 @@ import errno
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -169,6 +170,11 @@ def test_other_tasks_in_the_log_do_not_count(tmp_path):
     other.tune(n_trial=10, measure_option=FakeMeasurer(bowl), callbacks=[log])
     measurer, summary = tune(tmp_path, n_trial=10)
     assert (len(measurer.measured), summary.from_log) == (10, 0)
+    # Ten trials and the finalists.
+    said = r"the 1\d records in the log are of other templates \(other\) and are not used"
+    assert any(re.fullmatch(said, note) for note in summary.notes)
+    _, summary = tune(tmp_path, n_trial=12)
+    assert not any("other templates" in note for note in summary.notes)
 
 
 def test_another_space_target_or_thread_count_does_not_count(tmp_path):
