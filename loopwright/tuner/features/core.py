@@ -15,7 +15,7 @@ from loopwright.te.dag import OpNode
 from loopwright.tuner.features.nest import Buffer
 from loopwright.tuner.features.symbols import Number, at_most, least, most, total, where
 from loopwright.tuner.features.tile import Tile
-from loopwright.tuner.features.touch import Touches
+from loopwright.tuner.features.touch import Touched, Touches
 from loopwright.tuner.features.work import work_of
 
 #: Per cycle: arithmetic, loads and stores of one data path's width; instructions.
@@ -29,6 +29,10 @@ LOOP, END = 2, 1
 #: Instructions of a comparison that guards a read, for 8 lanes where it differs between lanes; of
 #: what the guard does to the read.
 TEST, LANES_TEST, GUARDED = 2, 4, 3
+#: Shuffles for each vector of a square that is turned in registers.
+SHUFFLES = 4
+#: Ways of the first cache, and loads that one costs which misses it: a line comes in two cycles.
+WAYS, MISS = 8, 4
 #: Instructions of an unrolled body that still come fast.
 BODY = 1200
 #: Cycles of a division and of a function of a vector.
@@ -69,7 +73,9 @@ class Core:
         again, stored = self.results
         iterations, ends = self.loops
         tests, guarded = self.guards
+        shuffled = total(where(tile.turned(a), tile.loaded(a, narrow), 0) for a in self._loads)
         arithmetic = tile.instructions(narrow) * runs * kinds + guarded * self._split
+        arithmetic = arithmetic + shuffled * runs * SHUFFLES
         issued = (
             tile.instructions(wide) * runs * kinds
             + vectors
@@ -105,8 +111,28 @@ class Core:
             times = where(at_most(tile.loaded(a, wide), room), hoisted, tile.runs)
             times = where(self._is_resident(a.access.buffer), 0, times)
             vectors = vectors + tile.loaded(a, wide) * times
-            halves = halves + tile.loaded(a, narrow) * times
+            halves = halves + tile.loaded(a, narrow) * times * self._missing(a)
         return vectors, halves
+
+    def _missing(self, a: Touched) -> Number:
+        """Loads that one of an access costs: more where lines of a run share sets of the cache.
+
+        Rows that are a power of two apart fall into few sets; what does not stay there is brought
+        from the second level each time.
+        """
+        way = self._machine.caches.l1 // WAYS
+        out: Number = 1
+        for d, x in enumerate(self._t.nest.loops):
+            if x.mark not in ("unrolled", "vectorized") or not a.moves[d]:
+                continue
+            # Lines that stay, where rows are a whole way apart, a half, a quarter, or an eighth.
+            room: Number = x.extent
+            for parts in (8, 4, 2, 1):
+                apart = at_most(a.strides[d] % (way // parts), 0)
+                room = where(apart, WAYS * parts, room)
+            missed = where(at_most(x.extent, room), out, MISS)
+            out = where(self.tile.inside[d], missed, out)
+        return where(self.tile.turned(a), 1, out)
 
     @cached_property
     def _free(self) -> Number:

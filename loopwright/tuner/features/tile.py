@@ -90,7 +90,22 @@ class Tile:
             return 1
         size = a.access.buffer.itemsize
         extent = self.loops[d].extent
-        return where(at_most(a.strides[d], size), ceil_div(extent * size, unit), extent)
+        near = where(at_most(a.strides[d], size), True, self.turned(a))
+        return where(near, ceil_div(extent * size, unit), extent)
+
+    def turned(self, a: Touched) -> Number:
+        """Whether squares of an access are turned in registers: a copy whose lanes lie apart,
+        while an unrolled loop runs along memory."""
+        d = self.t.vector_loop
+        if self.t.nest.op.reduction is not None or d is None:
+            return False
+        size = a.access.buffer.itemsize
+        along: Number = False
+        for x, moves, stride in zip(self.loops, a.moves, a.strides, strict=True):
+            if x.mark == "unrolled" and moves:
+                runs = where(at_most(stride, 0), False, at_most(stride, size))
+                along = where(along, True, runs)
+        return where(at_most(a.strides[d], size), False, along)
 
     def executions(self, moved: Collection[int], first: int = 0) -> Number:
         """How often that runs which only the loops at these depths move, hoisted as far as it goes.

@@ -7,7 +7,7 @@ import pytest
 from loopwright import te
 from loopwright.schedule import Schedule
 from loopwright.target.caches import Caches
-from loopwright.tuner.features.core import LATENCY, Core
+from loopwright.tuner.features.core import LATENCY, MISS, Core
 from loopwright.tuner.features.itervar import ranked
 from loopwright.tuner.features.machine import Machine
 from loopwright.tuner.features.touch import Touches
@@ -138,3 +138,38 @@ def test_a_buffer_is_registers_where_no_loop_moves_its_index(unroll: bool) -> No
     found = Whole(nests)
     assert found.resident(buffers[nests[0].stage.id]) == int(unroll)
     assert found.used == (64 * 32 + 64) * 4
+
+
+def _transposed(unroll: bool) -> Schedule:
+    A = te.placeholder((64, 64), name="A")
+    B = te.compute((64, 64), lambda i, j: A[j, i], name="B")
+    s = te.create_schedule(B.op)
+    i, j = s[B].op.axis
+    i0, i1 = s[B].split(i, factor=16)
+    j0, j1 = s[B].split(j, factor=16)
+    s[B].reorder(i0, j0, i1, j1)
+    if unroll:
+        s[B].unroll(i1)
+    s[B].vectorize(j1)
+    return s
+
+
+def test_squares_that_are_turned_are_loaded_as_vectors_else_as_elements() -> None:
+    assert _core(_transposed(True)).loaded[0] == 64 * 64 / 16
+    assert _core(_transposed(False)).loaded[0] == 64 * 64
+
+
+@pytest.mark.parametrize(("row", "cost"), [(1000, 1), (1024, MISS)])
+def test_rows_a_power_of_two_apart_miss_the_first_cache(row: int, cost: int) -> None:
+    A, B = te.placeholder((64, row), name="A"), te.placeholder((row, 16), name="B")
+    k = te.reduce_axis((0, row), name="k")
+    C = te.compute((64, 16), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    s = te.create_schedule(C.op)
+    i, j = s[C].op.axis
+    i0, i1 = s[C].split(i, factor=16)
+    s[C].reorder(i0, k, i1, j)
+    s[C].unroll(i1)
+    s[C].vectorize(j)
+    core = _core(s)
+    # Sixteen rows of A, and a vector of B.
+    assert core.loaded[1] == 4 * row * (16 * cost + 1)
