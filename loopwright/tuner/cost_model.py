@@ -182,6 +182,12 @@ class CostModel(ABC):
         """Scores of candidates, float64 ``(n,)``, finite; higher is faster. Candidates without
         features get less than all others."""
 
+    def opinions(self, batch: Batch) -> Floats:
+        """Scores by several models that are all plausible after what was measured, float64
+        ``(n, k)``: where they differ, more measurements would help. The first column is what
+        ``predict`` says, which is all that there is of a model without doubts."""
+        return self.predict(batch)[:, None]
+
     @abstractmethod
     def save(self, path: str) -> None:
         """Write the model to a JSON file.

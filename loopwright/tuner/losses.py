@@ -130,6 +130,7 @@ def make_loss(
     upper: npt.NDArray[np.bool_],
     task: npt.NDArray[np.int64],
     seed: int = 0,
+    weight: Floats | None = None,
 ) -> Loss:
     """The loss of a ``loss_type`` over rows as :func:`centred` gives them.
 
@@ -140,9 +141,11 @@ def make_loss(
         upper: bool ``(n,)``.
         task: int ``(n,)``; rows of different tasks are never compared.
         seed: of the pairs that are compared.
+        weight: float64 ``(n,)``, weight of each row, or None for 1; a pair weighs their product.
     """
+    weight = np.ones(len(target)) if weight is None else weight
     if loss_type == "reg":
-        return SquaredError(target, upper, np.ones(len(target)))
+        return SquaredError(target, upper, weight)
     better, worse = _pairs(task, seed)
     if loss_type == "rank-binary":
         good = _good(target, upper, task)
@@ -155,7 +158,8 @@ def make_loss(
     # The faster one of two is not known when its score is no more than a limit.
     kept &= ~upper[better]
     better, worse = better[kept], worse[kept]
-    return PairwiseLoss(len(target), better, worse, np.full(len(better), 2.0 / _PARTNERS))
+    pairs = 2.0 / _PARTNERS * weight[better] * weight[worse]
+    return PairwiseLoss(len(target), better, worse, pairs)
 
 
 def _pairs(

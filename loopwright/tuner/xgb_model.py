@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,7 +50,9 @@ class XGBCostModel(CostModel):
             quarter).
         num_threads: threads of XGBoost; None is 1, which is fastest for so few rows. Predictions do
             not depend on it.
-        seed: of the pairs that a ranking loss compares.
+        seed: of the pairs that a ranking loss compares, and of the weights of second opinions.
+        opinions: columns of ``opinions``: the trees of all rows, and other trainings for which the
+            rows have weights as the Bayesian bootstrap draws them (Rubin, 1981).
 
     Attributes:
         rounds: trees of the model, 0 before it was trained.
@@ -67,6 +69,7 @@ class XGBCostModel(CostModel):
         loss_type: str = "reg",
         num_threads: int | None = None,
         seed: int = 0,
+        opinions: int = 1,
     ) -> None:
         if loss_type not in LOSS_TYPES:
             raise UsageError(
@@ -77,10 +80,12 @@ class XGBCostModel(CostModel):
         self.loss_type = loss_type
         self.num_threads = 1 if num_threads is None else num_threads
         self.seed = seed
+        self._others = opinions - 1
         self.rounds = 0
         self.trust = 1.0
         self._samples: Samples | None = None
         self._booster: xgboost.Booster | None = None
+        self._doubters: list[xgboost.Booster] = []
         #: Columns that varied in training; the others can say nothing.
         self._columns: npt.NDArray[np.int64] = np.empty(0, np.int64)
 
@@ -105,7 +110,7 @@ class XGBCostModel(CostModel):
         """
         self._check(samples.batch)
         self._samples = samples
-        self._booster, self.rounds, self.trust = None, 0, 1.0
+        self._booster, self._doubters, self.rounds, self.trust = None, [], 0, 1.0
         rows = samples.take(~samples.batch.failed)
         if np.count_nonzero(rows.outcome != Outcome.FAILED) < 2:
             return
@@ -122,6 +127,9 @@ class XGBCostModel(CostModel):
         params = self._params()
         self.rounds = training.rounds(params)
         self._booster = training.boost(params, self.rounds)
+        for number in range(self._others):
+            again = training.resampled(number)
+            self._doubters.append(again.boost({**params, "seed": number + 1}, self.rounds))
 
     def predict(self, batch: Batch) -> Floats:
         """The offset and what the trees add, float64 ``(n,)``.
@@ -130,15 +138,31 @@ class XGBCostModel(CostModel):
             TuneError: there are more or fewer features than names.
         """
         self._check(batch)
-        if self._booster is None or not len(batch):
-            return below_the_rest(self.trust * batch.offset, batch.failed)
-        margin = self._booster.inplace_predict(
-            np.ascontiguousarray(batch.features[:, self._columns]),
-            predict_type="margin",
-            base_margin=(self.trust * batch.offset).astype(np.float32),
-            validate_features=False,
-        )
-        return below_the_rest(np.asarray(margin, np.float64).reshape(-1), batch.failed)
+        return self._said(batch, [] if self._booster is None else [self._booster])[:, 0]
+
+    def opinions(self, batch: Batch) -> Floats:
+        """What the trees of all rows say, and those of each resampling, float64 ``(n, k)``; one
+        column before ``fit`` and after ``load``."""
+        self._check(batch)
+        return self._said(batch, [] if self._booster is None else [self._booster, *self._doubters])
+
+    def _said(self, batch: Batch, boosters: Sequence[xgboost.Booster]) -> Floats:
+        """Score by each booster, ``(n, boosters)``; the offset alone where there is none."""
+        offset = self.trust * batch.offset
+        if not boosters or not len(batch):
+            return below_the_rest(offset, batch.failed)[:, None]
+        rows = np.ascontiguousarray(batch.features[:, self._columns])
+        columns = []
+        for booster in boosters:
+            margin = booster.inplace_predict(
+                rows,
+                predict_type="margin",
+                base_margin=offset.astype(np.float32),
+                validate_features=False,
+            )
+            scores = np.asarray(margin, np.float64).reshape(-1)
+            columns.append(below_the_rest(scores, batch.failed))
+        return np.stack(columns, axis=1)
 
     def contributions(self, batch: Batch) -> Floats:
         """What each feature adds to the score of each candidate (SHAP values of the trees).
@@ -197,7 +221,7 @@ class XGBCostModel(CostModel):
         self._booster = _booster_of(path, data["booster"])
         self._columns = np.array(data["columns"], np.int64)
         self.loss_type, self.rounds, self.trust = data["loss_type"], data["rounds"], data["trust"]
-        self._samples = None
+        self._samples, self._doubters = None, []
 
     def _params(self) -> dict[str, Any]:
         return {
@@ -236,6 +260,12 @@ class _Training:
     task: npt.NDArray[np.int64]
     loss_type: str
     seed: int
+    weight: Floats | None = None
+
+    def resampled(self, number: int) -> _Training:
+        """The same rows with weights of the Bayesian bootstrap; ``number`` tells drawings apart."""
+        rng = np.random.default_rng([self.seed, number])
+        return replace(self, weight=rng.exponential(size=len(self.target)))
 
     def rounds(self, params: dict[str, Any]) -> int:
         """How many trees to grow, judged by rows that did not grow them."""
@@ -288,8 +318,9 @@ class _Training:
         )
 
     def _loss(self, rows: npt.NDArray[np.bool_]) -> Loss:
+        weight = None if self.weight is None else self.weight[rows]
         return make_loss(
-            self.loss_type, self.target[rows], self.upper[rows], self.task[rows], self.seed
+            self.loss_type, self.target[rows], self.upper[rows], self.task[rows], self.seed, weight
         )
 
 

@@ -1,7 +1,8 @@
 """Search guided by a learned cost model: boosted trees rank, evolution proposes, measuring teaches.
 
-Every round the model is trained anew on all that was measured, points that it likes are bred, and
-the best of them become the next round, beside a few random ones. The model is a function of what
+Every round the model is trained anew on all that was measured, and points that it likes are bred.
+It and models of the same results with other weights pick the next round from them in turn, so that
+what is in doubt is tried too; a few random points go beside. The model is a function of what
 was told and is trained when it is first asked, so that a log can be told again at no cost.
 """
 
@@ -15,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from loopwright.errors import UsageError, did_you_mean
-from loopwright.task.vectors import Digits, ValidMemo, digits_of
+from loopwright.task.vectors import Digits, ValidMemo, digits_of, distinct, indices_of
 from loopwright.tuner.base import Tuner
 from loopwright.tuner.candidates import Candidates, Known
 from loopwright.tuner.cost_model import Outcome
-from loopwright.tuner.diversity import diverse
-from loopwright.tuner.evolution import Annealing, Everything, Evolution, Found, Pool
+from loopwright.tuner.diversity import diverse, in_turn
+from loopwright.tuner.evolution import Annealing, Everything, Evolution, Pool
 from loopwright.tuner.model_quality import ModelReport, judge
 from loopwright.tuner.mutation import Mutation
 from loopwright.tuner.options import at_least, share, yes_or_no
@@ -41,6 +42,10 @@ OPTIMIZERS: dict[str, type[Evolution] | type[Annealing]] = {
 _SMALL = 4096
 #: Results that ran before the model is asked; until then the analytical model and chance propose.
 _FIRST = 8
+#: Chance of a trial to be a neighbour of the fastest, and how many are tried for each.
+_NEARBY, _TRIES = 0.125, 8
+#: Models that pick the points of a round in turn.
+_OPINIONS = 4
 #: Points that the analytical model drafts for a search.
 _DRAFTED = 256
 #: Blocks of random points in which something with features is looked for.
@@ -61,7 +66,8 @@ class XGBTuner(Tuner):
         num_threads: threads that train the model; None for 1. Proposals do not depend on it.
         optimizer: ``"evolution"``, ``"sa"``, or an `Evolution` or `Annealing` with its settings.
         diversity_filter_ratio: pick each round out of this many times as many good points so that
-            their knob values differ; None picks the best, else a number of at least 1.
+            their knob values differ, a number of at least 1; None lets four models, three of them
+            trained with random weights of the results, pick their best in turn.
         log_interval: accepted for AutoTVM's sake; progress has its own pace.
         seed: of every random choice.
         epsilon: chance of each trial to be a random point, 0 to 1.
@@ -102,7 +108,7 @@ class XGBTuner(Tuner):
         analytical = yes_or_no("analytical", analytical)
         self._candidates = Candidates(task, feature_type, analytical)
         threads = None if num_threads is None else at_least("num_threads", num_threads, 1)
-        self.model = XGBCostModel(self._candidates.names, loss_type, threads)
+        self.model = XGBCostModel(self._candidates.names, loss_type, threads, opinions=_OPINIONS)
         self._mutation = Mutation(task.config_space)
         self._valid = ValidMemo(task.config_space)
         self.history = History()
@@ -128,7 +134,9 @@ class XGBTuner(Tuner):
         self._train()
         greedy = n - int(self.rng.binomial(n, self.epsilon))
         if self.model.ready:
-            yield from self._liked(greedy)
+            nearby = self._nearby(int(self.rng.binomial(greedy, _NEARBY)))
+            yield from nearby
+            yield from self._liked(greedy - len(nearby))
         elif self._candidates.has_offset:
             yield from self._liked((n + 1) // 2)
         yield from self._random(n)
@@ -231,9 +239,28 @@ class XGBTuner(Tuner):
         search.search(pool, self._mutation, self._seeds(), drafted, self.rng)
         ratio = self.diversity_filter_ratio
         if ratio is None:
-            return pool.best(count).indices
-        found: Found = pool.best(int(count * ratio))
+            found = pool.best()
+            batch = self._candidates.batch(found.digits, len(self._known))
+            opinions = self.model.opinions(batch)
+            first = int(self.rng.integers(opinions.shape[1]))
+            return [found.indices[i] for i in in_turn(opinions, count, first)]
+        found = pool.best(int(count * ratio))
         return [found.indices[i] for i in diverse(found.digits, found.scores, count)]
+
+    def _nearby(self, count: int) -> list[int]:
+        """Up to ``count`` fresh points one mutation from the fastest, whatever the model thinks.
+
+        A model of trees knows no doubt about a knob that never varied among what it has seen, so
+        that it may repeat the only value that it knows without end.
+        """
+        seeds = self._seeds()
+        if not count or not len(seeds):
+            return []
+        # Half the steps start from the fastest, a quarter from the second, and so on.
+        ranks = np.minimum(self.rng.geometric(0.5, size=_TRIES * count), len(seeds)) - 1
+        indices = indices_of(self.space, self._mutation.mutate(seeds[ranks], self.rng))
+        fresh = [indices[i] for i in distinct(indices, self.visited).tolist()]
+        return list(itertools.islice(filter(self.space.is_valid, fresh), count))
 
     def _seeds(self) -> Digits:
         """Digits of what ran, fastest first."""

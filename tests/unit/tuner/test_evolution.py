@@ -7,7 +7,7 @@ import pytest
 
 from loopwright.task.vectors import ValidMemo, digits_of, random_digits
 from loopwright.testing.tuner_contract import FakeSpace
-from loopwright.tuner.diversity import diverse
+from loopwright.tuner.diversity import diverse, in_turn
 from loopwright.tuner.evolution import Annealing, Everything, Evolution, Pool
 from loopwright.tuner.mutation import Mutation
 
@@ -118,3 +118,34 @@ def test_diverse_of_few(count):
     picks = diverse(np.zeros((2, 3), np.int64), np.zeros(2), count)
     assert picks == list(range(min(count, 2)))
     assert diverse(np.empty((0, 3), np.int64), np.empty(0), count) == []
+
+
+def test_models_pick_in_turn_each_its_best_of_what_is_left():
+    opinions = np.array([[5.0, 1.0], [4.0, 2.0], [3.0, 9.0], [2.0, 8.0], [1.0, 0.0]])
+    assert in_turn(opinions, 4) == [0, 2, 1, 3]
+    assert in_turn(opinions, 4, first=1) == [2, 0, 3, 1]
+
+
+def test_one_model_picks_its_best():
+    scores = np.random.default_rng(0).random(50)
+    assert in_turn(scores[:, None], 7) == np.argsort(-scores)[:7].tolist()
+
+
+@pytest.mark.parametrize("count", [0, 3, 9])
+def test_picks_in_turn_of_few(count):
+    picks = in_turn(np.zeros((3, 4)), count)
+    assert sorted(picks) == list(range(min(count, 3)))
+    assert in_turn(np.empty((0, 4)), count) == []
+
+
+def test_shares_of_picks_are_the_chances_of_being_best():
+    """Thompson sampling: of 600 draws of normal scores each row wins its share."""
+    rng = np.random.default_rng(1)
+    mean, spread = np.array([0.0, 0.5, -2.0]), np.array([1.5, 0.1, 0.1])
+    opinions = mean[:, None] + spread[:, None] * rng.normal(size=(3, 600))
+    wins = np.bincount(opinions.argmax(axis=0), minlength=3) / 600
+    picks = [in_turn(opinions, 1, first)[0] for first in range(600)]
+    assert np.allclose(np.bincount(picks, minlength=3) / 600, wins)
+    # One minus the normal distribution at 0.5 over the spread of the difference, 1.503.
+    assert abs(wins[0] - 0.37) < 0.06
+    assert wins[2] == 0

@@ -81,3 +81,21 @@ def test_a_loss_without_pairs_is_nothing():
     loss = make_loss("rank", np.zeros(1), np.zeros(1, bool), np.zeros(1))
     assert loss.value(np.zeros(1)) == 0
     assert loss.gradient(np.zeros(1))[0].tolist() == [0]
+
+
+@pytest.mark.parametrize("loss_type", LOSS_TYPES)
+def test_rows_of_weight_zero_say_nothing(loss_type):
+    target, upper, task = np.arange(12.0), np.zeros(12, bool), np.zeros(12, np.int64)
+    weight = np.ones(12)
+    weight[[2, 7]] = 0
+    loss = make_loss(loss_type, target, upper, task, weight=weight)
+    first, _ = loss.gradient(np.zeros(12))
+    assert (first[[2, 7]] == 0).all()
+    assert np.count_nonzero(first) >= 9
+
+
+def test_a_row_of_weight_two_counts_as_two():
+    target, upper, task = np.array([1.0, 4.0]), np.zeros(2, bool), np.zeros(2, np.int64)
+    loss = make_loss("reg", target, upper, task, weight=np.array([1.0, 2.0]))
+    first, _ = loss.gradient(np.zeros(2))
+    assert first.tolist() == [-1.0, -8.0]

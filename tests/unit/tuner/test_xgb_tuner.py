@@ -65,6 +65,36 @@ def test_it_finds_what_chance_would_not(optimizer):
     assert np.median([trials_to(1.31e-3, seed, optimizer=optimizer) for seed in range(5)]) < 160
 
 
+def test_a_knob_that_never_varied_among_the_good_is_tried_nevertheless(monkeypatch):
+    """A model that likes nothing but one value of the last knob does not keep the search there."""
+    tuner = make(seed=1)
+    monkeypatch.setattr(tuner, "_score", lambda digits: -1.0 * digits[:, 5])
+    monkeypatch.setattr(tuner.model, "opinions", lambda batch: -batch.features[:, -1:])
+    found = []
+    for _ in range(8):
+        asked = tuner.ask(16)
+        found.append([c.index // 8**5 for c in asked])
+        tuner.tell([(c, MeasureResult(times=(valley(c.index),), ts=1.0)) for c in asked])
+    assert any(digit != 0 for some in found[4:] for digit in some)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_neighbours_of_the_fastest_are_fresh_and_near(seed):
+    tuner = make(seed=seed, space=FakeSpace((8,) * 6, lambda index: index % 2 == 0))
+    asked = tuner.ask(32)
+    tuner.tell([(c, MeasureResult(times=(valley(c.index),), ts=1.0)) for c in asked])
+    fastest = sorted((c.index for c in asked), key=valley)
+    near = tuner._nearby(5)
+    assert len(set(near)) == 5
+    assert not set(near) & set(fastest)
+    assert all(index % 2 == 0 for index in near)
+    changed = [
+        min(sum(a // 8**k % 8 != b // 8**k % 8 for k in range(6)) for b in fastest[:8])
+        for a in near
+    ]
+    assert np.median(changed) == 1
+
+
 def test_it_is_named_and_says_its_options():
     assert find_tuner("xgb") is XGBTuner
     assert make().options == {
