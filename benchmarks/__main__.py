@@ -119,8 +119,8 @@ def _searching(options: argparse.Namespace, console: Console) -> list[dict[str, 
 def _searching_table(rows: list[dict[str, Any]], which: str, title: str) -> Table:
     """Trials and seconds from the start of the command to each share of the peak."""
     table = Table(
-        "", "seed", "trials", "seconds", "peak", "trial 0", "best", "TVM's", "at", "wanted", "at",
-        "95 % of the best at", title=title,
+        "", "seed", "trials", "seconds", "peak", "trial 0", "best", "TVM's", "at", "and", "at",
+        "95 % of best at", title=title,
     )  # fmt: skip
     for r in rows:
         (tvm, first), (high, second), (_, near) = r[which].items()
