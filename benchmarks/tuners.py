@@ -96,14 +96,19 @@ def _longest(rows: Sequence[Row], space: str) -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.tuners", description=__doc__)
-    parser.add_argument("spaces", nargs="*", default=list(SPACES), choices=list(SPACES))
+    parser.add_argument("spaces", nargs="*", metavar="SPACE", help=f"of {', '.join(SPACES)} [all]")
     parser.add_argument("--seeds", type=int, default=SEEDS, help=f"default {SEEDS}")
     parser.add_argument("--jobs", type=int, default=2, help="processes; default 2")
     labels = [c.label for c in CONTENDERS]
     parser.add_argument("--only", nargs="*", choices=labels, help="contenders; default all")
     parser.add_argument("--out", type=Path, default=Path("bench_tuners.json"))
     parser.add_argument("--plot", type=Path, help="draw the curves into this PNG")
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.spaces = options.spaces or list(SPACES)
+    unknown = [s for s in options.spaces if s not in SPACES]
+    if unknown:
+        parser.error(f"unknown space {unknown[0]!r}; choose from {', '.join(SPACES)}")
+    return options
 
 
 if __name__ == "__main__":
