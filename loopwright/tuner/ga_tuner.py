@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from loopwright.measure import MeasureResult
     from loopwright.task import ConfigEntity, Task
 
+#: Share of a generation that may become parents.
+_KEPT = 0.25
 #: Times that children are made again because all were known or refused, before chance takes over.
 _LITTERS = 8
 
@@ -24,8 +26,9 @@ _LITTERS = 8
 class GATuner(Tuner):
     """Breeds configurations: roulette by speed, one-point crossover, mutation knob by knob.
 
-    The first ``pop_size`` points are random. From then on parents are drawn from a generation and
-    the elite, each with a chance that grows with its speed: the last ``pop_size`` results, and the
+    The first ``pop_size`` points are random. From then on parents are drawn, each with a chance
+    that grows with its speed, from the fastest quarter of the last ``pop_size`` results (truncation
+    selection: Muehlenbein and Schlierkamp-Voosen, Evolutionary Computation 1, 1993) and the
     ``elite_num`` fastest ever. Two parents make a child that takes the first knobs of one and the
     others of the second, and each of whose knobs is then drawn anew with ``mutation_prob``. Unlike
     AutoTVM's tuner of this name it proposes no point a second time: a child that is known is
@@ -99,9 +102,10 @@ class GATuner(Tuner):
     def _parents(self) -> tuple[np.ndarray, np.ndarray]:
         """Digits of the parents, and the chance of each to be drawn."""
         speeds = np.array(self._speeds)
-        recent = np.arange(max(0, len(speeds) - self.pop_size), len(speeds))
-        elite = np.argsort(-speeds, kind="stable")[: self.elite_num]
-        which = np.union1d(recent, elite)
+        ranked = np.argsort(-speeds, kind="stable")
+        recent = ranked[ranked >= len(speeds) - self.pop_size]
+        kept = recent[: max(1, int(_KEPT * self.pop_size))]
+        which = np.union1d(kept, ranked[: self.elite_num])
         chances = speeds[which]
         total = chances.sum()
         digits = digits_of(self.space, [self._told[i] for i in which.tolist()])

@@ -7,6 +7,7 @@ import pytest
 
 from loopwright.errors import UsageError
 from loopwright.measure import ErrorKind, MeasureResult
+from loopwright.task.vectors import indices_of
 from loopwright.testing.tuner_contract import (
     FakeMeasurer,
     FakeSpace,
@@ -62,24 +63,24 @@ def test_it_is_named():
     }
 
 
-def test_the_elite_stays_among_the_parents():
-    tuner = GATuner(FakeTask(FakeSpace((8,) * 4)), pop_size=4, elite_num=1)
-    for start in range(0, 40, 4):
-        configs = [tuner.space.get(i) for i in range(start, start + 4)]
+def test_parents_are_the_elite_and_the_fastest_quarter_of_a_generation():
+    tuner = GATuner(FakeTask(FakeSpace((8,) * 4)), pop_size=8, elite_num=1)
+    for start in range(0, 40, 8):
+        configs = [tuner.space.get(i) for i in range(start, start + 8)]
         tuner.tell([(c, FakeMeasurer(lambda i: 1.0 + i).result(c.index)) for c in configs])
     digits, chances = tuner._parents()
-    assert digits[0].tolist() == [0, 0, 0, 0]
-    assert len(digits) == 5
-    assert chances[0] == max(chances)
-    assert chances.sum() == pytest.approx(1)
+    assert indices_of(tuner.space, digits) == [0, 32, 33]
+    assert chances == pytest.approx(np.array([1, 1 / 33, 1 / 34]) / (1 + 1 / 33 + 1 / 34))
 
 
 def test_failures_have_no_children():
     tuner = GATuner(FakeTask(FakeSpace((8,) * 4)), pop_size=4)
     fails = FakeMeasurer(lambda i: 1.0, fails=lambda i: ErrorKind.COMPILE if i % 2 else None)
     tuner.tell([(c, fails.result(c.index)) for c in map(tuner.space.get, range(4))])
-    _, chances = tuner._parents()
-    assert chances.tolist() == [0.5, 0, 0.5, 0]
+    digits, chances = tuner._parents()
+    of = dict(zip(indices_of(tuner.space, digits), chances.tolist(), strict=True))
+    assert (of.pop(0), of.pop(2)) == (0.5, 0.5)
+    assert not any(of.values())
 
 
 def test_when_everything_failed_chance_goes_on():
