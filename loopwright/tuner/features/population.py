@@ -19,7 +19,8 @@ import numpy as np
 
 from loopwright.schedule.state import State
 from loopwright.task import ConfigEntity, Knob, OtherOptionEntity, SplitEntity, Task
-from loopwright.tuner.features.symbols import Graph, Number, Program, Sym, constant_row
+from loopwright.tuner.features.program import Program, constant_row
+from loopwright.tuner.features.symbols import Graph, Number, Sym
 
 #: Derives numbers from a schedule's state, always the same count.
 Derive = Callable[[State], list[Number]]

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from loopwright.ir.expr import Binary, IterVar, Var
+from loopwright.tuner.features.program import Program
 from loopwright.tuner.features.symbols import (
     DataDependent,
     Graph,
-    Program,
     at_most,
     ceil_div,
     least,
