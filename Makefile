@@ -26,7 +26,7 @@ RUN_STAMP := $(VENV)/.installed-run
 DEV_STAMP := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help tune test fuzz check format bench tuners clean
+.PHONY: help tune test oldest fuzz check format bench tuners clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) \
@@ -37,6 +37,13 @@ tune: $(RUN_STAMP) ## set up, then tune the 1024x1024x1024 fp32 matmul (TRIALS=6
 
 test: $(DEV_STAMP) ## set up, then run all tests (ARGS="-k split" to choose)
 	$(BIN)/python -m pytest $(ARGS)
+
+# On Linux and Windows; elsewhere the same versions are called xgboost.
+oldest: $(DEV_STAMP) ## the tests of the learned cost model with the oldest XGBoost that is supported
+	@test -d $(VENV)/oldest/xgboost \
+		|| $(BIN)/python -m pip install --quiet --no-deps --target $(VENV)/oldest 'xgboost-cpu==2.1.*'
+	PYTHONPATH=$(VENV)/oldest $(BIN)/python -m pytest -q \
+		tests/unit/tuner/test_xgb_model.py tests/unit/tuner/test_xgb_tuner.py
 
 fuzz: $(DEV_STAMP) ## random schedules against NumPy, failures printed as programs (SEED=0 COUNT=1000 MINUTES=)
 	$(BIN)/python -m loopwright.testing.fuzz --seed $(SEED) \
