@@ -26,7 +26,8 @@ from loopwright.tuner.mutation import Mutation
 if TYPE_CHECKING:
     from loopwright.task import ConfigSpace
 
-#: Scores of points given by their digits, ``(n, knobs) -> (n,)``; higher is better, finite.
+#: Scores of points given by their digits, ``(n, knobs) -> (n,)``, or ``(n, k)`` of k models, the
+#: first of which guides the search; higher is better, finite.
 Score = Callable[[Digits], npt.NDArray[np.float64]]
 
 
@@ -38,11 +39,13 @@ class Found:
         indices: of the points, best first.
         digits: theirs, int64 ``(n, knobs)``.
         scores: float64 ``(n,)``, descending.
+        opinions: float64 ``(n, k)``, what each model says of them.
     """
 
     indices: list[int]
     digits: Digits
     scores: npt.NDArray[np.float64]
+    opinions: npt.NDArray[np.float64]
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -63,7 +66,7 @@ class Pool:
         self._score, self._valid, self._taken = score, valid, taken
         self._indices: list[list[int]] = []
         self._digits: list[Digits] = []
-        self._scores: list[npt.NDArray[np.float64]] = []
+        self._opinions: list[npt.NDArray[np.float64]] = []
 
     def add(self, digits: Digits) -> tuple[Digits, npt.NDArray[np.float64]]:
         """Score points; return those that are valid, each once, with their scores."""
@@ -71,21 +74,25 @@ class Pool:
         first = distinct(indices)
         kept = first[self._valid([indices[i] for i in first.tolist()])]
         digits = digits[kept]
-        scores = self._score(digits) if len(digits) else np.empty(0)
         self._indices.append([indices[i] for i in kept.tolist()])
         self._digits.append(digits)
-        self._scores.append(scores)
-        return digits, scores
+        if not len(digits):
+            return digits, np.empty(0)
+        self._opinions.append(self._score(digits).reshape(len(digits), -1))
+        return digits, self._opinions[-1][:, 0]
 
     def best(self, count: int | None = None) -> Found:
         """The ``count`` best fresh points so far; None for all."""
         indices = [index for some in self._indices for index in some]
         fresh = distinct(indices, self._taken)
-        scores = np.concatenate([np.empty(0), *self._scores])[fresh]
+        opinions = np.concatenate(self._opinions) if self._opinions else np.empty((0, 1))
+        scores = opinions[fresh, 0]
         order = np.argsort(-scores, kind="stable")[:count]
         which = fresh[order]
         digits = np.concatenate([np.empty((0, len(self.space.dims)), np.int64), *self._digits])
-        return Found([indices[i] for i in which.tolist()], digits[which], scores[order])
+        return Found(
+            [indices[i] for i in which.tolist()], digits[which], scores[order], opinions[which]
+        )
 
 
 @dataclass(frozen=True)

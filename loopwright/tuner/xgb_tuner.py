@@ -222,7 +222,7 @@ class XGBTuner(Tuner):
         )
 
     def _score(self, digits: Digits) -> npt.NDArray[np.float64]:
-        return self.model.predict(self._candidates.batch(digits, len(self._known)))
+        return self.model.opinions(self._candidates.batch(digits, len(self._known)))
 
     # -- the search ---------------------------------------------------------------------------
 
@@ -240,10 +240,8 @@ class XGBTuner(Tuner):
         ratio = self.diversity_filter_ratio
         if ratio is None:
             found = pool.best()
-            batch = self._candidates.batch(found.digits, len(self._known))
-            opinions = self.model.opinions(batch)
-            first = int(self.rng.integers(opinions.shape[1]))
-            return [found.indices[i] for i in in_turn(opinions, count, first)]
+            first = int(self.rng.integers(found.opinions.shape[1]))
+            return [found.indices[i] for i in in_turn(found.opinions, count, first)]
         found = pool.best(int(count * ratio))
         return [found.indices[i] for i in diverse(found.digits, found.scores, count)]
 
