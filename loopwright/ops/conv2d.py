@@ -142,7 +142,8 @@ def define_conv2d_space(cfg: Any, Y: te.Tensor, layout: str = "NCHW", groups: in
     cfg.define_knob("unroll", ["none", "s", "rs"])
     cfg.define_knob("pad", ["root", "rows"])
     cfg.define_knob("pack", ["root", "task"], default="task" if whole else "root")
-    cfg.multi_filter(lambda c: tiles.fits_registers(c["tile_x"].val, c["tile_o"].val, Y.dtype))
+    fits = tiles.fitting(Y.dtype)
+    cfg.multi_filter(lambda c: fits(c["tile_x"].val, c["tile_o"].val))
 
 
 def schedule_conv2d(

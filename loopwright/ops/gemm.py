@@ -95,12 +95,13 @@ def default_tiles(
     if trans_b and M <= _FEW_ROWS and tiles.lanes(dtype) <= K and min(M, N) >= _DOT_TILE:
         tile = [-1, 1, _DOT_TILE]
         return {"tile_i": tile, "tile_j": tile, "unroll_k": 1, "pack": "dot"}
+    fits = tiles.fitting(dtype)
     rows, wide = min(
         (
             (r, w)
             for r in tiles.row_tiles(M, _ROWS)
             for w in tiles.column_tiles(N, dtype)
-            if tiles.fits_registers(r, w, dtype)
+            if fits(r, w)
         ),
         key=lambda tile: _tile_cost(M, N, tile[0], tile[1], tiles.lanes(dtype)),
         default=(1, tiles.lanes(dtype)),
@@ -139,13 +140,15 @@ def define_matmul_space(
     cfg.define_knob("order", ["ji", "ij"])
     cfg.define_knob("pack", ["panel", "block", "none", *(["dot"] if trans_b else [])])
 
-    def fits(c: Any) -> bool:
+    fits = tiles.fitting(dtype)
+
+    def tile_fits(c: Any) -> bool:
         high, wide = c["tile_i"].size[-1], c["tile_j"].size[-1]
         if c["pack"].val == "dot":
-            return wide < lanes and tiles.fits_registers(high, wide * lanes, dtype)
-        return wide >= lanes and tiles.fits_registers(high, wide, dtype)
+            return wide < lanes and fits(high, wide * lanes)
+        return wide >= lanes and fits(high, wide)
 
-    cfg.multi_filter(fits)
+    cfg.multi_filter(tile_fits)
 
 
 def schedule_matmul(

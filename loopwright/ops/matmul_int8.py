@@ -58,10 +58,6 @@ def _reference(M: int, N: int, K: int) -> Callable[..., Any]:
     return reference
 
 
-def _fits(rows: int, columns: int) -> bool:
-    return tiles.fits_registers(rows, columns, "int32")
-
-
 def _default(M: int, N: int, K: int) -> dict[str, Any]:
     tiles.check_sizes("int8", M=M, N=N, K=K)
 
@@ -75,7 +71,8 @@ def _default(M: int, N: int, K: int) -> dict[str, Any]:
         loads = (rows + vectors) / (2 * rows * vectors) + 1 / (2 * rows)
         return (whole + _CUT * cut) * rows * columns * (1 + loads)
 
-    shapes = [(r, c) for r in tiles.row_tiles(M, _ROWS) for c in _COLUMNS if _fits(r, c)]
+    fits = tiles.fitting("int32")
+    shapes = [(r, c) for r in tiles.row_tiles(M, _ROWS) for c in _COLUMNS if fits(r, c)]
     rows, columns = min(shapes, key=cost, default=(1, LANES))
     count, panels = -(-M // rows), -(-N // columns)
     blocks = [b for b in (*tiles.BLOCKS, count) if count % b == 0]
@@ -125,7 +122,8 @@ def _define_space(cfg: Any, M: int, N: int, K: int) -> None:
     cfg.define_knob("unroll_k", [1, 2, 4], default=1)
     cfg.define_knob("order", ["ji", "ij"])
     cfg.define_knob("intrinsic", [True, False] if _has_tiles(N, K) else [False])
-    cfg.multi_filter(lambda c: _fits(c["tile_i"].size[-1], c["tile_j"].size[-1]))
+    fits = tiles.fitting("int32")
+    cfg.multi_filter(lambda c: fits(c["tile_i"].size[-1], c["tile_j"].size[-1]))
 
 
 def _schedule(cfg: Any, s: Schedule, C: te.Tensor) -> None:

@@ -25,7 +25,8 @@ def define_stencil_space(cfg: Any, Y: te.Tensor, layout: str) -> None:
     rows = [r for r in (1, 2, 4, 7, 8, 14, 16, 28, 56) if r < oh] + [oh]
     cfg.define_knob("rows", rows, default=rows[-1])
     cfg.define_knob("pad", ["inline", "task", "root"])
-    cfg.multi_filter(lambda c: tiles.fits_registers(c["tile"].val, c["vectors"].val, Y.dtype))
+    fits = tiles.fitting(Y.dtype)
+    cfg.multi_filter(lambda c: fits(c["tile"].val, c["vectors"].val))
 
 
 def schedule_stencil(

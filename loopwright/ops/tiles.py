@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from loopwright import dtypes
@@ -60,13 +61,19 @@ def blocked(extent: int, tiles: list[int]) -> list[list[int]]:
     return out
 
 
-def fits_registers(rows: int, columns: int, dtype: str) -> bool:
-    """True when accumulators, operands and one broadcast fit the vector registers.
+def fitting(dtype: str) -> Callable[[int, int], bool]:
+    """A test of (rows, columns): accumulators, operands and one broadcast fit the vector registers.
 
-    A tile of 14 x 32 floats (28 accumulators of 32 registers) was measured to spill.
+    The registers are those of the target in force now: filters of a space run later, when no target
+    is. A tile of 14 x 32 floats (28 accumulators of 32 registers) was measured to spill.
     """
-    wide = -(-columns // lanes(dtype))
-    return rows * wide + wide + 1 <= registers()
+    width, room = lanes(dtype), registers()
+
+    def fits(rows: int, columns: int) -> bool:
+        wide = -(-columns // width)
+        return rows * wide + wide + 1 <= room
+
+    return fits
 
 
 def register_tile(s: Any, stage: Any, rows: Any, columns: Any, before: list[Any]) -> None:

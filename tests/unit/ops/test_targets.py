@@ -43,3 +43,30 @@ def test_defaults_follow_the_target_of_the_task(name: str, width: int) -> None:
     lw.build(s, tensors, target=target)(*arrays)
     expected = task.reference(*arrays[:-1])
     np.testing.assert_allclose(arrays[-1], expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("op", "args", "rows", "columns"),
+    [
+        ("matmul", (64, 64, 64), "tile_i", "tile_j"),
+        ("conv2d", (1, 16, 14, 14, 32, 3, 3), "tile_x", "tile_o"),
+    ],
+)
+def test_filters_know_the_registers_of_the_target_of_the_task(
+    op: str, args: tuple[int, ...], rows: str, columns: str
+) -> None:
+    # 16 registers of 8 floats, whatever the host has and whatever target is in force.
+    space = lw.create_task(op, args=args, target="llvm -mcpu=haswell").config_space
+    valid = []
+    for index in range(space.range_length):
+        config = space.get(index)
+        high, across = (
+            k.size[-1] if hasattr(k, "size") else k.val for k in (config[rows], config[columns])
+        )
+        wide = -(-across // 8)
+        valid.append(high * wide + wide + 1 <= 16)
+    found = [space.is_valid(index) for index in range(space.range_length)]
+    assert found == valid
+    assert 0 < sum(valid) < len(valid)
+    with lw.Target("llvm -mcpu=skylake-avx512"):
+        assert [space.is_valid(index) for index in range(space.range_length)] == valid
