@@ -87,10 +87,10 @@ def test_no_point_twice_none_invalid_and_the_budget_is_kept(name, space):
 
 @every_tuner
 def test_one_seed_one_sequence_in_another_process(name):
-    asked, _ = run(name, *shipped("depthwise"), seed=5, n_trial=48)
+    asked, _ = run(name, *shipped("conv2d"), seed=5, n_trial=48)
     code = (
         "import tests.unit.tuner.test_replayed_spaces as t\n"
-        f"t.other_process({name!r}, 'depthwise', 5, 48)"
+        f"t.other_process({name!r}, 'conv2d', 5, 48)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -106,7 +106,7 @@ def test_one_seed_one_sequence_in_another_process(name):
 
 @every_tuner
 def test_a_run_that_was_cut_off_goes_on_as_it_would_have(name, tmp_path):
-    task, recorded = shipped("depthwise")
+    task, recorded = shipped("conv2d")
     whole, _ = run(name, task, recorded, seed=2, n_trial=60)
     log = [lw.callback.log_to_file(tmp_path / "log.jsonl")]
     first, _ = run(name, task, recorded, seed=2, n_trial=37, callbacks=log)
