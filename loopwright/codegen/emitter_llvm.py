@@ -30,6 +30,7 @@ class ModuleWriter:
         self.define: MathSource | None = None
         self.has_fma = True
         self.has_float16 = False
+        self.hides_masks = False
         self.dot_lanes = 0
         self.flat: dict[tuple[Buffer, tuple[Expr, ...]], Affine | None] = {}
 
@@ -126,6 +127,22 @@ class Emitter:
         """The mask, one bit a lane."""
         assert self.mask is not None
         return self.splat(self.mask, self.lanes).ref if self.mask.lanes == 1 else self.mask.ref
+
+    def hidden_mask(self) -> str:
+        """The mask, in a form that LLVM cannot find to be a constant (`stores_too_wide`).
+
+        It is joined with a condition that never holds: a register written by no instruction of
+        an empty piece of assembly, as far as LLVM can see.
+        """
+
+        def make() -> str:
+            zero = self.emit('call i8 asm "", "=r,0"(i8 0)')
+            ty = f"<{self.lanes} x i8>"
+            zeros = self._splat(zero, "i8", ty, self.lanes)
+            return self.emit(f"icmp ne {ty} {zeros}, zeroinitializer")
+
+        never = self.cached(("never", self.lanes), make)
+        return self.emit(f"or <{self.lanes} x i1> {never}, {self.vector_mask()}")
 
     def any_active(self) -> str:
         """Whether any lane is active, as an i1."""

@@ -13,7 +13,7 @@ from loopwright.codegen.math_llvm import install
 from loopwright.codegen.writer_llvm import FunctionWriter
 from loopwright.errors import InternalError
 from loopwright.ir.stmt import Func
-from loopwright.target import Target, dot_lanes, has_instruction
+from loopwright.target import Target, dot_lanes, has_instruction, stores_too_wide
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,7 @@ def write_module(f: Func, target: Target) -> tuple[str, ModuleWriter, Any]:
     cpu = target.options["mcpu"], target.options["mattr"]
     module.has_fma = has_instruction(*cpu, "fma")
     module.has_float16 = has_instruction(*cpu, "float16")
+    module.hides_masks = stores_too_wide(*cpu)
     module.dot_lanes = min(dot_lanes(*cpu), target.vector_bytes // 4)
     install(module)
     entry = FunctionWriter(module, f.name, inside_parallel=False)

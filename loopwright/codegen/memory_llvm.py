@@ -260,7 +260,8 @@ class Memory:
         name = f"llvm.masked.store.v{w.lanes}{_suffix(b.dtype)}.p0"
         mty = f"<{w.lanes} x i1>"
         w.declare(name, f"declare void @{name}({vty}, ptr, i32, {mty})")
-        mask = w.vector_mask()
+        narrow = w.m.hides_masks and ty in ("i8", "i16", "i32")
+        mask = w.hidden_mask() if narrow else w.vector_mask()
         w.put(f"call void @{name}({vty} {value.ref}, ptr {ptr}, i32 {size}, {mty} {mask})")
 
     def pointer(self, b: Buffer, offset: Affine | Value) -> str:

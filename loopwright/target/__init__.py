@@ -5,7 +5,7 @@
 options, `cpu` knows the names of CPUs.
 """
 
-from loopwright.target.cpu import COMMON_CPUS, has_instruction, host_cpu
+from loopwright.target.cpu import COMMON_CPUS, has_instruction, host_cpu, stores_too_wide
 from loopwright.target.dots import dot_lanes
 from loopwright.target.kinds import COMMON, KINDS, OPTIONS, Kind
 from loopwright.target.target import Target
@@ -20,4 +20,5 @@ __all__ = [
     "dot_lanes",
     "has_instruction",
     "host_cpu",
+    "stores_too_wide",
 ]

@@ -121,16 +121,21 @@ def vector_bytes(cpu: str, features: str) -> int:
 @lru_cache(maxsize=16)
 def _vector_bytes(cpu: str, features: str) -> int:
     """Bytes of a CPU's widest vector register: those that the sum of 64-byte values is made in."""
+    v = "<16 x float>"
+    text = f"define {v} @f({v} %a) {{\n %b = fadd {v} %a, %a\n ret {v} %b\n}}\n"
+    asm = _assembly(cpu, features, text)
+    return 64 if "zmm" in asm else 32 if "ymm" in asm else 16
+
+
+def _assembly(cpu: str, features: str, text: str) -> str:
+    """What LLVM makes of IR text for a CPU."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    v = "<16 x float>"
-    text = f"define {v} @f({v} %a) {{\n %b = fadd {v} %a, %a\n ret {v} %b\n}}\n"
     target = llvm.Target.from_default_triple()
     machine = target.create_target_machine(cpu=cpu, features=features, opt=1)
-    asm = machine.emit_assembly(llvm.parse_assembly(text))
-    return 64 if "zmm" in asm else 32 if "ymm" in asm else 16
+    return str(machine.emit_assembly(llvm.parse_assembly(text)))
 
 
 #: A function of one instruction, and what its assembly holds where a library is called instead.
@@ -151,11 +156,28 @@ _PROBES = {
 @lru_cache(maxsize=32)
 def has_instruction(cpu: str, features: str, what: str) -> bool:
     """Whether a CPU has instructions for ``"fma"``, or for conversion from ``"float16"``."""
-    import llvmlite.binding as llvm
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
     text, library = _PROBES[what]
-    target = llvm.Target.from_default_triple()
-    machine = target.create_target_machine(cpu=cpu, features=features, opt=1)
-    return library not in machine.emit_assembly(llvm.parse_assembly(text))
+    return library not in _assembly(cpu, features, text)
+
+
+#: Stores the first of eight integers, made half as wide.
+_NARROW_STORE = f"""
+declare void @llvm.masked.store.v8i32.p0(<8 x i32>, ptr, i32, <8 x i1>)
+define void @f(ptr %p, <8 x i64> %x) {{
+ %t = trunc <8 x i64> %x to <8 x i32>
+ call void @llvm.masked.store.v8i32.p0(<8 x i32> %t, ptr %p, i32 4,
+                                       <8 x i1> <i1 true{", i1 false" * 7}>)
+ ret void
+}}
+"""
+
+
+@lru_cache(maxsize=16)
+def stores_too_wide(cpu: str, features: str) -> bool:
+    """Whether LLVM's code for a CPU writes too much in a masked store of narrowed integers.
+
+    With AVX-512, LLVM before its repair of February 2026 (llvm-project issue 179489) joins the
+    narrowing and the store; where the mask is a constant with one lane, it then stores that lane
+    as it was before it was narrowed, over its neighbours in memory.
+    """
+    return "movlps" in _assembly(cpu, features, _NARROW_STORE)

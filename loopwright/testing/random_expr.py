@@ -94,6 +94,9 @@ class Expressions:
             cond = self.condition(depth - 1)
             (x, p), (y, q) = self.value(want, depth - 1), self.value(want, depth - 1)
             return make(cond, x, y), p.join(q)
+        wider = [t for t in (*FLOATS, *INTS) if dtypes.bits(t) > dtypes.bits(want)]
+        if wider and self.d.chance(15):
+            return self.convert(*self.value(self.d.pick(wider), depth - 1), want)
         if dtypes.is_float(want):
             return self._float(want, depth)
         return self._integer(want, depth), info_of_dtype(want)

@@ -160,8 +160,8 @@ class _Kernels(Drawing):
     def predicate(self, stage: StageState) -> None:
         """Another thread stores the result of a reduction across threads."""
         bound = cross_tags(self.refresh(stage))
-        chosen = tuple((t, self.d.integer(0, 3)) for t in bound if self.d.chance(70))
-        if chosen and self.d.chance(40):
+        chosen = tuple((t, self.d.integer(0, 3)) for t in bound if self.d.chance(85))
+        if chosen and self.d.chance(85):
             self.do(steps.SetStorePredicate(stage.id, chosen))
 
     # ------------------------------------------------------------ a stage inside

@@ -26,11 +26,13 @@ class Moves(Attempts):
         if stage and x:
             self.split_loop(stage, x)
 
-    def split_loop(self, stage: StageState, x: str) -> tuple[str, str] | None:
-        """Split a loop by a random factor; the two loops, or None."""
+    def split_loop(
+        self, stage: StageState, x: str, factor: int | None = None
+    ) -> tuple[str, str] | None:
+        """Split a loop by a factor, a random one if none is given; the two loops, or None."""
         t = self.state.steps
-        n = self.d.pick(FACTORS)
-        by_parts = self.d.chance(25)
+        n = factor or self.d.pick(FACTORS)
+        by_parts = factor is None and self.d.chance(25)
         step = steps.Split(stage.id, x, None if by_parts else n, n if by_parts else None)
         return (f"{t}.0", f"{t}.1") if self.do(step) else None
 

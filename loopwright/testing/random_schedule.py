@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from loopwright.errors import ScheduleError
 from loopwright.schedule import steps
 from loopwright.schedule.bounds import infer_bounds
+from loopwright.schedule.state import StageState
 from loopwright.te.dag import Dag
 from loopwright.testing.random_attempts import RandomSchedule
 from loopwright.testing.random_intrinsic import random_intrinsic
@@ -45,7 +46,7 @@ class Drawing(Moves):
             self.cache_write, self.inline, self.layout, self.pragma, self.root, self.attach,
             self.recipe_cache, self.split, self.recipe_flat, self.attach_all, self.bind,
             self.storage, self.halves, self.storage_outside, self.rfactor, self.prefetch,
-            self.group,
+            self.group, self.recipe_tail,
         ]  # fmt: skip
         for _ in range(self.d.integer(0, max_moves)):
             self.d.pick(moves)()
@@ -80,6 +81,31 @@ class Drawing(Moves):
         stage = self.stage()
         if not stage:
             return
+        self._flatten(stage)
+        leaves = self.refresh(stage).leaves
+        made = self.split_loop(stage, leaves[0]) if leaves else None
+        if made and self.d.chance(60):
+            self.do(steps.Annotate(stage.id, made[1], "vectorized"))
+        if made and self.d.chance(40):
+            self.do(steps.Annotate(stage.id, made[0], "parallel"))
+
+    def recipe_tail(self) -> None:
+        """Few whole vectors and a last one of few lanes, known when compiling if unrolled."""
+        stage = self.stage()
+        if not stage:
+            return
+        self._flatten(stage)
+        stage = self.refresh(stage)
+        extent = stage.loops[stage.leaves[0]].nominal if stage.leaves else None
+        if not isinstance(extent, int) or extent < 3:
+            return
+        factor = max(2, (extent - self.d.integer(1, 3)) // self.d.integer(1, 3))
+        made = self.split_loop(stage, stage.leaves[0], factor)
+        if made and self.do(steps.Annotate(stage.id, made[1], "vectorized")):
+            self.do(steps.Annotate(stage.id, made[0], "unrolled"))
+
+    def _flatten(self, stage: StageState) -> None:
+        """Fuse the outer loops of a stage, mostly all that can be."""
         while self.d.chance(80):
             leaves = self.refresh(stage).leaves
             kinds = [self.refresh(stage).loops[x].kind for x in leaves]
@@ -87,12 +113,6 @@ class Drawing(Moves):
                 break
             if not self.do(steps.Fuse(stage.id, leaves[0], leaves[1])):
                 break
-        leaves = self.refresh(stage).leaves
-        made = self.split_loop(stage, leaves[0]) if leaves else None
-        if made and self.d.chance(60):
-            self.do(steps.Annotate(stage.id, made[1], "vectorized"))
-        if made and self.d.chance(40):
-            self.do(steps.Annotate(stage.id, made[0], "parallel"))
 
     def recipe_cache(self) -> None:
         """Compute a stage in a tile of its copy, as a matmul's register tile is."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from loopwright import te
 from loopwright.driver import compile as compile_trace
@@ -106,3 +107,25 @@ def test_virtual_threads_of_a_pair_of_which_one_is_the_same_for_all(checker: Che
     s[low].bind(k, "threadIdx.x")
     a = np.arange(6, dtype="int32").reshape(2, 3)
     check_schedule(s, [A, low, count], [a], checker=checker)
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow"),
+    [
+        ("int64", "int32"), ("int64", "int16"), ("int64", "int8"), ("int32", "int16"),
+        ("int32", "uint8"), ("int16", "int8"), ("float32", "bfloat16"), ("float32", "float16"),
+        ("float32", "int8"), ("int64", "bool"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("lanes", [2, 5, 8, 16])
+def test_one_lane_of_narrowed_values(checker: Checker, wide: str, narrow: str, lanes: int) -> None:
+    """LLVM stored the lane at its old width, past the end of the array."""
+    A = te.placeholder((lanes + 1,), wide, name="A")
+    B = te.compute((lanes + 1,), lambda i: A[i].astype(narrow), name="B")
+    s = create_schedule(B)
+    outer, inner = s[B].split(s[B].op.axis[0], factor=lanes)
+    s[B].vectorize(inner)
+    s[B].unroll(outer)
+    a = (np.arange(lanes + 1) - 3).astype(wide)
+    narrower = "llvm -num-threads=1 -prefer-vector-width=256"
+    check_schedule(s, [A, B], [a], targets=["llvm -num-threads=1", narrower], checker=checker)

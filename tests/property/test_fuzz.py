@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from loopwright.codegen.memory_llvm import Memory
+from loopwright.errors import ScheduleError
 from loopwright.schedule.schedule import replay
 from loopwright.schedule.steps import Step
 from loopwright.te.dag import Dag
@@ -127,7 +128,10 @@ def test_a_failing_case_becomes_small() -> None:
 
 
 def _multiplies(case: Case) -> bool:
-    s = replay(Dag.from_json(case.dag), case.trace)
+    try:
+        s = replay(Dag.from_json(case.dag), case.trace)
+    except ScheduleError:  # a stage that the trace schedules became an input
+        return False
     marked = [step.stage for step in s.trace if getattr(step, "kind", "") == "vectorized"]
     own = [i for i in marked if isinstance(i, int)]
     return any(" * " in repr(s.dag.ops[i].body) for i in own)
