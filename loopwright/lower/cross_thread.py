@@ -45,7 +45,7 @@ class CrossThread:
             if x.loop.kind != "reduce" and x.extent != 1 and sb.launch_var(x) is None
         ]
         self.element: tuple[Expr, ...] = tuple(x.var for x in inside)
-        shape, types = tuple(x.extent for x in inside), sb.op.dtypes
+        shape, types = tuple(sb.sizes.dim(x.extent) for x in inside), sb.op.dtypes
         names = [name] if len(types) == 1 else [f"{name}.v{k}" for k in range(len(types))]
         self.buffers = [Buffer(n, shape, t, "local") for n, t in zip(names, types, strict=True)]
         # In local memory every thread keeps the result; else one thread stores it.

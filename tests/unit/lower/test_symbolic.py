@@ -193,6 +193,24 @@ def test_a_size_that_no_array_tells() -> None:
         run(f, a, out=(5,))
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_accumulators_of_threads_have_symbolic_extents(threads: int) -> None:
+    """A reduction bound to threads keeps an element for each spatial iteration inside it."""
+    n = te.var("n")
+    A = te.placeholder((n + 2, threads), name="A")
+    r = te.reduce_axis((0, threads), name="r")
+    B = te.compute((n + 2,), lambda i: te.sum(A[i, r], axis=r), name="B")
+    s = create_schedule(B.op)
+    s[B].bind(r, "threadIdx.x")
+    outer, inner = s[B].split(B.op.axis[0], nparts=4)
+    s[B].reorder(r, inner, outer)
+    f = lower(s, [A, B])
+    assert "B.acc = alloc(float32[n.4 + 1, 4], local)" in str(f)
+    for size in SIZES:
+        a = np.arange((size + 2) * threads, dtype="float32").reshape(size + 2, threads)
+        np.testing.assert_array_equal(run(f, a, out=(size + 2,)), a.sum(axis=1))
+
+
 def test_the_interpreter_checks_shapes() -> None:
     n = te.var("n")
     A = te.placeholder((n,), name="A")
