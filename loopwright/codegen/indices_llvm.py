@@ -12,7 +12,7 @@ from loopwright.codegen.digits import Digits
 from loopwright.codegen.emitter_llvm import Emitter, ModuleWriter
 from loopwright.codegen.functions_llvm import UNKNOWN
 from loopwright.codegen.memory_llvm import LANE, Memory
-from loopwright.codegen.ops_llvm import Value
+from loopwright.codegen.ops_llvm import Value, literal
 from loopwright.codegen.sizes_llvm import flat_symbolic
 from loopwright.errors import CodegenError
 from loopwright.ir.affine import Affine, exact, fits, to_affine
@@ -62,19 +62,22 @@ class IndexWriter(Emitter):
     def _scalar(self, a: Affine) -> str:
         out: str | None = None
         for v, c in a.terms.items():
-            term = v.name if c == 1 else self.emit(f"mul i64 {v.name}, {c}")
-            out = term if out is None else self.emit(f"add i64 {out}, {term}")
+            term = v.name if c == 1 else self.pure(f"mul i64 {v.name}, {c}")
+            out = term if out is None else self.pure(f"add i64 {out}, {term}")
         assert out is not None
-        return self.emit(f"add i64 {out}, {a.const}") if a.const else out
+        return self.pure(f"add i64 {out}, {a.const}") if a.const else out
 
     def index_vector(self, a: Affine) -> Value:
         """The value of an affine form, one i64 a lane."""
         stride = a.terms.get(LANE, 0)
         rest = Affine(a.const, {v: c for v, c in a.terms.items() if v is not LANE})
+        first = 0 if rest.terms else rest.const
+        steps = ", ".join(f"i64 {first + k * stride}" for k in range(self.lanes))
+        if not rest.terms:
+            return Value(f"<{steps}>", "int64", self.lanes)
         base = self.splat(Value(self.scalar(rest), "int64"), self.lanes)
-        steps = ", ".join(f"i64 {k * stride}" for k in range(self.lanes))
         ty = f"<{self.lanes} x i64>"
-        return Value(self.emit(f"add {ty} {base.ref}, <{steps}>"), "int64", self.lanes)
+        return Value(self.pure(f"add {ty} {base.ref}, <{steps}>"), "int64", self.lanes)
 
     def index(self, e: Expr) -> Affine | Value:
         """An index: affine where it is, else computed in i64."""
@@ -106,6 +109,25 @@ class IndexWriter(Emitter):
                 p, q = self.i64(self._wide(x)), self.i64(self._wide(y))
                 return self.ops.binary(op, p, q, "int64")
         raise CodegenError(f"llvm: {type(e).__name__} is not arithmetic on axes")
+
+    def decided(self, op: str, x: Affine | Value, y: Affine | Value) -> Value | None:
+        """A comparison of indices that comes out the same in all lanes and iterations."""
+        if isinstance(x, Value) or isinstance(y, Value):
+            return None
+        lo, hi = (x - y).bounds(self.ranges)
+        match op:
+            case "<":
+                known = hi < 0 if hi < 0 or lo >= 0 else None
+            case "<=":
+                known = hi <= 0 if hi <= 0 or lo > 0 else None
+            case ">":
+                known = lo > 0 if lo > 0 or hi <= 0 else None
+            case ">=":
+                known = lo >= 0 if lo >= 0 or hi < 0 else None
+            case _:
+                same = lo == hi == 0
+                known = (same == (op == "==")) if same or lo > 0 or hi < 0 else None
+        return None if known is None else Value(literal(known, "bool"), "bool")
 
     def _combined(self, op: str, x: Affine | Value, y: Affine | Value) -> Affine | Value:
         """A sum or product; affine in the lane where what is not affine is the same in all."""

@@ -55,7 +55,7 @@ class Memory:
             body()
             return
         start = self._used
-        w.pointers[b] = w.emit(f"getelementptr i8, ptr %ws, i64 {w.count_of(start)}")
+        w.pointers[b] = w.pure(f"getelementptr i8, ptr %ws, i64 {w.count_of(start)}")
         self._used = start + nbytes(b)
         self.workspace = larger(self.workspace, self._used)
         body()
@@ -63,14 +63,14 @@ class Memory:
 
     def view(self, b: Buffer, of: Buffer, offset: int) -> None:
         """Give a buffer a place inside another."""
-        self.w.pointers[b] = self.w.emit(
+        self.w.pointers[b] = self.w.pure(
             f"getelementptr i8, ptr {self.w.pointers[of]}, i64 {offset}"
         )
 
     def spare(self, size: Bytes) -> str:
         """Pointer to workspace of a launch that runs inline; free again after it."""
         self.workspace = larger(self.workspace, self._used + size)
-        return self.w.emit(f"getelementptr i8, ptr %ws, i64 {self.w.count_of(self._used)}")
+        return self.w.pure(f"getelementptr i8, ptr %ws, i64 {self.w.count_of(self._used)}")
 
     def flat(self, b: Buffer, indices: list[Affine]) -> Affine:
         """Offset in elements of an affine access."""
@@ -94,13 +94,13 @@ class Memory:
             start = base
             base = w.cached(
                 (start, ty, frozenset(terms.items())),
-                lambda: w.emit(
+                lambda: w.pure(
                     f"getelementptr {ty}, ptr {start}, i64 {w.scalar(Affine(0, terms))}"
                 ),
             )
         if offset.const == 0:
             return base
-        return w.emit(f"getelementptr {ty}, ptr {base}, i64 {offset.const}")
+        return w.pure(f"getelementptr {ty}, ptr {base}, i64 {offset.const}")
 
     def load(self, b: Buffer, offset: Affine | Value) -> Value:
         """Load one element, or as many as there are lanes, under the writer's mask."""
@@ -124,8 +124,8 @@ class Memory:
         else:
             at = offset.ref
             if offset.lanes > 1:
-                at = w.emit(f"extractelement <{offset.lanes} x i64> {at}, i32 0")
-            ptr = w.emit(f"getelementptr {memory_type(b.dtype)}, ptr {w.pointers[b]}, i64 {at}")
+                at = w.pure(f"extractelement <{offset.lanes} x i64> {at}, i32 0")
+            ptr = w.pure(f"getelementptr {memory_type(b.dtype)}, ptr {w.pointers[b]}, i64 {at}")
         name = "llvm.prefetch.p0"
         w.declare(name, f"declare void @{name}(ptr, i32, i32, i32)")
         w.put(f"call void @{name}(ptr {ptr}, i32 0, i32 3, i32 1)")
@@ -151,7 +151,7 @@ class Memory:
             return v
         ty = "i8" if v.lanes == 1 else f"<{v.lanes} x i8>"
         zero = "0" if v.lanes == 1 else "zeroinitializer"
-        return Value(self.w.emit(f"icmp ne {ty} {v.ref}, {zero}"), "bool", v.lanes)
+        return Value(self.w.pure(f"icmp ne {ty} {v.ref}, {zero}"), "bool", v.lanes)
 
     def _load_scalar(self, b: Buffer, offset: Affine) -> Value:
         w = self.w
@@ -160,8 +160,8 @@ class Memory:
             ptr = self.address(b, offset)
             return Value(w.emit(f"load {ty}, ptr {ptr}, align {size}"), b.dtype)
         # Element 0 always exists: an inactive load reads it instead of branching.
-        index = w.emit(f"select i1 {w.any_active()}, i64 {w.scalar(offset)}, i64 0")
-        ptr = w.emit(f"getelementptr {ty}, ptr {w.pointers[b]}, i64 {index}")
+        index = w.pure(f"select i1 {w.any_active()}, i64 {w.scalar(offset)}, i64 0")
+        ptr = w.pure(f"getelementptr {ty}, ptr {w.pointers[b]}, i64 {index}")
         return Value(w.emit(f"load {ty}, ptr {ptr}, align {size}"), b.dtype)
 
     def _load_strided(self, b: Buffer, offset: Affine, stride: int) -> Value:
@@ -177,7 +177,7 @@ class Memory:
         vty, out = f"<{w.lanes} x {ty}>", "poison"
         for i in range(w.lanes):
             x = w.emit(f"load {ty}, ptr {self.address(b, scalar + i * stride)}, align {size}")
-            out = w.emit(f"insertelement {vty} {out}, {ty} {x}, i64 {i}")
+            out = w.pure(f"insertelement {vty} {out}, {ty} {x}, i64 {i}")
         return Value(out, b.dtype, w.lanes)
 
     def _deinterleave(self, b: Buffer, first: Affine, stride: int) -> str:
@@ -189,17 +189,18 @@ class Memory:
         w, n = self.w, self.w.lanes
         vty, out = f"<{n} x {memory_type(b.dtype)}>", "poison"
         active = None if w.mask is None else w.vector_mask()
+        uniform = w.mask is None or w.mask.lanes == 1
         starts = [*range(0, n * (stride - 1), n), (n - 1) * stride + 1 - n]
         taken = [min(lane * stride // n, stride - 1) for lane in range(n)]
         for p, start in enumerate(starts):
-            on = None if active is None else self._spread(active, start, stride)
+            on = active if active is None or uniform else self._spread(active, start, stride)
             x = self._load_vector(b, self.address(b, first + start), on)
             picks = [
                 n + lane * stride - start if taken[lane] == p else lane if taken[lane] < p else -1
                 for lane in range(n)
             ]
             mask = ", ".join(f"i32 {k}" if k >= 0 else "i32 poison" for k in picks)
-            out = w.emit(f"shufflevector {vty} {out}, {vty} {x}, <{n} x i32> <{mask}>")
+            out = w.pure(f"shufflevector {vty} {out}, {vty} {x}, <{n} x i32> <{mask}>")
         return out
 
     def _spread(self, mask: str, start: int, stride: int) -> str:
@@ -208,7 +209,7 @@ class Memory:
         elements = range(start, start + n)
         picks = ", ".join(f"i32 {n if e % stride else e // stride}" for e in elements)
         ty = f"<{n} x i1>"
-        return w.emit(f"shufflevector {ty} {mask}, {ty} zeroinitializer, <{n} x i32> <{picks}>")
+        return w.pure(f"shufflevector {ty} {mask}, {ty} zeroinitializer, <{n} x i32> <{picks}>")
 
     def _gather(self, b: Buffer, index: Value) -> Value:
         """Load from computed indices (one, or one a lane)."""
@@ -217,19 +218,19 @@ class Memory:
         if index.lanes == 1:
             ref = index.ref
             if w.mask is not None:
-                ref = w.emit(f"select i1 {w.any_active()}, i64 {ref}, i64 0")
-            ptr = w.emit(f"getelementptr {ty}, ptr {w.pointers[b]}, i64 {ref}")
+                ref = w.pure(f"select i1 {w.any_active()}, i64 {ref}, i64 0")
+            ptr = w.pure(f"getelementptr {ty}, ptr {w.pointers[b]}, i64 {ref}")
             return Value(w.emit(f"load {ty}, ptr {ptr}, align {size}"), b.dtype)
         ity, vty, out = f"<{w.lanes} x i64>", f"<{w.lanes} x {ty}>", "poison"
         ref = index.ref
         if w.mask is not None:
             mty = f"<{w.lanes} x i1>"
-            ref = w.emit(f"select {mty} {w.vector_mask()}, {ity} {ref}, {ity} zeroinitializer")
+            ref = w.pure(f"select {mty} {w.vector_mask()}, {ity} {ref}, {ity} zeroinitializer")
         for i in range(w.lanes):
-            at = w.emit(f"extractelement {ity} {ref}, i64 {i}")
-            ptr = w.emit(f"getelementptr {ty}, ptr {w.pointers[b]}, i64 {at}")
+            at = w.pure(f"extractelement {ity} {ref}, i64 {i}")
+            ptr = w.pure(f"getelementptr {ty}, ptr {w.pointers[b]}, i64 {at}")
             x = w.emit(f"load {ty}, ptr {ptr}, align {size}")
-            out = w.emit(f"insertelement {vty} {out}, {ty} {x}, i64 {i}")
+            out = w.pure(f"insertelement {vty} {out}, {ty} {x}, i64 {i}")
         return Value(out, b.dtype, w.lanes)
 
     def store(self, b: Buffer, offset: Affine | Value, value: Value) -> None:
@@ -238,7 +239,7 @@ class Memory:
         if b.dtype == "bool":
             ty = "i1" if value.lanes == 1 else f"<{value.lanes} x i1>"
             to = "i8" if value.lanes == 1 else f"<{value.lanes} x i8>"
-            value = Value(w.emit(f"zext {ty} {value.ref} to {to}"), "bool", value.lanes)
+            value = Value(w.pure(f"zext {ty} {value.ref} to {to}"), "bool", value.lanes)
         elif b.dtype in dtypes.HALVES:
             value = Value(w.ops.pack(value), b.dtype, value.lanes)
         ty, size = memory_type(b.dtype), dtypes.nbytes(b.dtype)
@@ -269,7 +270,7 @@ class Memory:
         if isinstance(offset, Affine):
             return self.address(b, offset)
         ty = memory_type(b.dtype)
-        return self.w.emit(f"getelementptr {ty}, ptr {self.w.pointers[b]}, i64 {offset.ref}")
+        return self.w.pure(f"getelementptr {ty}, ptr {self.w.pointers[b]}, i64 {offset.ref}")
 
     def _scatter(self, b: Buffer, offset: Affine | Value, v: Value, ty: str, size: int) -> None:
         w = self.w
@@ -278,13 +279,13 @@ class Memory:
             index = w.splat(index, w.lanes)
         mask = w.vector_mask() if w.mask is not None else None
         for i in range(w.lanes):
-            at = w.emit(f"extractelement <{w.lanes} x i64> {index.ref}, i64 {i}")
-            x = w.emit(f"extractelement <{w.lanes} x {ty}> {v.ref}, i64 {i}")
-            ptr = w.emit(f"getelementptr {ty}, ptr {w.pointers[b]}, i64 {at}")
+            at = w.pure(f"extractelement <{w.lanes} x i64> {index.ref}, i64 {i}")
+            x = w.pure(f"extractelement <{w.lanes} x {ty}> {v.ref}, i64 {i}")
+            ptr = w.pure(f"getelementptr {ty}, ptr {w.pointers[b]}, i64 {at}")
             if mask is None:
                 w.put(f"store {ty} {x}, ptr {ptr}, align {size}")
                 continue
-            on = w.emit(f"extractelement <{w.lanes} x i1> {mask}, i64 {i}")
+            on = w.pure(f"extractelement <{w.lanes} x i1> {mask}, i64 {i}")
             then, done = w.label("lane"), w.label("next")
             w.put(f"br i1 {on}, label %{then}, label %{done}")
             w.start(then)

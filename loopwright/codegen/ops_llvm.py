@@ -47,10 +47,14 @@ def llvm_type(dtype: str, lanes: int = 1) -> str:
     return base if lanes == 1 else f"<{lanes} x {base}>"
 
 
+#: Conditions that are known; such a value has one lane.
+TRUE, FALSE = "true", "false"
+
+
 def literal(value: float, dtype: str) -> str:
     """A literal in LLVM's spelling; floats as the bits of a double."""
     if dtype == "bool":
-        return "true" if value else "false"
+        return TRUE if value else FALSE
     if not dtypes.is_float(dtype):
         return str(int(value))
     bits = struct.unpack("<Q", struct.pack("<d", float(value)))[0]
@@ -84,11 +88,11 @@ class Operations:
 
     def binary(self, op: str, a: Value, b: Value, dtype: str) -> Value:
         """A binary operation of the IR; ``dtype`` is the result's."""
+        if op in ("and", "or"):
+            return self._both(op, a, b)
         a, b = self.align(a, b)
         if op in _COMPARE:
             return self.compare(op, a, b)
-        if op in ("and", "or"):
-            return self._op(op, a, b, "bool")
         if op in ("min", "max"):
             return self._min_max(op, a, b)
         if dtypes.is_float(dtype):
@@ -101,6 +105,15 @@ class Operations:
         if op in ("+", "-", "*"):
             return self._op({"+": "add", "-": "sub", "*": "mul"}[op], a, b, dtype)
         return self._divide(op, a, b, dtype)
+
+    def _both(self, op: str, a: Value, b: Value) -> Value:
+        """Conditions joined; one that is known leaves the other, or is the result."""
+        usual = TRUE if op == "and" else FALSE
+        for x, other in ((a, b), (b, a)):
+            if x.ref in (TRUE, FALSE):
+                return other if x.ref == usual else x
+        a, b = self.align(a, b)
+        return self._op(op, a, b, "bool")
 
     def _shift(self, op: str, a: Value, b: Value, dtype: str) -> Value:
         """A shift by an amount modulo the width; LLVM's own is poison beyond it."""
@@ -127,6 +140,8 @@ class Operations:
 
     def select(self, c: Value, a: Value, b: Value) -> Value:
         """``a`` where ``c`` holds, else ``b``."""
+        if c.ref in (TRUE, FALSE):
+            return a if c.ref == TRUE else b
         if c.lanes == 1:
             a, b = self.align(a, b)
         else:
@@ -252,6 +267,8 @@ class Operations:
 
     def invert(self, v: Value) -> Value:
         """``not v``."""
+        if v.ref in (TRUE, FALSE):
+            return Value(FALSE if v.ref == TRUE else TRUE, "bool")
         return self._op("xor", v, self.const(1, v), "bool")
 
     def flip(self, v: Value) -> Value:

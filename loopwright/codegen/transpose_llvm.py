@@ -121,17 +121,21 @@ def _turned(lines: list[str], n: int, vty: str) -> list[str]:
     """Write the network; the columns of the square whose rows are ``%r0``, ``%r1``, ...
 
     A round rotates the bits of an element's number (row * n + column) by one: even elements of each
-    pair of vectors go to the first half, odd ones to the second.
+    pair of vectors go to the first half, odd ones to the second. All rounds are alike, so they are
+    a loop: instruction selection takes quadratic time to look through chains of shuffles.
     """
-    rows = [f"%r{k}" for k in range(n)]
-    for turn in range(n.bit_length() - 1):
-        halves: list[list[str]] = [[], []]
-        for k in range(0, n, 2):
-            for odd in (0, 1):
-                picks = ", ".join(f"i32 {2 * lane + odd}" for lane in range(n))
-                pair = f"{vty} {rows[k]}, {vty} {rows[k + 1]}"
-                made = f"%s{turn}.{k + odd}"
-                lines.append(f"  {made} = shufflevector {pair}, <{n} x i32> <{picks}>")
-                halves[odd].append(made)
-        rows = halves[0] + halves[1]
+    lines += ["  br label %round", "round:"]
+    lines.append("  %turn = phi i32 [ 0, %entry ], [ %next, %round ]")
+    halves: list[list[str]] = [[], []]
+    shuffles = []
+    for k in range(n):
+        picks = ", ".join(f"i32 {2 * lane + k % 2}" for lane in range(n))
+        pair = f"{vty} %x{k - k % 2}, {vty} %x{k + 1 - k % 2}"
+        shuffles.append(f"  %s{k} = shufflevector {pair}, <{n} x i32> <{picks}>")
+        halves[k % 2].append(f"%s{k}")
+    rows = halves[0] + halves[1]
+    lines += [f"  %x{k} = phi {vty} [ %r{k}, %entry ], [ {x}, %round ]" for k, x in enumerate(rows)]
+    lines += [*shuffles, "  %next = add nuw nsw i32 %turn, 1"]
+    lines.append(f"  %more = icmp ult i32 %next, {n.bit_length() - 1}")
+    lines += ["  br i1 %more, label %round, label %turned", "turned:"]
     return rows

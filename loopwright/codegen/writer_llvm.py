@@ -16,7 +16,7 @@ from loopwright.codegen.functions_llvm import launch
 from loopwright.codegen.indices_llvm import IndexWriter
 from loopwright.codegen.instructions_llvm import write_instruction
 from loopwright.codegen.memory_llvm import LANE, Memory
-from loopwright.codegen.ops_llvm import Value, literal
+from loopwright.codegen.ops_llvm import FALSE, TRUE, Value, literal
 from loopwright.codegen.runs_llvm import load_runs
 from loopwright.codegen.sizes_llvm import SizeNames, last_index
 from loopwright.codegen.transpose_llvm import transposed_copy
@@ -92,13 +92,17 @@ class FunctionWriter(IndexWriter):
         if e.op in COMPARE and all(
             self._exact(x) and fits(x, self.env, self.ranges) for x in (e.a, e.b)
         ):
-            return self.ops.compare(e.op, self.i64(self._wide(e.a)), self.i64(self._wide(e.b)))
+            x, y = self._wide(e.a), self._wide(e.b)
+            known = self.decided(e.op, x, y)
+            return known or self.ops.compare(e.op, self.i64(x), self.i64(y))
         if dtypes.is_int(e.dtype) and self._exact(e):
             return self.ops.cast(self.i64(self._wide(e)), e.dtype)
         return self.ops.binary(e.op, self.expr(e.a), self.expr(e.b), e.dtype)
 
     def _if_then_else(self, e: IfThenElse) -> Value:
         cond = self.expr(e.cond)
+        if cond.ref in (TRUE, FALSE):
+            return self.expr(e.a if cond.ref == TRUE else e.b)
         if not touches_memory(e):
             return self.ops.select(cond, self.expr(e.a), self.expr(e.b))
         a = self.under(cond, lambda: self.expr(e.a))
@@ -108,6 +112,9 @@ class FunctionWriter(IndexWriter):
             if touches_memory(b)
             else self.expr(b)
         )
+        if cond.lanes < max(a.lanes, other.lanes):
+            # LLVM makes a branch of a scalar condition, for each vector of the loop.
+            cond = self.splat(cond, self.lanes)
         return self.ops.select(cond, a, other)
 
     # ------------------------------------------------------------ statements
@@ -178,6 +185,10 @@ class FunctionWriter(IndexWriter):
 
     def _branch(self, cond: Value, body: Any) -> None:
         """Run a body where a condition holds: a jump, and in vector code a mask as well."""
+        if cond.ref in (TRUE, FALSE):
+            if cond.ref == TRUE:
+                self.stmt(body)
+            return
         masked = cond.lanes > 1
         active = cond
         if masked and self.mask is not None:
@@ -251,8 +262,6 @@ class FunctionWriter(IndexWriter):
             lanes = 1 << (lanes.bit_length() - 1)
             self.lanes = lanes
             self.ranges[LANE] = (0, lanes - 1)
-            self.scopes.append({})
             self.iteration(s, Affine(at, {LANE: 1}) if lanes > 1 else Affine(at))
-            self.scopes.pop()
             self.lanes = 1
             at += lanes

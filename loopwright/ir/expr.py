@@ -96,11 +96,9 @@ class Var(Expr):
     name: str
     dtype: str = "int32"
 
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    def __hash__(self) -> int:
-        return id(self) >> 4
+    # Written in C, by identity: compilers live in dictionaries of variables.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
 
 @node
