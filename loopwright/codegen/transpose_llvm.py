@@ -15,7 +15,7 @@ from loopwright.codegen.memory_llvm import memory_type
 from loopwright.ir.affine import Affine
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Var
-from loopwright.ir.stmt import For, Store
+from loopwright.ir.stmt import For, If, Store
 
 if TYPE_CHECKING:
     from loopwright.codegen.writer_llvm import FunctionWriter
@@ -57,6 +57,23 @@ def transposed_copy(w: FunctionWriter, s: For) -> bool:
         _squares(w, to, a, source, b, along, across, n)
         return True
     return False
+
+
+def rest_of_copy(w: FunctionWriter, s: For) -> For | None:
+    """Plain loops for an unrolled one that copies what is left of a tile; None for any other.
+
+    Such a loop holds elements behind a guard. It runs once where the tile's whole squares run
+    often, but written out, and in lanes that lie apart in memory, it would be most of the text.
+    """
+    match s.body:
+        case If(
+            cond=cond,
+            then=For(kind="vectorized", body=Store(buffer=to, value=Load(buffer=source))) as inner,
+            orelse=None,
+        ) if not any(w.pointers[b].startswith("%b") for b in (to, source)):
+            elements = For(inner.var, inner.extent, "serial", inner.body)
+            return For(s.var, s.extent, "serial", If(cond, elements))
+    return None
 
 
 def _squares(

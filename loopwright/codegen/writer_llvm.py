@@ -19,7 +19,7 @@ from loopwright.codegen.memory_llvm import LANE, Memory
 from loopwright.codegen.ops_llvm import FALSE, TRUE, Value, literal
 from loopwright.codegen.runs_llvm import load_runs
 from loopwright.codegen.sizes_llvm import SizeNames, last_index
-from loopwright.codegen.transpose_llvm import transposed_copy
+from loopwright.codegen.transpose_llvm import rest_of_copy, transposed_copy
 from loopwright.errors import CodegenError
 from loopwright.ir.affine import Affine, fits, interval
 from loopwright.ir.buffer import Buffer, Load
@@ -214,9 +214,7 @@ class FunctionWriter(IndexWriter):
         if s.kind == "vectorized" and self.lanes == 1 and not has_blocks(s.body):
             self._vector_loop(s)
         elif s.kind == "unrolled":
-            if not transposed_copy(self, s):
-                for k in range(s.extent):
-                    self.iteration(s, Affine(k))
+            self._unrolled_loop(s)
         elif s.kind == "parallel" and self._may_launch():
             launch(self, s)
         else:
@@ -229,6 +227,14 @@ class FunctionWriter(IndexWriter):
         """One iteration of a loop, with ``value`` for its variable."""
         self.env[s.var] = value
         self.stmt(s.body)
+
+    def _unrolled_loop(self, s: For) -> None:
+        rest = rest_of_copy(self, s)
+        if rest is not None:
+            self._serial_loop(rest)
+        elif not transposed_copy(self, s):
+            for k in range(s.extent):
+                self.iteration(s, Affine(k))
 
     def _serial_loop(self, s: For) -> None:
         head, done = self.label("loop"), self.label("done")

@@ -76,6 +76,19 @@ def test_a_tail_is_copied_by_elements() -> None:
     np.testing.assert_array_equal(b, a.T)
 
 
+def test_rows_that_are_left_over_are_a_loop() -> None:
+    n = lanes("float32")
+    s, tensors = swapped(n + 3, 2 * n, "float32", n, n)
+    f = lw.build(s, tensors, TARGET)
+    a = np.random.rand(2 * n, n + 3).astype("float32")
+    b = np.zeros((n + 3, 2 * n), "float32")
+    f(a, b)
+    np.testing.assert_array_equal(b, a.T)
+    text = f.get_source("ll-unoptimised")
+    assert text.count("load float,") == 1
+    assert "insertelement" not in text
+
+
 def test_what_is_no_plain_copy_is_left_alone() -> None:
     n = lanes("float32")
     A = te.placeholder((n, n), name="A")

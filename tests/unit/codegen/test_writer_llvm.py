@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 from typing import Any
 
 import numpy as np
 import pytest
 
 from loopwright.codegen import compile_func
+from loopwright.codegen.emitter_llvm import ModuleWriter
+from loopwright.codegen.writer_llvm import FunctionWriter
 from loopwright.driver.build import _manifest
 from loopwright.errors import CodegenError, LowerError
+from loopwright.ir.affine import Affine
 from loopwright.ir.buffer import Buffer, Load
-from loopwright.ir.expr import Expr, Select, Var, binary, cast, const
+from loopwright.ir.expr import Expr, IfThenElse, Select, Var, binary, cast, const
 from loopwright.ir.interp import interpret
 from loopwright.ir.stmt import For, Func, If, Let, Store, seq
 from loopwright.runtime.artifact import Artifact
@@ -19,6 +24,10 @@ from loopwright.runtime.module import Module
 from loopwright.target import Target
 
 Array = np.ndarray[Any, Any]
+COMPARISONS = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "==": operator.eq, "!=": operator.ne,
+}  # fmt: skip
 KINDS = ["serial", "vectorized", "unrolled", "parallel"]
 
 
@@ -133,3 +142,55 @@ def test_a_let_of_another_dtype_is_refused() -> None:
         interpret(f, [np.zeros(1, "float32")])
     with pytest.raises(CodegenError, match="'x' is float32, its value is of int32"):
         compile_func(f, Target("llvm"))
+
+
+# ---------------------------------------------------------------- what is known when writing
+
+
+@pytest.mark.parametrize("op", ["<", "<=", ">", ">=", "==", "!="])
+def test_comparisons_of_indices_are_decided_where_all_values_agree(op: str) -> None:
+    """Against every value that the loop takes."""
+    w, i = function_writer(), Var("%i", "int64")
+    w.ranges[i] = (0, 3)
+    seen = set()
+    for factor, start, other in itertools.product((-2, 0, 1, 3), (-4, 0, 2), (-6, 0, 2, 5)):
+        form = Affine(start, {i: factor} if factor else {})
+        values = [factor * v + start for v in range(4)]
+        results = {COMPARISONS[op](v, other) for v in values}
+        # Bounds do not tell that a multiple steps over a number.
+        between = op in ("==", "!=") and min(values) < other < max(values)
+        known = w.decided(op, form, Affine(other))
+        want = str(results.pop()).lower() if len(results) == 1 and not between else None
+        assert (known and known.ref) == want
+        seen.add(want)
+    assert seen == {None, "true", "false"}
+
+
+def test_a_guard_that_always_holds_leaves_no_mask() -> None:
+    """Only the first and the last piece of a padded row are masked, by their lanes."""
+    a, c, i = Buffer("a", (62,), "float32"), Buffer("c", (64,), "float32"), Var("i")
+    inside = binary("and", binary(">=", i, 1), binary("<", i, 63))
+    inner, zero = Load(a, (binary("-", i, 1),), "float32"), const(0.0, "float32")
+    value = IfThenElse(inside, inner, zero, "float32")
+    f = Func("main", (a, c), (False, True), For(i, 64, "vectorized", Store(c, (i,), value)))
+    x = random(62, "float32")
+    np.testing.assert_array_equal(run(f, x)[0], np.pad(x, 1))
+    text = compile_func(f, Target("llvm -num-threads=1 -mcpu=x86-64")).text
+    assert text.count("= call <4 x float> @llvm.masked.load") == 2
+    assert text.count("= load <4 x float>") == 14
+
+
+def test_what_operands_determine_is_written_once_a_scope() -> None:
+    w = function_writer()
+    first = w.pure("add i64 %a, 1")
+    assert w.pure("add i64 %a, 1") == first
+    w.scopes.append({})
+    assert w.pure("add i64 %a, 1") == first
+    inside = w.pure("add i64 %a, 2")
+    w.scopes.pop()
+    assert w.pure("add i64 %a, 2") != inside
+    assert w.emit("load i64, ptr %p") != w.emit("load i64, ptr %p")
+
+
+def function_writer() -> FunctionWriter:
+    return FunctionWriter(ModuleWriter("main", False, 64, 1), "main", inside_parallel=False)
