@@ -140,10 +140,9 @@ class Emitter:
     def hidden_mask(self) -> str:
         """The mask, in a form that LLVM cannot find to be a constant (`stores_too_wide`).
 
-        It is joined with a condition that never holds: a register written by no instruction of
-        an empty piece of assembly, as far as LLVM can see.
+        It is joined with a condition that never holds: whether a zero is another number after an
+        empty piece of assembly, which LLVM does not look into.
         """
-
         zero = self.pure('call i8 asm "", "=r,0"(i8 0)')
         ty = f"<{self.lanes} x i8>"
         never = self.pure(

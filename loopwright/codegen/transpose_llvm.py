@@ -39,10 +39,7 @@ def transposed_copy(w: FunctionWriter, s: For) -> bool:
         return False
     if to.dtype != source.dtype or to.dtype == "bool":
         return False
-    u, v = Var("%u", "int64"), Var("%v", "int64")
-    for loop, atom in ((s, u), (inner, v)):
-        w.env[loop.var] = Affine.of(atom)
-        w.ranges[atom] = (0, loop.extent - 1)
+    u, v = _atoms(w, s, inner)
     a = w.offset_form(to, copy.indices)
     b = w.offset_form(source, copy.value.indices)
     if a is None or b is None:
@@ -62,18 +59,33 @@ def transposed_copy(w: FunctionWriter, s: For) -> bool:
 def rest_of_copy(w: FunctionWriter, s: For) -> For | None:
     """Plain loops for an unrolled one that copies what is left of a tile; None for any other.
 
-    Such a loop holds elements behind a guard. It runs once where the tile's whole squares run
-    often, but written out, and in lanes that lie apart in memory, it would be most of the text.
+    Such a loop holds elements behind a guard, with lanes that lie apart. It runs once where the
+    tile's whole squares run often, but written out it would be most of the text.
     """
     match s.body:
         case If(
             cond=cond,
-            then=For(kind="vectorized", body=Store(buffer=to, value=Load(buffer=source))) as inner,
+            then=For(kind="vectorized", body=Store(value=Load() as read) as copy) as inner,
             orelse=None,
-        ) if not any(w.pointers[b].startswith("%b") for b in (to, source)):
-            elements = For(inner.var, inner.extent, "serial", inner.body)
+        ) if w.lanes == 1:
+            if any(w.pointers[b].startswith("%b") for b in (copy.buffer, read.buffer)):
+                return None
+            _, v = _atoms(w, s, inner)
+            forms = [w.offset_form(x.buffer, x.indices) for x in (copy, read)]
+            if all(f is not None and f.terms.get(v) == 1 for f in forms):
+                return None
+            elements = For(inner.var, inner.extent, "serial", copy)
             return For(s.var, s.extent, "serial", If(cond, elements))
     return None
+
+
+def _atoms(w: FunctionWriter, *loops: For) -> list[Var]:
+    """Let a variable of affine forms stand for each loop's."""
+    atoms = [Var(f"%u{k}", "int64") for k in range(len(loops))]
+    for loop, atom in zip(loops, atoms, strict=True):
+        w.env[loop.var] = Affine.of(atom)
+        w.ranges[atom] = (0, loop.extent - 1)
+    return atoms
 
 
 def _squares(
@@ -139,7 +151,7 @@ def _turned(lines: list[str], n: int, vty: str) -> list[str]:
 
     A round rotates the bits of an element's number (row * n + column) by one: even elements of each
     pair of vectors go to the first half, odd ones to the second. All rounds are alike, so they are
-    a loop: instruction selection takes quadratic time to look through chains of shuffles.
+    a loop: instruction selection looks long through chains of shuffles that are written out.
     """
     lines += ["  br label %round", "round:"]
     lines.append("  %turn = phi i32 [ 0, %entry ], [ %next, %round ]")

@@ -89,6 +89,22 @@ def test_rows_that_are_left_over_are_a_loop() -> None:
     assert "insertelement" not in text
 
 
+def test_rows_that_are_left_over_and_lie_side_by_side_keep_vectors() -> None:
+    n = lanes("float32")
+    A = te.placeholder((n + 3, 2 * n), name="A")
+    B = te.compute((n + 3, 2 * n), lambda i, j: A[i, j], name="B")
+    s = create_schedule(B)
+    _, _, ii, ji = s[B].tile(*B.op.axis, n, n)
+    s[B].unroll(ii)
+    s[B].vectorize(ji)
+    f = lw.build(s, [A, B], TARGET)
+    a = np.random.rand(n + 3, 2 * n).astype("float32")
+    b = np.zeros_like(a)
+    f(a, b)
+    np.testing.assert_array_equal(b, a)
+    assert "load float," not in f.get_source("ll-unoptimised")
+
+
 def test_what_is_no_plain_copy_is_left_alone() -> None:
     n = lanes("float32")
     A = te.placeholder((n, n), name="A")
