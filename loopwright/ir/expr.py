@@ -96,8 +96,10 @@ class Var(Expr):
     name: str
     dtype: str = "int32"
 
-    # Written in C, by identity: compilers live in dictionaries of variables.
-    __eq__ = object.__eq__
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    # Written in C: compilers live in dictionaries of variables.
     __hash__ = object.__hash__
 
 

@@ -39,7 +39,9 @@ class SizeVar(Var):
     dtype: str = "int32"
     nonnegative: bool = True
 
-    __eq__ = object.__eq__
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
     __hash__ = object.__hash__
 
 
