@@ -52,7 +52,12 @@ class Lanes:
         self.types = sb.op.dtypes
         self.lane, self.count = sb.loops[position].var, sb.loops[position].count
         first = next(p for p, x in enumerate(sb.loops) if x.loop.kind == "reduce")
-        inside = [x for x in sb.loops[first:] if x.loop.kind != "reduce" and x.extent != 1]
+        # Each thread has accumulators of its own: a loop over threads is no dimension of them.
+        inside = [
+            x
+            for x in sb.loops[first:]
+            if x.loop.kind != "reduce" and x.extent != 1 and sb.launch_var(x) is None
+        ]
         self.element: tuple[Expr, ...] = tuple(x.var for x in inside)
         self.extents = tuple(sb.sizes.dim(x.extent) for x in inside)
         unrolled = all(x.mark is not None and x.mark.kind == "unrolled" for x in inside)

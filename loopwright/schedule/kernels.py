@@ -216,10 +216,11 @@ def thread_limits(sb: StageBounds) -> list[tuple[Var, str, Extent]]:
     own = {t: x for x in sb.loops if (t := launch_tag(x.mark))}
     limits: dict[str, tuple[Extent, str]] = {t: (x.extent, x.loop.kind) for t, x in own.items()}
     if sb.scope == "local":
-        # A loop around that is shorter than its axis; own loops are none but reductions.
+        # A loop around that is shorter than its axis. Own loops are none but reductions, to which
+        # all of their threads add, whatever runs around.
         around: dict[str, int] = {}
         for v, (tag, n) in kernel.short.items():
-            if v not in sb.enclosing:
+            if v not in sb.enclosing or tag in own:
                 continue
             around[tag] = min(n, around.get(tag, n))
             limits[tag] = (around[tag], "spatial")

@@ -280,3 +280,40 @@ def test_argmax_across_threads_kept_by_all_of_them() -> None:
     want = x[:, :8] - x.max(axis=1, keepdims=True) + x.argmax(axis=1)[:, None].astype("float32")
     text = check(s, [a, c], [x], want.astype("float32"))
     assert "T.v0 = alloc(int32[1], local)" in text
+
+
+@pytest.mark.parametrize("own", [1, 2, 3, 5, 8])
+def test_a_reduction_inside_a_shorter_loop_over_the_same_threads(own: int) -> None:
+    """Eight threads; the loop around takes three of them, the reduction its own number."""
+    a = te.placeholder((own,), name="A")
+    r = te.reduce_axis((0, own), "r")
+    total = te.compute((), lambda: te.sum(a[r], axis=[r]), name="R")
+    k = te.reduce_axis((0, 3), "k")
+    c = te.compute((1,), lambda i: te.sum(total[()] * (k + 1), axis=[k]), name="C")
+    s = create_schedule(c)
+    s[c].bind(k, "threadIdx.x")
+    s[c].env_threads([("threadIdx.x", 8)])
+    s[total].compute_at(s[c], k)
+    s[total].bind(r, "threadIdx.x")
+    x = floats(own)
+    check(s, [a, c], [x], np.array([x.sum() * 6], "float32"))
+
+
+def test_lanes_of_a_reduction_with_a_loop_over_threads_inside() -> None:
+    """The accumulators are a thread's own, also where only some threads take part."""
+    a = te.placeholder((4, 6), name="A")
+    r = te.reduce_axis((0, 6), "r")
+    rows = te.compute((4,), lambda i: te.sum(a[i, r], axis=[r]), name="R")
+    k = te.reduce_axis((0, 4), "k")
+    c = te.compute((1,), lambda i: te.sum(rows[k], axis=[k]), name="C")
+    s = create_schedule(c)
+    s[c].bind(k, "threadIdx.y")
+    s[rows].compute_at(s[c], c.op.axis[0])
+    s[rows].set_scope("shared")
+    outer, inner = s[rows].split(rows.op.axis[0], factor=3)
+    s[rows].reorder(r, outer, inner)
+    s[rows].vectorize(r)
+    s[rows].bind(inner, "threadIdx.y")
+    x = floats(4, 6)
+    text = check(s, [a, c], [x], np.array([x.sum()], "float32"))
+    assert "R.lanes = alloc(float32[2, 6], local)" in text
