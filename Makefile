@@ -18,6 +18,9 @@ SEED    ?= 0
 COUNT   ?= 1000
 MINUTES ?=
 
+# Option of `make replay`: the commit to compare with.
+BASE    ?= HEAD
+
 # Option of `make tuners`: runs of each tuner on each space.
 SEEDS   ?= 60
 
@@ -26,7 +29,7 @@ RUN_STAMP := $(VENV)/.installed-run
 DEV_STAMP := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help tune test oldest fuzz check format bench tuners clean
+.PHONY: help tune test oldest fuzz check format bench replay tuners clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) \
@@ -61,6 +64,9 @@ format: $(DEV_STAMP) ## rewrite the sources in the project's format
 
 bench: $(DEV_STAMP) ## measure the project: lowering, build, import, throughput, best kernels
 	$(BIN)/python -m benchmarks
+
+replay: $(DEV_STAMP) ## compare programs and object code with those of a commit (BASE=HEAD)
+	$(BIN)/python -m benchmarks.replay --base $(BASE)
 
 tuners: $(DEV_STAMP) ## compare the tuners on measured spaces, as table and bench_tuners.png (SEEDS=60)
 	$(BIN)/python -m benchmarks.tuners --seeds $(SEEDS) --plot bench_tuners.png
