@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.workloads import CASES, MORE_CASES, Case
 from loopwright.cli.workload import find_workload
 from loopwright.driver import compile_schedule
-from loopwright.lower import lower_ids
+from loopwright.lowering import lower_ids
 from loopwright.schedule import replay
 
 

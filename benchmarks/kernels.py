@@ -18,7 +18,7 @@ import numpy as np
 import loopwright as lw
 from benchmarks.torch_side import TorchSide, installed
 from benchmarks.workloads import Case, traffic
-from loopwright.cli.numpy_side import NumpySide
+from loopwright.cli.numpy_process import NumpySide
 from loopwright.cli.workload import Workload, find_workload
 from loopwright.runtime import pinned
 from loopwright.runtime.peak import bandwidth, fma_peak

@@ -14,11 +14,11 @@ import numpy as np
 
 import loopwright as lw
 from loopwright import ops, te
+from loopwright.cost.cpu.analytical import AnalyticalModel
+from loopwright.cost.features import Extractor
 from loopwright.task import Task, create_task
-from loopwright.tuner.analytical import AnalyticalModel
-from loopwright.tuner.cost_model import Batch, Samples
-from loopwright.tuner.features import Extractor
-from loopwright.tuner.xgb_model import XGBCostModel
+from loopwright.tuner.model.cost_model import Batch, Samples
+from loopwright.tuner.model.xgb_model import XGBCostModel
 
 #: Rows a second and core that the project promises: symbolic, and template by template.
 BARS = {False: 200_000, True: 1_000}

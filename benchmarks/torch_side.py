@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Callable
 from typing import Any
 
-from loopwright.cli.numpy_side import NumpySide, prepare_inputs, serve
+from loopwright.cli.numpy_process import NumpySide, prepare_inputs, serve
 
 
 class TorchSide(NumpySide):

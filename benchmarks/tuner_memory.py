@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from loopwright.cost.features import Extractor, Rows
 from loopwright.task import Task
 from loopwright.task.vectors import digits_of, indices_of
-from loopwright.tuner import candidates
-from loopwright.tuner.features import Extractor, Rows
+from loopwright.tuner.model import candidates
 
 #: Points whose features are computed at once.
 _BLOCK = 1024

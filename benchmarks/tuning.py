@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import loopwright as lw
-from loopwright.cli.numpy_side import NumpySide
+from loopwright.cli.numpy_process import NumpySide
 from loopwright.cli.workload import Workload, find_workload
 from loopwright.runtime import pinned
 from loopwright.runtime.peak import fma_peak

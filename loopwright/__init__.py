@@ -7,8 +7,6 @@ kernel needs nothing but `loopwright.runtime`.
 from __future__ import annotations
 
 import importlib
-import sys
-from types import ModuleType
 from typing import Any
 
 from loopwright.version import __version__
@@ -28,14 +26,14 @@ _NAMES: dict[str, tuple[str, str]] = {
     "apply_history_best": ("loopwright.task", "apply_history_best"),
     "autotvm": ("loopwright.autotvm", ""),
     "build": ("loopwright.driver", "build"),
-    "callback": ("loopwright.tuner.callbacks", ""),
+    "callback": ("loopwright.tuner.run.callbacks", ""),
     "cpu": ("loopwright.runtime", "cpu"),
     "create_schedule": ("loopwright.schedule", "create_schedule"),
     "create_task": ("loopwright.ops", "create_task"),
     "driver": ("loopwright.driver", ""),
     "get_config": ("loopwright.task", "get_config"),
     "load_module": ("loopwright.runtime", "load_module"),
-    "lower": ("loopwright.lower", "lower"),
+    "lower": ("loopwright.lowering", "lower"),
     "measure_option": ("loopwright.measure", "measure_option"),
     "nd": ("loopwright.runtime.ndarray", ""),
     "ops": ("loopwright.ops", ""),
@@ -65,15 +63,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-class _Root(ModuleType):
-    """`lower` is a function here and a subpackage on disk: importing that must not hide this."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name == "lower" and isinstance(value, ModuleType):
-            return
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Root

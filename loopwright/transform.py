@@ -14,26 +14,30 @@ from loopwright.ir.visitor import (
     StmtVisitor,
     Visitor,
 )
-from loopwright.lower.bound_checkers import instrument_bound_checkers as InstrumentBoundCheckers
-from loopwright.lower.common_subexpr import common_subexpr_elim as CommonSubexprElim
-from loopwright.lower.constant_folding import constant_folding as ConstantFolding
-from loopwright.lower.context import Pass, PassContext, Sequential, func_pass
-from loopwright.lower.gpu_limits import GpuLimits, verify_gpu_limits
-from loopwright.lower.instruments import (
+from loopwright.lowering.context import Pass, PassContext, Sequential, func_pass
+from loopwright.lowering.gpu_limits import GpuLimits, verify_gpu_limits
+from loopwright.lowering.instruments import (
     PassInstrument,
     PassTimingInstrument,
     PrintAfterAll,
     PrintBeforeAll,
     PrintChanged,
 )
-from loopwright.lower.loop_invariant import loop_invariant_code_motion as LoopInvariantCodeMotion
-from loopwright.lower.pipeline import pass_order, run_passes
-from loopwright.lower.remove_no_op import remove_no_op as RemoveNoOp
-from loopwright.lower.simplify import simplify as Simplify
-from loopwright.lower.storage_rewrite import storage_rewrite as StorageRewrite
-from loopwright.lower.unroll import unroll_loop as UnrollLoop
-from loopwright.lower.vectorize import skip_vectorize as SkipVectorize
-from loopwright.lower.vectorize import vectorize_loop as VectorizeLoop
+from loopwright.lowering.passes.bound_checkers import (
+    instrument_bound_checkers as InstrumentBoundCheckers,
+)
+from loopwright.lowering.passes.common_subexpr import common_subexpr_elim as CommonSubexprElim
+from loopwright.lowering.passes.constant_folding import constant_folding as ConstantFolding
+from loopwright.lowering.passes.loop_invariant import (
+    loop_invariant_code_motion as LoopInvariantCodeMotion,
+)
+from loopwright.lowering.passes.remove_no_op import remove_no_op as RemoveNoOp
+from loopwright.lowering.passes.simplify import simplify as Simplify
+from loopwright.lowering.passes.storage_rewrite import storage_rewrite as StorageRewrite
+from loopwright.lowering.passes.unroll import unroll_loop as UnrollLoop
+from loopwright.lowering.passes.vectorize import skip_vectorize as SkipVectorize
+from loopwright.lowering.passes.vectorize import vectorize_loop as VectorizeLoop
+from loopwright.lowering.pipeline import pass_order, run_passes
 
 __all__ = [
     "CommonSubexprElim",

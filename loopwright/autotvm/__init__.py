@@ -25,7 +25,7 @@ from loopwright.measure import (
     measure_option,
 )
 from loopwright.task import ConfigEntity, ConfigSpace, apply_history_best, get_config, template
-from loopwright.tuner import callbacks as callback
+from loopwright.tuner.run import callbacks as callback
 
 __all__ = [
     "ConfigEntity",

@@ -45,7 +45,7 @@ def command(
     interleaved in one run, beside the FMA peak measured in the same run.
     """
     from loopwright import runtime
-    from loopwright.tuner.state import flop_of
+    from loopwright.tuner.run.state import flop_of
 
     found = find_workload(workload, params, target, threads)
     tuned = kernels.best(found, history)
@@ -99,7 +99,7 @@ def _kernel(name: str, module: Module) -> Contestant:
 
 
 def _numpy(found: Workload, threads: int, stack: ExitStack) -> Contestant | None:
-    from loopwright.cli.numpy_side import NumpySide, reference_of
+    from loopwright.cli.numpy_process import NumpySide, reference_of
     from loopwright.cli.tune import input_specs
 
     if reference_of(found) is None:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from loopwright.tuner import Monitor, RunState, Summary, Trial
-from loopwright.tuner.callbacks import clock
+from loopwright.tuner.run.callbacks import clock
 
 if TYPE_CHECKING:
     from loopwright.tuner import Tuner

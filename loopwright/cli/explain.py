@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from loopwright.task import ConfigEntity, Task
     from loopwright.task.history import Choice
     from loopwright.tuner import Explanation
-    from loopwright.tuner.xgb_model import XGBCostModel
+    from loopwright.tuner.model.xgb_model import XGBCostModel
 
 #: Features shown where a model says which of them matter.
 _TOP = 20
@@ -159,8 +159,8 @@ def _json(
 def _print(task: Task, told: Explanation, measured: Choice | None, limit: int | None) -> None:
     from rich.console import Console
 
-    from loopwright.tuner.state import flop_of
-    from loopwright.tuner.summary import speed
+    from loopwright.tuner.run.state import flop_of
+    from loopwright.tuner.run.summary import speed
 
     click.echo(f"{task} on {task.target}, configuration {told.config.index}")
     if measured is not None and measured.record is not None and measured.expected:

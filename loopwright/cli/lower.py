@@ -23,7 +23,7 @@ def command(
     """Print the loop nest of WORKLOAD under its default configuration and, with --history, under
     the best record of a log.
     """
-    from loopwright.lower import lower
+    from loopwright.lowering import lower
 
     found = find_workload(workload, params, target, threads)
     shown = [("default configuration", kernels.default(found))]

@@ -17,10 +17,10 @@ from loopwright.errors import UsageError
 from loopwright.measure import lock_log
 from loopwright.records import Store
 from loopwright.tuner import Summary, Tuner, TuningInterrupted, log_to_file
-from loopwright.tuner.budget import count, seconds, share
-from loopwright.tuner.budget import speed as enough
-from loopwright.tuner.state import flop_of
-from loopwright.tuner.summary import failure_lines, speed
+from loopwright.tuner.run.budget import count, seconds, share
+from loopwright.tuner.run.budget import speed as enough
+from loopwright.tuner.run.state import flop_of
+from loopwright.tuner.run.summary import failure_lines, speed
 
 #: Spread of the yardsticks, as a share of their median, above which they are called noisy.
 NOISY = 0.3
@@ -162,7 +162,7 @@ def _yardsticks(found: Workload, console: Console) -> tuple[float | None, float 
 def _interleaved(found: Workload, with_numpy: bool) -> tuple[list[float], list[float], str]:
     """Samples of the peak in GFLOP/s and of NumPy in seconds, and why NumPy gave none."""
     from loopwright import runtime
-    from loopwright.cli.numpy_side import NumpySide, reference_of
+    from loopwright.cli.numpy_process import NumpySide, reference_of
 
     threads = _threads(found)
     peaks: list[float] = []

@@ -19,8 +19,8 @@ from loopwright.errors import UsageError
 from loopwright.measure import lock_log
 from loopwright.records import Store
 from loopwright.tuner import TasksSummary, log_to_file, task_table, tune_tasks
-from loopwright.tuner.budget import count, seconds, share
-from loopwright.tuner.scheduler import STRATEGIES
+from loopwright.tuner.run.budget import count, seconds, share
+from loopwright.tuner.tasks.scheduler import STRATEGIES
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from loopwright.codegen import c, llvm
-from loopwright.codegen.llvm import Code
+from loopwright.codegen.c import compiler as c
+from loopwright.codegen.llvm import compiler as llvm
+from loopwright.codegen.llvm.compiler import Code
 from loopwright.ir.stmt import Func
 from loopwright.target import Target
 

@@ -9,18 +9,18 @@ from importlib.metadata import version
 from typing import Any
 
 from loopwright.codegen import Code, compile_func
-from loopwright.codegen.llvm import triple
-from loopwright.codegen.ops_llvm import C_FUNCTIONS
+from loopwright.codegen.llvm.compiler import triple
+from loopwright.codegen.llvm.ops import C_FUNCTIONS
 from loopwright.driver import interp
 from loopwright.driver.size_manifest import SizeManifest
 from loopwright.errors import BuildError, TargetError
 from loopwright.ir.sizes import SizeVar
 from loopwright.ir.stmt import Func
-from loopwright.lower import lower_ids, too_deep
-from loopwright.lower.context import PassContext
+from loopwright.lowering import lower_ids, too_deep
+from loopwright.lowering.context import PassContext
 from loopwright.runtime.artifact import C_KIND, KIND, Artifact
 from loopwright.runtime.module import Module
-from loopwright.schedule.schedule import Schedule, replay
+from loopwright.schedule.surface.schedule import Schedule, replay
 from loopwright.target import Target
 from loopwright.te.dag import ArgId, Dag
 from loopwright.te.tensor import Tensor

@@ -19,14 +19,14 @@ import numpy as np
 from loopwright import dtypes
 from loopwright.errors import RunError, ScheduleError, TensorError, UsageError
 from loopwright.ir.buffer import Buffer
-from loopwright.ir.interp import prepare
+from loopwright.ir.interp.interpreter import prepare
 from loopwright.ir.sizes import SizeVar, evaluate
 from loopwright.ir.stmt import Func
-from loopwright.lower import lower_ids
+from loopwright.lowering import lower_ids
 from loopwright.runtime import image
 from loopwright.runtime.artifact import Artifact
 from loopwright.runtime.linker import Linked
-from loopwright.schedule.schedule import Schedule, replay
+from loopwright.schedule.surface.schedule import Schedule, replay
 from loopwright.te.dag import ArgId, Dag
 
 KIND = "interp"

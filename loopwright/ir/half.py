@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from loopwright.ir.definition import Body, Definition
 from loopwright.ir.expr import Binary, Expr, Var, const
+from loopwright.ir.math.definition import Body, Definition
 
 #: Bits of float32 values: 2**-14, below which float16 is denormal; 2**16; infinity.
 _DENORMAL, _TOO_LARGE, _INFINITY = 0x38800000, 0x47800000, 0x7F800000

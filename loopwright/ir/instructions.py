@@ -2,7 +2,7 @@
 
 An instruction is named in programs by `IntrinsicCall`, which carries the meaning with it. So a
 program with instructions runs everywhere, and with equal results: code generators that know one
-write it where the CPU has it (`loopwright.codegen.instructions_llvm`).
+write it where the CPU has it (`loopwright.codegen.llvm.instructions`).
 """
 
 from __future__ import annotations

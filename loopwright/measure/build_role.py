@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from loopwright.errors import InternalError
-from loopwright.measure.frames import Frame
+from loopwright.measure.protocol import Frame
 
 
 class BuildRole:

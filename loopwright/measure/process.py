@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from loopwright.errors import InternalError, RunError
-from loopwright.measure.endings import describe_exit, ended, kill_group
-from loopwright.measure.frames import Decoder, encode
+from loopwright.measure.process_exit import describe_exit, ended, kill_group
+from loopwright.measure.protocol import Decoder, encode
 
 _START_S = 120.0
 _STARTS = 3

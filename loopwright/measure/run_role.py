@@ -15,7 +15,7 @@ import numpy as np
 from loopwright import runtime
 from loopwright.errors import InternalError, RunError
 from loopwright.measure.buffers import Array, Buffers
-from loopwright.measure.frames import Frame
+from loopwright.measure.protocol import Frame
 from loopwright.measure.result import ErrorKind
 from loopwright.runtime import timing
 

@@ -19,7 +19,7 @@ import traceback
 from typing import Any, Protocol
 
 from loopwright.errors import LoopwrightError, ScheduleError
-from loopwright.measure.frames import Frame, read_frame, write_frame
+from loopwright.measure.protocol import Frame, read_frame, write_frame
 from loopwright.measure.result import ErrorKind
 
 _STDERR_BYTES = 16 << 20

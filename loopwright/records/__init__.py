@@ -8,7 +8,7 @@ from loopwright.records.log import Log, Skipped, load
 from loopwright.records.provenance import build_hash, environment, hardware, new_run, threads
 from loopwright.records.query import best, by_task, distill, pick_best, top_k
 from loopwright.records.record import VERSION, Record, canonical_json, task_key
-from loopwright.records.standing import Standing, already_measured, explain
+from loopwright.records.reuse import Standing, already_measured, explain
 from loopwright.records.store import Store
 
 __all__ = [

@@ -17,7 +17,7 @@ from typing import Any
 from loopwright.env import machine, version
 
 #: The packages whose source decides what code a trace becomes.
-_COMPILER = ("ir", "te", "schedule", "lower", "codegen", "driver")
+_COMPILER = ("ir", "te", "schedule", "lowering", "codegen", "driver")
 
 
 def new_run() -> str:

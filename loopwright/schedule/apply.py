@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from loopwright.schedule import (
+from loopwright.schedule import steps as st
+from loopwright.schedule.rules import (
     caching,
     grouping,
     layout,
@@ -21,7 +22,6 @@ from loopwright.schedule import (
     tensorize,
     threads,
 )
-from loopwright.schedule import steps as st
 from loopwright.schedule.state import State
 
 

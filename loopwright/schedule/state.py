@@ -4,7 +4,7 @@ A stage's id is its index in the DAG (an int) or, for a stage made by step t, ``
 id is ``"a<d>"`` (spatial axis d), ``"r<d>"`` (reduction axis d) or ``"<t>.<n>"`` (output n of step
 t). Ids never change; printed names are labels. What a step does to loops is kept as relations
 (`SplitRel`, `FuseRel`), not as substituted forms: extents of attached stages are known only after
-`loopwright.schedule.bounds`.
+`loopwright.schedule.bounds.infer`.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Group:
 
 
 #: One dimension of a layout: ``(dim, div, mod)`` for ``(index[dim] // div) % mod`` (mod None means
-#: no limit), or an expression of `loopwright.schedule.index_map`.
+#: no limit), or an expression of `loopwright.schedule.rules.index_map`.
 LayoutDim = Any
 
 

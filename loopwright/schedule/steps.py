@@ -83,7 +83,7 @@ def _is_layout_dim(v: Any) -> bool:
 
 
 def _is_expression(v: Any) -> bool:
-    """Whether a value is an expression of `loopwright.schedule.index_map`."""
+    """Whether a value is an expression of `loopwright.schedule.rules.index_map`."""
     if _is_int(v) or isinstance(v, str):
         return _is_int(v) or re.fullmatch(r"i\d+", v) is not None
     if not (isinstance(v, tuple) and len(v) == 3 and _is_expression(v[1])):

@@ -7,8 +7,8 @@ from typing import Any
 
 from loopwright.schedule import steps as st
 from loopwright.schedule.apply import apply
-from loopwright.schedule.layout import layout_text
-from loopwright.schedule.rfactor import factoring
+from loopwright.schedule.rules.layout import layout_text
+from loopwright.schedule.rules.rfactor import factoring
 from loopwright.schedule.state import LayoutDim, StageId, State
 from loopwright.te.dag import Dag
 from loopwright.te.source import Identifiers

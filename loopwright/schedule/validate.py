@@ -5,13 +5,13 @@ from __future__ import annotations
 from math import prod
 
 from loopwright.ir.printer import print_expr
-from loopwright.schedule.bounds import Bounds, LoopBound, StageBounds, attach_position
-from loopwright.schedule.layout import check_one_to_one
-from loopwright.schedule.prefetch import check_prefetches
+from loopwright.schedule.bounds.infer import Bounds, LoopBound, StageBounds, attach_position
+from loopwright.schedule.rules.layout import check_one_to_one
+from loopwright.schedule.rules.prefetch import check_prefetches
+from loopwright.schedule.rules.storage import loops_around, store_position
+from loopwright.schedule.rules.tensorize import match_intrinsic
+from loopwright.schedule.rules.threads import validate_kernels
 from loopwright.schedule.state import Attach, StageState, State, refuse
-from loopwright.schedule.storage import loops_around, store_position
-from loopwright.schedule.tensorize import match_intrinsic
-from loopwright.schedule.threads import validate_kernels
 
 #: Longest vector loop. Long vectors are cut into registers; beyond this it is a mistake.
 MAX_VECTOR = 1024

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from loopwright.ir.expr import Expr, IterVar, Var, cast
-from loopwright.te import intrinsics
+from loopwright.te import builtin_intrinsics as intrinsics
 from loopwright.te.computes import compute
 from loopwright.te.dag import Dag, OpNode
-from loopwright.te.intrin import (
+from loopwright.te.ir_builder import BufferView, IRBuilder, call_intrin, ir_builder
+from loopwright.te.math import (
     abs,
     all,
     any,
@@ -64,7 +65,6 @@ from loopwright.te.intrin import (
     truncdiv,
     truncmod,
 )
-from loopwright.te.ir_builder import BufferView, IRBuilder, call_intrin, ir_builder
 from loopwright.te.reducer import (
     argmax,
     argmin,

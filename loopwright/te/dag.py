@@ -23,7 +23,7 @@ from loopwright.ir.reduction import Reduce, outputs_of
 from loopwright.ir.sizes import Dim, Shape, SizeVar, size_vars
 from loopwright.ir.traversal import walk
 from loopwright.te import serial
-from loopwright.te.binding import bind_sizes
+from loopwright.te.bind_sizes import bind_sizes
 from loopwright.te.source import dag_as_python
 from loopwright.te.tensor import ComputeOp, Operation, Tensor, body_parts, shape_of
 

@@ -13,7 +13,7 @@ from loopwright import dtypes
 from loopwright.errors import TensorError
 from loopwright.ir.expr import Expr, IterVar, Select, Var, as_expr, binary, cast, const
 from loopwright.ir.reduction import Combiner, Reduce
-from loopwright.te.intrin import all, any, condition, equal, isnan, logical_not
+from loopwright.te.math import all, any, condition, equal, isnan, logical_not
 
 
 class CommReducer:

@@ -18,20 +18,20 @@ import numpy as np
 from loopwright import dtypes
 from loopwright.driver import compile as compile_trace
 from loopwright.errors import LowerError, ScheduleError
-from loopwright.ir.interp import interpret
+from loopwright.ir.interp.interpreter import interpret
 from loopwright.ir.sizes import size_vars
 from loopwright.ir.stmt import Func
-from loopwright.lower import lower_ids
-from loopwright.lower.context import PassContext
+from loopwright.lowering import lower_ids
+from loopwright.lowering.context import PassContext
 from loopwright.runtime.artifact import Artifact
-from loopwright.schedule.schedule import Schedule, replay
+from loopwright.schedule.surface.schedule import Schedule, replay
 from loopwright.target import Target, host_cpu
 from loopwright.te.dag import ArgId, Dag, arg_id, read_arg_id
+from loopwright.testing.execution_path import Way
 from loopwright.testing.guarded import GuardedRunner
 from loopwright.testing.numpy_eval import evaluate
-from loopwright.testing.random_program import arrays
-from loopwright.testing.random_values import Info, poison
-from loopwright.testing.ways import Way
+from loopwright.testing.random.program import arrays
+from loopwright.testing.random.values import Info, poison
 
 Array = np.ndarray[Any, Any]
 #: Levels of passes at which targets are compiled, in turn, and whether bounds are checked.

@@ -21,15 +21,15 @@ from dataclasses import dataclass, field
 
 from loopwright.errors import ScheduleError
 from loopwright.testing.differential import Case, Checker, case_of, runs_here
-from loopwright.testing.random_attempts import RandomSchedule
-from loopwright.testing.random_kernel import random_kernel
-from loopwright.testing.random_program import random_program
-from loopwright.testing.random_schedule import random_schedule
-from loopwright.testing.random_values import Draw
+from loopwright.testing.execution_path import Way
+from loopwright.testing.random.attempts import RandomSchedule
+from loopwright.testing.random.kernel import random_kernel
+from loopwright.testing.random.program import random_program
+from loopwright.testing.random.schedule import random_schedule
+from loopwright.testing.random.values import Draw
 from loopwright.testing.reproduce import reproducer
 from loopwright.testing.shrink import shrink
 from loopwright.testing.symbolic import symbolic_cases
-from loopwright.testing.ways import Way
 
 TARGETS = (
     "llvm -num-threads=1",

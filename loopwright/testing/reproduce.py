@@ -9,26 +9,26 @@ from typing import Any
 import numpy as np
 
 from loopwright import dtypes
-from loopwright.schedule.schedule import replay
+from loopwright.schedule.surface.schedule import replay
 from loopwright.te.dag import Dag, read_arg_id
 from loopwright.testing.differential import Array, Case
-from loopwright.testing.ways import Way
+from loopwright.testing.execution_path import Way
 
 _IMPORTS = {
     "round trip": (
         "import json",
-        "from loopwright.lower import lower_ids",
+        "from loopwright.lowering import lower_ids",
         "from loopwright.schedule import replay",
         "from loopwright.te.dag import Dag",
     ),
     "interpreter": (
-        "from loopwright.ir.interp import interpret",
-        "from loopwright.lower import lower_ids",
+        "from loopwright.ir.interp.interpreter import interpret",
+        "from loopwright.lowering import lower_ids",
         "from loopwright.testing.numpy_eval import evaluate",
     ),
     "passes": (
-        "from loopwright.ir.interp import interpret",
-        "from loopwright.lower import lower_ids",
+        "from loopwright.ir.interp.interpreter import interpret",
+        "from loopwright.lowering import lower_ids",
         "from loopwright.transform import PassContext",
     ),
     "target": (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from loopwright.schedule.bounds import Bounds, LoopBound, attach_position
+from loopwright.schedule.bounds.infer import Bounds, LoopBound, attach_position
 from loopwright.schedule.state import State
 
 

@@ -24,7 +24,7 @@ from loopwright.te.dag import ArgId, Dag, OpNode, arg_id, read_arg_id
 from loopwright.te.source import tensor_names
 from loopwright.testing.differential import Array, Case
 from loopwright.testing.numpy_eval import evaluate
-from loopwright.testing.random_values import Info, poison
+from loopwright.testing.random.values import Info, poison
 
 Fails = Callable[[Case], bool]
 

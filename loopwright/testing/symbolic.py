@@ -17,7 +17,7 @@ from loopwright.errors import InternalError, TensorError
 from loopwright.te.dag import ArgId, Dag, read_arg_id
 from loopwright.testing.differential import Array, Case
 from loopwright.testing.numpy_eval import evaluate
-from loopwright.testing.random_values import Draw, Info, poison, random_array
+from loopwright.testing.random.values import Draw, Info, poison, random_array
 
 #: How far an extent may be from a size to be written as the size plus or minus a number.
 NEAR = 2

@@ -27,7 +27,7 @@ import pytest
 from loopwright.measure import ErrorKind, MeasureError, MeasureInput, MeasureResult
 from loopwright.task import ConfigEntity, ConfigSpace
 from loopwright.tuner.base import Tuner
-from loopwright.tuner.summary import Summary
+from loopwright.tuner.run.summary import Summary
 
 
 class FakeSpace(ConfigSpace):

@@ -5,19 +5,19 @@
 
 from loopwright.errors import UsageError, did_you_mean
 from loopwright.tuner.base import Tuner
-from loopwright.tuner.callbacks import EarlyStop, Monitor, log_to_file, progress_bar, stop_at
-from loopwright.tuner.explain import Explanation, explain
 from loopwright.tuner.ga_tuner import GATuner
 from loopwright.tuner.gridsearch_tuner import GridSearchTuner
-from loopwright.tuner.hindsight import learn
-from loopwright.tuner.loop import PLAN_SIZE, TuningInterrupted, tune
+from loopwright.tuner.model.explain import Explanation, explain
+from loopwright.tuner.model.train_from_log import learn
 from loopwright.tuner.random_tuner import RandomTuner
-from loopwright.tuner.run import NothingRan
-from loopwright.tuner.state import Failure, RunState, Trial
-from loopwright.tuner.summary import Summary
-from loopwright.tuner.tasks import tune_tasks
-from loopwright.tuner.tasks_summary import TaskRow, TasksSummary
-from loopwright.tuner.tasks_table import TasksMonitor, task_table
+from loopwright.tuner.run.callbacks import EarlyStop, Monitor, log_to_file, progress_bar, stop_at
+from loopwright.tuner.run.loop import PLAN_SIZE, TuningInterrupted, tune
+from loopwright.tuner.run.run import NothingRan
+from loopwright.tuner.run.state import Failure, RunState, Trial
+from loopwright.tuner.run.summary import Summary
+from loopwright.tuner.tasks.summary import TaskRow, TasksSummary
+from loopwright.tuner.tasks.table import TasksMonitor, task_table
+from loopwright.tuner.tasks.tune_tasks import tune_tasks
 from loopwright.tuner.xgb_tuner import XGBTuner
 
 #: The tuners by the names that the command line and logs use.

@@ -22,13 +22,13 @@ import numpy as np
 
 from loopwright.errors import UsageError
 from loopwright.records import Record
-from loopwright.tuner.state import flop_of, point, speed_of
+from loopwright.tuner.run.state import flop_of, point, speed_of
 
 if TYPE_CHECKING:
     from loopwright.measure import MeasureInput, MeasureResult
     from loopwright.task import ConfigEntity, Task
-    from loopwright.tuner.journal import Journal
-    from loopwright.tuner.summary import Summary
+    from loopwright.tuner.run.journal import Journal
+    from loopwright.tuner.run.summary import Summary
 
 
 class Tuner(ABC):
@@ -224,7 +224,7 @@ class Tuner(ABC):
         target: float | None = None,
         min_gain: float | str | None = None,
     ) -> Summary:
-        """Measure configurations until a budget is spent; see ``loopwright.tuner.loop.tune``.
+        """Measure configurations until a budget is spent; see ``loopwright.tuner.run.loop.tune``.
 
         All budgets can be given together; the first that is spent ends the run, and
         ``Summary.stopped`` names it.
@@ -243,7 +243,7 @@ class Tuner(ABC):
                 which may find it a little slower).
             min_gain: stop when the best is expected to become faster by less than this share within
                 a minute: 0.01 or ``"1%"``. Estimated from the latest 64 trials, see
-                `loopwright.tuner.gain`; before them it never stops a run.
+                `loopwright.tuner.run.gain`; before them it never stops a run.
 
         Returns:
             The summary: best, default, speed-up, failures, where the time went, why it stopped.
@@ -254,7 +254,7 @@ class Tuner(ABC):
                 tunes this task into the same log.
             TuningInterrupted: Ctrl-C; the log is synced and the summary is in ``.summary``.
         """
-        from loopwright.tuner.loop import tune
+        from loopwright.tuner.run.loop import tune
 
         return tune(
             self,

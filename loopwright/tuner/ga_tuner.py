@@ -11,7 +11,7 @@ from loopwright.task.vectors import digits_of, distinct, indices_of
 from loopwright.tuner.base import Tuner
 from loopwright.tuner.options import at_least, share
 from loopwright.tuner.random_tuner import fresh_points, no_fresh_point
-from loopwright.tuner.state import point, speed_of
+from loopwright.tuner.run.state import point, speed_of
 
 if TYPE_CHECKING:
     from loopwright.measure import MeasureResult

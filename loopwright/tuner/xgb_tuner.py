@@ -18,16 +18,16 @@ import numpy.typing as npt
 from loopwright.errors import UsageError, did_you_mean
 from loopwright.task.vectors import Digits, ValidMemo, digits_of, distinct, indices_of
 from loopwright.tuner.base import Tuner
-from loopwright.tuner.candidates import Candidates, Known
-from loopwright.tuner.cost_model import Outcome
 from loopwright.tuner.diversity import diverse, in_turn
 from loopwright.tuner.evolution import Annealing, Everything, Evolution, Pool
-from loopwright.tuner.model_quality import ModelReport, judge
+from loopwright.tuner.model.candidates import Candidates, Known
+from loopwright.tuner.model.cost_model import Outcome
+from loopwright.tuner.model.quality import ModelReport, judge
+from loopwright.tuner.model.transfer_model import History
+from loopwright.tuner.model.xgb_model import XGBCostModel
 from loopwright.tuner.mutation import Mutation
 from loopwright.tuner.options import at_least, share, yes_or_no
 from loopwright.tuner.random_tuner import fresh_points, no_fresh_point
-from loopwright.tuner.transfer import History
-from loopwright.tuner.xgb_model import XGBCostModel
 
 if TYPE_CHECKING:
     from loopwright.measure import MeasureResult

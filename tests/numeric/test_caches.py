@@ -8,7 +8,7 @@ import pytest
 
 from loopwright import te
 from loopwright.errors import ScheduleError
-from loopwright.lower import lower
+from loopwright.lowering import lower
 from loopwright.schedule import create_schedule
 from loopwright.testing.differential import Checker
 from tests.numeric.programs import Matmul, chain, run, small

@@ -7,7 +7,7 @@ import pytest
 
 from loopwright import te
 from loopwright.driver import compile as compile_trace
-from loopwright.lower.context import PassContext
+from loopwright.lowering.context import PassContext
 from loopwright.schedule import create_schedule
 from loopwright.target import Target
 from loopwright.testing.differential import Checker, check_schedule, runs_here

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from loopwright import dtypes, te
-from loopwright.codegen.llvm import compile_func
+from loopwright.codegen.llvm.compiler import compile_func
 from loopwright.driver import build
-from loopwright.ir.interp import interpret
-from loopwright.lower import lower
+from loopwright.ir.interp.interpreter import interpret
+from loopwright.lowering import lower
 from loopwright.schedule import create_schedule
 from loopwright.target import Target
 from loopwright.testing.differential import runs_here

@@ -11,8 +11,8 @@ import pytest
 from loopwright import te
 from loopwright.driver import build
 from loopwright.errors import LowerError, ScheduleError, TensorError
-from loopwright.ir.interp import interpret
-from loopwright.lower import lower
+from loopwright.ir.interp.interpreter import interpret
+from loopwright.lowering import lower
 from loopwright.schedule import create_schedule
 from loopwright.testing.differential import Checker
 from tests.numeric.programs import run, small

@@ -11,7 +11,7 @@ from loopwright import te
 from loopwright.driver import build
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Var, const
-from loopwright.ir.interp import interpret
+from loopwright.ir.interp.interpreter import interpret
 from loopwright.ir.stmt import For, Func, Stmt, Store
 from loopwright.schedule import Schedule, create_schedule
 from loopwright.testing.differential import Checker

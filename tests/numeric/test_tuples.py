@@ -13,7 +13,7 @@ import pytest
 
 from loopwright import te
 from loopwright.errors import LowerError
-from loopwright.lower import lower
+from loopwright.lowering import lower
 from loopwright.schedule import Schedule, create_schedule
 from loopwright.testing.differential import Checker, check_schedule
 from tests.numeric.programs import TARGETS, small

@@ -15,9 +15,9 @@ import pytest
 
 from loopwright import te
 from loopwright.driver import build
-from loopwright.ir.interp import interpret
+from loopwright.ir.interp.interpreter import interpret
 from loopwright.ir.operations import INTRINSICS
-from loopwright.lower import lower
+from loopwright.lowering import lower
 from loopwright.schedule import create_schedule
 from loopwright.testing.differential import runs_here
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from loopwright import te
-from loopwright.codegen.llvm import compile_func
+from loopwright.codegen.llvm.compiler import compile_func
 from loopwright.driver import build
-from loopwright.lower import lower
+from loopwright.lowering import lower
 from loopwright.schedule import Schedule, create_schedule
 from loopwright.target import Target
 from loopwright.testing import ulp

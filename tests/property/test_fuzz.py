@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from loopwright.codegen.memory_llvm import Memory
+from loopwright.codegen.llvm.memory import Memory
 from loopwright.errors import ScheduleError
-from loopwright.schedule.schedule import replay
 from loopwright.schedule.steps import Step
+from loopwright.schedule.surface.schedule import replay
 from loopwright.te.dag import Dag
 from loopwright.testing import fuzz
 from loopwright.testing.differential import Case, Checker, runs_here
+from loopwright.testing.execution_path import Way
 from loopwright.testing.reproduce import reproducer
 from loopwright.testing.shrink import shortest, shrink, without
-from loopwright.testing.ways import Way
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_every_primitive_and_every_target(run: fuzz.Fuzz) -> None:
 PATCHES = {
     "no guard": "from loopwright.schedule import bounds\nbounds._guard = lambda *_: None\n",
     "no mask": (
-        "from loopwright.codegen.memory_llvm import Memory\n"
+        "from loopwright.codegen.llvm.memory import Memory\n"
         "plain = Memory.load\n"
         "def load(self, *args):\n"
         "    mask, self.w.mask = self.w.mask, None\n"
@@ -96,7 +96,7 @@ def test_a_failure_is_printed_as_a_program_that_fails(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The program is run in another process: with the fault it fails, without it does not."""
-    from loopwright.schedule import bounds
+    from loopwright.schedule.bounds import infer as bounds
 
     monkeypatch.setattr(bounds, "_guard", bounds._guard)
     monkeypatch.setattr(Memory, "load", Memory.load)

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from loopwright.errors import ScheduleError
-from loopwright.ir.interp import interpret
+from loopwright.ir.interp.interpreter import interpret
 from loopwright.ir.stmt import Func
 from loopwright.ir.verify import verify
-from loopwright.lower import context, lower_ids, storage_rewrite
-from loopwright.lower.context import Pass, PassContext
-from loopwright.lower.pipeline import PIPELINE
-from loopwright.schedule.schedule import replay
+from loopwright.lowering import context, lower_ids
+from loopwright.lowering.context import Pass, PassContext
+from loopwright.lowering.passes import storage_rewrite
+from loopwright.lowering.pipeline import PIPELINE
+from loopwright.schedule.surface.schedule import replay
 from loopwright.te.dag import Dag
 from loopwright.testing import fuzz
 

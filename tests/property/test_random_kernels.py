@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from loopwright.errors import ScheduleError
-from loopwright.lower import cross_thread, lower_ids
-from loopwright.lower.context import PassContext
-from loopwright.lower.thread_sync import _Sync
-from loopwright.schedule import bounds
-from loopwright.schedule.schedule import replay
+from loopwright.lowering import lower_ids
+from loopwright.lowering.context import PassContext
+from loopwright.lowering.nest import cross_thread
+from loopwright.lowering.passes.thread_sync import _Sync
+from loopwright.schedule.bounds import infer as bounds
+from loopwright.schedule.surface.schedule import replay
 from loopwright.te.dag import Dag
 from loopwright.testing import fuzz
 from loopwright.testing.differential import Checker

@@ -17,17 +17,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from loopwright.codegen.memory_llvm import Memory
-from loopwright.codegen.ops_llvm import Operations
+from loopwright.codegen.llvm.memory import Memory
+from loopwright.codegen.llvm.ops import Operations
 from loopwright.errors import LoopwrightError
-from loopwright.lower import partition, placing, values
-from loopwright.schedule import bounds
+from loopwright.lowering.nest import element_order as placing
+from loopwright.lowering.nest import partition, values
+from loopwright.schedule.bounds import infer as bounds
 from loopwright.schedule.steps import Step
 from loopwright.testing import fuzz
 from loopwright.testing.differential import Checker, case_of
-from loopwright.testing.random_program import programs
-from loopwright.testing.random_schedule import schedules
-from loopwright.testing.random_values import Draw
+from loopwright.testing.random.program import programs
+from loopwright.testing.random.schedule import schedules
+from loopwright.testing.random.values import Draw
 
 #: What only kernels draw, in `test_random_kernels`.
 FOR_KERNELS = {"env_threads", "set_store_predicate"}

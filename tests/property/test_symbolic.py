@@ -12,7 +12,7 @@ import pytest
 
 from loopwright.testing import fuzz
 from loopwright.testing.differential import Checker
-from loopwright.testing.random_values import Draw
+from loopwright.testing.random.values import Draw
 from loopwright.testing.symbolic import symbolise
 
 

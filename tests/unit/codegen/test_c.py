@@ -12,21 +12,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.unit.lowering.programs import CASES, packed_matmul
 
 import loopwright as lw
 from loopwright import te
-from loopwright.codegen import c, cc, compile_func
+from loopwright.codegen import c, compile_func
+from loopwright.codegen.c import system_compiler as cc
 from loopwright.driver import build
 from loopwright.errors import BuildError, CodegenError, TargetError, UsageError
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Var, cast, const
-from loopwright.ir.interp import interpret
+from loopwright.ir.interp.interpreter import interpret
 from loopwright.ir.stmt import Allocate, For, Func, Let, Seq, Store, seq
-from loopwright.lower import lower
+from loopwright.lowering import lower
 from loopwright.runtime import load_module
 from loopwright.schedule import create_schedule
 from loopwright.target import Target, host_cpu
-from tests.unit.lower.programs import CASES, packed_matmul
 from tests.unit.schedule.programs import chain
 
 ROOT = Path(__file__).parents[3]
@@ -342,7 +343,7 @@ def test_folders_of_killed_builders_are_removed(
 
 
 def test_conditions_around_memory_turn_masked_loads_off() -> None:
-    """GCC 12 gives some masked loads a wrong mask; see `loopwright.codegen.cc.GUARDED`."""
+    """GCC 12 gives some masked loads a wrong mask; see `system_compiler.GUARDED`."""
     assert cc.GUARDED in cc.flags(Target("c -cc=gcc"), cc.Source("", guarded=True))
     assert cc.GUARDED not in cc.flags(Target("c -cc=gcc"), cc.Source("", guarded=False))
     assert cc.GUARDED not in cc.flags(Target("c -cc=clang-19"), cc.Source("", guarded=True))

@@ -7,18 +7,18 @@ import re
 from typing import Any
 
 import pytest
+from tests.unit.lowering.programs import CASES, packed_matmul
 
 from loopwright import te
 from loopwright.codegen import Code, compile_func
-from loopwright.codegen.emitter_llvm import ModuleWriter
+from loopwright.codegen.llvm.emitter import ModuleWriter
 from loopwright.errors import CodegenError, InternalError
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Var, const
 from loopwright.ir.stmt import Allocate, For, Func, Store, seq
-from loopwright.lower import lower
+from loopwright.lowering import lower
 from loopwright.schedule import create_schedule
 from loopwright.target import Target
-from tests.unit.lower.programs import CASES, packed_matmul
 from tests.unit.schedule.programs import chain, matmul
 
 x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="reads x86-64 assembly")

@@ -11,7 +11,7 @@ import pytest
 import loopwright as lw
 from loopwright import te
 from loopwright.errors import RunError
-from loopwright.lower import lower
+from loopwright.lowering import lower
 from loopwright.runtime.artifact import Artifact
 from loopwright.schedule import Schedule, create_schedule
 from loopwright.testing.differential import runs_here

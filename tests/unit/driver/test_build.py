@@ -11,6 +11,7 @@ from typing import Any
 import llvmlite
 import numpy as np
 import pytest
+from tests.unit.lowering.programs import CASES, packed_matmul
 
 import loopwright
 from loopwright import te
@@ -26,7 +27,6 @@ from loopwright.errors import (
 from loopwright.runtime.artifact import Artifact
 from loopwright.runtime.module import Module
 from loopwright.target import Target, host_cpu
-from tests.unit.lower.programs import CASES, packed_matmul
 from tests.unit.schedule.programs import chain, matmul
 
 ROOT = Path(__file__).parents[3]
@@ -161,7 +161,7 @@ def test_compile_is_the_same_in_another_process() -> None:
         "import hashlib\n"
         "from loopwright.driver import compile\n"
         "from loopwright.target import Target\n"
-        "from tests.unit.lower.programs import conv2d\n"
+        "from tests.unit.lowering.programs import conv2d\n"
         "c = conv2d(7, 6)\n"
         "a = compile(c.s.dag, c.s.trace_json(), c.s.arg_ids(c.args), Target('llvm'), 'f')\n"
         "print(hashlib.sha256(a.objects).hexdigest())\n"

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.unit.lowering.programs import CASES
 
 from loopwright import te
 from loopwright.driver import build, compile
@@ -18,11 +19,10 @@ from loopwright.errors import ArgumentError, CodegenError, RunError, UsageError
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Var, const
 from loopwright.ir.stmt import For, Func, Store
-from loopwright.lower import lower
+from loopwright.lowering import lower
 from loopwright.runtime import Artifact, load_module
 from loopwright.runtime.module import Module
 from loopwright.target import Target
-from tests.unit.lower.programs import CASES
 from tests.unit.schedule.programs import chain
 
 ROOT = Path(__file__).parents[3]

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.unit.lowering.test_symbolic import flat, packed, panel_at_root, parts, plain, product
 
 from loopwright import te
 from loopwright.codegen import c
 from loopwright.driver import build
 from loopwright.errors import ArgumentError, BuildError, TaskError
-from loopwright.lower import lower
+from loopwright.lowering import lower
 from loopwright.runtime import Module, load_module
 from loopwright.runtime.device import cpu
 from loopwright.runtime.symbolic import SymbolicFunction
@@ -23,7 +24,6 @@ from loopwright.target import Target
 from loopwright.task import Task, template
 from loopwright.testing.differential import runs_here
 from loopwright.testing.guarded import GuardedRunner
-from tests.unit.lower.test_symbolic import flat, packed, panel_at_root, parts, plain, product
 
 SCHEDULES = [plain, flat, packed, panel_at_root, parts]
 C_TARGETS = ("c -num-threads=1", "c -num-threads=2") if runs_here("c") else ()

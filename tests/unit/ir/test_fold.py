@@ -24,7 +24,7 @@ from loopwright.ir.expr import (
     const,
 )
 from loopwright.ir.fold import fold
-from loopwright.ir.interp import interpret
+from loopwright.ir.interp.interpreter import interpret
 from loopwright.ir.operations import COMPARE, OPERATIONS
 from loopwright.ir.stmt import Func, Store
 

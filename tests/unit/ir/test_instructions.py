@@ -9,7 +9,7 @@ from loopwright.errors import LowerError
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import const
 from loopwright.ir.instructions import INSTRUCTIONS, call_instruction
-from loopwright.ir.interp import interpret
+from loopwright.ir.interp.interpreter import interpret
 from loopwright.ir.stmt import Func, IntrinsicCall, Stmt
 from loopwright.ir.verify import verify
 

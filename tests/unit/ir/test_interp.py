@@ -22,8 +22,8 @@ from loopwright.ir.expr import (
     cast,
     const,
 )
-from loopwright.ir.interp import interpret
-from loopwright.ir.interp_values import intrinsic
+from loopwright.ir.interp.interpreter import interpret
+from loopwright.ir.interp.values import intrinsic
 from loopwright.ir.stmt import Allocate, For, Func, If, Let, Seq, Store, seq
 
 

@@ -8,7 +8,7 @@ from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Const, Expr, Var, binary, const
 from loopwright.ir.stmt import For, Func, Let, Store
 from loopwright.ir.visitor import ExprMutator, ExprVisitor, StmtMutator, StmtVisitor, Visitor
-from loopwright.lower.constant_folding import constant_folding
+from loopwright.lowering.passes.constant_folding import constant_folding
 
 A, B = Buffer("A", (8,), "float32"), Buffer("B", (8,), "float32")
 i, k = Var("i"), Var("k")

@@ -11,7 +11,7 @@ from hypothesis import strategies as hst
 from loopwright import te
 from loopwright.errors import ScheduleError
 from loopwright.ir.sizes import Sizes
-from loopwright.schedule.layout import layout_shape, layout_text
+from loopwright.schedule.rules.layout import layout_shape, layout_text
 from tests.unit.schedule.programs import chain, matmul
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from loopwright import te
 from loopwright.errors import ScheduleError
-from loopwright.ir.interp import interpret
-from loopwright.lower import lower, lower_ids
+from loopwright.ir.interp.interpreter import interpret
+from loopwright.lowering import lower, lower_ids
 from loopwright.schedule import Schedule, create_schedule, replay
-from loopwright.schedule.stage_group import Group
+from loopwright.schedule.surface.group import Group
 
 
 class Ladder(NamedTuple):

@@ -11,11 +11,11 @@ from hypothesis import strategies as hst
 
 from loopwright import te
 from loopwright.errors import ScheduleError
-from loopwright.lower import lower
+from loopwright.lowering import lower
 from loopwright.schedule import create_schedule, replay
-from loopwright.schedule import index_map as im
-from loopwright.schedule.layout import expression
-from loopwright.schedule.layout_map import trace_map
+from loopwright.schedule.rules import index_map as im
+from loopwright.schedule.rules.layout import expression
+from loopwright.schedule.surface.layout_map import trace_map
 from tests.unit.schedule.programs import chain
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from loopwright import te
 from loopwright.errors import LowerError, ScheduleError
-from loopwright.lower import lower, lower_ids
+from loopwright.lowering import lower, lower_ids
 from loopwright.schedule import Schedule, create_schedule, replay
 from loopwright.schedule.steps import CacheRead, Step
 

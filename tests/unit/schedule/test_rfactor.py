@@ -13,9 +13,9 @@ import pytest
 from loopwright import te
 from loopwright.driver import build
 from loopwright.errors import ScheduleError
-from loopwright.ir.interp import interpret
+from loopwright.ir.interp.interpreter import interpret
 from loopwright.ir.printer import print_expr
-from loopwright.lower import lower
+from loopwright.lowering import lower
 from loopwright.schedule import Schedule, create_schedule, replay
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from loopwright import te
 from loopwright.errors import ScheduleError
-from loopwright.ir.interp import interpret
-from loopwright.lower import lower
+from loopwright.ir.interp.interpreter import interpret
+from loopwright.lowering import lower
 from loopwright.schedule import Schedule, create_schedule, replay
 from tests.unit.schedule.programs import chain, matmul
 

@@ -11,11 +11,11 @@ import pytest
 from loopwright import te
 from loopwright.errors import ScheduleError
 from loopwright.schedule import Schedule, Stage
-from loopwright.schedule.stage_group import Group
-from loopwright.schedule.stage_memory import MemoryPrimitives
-from loopwright.schedule.stage_tensorize import TensorizePrimitive
-from loopwright.schedule.stage_threads import ThreadPrimitives
 from loopwright.schedule.steps import Step
+from loopwright.schedule.surface.group import Group
+from loopwright.schedule.surface.memory import MemoryPrimitives
+from loopwright.schedule.surface.tensorize import TensorizePrimitive
+from loopwright.schedule.surface.threads import ThreadPrimitives
 from tests.unit.schedule.programs import chain, matmul
 
 PRIMITIVES = [

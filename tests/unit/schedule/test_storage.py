@@ -8,8 +8,8 @@ import pytest
 
 from loopwright import te
 from loopwright.errors import ScheduleError
-from loopwright.lower import lower
-from loopwright.schedule.storage import aligned_strides
+from loopwright.lowering import lower
+from loopwright.schedule.rules.storage import aligned_strides
 from tests.unit.schedule.programs import chain, matmul
 
 

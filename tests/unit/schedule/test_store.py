@@ -10,8 +10,8 @@ import pytest
 
 from loopwright import te
 from loopwright.errors import LowerError, ScheduleError
-from loopwright.ir.interp import interpret
-from loopwright.lower import lower
+from loopwright.ir.interp.interpreter import interpret
+from loopwright.lowering import lower
 from loopwright.schedule import create_schedule
 from tests.unit.schedule.programs import Chain, chain
 

@@ -6,7 +6,7 @@ import pytest
 
 from loopwright import te
 from loopwright.errors import ScheduleError
-from loopwright.lower import lower
+from loopwright.lowering import lower
 from loopwright.schedule import create_schedule
 from loopwright.schedule.validate import MAX_UNROLL, MAX_VECTOR
 from tests.unit.schedule.programs import chain

@@ -14,8 +14,8 @@ import pytest
 
 from loopwright import te
 from loopwright.errors import TensorError
-from loopwright.ir.interp import interpret
-from loopwright.lower import lower_ids
+from loopwright.ir.interp.interpreter import interpret
+from loopwright.lowering import lower_ids
 from loopwright.schedule import replay
 
 ROOT = Path(__file__).parents[3]

@@ -11,8 +11,8 @@ import pytest
 
 from loopwright import te
 from loopwright.te.dag import Dag
-from loopwright.testing.random_program import random_program
-from loopwright.testing.random_values import Draw
+from loopwright.testing.random.program import random_program
+from loopwright.testing.random.values import Draw
 
 
 def dag_of(*outputs: te.Tensor) -> Dag:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from loopwright.errors import UsageError
-from loopwright.tuner.budget import Budget, Progress, count, seconds, share, speed
+from loopwright.tuner.run.budget import Budget, Progress, count, seconds, share, speed
 
 
 @pytest.mark.parametrize(

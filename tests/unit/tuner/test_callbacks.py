@@ -8,7 +8,7 @@ from loopwright.errors import UsageError
 from loopwright.measure import ErrorKind
 from loopwright.testing.tuner_contract import FakeMeasurer, FakeTask, bowl
 from loopwright.tuner import RandomTuner, log_to_file, progress_bar
-from loopwright.tuner.callbacks import ProgressBar, clock
+from loopwright.tuner.run.callbacks import ProgressBar, clock
 
 
 class Terminal(io.StringIO):
@@ -35,7 +35,8 @@ def test_a_file_gets_whole_lines_and_no_control_codes():
 
 
 def test_a_terminal_gets_one_line_that_is_rewritten(monkeypatch):
-    monkeypatch.setattr("loopwright.tuner.callbacks.time.monotonic", iter(range(10**6)).__next__)
+    seconds = iter(range(10**6)).__next__
+    monkeypatch.setattr("loopwright.tuner.run.callbacks.time.monotonic", seconds)
     text = shown(Terminal(), prefix="[Task 1/3]", si_prefix="M")
     first = text.split("\n")[0]
     assert first.count("\r") >= 20

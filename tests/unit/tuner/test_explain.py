@@ -7,14 +7,14 @@ import pytest
 from rich.console import Console
 
 from loopwright import ops
+from loopwright.cost.features import FEATURE_TYPES, Extractor
+from loopwright.cost.features.descriptions import meaning
 from loopwright.errors import InstantiationError, TuneError
 from loopwright.task import Task, create_task
-from loopwright.tuner.cost_model import Batch, Samples
-from loopwright.tuner.explain import explain
-from loopwright.tuner.features import FEATURE_TYPES, Extractor
-from loopwright.tuner.features.meaning import meaning
-from loopwright.tuner.xgb_model import XGBCostModel
-from tests.unit.tuner.features import workloads
+from loopwright.tuner.model.cost_model import Batch, Samples
+from loopwright.tuner.model.explain import explain
+from loopwright.tuner.model.xgb_model import XGBCostModel
+from tests.unit.cost import workloads
 
 
 @pytest.fixture(scope="module")

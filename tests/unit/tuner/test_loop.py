@@ -254,7 +254,7 @@ def test_early_stopping(tmp_path):
 
 def test_timeout_ends_the_run_within_the_round(tmp_path, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("loopwright.tuner.budget.Budget.elapsed", property(lambda self: now[0]))
+    monkeypatch.setattr("loopwright.tuner.run.budget.Budget.elapsed", property(lambda self: now[0]))
 
     def slow(index):
         now[0] += 10.0
@@ -286,7 +286,7 @@ def test_a_target_for_a_task_without_operations_is_refused(tmp_path):
 
 def test_little_gain_to_expect_ends_the_run(tmp_path, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("loopwright.tuner.budget.Budget.elapsed", property(lambda self: now[0]))
+    monkeypatch.setattr("loopwright.tuner.run.budget.Budget.elapsed", property(lambda self: now[0]))
 
     def second(index):
         now[0] += 1.0

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from loopwright.tuner.cost_model import Outcome, Samples
-from loopwright.tuner.losses import LOSS_TYPES, PairwiseLoss, centred, make_loss
+from loopwright.tuner.model.cost_model import Outcome, Samples
+from loopwright.tuner.model.losses import LOSS_TYPES, PairwiseLoss, centred, make_loss
 
 
 def rows(count, seed=0, tasks=2):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from loopwright.errors import TuneError
-from loopwright.tuner.cost_model import Batch, Samples
-from loopwright.tuner.plain_models import OffsetModel, RandomModel
+from loopwright.tuner.model.cost_model import Batch, Samples
+from loopwright.tuner.model.plain_models import OffsetModel, RandomModel
 
 
 def batch(count=50):

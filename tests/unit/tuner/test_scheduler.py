@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from loopwright.errors import UsageError
-from loopwright.tuner.scheduler import Scheduler, Standing, weighted_sum
+from loopwright.tuner.tasks.scheduler import Scheduler, Standing, weighted_sum
 
 
 def brute_force(weights, tasks, alpha, beta, window):

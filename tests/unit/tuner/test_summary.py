@@ -5,8 +5,8 @@ import pytest
 from loopwright.errors import UsageError
 from loopwright.measure import ErrorKind
 from loopwright.tuner import TUNERS, find_tuner
-from loopwright.tuner.state import Failure
-from loopwright.tuner.summary import _ADVICE, failure_lines, speed
+from loopwright.tuner.run.state import Failure
+from loopwright.tuner.run.summary import _ADVICE, failure_lines, speed
 
 
 def test_every_kind_of_failure_has_advice():

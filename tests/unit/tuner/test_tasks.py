@@ -240,7 +240,9 @@ def test_early_stopping_of_all_goes_on_counting(tmp_path):
 def test_timeout_keeps_time_for_the_finalists_of_each_task(monkeypatch):
     now = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    monkeypatch.setattr("loopwright.tuner.shared_budget.Whole.elapsed", property(lambda s: now[0]))
+    monkeypatch.setattr(
+        "loopwright.tuner.tasks.shared_budget.Whole.elapsed", property(lambda s: now[0])
+    )
 
     def slow(index):
         now[0] += 1.0
@@ -322,7 +324,7 @@ def test_wrong_sets_of_tasks():
 
 
 def test_the_table(tmp_path, monkeypatch):
-    monkeypatch.setattr("loopwright.tuner.tasks_table._LINE_S", 0.0)
+    monkeypatch.setattr("loopwright.tuner.tasks.table._LINE_S", 0.0)
     with open(tmp_path / "out", "w+") as file:
         table = task_table(Console(file=file, width=200))
         run(Turns(bowl, falls), 2, n_trial=64, weights=[1.0, 10.0], callbacks=[table])

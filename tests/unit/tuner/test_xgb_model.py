@@ -7,9 +7,9 @@ import pytest
 from scipy.stats import spearmanr
 
 from loopwright.errors import TuneError, UsageError
-from loopwright.tuner.cost_model import Batch, Outcome, Samples, joined
-from loopwright.tuner.losses import LOSS_TYPES
-from loopwright.tuner.xgb_model import XGBCostModel
+from loopwright.tuner.model.cost_model import Batch, Outcome, Samples, joined
+from loopwright.tuner.model.losses import LOSS_TYPES
+from loopwright.tuner.model.xgb_model import XGBCostModel
 
 NAMES = tuple("abcdef")
 

@@ -19,8 +19,8 @@ from loopwright.testing.tuner_contract import (
     bowl,
 )
 from loopwright.tuner import XGBTuner, find_tuner
-from loopwright.tuner.candidates import Candidates
 from loopwright.tuner.evolution import Evolution
+from loopwright.tuner.model.candidates import Candidates
 
 KNOB = {"feature_type": "knob", "analytical": False}
 
@@ -203,7 +203,7 @@ def rounds(tuner, count):
 
 @pytest.mark.parametrize("optimizer", ["evolution", "sa"])
 def test_an_analytical_model_orders_half_of_the_first_round(monkeypatch, optimizer):
-    monkeypatch.setattr("loopwright.tuner.candidates.AnalyticalModel", Planted)
+    monkeypatch.setattr("loopwright.tuner.model.candidates.AnalyticalModel", Planted)
     (first,) = rounds(make(analytical=True, optimizer=optimizer), 1)
     (chance,) = rounds(make(), 1)
     assert np.mean(first[:8]) < np.mean(chance) - 2
@@ -211,14 +211,14 @@ def test_an_analytical_model_orders_half_of_the_first_round(monkeypatch, optimiz
 
 
 def test_an_analytical_model_that_is_wrong_is_overruled(monkeypatch):
-    monkeypatch.setattr("loopwright.tuner.candidates.AnalyticalModel", Opposite)
+    monkeypatch.setattr("loopwright.tuner.model.candidates.AnalyticalModel", Opposite)
     found = rounds(make(analytical=True), 12)
     assert np.mean(found[0][:8]) > np.mean(found[0][8:]) + 1
     assert min(map(np.mean, found[8:])) < np.mean(found[0][8:]) - 1.5
 
 
 def test_drafts_are_the_best_of_many(monkeypatch):
-    monkeypatch.setattr("loopwright.tuner.candidates.AnalyticalModel", Planted)
+    monkeypatch.setattr("loopwright.tuner.model.candidates.AnalyticalModel", Planted)
     candidates = Candidates(FakeTask(FakeSpace((8,) * 6)), "knob", True)
     drafted = candidates.drafted(50, np.random.default_rng(0))
     assert drafted.shape == (50, 6)
@@ -242,7 +242,7 @@ def test_a_template_that_runs_for_every_candidate_is_searched_with_fewer(monkeyp
             values = digits[:, :1].astype(np.float32)
             return SimpleNamespace(values=values, failed=np.zeros(len(digits), bool))
 
-    monkeypatch.setattr("loopwright.tuner.candidates.Extractor", Slow)
+    monkeypatch.setattr("loopwright.tuner.model.candidates.Extractor", Slow)
     tuner = make()
     rounds(tuner, 1)
     before = Slow.asked

@@ -1,0 +1,263 @@
+"""The C target: loop IR to one C file, for GCC and Clang.
+
+The entry is ``int32_t name(void **args, void *ws)``, as of every CPU target. It calls a function
+with typed parameters that hold the nest; the body of a parallel loop is a function of its own that
+the thread pool calls through ``lw_parallel_launch``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from loopwright import dtypes
+from loopwright.codegen.c.instructions import instruction
+from loopwright.codegen.c.math import install
+from loopwright.codegen.c.prelude import Prelude, memory_type
+from loopwright.codegen.c.statements import RESERVED, CFamilyWriter, Names
+from loopwright.codegen.c.system_compiler import Source, compile_c, disassembly
+from loopwright.codegen.llvm.compiler import Code
+from loopwright.codegen.llvm.ops import C_FUNCTIONS
+from loopwright.codegen.llvm.sizes import Bytes, SizeNames, larger
+from loopwright.codegen.program_queries import buffers_of, has_guarded_accesses
+from loopwright.ir.buffer import Buffer
+from loopwright.ir.expr import Expr, Var
+from loopwright.ir.sizes import Sizes
+from loopwright.ir.stmt import Check, For, Func, IntrinsicCall, Store
+from loopwright.ir.traversal import free_vars, walk
+from loopwright.runtime.image import FIRST_CODE, record_name
+from loopwright.target import Target, dot_lanes, has_instruction
+from loopwright.version import __version__
+
+_LAUNCH = """
+/* Runs fn over [0, n) on the threads of the pool, each with a workspace of its own. */
+int32_t lw_parallel_launch(int32_t (*fn)(int64_t begin, int64_t end, void *closure, void *ws),
+                           void *closure, int64_t n, int64_t workspace_bytes, void *ws);
+"""
+#: What math.h declares; a kernel of such a name is called otherwise in C.
+_MATH_H = re.compile(
+    "(a?(cos|sin|tan)h?|atan2|exp(2|m1|10)?|log(10|2|1p|b)?|l?gamma|lgamma_r|tgamma|[jy][01n]|erfc?"
+    "|fabs|ceil|floor|trunc|l?l?r(ound|int)|nearbyint|round|rint|sqrt|cbrt|hypot|pow|fmod|modf"
+    "|frexp|ldexp|scalbl?n?|ilogb|significand|remquo|remainder|drem|fmax|fmin|fdim|fma|copysign"
+    "|nan|nextafter|nexttoward|finite|isnan|isinf|signgam|sincos)[fl]?"
+)
+#: The largest loop that is unrolled on request; GCC counts in 16 bits.
+_UNROLL_LIMIT = 65534
+#: How far a loop of an unknown extent is unrolled.
+_UNROLL_UNKNOWN = 8
+
+_WORKSPACE = "unsigned char *restrict ws"
+_LINE = 100
+
+
+@dataclass
+class Unit:
+    """What the functions of one file share."""
+
+    name: str
+    threads: int
+    prelude: Prelude
+    written: frozenset[Buffer]
+    functions: list[str]
+    dot_lanes: int = 0
+    loops: int = 0
+    parallel_workspace: Bytes = 0
+    checks: list[str] = field(default_factory=list)
+    check_words: int = 0
+
+    def names(self) -> Names:
+        """Identifiers of one function."""
+        own = {self.name, f"{self.name}_nest", *(f"{self.name}_par{k}" for k in range(64))}
+        return Names(RESERVED | C_FUNCTIONS | own)
+
+
+class CWriter(CFamilyWriter):
+    """One function of the C target."""
+
+    def __init__(self, unit: Unit, inside_parallel: bool) -> None:
+        super().__init__(unit.prelude, unit.names())
+        self.unit, self.inside_parallel = unit, inside_parallel
+
+    def hint(self, s: For) -> str | None:
+        """Pragmas of GCC, which Clang understands as well."""
+        if s.kind == "vectorized":
+            return "#pragma omp simd"
+        most = s.extent if isinstance(s.extent, int) else _UNROLL_UNKNOWN
+        return f"#pragma GCC unroll {min(most, _UNROLL_LIMIT)}"
+
+    def prefetch(self, b: Buffer, indices: tuple[Expr, ...]) -> None:
+        """The address is reckoned as an integer: a pointer outside of an array is no C."""
+        offset = self.flat(b, indices).text
+        at = f"(uintptr_t){self.name(b)} + ({offset}) * {dtypes.nbytes(b.dtype)}"
+        self.put(f"__builtin_prefetch((const void *)({at}), 0, 3);")
+
+    def instruction(self, s: IntrinsicCall) -> bool:
+        """As a helper that takes pointers; inside vector code the plain form is written."""
+        if self.in_vector:
+            return False
+        helper = instruction(self.prelude, s.name, self.unit.dot_lanes)
+        if helper is not None:
+            at = ", ".join(f"&{self.element(x.buffer, x.indices)}" for x in s.operands)
+            self.put(f"{helper}({at});")
+        return helper is not None
+
+    def check(self, s: Check) -> None:
+        """Of threads that fail at once one takes the record; see `loopwright.runtime.image`."""
+        unit = self.unit
+        code = FIRST_CODE + len(unit.checks)
+        unit.checks.append(s.text)
+        unit.check_words = max(unit.check_words, 1 + len(s.values))
+        record = record_name(unit.name)
+        with self.block(f"if (!({self.expr(s.cond).text}))"):
+            with self.block(f"if (__sync_bool_compare_and_swap(&{record}[0], 0, {code}))"):
+                for k, e in enumerate(s.values):
+                    self.put(f"{record}[{k + 1}] = {self.index(e).text};")
+            self.put(f"return {code};")
+
+    def parameter(self, b: Buffer) -> str:
+        """A buffer as a parameter, which no other parameter aliases."""
+        first, *rest = self.extents(b)
+        const = "" if b in self.unit.written else "const "
+        rows = f"[restrict {first}]" + "".join(f"[{n}]" for n in rest)
+        return f"{const}{memory_type(b.dtype)} {self.name(b)}{rows}"
+
+    def field(self, b: Buffer) -> str:
+        """A buffer in a closure, where types cannot depend on sizes."""
+        const = "" if b in self.unit.written else "const "
+        return const + (f"void *{self.name(b)}" if b.symbolic else self.pointer(b, self.name(b)))
+
+    def launch(self, s: For) -> bool:
+        """Hand a loop to the pool; its body sees buffers and outer variables through a closure."""
+        if self.inside_parallel or self.unit.threads == 1:
+            return False
+        unit = self.unit
+        unit.loops += 1
+        name = f"{unit.name}_par{unit.loops}"
+        buffers = [b for b in buffers_of(s.body) if b in self.buffers]
+        free = free_vars(s.body)
+        for n in (n for b in buffers_of(s.body) for n in b.shape if isinstance(n, Expr)):
+            free |= free_vars(n)
+        outer = [v for v in self.bound if v in free]
+        inner = CWriter(unit, inside_parallel=True)
+        inner.ranges = {v: self.ranges[v] for v in outer if v in self.ranges}
+        inner.bound = {v: self.bound[v] for v in outer}
+        inner.sizes = SizeNames(self.sizes.known)
+        _write_parallel(inner, s, name, buffers, outer)
+        size = inner.workspace
+        unit.parallel_workspace = larger(unit.parallel_workspace, self.sizes.definition(size))
+        given = ", ".join([*(self.name(v) for v in outer), *(self.name(b) for b in buffers)]) or "0"
+        spare = self.spare(size)
+        with self.block(""):
+            self.put(f"struct {name} closure = {{{given}}};")
+            self.put(
+                f"int32_t rc = lw_parallel_launch({name}, &closure, {self.count(s.extent).text}, "
+                f"{self.count(size).text}, {spare});"
+            )
+            self.put("if (rc) return rc;")
+        return True
+
+
+def write_c(f: Func, target: Target) -> tuple[str, Unit, Any]:
+    """The C text of a function; also what its parts share, and the entry's workspace bytes."""
+    found: list[Buffer] = []
+    walk(f.body, lambda n: found.append(n.buffer) if isinstance(n, Store) else None)
+    name = f"{f.name}_" if f.name in RESERVED or _MATH_H.fullmatch(f.name) else f.name
+    options = target.options
+    prelude = Prelude(has_instruction(options["mcpu"], options["mattr"], "fma"))
+    install(prelude)
+    unit = Unit(f.name, options["num_threads"], prelude, frozenset(found), [])
+    lanes = dot_lanes(options["mcpu"], options["mattr"])
+    unit.dot_lanes = min(lanes, target.vector_bytes // 4)
+    writer = CWriter(unit, inside_parallel=False)
+    writer.buffers = dict.fromkeys(f.params)
+    known = Sizes.of_function(f.sizes, [n for b in f.params for n in b.shape]).ranges
+    writer.ranges = {v: known[v] for v in f.sizes}
+    writer.bound = dict.fromkeys(f.sizes, "int64_t")
+    # The sizes come first: types of the others are made of them.
+    params = [f"const int64_t {writer.name(v)}" for v in f.sizes]
+    params += [*map(writer.parameter, f.params), _WORKSPACE]
+    writer.stmt(f.body)
+    nest = _function(signature(f"static int32_t {f.name}_nest", params), writer.lines)
+    count = len(f.params)
+    values = [f"(int64_t)args[{count + k}]" for k in range(len(f.sizes))]
+    given = ", ".join([*values, *(f"args[{k}]" for k in range(count)), "ws"])
+    label = f' __asm__("{f.name}")' if name != f.name else ""
+    entry = [f"int32_t {name}(void **args, void *ws){label};"] if label else []
+    entry.append(
+        _function(
+            f"int32_t {name}(void **args, void *ws)", [f"  return {f.name}_nest({given});"], ""
+        )
+    )
+    head = f"/* {f.name}: C made by loopwright {__version__}. */\n"
+    head += "#include <math.h>\n#include <stdbool.h>\n#include <stdint.h>\n"
+    head += _LAUNCH if unit.loops else ""
+    if unit.checks:
+        head += f"\nint64_t {record_name(unit.name)}[{unit.check_words}];\n"
+    helpers = unit.prelude.text()
+    parts = [head, *([f"{helpers}\n"] if helpers else []), *unit.functions, nest, *entry]
+    return "\n".join(parts), unit, writer.sizes.definition(writer.workspace)
+
+
+def compile_func(f: Func, target: Target) -> Code:
+    """Compile a lowered function with the system's compiler.
+
+    Raises:
+        CodegenError: the function holds something that the target cannot run (thread axes).
+        TargetError: the compiler is not there, or does not know the CPU.
+        BuildError: the compiler refuses its flags or the code.
+    """
+    text, unit, workspace = write_c(f, target)
+    source = Source(text, has_guarded_accesses(f.body), unit.prelude.strict)
+    objects = compile_c(source, target)
+    return Code(
+        objects,
+        text,
+        lambda: text,
+        lambda: disassembly(source, target),
+        workspace,
+        unit.parallel_workspace,
+        unit.loops > 0,
+        tuple(unit.checks),
+    )
+
+
+def _write_parallel(w: CWriter, s: For, name: str, buffers: list[Buffer], outer: list[Var]) -> None:
+    """Write the nest of one iteration, the closure, and the function over a range."""
+    w.buffers = dict.fromkeys(buffers)
+    i = w.name(s.var)
+    named = [*(w.name(v) for v in outer), *(w.name(b) for b in buffers)]
+    params = [f"int64_t {i}"] + [f"const {w.bound[v]} {w.name(v)}" for v in outer]
+    params += [*map(w.parameter, buffers), _WORKSPACE]
+    w.enter(s)
+    w.stmt(s.body)
+    w.lines.append("  return 0;")
+    head = signature(f"static int32_t {name}_nest", params)
+    fields = [f"  {w.bound[v]} {w.name(v)};" for v in outer]
+    fields += [f"  {w.field(b)};" for b in buffers]
+    struct = "\n".join([f"struct {name} {{", *(fields or ["  char none;"]), "};\n"])
+    given = ", ".join([i, *(f"c->{field}" for field in named), "ws"])
+    lines = [
+        f"  const struct {name} *c = closure;",
+        f"  for (int64_t {i} = begin; {i} < end; ++{i}) {{",
+        f"    int32_t rc = {name}_nest({given});",
+        "    if (rc) return rc;",
+        "  }",
+        "  return 0;",
+    ]
+    over = f"static int32_t {name}(int64_t begin, int64_t end, void *closure, void *ws)"
+    unit = w.unit
+    unit.functions += [_function(head, w.lines, ""), struct, _function(over, lines, "")]
+
+
+def signature(head: str, params: list[str]) -> str:
+    """The first line of a function, cut where it would be too long."""
+    line = f"{head}({', '.join(params)})"
+    if len(line) < _LINE:
+        return line
+    between = ",\n" + " " * (len(head) + 1)
+    return f"{head}({between.join(params)})"
+
+
+def _function(head: str, lines: list[str], last: str = "  return 0;") -> str:
+    return "\n".join([f"{head} {{", *lines, *([last] if last else []), "}\n"])

@@ -1,0 +1,305 @@
+"""Expressions of the loop IR as C text, for all languages of the C family.
+
+Arithmetic on axes is done in int64_t, all else in the dtype of the expression, as the interpreter
+does it. Narrow integers are cut after every operation, since C computes them as int.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from loopwright import dtypes
+from loopwright.codegen.c.prelude import Prelude, c_type
+from loopwright.errors import CodegenError
+from loopwright.ir.affine import Interval, exact, fits, interval
+from loopwright.ir.buffer import Buffer, Load
+from loopwright.ir.expr import (
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    IfThenElse,
+    Select,
+    Unary,
+    Var,
+    as_expr,
+)
+from loopwright.ir.operations import COMPARE
+
+_ATOM, _UNARY, _TERNARY = 15, 14, 2
+_PRECEDENCE = {
+    "*": 12, "/": 12, "%": 12, "+": 11, "-": 11, "<": 9, "<=": 9, ">": 9, ">=": 9,
+    "==": 8, "!=": 8, "&": 7, "^": 6, "|": 5, "&&": 4, "||": 3,
+}  # fmt: skip
+_LOGIC = {"and": "&&", "or": "||"}
+_DIVISIONS = ("//", "%", "tdiv", "tmod")
+#: Intrinsics that go by another name in the C library.
+_C_NAMES = {"round": "rint", "abs": "fabs"}
+#: Functions whose result is of the format that their argument is of.
+_EXACT = ("abs", "floor", "ceil", "trunc", "round")
+
+
+class Text(NamedTuple):
+    """C text and how tightly it binds."""
+
+    text: str
+    level: int = _ATOM
+
+    def inside(self, level: int) -> str:
+        """The text as an operand that must bind at least as tightly as this."""
+        return self.text if self.level >= level else f"({self.text})"
+
+
+class Expressions:
+    """Writes expressions; the owner names variables and buffers, and knows ranges of axes.
+
+    Attributes:
+        prelude: where helpers are collected.
+        ranges: bounds of the variables that are kept in int64_t.
+        contracts: whether ``a * b + c`` is rounded once.
+        in_vector: inside a loop that the compiler is to vectorise.
+    """
+
+    contracts = False
+    in_vector = False
+
+    def __init__(self, prelude: Prelude) -> None:
+        self.prelude = prelude
+        self.ranges: dict[Var, Interval] = {}
+
+    def name(self, x: Var | Buffer) -> str:
+        """The identifier of a variable or buffer."""
+        raise NotImplementedError
+
+    def element(self, b: Buffer, indices: tuple[Expr, ...]) -> str:
+        """An element of a buffer, to be read or written."""
+        if b.strides is not None:
+            return f"{self.name(b)}[{self.flat(b, indices).text}]"
+        at = "".join(f"[{self.index(i).text}]" for i in indices)
+        return self.name(b) + (at or "[0]")
+
+    def flat(self, b: Buffer, indices: tuple[Expr, ...]) -> Text:
+        """The offset in elements of an element of a buffer."""
+        out: Text | None = None
+        for d, i in enumerate(indices):
+            x = self.index(i) if self.is_plain(i) else _convert(self.index(i), "int64")
+            if b.strides is not None:
+                x = x if b.strides[d] == 1 else _join("*", x, Text(str(b.strides[d])))
+            elif out is not None:
+                out = _join("*", out, self.index(as_expr(b.shape[d])))
+            out = x if out is None else _join("+", out, x)
+        return out or Text("0")
+
+    # ------------------------------------------------------------ arithmetic on axes
+
+    def is_plain(self, e: Expr) -> bool:
+        """Whether an integer is arithmetic on axes whose exact value fits its dtype."""
+        return exact(e, {}, self.ranges) and fits(e, {}, self.ranges)
+
+    def index(self, e: Expr) -> Text:
+        """An integer in any type that holds it."""
+        return self.plain(e) if self.is_plain(e) else self.expr(e)
+
+    def plain(self, e: Any) -> Text:
+        """Arithmetic on axes, in int64_t."""
+        match e:
+            case Var():
+                return Text(self.name(e))
+            case Const(value=v):
+                return Text(str(v), _ATOM if v >= 0 else _UNARY)
+            case Cast(value=v):
+                return self.plain(v)
+            case Unary(op="-", a=a):
+                return Text(f"-{self.plain(a).inside(_ATOM)}", _UNARY)
+            case Binary(op=op, a=a, b=b) if op in _DIVISIONS:
+                return self._plain_division(op, a, b)
+            case Binary(op=op, a=a, b=b):
+                return self._operation(op, self.plain(a), self.plain(b), "int64")
+        raise CodegenError(f"c: {type(e).__name__} is not arithmetic on axes")
+
+    def _plain_division(self, op: str, a: Expr, b: Expr) -> Text:
+        p, q = interval(a, {}, self.ranges), interval(b, {}, self.ranges)
+        x, y = self.plain(a), self.plain(b)
+        if p is not None and q is not None and p[0] >= 0 and q[0] > 0:
+            return _join("/" if op in ("//", "tdiv") else "%", x, y)
+        return _call(self.prelude.divide(op, "int64"), x, y)
+
+    # ------------------------------------------------------------ values
+
+    def expr(self, e: Any) -> Text:
+        """A value in its own dtype."""
+        match e:
+            case Var():
+                known = Text(self.name(e))
+                return _convert(known, e.dtype) if e in self.ranges else known
+            case Const(value=v, dtype=d):
+                return literal(v, d)
+            case Load(buffer=b, indices=idx):
+                return self._loaded(Text(self.element(b, idx)), b.dtype)
+            case Binary(op=op, a=a, b=b) if op in COMPARE and self.is_plain(a) and self.is_plain(b):
+                return _join(op, self.plain(a), self.plain(b))
+            case Binary(dtype=d) if dtypes.is_int(d) and self.is_plain(e):
+                return _convert(self.plain(e), d)
+            case Binary(op="+" | "-", dtype="float32" | "float64") if (
+                self.contracts and (terms := product_and_rest(e)) is not None
+            ):
+                return self._call("fma", [self.expr(x) for x in terms], e.dtype)
+            case Binary(op=op, a=a, b=b):
+                return self._operation(op, self.expr(a), self.expr(b), a.dtype)
+            case Cast(value=v, dtype=d):
+                return self._cast(self.expr(v), v.dtype, d)
+            case Select(cond=c, a=a, b=b) | IfThenElse(cond=c, a=a, b=b):
+                parts = self.expr(c).inside(3), self.expr(a).inside(3), self.expr(b).inside(3)
+                return Text("{} ? {} : {}".format(*parts), _TERNARY)
+            case Unary(op=op, a=a, dtype=d):
+                sign = {"not": "!", "~": "~", "-": "-"}[op]
+                return _narrow(Text(f"{sign}{self.expr(a).inside(_ATOM)}", _UNARY), d)
+            case Call(fn="reinterpret", args=(a,), dtype=d):
+                return self._reinterpret(self.expr(a), a.dtype, d)
+            case Call(fn=fn, args=args):
+                return self._call(fn, [self.expr(a) for a in args], args[0].dtype)
+        raise CodegenError(f"c: no code for {type(e).__name__}")
+
+    def _operation(self, op: str, x: Text, y: Text, dtype: str) -> Text:
+        """An operation on two operands of a dtype."""
+        if op in ("min", "max"):
+            return _call(self.prelude.min_max(op, dtype), x, y)
+        if op in _DIVISIONS:
+            return _call(self.prelude.divide(op, dtype), x, y)
+        if op in ("<<", ">>"):
+            return _call(self.prelude.shift(op, dtype), x, y)
+        done = _join(_LOGIC.get(op, op), x, y)
+        return done if op in COMPARE or op in _LOGIC else self._rounded(done, dtype)
+
+    def _own(self, fn: str, dtype: str, *args: Text) -> Text | None:
+        """A call of the file's own function, where there is one."""
+        name = self.prelude.define(fn, dtype, self.in_vector)
+        return None if name is None else _call(name, *args)
+
+    def _half(self, what: str, x: Text, dtype: str) -> Text:
+        """A conversion of `loopwright.ir.half`."""
+        made = self._own(what, dtype, x)
+        if made is None:
+            raise CodegenError(f"c: no conversion of {dtype}")
+        return made
+
+    def _loaded(self, x: Text, dtype: str) -> Text:
+        """The value of an element of memory."""
+        if dtype in dtypes.HALVES:
+            return self._half("unpack", x, dtype)
+        return _join("!=", x, Text("0")) if dtype == "bool" else x
+
+    def stored(self, e: Expr) -> Text:
+        """A value as memory holds it."""
+        x = self.expr(e)
+        return self._half("pack", x, e.dtype) if e.dtype in dtypes.HALVES else x
+
+    def _rounded(self, x: Text, dtype: str) -> Text:
+        """What C computed in a wider type, as a value of the dtype."""
+        return self._half("narrow", x, dtype) if dtype in dtypes.HALVES else _narrow(x, dtype)
+
+    def _reinterpret(self, x: Text, source: str, to: str) -> Text:
+        if source in dtypes.HALVES:
+            x, source = _convert(self._half("pack", x, source), "int16"), "int16"
+        if to in dtypes.HALVES:
+            return self._half("unpack", _convert(x, "uint16"), to)
+        return _call(self.prelude.reinterpret(source, to), x)
+
+    def _cast(self, x: Text, source: str, to: str) -> Text:
+        if source == to:
+            return x
+        if to in dtypes.HALVES:
+            return self._half("narrow", self._cast(x, source, "float32"), to)
+        if source in dtypes.HALVES:
+            return self._cast(x, "float32", to)
+        if to == "bool":
+            return _join("!=", x, Text("0"))
+        if dtypes.is_float(source) and not dtypes.is_float(to):
+            return _call(self.prelude.to_integer(source, to), x)
+        return _convert(x, to)
+
+    def _call(self, fn: str, args: list[Text], dtype: str) -> Text:
+        if dtype in dtypes.HALVES:
+            y = self._call(fn, args, "float32")
+            return y if fn in _EXACT else self._half("narrow", y, dtype)
+        if fn == "abs" and not dtypes.is_float(dtype):
+            return (
+                args[0] if dtypes.is_unsigned(dtype) else _call(self.prelude.absolute(dtype), *args)
+            )
+        own = self._own(fn, dtype, *args)
+        if own is not None:
+            return own
+        suffix = "f" if dtype == "float32" else ""
+        return _call(_C_NAMES.get(fn, fn) + suffix, *args)
+
+
+def product_and_rest(e: Binary) -> tuple[Expr, Expr, Expr] | None:
+    """``(a, b, c)`` of a sum or difference that is ``a * b + c``; None where there is no product.
+
+    A product on the left goes first, as in LLVM.
+    """
+    minus = e.op == "-"
+    match e.a, e.b:
+        case Binary(op="*", a=x, b=y), z:
+            return x, y, Unary("-", z, z.dtype) if minus else z
+        case z, Binary(op="*", a=x, b=y):
+            return (Unary("-", x, x.dtype) if minus else x), y, z
+    return None
+
+
+def literal(value: Any, dtype: str) -> Text:
+    """A literal; the text of a float is the shortest that is read back as the same number."""
+    if dtype == "bool":
+        return Text("true" if value else "false")
+    if dtypes.is_float(dtype):
+        return _float(float(value), dtype)
+    lowest = dtypes.limits(dtype)[0]
+    if value == lowest and dtypes.bits(dtype) >= 32 and not dtypes.is_unsigned(dtype):
+        return Text(f"INT{dtypes.bits(dtype)}_MIN")
+    text = f"INT64_C({value})" if dtype == "int64" else str(int(value))
+    if dtypes.is_unsigned(dtype) and dtypes.bits(dtype) >= 32:
+        text = f"UINT{dtypes.bits(dtype)}_C({value})"
+    return Text(text, _ATOM if value >= 0 or dtype == "int64" else _UNARY)
+
+
+def _float(value: float, dtype: str) -> Text:
+    dtype = "float64" if dtype == "float64" else "float32"
+    suffix = "f" if dtype == "float32" else ""
+    level = _UNARY if math.copysign(1.0, value) < 0 else _ATOM
+    if math.isnan(value):
+        return Text("NAN")
+    if math.isinf(value):
+        return Text("-INFINITY" if value < 0 else "INFINITY", level)
+    text = np.format_float_scientific(np.dtype(dtype).type(value), unique=True, trim="0")
+    if 1e-4 <= abs(value) < 1e16 or value == 0.0:
+        text = np.format_float_positional(np.dtype(dtype).type(value), unique=True, trim="0")
+    return Text(text + suffix, level)
+
+
+def _join(op: str, x: Text, y: Text) -> Text:
+    """An operation, with parentheses also where people mix up what C does not."""
+    level = _PRECEDENCE[op]
+    if op in ("&&", "||"):
+        left = x.text if x.level == level or x.level > _PRECEDENCE["&&"] else f"({x.text})"
+        return Text(f"{left} {op} {y.inside(_PRECEDENCE['&&'] + 1)}", level)
+    if level >= _PRECEDENCE["+"]:
+        return Text(f"{x.inside(level)} {op} {y.inside(level + 1)}", level)
+    inner = _PRECEDENCE["+"] if op in COMPARE else _UNARY
+    return Text(f"{x.inside(inner)} {op} {y.inside(inner)}", level)
+
+
+def _call(name: str, *args: Text) -> Text:
+    return Text(f"{name}({', '.join(a.text for a in args)})")
+
+
+def _convert(x: Text, to: str) -> Text:
+    return Text(f"({c_type(to)}){x.inside(_UNARY)}", _UNARY)
+
+
+def _narrow(x: Text, dtype: str) -> Text:
+    """Cut the int that C made of two narrow integers."""
+    return _convert(x, dtype) if dtypes.is_int(dtype) and dtypes.bits(dtype) < 32 else x

@@ -1,0 +1,83 @@
+"""Math functions (`loopwright.ir.math.vector_math`, `loopwright.ir.half`) as C functions.
+
+Each is a static function of the file that uses it, one named value a step, and is inlined: the
+compiler makes it part of the vector loop around it. Nothing is contracted in C, so that results are
+those of every other code generator, to the bit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from loopwright.codegen.c.expressions import Expressions, Text
+from loopwright.codegen.c.prelude import Prelude, c_type, short
+from loopwright.ir.buffer import Buffer
+from loopwright.ir.expr import Call, Expr, IfThenElse, Var
+from loopwright.ir.half import conversion
+from loopwright.ir.math.definition import Definition
+from loopwright.ir.math.vector_math import definition
+
+_INLINE = "static inline __attribute__((always_inline))"
+_RARE = "static __attribute__((noinline, cold, const))"
+
+
+def install(prelude: Prelude) -> None:
+    """Let expressions of a file find its math functions."""
+    prelude.define = lambda fn, dtype, lanes: math_function(prelude, fn, dtype, lanes)
+
+
+def math_function(prelude: Prelude, fn: str, dtype: str, lanes: bool) -> str | None:
+    """The name of a function of this file; None where there is no definition.
+
+    Args:
+        prelude: of the file.
+        fn: name in the IR.
+        dtype: of its arguments.
+        lanes: for a vector loop. Such a loop has no branches: what is seldom needed is computed
+            always, and chosen.
+    """
+    d = conversion(fn, dtype) or definition(fn, dtype)
+    if d is None or (fn == "fma" and prelude.has_fma):
+        return None
+    many = lanes and (fn.startswith("_") or any(isinstance(e, IfThenElse) for _, e in d.steps))
+    name = f"lw_{fn.lstrip('_')}_{short(dtype)}{'_lanes' if many else ''}"
+    if name not in prelude:
+        prelude.strict = True
+        how = _RARE if fn.startswith("_") and not many else _INLINE
+        prelude.put(name, _Writer(prelude, d, many).function(f"{how} ", name))
+    return name
+
+
+class _Writer(Expressions):
+    """Writes one definition."""
+
+    def __init__(self, prelude: Prelude, d: Definition, lanes: bool) -> None:
+        super().__init__(prelude)
+        self.d, self.in_vector = d, lanes
+        # In float64 on the way to a float32 nothing hangs on the second rounding.
+        self.loose = not prelude.has_fma and d.params[0].dtype == "float32"
+
+    def name(self, x: Var | Buffer) -> str:
+        """Variables of definitions are identifiers of C."""
+        return x.name
+
+    def function(self, how: str, name: str) -> str:
+        """The text of the function."""
+        given = ", ".join(f"{c_type(v.dtype)} {v.name}" for v in self.d.params)
+        lines = [f"{how}{c_type(self.d.result.dtype)} {name}({given}) {{"]
+        for v, e in self.d.steps:
+            lines.append(f"  const {c_type(v.dtype)} {v.name} = {self.expr(e).text};")
+        return "\n".join([*lines, f"  return {self.expr(self.d.result).text};", "}"])
+
+    def expr(self, e: Any) -> Text:
+        match e:
+            case IfThenElse(cond=c, a=a, b=b) if not self.in_vector:
+                parts = self.expr(c).text, self.expr(a).text, self.expr(b).inside(3)
+                return Text("__builtin_expect({}, 0) ? {} : {}".format(*parts), 2)
+            case Call(fn="fma", args=(a, b, c), dtype="float64") if self.loose:
+                return super().expr(_sum(a, b, c))
+        return super().expr(e)
+
+
+def _sum(a: Expr, b: Expr, c: Expr) -> Expr:
+    return a * b + c

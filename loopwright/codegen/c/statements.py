@@ -1,0 +1,318 @@
+"""Statements of the loop IR as text of a C-like language; its targets differ in few hooks.
+
+Names stay those of the program where C allows it. A loop over a vector is a plain loop that the
+compiler is told to vectorise, an unrolled one a loop that it is told to unroll.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from loopwright import dtypes
+from loopwright.codegen.c.expressions import Expressions, Text, product_and_rest
+from loopwright.codegen.c.prelude import Prelude, c_type, memory_type
+from loopwright.codegen.llvm.sizes import Bytes, SizeNames, larger, nbytes
+from loopwright.codegen.program_queries import has_blocks
+from loopwright.errors import CodegenError
+from loopwright.ir.affine import interval
+from loopwright.ir.buffer import STACK_LIMIT, Buffer, Load
+from loopwright.ir.expr import Binary, Expr, Var
+from loopwright.ir.interp.threads import launched_by
+from loopwright.ir.stmt import (
+    UNROLL_HINT,
+    Allocate,
+    Check,
+    For,
+    If,
+    IntrinsicCall,
+    Let,
+    Prefetch,
+    Seq,
+    Store,
+    View,
+)
+
+#: Most bytes of all buffers together that are kept on the stack.
+STACK_TOTAL = 1 << 16
+#: Bounds of a number of which nothing is known.
+UNKNOWN = (-(1 << 40), 1 << 40)
+#: How tightly the operand of a sum binds.
+_SUM = 12
+#: Words that a program's names may not be.
+RESERVED = frozenset(
+    word
+    for words in (
+        "auto break case char const continue default do double else enum extern float for goto if",
+        "inline int long register restrict return short signed sizeof static struct switch typedef",
+        "union unsigned void volatile while asm typeof bool true false linux unix i386 main NAN",
+        "INFINITY DOMAIN SING OVERFLOW UNDERFLOW TLOSS PLOSS args ws rc begin end closure",
+        "memcpy memmove memset",
+    )
+    for word in words.split()
+)
+#: Prefixes of what the headers of C define.
+_TAKEN = re.compile(r"_|lw_|M_|FP_|U?INT|HUGE|MATH|WCHAR|SIZE|PTRDIFF|SIG_|__")
+
+
+class Names:
+    """C identifiers, unique in a function: the first of a name keeps it, others get a number."""
+
+    def __init__(self, taken: set[str] | frozenset[str]) -> None:
+        self._names: dict[Any, str] = {}
+        self._taken = set(taken)
+
+    def __call__(self, x: Var | Buffer) -> str:
+        """The identifier of a variable or buffer."""
+        if x not in self._names:
+            self._names[x] = self.fresh(x.name)
+        return self._names[x]
+
+    def release(self, x: Var | Buffer) -> None:
+        """End the scope of a variable or buffer: its identifier may be used again."""
+        self._taken.discard(self._names.pop(x))
+
+    def fresh(self, text: str) -> str:
+        """A new identifier like this text."""
+        plain = re.sub(r"\W", "_", text, flags=re.ASCII) or "x"
+        if plain[0].isdigit() or _TAKEN.match(plain):
+            plain = f"x{plain}"
+        name, n = plain, 1
+        while name in self._taken:
+            name, n = f"{plain}_{n}", n + 1
+        self._taken.add(name)
+        return name
+
+
+class CFamilyWriter(Expressions):
+    """Writes the statements of one function.
+
+    Attributes:
+        lines: what was written.
+        names: identifiers of this function.
+        bound: C types of the variables in scope.
+        buffers: buffers in scope.
+        workspace: bytes of workspace that the function needs; with sizes maybe an expression.
+        sizes: what the names made of sizes stand for.
+    """
+
+    def __init__(self, prelude: Prelude, names: Names, language: str = "c") -> None:
+        super().__init__(prelude)
+        self.names, self.language = names, language
+        self.lines: list[str] = []
+        self.depth = 1
+        self.bound: dict[Var, str] = {}
+        self.buffers: dict[Buffer, None] = {}
+        self.workspace: Bytes = 0
+        self.sizes = SizeNames()
+        self._used: Bytes = 0
+        self._stack = 0
+        self.contracts = prelude.has_fma
+
+    # ------------------------------------------------------------ hooks
+
+    def hint(self, s: For) -> str | None:
+        """The line before a loop that tells the compiler what to do with it."""
+        raise NotImplementedError
+
+    def launch(self, s: For) -> bool:
+        """Write a parallel loop as such; False: it is to be written as a serial one."""
+        raise NotImplementedError
+
+    def prefetch(self, b: Buffer, indices: tuple[Expr, ...]) -> None:
+        """Write that the line of an element will be read, which may lie outside of its buffer."""
+        raise NotImplementedError
+
+    def instruction(self, s: IntrinsicCall) -> bool:
+        """Write an instruction; False: there is none, and its plain form is to be written."""
+        raise NotImplementedError
+
+    def check(self, s: Check) -> None:
+        """Write that the function is left with a code unless a condition holds."""
+        raise NotImplementedError
+
+    # ------------------------------------------------------------ text
+
+    def name(self, x: Var | Buffer) -> str:
+        """The identifier of a variable or buffer."""
+        return self.names(x)
+
+    def put(self, text: str) -> None:
+        """Write a line."""
+        self.lines.append("  " * self.depth + text if text else "")
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """Write a block in braces after ``head``."""
+        self.put(f"{head} {{".strip())
+        self.depth += 1
+        yield
+        self.depth -= 1
+        self.put("}")
+
+    # ------------------------------------------------------------ statements
+
+    def stmt(self, s: Any) -> None:
+        """Write a statement."""
+        match s:
+            case Seq(stmts=stmts):
+                for k, x in enumerate(stmts):
+                    if _declares(x) and k < len(stmts) - 1:
+                        with self.block(""):
+                            self.stmt(x)
+                    else:
+                        self.stmt(x)
+            case Store(buffer=b, indices=idx, value=v):
+                self._store(b, idx, v)
+            case For():
+                self._for(s)
+            case If(cond=c, then=then, orelse=other):
+                self._if(c, then, other)
+            case Let(var=v, value=e, body=body):
+                self._let(v, e, body)
+            case Allocate(buffer=b, body=body):
+                self._allocate(b, body)
+            case Prefetch(buffer=b, indices=idx):
+                self.prefetch(b, idx)
+            case Check():
+                self.check(s)
+            case View(buffer=b, of=of, offset=k, body=body):
+                self._place(b, f"{self.name(of)} + {k}")
+                self.stmt(body)
+                self._leave(b)
+            case IntrinsicCall(body=body):
+                if not self.instruction(s):
+                    self.stmt(body)
+            case _:
+                raise CodegenError(f"{self.language}: no code for {type(s).__name__}")
+
+    def _store(self, b: Buffer, idx: tuple[Expr, ...], v: Expr) -> None:
+        at = self.element(b, idx)
+        single = dtypes.bits(b.dtype) >= 32
+        match v:
+            case Binary(op="+", a=Load(buffer=c, indices=same), b=x) if (c, same) == (b, idx) and (
+                single and not (self.contracts and product_and_rest(v))
+            ):
+                self.put(f"{at} += {self.expr(x).text};")
+            case _:
+                self.put(f"{at} = {self.stored(v).text};")
+
+    def _if(self, c: Expr, then: Any, other: Any) -> None:
+        with self.block(f"if ({self.expr(c).text})"):
+            self.stmt(then)
+        if other is not None:
+            with self.block("else"):
+                self.stmt(other)
+
+    def _let(self, v: Var, e: Expr, body: Any) -> None:
+        """Arithmetic on axes is kept in int64_t, all else in its own dtype."""
+        if e.dtype != v.dtype:
+            raise CodegenError(f"{self.language}: {v.name!r} is {v.dtype}, not {e.dtype}")
+        self.sizes.learn(v, e)
+        bounds = interval(e, {}, self.ranges) if dtypes.is_int(e.dtype) else None
+        plain = bounds is not None and self.is_plain(e)
+        text = self.plain(e) if plain else self.expr(e)
+        kind = "int64_t" if plain else c_type(v.dtype)
+        if plain and bounds is not None:
+            self.ranges[v] = bounds
+        else:
+            self.ranges.pop(v, None)
+        self.bound[v] = kind
+        self.put(f"const {kind} {self.name(v)} = {text.text};")
+        self.stmt(body)
+        self._leave(v)
+
+    def _for(self, s: For) -> None:
+        if s.kind == "thread":
+            raise CodegenError(
+                f"{self.language}: {launched_by(s)}; thread axes are for GPU targets, on a CPU use "
+                "parallel, vectorize or unroll"
+            )
+        if s.kind == "parallel" and not self.in_vector and self.launch(s):
+            return
+        vector = s.kind == "vectorized" and not self.in_vector and not has_blocks(s.body)
+        unrolled = s.kind == "unrolled" or UNROLL_HINT in s.pragmas
+        hint = self.hint(s) if unrolled or vector else None
+        if hint:
+            self.put(hint)
+        self.in_vector |= vector
+        self.loop(s, "0", self.count(s.extent).text)
+        self.in_vector &= not vector
+
+    def loop(self, s: For, first: str, end: str) -> None:
+        """Write a loop as a ``for`` statement."""
+        i = self.name(s.var)
+        self.enter(s)
+        with self.block(f"for (int64_t {i} = {first}; {i} < {end}; ++{i})"):
+            self.stmt(s.body)
+        self._leave(s.var)
+
+    def enter(self, s: For) -> None:
+        """Begin the scope of a loop's variable."""
+        most = interval(s.extent, {}, self.ranges) if isinstance(s.extent, Expr) else None
+        last = s.extent - 1 if isinstance(s.extent, int) else most[1] - 1 if most else UNKNOWN[1]
+        self.ranges[s.var] = (0, last)
+        self.bound[s.var] = "int64_t"
+
+    # ------------------------------------------------------------ memory
+
+    def count(self, n: Any) -> Text:
+        """An extent, or a number of bytes."""
+        return Text(str(n)) if isinstance(n, int) else self.index(n)
+
+    def extents(self, b: Buffer) -> list[str]:
+        """Extents of a buffer as an array of C: one with gaps is a row of all its elements."""
+        if b.strides is not None:
+            return [str(b.size)]
+        return [self.count(n).text for n in b.shape] or ["1"]
+
+    def declared(self, b: Buffer, head: str) -> str:
+        """A declarator of a buffer as an array, ``head`` being what stands before its extents."""
+        return f"{memory_type(b.dtype)} {head}" + "".join(f"[{n}]" for n in self.extents(b))
+
+    def pointer(self, b: Buffer, name: str) -> str:
+        """A declarator of a pointer to the rows of a buffer."""
+        rows = "".join(f"[{n}]" for n in self.extents(b)[1:])
+        return f"{memory_type(b.dtype)} " + (f"(*{name}){rows}" if rows else f"*{name}")
+
+    def _allocate(self, b: Buffer, body: Any) -> None:
+        """A small buffer is an array of the block, a larger one a piece of the workspace."""
+        small = not b.symbolic and b.nbytes <= STACK_LIMIT
+        if small and self._stack + b.nbytes <= STACK_TOTAL:
+            self._stack += b.nbytes
+            self.buffers[b] = None
+            self.put(f"_Alignas(64) {self.declared(b, self.name(b))};")
+            self.stmt(body)
+            self._leave(b)
+            return
+        start = self._used
+        self._place(b, f"ws + {self.count(start).inside(_SUM)}")
+        self._used = start + nbytes(b)
+        self.workspace = larger(self.workspace, self._used)
+        self.stmt(body)
+        self._used = start
+        self._leave(b)
+
+    def _place(self, b: Buffer, at: str) -> None:
+        """Let a buffer lie where bytes are."""
+        self.buffers[b] = None
+        self.put(f"{self.pointer(b, self.name(b))} = ({self.pointer(b, '')})({at});")
+
+    def _leave(self, x: Var | Buffer) -> None:
+        """End the scope of a variable or buffer."""
+        (self.bound if isinstance(x, Var) else self.buffers).pop(x)  # type: ignore[arg-type]
+        self.names.release(x)
+
+    def spare(self, size: Bytes) -> str:
+        """Workspace of a launch that runs inline; free again after it."""
+        self.workspace = larger(self.workspace, self._used + size)
+        return f"ws + {self.count(self._used).inside(_SUM)}"
+
+
+def _declares(s: Any) -> bool:
+    """Whether a statement declares names in the block that it is written in."""
+    while isinstance(s, Seq) and s.stmts:
+        s = s.stmts[-1]
+    return isinstance(s, Allocate | Let | View)

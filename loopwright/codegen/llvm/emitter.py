@@ -1,0 +1,172 @@
+"""Instructions, blocks, lanes and masks of a function, and what a module's functions share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from loopwright.codegen.llvm.ops import MathSource, Operations, Value, llvm_type
+from loopwright.ir.affine import Affine
+from loopwright.ir.buffer import Buffer
+from loopwright.ir.expr import Expr
+
+
+class ModuleWriter:
+    """What the functions of one module share."""
+
+    def __init__(self, name: str, fastmath: bool, vector_bytes: int, threads: int) -> None:
+        self.name, self.fastmath = name, fastmath
+        self.vector_bytes, self.threads = vector_bytes, threads
+        self.declares: dict[str, str] = {}
+        self.functions: list[str] = []
+        self.parallel_workspace: Any = 0
+        self.squares: set[str] = set()
+        self.uses_pool = False
+        self.checks: list[str] = []
+        self.check_words = 0
+        self.counter = 0
+        self.metadata: list[str] = []
+        self.math: set[str] = set()
+        self.define: MathSource | None = None
+        self.has_fma = True
+        self.has_float16 = False
+        self.hides_masks = False
+        self.dot_lanes = 0
+        self.flat: dict[tuple[Buffer, tuple[Expr, ...]], Affine | None] = {}
+
+    def text(self) -> str:
+        """The module."""
+        return "\n".join([*self.declares.values(), *self.functions, *self.metadata]) + "\n"
+
+    def unroll_hint(self) -> str:
+        """A new loop's metadata that asks LLVM to unroll it."""
+        n = len(self.metadata)
+        if not n:
+            self.metadata.append('!0 = !{!"llvm.loop.unroll.enable"}')
+            n = 1
+        self.metadata.append(f"!{n} = distinct !{{!{n}, !0}}")
+        return f"!{n}"
+
+
+class Emitter:
+    """Writes instructions in order; registers that are asked for again are made once a scope."""
+
+    def __init__(self, module: ModuleWriter) -> None:
+        self.m = module
+        self.lines: list[str] = []
+        self.allocas: list[str] = []
+        self.lanes = 1
+        self.mask: Value | None = None
+        self.count = 0
+        self.scopes: list[dict[Hashable, str]] = [{}]
+        self.ops = Operations(
+            self.pure, self.declare, module.fastmath, self.splat, module.define, module.has_float16
+        )
+
+    # ------------------------------------------------------------ text
+
+    def emit(self, text: str) -> str:
+        """Write an instruction that gives a value; returns its register."""
+        self.count += 1
+        reg = f"%v{self.count}"
+        self.lines.append(f"  {reg} = {text}")
+        return reg
+
+    def pure(self, text: str) -> str:
+        """Write an instruction that its operands determine, unless it is in scope already.
+
+        Unrolled iterations and the pieces of a vector loop repeat most of each other's arithmetic
+        on indices; LLVM would find that out, at 20 microseconds a line.
+        """
+        for scope in reversed(self.scopes):
+            if text in scope:
+                return scope[text]
+        self.scopes[-1][text] = reg = self.emit(text)
+        return reg
+
+    def put(self, text: str) -> None:
+        """Write an instruction without a value."""
+        self.lines.append("  " + text)
+
+    def label(self, hint: str) -> str:
+        """A new block name."""
+        self.count += 1
+        return f"{hint}{self.count}"
+
+    def start(self, label: str) -> None:
+        """Begin a block."""
+        self.lines.append(f"{label}:")
+
+    def declare(self, name: str, text: str) -> None:
+        """Declare an external function once."""
+        self.m.declares.setdefault(name, text)
+
+    def cached(self, key: Hashable, make: Callable[[], str]) -> str:
+        """A register made once in this scope or one around it."""
+        for scope in reversed(self.scopes):
+            if key in scope:
+                return scope[key]
+        self.scopes[-1][key] = reg = make()
+        return reg
+
+    # ------------------------------------------------------------ vectors and masks
+
+    def splat(self, v: Value, lanes: int) -> Value:
+        """A scalar in every lane."""
+        ty = llvm_type(v.dtype, lanes)
+        if not v.ref.startswith("%"):
+            one = llvm_type(v.dtype)
+            return Value("<" + ", ".join([f"{one} {v.ref}"] * lanes) + ">", v.dtype, lanes)
+        return Value(self._splat(v.ref, llvm_type(v.dtype), ty, lanes), v.dtype, lanes)
+
+    def splat_memory(self, v: Value, ty: str) -> Value:
+        """As `splat`, of a value in its memory type."""
+        vty = f"<{self.lanes} x {ty}>"
+        if not v.ref.startswith("%"):
+            return Value("<" + ", ".join([f"{ty} {v.ref}"] * self.lanes) + ">", v.dtype, self.lanes)
+        return Value(self._splat(v.ref, ty, vty, self.lanes), v.dtype, self.lanes)
+
+    def _splat(self, ref: str, one: str, many: str, lanes: int) -> str:
+        x = self.pure(f"insertelement {many} poison, {one} {ref}, i64 0")
+        return self.pure(
+            f"shufflevector {many} {x}, {many} poison, <{lanes} x i32> zeroinitializer"
+        )
+
+    def vector_mask(self) -> str:
+        """The mask, one bit a lane."""
+        assert self.mask is not None
+        return self.splat(self.mask, self.lanes).ref if self.mask.lanes == 1 else self.mask.ref
+
+    def hidden_mask(self) -> str:
+        """The mask, in a form that LLVM cannot find to be a constant (`stores_too_wide`).
+
+        It is joined with a condition that never holds: whether a zero is another number after an
+        empty piece of assembly, which LLVM does not look into.
+        """
+        zero = self.pure('call i8 asm "", "=r,0"(i8 0)')
+        ty = f"<{self.lanes} x i8>"
+        never = self.pure(
+            f"icmp ne {ty} {self._splat(zero, 'i8', ty, self.lanes)}, zeroinitializer"
+        )
+        return self.pure(f"or <{self.lanes} x i1> {never}, {self.vector_mask()}")
+
+    def any_active(self) -> str:
+        """Whether any lane is active, as an i1."""
+        assert self.mask is not None
+        return self.mask.ref if self.mask.lanes == 1 else self.any_lane(self.mask)
+
+    def any_lane(self, mask: Value) -> str:
+        """Whether a vector of conditions holds in any lane, as an i1."""
+        name = f"llvm.vector.reduce.or.v{mask.lanes}i1"
+        ty = f"<{mask.lanes} x i1>"
+        self.declare(name, f"declare i1 @{name}({ty})")
+        return self.pure(f"call i1 @{name}({ty} {mask.ref})")
+
+    def under(self, cond: Value, make: Callable[[], Any]) -> Any:
+        """Do something with ``cond`` added to the mask."""
+        old = self.mask
+        self.mask = cond if old is None else self.ops.binary("and", old, cond, "bool")
+        try:
+            return make()
+        finally:
+            self.mask = old

@@ -1,0 +1,153 @@
+"""The functions of a module: the exported entry, and those that the pool runs.
+
+Every nest is the body of an ``alwaysinline`` function with ``noalias`` parameters; thin functions
+unpack the pointers and call it. Pointers that are loaded in the body itself carry no such promise,
+and LLVM then spills accumulators in every iteration.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loopwright.codegen.llvm.ops import Value, llvm_type
+from loopwright.codegen.llvm.sizes import SizeNames, larger, last_index
+from loopwright.codegen.program_queries import buffers_of
+from loopwright.ir.affine import Affine
+from loopwright.ir.buffer import Buffer
+from loopwright.ir.expr import Expr, Var
+from loopwright.ir.sizes import Sizes
+from loopwright.ir.stmt import For, Func
+from loopwright.ir.traversal import free_vars
+
+if TYPE_CHECKING:
+    from loopwright.codegen.llvm.writer import FunctionWriter
+
+#: Bounds of a register of which nothing is known.
+UNKNOWN = (-(1 << 40), 1 << 40)
+_LAUNCH = "lw_parallel_launch"
+
+
+def write_entry(w: FunctionWriter, f: Func) -> None:
+    """Write the exported function and its inlined body."""
+    count = len(f.params)
+    w.pointers = {b: f"%p{k}" for k, b in enumerate(f.params)}
+    known = Sizes.of_function(f.sizes, [n for b in f.params for n in b.shape]).ranges
+    for k, v in enumerate(f.sizes):
+        w.env[v] = Affine.of(w.atom(f"%n{k}"))
+        w.ranges[w.atom(f"%n{k}")] = known[v]
+    w.stmt(f.body)
+    w.put("ret i32 0")
+    given = [f"ptr noalias %p{k}" for k in range(count)] + [
+        f"i64 %n{k}" for k in range(len(f.sizes))
+    ]
+    w.m.functions.append(_body_function(w, ", ".join([*given, "ptr noalias %ws"])))
+    loads, args = [], []
+    for k, ty in enumerate(["ptr"] * count + ["i64"] * len(f.sizes)):
+        loads.append(f"  %s{k} = getelementptr ptr, ptr %args, i64 {k}")
+        loads.append(f"  %x{k} = load {ty}, ptr %s{k}, align 8")
+        args.append(f"{ty} %x{k}")
+    call = f"  %rc = call i32 @{w.name}.body({', '.join([*args, 'ptr %ws'])})"
+    lines = [f"define i32 @{w.name}(ptr %args, ptr %ws) nounwind {{", "entry:"]
+    w.m.functions.append("\n".join([*lines, *loads, call, "  ret i32 %rc", "}"]))
+
+
+def launch(w: FunctionWriter, s: For) -> None:
+    """Hand a loop to the pool; the body sees buffers and outer variables through a closure."""
+    w.m.uses_pool = True
+    w.m.counter += 1
+    inner = w.inner(f"{w.name}.par{w.m.counter}")
+    buffers = [b for b in buffers_of(s.body) if b in w.pointers]
+    used = free_vars(s.body)
+    for n in (n for b in buffers_of(s.body) for n in b.shape if isinstance(n, Expr)):
+        used |= free_vars(n)
+    outer = {a for v in used if v in w.env for a in w.env[v].terms}
+    atoms = sorted(outer, key=lambda a: a.name)
+    values = {v: x for v, x in w.bound.items() if v in used}
+    given = [("ptr", w.pointers[b]) for b in buffers] + [("i64", a.name) for a in atoms]
+    given += [(llvm_type(x.dtype), x.ref) for x in values.values()]
+    _write_parallel(inner, s, buffers, atoms, values, w)
+    w.m.functions.append(_range_function(inner.name, [ty for ty, _ in given]))
+    closure = f"%c{w.m.counter}"
+    w.allocas.append(f"  {closure} = alloca [{max(1, len(given))} x i64], align 64")
+    for k, (ty, ref) in enumerate(given):
+        at = w.emit(f"getelementptr i64, ptr {closure}, i64 {k}")
+        w.put(f"store {ty} {ref}, ptr {at}, align 8")
+    size = inner.memory.workspace
+    spare = w.memory.spare(size)
+    w.m.parallel_workspace = larger(w.m.parallel_workspace, w.sizes.definition(size))
+    w.declare(_LAUNCH, f"declare i32 @{_LAUNCH}(ptr, ptr, i64, i64, ptr)")
+    rc = w.emit(
+        f"call i32 @{_LAUNCH}(ptr @{inner.name}, ptr {closure}, i64 {w.count_of(s.extent)}, "
+        f"i64 {w.count_of(size)}, ptr {spare})"
+    )
+    bad = w.emit(f"icmp ne i32 {rc}, 0")
+    fail, ok = w.label("fail"), w.label("ok")
+    w.put(f"br i1 {bad}, label %{fail}, label %{ok}")
+    w.start(fail)
+    w.put(f"ret i32 {rc}")
+    w.start(ok)
+
+
+def _write_parallel(
+    w: FunctionWriter,
+    s: For,
+    buffers: list[Buffer],
+    atoms: list[Var],
+    values: dict[Var, Value],
+    outer: FunctionWriter,
+) -> None:
+    """Write the inlined nest of one iteration; what it is given comes in `launch`'s order."""
+    fresh = {a: Var(f"%a{k}", "int64") for k, a in enumerate(atoms)}
+    sub = {a: Affine.of(f) for a, f in fresh.items()}
+    w.env = {v: a.substitute(sub) for v, a in outer.env.items()}
+    w.ranges = {f: outer.ranges.get(a, UNKNOWN) for a, f in fresh.items()}
+    w.pointers = {b: f"%p{k}" for k, b in enumerate(buffers)}
+    w.bound = {v: Value(f"%d{k}", x.dtype) for k, (v, x) in enumerate(values.items())}
+    w.ranges |= {v: outer.ranges[v] for v in values if v in outer.ranges}
+    loop_var = Var("%i", "int64")
+    w.ranges[loop_var] = (0, last_index(outer, s.extent))
+    w.sizes = SizeNames(outer.sizes.known)
+    w.iteration(s, Affine.of(loop_var))
+    w.put("ret i32 0")
+    params = [f"ptr noalias %p{k}" for k in range(len(buffers))]
+    params += [f"i64 %a{k}" for k in range(len(atoms))]
+    params += [f"{llvm_type(x.dtype)} {x.ref}" for x in w.bound.values()]
+    w.m.functions.append(_body_function(w, ", ".join(["i64 %i", *params, "ptr noalias %ws"])))
+
+
+def _range_function(name: str, types: list[str]) -> str:
+    """The function that the pool calls: a range of iterations, what they need in a closure."""
+    loads, args = [], ["i64 %i"]
+    for k, ty in enumerate(types):
+        loads.append(f"  %s{k} = getelementptr i64, ptr %closure, i64 {k}")
+        loads.append(f"  %x{k} = load {ty}, ptr %s{k}, align 8")
+        args.append(f"{ty} %x{k}")
+    args.append("ptr %ws")
+    return "\n".join(
+        [
+            f"define internal i32 @{name}(i64 %begin, i64 %end, ptr %closure, ptr %ws) nounwind {{",
+            "entry:",
+            *loads,
+            "  %some = icmp slt i64 %begin, %end",
+            "  br i1 %some, label %loop, label %done",
+            "loop:",
+            "  %i = phi i64 [ %begin, %entry ], [ %next, %more ]",
+            f"  %rc = call i32 @{name}.body({', '.join(args)})",
+            "  %bad = icmp ne i32 %rc, 0",
+            "  br i1 %bad, label %fail, label %more",
+            "more:",
+            "  %next = add nsw i64 %i, 1",
+            "  %go = icmp slt i64 %next, %end",
+            "  br i1 %go, label %loop, label %done",
+            "fail:",
+            "  ret i32 %rc",
+            "done:",
+            "  ret i32 0",
+            "}",
+        ]
+    )
+
+
+def _body_function(w: FunctionWriter, params: str) -> str:
+    head = f"define internal i32 @{w.name}.body({params}) alwaysinline nounwind {{"
+    return "\n".join([head, "entry:", *w.allocas, *w.lines, "}"])

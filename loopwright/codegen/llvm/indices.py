@@ -1,0 +1,217 @@
+"""Indices and offsets in LLVM IR.
+
+They are kept as affine forms over registers and the lane as long as they are such forms; else they
+are values in i64.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from loopwright.codegen.llvm.emitter import Emitter, ModuleWriter
+from loopwright.codegen.llvm.functions import UNKNOWN
+from loopwright.codegen.llvm.memory import LANE, Memory
+from loopwright.codegen.llvm.ops import Value, literal
+from loopwright.codegen.llvm.sizes import flat_symbolic
+from loopwright.codegen.quotients import Digits
+from loopwright.errors import CodegenError
+from loopwright.ir.affine import Affine, exact, fits, to_affine
+from loopwright.ir.buffer import Buffer
+from loopwright.ir.expr import Binary, Cast, Expr, Unary, Var
+from loopwright.ir.traversal import free_vars
+
+
+class _AnyRange(dict[Var, tuple[int, int]]):
+    """Ranges of variables of which nothing is known: no division is decided."""
+
+    def __missing__(self, _: Var) -> tuple[int, int]:
+        return UNKNOWN
+
+
+_ANY = _AnyRange()
+
+
+class IndexWriter(Emitter):
+    """The part of `loopwright.codegen.llvm.writer.FunctionWriter` that makes offsets of indices."""
+
+    memory: Memory
+
+    def __init__(self, module: ModuleWriter) -> None:
+        super().__init__(module)
+        self.env: dict[Var, Affine] = {}
+        self.bound: dict[Var, Value] = {}
+        self.atoms: dict[str, Var] = {}
+        self.ranges: dict[Var, tuple[int, int]] = {}
+        self.digits = Digits(self.affine)
+
+    def expr(self, e: Any) -> Value:
+        """The value of an expression."""
+        raise NotImplementedError
+
+    def affine(self, e: Expr) -> Affine | None:
+        """An index as an affine form over registers and the lane."""
+        if self.bound and not self.bound.keys().isdisjoint(free_vars(e)):
+            return None
+        return to_affine(e, self.env, self.ranges)
+
+    def scalar(self, a: Affine) -> str:
+        """The value of an affine form without lanes, as an i64."""
+        key = ("i64", a.const, frozenset(a.terms.items()))
+        return self.cached(key, lambda: self._scalar(a)) if a.terms else str(a.const)
+
+    def _scalar(self, a: Affine) -> str:
+        out: str | None = None
+        for v, c in a.terms.items():
+            term = v.name if c == 1 else self.pure(f"mul i64 {v.name}, {c}")
+            out = term if out is None else self.pure(f"add i64 {out}, {term}")
+        assert out is not None
+        return self.pure(f"add i64 {out}, {a.const}") if a.const else out
+
+    def index_vector(self, a: Affine) -> Value:
+        """The value of an affine form, one i64 a lane."""
+        stride = a.terms.get(LANE, 0)
+        rest = Affine(a.const, {v: c for v, c in a.terms.items() if v is not LANE})
+        first = 0 if rest.terms else rest.const
+        steps = ", ".join(f"i64 {first + k * stride}" for k in range(self.lanes))
+        if not rest.terms:
+            return Value(f"<{steps}>", "int64", self.lanes)
+        base = self.splat(Value(self.scalar(rest), "int64"), self.lanes)
+        ty = f"<{self.lanes} x i64>"
+        return Value(self.pure(f"add {ty} {base.ref}, <{steps}>"), "int64", self.lanes)
+
+    def index(self, e: Expr) -> Affine | Value:
+        """An index: affine where it is, else computed in i64."""
+        a = self.affine(e)
+        if a is not None:
+            return a
+        if self._exact(e) and fits(e, self.env, self.ranges):
+            return self._wide(e)
+        return self.ops.cast(self.expr(e), "int64")
+
+    def _exact(self, e: Expr) -> bool:
+        return exact(e, self.env, self.ranges)
+
+    def _wide(self, e: Expr) -> Affine | Value:
+        """Arithmetic on axes in i64."""
+        a = self.affine(e)
+        if a is not None:
+            return a
+        match e:
+            case Var():
+                return self.ops.cast(self.bound[e], "int64")
+            case Cast(value=v):
+                return self._wide(v)
+            case Unary(a=x):
+                return self.ops.negate(self.i64(self._wide(x)))
+            case Binary(op="+" | "-" | "*" as op, a=x, b=y):
+                return self._combined(op, self._wide(x), self._wide(y))
+            case Binary(op=op, a=x, b=y):
+                p, q = self.i64(self._wide(x)), self.i64(self._wide(y))
+                return self.ops.binary(op, p, q, "int64")
+        raise CodegenError(f"llvm: {type(e).__name__} is not arithmetic on axes")
+
+    def decided(self, op: str, x: Affine | Value, y: Affine | Value) -> Value | None:
+        """A comparison of indices that comes out the same in all lanes and iterations."""
+        if isinstance(x, Value) or isinstance(y, Value):
+            return None
+        lo, hi = (x - y).bounds(self.ranges)
+        match op:
+            case "<":
+                known = hi < 0 if hi < 0 or lo >= 0 else None
+            case "<=":
+                known = hi <= 0 if hi <= 0 or lo > 0 else None
+            case ">":
+                known = lo > 0 if lo > 0 or hi <= 0 else None
+            case ">=":
+                known = lo >= 0 if lo >= 0 or hi < 0 else None
+            case _:
+                same = lo == hi == 0
+                known = (same == (op == "==")) if same or lo > 0 or hi < 0 else None
+        return None if known is None else Value(literal(known, "bool"), "bool")
+
+    def _combined(self, op: str, x: Affine | Value, y: Affine | Value) -> Affine | Value:
+        """A sum or product; affine in the lane where what is not affine is the same in all."""
+        p, q = self._atom(x), self._atom(y)
+        if p is None or q is None or (op == "*" and p.terms and q.terms):
+            return self.ops.binary(op, self.i64(x), self.i64(y), "int64")
+        if op == "*":
+            return p * q.const if not q.terms else q * p.const
+        return p + q if op == "+" else p - q
+
+    def _atom(self, x: Affine | Value) -> Affine | None:
+        """A form that is affine with scalar registers as variables."""
+        if isinstance(x, Affine):
+            return x
+        if x.lanes > 1 or not x.ref.startswith("%"):
+            return None
+        return Affine.of(self.atom(x.ref))
+
+    def i64(self, i: Affine | Value) -> Value:
+        """An index as a value."""
+        if isinstance(i, Value):
+            return i
+        return self.index_vector(i) if LANE in i.terms else Value(self.scalar(i), "int64")
+
+    def offset_form(self, b: Buffer, indices: tuple[Expr, ...]) -> Affine | None:
+        """Offset in elements of an access as an affine form, where it has one."""
+        known = self._flat(b, indices)
+        if known is not None and self.bound.keys().isdisjoint(known.terms):
+            return known.substitute(self.env)
+        return self._joined(b, indices)
+
+    def offset(self, b: Buffer, indices: tuple[Expr, ...]) -> Affine | Value:
+        """Offset in elements of an access."""
+        form = self.offset_form(b, indices)
+        if form is not None:
+            return form
+        parts = [self.index(i) for i in indices]
+        atoms = [a for p in parts if (a := self._atom(p)) is not None]
+        if len(atoms) == len(parts):
+            flat = flat_symbolic(self, b, atoms) if b.symbolic else self.memory.flat(b, atoms)
+            if flat is not None:
+                return flat
+        out = Value("0", "int64")
+        if b.strides is not None:
+            for p, stride in zip(parts, b.strides, strict=True):
+                step = self.i64(p)
+                step = self.ops.binary("*", step, self.ops.const(stride, step), "int64")
+                out = self.ops.binary("+", out, step, "int64")
+            return out
+        for p, n in zip(parts, b.shape, strict=True):
+            out = self.ops.binary("*", out, Value(self.count_of(n), "int64"), "int64")
+            out = self.ops.binary("+", out, self.i64(p), "int64")
+        return out
+
+    def _joined(self, b: Buffer, indices: tuple[Expr, ...]) -> Affine | None:
+        """The offset where quotients and remainders in the indices meet again."""
+        if b.symbolic or not all(
+            self._exact(i) and fits(i, self.env, self.ranges) for i in indices
+        ):
+            return None
+        forms = [self.digits.form(i) for i in indices]
+        known = [f for f in forms if f is not None]
+        whole = len(known) == len(forms)
+        return self.digits.joined(self.memory.flat(b, known)) if whole else None
+
+    def count_of(self, n: Any) -> str:
+        """An extent, or a number of bytes, as an i64 operand."""
+        return str(n) if isinstance(n, int) else self.i64(self.index(n)).ref
+
+    def atom(self, reg: str) -> Var:
+        """A register as a variable of affine forms; one object a register."""
+        if reg not in self.atoms:
+            self.atoms[reg] = Var(reg, "int64")
+            self.ranges[self.atoms[reg]] = UNKNOWN
+        return self.atoms[reg]
+
+    def _flat(self, b: Buffer, indices: tuple[Expr, ...]) -> Affine | None:
+        """The offset over the variables of the IR, if that needs no ranges; worked out once."""
+        if b.symbolic:
+            return None
+        key = (b, indices)
+        if key not in self.m.flat:
+            parts = [to_affine(i, {}, _ANY) for i in indices]
+            known = [p for p in parts if p is not None]
+            whole = len(known) == len(parts)
+            self.m.flat[key] = self.memory.flat(b, known) if whole else None
+        return self.m.flat[key]

@@ -1,0 +1,170 @@
+"""Copies that swap two loops, through registers instead of an element at a time.
+
+An unrolled loop around a vectorized one that copies ``to[v + u*S] = from[u + v*T]`` (or the other
+way round) is cut into squares of native vectors. A square is loaded by rows, turned by a network of
+log2(n) rounds of two-vector shuffles, and stored by columns: n*log2(n) shuffles where element loads
+would take n*n (Eklundh, IEEE Trans. Computers 1972).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loopwright import dtypes
+from loopwright.codegen.llvm.memory import memory_type
+from loopwright.ir.affine import Affine
+from loopwright.ir.buffer import Buffer, Load
+from loopwright.ir.expr import Var
+from loopwright.ir.stmt import For, If, Store
+
+if TYPE_CHECKING:
+    from loopwright.codegen.llvm.writer import FunctionWriter
+
+#: Largest square that is turned, in elements a side; its rows are to stay in registers.
+_LARGEST = 16
+
+
+def transposed_copy(w: FunctionWriter, s: For) -> bool:
+    """Write an unrolled loop as turned squares if it is such a copy; whether it was."""
+    inner = s.body
+    if not isinstance(inner, For) or inner.kind != "vectorized":
+        return False
+    copy = inner.body
+    if not isinstance(copy, Store) or not isinstance(copy.value, Load):
+        return False
+    to, source = copy.buffer, copy.value.buffer
+    n = min(w.m.vector_bytes // dtypes.nbytes(to.dtype), _LARGEST)
+    whole = n > 1 and s.extent % n == 0 and inner.extent % n == 0
+    if not whole or w.lanes != 1 or w.mask is not None:
+        return False
+    if to.dtype != source.dtype or to.dtype == "bool":
+        return False
+    u, v = _atoms(w, s, inner)
+    a = w.offset_form(to, copy.indices)
+    b = w.offset_form(source, copy.value.indices)
+    if a is None or b is None:
+        return False
+    sides = ((u, s.extent), (v, inner.extent))
+    for along, across in (sides, sides[::-1]):
+        # ``along`` runs through memory where it is read, ``across`` where it is written.
+        if (b.terms.get(along[0]), a.terms.get(across[0])) != (1, 1):
+            continue
+        if b.terms.get(across[0], 0) in (0, 1) or a.terms.get(along[0], 0) in (0, 1):
+            continue
+        _squares(w, to, a, source, b, along, across, n)
+        return True
+    return False
+
+
+def rest_of_copy(w: FunctionWriter, s: For) -> For | None:
+    """Plain loops for an unrolled one that copies what is left of a tile; None for any other.
+
+    Such a loop holds elements behind a guard, with lanes that lie apart. It runs once where the
+    tile's whole squares run often, but written out it would be most of the text.
+    """
+    match s.body:
+        case If(
+            cond=cond,
+            then=For(kind="vectorized", body=Store(value=Load() as read) as copy) as inner,
+            orelse=None,
+        ) if w.lanes == 1:
+            if any(w.pointers[b].startswith("%b") for b in (copy.buffer, read.buffer)):
+                return None
+            _, v = _atoms(w, s, inner)
+            forms = [w.offset_form(x.buffer, x.indices) for x in (copy, read)]
+            if all(f is not None and f.terms.get(v) == 1 for f in forms):
+                return None
+            elements = For(inner.var, inner.extent, "serial", copy)
+            return For(s.var, s.extent, "serial", If(cond, elements))
+    return None
+
+
+def _atoms(w: FunctionWriter, *loops: For) -> list[Var]:
+    """Let a variable of affine forms stand for each loop's."""
+    atoms = [Var(f"%u{k}", "int64") for k in range(len(loops))]
+    for loop, atom in zip(loops, atoms, strict=True):
+        w.env[loop.var] = Affine.of(atom)
+        w.ranges[atom] = (0, loop.extent - 1)
+    return atoms
+
+
+def _squares(
+    w: FunctionWriter,
+    to: Buffer,
+    a: Affine,
+    source: Buffer,
+    b: Affine,
+    along: tuple[Var, int],
+    across: tuple[Var, int],
+    n: int,
+) -> None:
+    """Call the function that turns a square for each; a loop is its atom in the offsets, extent."""
+    steps_to, steps_source = a.terms[along[0]], b.terms[across[0]]
+    here = {along[0]: Affine(0), across[0]: Affine(0)}
+    first, start = (x.substitute(here) for x in (a, b))
+    turn = _turning(w, memory_type(to.dtype), dtypes.nbytes(to.dtype), n)
+    for i in range(0, along[1], n):
+        for j in range(0, across[1], n):
+            rows = w.memory.address(source, start + (i + steps_source * j))
+            columns = w.memory.address(to, first + (j + steps_to * i))
+            w.put(
+                f"call void @{turn}(ptr {rows}, i64 {steps_source}, ptr {columns}, i64 {steps_to})"
+            )
+
+
+def _turning(w: FunctionWriter, ty: str, align: int, n: int) -> str:
+    """Name of the module's function that turns a square of n x n elements, written once.
+
+    It is called and not inlined: the optimiser takes 5 to 10 ms for each copy of the network.
+    """
+    name = f"turn_{ty}x{n}"
+    if name in w.m.squares:
+        return name
+    w.m.squares.add(name)
+    vty = f"<{n} x {ty}>"
+    lines = []
+    for k in range(n):
+        lines.append(f"  %i{k} = mul i64 %from.step, {k}")
+        lines.append(f"  %f{k} = getelementptr {ty}, ptr %from, i64 %i{k}")
+        lines.append(f"  %r{k} = load {vty}, ptr %f{k}, align {align}")
+    for k, column in enumerate(_turned(lines, n, vty)):
+        lines.append(f"  %j{k} = mul i64 %to.step, {k}")
+        lines.append(f"  %t{k} = getelementptr {ty}, ptr %to, i64 %j{k}")
+        lines.append(f"  store {vty} {column}, ptr %t{k}, align {align}")
+    head = "ptr noalias %from, i64 %from.step, ptr noalias %to, i64 %to.step"
+    w.m.functions.append(
+        "\n".join(
+            [
+                f"define internal void @{name}({head}) noinline nounwind {{",
+                "entry:",
+                *lines,
+                "  ret void",
+                "}",
+            ]
+        )
+    )
+    return name
+
+
+def _turned(lines: list[str], n: int, vty: str) -> list[str]:
+    """Write the network; the columns of the square whose rows are ``%r0``, ``%r1``, ...
+
+    A round rotates the bits of an element's number (row * n + column) by one: even elements of each
+    pair of vectors go to the first half, odd ones to the second. All rounds are alike, so they are
+    a loop: instruction selection looks long through chains of shuffles that are written out.
+    """
+    lines += ["  br label %round", "round:"]
+    lines.append("  %turn = phi i32 [ 0, %entry ], [ %next, %round ]")
+    halves: list[list[str]] = [[], []]
+    shuffles = []
+    for k in range(n):
+        picks = ", ".join(f"i32 {2 * lane + k % 2}" for lane in range(n))
+        pair = f"{vty} %x{k - k % 2}, {vty} %x{k + 1 - k % 2}"
+        shuffles.append(f"  %s{k} = shufflevector {pair}, <{n} x i32> <{picks}>")
+        halves[k % 2].append(f"%s{k}")
+    rows = halves[0] + halves[1]
+    lines += [f"  %x{k} = phi {vty} [ %r{k}, %entry ], [ {x}, %round ]" for k, x in enumerate(rows)]
+    lines += [*shuffles, "  %next = add nuw nsw i32 %turn, 1"]
+    lines.append(f"  %more = icmp ult i32 %next, {n.bit_length() - 1}")
+    lines += ["  br i1 %more, label %round, label %turned", "turned:"]
+    return rows

@@ -1,0 +1,273 @@
+"""One function of the loop IR as LLVM IR text.
+
+Indices are affine forms (`indices_llvm`), so constants fold and addresses are shared. Vector loops
+are cut into pieces of the native width; unrolled loops are written out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from loopwright import dtypes
+from loopwright.codegen.llvm.checks import write_check
+from loopwright.codegen.llvm.emitter import ModuleWriter
+from loopwright.codegen.llvm.functions import launch
+from loopwright.codegen.llvm.gather import load_runs
+from loopwright.codegen.llvm.indices import IndexWriter
+from loopwright.codegen.llvm.instructions import write_instruction
+from loopwright.codegen.llvm.memory import LANE, Memory
+from loopwright.codegen.llvm.ops import FALSE, TRUE, Value, literal
+from loopwright.codegen.llvm.sizes import SizeNames, last_index
+from loopwright.codegen.llvm.transpose import rest_of_copy, transposed_copy
+from loopwright.codegen.program_queries import has_blocks, touches_memory, widest
+from loopwright.errors import CodegenError
+from loopwright.ir.affine import Affine, fits, interval
+from loopwright.ir.buffer import Buffer, Load
+from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, IfThenElse, Select, Unary, Var
+from loopwright.ir.interp.threads import launched_by
+from loopwright.ir.operations import COMPARE
+from loopwright.ir.stmt import (
+    UNROLL_HINT,
+    Allocate,
+    Check,
+    For,
+    If,
+    IntrinsicCall,
+    Let,
+    Prefetch,
+    Seq,
+    Store,
+    View,
+)
+
+
+class FunctionWriter(IndexWriter):
+    """Writes the body of one function: the entry's, or a parallel loop's (`functions_llvm`)."""
+
+    def __init__(self, module: ModuleWriter, name: str, inside_parallel: bool) -> None:
+        super().__init__(module)
+        self.name, self.inside_parallel = name, inside_parallel
+        self.pointers: dict[Buffer, str] = {}
+        self.sizes = SizeNames()
+        self.memory = Memory(self)
+
+    def inner(self, name: str) -> FunctionWriter:
+        """A writer for the body of a parallel loop of this function."""
+        return FunctionWriter(self.m, name, inside_parallel=True)
+
+    # ------------------------------------------------------------ expressions
+
+    def expr(self, e: Any) -> Value:
+        """The value of an expression."""
+        match e:
+            case Const(value=v, dtype=d):
+                return Value(literal(v, d), d)
+            case Var():
+                value = self.bound[e] if e in self.bound else self.i64(self._wide(e))
+                return self.ops.cast(value, e.dtype)
+            case Load(buffer=b, indices=idx):
+                runs = None if self.offset_form(b, idx) is not None else load_runs(self, b, idx)
+                return runs or self.memory.load(b, self.offset(b, idx))
+            case Binary():
+                return self._binary(e)
+            case Cast(value=v, dtype=d):
+                return self.ops.cast(self.expr(v), d)
+            case Select(cond=c, a=a, b=b):
+                return self.ops.select(self.expr(c), self.expr(a), self.expr(b))
+            case IfThenElse():
+                return self._if_then_else(e)
+            case Unary(op="not", a=a):
+                return self.ops.invert(self.expr(a))
+            case Unary(op="~", a=a):
+                return self.ops.flip(self.expr(a))
+            case Unary(a=a):
+                return self.ops.negate(self.expr(a))
+            case Call(fn="reinterpret", args=(a,), dtype=d):
+                return self.ops.reinterpret(self.expr(a), d)
+            case Call(fn=fn, args=args):
+                return self.ops.call(fn, [self.expr(a) for a in args])
+        raise CodegenError(f"llvm: no code for {type(e).__name__}")
+
+    def _binary(self, e: Binary) -> Value:
+        if e.op in COMPARE and all(
+            self._exact(x) and fits(x, self.env, self.ranges) for x in (e.a, e.b)
+        ):
+            x, y = self._wide(e.a), self._wide(e.b)
+            known = self.decided(e.op, x, y)
+            return known or self.ops.compare(e.op, self.i64(x), self.i64(y))
+        if dtypes.is_int(e.dtype) and self._exact(e):
+            return self.ops.cast(self.i64(self._wide(e)), e.dtype)
+        return self.ops.binary(e.op, self.expr(e.a), self.expr(e.b), e.dtype)
+
+    def _if_then_else(self, e: IfThenElse) -> Value:
+        cond = self.expr(e.cond)
+        if cond.ref in (TRUE, FALSE):
+            return self.expr(e.a if cond.ref == TRUE else e.b)
+        if not touches_memory(e):
+            return self.ops.select(cond, self.expr(e.a), self.expr(e.b))
+        a = self.under(cond, lambda: self.expr(e.a))
+        b = e.b
+        other = (
+            self.under(self.ops.invert(cond), lambda: self.expr(b))
+            if touches_memory(b)
+            else self.expr(b)
+        )
+        if cond.lanes < max(a.lanes, other.lanes):
+            # LLVM makes a branch of a scalar condition, for each vector of the loop.
+            cond = self.splat(cond, self.lanes)
+        return self.ops.select(cond, a, other)
+
+    # ------------------------------------------------------------ statements
+
+    def stmt(self, s: Any) -> None:
+        """Write a statement."""
+        match s:
+            case Seq(stmts=stmts):
+                for x in stmts:
+                    self.stmt(x)
+            case Store(buffer=b, indices=idx, value=v):
+                self.memory.store(b, self.offset(b, idx), self.expr(v))
+            case For():
+                self._for(s)
+            case If():
+                self._if(s)
+            case Let(var=v, value=e, body=body):
+                self._let(v, e, body)
+            case Allocate(buffer=b, body=body):
+                self.memory.allocate(b, lambda: self.stmt(body))
+            case Prefetch(buffer=b, indices=idx):
+                self.memory.prefetch(b, self.offset(b, idx))
+            case Check():
+                write_check(self, s)
+            case View(buffer=b, of=of, offset=k, body=body):
+                self.memory.view(b, of, k)
+                self.stmt(body)
+            case IntrinsicCall():
+                if not write_instruction(self, s):
+                    self.stmt(s.body)
+            case _:
+                raise CodegenError(f"llvm: no code for {type(s).__name__}")
+
+    def _let(self, v: Var, e: Expr, body: Any) -> None:
+        """Arithmetic on axes is kept as an affine form or in i64, all else in its own dtype."""
+        if e.dtype != v.dtype:
+            raise CodegenError(f"llvm: {v.name!r} is {v.dtype}, its value is of {e.dtype}")
+        self.sizes.learn(v, e)
+        known = interval(e, self.env, self.ranges) if dtypes.is_int(e.dtype) else None
+        if known is None or not fits(e, self.env, self.ranges):
+            self._bind(v, self.expr(e))
+        else:
+            i = self.index(e)
+            if not isinstance(i, Value):
+                self.env[v] = i
+            elif i.lanes > 1:
+                self.digits.let(v, e)
+                self._bind(v, i)
+                self.ranges[v] = known
+            else:
+                reg = Var(i.ref, "int64")
+                self.env[v], self.ranges[reg] = Affine.of(reg), known
+        self.stmt(body)
+        self.bound.pop(v, None)
+        self.digits.forget(v)
+
+    def _bind(self, v: Var, value: Value) -> None:
+        """Let a variable stand for a value of which no affine form is known."""
+        self.bound[v] = value
+        self.env.pop(v, None)
+        self.ranges.pop(v, None)
+
+    def _if(self, s: If) -> None:
+        cond = self.expr(s.cond)
+        self._branch(cond, s.then)
+        if s.orelse is not None:
+            self._branch(self.ops.invert(cond), s.orelse)
+
+    def _branch(self, cond: Value, body: Any) -> None:
+        """Run a body where a condition holds: a jump, and in vector code a mask as well."""
+        if cond.ref in (TRUE, FALSE):
+            if cond.ref == TRUE:
+                self.stmt(body)
+            return
+        masked = cond.lanes > 1
+        active = cond
+        if masked and self.mask is not None:
+            active = self.ops.binary("and", cond, self.mask, "bool")
+        go = self.any_lane(active) if masked else cond.ref
+        then, done = self.label("then"), self.label("endif")
+        self.put(f"br i1 {go}, label %{then}, label %{done}")
+        self.start(then)
+        old, self.mask = self.mask, active if masked else self.mask
+        self.scopes.append({})
+        self.stmt(body)
+        self.scopes.pop()
+        self.mask = old
+        self.put(f"br label %{done}")
+        self.start(done)
+
+    def _for(self, s: For) -> None:
+        if s.kind == "thread":
+            raise CodegenError(
+                f"llvm: {launched_by(s)}; thread axes are for GPU targets, on a CPU use parallel, "
+                "vectorize or unroll"
+            )
+        if s.kind == "vectorized" and self.lanes == 1 and not has_blocks(s.body):
+            self._vector_loop(s)
+        elif s.kind == "unrolled":
+            self._unrolled_loop(s)
+        elif s.kind == "parallel" and self._may_launch():
+            launch(self, s)
+        else:
+            self._serial_loop(s)
+
+    def _may_launch(self) -> bool:
+        return not self.inside_parallel and self.m.threads != 1 and self.lanes == 1
+
+    def iteration(self, s: For, value: Affine) -> None:
+        """One iteration of a loop, with ``value`` for its variable."""
+        self.env[s.var] = value
+        self.stmt(s.body)
+
+    def _unrolled_loop(self, s: For) -> None:
+        rest = rest_of_copy(self, s)
+        if rest is not None:
+            self._serial_loop(rest)
+        elif not transposed_copy(self, s):
+            for k in range(s.extent):
+                self.iteration(s, Affine(k))
+
+    def _serial_loop(self, s: For) -> None:
+        head, done = self.label("loop"), self.label("done")
+        before, count = self.label("pre"), self.count_of(s.extent)
+        self.put(f"br label %{before}")
+        self.start(before)
+        self.put(f"br label %{head}")
+        self.start(head)
+        self.count += 1
+        reg, nxt = f"%i{self.count}", f"%n{self.count}"
+        back = self.label("back")
+        self.lines.append(f"  {reg} = phi i64 [ 0, %{before} ], [ {nxt}, %{back} ]")
+        atom = Var(reg, "int64")
+        self.ranges[atom] = (0, last_index(self, s.extent))
+        self.scopes.append({})
+        self.iteration(s, Affine.of(atom))
+        self.scopes.pop()
+        self.put(f"br label %{back}")
+        self.start(back)
+        self.lines.append(f"  {nxt} = add nuw nsw i64 {reg}, 1")
+        more = self.emit(f"icmp ult i64 {nxt}, {count}")
+        hint = f", !llvm.loop {self.m.unroll_hint()}" if UNROLL_HINT in s.pragmas else ""
+        self.put(f"br i1 {more}, label %{head}, label %{done}{hint}")
+        self.start(done)
+
+    def _vector_loop(self, s: For) -> None:
+        native = max(1, self.m.vector_bytes // widest(s.body))
+        at = 0
+        while at < s.extent:
+            lanes = min(native, s.extent - at)
+            lanes = 1 << (lanes.bit_length() - 1)
+            self.lanes = lanes
+            self.ranges[LANE] = (0, lanes - 1)
+            self.iteration(s, Affine(at, {LANE: 1}) if lanes > 1 else Affine(at))
+            self.lanes = 1
+            at += lanes

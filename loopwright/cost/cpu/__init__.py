@@ -1,0 +1,1 @@
+"""The analytical model of CPUs: what a schedule does to the caches, registers and units."""

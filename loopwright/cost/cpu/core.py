@@ -1,0 +1,243 @@
+"""Cycles in which a core works on a stage whose data is all in the first cache.
+
+The most of: arithmetic, loads, stores, instructions, and the wait of sums for one another. What the
+loop outside a register tile does not move stays in registers, as far as there are any; results that
+exceed them are loaded and stored around every operation. Conditions of inlined padding cost
+instructions, and registers for what they let through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+from loopwright.cost.cpu.arithmetic import work_of
+from loopwright.cost.cpu.footprint import Touched, Touches
+from loopwright.cost.cpu.register_tile import Tile
+from loopwright.cost.symbolic.loop_nest import Buffer
+from loopwright.cost.symbolic.symbols import Number, at_most, least, most, total, where
+from loopwright.te.dag import OpNode
+
+#: Per cycle: arithmetic, loads and stores of one data path's width; instructions.
+OPERATIONS, LOADS, STORES, ISSUED = 2, 2, 1, 6
+#: Cycles until a result can be used, and until one that was stored can be loaded.
+LATENCY, FORWARD = 4, 8
+#: Instructions in flight: so far ahead independent work is found.
+WINDOW = 256
+#: Instructions of an iteration of a loop; cycles of its end.
+LOOP, END = 2, 1
+#: Instructions of a comparison that guards a read, for 8 lanes where it differs between lanes; of
+#: what the guard does to the read.
+TEST, LANES_TEST, GUARDED = 2, 4, 3
+#: Shuffles for each vector of a square that is turned in registers.
+SHUFFLES = 4
+#: Ways of the first cache, and loads that one costs which misses it: a line comes in two cycles.
+WAYS, MISS = 8, 4
+#: Instructions of an unrolled body that still come fast.
+BODY = 1200
+#: Cycles of a division and of a function of a vector.
+DIVISION, FUNCTION = 8, 20
+
+
+def operations(op: OpNode) -> int:
+    """Vector operations of one element; a product and a sum are one."""
+    w = work_of(op)
+    return max(w.add, w.mul) + w.other + DIVISION * w.div + FUNCTION * w.call
+
+
+class Core:
+    """What a core does for a stage.
+
+    Args:
+        t: what the stage touches.
+        resident: says of a buffer whether it is nothing but registers.
+
+    Attributes:
+        tile: the register tile of the stage.
+    """
+
+    def __init__(self, t: Touches, resident: Callable[[Buffer], Number]) -> None:
+        self._t, self.tile, self._machine = t, Tile(t), t.machine
+        self._is_resident = resident
+        self._sums = t.nest.op.reduction is not None
+        self._store, *self._loads = t.accesses
+        self._resident = resident(self._store.access.buffer)
+
+    @property
+    def cycles(self) -> Number:
+        """Cycles of the stage, all its threads together."""
+        tile, runs = self.tile, self.tile.runs
+        wide, narrow = self._machine.vector_bytes, self._machine.datapath
+        kinds = operations(self._t.nest.op)
+        vectors, halves = self.loaded
+        again, stored = self.results
+        iterations, ends = self.loops
+        tests, guarded = self.guards
+        shuffled = total(where(tile.turned(a), tile.loaded(a, narrow), 0) for a in self._loads)
+        arithmetic = tile.instructions(narrow) * runs * kinds + guarded * self._split
+        arithmetic = arithmetic + shuffled * runs * SHUFFLES
+        issued = (
+            tile.instructions(wide) * runs * kinds
+            + vectors
+            + (again + stored) / self._split
+            + tests
+            + guarded * GUARDED
+            + iterations * LOOP
+        )
+        spilled = self.spilled * runs
+        busy = most(
+            most(arithmetic / OPERATIONS, (halves + again) / LOADS),
+            most(stored / STORES, issued / ISSUED),
+        )
+        spills = spilled * self._split / STORES
+        long = most(tile.instructions(wide) - BODY, 0) / BODY / 2
+        return most((busy + spills) * (1 + long), self._wait) + ends * END
+
+    @cached_property
+    def _split(self) -> Number:
+        """Data paths of one vector."""
+        narrow = self.tile.instructions(self._machine.datapath)
+        return narrow / self.tile.instructions(self._machine.vector_bytes)
+
+    @cached_property
+    def loaded(self) -> tuple[Number, Number]:
+        """Loads of operands: vectors, and data paths."""
+        tile, wide, narrow = self.tile, self._machine.vector_bytes, self._machine.datapath
+        room = self._free - tile.live
+        vectors: Number = 0
+        halves: Number = 0
+        for a in self._loads:
+            hoisted = tile.executions(tile.moving(a))
+            times = where(at_most(tile.loaded(a, wide), room), hoisted, tile.runs)
+            times = where(self._is_resident(a.access.buffer), 0, times)
+            vectors = vectors + tile.loaded(a, wide) * times
+            halves = halves + tile.loaded(a, narrow) * times * self._missing(a)
+        return vectors, halves
+
+    def _missing(self, a: Touched) -> Number:
+        """Loads that one of an access costs: more where lines of a run share sets of the cache.
+
+        Rows that are a power of two apart fall into few sets; what does not stay there is brought
+        from the second level each time.
+        """
+        way = self._machine.caches.l1 // WAYS
+        out: Number = 1
+        for d, x in enumerate(self._t.nest.loops):
+            if x.mark not in ("unrolled", "vectorized") or not a.moves[d]:
+                continue
+            # Lines that stay, where rows are a whole way apart, a half, a quarter, or an eighth.
+            room: Number = x.extent
+            for parts in (8, 4, 2, 1):
+                apart = at_most(a.strides[d] % (way // parts), 0)
+                room = where(apart, WAYS * parts, room)
+            missed = where(at_most(x.extent, room), out, MISS)
+            out = where(self.tile.inside[d], missed, out)
+        return where(self.tile.turned(a), 1, out)
+
+    @cached_property
+    def _free(self) -> Number:
+        """Registers for results: those that operands and what guards let through do not need."""
+        tile = self.tile
+        operands = [tile.loaded(a, self._machine.vector_bytes) for a in self._loads]
+        fewest: Number = operands[0] if operands else 0
+        for x in operands[1:]:
+            fewest = least(fewest, x)
+        steps = tile.reduced / tile.reduced_outside
+        return self._machine.registers - 1 - fewest / steps - self._let_through
+
+    @cached_property
+    def _let_through(self) -> Number:
+        """Elements of a run that guards let through, to which one value belongs for all lanes."""
+        tile, key = self.tile, self._lanes_key
+        return total(tile.distinct(g.loops) for g in self._t.nest.guards if key not in g.loops)
+
+    @cached_property
+    def _lanes_key(self) -> object:
+        d = self._t.vector_loop
+        return None if d is None else self._t.nest.loops[d].key
+
+    @cached_property
+    def _times(self) -> Number:
+        """How often results are loaded and stored: loops that do not move them keep them."""
+        tile, nest = self.tile, self._t.nest
+        return tile.executions(tile.moving(self._store), len(nest.loops) - nest.own)
+
+    @cached_property
+    def _once(self) -> Number:
+        """How often the tile begins anew."""
+        return self.tile.runs / self.tile.reduced_outside
+
+    @cached_property
+    def _kept(self) -> Number:
+        """Whether results stay in registers from one run of the tile to the next."""
+        stored = at_most(self.tile.runs, self._times)
+        return where(self._resident, True, where(stored, False, True))
+
+    @cached_property
+    def spilled(self) -> Number:
+        """Vectors of results for which there are no registers."""
+        if not self._sums:
+            return 0
+        tile = self.tile
+        spilled = most(tile.live - self._free, 0)
+        inside = at_most(tile.reduced, tile.reduced_outside)
+        return where(self._kept, spilled, where(inside, 0, spilled))
+
+    @cached_property
+    def results(self) -> tuple[Number, Number]:
+        """Loads and stores of results, in data paths; without spills."""
+        tile, narrow = self.tile, self._machine.datapath
+        held = tile.loaded(self._store, narrow)
+        if not self._sums:
+            return 0, where(self._resident, 0, held * tile.runs)
+        # A sum that no loop keeps in a register is stored after every step; where its address is
+        # a constant, compilers see through half of that.
+        steps = tile.instructions(narrow) * tile.runs
+        steps = where(tile.fixed(self._store), (steps + held * tile.runs) / 2, steps)
+        each = where(self._kept, held * self._times, steps)
+        whole = at_most(self._times, self._once)
+        again = where(whole, 0, held * self._times)
+        first = where(whole, 0, held * self._once)
+        return where(self._resident, 0, again), where(self._resident, 0, each + first)
+
+    @cached_property
+    def _wait(self) -> Number:
+        """Cycles until sums are there for the next step, where too few are made side by side."""
+        if not self._sums:
+            return 0
+        tile = self.tile
+        body = tile.instructions(self._machine.vector_bytes)
+        kept = where(self._kept, True, at_most(tile.runs, self._once))
+        latency = where(kept, LATENCY, LATENCY + FORWARD)
+        ahead = most(WINDOW / (2 * tile.independent * tile.reduced), 1)
+        return tile.runs * body * latency / tile.independent / ahead
+
+    @cached_property
+    def loops(self) -> tuple[Number, Number]:
+        """Iterations of the stage's own loops, and how often one ends."""
+        iterations: Number = 0
+        ends: Number = 0
+        loops = self._t.nest.loops
+        for d in range(len(loops) - self._t.nest.own, len(loops)):
+            if loops[d].mark not in ("unrolled", "vectorized"):
+                alone = at_most(loops[d].extent, 1)
+                iterations = iterations + where(alone, 0, self._t.outer[d + 1])
+                ends = ends + where(alone, 0, self._t.outer[d])
+        return iterations, ends
+
+    @cached_property
+    def guards(self) -> tuple[Number, Number]:
+        """Instructions of conditions, and how many reads they guard."""
+        tile, key = self.tile, self._lanes_key
+        d = self._t.vector_loop
+        lanes = 1 if d is None else (self._t.nest.loops[d].extent + 7) // 8 * LANES_TEST
+        tests: Number = 0
+        guarded: Number = 0
+        for guard in self._t.nest.guards:
+            for test in guard.tests:
+                often = tile.executions(tile.depths_of(test))
+                each = lanes if key in test else TEST
+                tests = tests + tile.distinct(test - {key}) * often * each
+            often = tile.executions(tile.depths_of(guard.loops))
+            guarded = guarded + tile.distinct(guard.loops - {key}) * often
+        return tests, guarded

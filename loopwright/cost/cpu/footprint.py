@@ -1,0 +1,165 @@
+"""What the loops around a statement touch: bytes, lines, strides and reuse, loop by loop.
+
+Depth d is everything inside the d outermost loops: depth 0 is the whole stage, the largest depth
+one run of the statement. Caches are judged as least recently used memory: data is found again when
+what is touched in between fits (working sets as in the cache model of Ansor's features, OSDI 2020,
+and of Pruner, ASPLOS 2025).
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from loopwright.cost.cpu.machine import Machine
+from loopwright.cost.symbolic.loop_nest import Access, StageNest
+from loopwright.cost.symbolic.symbols import (
+    Number,
+    at_most,
+    ceil_div,
+    least,
+    magnitude,
+    total,
+    where,
+)
+
+
+class Touched:
+    """What one access touches at every depth of its nest; lists have one entry a depth.
+
+    Attributes:
+        elements: different elements.
+        lines: cache lines.
+        strides: bytes between two iterations of the loop at this depth; 0 where it does not move.
+        moves: whether the loop at this depth moves the address at all.
+    """
+
+    def __init__(self, access: Access, nest: StageNest, line: int) -> None:
+        self.access = access
+        size = access.buffer.itemsize
+        dims = access.buffer.dims
+        spans: list[Number] = [0] * len(dims)
+        counts: list[Number] = [1] * len(dims)
+        self.elements: list[Number] = [1]
+        self.lines: list[Number] = [1]
+        self.strides: list[Number] = []
+        self.moves: list[bool] = []
+        moving = {m.loop for moves in access.moves for m in moves}
+        for x in reversed(nest.loops):
+            if x.key not in moving:
+                self.strides.insert(0, 0)
+                self.moves.insert(0, False)
+                self.elements.insert(0, self.elements[0])
+                self.lines.insert(0, self.lines[0])
+                continue
+            stride: Number = 0
+            for d, dim in enumerate(dims):
+                for m in (m for m in access.moves[d] if m.loop == x.key):
+                    step = magnitude(m.step)
+                    spans[d] = spans[d] + step * (m.count - 1)
+                    counts[d] = counts[d] * m.count
+                    mine = where(at_most(m.count, 1), 0, step * dim.stride * size)
+                    stride = mine if _zero(stride) else where(at_most(stride, 0), mine, stride)
+            self.strides.insert(0, stride)
+            self.moves.insert(0, True)
+            distinct = [
+                least(least(1 + spans[d], counts[d]), dim.extent) for d, dim in enumerate(dims)
+            ]
+            elements: Number = 1
+            for n in distinct:
+                elements = elements * n
+            self.elements.insert(0, elements)
+            self.lines.insert(0, self._lines(spans, distinct, size, line))
+
+    def _lines(self, spans: list[Number], distinct: list[Number], size: int, line: int) -> Number:
+        """Lines of a box: rows of the last dimension, or one run where rows follow on each other"""
+        dims = self.access.buffer.dims
+        if not dims:
+            return 1
+        row = least(distinct[-1], ceil_div((spans[-1] + 1) * size, line))
+        rows: Number = 1
+        for n in distinct[:-1]:
+            rows = rows * n
+        run = 1 + total(least(spans[d], dim.extent - 1) * dim.stride for d, dim in enumerate(dims))
+        return least(rows * row, ceil_div(run * size, line) + 1)
+
+
+def _zero(x: Number) -> bool:
+    return isinstance(x, int) and x == 0
+
+
+class Touches:
+    """What a stage touches.
+
+    Attributes:
+        nest: the stage.
+        accesses: its store, then its loads.
+        inner: iterations of the loops at and inside a depth (one entry more than loops).
+    """
+
+    def __init__(self, nest: StageNest, machine: Machine) -> None:
+        self.nest, self.machine = nest, machine
+        self.accesses = [Touched(a, nest, machine.caches.line) for a in nest.accesses]
+        self.inner: list[Number] = [1]
+        for x in reversed(nest.loops):
+            self.inner.insert(0, self.inner[0] * x.extent)
+
+    @cached_property
+    def outer(self) -> list[Number]:
+        """Iterations of the loops outside a depth."""
+        out: list[Number] = [1]
+        for x in self.nest.loops:
+            out.append(out[-1] * x.extent)
+        return out
+
+    @cached_property
+    def bytes(self) -> list[Number]:
+        """Bytes in the lines that all accesses touch, by depth."""
+        line = self.machine.caches.line
+        return [
+            total(a.lines[d] for a in self.accesses) * line for d in range(len(self.nest.loops) + 1)
+        ]
+
+    def traffic(self, capacity: int) -> Number:
+        """Bytes that come from beyond a cache of ``capacity`` bytes in the whole run.
+
+        At the outermost depth whose working set fits, each access brings what it touches in the
+        loop around, once for each iteration outside of that.
+        """
+        moved = [n * out for n, out in zip(self.bytes, self.outer, strict=True)]
+        out = moved[-1]
+        for d in reversed(range(len(moved))):
+            out = where(at_most(self.bytes[d], capacity), moved[max(d - 1, 0)], out)
+        return out
+
+    @cached_property
+    def parallel(self) -> Number:
+        """Iterations of parallel loops."""
+        out: Number = 1
+        for x in self.nest.loops:
+            if x.mark in ("parallel", "thread"):
+                out = out * x.extent
+        return out
+
+    @cached_property
+    def balance(self) -> Number:
+        """Share of the threads' time that is used when tasks are equally long: 0 to 1."""
+        threads = self.machine.threads
+        return self.parallel / (ceil_div(self.parallel, threads) * threads)
+
+    @cached_property
+    def vector_loop(self) -> int | None:
+        """Depth of the vectorized loop, or None."""
+        for d, x in enumerate(self.nest.loops):
+            if x.mark == "vectorized":
+                return d
+        return None
+
+    @cached_property
+    def vector_share(self) -> Number:
+        """Lanes that do work, of those of the vector registers: 0 to 1."""
+        assert self.nest.buffer is not None
+        lanes = self.machine.lanes(self.nest.buffer.itemsize)
+        if self.vector_loop is None:
+            return 1 / lanes
+        n = self.nest.loops[self.vector_loop].extent
+        return n / (ceil_div(n, lanes) * lanes)

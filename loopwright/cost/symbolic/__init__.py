@@ -1,0 +1,1 @@
+"""Schedules whose factors are knobs not yet chosen, evaluated for whole populations."""

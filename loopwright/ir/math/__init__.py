@@ -1,0 +1,1 @@
+"""Functions of floats written in the IR itself, one definition for every target."""

@@ -1,0 +1,178 @@
+"""What a definition of a function in the IR is, and the tools that definitions are written with.
+
+A `Definition` is parameters, let-bound steps and a result, all scalar expressions of the IR:
+arithmetic, comparison, ``select``, bit operations and the functions ``fma``, ``reinterpret``,
+``round``, ``floor``, ``sqrt`` and ``abs``, which are instructions on every CPU that matters. A code
+generator writes it out for any number of lanes. Rules for those who do:
+
+* every operation rounds by itself: no contraction of ``a * b + c``, no reassociation, no
+  assumption about NaN, whatever the flags of the program around it;
+* denormal numbers are kept;
+* ``IfThenElse`` is a choice that seldom falls on its first side: a branch, if any lane wants it;
+* a `Call` of a function that starts with ``_`` is another definition, of
+  `loopwright.ir.math.vector_math`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from loopwright.ir.expr import Call, Const, Expr, ExprLike, Select, Var, as_expr, cast, const, meet
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Definition:
+    """A function in terms of the IR.
+
+    Attributes:
+        name: of the function.
+        params: its parameters, all of one dtype.
+        steps: variables with their values, in order.
+        result: its value, of the parameters' dtype.
+    """
+
+    name: str
+    params: tuple[Var, ...]
+    steps: tuple[tuple[Var, Expr], ...]
+    result: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A binary floating point format of IEEE 754.
+
+    Attributes:
+        dtype: its name.
+        integer: the integer dtype of its width.
+        mantissa: bits after the point.
+        bias: of the exponent.
+        max: largest finite value.
+        min_normal: smallest normal value.
+        tiny: below this magnitude x itself is f(x) for every ``f(x) = x + O(x**2)`` here.
+    """
+
+    dtype: str
+    integer: str
+    mantissa: int
+    bias: int
+    max: float
+    min_normal: float
+    tiny: float
+
+    @property
+    def magic(self) -> float:
+        """Adding it rounds to an integer, which then stands in the low bits."""
+        return 1.5 * 2.0**self.mantissa
+
+    @property
+    def magic_bits(self) -> int:
+        """Its bits."""
+        return ((self.bias + self.mantissa) << self.mantissa) + (1 << (self.mantissa - 1))
+
+
+FORMATS = {
+    "float32": Format("float32", "int32", 23, 127, (2 - 2.0**-23) * 2.0**127, 2.0**-126, 2.0**-26),
+    "float64": Format(
+        "float64", "int64", 52, 1023, (2 - 2.0**-52) * 2.0**1023, 2.0**-1022, 2.0**-55
+    ),
+}
+
+
+class Body:
+    """Writes the steps of a definition for one float dtype."""
+
+    def __init__(self, dtype: str) -> None:
+        self.format = FORMATS[dtype]
+        self.dtype = dtype
+        self.steps: list[tuple[Var, Expr]] = []
+
+    def other(self, dtype: str) -> Body:
+        """Goes on with the same steps in another dtype."""
+        b = Body(dtype)
+        b.steps = self.steps
+        return b
+
+    def let(self, e: ExprLike) -> Expr:
+        """Name a value, so that it is computed once."""
+        value = as_expr(e)
+        if isinstance(value, Var | Const):
+            return value
+        v = Var(f"t{len(self.steps)}", value.dtype)
+        self.steps.append((v, value))
+        return v
+
+    def c(self, value: float) -> Const:
+        """A literal."""
+        return const(value, self.dtype)
+
+    def fma(self, a: ExprLike, b: ExprLike, c: ExprLike) -> Expr:
+        """``a * b + c`` rounded once, named."""
+        return self.let(Call("fma", tuple(as_expr(x, self.dtype) for x in (a, b, c)), self.dtype))
+
+    def poly(self, x: Expr, coefficients: Sequence[float]) -> Expr:
+        """A polynomial by Horner's rule; the constant coefficient stands first."""
+        out: Expr = self.c(coefficients[-1])
+        for c in reversed(coefficients[:-1]):
+            out = self.fma(out, x, c)
+        return out
+
+    def call(self, fn: str, x: Expr) -> Expr:
+        """A function of one argument."""
+        return self.let(Call(fn, (x,), x.dtype))
+
+    def select(self, cond: Expr, a: ExprLike, b: ExprLike) -> Expr:
+        """``a`` where the condition holds, else ``b``."""
+        x, y, dtype = meet(*(self.c(v) if isinstance(v, float) else v for v in (a, b)))
+        return self.let(Select(cond, x, y, dtype))
+
+    def clamp(self, x: Expr, lo: float, hi: float) -> Expr:
+        """Cut to [lo, hi]; NaN stays."""
+        x = self.select(x > hi, hi, x)
+        return self.select(x < lo, lo, x)
+
+    def bits(self, x: Expr) -> Expr:
+        """The bits of a float as an integer."""
+        return self.let(Call("reinterpret", (x,), self.format.integer))
+
+    def from_bits(self, i: Expr) -> Expr:
+        """The float that has these bits."""
+        return self.let(Call("reinterpret", (i,), self.dtype))
+
+    def power_of_two(self, n: Expr) -> Expr:
+        """``2 ** n`` for an integer n in the range of normal numbers."""
+        f = self.format
+        return self.from_bits(self.let((n + f.bias) << f.mantissa))
+
+    def to_float(self, i: Expr) -> Expr:
+        """A small integer as a float; through int32, for which every CPU has an instruction."""
+        return self.let(cast(cast(i, "int32"), self.dtype))
+
+    def nearest(self, x: Expr) -> tuple[Expr, Expr]:
+        """Nearest integer to ``x``, |x| < 2 ** (mantissa - 2), as a float and as an integer."""
+        f = self.format
+        t = self.let(x + f.magic)
+        return self.let(t - f.magic), self.let(self.bits(t) - const(f.magic_bits, f.integer))
+
+    def sign(self, x: Expr) -> Expr:
+        """The sign bit alone."""
+        top = self.format.mantissa + self.exponent_bits
+        return self.let(self.bits(x) & const(1 << top, self.integer))
+
+    @property
+    def integer(self) -> str:
+        """The integer dtype of the float's width."""
+        return self.format.integer
+
+    @property
+    def exponent_bits(self) -> int:
+        """Bits of the exponent field."""
+        return 8 if self.dtype == "float32" else 11
+
+    def with_sign(self, magnitude: Expr, sign: Expr) -> Expr:
+        """A value that is not negative, with a sign bit put on."""
+        return self.from_bits(self.let(self.bits(magnitude) ^ sign))
+
+    def finish(self, name: str, params: tuple[Var, ...], result: Expr) -> Definition:
+        """The definition."""
+        return Definition(name, params, tuple(self.steps), result)

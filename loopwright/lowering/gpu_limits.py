@@ -1,0 +1,193 @@
+"""What a GPU can launch and hold: limits, and the check of a lowered function against them.
+
+A target for GPUs calls `verify_gpu_limits` before it writes code, so that a candidate that no
+driver would launch is refused at once, with the reason. Extents that depend on sizes are left to
+whoever launches the kernel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from math import prod
+from typing import Any, NoReturn
+
+from loopwright import dtypes
+from loopwright.errors import LowerError
+from loopwright.ir.buffer import Buffer, Load
+from loopwright.ir.stmt import Allocate, For, Func, Stmt, Store, View
+from loopwright.ir.traversal import free_vars
+from loopwright.lowering.nest.launch import is_launch
+from loopwright.schedule.bounds.infer import infer_bounds
+from loopwright.schedule.surface.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class GpuLimits:
+    """Limits of a device; the defaults are those of every CUDA device since compute capability 3.
+
+    Attributes:
+        max_threads_per_block: product of the threadIdx extents.
+        max_thread_x, max_thread_y, max_thread_z: extents of the threadIdx axes.
+        max_block_x, max_block_y, max_block_z: extents of the blockIdx axes.
+        max_shared_memory_per_block: bytes of all shared buffers of a kernel.
+        max_local_memory_per_thread: bytes of the local buffers that a thread has at one time.
+        max_vthread: extent of a loop of virtual threads (of a schedule; they are gone once it is
+            lowered).
+        max_vector_bytes: bytes that a vectorized loop touches of one buffer that threads share.
+    """
+
+    max_threads_per_block: int = 1024
+    max_thread_x: int = 1024
+    max_thread_y: int = 1024
+    max_thread_z: int = 64
+    max_block_x: int = (1 << 31) - 1
+    max_block_y: int = 65535
+    max_block_z: int = 65535
+    max_shared_memory_per_block: int = 49152
+    max_local_memory_per_thread: int = 524288
+    max_vthread: int = 8
+    max_vector_bytes: int = 16
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise LowerError(f"GpuLimits: {f.name} must be a positive int, got {value!r}")
+
+
+def verify_gpu_limits(
+    f: Func, limits: GpuLimits | None = None, schedule: Schedule | None = None
+) -> None:
+    """Check every kernel of a lowered function.
+
+    Args:
+        f: the function, as `loopwright.lowering.lower` returns it.
+        limits: those of the device; default `GpuLimits`.
+        schedule: what ``f`` was lowered from, to check its virtual threads as well.
+
+    Raises:
+        LowerError: a limit is exceeded; names the limit, its value, what there is, and the loop or
+            the buffers.
+    """
+    limits = limits or GpuLimits()
+    if schedule is not None:
+        _check_vthreads(schedule, limits)
+    _go(f.body, f.name, limits)
+
+
+def _go(s: Any, name: str, limits: GpuLimits) -> None:
+    if not isinstance(s, Stmt):
+        return
+    if is_launch(s):
+        _Kernel(name, limits).check(s)
+        return
+    for c in s.children():
+        _go(c, name, limits)
+
+
+def _check_vthreads(schedule: Schedule, limits: GpuLimits) -> None:
+    state = schedule.state
+    for sb in infer_bounds(state).stages.values():
+        for x in sb.loops if sb.kernel is not None else ():
+            if x.mark is not None and x.mark.tag == "vthread" and x.count > limits.max_vthread:
+                name = state.loop_label(sb.stage, x.loop.id)
+                raise LowerError(
+                    f"gpu limits: loop {name!r} is bound to {x.count} virtual threads (step "
+                    f"{x.mark.step}), max_vthread is {limits.max_vthread}; split it and bind a "
+                    "smaller part"
+                )
+
+
+class _Kernel:
+    def __init__(self, name: str, limits: GpuLimits) -> None:
+        self.name, self.limits = name, limits
+        self.threads: list[For] = []
+        self.shared: list[Buffer] = []
+        self.vectors: list[For] = []
+
+    def check(self, s: For) -> None:
+        """Check one kernel, given its outermost launch loop."""
+        local = self.walk(s)
+        self.count()
+        self.memory("max_shared_memory_per_block", self.shared, "shared memory of a block")
+        self.memory("max_local_memory_per_thread", local, "local memory of a thread")
+
+    def refuse(self, text: str) -> NoReturn:
+        raise LowerError(f"gpu limits: function {self.name!r}: {text}")
+
+    def walk(self, s: Any) -> list[Buffer]:
+        """Check axes and vectors; the local buffers of the path that has most of them."""
+        match s:
+            case For(kind="thread") if is_launch(s):
+                self.axis(s)
+            case For(kind="vectorized"):
+                self.vectors.append(s)
+                local = self.children(s)
+                self.vectors.pop()
+                return local
+            case Allocate(buffer=b, body=body) if b.scope == "shared":
+                self.shared.append(b)
+                return self.walk(body)
+            case Allocate(buffer=b, body=body):
+                return [b, *self.walk(body)]
+            case View(body=body):  # lies in a buffer that was counted
+                return self.walk(body)
+            case Load(buffer=b, indices=idx) | Store(buffer=b, indices=idx) if b.scope != "local":
+                self.vector(b, idx)
+        return self.children(s)
+
+    def children(self, s: Any) -> list[Buffer]:
+        return max((self.walk(c) for c in s.children()), key=_bytes, default=[])
+
+    def axis(self, s: For) -> None:
+        """Check the extent of a launch axis."""
+        which, letter = s.tag.split(".")
+        limit = f"max_{'thread' if which == 'threadIdx' else 'block'}_{letter}"
+        most = getattr(self.limits, limit)
+        if which == "threadIdx":
+            self.threads.append(s)
+        if isinstance(s.extent, int) and s.extent > most:
+            self.refuse(
+                f"{s.tag} has the extent {s.extent} ({_bound(s)}), {limit} is {most}; split the "
+                "loop and bind a smaller part"
+            )
+
+    def count(self) -> None:
+        """Check the number of threads of a block."""
+        total, most = prod(x.extent for x in self.threads), self.limits.max_threads_per_block
+        if total > most:
+            axes = ", ".join(f"{x.tag} {x.extent} ({_bound(x)})" for x in self.threads)
+            self.refuse(
+                f"a block has {total} threads ({axes}), max_threads_per_block is {most}; bind "
+                "smaller loops"
+            )
+
+    def memory(self, limit: str, buffers: list[Buffer], what: str) -> None:
+        """Check the bytes of some buffers."""
+        total, most = _bytes(buffers), getattr(self.limits, limit)
+        if total > most:
+            largest = sorted((b for b in buffers if not b.symbolic), key=lambda b: -b.nbytes)
+            parts = ", ".join(f"{b.name!r} {b.nbytes}" for b in largest)
+            self.refuse(
+                f"{what} takes {total} bytes ({parts}), {limit} is {most}; make the tiles smaller"
+            )
+
+    def vector(self, b: Buffer, indices: tuple[Any, ...]) -> None:
+        """Check the width of an access in a vectorized loop."""
+        used = set().union(*(free_vars(i) for i in indices))
+        for x in self.vectors:
+            size, most = x.extent * dtypes.nbytes(b.dtype), self.limits.max_vector_bytes
+            if x.var in used and size > most:
+                self.refuse(
+                    f"the vectorized loop {x.var.name!r} touches {size} bytes of {b.name!r} at a "
+                    f"time, max_vector_bytes is {most}; split it and vectorize a smaller part"
+                )
+
+
+def _bytes(buffers: list[Buffer]) -> int:
+    return sum(b.nbytes for b in buffers if not b.symbolic)
+
+
+def _bound(s: For) -> str:
+    text = str(dict(s.pragmas).get("bound", s.var.name))
+    return text if text.startswith("env_threads") else f"loop {text}"

@@ -1,0 +1,110 @@
+"""Instruments of a `PassContext`: what passes cost, and what they change."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TextIO
+
+from loopwright.ir.stmt import Func
+from loopwright.lowering.context import Pass
+
+
+class PassInstrument:
+    """Does nothing; a base for instruments that need some of the calls only.
+
+    A context calls `should_run`, `run_before_pass` and `run_after_pass` for each pass, in this
+    order, and `enter_pass_ctx` and `exit_pass_ctx` at its own begin and end.
+    """
+
+    def enter_pass_ctx(self) -> None:
+        """The context is entered."""
+
+    def exit_pass_ctx(self) -> None:
+        """The context is left."""
+
+    def should_run(self, f: Func, info: Pass) -> bool:
+        """Whether the pass is to run; any instrument can refuse."""
+        return True
+
+    def run_before_pass(self, f: Func, info: Pass) -> None:
+        """The pass is about to run on ``f``."""
+
+    def run_after_pass(self, f: Func, info: Pass) -> None:
+        """The pass has made ``f``."""
+
+
+class PassTimingInstrument(PassInstrument):
+    """Seconds of each pass, added up over all programs lowered in the context.
+
+    Attributes:
+        seconds: by the pass's name, in the order in which passes ran first.
+        calls: how often each ran.
+    """
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.calls: dict[str, int] = {}
+        self._open: list[float] = []
+
+    def enter_pass_ctx(self) -> None:
+        """Begin at zero."""
+        self.seconds.clear()
+        self.calls.clear()
+
+    def run_before_pass(self, f: Func, info: Pass) -> None:
+        """Start the clock."""
+        self._open.append(time.perf_counter())
+
+    def run_after_pass(self, f: Func, info: Pass) -> None:
+        """Stop it."""
+        took = time.perf_counter() - self._open.pop()
+        self.seconds[info.name] = self.seconds.get(info.name, 0.0) + took
+        self.calls[info.name] = self.calls.get(info.name, 0) + 1
+
+    def render(self) -> str:
+        """A table: pass, calls, milliseconds."""
+        rows = [(n, f"{self.calls[n]}", f"{t * 1e3:.3f}") for n, t in self.seconds.items()]
+        rows.append(("total", "", f"{sum(self.seconds.values()) * 1e3:.3f}"))
+        return "\n".join(f"{name:28} {calls:>6} {ms:>10} ms" for name, calls, ms in rows)
+
+
+class _Printer(PassInstrument):
+    def __init__(self, file: TextIO | None = None) -> None:
+        self._file = file
+
+    def _print(self, when: str, f: Func, info: Pass) -> None:
+        print(f"# {when} {info.name}\n{f}", file=self._file or sys.stdout)
+
+
+class PrintBeforeAll(_Printer):
+    """Print the program before every pass, to ``file`` (default: standard output)."""
+
+    def run_before_pass(self, f: Func, info: Pass) -> None:
+        """Print ``f``."""
+        self._print("before", f, info)
+
+
+class PrintAfterAll(_Printer):
+    """Print the program after every pass, to ``file`` (default: standard output)."""
+
+    def run_after_pass(self, f: Func, info: Pass) -> None:
+        """Print ``f``."""
+        self._print("after", f, info)
+
+
+class PrintChanged(_Printer):
+    """Print the program after every pass that changed it, to ``file`` (default: stdout)."""
+
+    def __init__(self, file: TextIO | None = None) -> None:
+        super().__init__(file)
+        self._before: list[str] = []
+
+    def run_before_pass(self, f: Func, info: Pass) -> None:
+        """Keep the text of ``f``."""
+        self._before.append(str(f))
+
+    def run_after_pass(self, f: Func, info: Pass) -> None:
+        """Print ``f`` if its text is another now."""
+        if self._before.pop() != str(f):
+            self._print("changed by", f, info)

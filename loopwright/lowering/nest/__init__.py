@@ -1,0 +1,1 @@
+"""Building the loop nest of a schedule: loops, buffers, guards, reductions, kernels."""

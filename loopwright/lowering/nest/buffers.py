@@ -1,0 +1,143 @@
+"""The buffers of a schedule: which there are, where elements lie in them, and where they exist.
+
+A stage's buffer covers the region that bound inference found, in the order of its layout. It exists
+around the nests that use it, or where ``store_at`` says; those of arguments exist already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from loopwright.ir.affine import Affine, interval
+from loopwright.ir.buffer import Buffer
+from loopwright.ir.expr import Expr, Var, binary
+from loopwright.ir.stmt import Allocate, If, Seq, Stmt, seq
+from loopwright.lowering.nest.element_order import as_index, padding_of, placed
+from loopwright.lowering.nest.guards import all_of
+from loopwright.schedule.bounds.infer import Bounds, LoopBound, StageBounds
+from loopwright.schedule.rules.layout import layout_shape
+from loopwright.schedule.rules.storage import aligned_strides, store_position
+from loopwright.schedule.state import StageId, State
+
+
+class Buffers:
+    """The buffers of all stages of a schedule.
+
+    Attributes:
+        of: those of a stage, one an output.
+        params: those of the arguments.
+    """
+
+    def __init__(
+        self, state: State, bounds: Bounds, params: dict[tuple[StageId, int], Buffer]
+    ) -> None:
+        self.state, self.bounds = state, bounds
+        self.of: dict[StageId, tuple[Buffer, ...]] = {
+            sid: (b,) for (sid, _), b in params.items() if state.stages[sid].op.is_placeholder
+        }
+        self.params = set(params.values())
+        self._stored: dict[tuple[StageId, int], list[StageBounds]] = {}
+        for sid in state.order:
+            sb = bounds.stages.get(sid)
+            if sb is None:
+                continue
+            self.of[sid] = tuple(
+                params.get((sid, k)) or self._make(sb, k) for k in range(sb.op.num_outputs)
+            )
+            if sb.stage.store is not None:
+                self._stored.setdefault(store_position(state, sb.stage), []).append(sb)
+
+    def _make(self, sb: StageBounds, k: int) -> Buffer:
+        shape, sizes = tuple(sb.shape), self.bounds.sizes
+        if sb.stage.layout is not None:
+            shape = layout_shape(shape, sb.stage.layout, sizes)
+        dims = tuple(sizes.dim(n) for n in shape)
+        strides = aligned_strides(dims, sb.stage.align)
+        name = self.state.output_label(sb.stage.id, k)
+        return Buffer(name, dims, sb.op.dtypes[k], sb.scope, strides)
+
+    # ------------------------------------------------------------ where elements lie
+
+    def element(self, sid: StageId, indices: list[Affine | Expr]) -> tuple[Expr, ...]:
+        """Indices into a stage's buffer for an element of its tensor."""
+        sb = self.bounds.stages.get(sid)
+        if sb is None:
+            return tuple(as_index(i) for i in indices)
+        local = [_minus(i, b) for i, b in zip(indices, sb.base, strict=True)]
+        if sb.stage.layout is None:
+            return tuple(as_index(i) for i in local)
+        return placed(sb.stage.layout, local, tuple(sb.shape), self.bounds.ranges)
+
+    def contains(self, sid: StageId, indices: list[Affine | Expr]) -> list[bool]:
+        """For each dimension, whether the index provably lies in the buffer."""
+        sb = self.bounds.stages.get(sid)
+        op = self.bounds.ops[sid]
+        ranges, sizes = self.bounds.ranges, self.bounds.sizes
+        shape = sb.shape if sb is not None else [sizes.of(n) for n in op.shape]
+        out = []
+        for d, i in enumerate(indices):
+            local = _minus(i, sb.base[d]) if sb is not None else i
+            if isinstance(local, Affine):
+                past = (local - shape[d]).bounds(ranges)[1]
+                out.append(local.bounds(ranges)[0] >= 0 and past < 0)
+                continue
+            b = interval(local, {}, ranges) or (-1, -1)
+            out.append(b[0] >= 0 and (Affine(b[1]) - shape[d]).bounds(ranges)[1] < 0)
+        return out
+
+    # ------------------------------------------------------------ where they exist
+
+    def used(self, sb: StageBounds, nest: Stmt, rest: Stmt, loop: LoopBound | None) -> Stmt:
+        """The nest of a stage, then ``rest``, inside the buffers that exist for the two alone.
+
+        Args:
+            sb: the stage.
+            nest: what fills its buffers.
+            rest: what reads them.
+            loop: the loop directly around, of which double buffers fill a half each time.
+        """
+        if sb.stage.store is not None:
+            return seq(nest, rest)
+        nest = seq(self._padding(sb), nest)
+        own = [b for b in self.of[sb.stage.id] if b not in self.params]
+        if not own:
+            return seq(nest, rest)
+        if sb.stage.double is not None and loop is not None and loop.extent != 1:
+            return _in_halves(own, nest, rest, loop.var)
+        return _allocated(own, seq(nest, rest))
+
+    def stored(self, sid: StageId, pos: int, body: Stmt) -> Stmt:
+        """A statement with the buffers around it that exist inside loop ``pos`` of a stage."""
+        for sb in self._stored.get((sid, pos), []):
+            body = _allocated(self.of[sb.stage.id], seq(self._padding(sb), body))
+        return body
+
+    def _padding(self, sb: StageBounds) -> Stmt:
+        """What fills the padding of a stage's buffers, if that was asked for."""
+        pad = sb.stage.pad_value
+        if pad is None:
+            return Seq(())
+        fill = padding_of(self.of[sb.stage.id], sb.shape, pad)
+        if sb.kernel is None or sb.scope != "shared" or fill == Seq(()):
+            return fill
+        threads = [binary("<", x.var, 1) for x in sb.kernel.threads() if x.extent != 1]
+        return If(all_of(threads), fill) if threads else fill
+
+
+def _minus(i: Affine | Expr, base: Affine) -> Affine | Expr:
+    if isinstance(i, Affine):
+        return i - base
+    return i if base == Affine(0) else binary("-", i, base.to_expr())
+
+
+def _allocated(buffers: Sequence[Buffer], body: Stmt) -> Stmt:
+    for b in reversed(buffers):
+        body = Allocate(b, body)
+    return body
+
+
+def _in_halves(buffers: Sequence[Buffer], fill: Stmt, rest: Stmt, var: Var) -> Stmt:
+    """Marked allocations; what fills all buffers stands in the innermost."""
+    for b in reversed(buffers):
+        rest, fill = Allocate(b, Seq((fill, rest)), var), Seq(())
+    return rest

@@ -1,0 +1,188 @@
+"""From bounds to loops: one nest a stage, producers inside the loops where they are attached.
+
+Layout of a stage's nest at loop p, outermost first: definitions, guards that are decided there,
+producers attached there, and the loops further in. `_Nest` puts that together; what stands in it is
+made by the modules beside this one: `buffers`, `guards`, `values`, `reductions` (with `lanes` and
+`cross_thread`), `tensorize`, `prefetch`, and `partition`, which makes a nest twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from loopwright.ir.buffer import Buffer
+from loopwright.ir.reduction import Reduce, outputs_of
+from loopwright.ir.stmt import For, Let, Seq, Stmt
+from loopwright.lowering.nest.buffers import Buffers
+from loopwright.lowering.nest.cross_thread import cross_thread_of
+from loopwright.lowering.nest.guards import Guards
+from loopwright.lowering.nest.launch import launch
+from loopwright.lowering.nest.multi_output import write_all
+from loopwright.lowering.nest.partition import PARTITION_CAP, Partition
+from loopwright.lowering.nest.prefetch import prefetched
+from loopwright.lowering.nest.reductions import Reduction
+from loopwright.lowering.nest.size_lets import define_sizes
+from loopwright.lowering.nest.tensorize import Tensorization
+from loopwright.lowering.nest.values import Values
+from loopwright.lowering.nest.vector_reduction import lanes_of
+from loopwright.schedule.bounds.infer import Bounds, LoopBound, StageBounds, attach_position
+from loopwright.schedule.state import StageId, State
+from loopwright.schedule.validate import MAX_VECTOR
+
+
+class NestBuilder:
+    """Builds the statement of a whole schedule."""
+
+    def __init__(
+        self,
+        state: State,
+        bounds: Bounds,
+        params: dict[tuple[StageId, int], Buffer],
+        partition_cap: int = PARTITION_CAP,
+    ) -> None:
+        """A builder.
+
+        Args:
+            state, bounds: of the schedule.
+            params: the argument buffers by stage and output.
+            partition_cap: see `loopwright.lowering.nest.partition`.
+        """
+        self.state, self.bounds = state, bounds
+        self.partition_cap = partition_cap
+        self.buffers = Buffers(state, bounds, params)
+        self._attached: dict[tuple[StageId, int], list[StageBounds]] = {}
+        for sid in state.order:
+            sb = bounds.stages.get(sid)
+            if sb is not None and sb.padded:
+                host, pos = attach_position(state, sb.stage, bounds)
+                self._attached.setdefault((host.stage.id, pos), []).append(sb)
+
+    def build(self) -> Stmt:
+        """All root stages, in topological order."""
+        order = [self.bounds.stages[i] for i in self.state.order if i in self.bounds.stages]
+        body = self.produce([sb for sb in order if not sb.padded], Seq(()))
+        return define_sizes(body, self.bounds.sizes)
+
+    def produce(
+        self, group: Iterable[StageBounds], rest: Stmt, loop: LoopBound | None = None
+    ) -> Stmt:
+        """The nests of a group of stages, then ``rest``; buffers live as long as they are used."""
+        for sb in reversed(list(group)):
+            nest = _Nest(self, sb).build()
+            if sb.kernel is not None and not sb.padded:
+                nest = launch(self.state, self.bounds, sb.kernel, nest)
+            rest = self.buffers.used(sb, nest, rest, loop)
+        return rest
+
+    def attached(self, sid: StageId, pos: int) -> list[StageBounds]:
+        """Stages computed at loop ``pos`` of a stage."""
+        return self._attached.get((sid, pos), [])
+
+
+class _Nest:
+    """The nest of one stage."""
+
+    def __init__(self, builder: NestBuilder, sb: StageBounds) -> None:
+        self.builder, self.sb = builder, sb
+        self.buffers = builder.buffers
+        sid, loops = sb.stage.id, range(len(sb.loops))
+        attached = [p for p in loops if builder.attached(sid, p)]
+        lanes, cross = lanes_of(builder.state, sb), cross_thread_of(builder.state, sb)
+        self.tensor = Tensorization(self.buffers, sb) if sb.stage.tensorized is not None else None
+        first = next((p for p in loops if sb.loops[p].loop.kind == "reduce"), -1)
+        late = _late_position(sb, attached, first, cross is not None)
+        self.guards = Guards(sb, late, None if lanes is None else lanes.position)
+        self.values = Values(self.buffers, sb, self.guards)
+        self.reduction = None
+        if sb.op.reduction is not None:
+            ways = (lanes, cross, self.tensor)
+            self.reduction = Reduction(self.buffers, sb, self.guards, self.values, ways)
+        self.partition = Partition(sb, self.guards, attached, builder.partition_cap)
+
+    def build(self) -> Stmt:
+        """The whole nest."""
+        return self._entered(-1)
+
+    def _entered(self, p: int) -> Stmt:
+        """What stands directly inside loop p (-1: outside all loops), put together from within."""
+        if self.partition.due(p):
+            inner = self.partition.copies(p, lambda: self._loop(p + 1))
+        else:
+            inner = self._loop(p + 1)
+        together, each = self.guards.at(p)
+        inner = self.guards.around(each, inner)
+        if p >= 0:
+            attached = self.builder.attached(self.sb.stage.id, p)
+            inner = self.builder.produce(attached, inner, self.sb.loops[p])
+            inner = prefetched(self.buffers, self.sb, p, inner)
+        inner = self.buffers.stored(self.sb.stage.id, p, inner)
+        inner = self.guards.around(together, inner)
+        for var, value in reversed(self.sb.lets[p + 1]):
+            inner = Let(var, value, inner)
+        return inner
+
+    def _loop(self, i: int) -> Stmt:
+        """Loop i and everything in it."""
+        if self.tensor is not None and i == self.tensor.position:
+            return self._tensorized(self.tensor)
+        return self._plain_loop(i)
+
+    def _plain_loop(self, i: int) -> Stmt:
+        if i == len(self.sb.loops):
+            return self._statement()
+        x, red = self.sb.loops[i], self.reduction
+        outermost = red is not None and i == red.first
+        if red is not None and outermost and red.lanes is not None:
+            red.lanes.begin()
+        body = inner = self._entered(i)
+        axis = self.sb.launch_var(x)
+        if axis is not None:
+            body = inner if axis is x.var else Let(x.var, axis, inner)
+        elif x.extent != 1:
+            pragmas = tuple((k, v) for lid, k, v in self.sb.stage.pragmas if lid == x.loop.id)
+            kind = x.mark.kind if x.mark else self._unmarked(i)
+            extent, tag = self.sb.sizes.dim(x.extent), x.mark.tag if x.mark else ""
+            body = For(x.var, extent, kind, inner, pragmas, tag)
+        return red.around(body) if red is not None and outermost else body
+
+    def _statement(self) -> Stmt:
+        body = self.sb.op.body
+        assert body is not None
+        if isinstance(body, Reduce):
+            assert self.reduction is not None
+            return self.reduction.update(body)
+        values = [self.values.of(e) for e in outputs_of(body)]
+        return write_all(self.buffers.of[self.sb.stage.id], self.values.own_element(), values)
+
+    def _tensorized(self, tensor: Tensorization) -> Stmt:
+        """The intrinsic; the nest as it is where a guard is left, as in the copy for tails."""
+        guards = self.guards
+        outer, guards.tested = guards.tested, set()
+        plain = self._plain_loop(tensor.position)
+        guarded, guards.tested = bool(guards.tested), outer | guards.tested
+        part = tensor.intrin.body if tensor.match.whole else tensor.intrin.update
+        assert part is not None
+        made = tensor.operate(part, self.values)
+        return plain if guarded else made
+
+    def _unmarked(self, i: int) -> str:
+        """Kind of a loop without a mark; a tensorized one is a vector in tails, where it can be.
+
+        So accumulators stay in registers though tails touch them as well.
+        """
+        loops = self.sb.loops
+        if self.tensor is None or i != self.tensor.position or loops[i].loop.kind == "reduce":
+            return "serial"
+        alone = all(x.loop.kind == "reduce" or x.extent == 1 for x in loops[i + 1 :])
+        return "vectorized" if alone and loops[i].count <= MAX_VECTOR else "serial"
+
+
+def _late_position(sb: StageBounds, attached: list[int], first: int, cross: bool) -> int:
+    """The loop inside which guards that differ between threads are tested.
+
+    All threads fill the shared buffers of stages computed inside, and reduce together.
+    """
+    if sb.kernel is None:
+        return -1
+    meet = cross or sb.scope == "shared"
+    return max([-1, *attached, *([first] if meet else [])])

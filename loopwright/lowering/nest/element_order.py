@@ -1,0 +1,90 @@
+"""Where elements lie in a buffer whose layout was transformed, and what fills its padding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from loopwright import dtypes
+from loopwright.ir.affine import Affine, Ranges, split_digits, to_affine
+from loopwright.ir.buffer import Buffer
+from loopwright.ir.expr import Expr, Var, binary, const
+from loopwright.ir.stmt import For, Seq, Stmt, Store, seq
+from loopwright.schedule.rules import index_map as im
+from loopwright.schedule.rules.layout import is_digit
+
+
+def as_index(i: Affine | Expr) -> Expr:
+    """An index as an expression."""
+    return i.to_expr() if isinstance(i, Affine) else i
+
+
+def placed(
+    layout: tuple[Any, ...], local: list[Affine | Expr], shape: tuple[Any, ...], ranges: Ranges
+) -> tuple[Expr, ...]:
+    """New indices of an element.
+
+    Args:
+        layout: of the stage.
+        local: indices that count from the first element that the stage covers.
+        shape: extents that it covers.
+        ranges: bounds of the variables.
+    """
+    out = []
+    for x in layout:
+        if is_digit(x):
+            out.append(_digit(local[x[0]], x[1], x[2], ranges))
+            continue
+        value = _value(x, local, ranges)
+        first = im.bounds(x, shape)[0]
+        value = value - first if isinstance(value, Affine) else binary("-", value, first)
+        out.append(as_index(value))
+    return tuple(out)
+
+
+def _digit(i: Affine | Expr, div: int, mod: int | None, ranges: Ranges) -> Expr:
+    e = as_index(i)
+    e = binary("//", e, div) if div > 1 else e
+    e = binary("%", e, mod) if mod is not None else e
+    a = to_affine(e, {}, ranges)
+    return a.to_expr() if a is not None else e
+
+
+def _value(x: im.Index, local: list[Affine | Expr], ranges: Ranges) -> Affine | Expr:
+    if isinstance(x, int):
+        return Affine(x)
+    if isinstance(x, str):
+        return local[int(x[1:])]
+    op, a, b = x
+    left = _value(a, local, ranges)
+    if op == "+":
+        right = _value(b, local, ranges)
+        if isinstance(left, Affine) and isinstance(right, Affine):
+            return left + right
+        return binary("+", as_index(left), as_index(right))
+    if op == "*":
+        return left * b if isinstance(left, Affine) else binary("*", left, b)
+    exact = to_affine(binary(op, as_index(left), b), {}, ranges)
+    if exact is not None:
+        return exact
+    if not isinstance(left, Affine):
+        return binary(op, left, b)
+    # Digits below the divisor stay affine, so that lanes of a vector lie beside each other.
+    high, low, d = split_digits(left, b, ranges)
+    top = binary(op, high.to_expr(), b // d)
+    return top if op == "//" else binary("+", binary("*", top, d), low.to_expr())
+
+
+def padding_of(buffers: Sequence[Buffer], shape: Sequence[Any], pad: float) -> Stmt:
+    """Fill buffers with a number, unless the elements of a stage (of ``shape``) fill them."""
+    return seq(*(_filled(b, pad) for b in buffers if prod(b.shape) != prod(shape)), Seq(()))
+
+
+def _filled(b: Buffer, pad: float) -> Stmt:
+    axes = [Var(f"x{d}") for d in range(len(b.shape))]
+    value = float(pad) if dtypes.is_float(b.dtype) else int(pad)
+    out: Stmt = Store(b, tuple(axes), const(bool(pad) if b.dtype == "bool" else value, b.dtype))
+    for x, n in reversed(list(zip(axes, b.shape, strict=True))):
+        out = For(x, n, "serial", out)
+    return out

@@ -1,0 +1,186 @@
+"""An intrinsic in the place of a nest: its operands in memory, and its statements over them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, NoReturn
+
+from loopwright.ir.affine import Affine, to_affine
+from loopwright.ir.buffer import Buffer, Load
+from loopwright.ir.expr import Const, Expr, Var, binary
+from loopwright.ir.stmt import Stmt, Store
+from loopwright.lowering.nest.buffers import Buffers
+from loopwright.lowering.nest.values import Values
+from loopwright.schedule.bounds.infer import StageBounds
+from loopwright.schedule.rules.tensorize import Match, match_intrinsic, refuse_match
+from loopwright.te.tensor_intrin import TensorIntrin
+
+_COPY = "copy it to lie so (cache_read inside the loops around, transform_layout)"
+
+
+@dataclass(frozen=True, eq=False)
+class _Operand:
+    """Where an operand lies: the indices of its first element, and steps of its dimensions.
+
+    ``steps[d]`` are the indices to add for one more in dimension d; None where the operand has one
+    element there.
+    """
+
+    buffer: Buffer
+    first: tuple[Affine, ...]
+    steps: tuple[tuple[int, ...] | None, ...]
+
+    def element(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
+        out = [f.to_expr() for f in self.first]
+        for i, steps in zip(indices, self.steps, strict=True):
+            for q, step in enumerate(steps or ()):
+                if step:
+                    out[q] = binary("+", out[q], binary("*", i, step))
+        return tuple(out)
+
+
+class Tensorization:
+    """The intrinsic of one stage. ``first`` are the indices of the stage's own element."""
+
+    def __init__(self, buffers: Buffers, sb: StageBounds) -> None:
+        done = sb.stage.tensorized
+        assert done is not None
+        self.b, self.sb = buffers, sb
+        self.intrin: TensorIntrin = done.intrin
+        self.match: Match = match_intrinsic(buffers.state, sb)
+        self.position = self.match.position
+
+    def operate(self, part: Stmt, values: Values) -> Stmt:
+        """A body of the intrinsic over the buffers of the stage; it tests no guard."""
+        tested = set(values.guards.tested)
+        reads = {k: values.load_of(r) for k, r in self.match.reads.items()}
+        values.guards.tested = tested
+        return self.statement(part, values.own_element(), reads)
+
+    def statement(self, part: Stmt, own: tuple[Expr, ...], reads: dict[int, Load]) -> Stmt:
+        """A body of the intrinsic over the buffers of the program.
+
+        Args:
+            part: the body.
+            own: indices of the stage's element.
+            reads: what the stage loads for each input of the description.
+        """
+        operands: dict[Buffer, _Operand] = {}
+        dag = self.intrin.dag
+        for k, (param, op) in enumerate(zip(self.intrin.params, dag.ops, strict=True)):
+            if op.body is not None:
+                buffer, indices = self.b.of[self.sb.stage.id][0], own
+                axes: list[Any] = [a.var for a in op.axes]
+            else:
+                buffer, indices = reads[k].buffer, reads[k].indices
+                axes = list(self._described(k))
+            operands[param] = self._operand(k, buffer, indices, axes)
+
+        def go(n: Any) -> Any:
+            made = n.map_children(go)
+            if isinstance(made, Load) and made.buffer in operands:
+                x = operands[made.buffer]
+                return Load(x.buffer, x.element(made.indices), made.dtype)
+            if isinstance(made, Store) and made.buffer in operands:
+                x = operands[made.buffer]
+                return Store(x.buffer, x.element(made.indices), made.value)
+            return made
+
+        out: Stmt = go(part)
+        return out
+
+    def _described(self, k: int) -> tuple[Expr, ...]:
+        """The indices at which the description reads an input."""
+        return next(r.indices for r in self.intrin.op.reads() if r.source == k)
+
+    def _operand(
+        self, k: int, buffer: Buffer, indices: tuple[Expr, ...], described: Sequence[Any]
+    ) -> _Operand:
+        name = self.intrin.dag.ops[k].name
+        inner = {v for a in self.match.axes.values() if a for v in a.weights}
+        forms: list[Affine] = []
+        for q, i in enumerate(indices):
+            form = to_affine(i, {}, self.b.bounds.ranges)
+            if form is None:
+                self._fail(
+                    f"operand {name!r}: index {q} of {buffer.name!r} is no sum of multiples of "
+                    f"loops; {_COPY}"
+                )
+            forms.append(form)
+        steps = {v: self._steps(name, forms, v, buffer) for v in self.match.axes}
+        self._compare(k, buffer, described, steps)
+        first = tuple(
+            Affine(f.const, {v: c for v, c in f.terms.items() if v not in inner}) for f in forms
+        )
+        of = [None if isinstance(i, Const) else steps[i] for i in described]
+        return _Operand(buffer, first, tuple(of))
+
+    def _steps(
+        self, name: str, forms: Sequence[Affine], v: Var, buffer: Buffer
+    ) -> tuple[int, ...] | None:
+        """Indices to add for one more of an axis of the description."""
+        axis = self.match.axes[v]
+        if axis is None:
+            return None
+        ((one, _),) = [(x, w) for x, w in axis.weights.items() if w == 1]
+        out = tuple(f.terms.get(one, 0) for f in forms)
+        for x, w in axis.weights.items():
+            if tuple(f.terms.get(x, 0) for f in forms) != tuple(n * w for n in out):
+                self._fail(
+                    f"operand {name!r}: along axis {axis.axis.name!r} the elements of "
+                    f"{buffer.name!r} do not lie at one distance; {_COPY}"
+                )
+        return out
+
+    def _compare(
+        self, k: int, buffer: Buffer, described: Sequence[Any], steps: dict[Var, Any]
+    ) -> None:
+        """Compare distances in memory with the strides that the intrinsic wants."""
+        name, wanted = self.intrin.dag.ops[k].name, self.intrin.strides[k]
+        shape = buffer.shape
+        own: tuple[int | None, ...] | None = buffer.strides
+        own = own or tuple(_elements(shape[q + 1 :]) for q in range(len(shape)))
+        for v, by in steps.items():
+            axis = self.match.axes[v]
+            if axis is None or by is None:
+                continue
+            distance = _distance(by, own)
+            dims = [d for d, i in enumerate(described) if i is v]
+            if not dims and distance != 0:
+                self._fail(
+                    f"operand {name!r} is the same along axis {v.name!r} of the intrinsic; "
+                    f"{buffer.name!r} is read at steps of {_shown(distance)} along "
+                    f"{axis.axis.name!r}; declare an intrinsic that reads it so"
+                )
+            if dims and wanted[dims[0]] not in (None, distance):
+                self._fail(
+                    f"operand {name!r}, dimension {dims[0]}: the intrinsic wants a stride of "
+                    f"{wanted[dims[0]]}, {buffer.name!r} has {_shown(distance)} along "
+                    f"{axis.axis.name!r}; {_COPY}, or declare the operand with another stride "
+                    "(None: any)"
+                )
+
+    def _fail(self, text: str) -> NoReturn:
+        refuse_match(self.b.state, self.sb.stage, text)
+
+
+def _elements(shape: Sequence[Any]) -> int | None:
+    """Elements of a shape; None where it is known only when the program runs."""
+    known = [n for n in shape if isinstance(n, int)]
+    return prod(known) if len(known) == len(shape) else None
+
+
+def _distance(by: Sequence[int], strides: Sequence[int | None]) -> int | None:
+    """Elements between neighbours; None where that is known only when the program runs."""
+    out = 0
+    for step, stride in zip(by, strides, strict=True):
+        if step and stride is None:
+            return None
+        out += step * (stride or 0)
+    return out
+
+
+def _shown(distance: int | None) -> str:
+    return "one known only when the program runs" if distance is None else str(distance)

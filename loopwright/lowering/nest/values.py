@@ -1,0 +1,121 @@
+"""What a stage computes: expressions over its tensor's axes as ones over loops and buffers.
+
+Lanes that over-run a padded stage compute what nobody reads; here is seen to that they read nothing
+outside of a buffer and do not trap.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from loopwright.errors import LowerError
+from loopwright.ir.affine import Affine, to_affine
+from loopwright.ir.buffer import Load
+from loopwright.ir.expr import (
+    Binary,
+    Cast,
+    Const,
+    Expr,
+    IfThenElse,
+    Read,
+    Select,
+    Var,
+    cast,
+    const,
+)
+from loopwright.ir.traversal import free_vars
+from loopwright.lowering.nest.buffers import Buffers
+from loopwright.lowering.nest.guards import Guards, all_of
+from loopwright.schedule.bounds.infer import StageBounds
+
+
+class Values:
+    """Expressions of one stage in its nest."""
+
+    def __init__(self, buffers: Buffers, sb: StageBounds, guards: Guards) -> None:
+        self.b, self.sb, self.guards = buffers, sb, guards
+        self.ranges = buffers.bounds.ranges
+
+    def own_element(self) -> tuple[Expr, ...]:
+        """Indices into the stage's buffer of the element that an iteration computes."""
+        values: list[Affine | Expr] = [self.sb.values[a.var] for a in self.sb.op.axes]
+        return self.b.element(self.sb.stage.id, values)
+
+    def of(self, e: Any) -> Expr:
+        """An expression over the tensor's axes as one over loops and buffers."""
+        if isinstance(e, Var):
+            return cast(self.sb.values[e].to_expr(), e.dtype) if e in self.sb.values else e
+        if isinstance(e, Read):
+            return self._load(e)
+        if isinstance(e, IfThenElse):
+            return self._choice(e)
+        out: Expr = e.map_children(self.of)
+        if isinstance(out, Binary) and out.op in ("//", "%", "tdiv", "tmod"):
+            return self._safe_division(out)
+        return out
+
+    def load_of(self, e: Read, indices: list[Affine | Expr] | None = None) -> Load:
+        """The load of a read, whether or not the element exists.
+
+        Raises:
+            LowerError: the tensor is an input that is not among the arguments.
+        """
+        sid = e.source
+        if sid not in self.b.of:
+            raise LowerError(
+                f"lower: {self.b.state.label(sid)!r} is read but is not among the arguments"
+            )
+        buffer = self.b.of[sid][e.value_index]
+        at = self._indices_of(e) if indices is None else indices
+        return Load(buffer, self.b.element(sid, at), buffer.dtype)
+
+    def _load(self, e: Read) -> Expr:
+        indices = self._indices_of(e)
+        load = self.load_of(e, indices)
+        conds = self._load_guard(e, indices)
+        if not conds:
+            return load
+        return IfThenElse(all_of(conds), load, const(0, load.dtype), load.dtype)
+
+    def _load_guard(self, e: Read, indices: list[Affine | Expr]) -> list[Expr]:
+        """Conditions under which an over-running lane may touch this element."""
+        if not self.sb.domain:
+            return []
+        inside = self.b.contains(e.source, indices)
+        axes = {a.var: d for d, a in enumerate(self.sb.op.axes)}
+        needed: set[int] = set()
+        for i, ok in zip(e.indices, inside, strict=True):
+            if not ok:
+                needed |= {axes[v] for v in free_vars(i) if v in axes}
+        return [
+            c
+            for d in sorted(needed)
+            for g in self.sb.domain.get(d, ())
+            for c in self.guards.conditions(g)
+        ]
+
+    def _indices_of(self, e: Read) -> list[Affine | Expr]:
+        """Indices of a read over the loops."""
+        forms = [(i, to_affine(i, self.sb.values, self.ranges)) for i in e.indices]
+        return [a if a is not None else self._index(i) for i, a in forms]
+
+    def _index(self, i: Expr) -> Expr:
+        e = self.of(i)
+        return e if e.dtype == "int32" else Cast(e, "int64") if e.dtype != "int64" else e
+
+    def _choice(self, e: IfThenElse) -> Expr:
+        """A guarded value; what its condition says need not be tested again inside."""
+        cond = self.of(e.cond)
+        with self.guards.supposing(e.cond):
+            taken = self.of(e.a)
+        return IfThenElse(cond, taken, self.of(e.b), e.dtype)
+
+    def _safe_division(self, e: Binary) -> Expr:
+        """In lanes that over-run, zeros were read: a division must not trap there."""
+        if isinstance(e.b, Const):
+            return e
+        conds = [c for g in self.guards.domain() for c in self.guards.conditions(g)]
+        if not conds:
+            return e
+        safe = Select(all_of(conds), e.b, const(1, e.b.dtype), e.b.dtype)
+        return Binary(e.op, e.a, safe, e.dtype)

@@ -1,0 +1,1 @@
+"""The passes that run on a lowered function, one a file."""

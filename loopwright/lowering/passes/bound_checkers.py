@@ -1,0 +1,87 @@
+"""InstrumentBoundCheckers: every load and store of compiled code checks its indices first.
+
+For ``PassContext(config={"instrument_bound_checkers": True})``. Vectorized loops run one by one, so
+that an error can name the iteration. Nothing is trusted: accesses that were proved to lie inside
+are checked as well.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from loopwright.ir.buffer import Buffer, Load
+from loopwright.ir.expr import Expr, IfThenElse, Var, as_expr, binary, cast
+from loopwright.ir.stmt import Check, For, Func, If, IntrinsicCall, Let, Seq, Stmt, Store, seq
+from loopwright.lowering.context import func_pass
+
+
+@func_pass(opt_level=0, name="InstrumentBoundCheckers")
+def instrument_bound_checkers(f: Func) -> Func:
+    """Put a check before every statement for each access in it, under the guards around the access.
+
+    Before::
+
+        for i in range(4):
+          B[i] = A[P[i]]
+
+    After::
+
+        for i in range(4):
+          check 0 <= i and i < 4                    # P[i]
+          check 0 <= P[i] and P[i] < 8              # A[P[i]]
+          check 0 <= i and i < 4                    # B[i]
+          B[i] = A[P[i]]
+    """
+    return f.with_body(_stmt(f.body, ()))
+
+
+def _stmt(s: Any, loops: tuple[Var, ...]) -> Any:
+    match s:
+        case For():
+            body = _stmt(s.body, (*loops, s.var))
+            kind = "serial" if s.kind == "vectorized" else s.kind
+            return For(s.var, s.extent, kind, body, s.pragmas, s.tag)
+        case Let(var=v, value=e, body=body):
+            return seq(*_checks(e, loops), Let(v, e, _stmt(body, loops)))
+        case If(cond=c, then=then, orelse=other):
+            orelse = None if other is None else _stmt(other, loops)
+            return seq(*_checks(c, loops), If(c, _stmt(then, loops), orelse))
+        case Store(buffer=b, indices=indices, value=e):
+            before = [c for x in (e, *indices) for c in _checks(x, loops)]
+            return seq(*before, _check("store", b, indices, loops), s)
+        case IntrinsicCall(body=body):  # its accesses are those of its plain form
+            return _stmt(body, loops)
+    return s.map_children(lambda c: _stmt(c, loops) if isinstance(c, Stmt) else c)
+
+
+def _checks(e: Expr, loops: tuple[Var, ...]) -> list[Stmt]:
+    """Checks of the loads of an expression, in the order of evaluation."""
+    if isinstance(e, IfThenElse):
+        a, b = _checks(e.a, loops), _checks(e.b, loops)
+        guarded = [If(e.cond, Seq(tuple(a)), Seq(tuple(b)) if b else None)] if a or b else []
+        return [*_checks(e.cond, loops), *guarded]
+    inner = [c for x in e.children() for c in _checks(x, loops)]
+    if not isinstance(e, Load):
+        return inner
+    return [*inner, _check("load", e.buffer, e.indices, loops)]
+
+
+def _check(what: str, b: Buffer, indices: tuple[Expr, ...], loops: tuple[Var, ...]) -> Stmt:
+    holds = as_expr(True)
+    sizes: list[Expr] = [cast(as_expr(n), "int64") for n in b.shape]
+    at = [cast(i, "int64") for i in indices]
+    for i, n in zip(at, sizes, strict=True):
+        inside = binary("and", binary(">=", i, 0), binary("<", i, n))
+        holds = inside if holds == as_expr(True) else binary("and", holds, inside)
+    values = [*at, *sizes, *loops]
+    slots = iter(range(len(values)))
+    index = ", ".join(f"{{{next(slots)}}}" for _ in at)
+    shape = ", ".join(f"{{{next(slots)}}}" for _ in sizes)
+    where = ", ".join(f"{_plain(v.name)} = {{{next(slots)}}}" for v in loops)
+    place = f" at {where}" if where else ""
+    text = f"access outside {_plain(b.name)}: index [{index}], shape [{shape}] ({what}{place})"
+    return Check(holds, text, tuple(values))
+
+
+def _plain(name: str) -> str:
+    return name.replace("{", "{{").replace("}", "}}")

@@ -1,0 +1,34 @@
+"""ConstantFolding: literals are computed while compiling. The example of how a pass is written.
+
+A pass is a function ``Func -> Func``. This one rebuilds the body with a mutator, bottom-up, and
+folds every node whose operands have become literals (`loopwright.ir.fold`). `Simplify` does this
+and more, so that the pipeline does not list this pass.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from loopwright.ir.expr import Expr
+from loopwright.ir.fold import fold
+from loopwright.ir.stmt import Func
+from loopwright.ir.visitor import Mutator
+from loopwright.lowering.context import func_pass
+
+
+class ConstantFolder(Mutator):
+    """Folds expressions, children first."""
+
+    def generic_visit(self, n: Any) -> Any:
+        """Rebuild a node, then fold it."""
+        made = super().generic_visit(n)
+        return fold(made) if isinstance(made, Expr) else made
+
+
+@func_pass(opt_level=2, name="ConstantFolding")
+def constant_folding(f: Func) -> Func:
+    """Compute what depends on literals only, in the dtype and with the rounding of run time.
+
+    Before ``B[i] = A[i] * (2.0 + 3.0)``, after ``B[i] = A[i] * 5.0``.
+    """
+    return f.with_body(ConstantFolder().visit(f.body))

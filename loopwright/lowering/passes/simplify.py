@@ -1,0 +1,317 @@
+"""Simplify: one bottom-up sweep over expressions; no fixpoint.
+
+Literals are folded, integer arithmetic on loops is brought to its affine form, comparisons and
+``min``/``max`` are decided by intervals, choices with a known condition are taken, and a condition
+that holds around a statement counts as true in it. Of floats only what is exact for every value,
+NaN and -0 included, is dropped: ``x * 1``, ``x / 1``, ``x - 0``, ``-(-x)``; never ``x + 0``, which
+is not -0 for -0, nor ``x * 0``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from loopwright import dtypes
+from loopwright.ir.affine import Affine, Interval, exact, fits, interval, to_affine
+from loopwright.ir.buffer import Load
+from loopwright.ir.expr import (
+    Binary,
+    Cast,
+    Const,
+    Expr,
+    IfThenElse,
+    Select,
+    Unary,
+    Var,
+    const,
+)
+from loopwright.ir.fold import fold
+from loopwright.ir.operations import COMPARE
+from loopwright.ir.stmt import For, Func, If, Let, Seq, Stmt
+from loopwright.ir.traversal import walk
+from loopwright.ir.visitor import Mutator
+from loopwright.lowering.context import func_pass
+
+_ARITHMETIC = ("+", "-", "*", "//", "%")
+_TRUE, _FALSE = const(True, "bool"), const(False, "bool")
+
+
+@func_pass(opt_level=1, name="Simplify")
+def simplify(f: Func) -> Func:
+    """Simplify every expression, and statements whose condition is decided.
+
+    Before::
+
+        for i in range(8):
+          if i * 2 + 1 < 64:
+            B[(i * 4 + 3) // 4] = A[i] * 1.0
+
+    After::
+
+        for i in range(8):
+          B[i] = A[i]
+    """
+    return f.with_body(_Simplifier().visit(f.body))
+
+
+class _Simplifier(Mutator):
+    def __init__(self) -> None:
+        super().__init__()
+        self.ranges: dict[Var, Interval] = {}
+        self.env: dict[Var, Expr] = {}
+        self.forms: dict[Var, Affine] = {}
+        self.facts: dict[Expr, bool] = {}
+        self.memo: dict[Expr, Expr] = {}
+
+    # ------------------------------------------------------------ statements
+
+    def visit_For(self, s: For) -> Any:
+        if s.extent == 1 and s.kind != "thread" and not s.pragmas:
+            return self.standing_for(s.var, const(0, s.var.dtype), s.body)
+        if isinstance(s.extent, int):
+            self.learn(s.var, (0, s.extent - 1))
+        return self.generic_visit(s)
+
+    def visit_Let(self, s: Let) -> Any:
+        value = self.visit(s.value)
+        if isinstance(value, Const | Var):
+            return self.standing_for(s.var, value, s.body)
+        bounds = interval(value, {}, self.ranges) if dtypes.is_int(value.dtype) else None
+        self.learn(s.var, bounds if bounds and fits(value, {}, self.ranges) else None)
+        body = self.visit(s.body)
+        return s if value is s.value and body is s.body else Let(s.var, value, body)
+
+    def learn(self, v: Var, bounds: Interval | None) -> None:
+        """Note the bounds of a name that is defined here; copies of a nest may differ in them."""
+        if self.ranges.get(v) == bounds:
+            return
+        self.memo = {}
+        if bounds is None:
+            del self.ranges[v]
+        else:
+            self.ranges[v] = bounds
+
+    def standing_for(self, v: Var, value: Const | Var, body: Stmt) -> Any:
+        """A body with a literal or another name in place of a name."""
+        memo, self.memo = self.memo, {}
+        self.env[v] = value
+        if dtypes.is_int(value.dtype):
+            self.forms[v] = Affine.of(value) if isinstance(value, Var) else Affine(value.value)
+        made = self.visit(body)
+        self.memo = memo
+        self.env.pop(v)
+        self.forms.pop(v, None)
+        return made
+
+    def visit_If(self, s: If) -> Any:
+        cond = self.visit(s.cond)
+        if isinstance(cond, Const):
+            taken = s.then if cond.value else s.orelse
+            return self.visit(taken) if taken is not None else Seq(())
+        then = self.where(cond, True, s.then)
+        other = s.orelse if s.orelse is None else self.where(cond, False, s.orelse)
+        if cond is s.cond and then is s.then and other is s.orelse:
+            return s
+        return If(cond, then, other)
+
+    def where(self, cond: Expr, holds: bool, n: Any) -> Any:
+        """A node simplified where a condition is known to hold, or not to."""
+        known = {c: holds for c in (_parts(cond) if holds else [cond]) if _stays(c)}
+        if not known:
+            return self.visit(n)
+        outer, memo = self.facts, self.memo
+        self.facts, self.memo = {**outer, **known}, {}
+        made = self.visit(n)
+        self.facts, self.memo = outer, memo
+        return made
+
+    # ------------------------------------------------------------ expressions
+
+    def visit_Var(self, e: Var) -> Expr:
+        return self.env.get(e, e)
+
+    def visit_Const(self, e: Const) -> Expr:
+        return e
+
+    def visit_Binary(self, e: Binary) -> Expr:
+        return self.remembered(e)
+
+    def visit_Unary(self, e: Unary) -> Expr:
+        return self.remembered(e)
+
+    def visit_Cast(self, e: Cast) -> Expr:
+        return self.remembered(e)
+
+    def visit_Select(self, e: Select) -> Expr:
+        made = fold(self.generic_visit(e))
+        return made.a if isinstance(made, Select) and made.a == made.b else made
+
+    def visit_IfThenElse(self, e: IfThenElse) -> Expr:
+        cond = self.visit(e.cond)
+        if isinstance(cond, Const):
+            return self.visit(e.a if cond.value else e.b)
+        a, b = self.where(cond, True, e.a), self.where(cond, False, e.b)
+        if a == b:
+            return a
+        same = cond is e.cond and a is e.a and b is e.b
+        return e if same else IfThenElse(cond, a, b, e.dtype)
+
+    def generic_visit(self, n: Any) -> Any:
+        made = super().generic_visit(n)
+        return fold(made) if isinstance(made, Expr) else made
+
+    def remembered(self, e: Any) -> Expr:
+        offset = e.op in ("+", "-") and isinstance(e.b, Const) if isinstance(e, Binary) else False
+        if self.settled(e.a if offset and e.b.value != 0 else e, set()):
+            return e
+        known = self.memo.get(e)
+        if known is None:
+            known = self.memo[e] = self.simple(e)
+        return known
+
+    def settled(self, e: Any, seen: set[Var]) -> bool:
+        """Whether a sum is as `Affine` writes it, but for its order. Most indices are."""
+        kind = type(e)
+        if kind is Var:
+            new = e not in seen and e not in self.env
+            seen.add(e)
+            return new
+        if kind is not Binary:
+            return False
+        if e.op == "*":
+            k = e.b.value if type(e.b) is Const else 0
+            return k not in (0, 1) and type(e.a) is Var and self.settled(e.a, seen)
+        return e.op == "+" and self.settled(e.a, seen) and self.settled(e.b, seen)
+
+    def simple(self, e: Any) -> Expr:
+        """An operation: as one affine form if it is one, else from its simplified operands."""
+        if dtypes.is_int(e.dtype):
+            known = self.affine(e)
+            if known is not None:
+                return known
+        made = super().generic_visit(e)
+        folded = fold(made)
+        if folded is not made:
+            return folded
+        if made in self.facts:
+            return _TRUE if self.facts[made] else _FALSE
+        if isinstance(made, Binary):
+            return self.binary(made)
+        if isinstance(made, Unary) and isinstance(made.a, Unary) and made.op == made.a.op:
+            return made.a.a
+        if isinstance(made, Cast) and made.value.dtype == made.dtype:
+            return made.value
+        return made
+
+    def affine(self, e: Expr) -> Expr | None:
+        """Arithmetic on loops in its affine form, where it cannot wrap."""
+        if not isinstance(e, Binary) or e.op not in _ARITHMETIC:
+            return None
+        form = to_affine(e, self.forms, self.ranges)
+        if form is None or any(v not in self.ranges for v in form.terms):
+            return None
+        lo, hi = form.bounds(self.ranges)
+        least, most = dtypes.limits(e.dtype)
+        if lo < least or hi > most:
+            return None
+        made = form.to_expr() if form.terms else const(form.const, e.dtype)
+        if made.dtype != e.dtype:
+            return None
+        return e if made == e else made
+
+    def binary(self, e: Binary) -> Expr:
+        a, b = e.a, e.b
+        if e.op in ("and", "or"):
+            return _logic(e)
+        if dtypes.is_float(a.dtype):
+            return _float(e)
+        if not dtypes.is_int(a.dtype):
+            return e
+        if e.op in COMPARE or e.op in ("min", "max"):
+            return self.compared(e)
+        match e.op, b:
+            case ("+" | "-", Const(value=0)) | ("*" | "//" | "tdiv", Const(value=1)):
+                return a
+            case ("*", Const(value=0)) | ("%" | "tmod", Const(value=1)):
+                return const(0, e.dtype)
+        match e.op, a:
+            case ("+", Const(value=0)) | ("*", Const(value=1)):
+                return b
+            case ("*", Const(value=0)):
+                return a
+        return e
+
+    def compared(self, e: Binary) -> Expr:
+        """A comparison, ``min`` or ``max`` of integers, decided where the difference is."""
+        if e.a == e.b:
+            decided: Interval | None = (0, 0)
+        else:
+            decided = self.difference(e.a, e.b)
+        if decided is None:
+            return e
+        lo, hi = decided
+        if e.op in ("min", "max"):
+            first = hi <= 0 if e.op == "min" else lo >= 0
+            second = lo >= 0 if e.op == "min" else hi <= 0
+            return e.a if first else e.b if second else e
+        answer = _decide(e.op, lo, hi)
+        return e if answer is None else _TRUE if answer else _FALSE
+
+    def difference(self, a: Expr, b: Expr) -> Interval | None:
+        """Bounds of ``a - b``, where both are arithmetic on loops that does not wrap."""
+        if not all(exact(x, {}, self.ranges) and fits(x, {}, self.ranges) for x in (a, b)):
+            return None
+        x, y = to_affine(a, {}, self.ranges), to_affine(b, {}, self.ranges)
+        if x is not None and y is not None:
+            return (x - y).bounds(self.ranges)
+        p, q = interval(a, {}, self.ranges), interval(b, {}, self.ranges)
+        return (p[0] - q[1], p[1] - q[0]) if p and q else None
+
+
+def _parts(cond: Expr) -> list[Expr]:
+    if isinstance(cond, Binary) and cond.op == "and":
+        return [*_parts(cond.a), *_parts(cond.b)]
+    return [cond]
+
+
+def _stays(cond: Expr) -> bool:
+    """Whether a condition stays what it is while the statement runs: it reads no memory."""
+    found: list[Any] = []
+    walk(cond, lambda n: found.append(n) if isinstance(n, Load) else None)
+    return not found
+
+
+def _decide(op: str, lo: int, hi: int) -> bool | None:
+    """What a comparison gives when the difference lies in ``lo..hi``."""
+    yes, no = {
+        "<": (hi < 0, lo >= 0), "<=": (hi <= 0, lo > 0), ">": (lo > 0, hi <= 0),
+        ">=": (lo >= 0, hi < 0), "==": (lo == hi == 0, lo > 0 or hi < 0),
+        "!=": (lo > 0 or hi < 0, lo == hi == 0),
+    }[op]  # fmt: skip
+    return True if yes else False if no else None
+
+
+def _logic(e: Binary) -> Expr:
+    for x, y in ((e.a, e.b), (e.b, e.a)):
+        if isinstance(x, Const):
+            neutral = x.value == (e.op == "and")
+            return y if neutral else x
+    return e.a if e.a == e.b else e
+
+
+def _float(e: Binary) -> Expr:
+    """Identities that hold for every float, NaN and both zeros included."""
+    match e.op, e.b:
+        case ("*" | "/", Const(value=1.0)):
+            return e.a
+        case ("-", Const(value=0.0 as z)) if math.copysign(1.0, z) > 0:
+            return e.a
+        case ("+", Const(value=0.0 as z)) if math.copysign(1.0, z) < 0:
+            return e.a
+    match e.op, e.a:
+        case ("*", Const(value=1.0)):
+            return e.b
+        case ("+", Const(value=0.0 as z)) if math.copysign(1.0, z) < 0:
+            return e.b
+    return e.a if e.op in ("min", "max") and e.a == e.b else e

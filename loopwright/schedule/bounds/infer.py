@@ -1,0 +1,371 @@
+"""Bound inference: extents, index values, regions and guards of every stage.
+
+Consumers first. A root stage covers its tensor. A stage attached at a loop covers the region that
+its consumers read while that loop and those outside it stand still: every read index is affine over
+the consumer's loops, the loops that stand still give the base, the others an interval. An index
+that is not affine falls back to the whole dimension.
+
+Guards. A split that does not divide over-runs; the over-run needs a guard ``value < extent``. A
+root stage guards its statement. An attached stage is *padded*: its buffer covers the over-run, so
+its loops run full tiles, stores need no guard, and only loads that could leave their buffer are
+guarded (they yield zero there; such lanes are never used by a valid element). Guards of reduction
+axes always stay: they decide what is accumulated. So do guards of splits inside a tile, where an
+over-run would visit an element twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from loopwright.errors import InternalError, ScheduleError
+from loopwright.ir.affine import Affine, Extent, SizeRanges, to_affine
+from loopwright.ir.expr import Expr, Read, Var, cast
+from loopwright.ir.reduction import outputs_of
+from loopwright.ir.sizes import Sizes
+from loopwright.ir.traversal import substitute
+from loopwright.schedule.bounds.launches import (
+    Kernel,
+    bound_var,
+    find_kernels,
+    launch_tag,
+    memory_scope,
+    standing,
+    thread_limits,
+)
+from loopwright.schedule.bounds.loop_values import extents_of, invert
+from loopwright.schedule.rules.storage import store_position
+from loopwright.schedule.state import Loop, Mark, SplitRel, StageId, StageState, State
+from loopwright.te.dag import OpNode, reads_of
+
+
+@dataclass(eq=False)
+class LoopBound:
+    """One leaf loop with its variable and extent."""
+
+    loop: Loop
+    var: Var
+    extent: Extent
+    mark: Mark | None
+
+    @property
+    def count(self) -> int:
+        """The extent of a loop that is written out, which `validate` found to be constant."""
+        if not isinstance(self.extent, int):
+            raise InternalError(f"loop {self.loop.name!r} has no constant extent: {self.extent}")
+        return self.extent
+
+
+@dataclass(eq=False)
+class Guard:
+    """``value < extent`` and ``value >= 0``, where not proved."""
+
+    value: Affine
+    kind: str
+    below: Extent | None
+    nonnegative: bool = False
+
+
+@dataclass(eq=False)
+class StageBounds:
+    """What lowering needs to know about one stage.
+
+    Attributes:
+        op: the operation after inlining.
+        loops: leaf loops, outermost first.
+        lets: definitions to make after loop p is entered, at index p + 1 (0: before any loop).
+        values: each root axis variable as an affine form over loop and let variables.
+        base, shape: first element and extents of the buffer (before the layout).
+        guards: conditions under which the statement runs.
+        domain: for padded stages, conditions of each spatial axis that an over-run violates.
+        position: index of the loop after which a variable is known (-1: outside the stage).
+        enclosing: variables of the loops around the stage.
+        sizes: the size variables of the program, which are known everywhere.
+        kernel: the kernel that it runs in, or None.
+        scope: memory scope of the buffer.
+    """
+
+    stage: StageState
+    op: OpNode
+    padded: bool
+    sizes: Sizes
+    loops: list[LoopBound] = field(default_factory=list)
+    lets: list[list[tuple[Var, Expr]]] = field(default_factory=list)
+    values: dict[Var, Affine] = field(default_factory=dict)
+    base: list[Affine] = field(default_factory=list)
+    shape: list[Extent] = field(default_factory=list)
+    guards: list[Guard] = field(default_factory=list)
+    domain: dict[int, list[Guard]] = field(default_factory=dict)
+    position: dict[Var, int] = field(default_factory=dict)
+    enclosing: set[Var] = field(default_factory=set)
+    kernel: Kernel | None = None
+    scope: str = "global"
+
+    def visible(self, upto: int) -> set[Var]:
+        """Variables known inside loop ``upto`` (those around the stage, and sizes, included)."""
+        return (
+            self.enclosing | self.sizes.known | {v for v, p in self.position.items() if p <= upto}
+        )
+
+    def launch_var(self, x: LoopBound) -> Var | None:
+        """The launch variable that a loop takes its iterations from, or None."""
+        tag = launch_tag(x.mark) if self.kernel is not None else ""
+        return self.kernel.launches[tag].var if self.kernel is not None and tag else None
+
+
+@dataclass(eq=False)
+class Bounds:
+    """Bounds of all stages that are computed (inlined ones are gone), and ranges of variables."""
+
+    stages: dict[StageId, StageBounds]
+    ops: Mapping[StageId, OpNode]
+    sizes: Sizes
+    kernels: Mapping[StageId, Kernel] = field(default_factory=dict)
+
+    @property
+    def ranges(self) -> SizeRanges:
+        """Bounds of all variables."""
+        return self.sizes.ranges
+
+
+def infer_bounds(state: State) -> Bounds:
+    """Infer the bounds of a schedule.
+
+    Raises:
+        ScheduleError: a stage is attached where not all of its readers run, or at a loop that no
+            longer exists.
+    """
+    ops = inline_ops(state)
+    out = Bounds({}, ops, _sizes(state), find_kernels(state, ops))
+    for sid in reversed([i for i in state.order if i in ops]):
+        stage = state.stages[sid]
+        if not stage.op.is_placeholder:
+            out.stages[sid] = _bound_stage(state, stage, out)
+    for sb in out.stages.values():
+        sb.guards += [Guard(Affine.of(v), kind, n) for v, kind, n in thread_limits(sb)]
+    return out
+
+
+def _sizes(state: State) -> Sizes:
+    """The size variables of the program."""
+    every = [state.stages[i].op for i in state.order]
+    sizes = Sizes(n for op in every for n in op.extents)
+    for v in (v for op in every for v in op.sizes):
+        sizes.declare(v)
+    return sizes
+
+
+def inline_ops(state: State) -> dict[StageId, OpNode]:
+    """Operations with inlined stages substituted into their readers, and those stages removed."""
+    ops: dict[StageId, OpNode] = {}
+    bodies: dict[StageId, OpNode] = {}
+    for sid in state.order:
+        stage = state.stages[sid]
+        op = _inline_reads(stage.op, bodies)
+        if stage.attach.kind == "inline":
+            bodies[sid] = op
+        else:
+            ops[sid] = op
+    return ops
+
+
+def _inline_reads(op: OpNode, bodies: Mapping[StageId, OpNode]) -> OpNode:
+    if op.body is None or not any(r.source in bodies for r in op.reads()):
+        return op
+
+    def go(e: Any) -> Any:
+        made = e.map_children(go)
+        if not (isinstance(made, Read) and made.source in bodies):
+            return made
+        src = bodies[made.source]
+        axes = [a.var for a in src.axes]
+        # An index of another dtype takes the axis's: it lies within the dimension.
+        env = {v: cast(i, v.dtype) for v, i in zip(axes, made.indices, strict=True)}
+        assert src.body is not None
+        return substitute(outputs_of(src.body)[made.value_index], env)
+
+    return OpNode(op.name, op.shape, op.dtype, op.axes, op.reduce_axes, go(op.body), op.tag)
+
+
+def _bound_stage(state: State, stage: StageState, out: Bounds) -> StageBounds:
+    at = stage.attach.kind == "at"
+    kernel = out.kernels.get(stage.id)
+    sb = StageBounds(stage, out.ops[stage.id], padded=at, sizes=out.sizes, kernel=kernel)
+    sb.scope = memory_scope(state, stage, kernel)
+    if at:
+        sb.enclosing = _enclosing(state, stage, out)
+        _region(state, sb, out)
+    else:
+        sb.base = [Affine(0) for _ in sb.op.shape]
+        sb.shape = [out.sizes.of(n) for n in sb.op.shape]
+    _loops(state, sb, out)
+    if stage.store is not None:
+        _storage(state, sb, out)
+    return sb
+
+
+def _storage(state: State, sb: StageBounds, out: Bounds) -> None:
+    """Widen the region of a stage to that of all iterations of the loops inside its storage."""
+    host, pos = store_position(state, sb.stage)
+    known = out.stages[host].visible(pos)
+    for d, base in enumerate(sb.base):
+        fixed, rest = base.split(known)
+        lo, hi = sb.sizes.span(rest)
+        sb.base[d], sb.shape[d] = fixed + lo, hi - lo + sb.shape[d]
+
+
+def attach_position(state: State, stage: StageState, out: Bounds) -> tuple[StageBounds, int]:
+    """The stage that an attached stage runs in, and the index of the loop."""
+    a = stage.attach
+    parent = out.stages.get(a.stage)
+    if parent is None:
+        raise ScheduleError(
+            f"compute_at (step {a.step}): {state.label(stage.id)!r} is computed in "
+            f"{state.label(a.stage)!r}, which is inlined and has no loops"
+        )
+    return parent, parent.stage.leaves.index(a.loop)
+
+
+def _enclosing(state: State, stage: StageState, out: Bounds) -> set[Var]:
+    parent, pos = attach_position(state, stage, out)
+    _check_start(state, stage, parent, pos)
+    for sid, reader in out.stages.items():
+        if any(r.source == stage.id for r in reader.op.reads()) and not runs_inside(
+            state, reader, parent, pos, out
+        ):
+            a = stage.attach
+            raise ScheduleError(
+                f"compute_at (step {a.step}): {state.label(stage.id)!r} is computed at loop "
+                f"{state.loop_label(parent.stage, a.loop)!r}, but {state.label(sid)!r} reads it "
+                "too and does not run inside that loop; compute both there, or this one at root"
+            )
+    return parent.visible(pos)
+
+
+def _check_start(state: State, stage: StageState, parent: StageBounds, pos: int) -> None:
+    """What a reduction starts from must exist before its reduction loops begin."""
+    red = parent.op.reduction
+    if red is None or red.init is None:
+        return
+    first = next(p for p, x in enumerate(parent.loops) if x.loop.kind == "reduce")
+    if pos >= first and any(r.source == stage.id for e in red.init for r in reads_of(e)):
+        a = stage.attach
+        raise ScheduleError(
+            f"compute_at (step {a.step}): {state.label(stage.id)!r} is read by init= of "
+            f"{state.label(parent.stage.id)!r} before its reduction loops, so it cannot be "
+            f"computed at loop {state.loop_label(parent.stage, a.loop)!r}; use a loop outside of "
+            f"{state.loop_label(parent.stage, parent.loops[first].loop.id)!r}"
+        )
+
+
+def runs_inside(
+    state: State, reader: StageBounds, parent: StageBounds, pos: int, out: Bounds
+) -> bool:
+    """Whether a stage runs inside loop ``pos`` of ``parent``, or is that one."""
+    while reader is not parent:
+        if reader.stage.attach.kind != "at":
+            return False
+        host, p = attach_position(state, reader.stage, out)
+        if host is parent:
+            return p >= pos
+        reader = host
+    return True
+
+
+#: What readers need of a dimension: first element, and least and largest distance from it.
+_Hull = tuple[Affine, Extent, Extent]
+
+
+def _region(state: State, sb: StageBounds, out: Bounds) -> None:
+    """Base and extents that the readers of an attached stage need."""
+    hulls: list[_Hull | None] = [None] * len(sb.op.shape)
+    whole = [False] * len(sb.op.shape)
+    over = False
+    still, renamed = standing(sb)
+    for reader in out.stages.values():
+        for read in reader.op.reads():
+            if read.source != sb.stage.id:
+                continue
+            over |= reader.padded
+            for d, index in enumerate(read.indices):
+                a = to_affine(index, reader.values, out.ranges)
+                a = a.substitute(renamed) if a is not None and renamed else a
+                hulls[d], whole[d] = _widen(hulls[d], whole[d], a, still, sb.sizes)
+    for d, dim in enumerate(sb.op.shape):
+        hull, extent = hulls[d], out.sizes.of(dim)
+        if whole[d] or hull is None:
+            sb.base.append(Affine(0))
+            sb.shape.append(extent)
+            continue
+        fixed, lo, hi = hull
+        if not over and out.sizes.most(hi - lo + 1, extent) == hi - lo + 1:
+            fixed, lo, hi = Affine(0), 0, extent - 1
+        sb.base.append(fixed + lo)
+        sb.shape.append(hi - lo + 1)
+
+
+def _widen(
+    hull: _Hull | None, whole: bool, index: Affine | None, still: set[Var], sizes: Sizes
+) -> Any:
+    if whole or index is None:
+        return hull, True
+    fixed, rest = index.split(still)
+    lo, hi = sizes.span(rest)
+    if hull is None:
+        return (fixed, lo, hi), False
+    least, most = sizes.least(lo, hull[1]), sizes.most(hi, hull[2])
+    if hull[0] != fixed or least is None or most is None:
+        return hull, True
+    return (fixed, least, most), False
+
+
+def _loops(state: State, sb: StageBounds, out: Bounds) -> None:
+    stage, op = sb.stage, sb.op
+    extents = extents_of(sb)
+    for pos, lid in enumerate(stage.leaves):
+        var = bound_var(state, sb, lid, extents[lid])
+        sb.loops.append(LoopBound(stage.loops[lid], var, extents[lid], stage.marks.get(lid)))
+        sb.position[var] = pos
+    sb.lets = [[] for _ in range(len(sb.loops) + 1)]
+    values = {x.loop.id: Affine.of(x.var) if x.extent != 1 else Affine(0) for x in sb.loops}
+    for rel in reversed(stage.relations):
+        invert(rel, values, extents, sb)
+    for d, axis in enumerate(op.axes):
+        local = values[f"a{d}"]
+        sb.values[axis.var] = sb.base[d] + local
+        if sb.padded:
+            last = out.sizes.span(local)[1] + 1
+            larger = out.sizes.most(sb.shape[d], last)
+            # Where it is not known: what loops cover is never less than the shape.
+            sb.shape[d] = last if larger is None else larger
+            _domain(sb, d, axis.var)
+    for d, axis in enumerate(op.reduce_axes):
+        sb.values[axis.var] = values[f"r{d}"]
+    for rel in stage.relations:
+        if isinstance(rel, SplitRel):
+            _guard(rel, values, extents, sb)
+
+
+def _domain(sb: StageBounds, d: int, var: Var) -> None:
+    value, extent = sb.values[var], sb.sizes.of(sb.op.shape[d])
+    low, past = _beyond(value, extent, sb.sizes)
+    if low or past:
+        sb.domain[d] = [Guard(value, "spatial", extent if past else None, nonnegative=low)]
+
+
+def _beyond(value: Affine, extent: Extent, sizes: Sizes) -> tuple[bool, bool]:
+    """Whether a value may be negative, and whether it may reach an extent."""
+    return value.bounds(sizes.ranges)[0] < 0, (value - extent).bounds(sizes.ranges)[1] >= 0
+
+
+def _guard(
+    rel: SplitRel, values: dict[str, Affine], extents: dict[str, Extent], sb: StageBounds
+) -> None:
+    extent, value = extents[rel.parent], values[rel.parent]
+    if not _beyond(value, extent, sb.sizes)[1]:
+        return
+    kind = sb.stage.loops[rel.parent].kind
+    if sb.padded and rel.parent.startswith("a") and kind == "spatial":
+        return
+    sb.guards.append(Guard(value, kind, extent))

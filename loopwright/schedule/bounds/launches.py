@@ -1,0 +1,234 @@
+"""Kernels: root stages whose loops, or those of stages attached inside, run on GPU threads.
+
+All stages of one kernel share its launch axes by tag: a loop bound to ``threadIdx.x`` takes the
+launch variable of that axis, so that regions, indices and guards speak of one variable. The first
+stage with the tag, the root first and then consumers before producers, gives the axis its extent;
+a loop that is shorter keeps a variable of its own (equal to the launch variable) and its stage
+runs under ``threadIdx.x < n``.
+
+Which loops a buffer's region is widened over follows its scope, as in TVM: shared memory holds what
+all threads of the block need, local memory what one thread needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from loopwright.ir.affine import Affine, Extent
+from loopwright.ir.expr import Expr, Var
+from loopwright.ir.traversal import free_vars
+from loopwright.schedule.bounds.loop_values import loop_var
+from loopwright.schedule.state import Mark, StageId, StageState, State, refuse
+
+if TYPE_CHECKING:
+    from loopwright.schedule.bounds.infer import StageBounds
+    from loopwright.te.dag import OpNode
+
+#: Launch axes from the outermost inwards.
+LAUNCH_TAGS = tuple(f"{p}.{c}" for p in ("blockIdx", "threadIdx") for c in "zyx")
+
+
+@dataclass(eq=False)
+class Launch:
+    """One launch axis: its variable, its extent (0: not known yet) and the loop that gave it."""
+
+    tag: str
+    var: Var
+    extent: Extent = 0
+    stage: StageId = -1
+    loop: str = ""
+
+    @property
+    def is_thread(self) -> bool:
+        """True for threadIdx, False for blockIdx."""
+        return self.tag.startswith("threadIdx")
+
+
+@dataclass(eq=False)
+class Kernel:
+    """The launch axes of one root stage.
+
+    Attributes:
+        root: the root stage.
+        launches: axes by tag, in the order of `LAUNCH_TAGS`.
+        varying: variables that differ between the threads or virtual threads of a block, and the
+            tags that they depend on.
+        short: variables of loops shorter than their axis, with its tag and their extent.
+    """
+
+    root: StageId
+    launches: dict[str, Launch]
+    varying: dict[Var, frozenset[str]] = field(default_factory=dict)
+    short: dict[Var, tuple[str, int]] = field(default_factory=dict)
+
+    def depends(self, var: Var, value: Expr) -> None:
+        """Note a definition that may differ between threads."""
+        tags = frozenset[str]().union(*(self.varying.get(v, ()) for v in free_vars(value)))
+        self.varying |= {var: tags} if tags else {}
+
+    def threads(self) -> list[Launch]:
+        """The threadIdx axes."""
+        return [x for x in self.launches.values() if x.is_thread]
+
+    def blocks(self) -> list[Launch]:
+        """The blockIdx axes."""
+        return [x for x in self.launches.values() if not x.is_thread]
+
+
+def launch_tag(mark: Mark | None) -> str:
+    """The launch axis that a mark binds a loop to, or ``""`` (also for virtual threads)."""
+    return mark.tag if mark and mark.kind == "thread" and mark.tag != "vthread" else ""
+
+
+def find_kernels(state: State, ops: Mapping[StageId, OpNode]) -> dict[StageId, Kernel]:
+    """The kernel of every stage that runs in one."""
+    members: dict[StageId, list[StageId]] = {}
+    for sid in ops:
+        members.setdefault(_root(state, sid), []).append(sid)
+    out: dict[StageId, Kernel] = {}
+    for root, group in members.items():
+        tags = {launch_tag(m) for sid in group for m in state.stages[sid].marks.values()} - {""}
+        given = dict(state.stages[root].env_threads)
+        tags |= set(given)
+        if not tags:
+            continue
+        launches = {t: Launch(t, Var(t)) for t in LAUNCH_TAGS if t in tags}
+        for tag, extent in given.items():
+            launches[tag].extent, launches[tag].stage = extent or 0, root
+        kernel = Kernel(root, launches)
+        kernel.varying.update({x.var: frozenset((x.tag,)) for x in kernel.threads()})
+        out |= dict.fromkeys(group, kernel)
+    return out
+
+
+def _root(state: State, sid: StageId) -> StageId:
+    while state.stages[sid].attach.kind == "at":
+        sid = state.stages[sid].attach.stage
+    return sid
+
+
+def memory_scope(state: State, stage: StageState, kernel: Kernel | None) -> str:
+    """Where a stage's buffer lives.
+
+    Inside a kernel there is no global buffer of its own: ``global``, the default of a stage, means
+    shared where only blocks are around it, and local inside a threadIdx or vthread loop.
+    """
+    if kernel is not None and stage.attach.kind != "at":
+        return "global"  # the root: all blocks write its buffer
+    if kernel is None or stage.scope != "global":
+        return stage.scope
+    return "local" if _inside_threads(state, stage) else "shared"
+
+
+def _inside_threads(state: State, stage: StageState) -> bool:
+    while stage.attach.kind == "at":
+        host = state.stages[stage.attach.stage]
+        outer = host.leaves[: host.leaves.index(stage.attach.loop) + 1]
+        marks = [host.marks[x] for x in outer if x in host.marks]
+        if any(m.kind == "thread" and not m.tag.startswith("blockIdx") for m in marks):
+            return True
+        stage = host
+    return False
+
+
+def bound_var(state: State, sb: StageBounds, lid: str, extent: Extent) -> Var:
+    """The variable of a loop: that of its launch axis, or one of its own; its bounds are entered.
+
+    Raises:
+        ScheduleError: a loop on threads or virtual threads whose extent is not a number.
+    """
+    mark, kernel = sb.stage.marks.get(lid), sb.kernel
+    tag = launch_tag(mark) if kernel is not None else ""
+    if mark is not None and mark.kind == "thread" and not isinstance(extent, int):
+        _check_constant(state, sb, lid, mark)
+    if kernel is None or not tag:
+        own = loop_var(sb.stage.loops[lid].name, extent, sb.sizes)
+        if kernel is not None and mark is not None and mark.kind == "thread":
+            kernel.varying[own] = frozenset((mark.tag,))
+        return own
+    launch = kernel.launches[tag]
+    if not launch.loop:
+        launch.stage, launch.loop = sb.stage.id, lid
+        launch.extent = launch.extent or extent
+        sb.sizes.ranges.enter(launch.var, launch.extent)
+    if extent == launch.extent:
+        return launch.var
+    own = loop_var(sb.stage.loops[lid].name, extent, sb.sizes)
+    if launch.is_thread:
+        kernel.varying[own] = frozenset((tag,))
+    assert isinstance(extent, int)
+    kernel.short[own] = (tag, extent)
+    return own
+
+
+def _check_constant(state: State, sb: StageBounds, lid: str, mark: Mark) -> None:
+    given = dict(sb.stage.env_threads).get(mark.tag)
+    if mark.tag.startswith("blockIdx") and not sb.padded and not given:
+        return
+    refuse(
+        "bind",
+        mark.step,
+        f"loop {state.loop_label(sb.stage, lid)!r} has an extent that depends on sizes, {mark.tag} "
+        "needs a number; split it by a number and bind the inner part",
+    )
+
+
+def standing(sb: StageBounds) -> tuple[set[Var], dict[Var, Affine]]:
+    """Variables that a region does not run over, and reader variables to rename before."""
+    kernel = sb.kernel
+    if kernel is None:
+        return sb.visible(-1), {}
+    reduced = frozenset(cross_tags(sb.stage))
+    gone = frozenset((*kernel.launches, "vthread")) if sb.scope != "local" else reduced
+    gone = frozenset(t for t in gone if not t.startswith("blockIdx"))
+    still = {v for v in sb.visible(-1) if not kernel.varying.get(v, frozenset()) & gone}
+    still |= {x.var for x in kernel.launches.values() if x.tag not in gone}
+    renamed = {
+        v: Affine.of(kernel.launches[tag].var)
+        for v, (tag, _) in kernel.short.items()
+        if v not in sb.enclosing and not kernel.varying.get(v, frozenset()) & gone
+    }
+    return still, renamed
+
+
+def cross_tags(stage: StageState) -> list[str]:
+    """Thread axes that a stage's reduction loops are bound to, outermost first."""
+    loops = [x for x in stage.leaves if stage.loops[x].kind == "reduce"]
+    return [t for x in loops if (t := launch_tag(stage.marks.get(x)))]
+
+
+def own_tags(stage: StageState) -> list[str]:
+    """Thread axes that a stage's loops are bound to, outermost first."""
+    return [t for x in stage.leaves if (t := launch_tag(stage.marks.get(x)))]
+
+
+def thread_limits(sb: StageBounds) -> list[tuple[Var, str, Extent]]:
+    """``(threadIdx.x, kind, n)``: only threads below n run the stage (kind reduce: add to it).
+
+    Axes that the stage does not use run it once where its buffer is shared by the threads, and in
+    every thread where it is local.
+    """
+    kernel = sb.kernel
+    if kernel is None:
+        return []
+    own = {t: x for x in sb.loops if (t := launch_tag(x.mark))}
+    limits: dict[str, tuple[Extent, str]] = {t: (x.extent, x.loop.kind) for t, x in own.items()}
+    if sb.scope == "local":
+        # A loop around that is shorter than its axis. Own loops are none but reductions, to which
+        # all of their threads add, whatever runs around.
+        around: dict[str, int] = {}
+        for v, (tag, n) in kernel.short.items():
+            if v not in sb.enclosing or tag in own:
+                continue
+            around[tag] = min(n, around.get(tag, n))
+            limits[tag] = (around[tag], "spatial")
+    else:
+        rest = [x for t, x in kernel.launches.items() if t not in own]
+        limits |= {x.tag: (1, "spatial") for x in rest if x.is_thread or not sb.padded}
+    return [
+        (kernel.launches[t].var, "reduce" if kind == "reduce" else "thread", n)
+        for t, (n, kind) in limits.items()
+        if n != kernel.launches[t].extent
+    ]

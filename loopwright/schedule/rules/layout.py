@@ -1,0 +1,169 @@
+"""`transform_layout`: where the elements of a buffer lie, as a map from its indices to new ones.
+
+A dimension of a layout is a digit ``(dim, div, mod)`` of one index, or an expression of
+`loopwright.schedule.rules.index_map`. Digits that rebuild every index are bijections whatever
+the extents are; others are judged for the extents at hand, when the step is applied for those of
+the whole tensor and before lowering for those that the stage covers.
+"""
+
+from __future__ import annotations
+
+from math import isfinite, prod
+from typing import Any
+
+from loopwright.ir.affine import Extent
+from loopwright.ir.sizes import Sizes
+from loopwright.ir.symbol import Symbol
+from loopwright.schedule import steps as st
+from loopwright.schedule.rules import index_map as im
+from loopwright.schedule.rules.storage import own_buffer
+from loopwright.schedule.state import State, refuse
+
+
+def transform_layout(state: State, step: st.TransformLayout, t: int) -> State:
+    """Set where the elements of a stage's buffer lie."""
+    stage = own_buffer(state, step.stage, "transform_layout", t)
+    name = state.label(stage.id)
+    if stage.align:
+        refuse(
+            "transform_layout",
+            t,
+            f"the strides of {name!r} are aligned already; call transform_layout before "
+            "storage_align",
+        )
+    ndim = len(stage.op.shape)
+    used = [d for x in step.dims for d in _indices(expression(x))]
+    if any(d >= ndim for d in used):
+        refuse(
+            "transform_layout",
+            t,
+            f"the map ({layout_text(step.dims)}) uses index {max(used)}, {name!r} has {ndim} "
+            "dimensions",
+        )
+    pad = step.pad_value
+    if pad is not None and not (isinstance(pad, int | float) and isfinite(pad)):
+        refuse("transform_layout", t, f"pad_value must be a finite number, got {pad!r}")
+    check_one_to_one(step.dims, stage.op.shape, name, "has", t)
+    if pad is not None and not all(isinstance(n, int) for n in stage.op.shape):
+        refuse("transform_layout", t, f"extents of {name!r} are variables: it takes no pad_value")
+    return state.with_stage(stage, layout=step.dims, pad_value=pad, laid_out=t)
+
+
+def check_one_to_one(
+    dims: tuple[Any, ...], shape: tuple[Any, ...], name: str, verb: str, t: int
+) -> None:
+    """Refuse a map that takes two indices of a shape to one element, or uses a digit twice."""
+    if _symbolic(dims) or digits_only(dims, len(shape)):
+        return
+    what = f"the map ({layout_text(dims)})"
+    if not all(isinstance(n, int) for n in shape):
+        refuse(
+            "transform_layout",
+            t,
+            f"{what} is judged by extents, and those of {name!r} are variables; use digits only "
+            "(i, i // f, i % f)",
+        )
+    exprs = tuple(expression(x) for x in dims)
+    verdict = im.judge(exprs, shape)
+    if verdict == "one to one":
+        return
+    where = f"{what} is no bijection on the {list(shape)} elements that {name!r} {verb}"
+    hit = im.collision(exprs, shape)
+    if hit is not None:
+        refuse(
+            "transform_layout",
+            t,
+            f"{where}: {hit[0]} and {hit[1]} both go to {hit[2]}; keep every index, whole or as "
+            "i // f and i % f",
+        )
+    free = im.unreached(exprs, shape) if verdict == "redundant" else None
+    if free is not None:
+        refuse(
+            "transform_layout",
+            t,
+            f"{where}: no index goes to {free}, an index is used twice; use each digit once",
+        )
+    if prod(shape) > im.TRIED and verdict == "unknown":
+        refuse(
+            "transform_layout",
+            t,
+            f"{what} could not be proved a bijection on {list(shape)}; write it with splits i // f "
+            "and i % f and sums i * m + j in which m is the extent of j",
+        )
+
+
+def _symbolic(x: Any) -> bool:
+    """Whether a map holds a number that is not known, which only the values could judge."""
+    return isinstance(x, Symbol) or (isinstance(x, tuple) and any(map(_symbolic, x)))
+
+
+def expression(x: Any) -> im.Index:
+    """A dimension of a layout as an expression."""
+    if not isinstance(x, tuple) or isinstance(x[0], str):
+        return x
+    d, div, mod = x
+    e: im.Index = f"i{d}"
+    e = ("//", e, div) if isinstance(div, Symbol) or div > 1 else e
+    return ("%", e, mod) if mod is not None else e
+
+
+def is_digit(x: Any) -> bool:
+    """Whether a dimension of a layout is a digit of one index."""
+    return isinstance(x, tuple) and not isinstance(x[0], str)
+
+
+def _indices(e: im.Index) -> list[int]:
+    if isinstance(e, str):
+        return [int(e[1:])]
+    return [d for x in e[1:] for d in _indices(x)] if isinstance(e, tuple) else []
+
+
+def layout_text(dims: tuple[Any, ...]) -> str:
+    """The new indices of a layout as Python: ``i1 // 16, i0, i1 % 16,``."""
+    parts = []
+    for x in dims:
+        if not is_digit(x):
+            parts.append(im.text(x))
+            continue
+        d, div, mod = x
+        e = f"i{d} // {div}" if div > 1 else f"i{d}"
+        if mod is not None:
+            e = f"{e} % {mod}" if div == 1 else f"({e}) % {mod}"
+        parts.append(e)
+    return "".join(f"{p}, " for p in parts).rstrip(" " if len(parts) == 1 else ", ")
+
+
+def digits_only(dims: tuple[Any, ...], ndim: int) -> bool:
+    """Whether a layout consists of digits that rebuild every index, whatever the extents are."""
+    if not all(is_digit(x) for x in dims):
+        return False
+    return all(
+        _covers(sorted(((div, mod) for dim, div, mod in dims if dim == d), key=lambda x: x[0]))
+        for d in range(ndim)
+    )
+
+
+def _covers(digits: list[tuple[int, int | None]]) -> bool:
+    """Digits (div, mod), innermost first, rebuild an index exactly once."""
+    weight = 1
+    for i, (div, mod) in enumerate(digits):
+        last = i == len(digits) - 1
+        if div != weight or (mod is None) != last:
+            return False
+        weight *= mod or 1
+    return bool(digits)
+
+
+def layout_shape(
+    shape: tuple[Extent, ...], dims: tuple[Any, ...], sizes: Sizes
+) -> tuple[Extent, ...]:
+    """Shape of a buffer in a layout; partial blocks are padded."""
+    return tuple(_extent(shape, x, sizes) for x in dims)
+
+
+def _extent(shape: tuple[Any, ...], x: Any, sizes: Sizes) -> Extent:
+    if is_digit(x):
+        d, div, mod = x
+        return mod if mod is not None else sizes.ceil_div(shape[d], div)
+    lo, hi = im.bounds(x, shape)
+    return hi - lo + 1

@@ -1,0 +1,104 @@
+"""Rules of the primitive prefetch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from loopwright.ir.affine import to_affine
+from loopwright.ir.expr import Read
+from loopwright.schedule import steps as st
+from loopwright.schedule.bounds.infer import Bounds, StageBounds, runs_inside
+from loopwright.schedule.rules.storage import loops_around
+from loopwright.schedule.state import Prefetched, State, Tensorized, refuse
+
+
+def prefetch(state: State, step: st.Prefetch, t: int) -> State:
+    """Note what a loop prefetches; a later offset for one tensor replaces the earlier."""
+    stage = state.compute_stage(step.stage, "prefetch")
+    loop = state.leaf(stage, step.loop, "prefetch")
+    source = state.stage(step.source, "prefetch")
+    n = source.op.num_outputs
+    if not 0 <= step.value_index < n:
+        name = state.label(source.id)
+        refuse("prefetch", t, f"{name!r} has {n} output(s), there is no output {step.value_index}")
+    if isinstance(step.offset, bool) or not isinstance(step.offset, int) or step.offset < 1:
+        refuse(
+            "prefetch",
+            t,
+            f"offset is how many iterations ahead, a positive integer; got {step.offset!r}",
+        )
+    made = Prefetched(loop.id, source.id, step.value_index, step.offset, t)
+    kept = tuple(p for p in stage.prefetches if p.what != made.what)
+    return state.with_stage(stage, prefetches=(*kept, made))
+
+
+def reads_inside(
+    state: State, bounds: Bounds, sb: StageBounds, want: Prefetched
+) -> Iterator[tuple[StageBounds, Read]]:
+    """Reads of the tensor by what runs inside the loop, the stages computed there among it."""
+    pos = sb.stage.leaves.index(want.loop)
+    for reader in bounds.stages.values():
+        for read in reader.op.reads():
+            same = (read.source, read.value_index) == (want.source, want.value_index)
+            if same and runs_inside(state, reader, sb, pos, bounds):
+                yield reader, read
+
+
+def check_prefetches(state: State, bounds: Bounds, sb: StageBounds) -> None:
+    """Check what every loop of a stage prefetches."""
+    for want in sb.stage.prefetches:
+        _check(state, bounds, sb, want)
+
+
+def _check(state: State, bounds: Bounds, sb: StageBounds, want: Prefetched) -> None:
+    label = state.loop_label(sb.stage, want.loop)
+    name = state.output_label(want.source, want.value_index)
+    mark = sb.stage.marks.get(want.loop)
+    why = ""
+    if sb.kernel is not None:
+        root = state.label(sb.kernel.root)
+        why = (
+            f"loop {label!r} belongs to the kernel of {root!r}, whose threads hide latency; copy "
+            f"{name!r} with cache_read and double_buffer the copy"
+        )
+    elif mark is not None and mark.kind == "vectorized":
+        why = (
+            f"loop {label!r} is vectorized (step {mark.step}), its iterations run at once; "
+            "prefetch at a loop outside of it"
+        )
+    elif (inside := _intrinsic_around(sb, want)) is not None:
+        why = (
+            f"loop {label!r} belongs to intrinsic {inside.intrin.name!r} (step {inside.step}); "
+            "prefetch at a loop outside of it"
+        )
+    elif want.source not in bounds.ops:
+        why = f"{name!r} is inlined and is not in memory; prefetch what it reads"
+    elif (sb.stage.id, sb.stage.leaves.index(want.loop)) in loops_around(
+        state, state.stages[want.source]
+    ):
+        why = f"{name!r} is computed inside loop {label!r}, one iteration at a time; prefetch what "
+        why += "it reads, or compute it outside of the loop"
+    else:
+        reads = list(reads_inside(state, bounds, sb, want))
+        forms = (
+            to_affine(i, reader.values, bounds.ranges)
+            for reader, read in reads
+            for i in read.indices
+        )
+        if not reads:
+            readers = ", ".join(state.label(c) for c in state.consumers(want.source)) or "no stage"
+            why = f"nothing inside loop {label!r} reads {name!r}; it is read by {readers}"
+        elif any(a is None for a in forms):
+            why = (
+                f"{name!r} is read inside loop {label!r} at an index that is not affine in the "
+                "loops, so what an iteration ahead will read is not known"
+            )
+    if why:
+        refuse("prefetch", want.step, why)
+
+
+def _intrinsic_around(sb: StageBounds, want: Prefetched) -> Tensorized | None:
+    """The intrinsic that does what stands inside a loop of the stage, the wanted one in it."""
+    done, leaves = sb.stage.tensorized, sb.stage.leaves
+    inside = done is not None and leaves.index(want.loop) >= leaves.index(done.loop)
+    return done if inside else None

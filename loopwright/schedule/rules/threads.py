@@ -1,0 +1,257 @@
+"""Rules and effects of the primitives about GPU threads, and the rules that need extents."""
+
+from __future__ import annotations
+
+from loopwright.errors import did_you_mean
+from loopwright.schedule import steps as st
+from loopwright.schedule.bounds.infer import Bounds, LoopBound, StageBounds
+from loopwright.schedule.bounds.launches import Kernel, Launch, cross_tags, launch_tag
+from loopwright.schedule.rules.loops import put_mark
+from loopwright.schedule.rules.storage import loops_around
+from loopwright.schedule.state import Mark, State, refuse
+from loopwright.te.tensor import THREAD_TAGS
+
+
+def bind(state: State, step: st.Bind, t: int) -> State:
+    """Mark a loop as run by a GPU thread axis."""
+    stage = state.compute_stage(step.stage, "bind")
+    loop = state.leaf(stage, step.loop, "bind")
+    name = state.loop_label(stage, loop.id)
+    if step.tag not in THREAD_TAGS:
+        refuse(
+            "bind",
+            t,
+            f"unknown thread axis {step.tag!r}{did_you_mean(step.tag, THREAD_TAGS)}; "
+            f"use one of {', '.join(THREAD_TAGS)}",
+        )
+    if loop.kind == "reduce" and not step.tag.startswith("threadIdx"):
+        why = "blocks cannot add to one element" if step.tag != "vthread" else "it has one result"
+        refuse(
+            "bind",
+            t,
+            f"loop {name!r} is a reduction, {step.tag} cannot run it: {why}; bind it to threadIdx "
+            "(the threads of a block reduce together), or use rfactor and bind the new loop",
+        )
+    for other in stage.leaves:
+        if other != loop.id and launch_tag(stage.marks.get(other)) == step.tag:
+            refuse(
+                "bind",
+                t,
+                f"{state.loop_label(stage, other)!r} is bound to {step.tag} already (step "
+                f"{stage.marks[other].step}), so {name!r} cannot be; fuse the two loops first, or "
+                "use another thread axis",
+            )
+    if step.extent is not None and step.extent < 1:
+        refuse("bind", t, f"the extent of {step.tag} must be positive, got {step.extent}")
+    return put_mark(state, stage, loop.id, Mark("thread", t, step.tag, step.extent), "bind", t)
+
+
+def env_threads(state: State, step: st.EnvThreads, t: int) -> State:
+    """Launch thread axes around a root stage, whatever its own loops are bound to."""
+    stage = state.compute_stage(step.stage, "env_threads")
+    name = state.label(stage.id)
+    if stage.attach.kind != "root":
+        refuse(
+            "env_threads",
+            t,
+            f"{name!r} is computed {stage.attach.kind}; give the axes to the root stage around it",
+        )
+    if stage.env_threads:
+        refuse("env_threads", t, f"{name!r} has thread axes already; give all of them in one call")
+    tags = [tag for tag, _ in step.axes]
+    launch = [x for x in THREAD_TAGS if x != "vthread"]
+    for tag, extent in step.axes:
+        if tag not in launch:
+            near = "" if tag in THREAD_TAGS else did_you_mean(tag, launch)
+            refuse(
+                "env_threads",
+                t,
+                f"{tag!r} is no axis of a launch{near}; use one of {', '.join(launch)}",
+            )
+        if extent is not None and extent < 1:
+            refuse("env_threads", t, f"the extent of {tag} must be positive, got {extent}")
+        if tags.count(tag) > 1:
+            refuse("env_threads", t, f"{tag} is given twice")
+    since = stage.after("env_threads", t)
+    return state.with_stage(stage, env_threads=step.axes, since=since)
+
+
+def set_store_predicate(state: State, step: st.SetStorePredicate, t: int) -> State:
+    """Say which of the threads that reduce together stores the result."""
+    stage = state.compute_stage(step.stage, "set_store_predicate")
+    who, name = "set_store_predicate", state.label(stage.id)
+    bound = cross_tags(stage)
+    if not bound:
+        refuse(
+            who,
+            t,
+            f"no reduction loop of {name!r} is bound to a thread axis, so every thread stores "
+            "elements of its own; bind the reduction loop first",
+        )
+    for tag, value in step.equal:
+        if tag not in bound:
+            refuse(
+                who,
+                t,
+                f"{tag} reduces nothing in {name!r} (its reduction loops are bound to "
+                f"{', '.join(bound)}), so a test of it would leave elements unset",
+            )
+        if value < 0:
+            refuse(who, t, f"{tag} is never {value}")
+    since = stage.after(who, t)
+    return state.with_stage(stage, predicate=step.equal, since=since)
+
+
+# ---------------------------------------------------------------- rules that need extents
+
+
+def validate_kernels(state: State, bounds: Bounds) -> None:
+    """Check the thread axes of every kernel.
+
+    Raises:
+        ScheduleError: names the step, the loop, both extents, and the remedy.
+    """
+    for sb in bounds.stages.values():
+        kernel = sb.kernel
+        if kernel is None:
+            continue
+        for x in sb.loops:
+            tag = launch_tag(x.mark)
+            if tag:
+                _check_axis(state, sb, kernel, x, tag)
+            elif x.mark and x.mark.kind == "parallel":
+                refuse(
+                    "parallel",
+                    x.mark.step,
+                    f"loop {state.loop_label(sb.stage, x.loop.id)!r} runs inside a kernel "
+                    f"({', '.join(kernel.launches)}); bind it to a thread axis instead",
+                )
+        _check_lanes(state, sb)
+        _check_vectors(state, bounds, sb)
+        _check_predicate(state, sb, kernel)
+    for sid, kernel in bounds.kernels.items():
+        for launch in kernel.launches.values():
+            if sid == kernel.root and not launch.extent:
+                refuse(
+                    "env_threads",
+                    state.stages[sid].since["env_threads"],
+                    f"{launch.tag} of {state.label(sid)!r} has no extent; give it as "
+                    f"te.thread_axis((0, n), {launch.tag!r}) or bind a loop to it",
+                )
+    _check_placement(state, bounds)
+
+
+def _check_axis(state: State, sb: StageBounds, kernel: Kernel, x: LoopBound, tag: str) -> None:
+    assert x.mark is not None
+    name, launch = state.loop_label(sb.stage, x.loop.id), kernel.launches[tag]
+    mark = x.mark
+    if tag.startswith("blockIdx") and sb.padded:
+        root = state.label(kernel.root)
+        refuse(
+            "bind",
+            mark.step,
+            f"{name!r} cannot be bound to {tag}: {state.label(sb.stage.id)!r} is computed inside "
+            f"the kernel of {root!r}, for one block at a time; bind a loop of {root!r}",
+        )
+    if sb.padded and sb.scope == "local" and x.loop.kind == "spatial":
+        refuse(
+            "bind",
+            mark.step,
+            f"{name!r} cannot be bound to {tag}: the buffer of {state.label(sb.stage.id)!r} is "
+            "local, each thread fills its own; bind loops of the stage that reads it, or cache it "
+            'in "shared"',
+        )
+    if mark.extent is not None and mark.extent != launch.extent:
+        refuse(
+            "bind",
+            mark.step,
+            f"the thread axis was declared with extent {mark.extent}, but {_given(state, launch)} "
+            f"makes {tag} {launch.extent} long; split {name!r} to that extent, or declare the axis "
+            "without one",
+        )
+    given = launch.extent
+    if isinstance(x.extent, int) and isinstance(given, int) and x.extent > given:
+        refuse(
+            "bind",
+            mark.step,
+            f"loop {name!r} has {x.extent} iterations, but {_given(state, launch)} launches only "
+            f"{launch.extent} of {tag}; split {name!r} by {launch.extent} and bind the inner part",
+        )
+
+
+def _given(state: State, launch: Launch) -> str:
+    """The loop that gave an axis its extent, or the step that declared it."""
+    if dict(state.stages[launch.stage].env_threads).get(launch.tag):
+        return f"env_threads of {state.label(launch.stage)!r}"
+    return f"loop {state.loop_label(state.stages[launch.stage], launch.loop)!r}"
+
+
+def _check_vectors(state: State, bounds: Bounds, sb: StageBounds) -> None:
+    """Threads cannot meet in a vector loop: around shared stages and cross-thread reductions."""
+    shared, crossed = sb.padded and sb.scope == "shared", bool(cross_tags(sb.stage))
+    if not shared and not crossed:
+        return
+    loops = [(sb, x) for x in sb.loops if crossed and x.loop.kind == "spatial"]
+    around = loops_around(state, sb.stage)
+    loops += [(bounds.stages[i], bounds.stages[i].loops[p]) for i, p in around]
+    for host, x in loops:
+        if x.mark is None or x.mark.kind != "vectorized":
+            continue
+        why = "reduces across threads" if crossed else "fills shared memory"
+        name = state.loop_label(host.stage, x.loop.id)
+        refuse(
+            "vectorize",
+            x.mark.step,
+            f"the threads of a block must meet in loop {name!r}, "
+            f"where {state.label(sb.stage.id)!r} {why}; vectorize another loop",
+        )
+
+
+def _check_lanes(state: State, sb: StageBounds) -> None:
+    """Lanes of a vector and threads cannot both keep accumulators of one reduction."""
+    reduce = [x for x in sb.loops if x.loop.kind == "reduce" and x.mark is not None]
+    bound = [x for x in reduce if launch_tag(x.mark)]
+    for x in reduce:
+        assert x.mark is not None
+        if not bound or x.mark.kind != "vectorized":
+            continue
+        other = state.loop_label(sb.stage, bound[0].loop.id)
+        refuse(
+            "vectorize",
+            x.mark.step,
+            f"loop {state.loop_label(sb.stage, x.loop.id)!r} is a reduction whose loop {other!r} "
+            f"is bound to {launch_tag(bound[0].mark)}; unroll it instead, or bind it as well",
+        )
+
+
+def _check_predicate(state: State, sb: StageBounds, kernel: Kernel) -> None:
+    for tag, value in sb.stage.predicate or ():
+        if tag not in cross_tags(sb.stage):
+            continue
+        extent = kernel.launches[tag].extent
+        if isinstance(extent, int) and value >= extent:
+            refuse(
+                "set_store_predicate",
+                sb.stage.since["set_store_predicate"],
+                f"{tag} of {state.label(sb.stage.id)!r} is never {value}: it runs to {extent - 1}",
+            )
+
+
+def _check_placement(state: State, bounds: Bounds) -> None:
+    """Shared and local buffers do not outlive the kernel that fills them."""
+    for sid, kernel in bounds.kernels.items():
+        if sid not in bounds.stages:
+            continue
+        for read in bounds.ops[sid].reads():
+            source = bounds.stages.get(read.source)
+            if source is None or source.padded or source.scope == "global":
+                continue
+            made = ("set_scope", "cache_read", "cache_write")
+            verb = next(v for v in made if v in source.stage.since)
+            refuse(
+                verb,
+                source.stage.since[verb],
+                f"{state.label(read.source)!r} is in {source.scope} memory but is computed outside "
+                f"of the kernel of {state.label(kernel.root)!r} that reads it; compute it at a "
+                f"loop of {state.label(kernel.root)!r}, or keep it in global memory",
+            )

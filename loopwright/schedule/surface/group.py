@@ -1,0 +1,82 @@
+"""`Group`: stages that are moved together, as `Schedule.create_group` makes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from loopwright.ir.expr import IterVar
+from loopwright.schedule import steps as st
+from loopwright.schedule.rules.grouping import group_label, members
+from loopwright.schedule.state import StageId
+from loopwright.schedule.surface.resolution import Handles
+from loopwright.schedule.surface.view import StageView
+
+
+class Group:
+    """A group of stages. It has a place, and no loops or buffer of its own."""
+
+    def __init__(self, schedule: Handles, gid: StageId) -> None:
+        self.schedule, self.id = schedule, gid
+
+    def __repr__(self) -> str:
+        return f"Group({group_label(self.schedule.state, self.id).removeprefix('group of ')})"
+
+    @property
+    def members(self) -> list[StageView]:
+        """Its stages and those of groups inside it, in topological order."""
+        state = self.schedule.state
+        return [self.schedule._stage(sid) for sid in members(state, self.id)]
+
+    @property
+    def attach_type(self) -> str:
+        """Where it is computed: ``"root"`` (or with the group around it) or ``"at"``."""
+        return self.schedule.state.groups[self.id].attach.kind
+
+    def compute_at(self, parent: Any, scope: IterVar) -> None:
+        """Compute all stages that follow the group inside a loop of a stage that uses them.
+
+        The group ``g`` has the stages B and C here.
+
+        Before::
+
+            for i: B[i] = A[i] * 2
+            for i: C[i] = B[i] + 1
+            for i: D[i] = C[i] * C[i]
+
+        After ``g.compute_at(s[D], i)``::
+
+            for i:
+              B' = A[i] * 2
+              C' = B' + 1
+              D[i] = C' * C'
+
+        Args:
+            parent: the stage, tensor or operation whose loop it is; not one of the group.
+            scope: the loop.
+
+        Raises:
+            ScheduleError: a stage of the group is an output, or ``parent`` does not use it; the
+                group lies in another one, to which ``parent`` does not belong; (when lowering) a
+                reader outside of the group runs outside that loop.
+        """
+        who = self.schedule._who("compute_at")
+        pid = self.schedule._stage_id(parent, who)
+        self.schedule._do(st.ComputeAt(self.id, pid, self.schedule._loop_id(pid, scope, who)))
+
+    def compute_root(self) -> None:
+        """Compute the group on its own again: at root, or where the group around it is.
+
+        Before::
+
+            for i:
+              B' = A[i] * 2
+              C' = B' + 1
+              D[i] = C' * C'
+
+        After ``g.compute_root()``::
+
+            for i: B[i] = A[i] * 2
+            for i: C[i] = B[i] + 1
+            for i: D[i] = C[i] * C[i]
+        """
+        self.schedule._do(st.ComputeRoot(self.id))

@@ -1,0 +1,252 @@
+"""The primitives that act on a stage's buffer, as methods.
+
+`loopwright.schedule.surface.stage` adds those that act on loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from loopwright.errors import ScheduleError
+from loopwright.ir.expr import IterVar
+from loopwright.ir.symbol import Symbol
+from loopwright.schedule import steps as st
+from loopwright.schedule.surface.layout_map import trace_map
+from loopwright.schedule.surface.view import StageView, output_of
+
+
+class MemoryPrimitives(StageView):
+    """Primitives that decide where a stage's elements lie in memory."""
+
+    def transform_layout(
+        self, index_map: Callable[..., Any], pad_value: float | None = None
+    ) -> None:
+        """Choose where the elements of the stage's buffer lie.
+
+        Before::
+
+            B.local: [K, N];  B.local[k, j] at  k * N + j
+
+        After ``s[BL].transform_layout(lambda k, j: (j // 16, k, j % 16))``::
+
+            B.local: [ceil(N / 16), K, 16];  B.local[k, j] at  ((j // 16) * K + k) * 16 + j % 16
+
+        Args:
+            index_map: gets one index a dimension and returns the new indices, made with ``+``,
+                ``-``, and ``*``, ``//``, ``%`` by constants: permutations, splits ``i // f``,
+                ``i % f``, fusions ``i * m + j``, and what these give together. It must be a
+                bijection from the elements that the stage covers onto elements of the new buffer.
+                The buffer is the smallest box around those; where a split does not divide it holds
+                whole blocks. What no index reaches is padding, which is never read. Indices count
+                from the first element that the stage covers.
+            pad_value: a number that fills the padding, written each time before the stage is
+                computed (all of the buffer is filled); default: it is left as it is.
+
+        Raises:
+            ScheduleError: the map is no bijection (with two indices that collide, or an element to
+                which none goes), or is not of this form; (when lowering) it is none for the extents
+                that the stage covers; ``pad_value`` is no number; the stage is inlined, an input or
+                an output, whose memory belongs to the caller.
+        """
+        ndim = len(self.schedule.state.stages[self.id].op.shape)
+        dims = trace_map(index_map, ndim, self._who("transform_layout"))
+        self.schedule._do(st.TransformLayout(self.id, dims, plain(pad_value)))
+
+    def store_at(self, parent: Any, scope: IterVar) -> None:
+        """Let the buffer of a stage exist outside of the loop where the stage is computed.
+
+        The buffer then covers what all iterations of the loops between need, and keeps what earlier
+        iterations wrote. Each iteration still computes all that it needs: elements that overlap are
+        computed again, no sliding window is made of them (as Halide's would be).
+
+        Before::
+
+            for i:
+              for j:
+                B = alloc(float32[3])
+                B[j : j+3] = f(A[i, j : j+3])
+                C[i, j] = B[j] + B[j+2]
+
+        After ``s[B].store_at(s[C], i)``::
+
+            for i:
+              B = alloc(float32[m + 2])
+              for j:
+                B[j : j+3] = f(A[i, j : j+3])
+                C[i, j] = B[j] + B[j+2]
+
+        Args:
+            parent: the stage, tensor or operation whose loop it is.
+            scope: the loop: that of `compute_at`, or one around it.
+
+        Raises:
+            ScheduleError: the stage is computed at root or inlined; the loop is not around that of
+                `compute_at`; (when lowering) a loop between is parallel, vectorized or bound to
+                threads, whose iterations would write into one buffer at once.
+        """
+        pid = self.schedule._stage_id(parent, self._who("store_at"))
+        loop = self.schedule._loop_id(pid, scope, self._who("store_at"))
+        self.schedule._do(st.StoreAt(self.id, pid, loop))
+
+    def store_root(self) -> None:
+        """Let the buffer exist outside of all loops of the stage where this one is computed.
+
+        Before::
+
+            for i:
+              B = alloc(float32[3])
+              B[i : i+3] = f(A[i : i+3])
+              C[i] = B[i] + B[i+2]
+
+        After ``s[B].store_root()``::
+
+            B = alloc(float32[n + 2])
+            for i:
+              B[i : i+3] = f(A[i : i+3])
+              C[i] = B[i] + B[i+2]
+
+        Raises:
+            ScheduleError: as `store_at`.
+        """
+        self.schedule._do(st.StoreRoot(self.id))
+
+    def double_buffer(self) -> None:
+        """Give the buffer two halves: one is filled for the next iteration while one is read.
+
+        Before::
+
+            for i in range(n):
+              B = alloc(float32[4])
+              B[0:4] = f(A, i)
+              C[i] = g(B[0:4])
+
+        After ``s[B].double_buffer()``::
+
+            B = alloc(float32[2, 4])
+            B[0, 0:4] = f(A, 0)
+            for i in range(n):
+              if i + 1 < n:
+                B[(i + 1) % 2, 0:4] = f(A, i + 1)
+              C[i] = g(B[i % 2, 0:4])
+
+        Where the loop of `compute_at` has one iteration nothing changes.
+
+        Raises:
+            ScheduleError: the stage is inlined, an input or an output; (when lowering) it is
+                computed at root or at a loop that is not serial, it is stored elsewhere, or it
+                reads a stage that is computed at the same loop and has no two halves.
+        """
+        self.schedule._do(st.DoubleBuffer(self.id))
+
+    def prefetch(self, tensor: Any, var: IterVar, offset: int) -> None:
+        """Bring what a later iteration of a loop will read of a tensor nearer to the core.
+
+        Each iteration begins with prefetches of the region that the one ``offset`` later reads, in
+        this stage or in those computed inside the loop, one for each line (64 bytes) of a row.
+        They change no value. The iteration ahead may lie beyond the last one: its addresses are
+        reckoned all the same, which are those of the next iteration of the loop around where that
+        goes on, and are not touched where they are outside of the tensor.
+
+        Before::
+
+            for k:
+              for j in range(32): C[j] += A[k] * B[k, j]
+
+        After ``s[C].prefetch(B, k, 4)``::
+
+            for k:
+              prefetch B[k + 4, 0]
+              prefetch B[k + 4, 16]
+              for j in range(32): C[j] += A[k] * B[k, j]
+
+        Args:
+            tensor: what to prefetch: an input, or a tensor that is computed outside of the loop.
+            var: a loop of this stage.
+            offset: how many iterations ahead, 1 or more.
+
+        Raises:
+            ScheduleError: the loop no longer exists, the offset is not positive; (when lowering)
+                nothing inside the loop reads the tensor, or it does at an index that is not affine;
+                the tensor is inlined or computed inside the loop; the loop is vectorized or runs in
+                a GPU kernel.
+        """
+        who = self._who("prefetch")
+        loop, source = self._loop(var, "prefetch"), self.schedule._stage_id(tensor, who)
+        step = st.Prefetch(self.id, loop, source, plain(offset), output_of(tensor, who))
+        self.schedule._do(step)
+
+    def set_scope(self, scope: str) -> None:
+        """Put the stage's buffer into another memory scope.
+
+        Before::
+
+            B = alloc(float32[n], global)
+
+        After ``s[B].set_scope("local")``::
+
+            B = alloc(float32[n], local)
+
+        Args:
+            scope: ``"global"``, ``"shared"`` (one a thread block) or ``"local"`` (one a thread).
+
+        Raises:
+            ScheduleError: unknown scope; the stage is inlined, an input or an output.
+        """
+        self.schedule._do(st.SetScope(self.id, scope))
+
+    def storage_align(self, axis: IterVar | int, factor: int, offset: int) -> None:
+        """Leave gaps in the stage's buffer so that a stride is ``k * factor + offset`` elements.
+
+        Rows whose stride is odd fall into different banks of shared memory, and rows whose stride
+        is no power of two into different sets of a cache.
+
+        Before::
+
+            B = alloc(float32[8, 16], local)                      # B[i, j] at i * 16 + j
+
+        After ``s[B].storage_align(B.op.axis[0], 16, 1)``::
+
+            B = alloc(float32[8, 16], local, strides=[17, 1])     # B[i, j] at i * 17 + j
+
+        Args:
+            axis: an axis of the operation, or the number of a dimension of the buffer (needed after
+                `transform_layout`, which gives the buffer dimensions of its own).
+            factor: a positive number of elements.
+            offset: elements, 0 or more. The smallest stride of this form that fits is taken.
+
+        Raises:
+            ScheduleError: the axis is no axis of the operation, or there is no such dimension; the
+                factor or the offset is out of range; the stage is inlined, an input or an output.
+        """
+        dim = self._dimension(axis, "storage_align")
+        self.schedule._do(st.StorageAlign(self.id, dim, plain(factor), plain(offset)))
+
+    def _dimension(self, axis: IterVar | int, verb: str) -> int:
+        """The dimension of the buffer that an axis, or a number, names."""
+        if hasattr(axis, "__index__"):
+            return int(axis.__index__())
+        if not isinstance(axis, IterVar):
+            raise ScheduleError(
+                f"{self._who(verb)}: expected an axis or the number of a dimension, got {axis!r}"
+            )
+        loop = self._loop(axis, verb)
+        name = self.schedule.state.label(self.id)
+        if not loop.startswith("a"):
+            raise ScheduleError(
+                f"{self._who(verb)}: {axis.name!r} is a loop, not an axis of {name!r}; give one of "
+                f"s[{name}].op.axis"
+            )
+        if self._state.layout is not None:
+            raise ScheduleError(
+                f"{self._who(verb)}: transform_layout gave the buffer of {name!r} dimensions of "
+                "its own; give the number of one"
+            )
+        return int(loop[1:])
+
+
+def plain(v: Any) -> Any:
+    """NumPy's integers as Python's, so that a trace is JSON; the rules judge what is no number."""
+    if isinstance(v, bool | Symbol) or not hasattr(v, "__index__"):
+        return v
+    return v.__index__()

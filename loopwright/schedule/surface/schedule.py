@@ -1,0 +1,154 @@
+"""The mutable surface, as in TVM's te: `Schedule`, and `Stage` beside this file.
+
+Each call builds a frozen step, applies it to the immutable state and appends it to ``trace``. A
+call that is refused changes nothing. `handles` looks up what axes and tensors stand for,
+`schedule_stages` has the primitives that make stages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from loopwright.errors import ScheduleError
+from loopwright.schedule import steps as st
+from loopwright.schedule.bounds.infer import Bounds, infer_bounds
+from loopwright.schedule.state import StageId, State
+from loopwright.schedule.surface.group import Group
+from loopwright.schedule.surface.new_stages import StageMaking
+from loopwright.schedule.surface.stage import Stage
+from loopwright.schedule.surface.view import output_of
+from loopwright.schedule.trace import trace_as_python
+from loopwright.schedule.validate import validate_bounds
+from loopwright.te.dag import ArgId, Dag, arg_id, read_arg_id
+from loopwright.te.tensor import Operation, PlaceholderOp, Tensor
+
+
+def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> Schedule:
+    """A schedule of everything that ``ops`` need: each stage at root, loops in the order given.
+
+    Args:
+        ops: an operation, a tensor, or a list of them: the outputs.
+    """
+    given = ops if isinstance(ops, list | tuple) else [ops]
+    outs = []
+    for x in given:
+        op = x.op if isinstance(x, Tensor) else x
+        if not isinstance(op, Operation):
+            raise ScheduleError(f"create_schedule: expected operations or tensors, got {x!r}")
+        if isinstance(op, PlaceholderOp):
+            raise ScheduleError(f"create_schedule: {op.name!r} is an input; give what is computed")
+        outs.append(op)
+    if not outs or len(set(given)) != len(given):
+        raise ScheduleError("create_schedule: expected one or more distinct operations")
+    dag, index = Dag.from_ops(list(dict.fromkeys(outs)))
+    return Schedule(dag, {op: i for op, i in index.items()})
+
+
+def replay(dag: Dag, trace: Sequence[Any]) -> Schedule:
+    """A fresh schedule of ``dag`` with a recorded trace (steps or their JSON) applied.
+
+    Raises:
+        ScheduleError: the trace is malformed, or a step is illegal for this DAG.
+    """
+    s = Schedule(dag, {})
+    for x in trace:
+        s._do(x if isinstance(x, st.Step) else st.Step.from_json(x))
+    return s
+
+
+class Schedule(StageMaking):
+    """A schedule under construction.
+
+    Attributes:
+        dag: the program as it was before any step.
+        state: the present immutable state.
+        trace: the steps applied so far.
+    """
+
+    def __init__(self, dag: Dag, index: dict[Operation, int]) -> None:
+        super().__init__(dag, index)
+        self._bounds: tuple[State, Bounds] | None = None
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.state.label(i) for i in self.state.order)
+        return f"Schedule(stages {names}; {len(self.trace)} step(s))"
+
+    def __getitem__(self, key: Any) -> Stage:
+        """The stage of a tensor or operation.
+
+        Raises:
+            ScheduleError: it does not belong to this schedule.
+        """
+        return Stage(self, self._stage_id(key, "schedule"))
+
+    @property
+    def stages(self) -> list[Stage]:
+        """All stages in topological order."""
+        return [self._stage(i) for i in self.state.order]
+
+    @property
+    def groups(self) -> list[Group]:
+        """All groups of stages, in the order in which they were made."""
+        return [Group(self, i) for i in self.state.groups]
+
+    def _stage(self, sid: StageId) -> Stage:
+        return Stage(self, sid)
+
+    @property
+    def outputs(self) -> list[Operation]:
+        """Operations of the outputs."""
+        return [self._operation(i) for i in self.state.outputs]
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """The tensor (of several outputs the first) of each operation of the original DAG."""
+        return [self._tensor(i) for i in range(len(self.dag.ops))]
+
+    def tensor(self, arg_id: ArgId) -> Tensor:
+        """The tensor of the original DAG with an id as in `arg_ids`."""
+        return self._tensor(*read_arg_id(arg_id))
+
+    # ------------------------------------------------------------ results
+
+    def bounds(self) -> Bounds:
+        """Bounds of all stages in the present state (inferred once a state)."""
+        if self._bounds is None or self._bounds[0] is not self.state:
+            self._bounds = (self.state, infer_bounds(self.state))
+        return self._bounds[1]
+
+    def validate(self) -> Bounds:
+        """Check the rules that need extents; returns the bounds.
+
+        Raises:
+            ScheduleError: a stage is attached where its readers do not run, a vector is too long,
+                unrolling makes too many copies.
+        """
+        bounds = self.bounds()
+        validate_bounds(self.state, bounds)
+        return bounds
+
+    def trace_json(self) -> list[list[Any]]:
+        """The trace as JSON-able lists; `replay` applies it to the DAG again."""
+        return [step.to_json() for step in self.trace]
+
+    def as_python(self) -> str:
+        """The trace as a Python function of a fresh schedule and its tensors."""
+        return trace_as_python(self.dag, self.trace)
+
+    def arg_ids(self, args: Sequence[Tensor]) -> list[ArgId]:
+        """Indices in the DAG of the tensors ``args``; ``(index, k)`` for output k > 0.
+
+        Raises:
+            ScheduleError: one of them is not a tensor of the original DAG.
+        """
+        out: list[ArgId] = []
+        for t in args:
+            sid = self._stage_id(t, "arguments")
+            if not isinstance(sid, int):
+                raise ScheduleError(
+                    f"arguments: {t.name!r} was made by a schedule primitive; arguments are "
+                    "tensors of the program"
+                )
+            out.append(arg_id(sid, output_of(t, "arguments")))
+        return out

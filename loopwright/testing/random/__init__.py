@@ -1,0 +1,1 @@
+"""Random programs, schedules and kernels for property tests and the fuzz."""

@@ -1,0 +1,336 @@
+"""The moves of random schedules: each tries a step, or a few that go together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from loopwright.schedule import steps
+from loopwright.schedule.rules.grouping import members
+from loopwright.schedule.rules.storage import loops_around
+from loopwright.schedule.state import StageId, StageState
+from loopwright.schedule.surface.layout_map import trace_map
+from loopwright.testing.random.attempts import Attempts
+
+FACTORS = (2, 3, 4, 5, 8, 16, 1, 7)
+
+
+class Moves(Attempts):
+    """Moves by primitive."""
+
+    # ------------------------------------------------------------ primitives
+
+    def split(self) -> None:
+        """Split a loop of a stage."""
+        stage = self.stage()
+        x = self.loop(stage) if stage else None
+        if stage and x:
+            self.split_loop(stage, x)
+
+    def split_loop(
+        self, stage: StageState, x: str, factor: int | None = None
+    ) -> tuple[str, str] | None:
+        """Split a loop by a factor, a random one if none is given; the two loops, or None."""
+        t = self.state.steps
+        n = factor or self.d.pick(FACTORS)
+        by_parts = factor is None and self.d.chance(25)
+        step = steps.Split(stage.id, x, None if by_parts else n, n if by_parts else None)
+        return (f"{t}.0", f"{t}.1") if self.do(step) else None
+
+    def fuse(self) -> None:
+        """Fuse two neighbouring loops."""
+        stage = self.stage()
+        if not stage or len(stage.leaves) < 2:
+            return
+        pairs = list(zip(stage.leaves, stage.leaves[1:], strict=False))
+        like = [p for p in pairs if stage.loops[p[0]].kind == stage.loops[p[1]].kind]
+        a, b = self.d.pick(like or pairs)
+        self.do(steps.Fuse(stage.id, a, b))
+
+    def reorder(self) -> None:
+        """Reorder some loops of a stage."""
+        stage = self.stage()
+        if stage:
+            self.shuffle(stage)
+
+    def shuffle(self, stage: StageState) -> None:
+        """Put some of the loops of a stage into another order."""
+        leaves = list(self.refresh(stage).leaves)
+        chosen = [x for x in leaves if self.d.chance(70)]
+        for i in range(len(chosen) - 1):
+            j = self.d.integer(i, len(chosen) - 1)
+            chosen[i], chosen[j] = chosen[j], chosen[i]
+        if len(chosen) > 1:
+            self.do(steps.Reorder(stage.id, tuple(chosen)))
+
+    def mark(self, stage: StageState | None, verb: str, kind: str | None, last: bool) -> None:
+        """Annotate a loop of a stage."""
+        x = self.loop(self.refresh(stage), kind, last) if stage else None
+        if stage and x:
+            self.do(steps.Annotate(stage.id, x, verb))
+
+    def vectorize(self) -> None:
+        """Vectorize a loop."""
+        self.mark(self.stage(), "vectorized", self.vector_kind(), last=True)
+
+    def vector_kind(self) -> str:
+        """Which loops to vectorize."""
+        return "reduce" if self.d.chance(30) else "spatial"
+
+    def unroll(self) -> None:
+        """Unroll a loop."""
+        self.mark(self.stage(), "unrolled", None, last=self.d.chance(50))
+
+    def parallel(self) -> None:
+        """Run a loop in parallel."""
+        self.mark(self.stage(), "parallel", "spatial", last=False)
+
+    def pragma(self) -> None:
+        """Attach a hint to a loop."""
+        stage = self.stage()
+        x = self.loop(stage) if stage else None
+        if stage and x:
+            n = self.d.pick((4, 16, 64))
+            if self.d.chance(75):
+                self.do(steps.Pragma(stage.id, x, "auto_unroll_max_step", n))
+            if self.d.chance(25):
+                self.do(steps.Pragma(stage.id, x, "unroll_explicit", self.d.chance(50)))
+
+    def inline(self) -> None:
+        """Inline a stage, mostly one that can be."""
+        stage = self.stage()
+        if stage and self.d.chance(80):
+            found = [x for x in self.state.stages.values() if self._can_inline(x)]
+            stage = self.d.pick(found) if found else None
+        if stage:
+            self.do(steps.ComputeInline(stage.id))
+
+    def _can_inline(self, stage: StageState) -> bool:
+        return (
+            stage.op.body is not None
+            and stage.op.reduction is None
+            and stage.id not in self.state.outputs
+        )
+
+    def root(self) -> None:
+        """Compute a stage at root again."""
+        stage = self.stage()
+        if stage:
+            self.do(steps.ComputeRoot(stage.id))
+
+    def attach(self) -> None:
+        """Compute a stage in a loop of a reader."""
+        stage = self.stage()
+        if not stage:
+            return
+        users = [u for u in self.readers(stage.id)]
+        if users:
+            self.attach_at(stage.id, self.d.pick(users))
+
+    def attach_at(self, sid: StageId, user: StageId) -> bool:
+        """Compute a stage in one of the loops of a stage that reads it, or of that one's host."""
+        host = self.state.stages[user]
+        while host.attach.kind == "at" and self.d.chance(40):
+            host = self.state.stages[host.attach.stage]
+        x = self.loop(host)
+        if x is None or not self.do(steps.ComputeAt(sid, host.id, x)):
+            return False
+        if self.d.chance(15):
+            self.mark(host, "unrolled", None, last=False)
+        return True
+
+    def attach_all(self) -> None:
+        """Compute a chain of producers in one loop, consumers first."""
+        stage = self.stage()
+        x = self.loop(stage) if stage else None
+        if not stage or not x:
+            return
+        for sid in reversed(self.state.order):
+            movable = sid not in (stage.id, *self.state.outputs)
+            if movable and self.state.stages[sid].op.body is not None and self.d.chance(80):
+                self.do(steps.ComputeAt(sid, stage.id, x))
+
+    def group(self) -> None:
+        """Group what lies between a stage and one that it needs, and move a group."""
+        stage = self.stage()
+        if not stage:
+            return
+        output = stage.id
+        if stage.id in self.state.outputs and self.d.chance(85):
+            output = next((r.source for r in stage.op.reads()), output)
+        behind = [sid for sid in self.state.order if self._needs(output, sid)]
+        if behind:
+            inputs = tuple(sid for sid in behind if self.d.chance(40)) or (behind[0],)
+            self.do(steps.CreateGroup(output, (), inputs, self.d.chance(40)))
+        while self.state.groups and self.d.chance(60):
+            self.move_group()
+
+    def _needs(self, user: StageId, sid: StageId) -> bool:
+        reads = {r.source for r in self.state.stages[user].op.reads()}
+        return sid in reads or any(self._needs(r, sid) for r in reads)
+
+    def move_group(self) -> None:
+        """Compute a group in a loop of a stage that uses it, or by itself; or give a stage back."""
+        gid = self.d.pick(tuple(self.state.groups))
+        own = members(self.state, gid)
+        if self.d.chance(15):
+            self.do(steps.ComputeRoot(gid))
+        elif self.d.chance(15):
+            self.do(steps.ComputeRoot(self.d.pick(own)))
+        users = [u for sid in own for u in self.readers(sid) if u not in own]
+        if users:
+            self.attach_at(gid, self.d.pick(users))
+
+    def cache_read(self) -> None:
+        """Copy a tensor for some of its readers."""
+        sid = self.d.pick(self.state.order)
+        k = self.d.integer(0, self.state.stages[sid].op.num_outputs - 1)
+        users = [u for u in self.state.consumers(sid, k) if self.d.chance(75)]
+        self.read_cache(sid, users, k)
+
+    def read_cache(self, sid: StageId, users: list[StageId], k: int = 0) -> None:
+        """Copy a tensor for readers, and schedule the copy."""
+        t = self.state.steps
+        scope = self.d.pick(("local", "global", "shared"))
+        step = steps.CacheRead(sid, scope, tuple(users), k)
+        if not users or not self.do(step):
+            return
+        if self.d.chance(75):
+            self.attach_at(f"s{t}", self.d.pick(users))
+        if self.d.chance(35):
+            self.layout_of(self.state.stages[f"s{t}"])
+        if self.d.chance(15):
+            self.storage_of(self.state.stages[f"s{t}"])
+        if self.d.chance(35):
+            self.tune(self.state.stages[f"s{t}"])
+
+    def cache_write(self) -> None:
+        """Compute a stage in a cache."""
+        stage = self.stage()
+        if stage:
+            self.do(steps.CacheWrite(stage.id, self.d.pick(("local", "global"))))
+
+    def rfactor(self) -> None:
+        """Factor a loop of a reduction, split or not, and perhaps tune both stages."""
+        found = [s for s in self.state.stages.values() if s.op.reduction is not None]
+        stage = self.d.pick(found) if found else None
+        if stage is None:
+            return
+        if self.d.chance(60):
+            x = self.loop(stage, "reduce")
+            self.split_loop(stage, x or "r0")
+        leaves, n = self.refresh(stage).leaves, len(stage.op.shape)
+        fit = [x for x in leaves if self.refresh(stage).loops[x].kind == "reduce"]
+        t = self.state.steps
+        x = self.d.pick(fit if self.d.chance(95) else leaves)
+        if not self.do(steps.RFactor(stage.id, x, self.d.integer(0, n))):
+            return
+        if self.d.chance(40):
+            self.attach_at(f"s{t}", stage.id)
+        for sid in (f"s{t}", stage.id):
+            if self.d.chance(50):
+                self.tune(self.state.stages[sid])
+
+    def layout(self) -> None:
+        """Another layout for a stage."""
+        stage = self.stage()
+        if stage:
+            self.layout_of(stage)
+
+    def layout_of(self, stage: StageState) -> None:
+        """Another layout: digits of indices, or all of them fused and perhaps split again."""
+        pad = self.d.pick((None, None, None, 0, 1))
+        if self.d.chance(60):
+            self.digits_of(stage, pad)
+            return
+        m, reverse = self.d.integer(0, 2), self.d.chance(20)
+        f, kind = self.d.pick((2, 3, 4, 8, 16)), self.d.pick(("fuse", "split", "swap", "skew"))
+        shape = stage.op.shape
+
+        def index_map(*axes: Any) -> Any:
+            parts = [n - 1 - x if reverse else x for x, n in zip(axes, shape, strict=True)]
+            flat = parts[0]
+            for x, n in zip(parts[1:], shape[1:], strict=True):
+                flat = flat * (n + m) + x
+            if kind == "skew" and len(axes) == 2:
+                return parts[0] + parts[1], axes[0]
+            split = [flat // f, flat % f]
+            return flat + m if kind == "fuse" else split[:: -1 if kind == "swap" else 1]
+
+        if shape:
+            dims = trace_map(index_map, len(shape), "fuzz")
+            self.do(steps.TransformLayout(stage.id, dims, pad))
+
+    def digits_of(self, stage: StageState, pad: int | None) -> None:
+        """A layout of digits of the indices."""
+        dims: list[tuple[int, int, int | None]] = []
+        for d in range(len(stage.op.shape)):
+            if not self.d.chance(50):
+                dims.append((d, 1, None))
+                continue
+            f = self.d.pick((2, 3, 4, 8))
+            dims += [(d, 1, f)]
+            if self.d.chance(25):
+                g = self.d.pick((2, 3))
+                dims += [(d, f, g), (d, f * g, None)]
+            else:
+                dims += [(d, f, None)]
+        for i in range(len(dims) - 1):
+            j = self.d.integer(i, len(dims) - 1)
+            dims[i], dims[j] = dims[j], dims[i]
+        if dims:
+            self.do(steps.TransformLayout(stage.id, tuple(dims), pad))
+
+    def storage(self) -> None:
+        """Another scope or other strides for a stage."""
+        stage = self.stage()
+        if stage:
+            self.storage_of(stage)
+
+    def halves(self) -> None:
+        """Two halves for a buffer, of a stage computed at a serial loop where there is one."""
+        found = [x for x in self.state.stages.values() if self._at_serial_loop(x)]
+        stage = self.d.pick(found) if found and self.d.chance(90) else self.stage()
+        if stage:
+            self.do(steps.DoubleBuffer(stage.id))
+
+    def _at_serial_loop(self, stage: StageState) -> bool:
+        a = stage.attach
+        return a.kind == "at" and a.loop not in self.state.stages[a.stage].marks
+
+    def storage_outside(self) -> None:
+        """Let the buffer of an attached stage exist further out."""
+        found = [x for x in self.state.stages.values() if x.attach.kind == "at"]
+        stage = self.d.pick(found) if found and self.d.chance(95) else self.stage()
+        if not stage:
+            return
+        around = loops_around(self.state, stage)
+        if self.d.chance(30) or not around:
+            self.do(steps.StoreRoot(stage.id))
+            return
+        sid, pos = self.d.pick(around)
+        self.do(steps.StoreAt(stage.id, sid, self.state.stages[sid].leaves[pos]))
+
+    def storage_of(self, stage: StageState) -> None:
+        """Another scope, or gaps between the rows of a buffer."""
+        stage = self.refresh(stage)
+        if self.d.chance(30):
+            self.do(steps.SetScope(stage.id, self.d.pick(("local", "global", "shared"))))
+            return
+        ndim = len(stage.layout if stage.layout is not None else stage.op.shape)
+        factor = self.d.pick((1, 2, 4, 8, 16))
+        offset = self.d.integer(0, factor)
+        self.do(steps.StorageAlign(stage.id, self.d.integer(0, max(ndim - 1, 0)), factor, offset))
+
+    def tune(self, stage: StageState) -> None:
+        """Split some loops, put them in some order, and mark some."""
+        for x in self.refresh(stage).leaves:
+            if self.d.chance(50):
+                self.split_loop(stage, x)
+        if self.d.chance(60):
+            self.shuffle(stage)
+        if self.d.chance(60):
+            self.mark(stage, "vectorized", self.vector_kind(), last=True)
+        if self.d.chance(40):
+            self.mark(stage, "unrolled", None, last=True)
+        if self.d.chance(25):
+            self.mark(stage, "parallel", "spatial", last=False)

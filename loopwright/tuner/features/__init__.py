@@ -1,5 +1,0 @@
-"""Features of candidates, derived from schedules whose factors need not be known."""
-
-from loopwright.tuner.features.extract import FEATURE_TYPES, Extractor, Rows, extractor
-
-__all__ = ["FEATURE_TYPES", "Extractor", "Rows", "extractor"]

@@ -1,0 +1,1 @@
+"""Learned cost models: boosted trees, losses, transfer from other shapes, explanations."""

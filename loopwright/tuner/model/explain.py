@@ -1,0 +1,152 @@
+"""Why a candidate is thought to be fast or slow: its features by name, and what each adds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from loopwright.cost.cpu.analytical import AnalyticalModel
+from loopwright.cost.features import Extractor
+from loopwright.cost.features.descriptions import meaning
+from loopwright.errors import TuneError
+from loopwright.task import ConfigEntity, Task
+from loopwright.tuner.model.cost_model import Batch
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from loopwright.tuner.model.xgb_model import XGBCostModel
+
+
+@dataclass(frozen=True)
+class Line:
+    """One feature.
+
+    Attributes:
+        name: its name.
+        value: in its own unit; where the model sees a logarithm this is before taking it.
+        contribution: what it adds to the predicted log2 of the speed; None without a model.
+    """
+
+    name: str
+    value: float
+    contribution: float | None
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The features of one candidate.
+
+    Attributes:
+        config: the candidate.
+        estimate: the share of the machine's peak that the analytical model expects.
+        predicted: the learned model's score, log2 of the speed up to a constant; None without one.
+        ahead: the share of what the model learned from that it thinks slower; None when it does not
+            know what that was.
+        lines: features, those with the largest contributions first; features of loops, loads and
+            stages that the candidate does not have are left out.
+    """
+
+    config: ConfigEntity
+    estimate: float
+    predicted: float | None
+    ahead: float | None
+    lines: tuple[Line, ...]
+
+    @property
+    def title(self) -> str:
+        """The candidate, and what the models think of it, in one line."""
+        text = f"{self.config}: {self.estimate:.0%} of the peak by the analytical model"
+        if self.predicted is not None:
+            text += f"; learned score {self.predicted:.2f}"
+        if self.ahead is not None:
+            text += f", above {self.ahead:.0%} of what it learned from"
+        return text
+
+    def text(self, limit: int | None = None) -> str:
+        """All of it, or the first ``limit`` features, as lines of text."""
+        rows = [_cells(x) for x in self.lines[:limit]]
+        widths = [max((len(r[k]) for r in rows), default=0) for k in range(3)]
+        body = [
+            f"{name:<{widths[0]}}  {value:>{widths[1]}}  {part:>{widths[2]}}  {what}".rstrip()
+            for name, value, part, what in rows
+        ]
+        return "\n".join([self.title, *body])
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def table(self, limit: int | None = None) -> Table:
+        """The same as a table of rich."""
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(title=Text(self.title), title_justify="left")
+        table.add_column("feature")
+        table.add_column("value", justify="right")
+        table.add_column("adds (log2 of speed)", justify="right")
+        table.add_column("what it is")
+        for line in self.lines[:limit]:
+            table.add_row(*_cells(line))
+        return table
+
+
+def _cells(line: Line) -> tuple[str, str, str, str]:
+    part = "" if line.contribution is None else f"{line.contribution:+.3f}"
+    return line.name, f"{line.value:.4g}", part, meaning(line.name)
+
+
+def explain(
+    task: Task,
+    config: ConfigEntity | int | Mapping[str, Any],
+    model: XGBCostModel | None = None,
+    feature_type: str = "itervar",
+) -> Explanation:
+    """The features of one candidate, and what each adds to a model's prediction.
+
+    Args:
+        task: the task.
+        config: a configuration of its space, its index, or ``{knob: value}``.
+        model: a trained model on features of ``feature_type``; its contributions are the SHAP
+            values of its trees (Lundberg et al., 2018), which add up to its prediction.
+        feature_type: see `Extractor`.
+
+    Raises:
+        TuneError: the template refuses the candidate, its values are no point of the space, or the
+            model is for other features.
+    """
+    entity = task.config(config)
+    if entity.index is None:
+        raise TuneError(f"{entity} is not a point of the space of {task}; give an index of it")
+    digits = np.array([task.config_space.point2knob(entity.index)])
+    found = Extractor(task, feature_type)
+    rows = found.rows(digits)
+    if rows.failed[0]:
+        task.instantiate(entity)
+        raise TuneError(f"no features could be derived from the schedule of {entity}")
+    parts: list[float | None] = [None] * len(found.names)
+    predicted = ahead = None
+    if model is not None:
+        batch = Batch.plain(rows.values)
+        predicted = float(model.predict(batch)[0])
+        ahead = _ahead(model, predicted)
+        parts = list(model.contributions(batch)[0])
+    lines = [
+        Line(name, float(np.exp2(v) - 1 if log else v), part)
+        for name, v, log, part in zip(found.names, rows.values[0], found.logged, parts, strict=True)
+        if v or part
+    ]
+    lines.sort(key=lambda x: -abs(x.contribution or 0.0))
+    estimate = float(np.exp2(AnalyticalModel(task).predict(digits)[0]))
+    return Explanation(entity, estimate, predicted, ahead, tuple(lines))
+
+
+def _ahead(model: XGBCostModel, predicted: float) -> float | None:
+    """The share of what a model learned from that it puts below a score, offsets left out."""
+    if model.samples is None or not len(model.samples):
+        return None
+    batch = model.samples.batch
+    return float(np.mean(model.predict(batch.with_offset(np.zeros(len(batch)))) < predicted))

@@ -1,0 +1,82 @@
+"""How good a cost model is, on measurements that it had not seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright.tuner.model.cost_model import Floats
+
+#: Share of the measurements that is called the top.
+TOP = 0.25
+
+
+@dataclass(frozen=True)
+class ModelReport:
+    """What a model was worth for one round: its predictions, made before the round was measured.
+
+    Attributes:
+        round: the round that was predicted.
+        trained_on: rows that the model had learned from, those of other shapes included.
+        unseen: measurements that it is judged by: those of the round that ran.
+        spearman: Spearman's rank correlation of predicted and measured speed, from -1 to 1; NaN
+            when there are fewer than three, or one of both does not vary.
+        kendall: Kendall's tau-b of the same.
+        recall: share of the fastest quarter of ``unseen`` that the model has in its fastest
+            quarter; 0.25 is chance.
+        trees: rounds of boosting that the model has.
+    """
+
+    round: int
+    trained_on: int
+    unseen: int
+    spearman: float
+    kendall: float
+    recall: float
+    trees: int
+
+    def __str__(self) -> str:
+        return (
+            f"round {self.round}: rank correlation {self.spearman:.2f} (Spearman), "
+            f"{self.kendall:.2f} (Kendall), {self.recall:.0%} of the top found, on {self.unseen} "
+            f"unseen ({self.trees} trees of {self.trained_on} rows)"
+        )
+
+
+def judge(
+    predicted: Floats, measured: Floats, *, round: int, trained_on: int, trees: int
+) -> ModelReport:
+    """Compare predictions with measurements, both ``(n,)`` and higher for faster."""
+    return ModelReport(
+        round,
+        trained_on,
+        len(measured),
+        *rank_correlation(predicted, measured),
+        recall_of_top(predicted, measured),
+        trees,
+    )
+
+
+def rank_correlation(predicted: Floats, measured: Floats) -> tuple[float, float]:
+    """Spearman's and Kendall's rank correlation; NaN where they are not defined."""
+    if len(measured) < 3 or not np.ptp(predicted) or not np.ptp(measured):
+        return float("nan"), float("nan")
+    from scipy import stats
+
+    spearman = stats.spearmanr(predicted, measured).statistic
+    return float(spearman), float(stats.kendalltau(predicted, measured).statistic)
+
+
+def recall_of_top(predicted: Floats, measured: Floats, top: float = TOP) -> float:
+    """Share of the measured top that is in the predicted top of equal size; NaN without any."""
+    if not len(measured):
+        return float("nan")
+    count = max(1, round(top * len(measured)))
+    return len(_first(predicted, count) & _first(measured, count)) / count
+
+
+def _first(values: Floats, count: int) -> set[int]:
+    order: npt.NDArray[np.intp] = np.argsort(-values, kind="stable")
+    return set(order[:count].tolist())

@@ -1,0 +1,64 @@
+"""A cost model of what a log holds of one task, to explain it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from loopwright.cost.features import Extractor
+from loopwright.records import Record
+from loopwright.task import Task
+from loopwright.task.vectors import digits_of
+from loopwright.tuner.model.candidates import judged
+from loopwright.tuner.model.cost_model import Batch, Samples
+from loopwright.tuner.model.xgb_model import XGBCostModel
+from loopwright.tuner.run.journal import result_of
+
+
+def learn(
+    task: Task,
+    records: Iterable[Record],
+    feature_type: str = "itervar",
+    loss_type: str = "reg",
+) -> XGBCostModel:
+    """Train a cost model on the records of one task, such as ``explain`` takes.
+
+    Records of other tasks and of other spaces are passed over. Where a configuration was measured
+    twice under the same conditions, the later record counts. What was measured with other hardware,
+    threads or compilers is compared only among itself.
+
+    Args:
+        task: the task.
+        records: records, or a `loopwright.records.Log`.
+        feature_type: see `loopwright.cost.features.Extractor`.
+        loss_type: see `XGBCostModel`.
+
+    Returns:
+        The model. Where fewer than two configurations ran it is not ``ready``.
+
+    Raises:
+        UsageError: an option is not among those allowed.
+    """
+    extractor = Extractor(task, feature_type)
+    model = XGBCostModel(extractor.names, loss_type)
+    space = task.config_space
+    latest: dict[tuple[tuple[str, str, int], int], Record] = {}
+    for record in records:
+        index = space.find(record.config) if record.task == task.key else None
+        if index is not None:
+            latest[(record.build, record.hardware, record.threads), index] = record
+    if not latest:
+        return model
+    numbers = {where: n for n, where in enumerate(dict.fromkeys(where for where, _ in latest))}
+    rows = extractor.rows(digits_of(space, [index for _, index in latest]))
+    outcomes, scores = zip(*(judged(result_of(r)) for r in latest.values()), strict=True)
+    model.fit(
+        Samples(
+            Batch(rows.values, np.zeros(len(latest)), rows.failed),
+            np.array(scores, np.float64),
+            np.array(outcomes, np.int64),
+            np.array([numbers[where] for where, _ in latest], np.int64),
+        )
+    )
+    return model

@@ -1,0 +1,370 @@
+"""The learned cost model: gradient-boosted trees of XGBoost, through its public interface only.
+
+XGBoost is imported when a model is first trained or read, so that importing the package stays
+cheap. Training is deterministic: a fixed seed, rows in the order of their measuring, and the exact
+same trees whatever the number of threads.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright.errors import TuneError, UsageError, did_you_mean
+from loopwright.tuner.model.cost_model import (
+    Batch,
+    CostModel,
+    Floats,
+    Outcome,
+    Samples,
+    below_the_rest,
+)
+from loopwright.tuner.model.file import read_model, write_model
+from loopwright.tuner.model.losses import LOSS_TYPES, Loss, centred, make_loss
+
+if TYPE_CHECKING:
+    import xgboost
+
+#: Rounds of boosting at most.
+ROUNDS = 300
+#: Rounds without gain on the rows held out after which training stops.
+_PATIENCE = 15
+#: So many rows are needed before some are held out; fewer get a fixed number of rounds.
+_ENOUGH = 40
+_FEW_ROUNDS = 40
+#: Rows that believe in an offset before any were measured.
+_FAITH = 8
+#: Every fifth row is held out.
+_FOLD = 5
+
+
+class XGBCostModel(CostModel):
+    """Boosted trees on the features of candidates.
+
+    Depth 3, at most 300 rounds: on 64 to 2 000 rows deeper trees were no better. Every fifth row
+    is held out, training stops when the loss on those no longer falls, and the trees are then grown
+    again from all rows for as many rounds.
+
+    Args:
+        names: names of the features, in the order of the columns.
+        loss_type: ``"reg"`` (squared error of log2 of the speed), ``"rank"`` (which of two
+            candidates of a task is faster), or ``"rank-binary"`` (which of two is among the fastest
+            quarter).
+        num_threads: threads of XGBoost; None is 1, which is fastest for so few rows. Predictions do
+            not depend on it.
+        seed: of the pairs that a ranking loss compares, and of the weights of second opinions.
+        opinions: columns of ``opinions``: the trees of all rows, and other trainings for which the
+            rows have weights as the Bayesian bootstrap draws them (Rubin, 1981).
+
+    Attributes:
+        rounds: trees of the model, 0 before it was trained.
+        trust: what offsets are multiplied by, since what another model says may be right about the
+            order and wrong about the size, or not right at all: 1 before there is data.
+
+    Raises:
+        UsageError: an option is not among those allowed.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        loss_type: str = "reg",
+        num_threads: int | None = None,
+        seed: int = 0,
+        opinions: int = 1,
+    ) -> None:
+        if loss_type not in LOSS_TYPES:
+            raise UsageError(
+                f"unknown loss_type {loss_type!r}{did_you_mean(str(loss_type), LOSS_TYPES)}; "
+                f"use one of {', '.join(LOSS_TYPES)}"
+            )
+        self.names = tuple(names)
+        self.loss_type = loss_type
+        self.num_threads = 1 if num_threads is None else num_threads
+        self.seed = seed
+        self._others = opinions - 1
+        self.rounds = 0
+        self.trust = 1.0
+        self._samples: Samples | None = None
+        self._booster: xgboost.Booster | None = None
+        self._doubters: list[xgboost.Booster] = []
+        #: Columns that varied in training; the others can say nothing.
+        self._columns: npt.NDArray[np.int64] = np.empty(0, np.int64)
+
+    @property
+    def samples(self) -> Samples | None:
+        """What was learned from; None before the first ``fit`` and after ``load``."""
+        return self._samples
+
+    @property
+    def ready(self) -> bool:
+        """True when there is something to predict with besides the offset."""
+        return self._booster is not None
+
+    def fit(self, samples: Samples) -> None:
+        """Learn from these samples alone.
+
+        Samples without features are passed over. Where fewer than two ran, the model stays
+        untrained and predicts the offset.
+
+        Raises:
+            TuneError: there are more or fewer features than names.
+        """
+        self._check(samples.batch)
+        self._samples = samples
+        self._booster, self._doubters, self.rounds, self.trust = None, [], 0, 1.0
+        rows = samples.take(~samples.batch.failed)
+        if np.count_nonzero(rows.outcome != Outcome.FAILED) < 2:
+            return
+        features = rows.batch.features
+        self._columns = np.flatnonzero(_varies(features))
+        if not len(self._columns):
+            return
+        target, upper, offset = centred(rows)
+        self.trust = _trust(target, upper, offset)
+        offset *= self.trust
+        training = _Training(
+            features[:, self._columns], offset, target, upper, rows.task, self.loss_type, self.seed
+        )
+        params = self._params()
+        self.rounds = training.rounds(params)
+        self._booster = training.boost(params, self.rounds)
+        for number in range(self._others):
+            again = training.resampled(number)
+            self._doubters.append(again.boost({**params, "seed": number + 1}, self.rounds))
+
+    def predict(self, batch: Batch) -> Floats:
+        """The offset and what the trees add, float64 ``(n,)``.
+
+        Raises:
+            TuneError: there are more or fewer features than names.
+        """
+        self._check(batch)
+        return self._said(batch, [] if self._booster is None else [self._booster])[:, 0]
+
+    def opinions(self, batch: Batch) -> Floats:
+        """What the trees of all rows say, and those of each resampling, float64 ``(n, k)``; one
+        column before ``fit`` and after ``load``."""
+        self._check(batch)
+        return self._said(batch, [] if self._booster is None else [self._booster, *self._doubters])
+
+    def _said(self, batch: Batch, boosters: Sequence[xgboost.Booster]) -> Floats:
+        """Score by each booster, ``(n, boosters)``; the offset alone where there is none."""
+        offset = self.trust * batch.offset
+        if not boosters or not len(batch):
+            return below_the_rest(offset, batch.failed)[:, None]
+        rows = np.ascontiguousarray(batch.features[:, self._columns])
+        columns = []
+        for booster in boosters:
+            margin = booster.inplace_predict(
+                rows,
+                predict_type="margin",
+                base_margin=offset.astype(np.float32),
+                validate_features=False,
+            )
+            scores = np.asarray(margin, np.float64).reshape(-1)
+            columns.append(below_the_rest(scores, batch.failed))
+        return np.stack(columns, axis=1)
+
+    def contributions(self, batch: Batch) -> Floats:
+        """What each feature adds to the score of each candidate (SHAP values of the trees).
+
+        Returns:
+            float64 ``(n, m)``; the offset and a constant are not among them.
+        """
+        self._check(batch)
+        parts = np.zeros(batch.features.shape)
+        if self._booster is None or not len(batch):
+            return parts
+        matrix = _matrix(batch.features[:, self._columns], batch.offset, self.num_threads)
+        told = self._booster.predict(matrix, pred_contribs=True, validate_features=False)
+        parts[:, self._columns] = told.reshape(len(batch), -1)[:, :-1]
+        return parts
+
+    def save(self, path: str) -> None:
+        """Write the trees, in XGBoost's own JSON, with names and options; samples are not kept.
+
+        Raises:
+            TuneError: the model was never trained, or the file cannot be written.
+        """
+        if self._booster is None:
+            raise TuneError("the cost model was not trained yet; there is nothing to save")
+        data = {
+            "model": "xgboost",
+            "names": list(self.names),
+            "loss_type": self.loss_type,
+            "columns": self._columns.tolist(),
+            "rounds": self.rounds,
+            "trust": self.trust,
+            "booster": json.loads(self._booster.save_raw("json").decode()),
+        }
+        write_model(path, data)
+
+    def load(self, path: str) -> None:
+        """Become the model of a file.
+
+        Raises:
+            TuneError: it cannot be read, is foreign or damaged, or is for other features.
+        """
+        fields = {
+            "names": list,
+            "loss_type": str,
+            "columns": list,
+            "rounds": int,
+            "trust": float,
+            "booster": dict,
+        }
+        data = read_model(path, "xgboost", fields)
+        if tuple(data["names"]) != self.names:
+            raise TuneError(
+                f"{path} is for {len(data['names'])} other features than the "
+                f"{len(self.names)} of this task; it may be of another feature_type"
+            )
+        self._booster = _booster_of(path, data["booster"])
+        self._columns = np.array(data["columns"], np.int64)
+        self.loss_type, self.rounds, self.trust = data["loss_type"], data["rounds"], data["trust"]
+        self._samples, self._doubters = None, []
+
+    def _params(self) -> dict[str, Any]:
+        return {
+            "max_depth": 3,
+            "eta": 0.2,
+            "gamma": 1e-4,
+            "min_child_weight": 0.1,
+            "lambda": 1.0,
+            "tree_method": "hist",
+            "max_bin": 32,
+            # Of many columns each tree sees some: half the time, and no worse on unseen rows.
+            "colsample_bytree": min(1.0, max(0.3, 32 / len(self._columns))),
+            "base_score": 0.0,
+            "disable_default_eval_metric": True,
+            "nthread": self.num_threads,
+            "seed": 0,
+            "verbosity": 0,
+        }
+
+    def _check(self, batch: Batch) -> None:
+        if batch.features.ndim != 2 or batch.features.shape[1] != len(self.names):
+            raise TuneError(
+                f"features of shape {batch.features.shape} for a cost model of "
+                f"{len(self.names)} features"
+            )
+
+
+@dataclass(frozen=True)
+class _Training:
+    """The rows of one fit, and what they are trained for."""
+
+    features: npt.NDArray[np.float32]
+    offset: Floats
+    target: Floats
+    upper: npt.NDArray[np.bool_]
+    task: npt.NDArray[np.int64]
+    loss_type: str
+    seed: int
+    weight: Floats | None = None
+
+    def resampled(self, number: int) -> _Training:
+        """The same rows with weights of the Bayesian bootstrap; ``number`` tells drawings apart."""
+        rng = np.random.default_rng([self.seed, number])
+        return replace(self, weight=rng.exponential(size=len(self.target)))
+
+    def rounds(self, params: dict[str, Any]) -> int:
+        """How many trees to grow, judged by rows that did not grow them."""
+        count = len(self.target)
+        if count < _ENOUGH:
+            return _FEW_ROUNDS
+        import xgboost
+
+        held = np.arange(count) % _FOLD == _FOLD - 1
+        stop = xgboost.callback.EarlyStopping(rounds=_PATIENCE, maximize=False)
+        booster = self._train(params, ROUNDS, ~held, held, [stop])
+        return int(booster.best_iteration) + 1
+
+    def boost(self, params: dict[str, Any], rounds: int) -> xgboost.Booster:
+        """Trees of all rows."""
+        return self._train(params, rounds, np.ones(len(self.target), np.bool_), None, [])
+
+    def _train(
+        self,
+        params: dict[str, Any],
+        rounds: int,
+        rows: npt.NDArray[np.bool_],
+        held: npt.NDArray[np.bool_] | None,
+        callbacks: list[Any],
+    ) -> xgboost.Booster:
+        import xgboost
+
+        loss = self._loss(rows)
+
+        def objective(margin: npt.NDArray[Any], matrix: xgboost.DMatrix) -> tuple[Floats, Floats]:
+            return loss.gradient(margin.astype(np.float64).reshape(-1))
+
+        threads = params["nthread"]
+        more: dict[str, Any] = {}
+        if held is not None:
+            judge = self._loss(held)
+            more["evals"] = [(_matrix(self.features[held], self.offset[held], threads), "held")]
+            more["custom_metric"] = lambda margin, matrix: (
+                "loss",
+                judge.value(margin.astype(np.float64).reshape(-1)),
+            )
+        return xgboost.train(
+            params,
+            _matrix(self.features[rows], self.offset[rows], threads),
+            num_boost_round=rounds,
+            obj=objective,
+            callbacks=callbacks,
+            verbose_eval=False,
+            **more,
+        )
+
+    def _loss(self, rows: npt.NDArray[np.bool_]) -> Loss:
+        weight = None if self.weight is None else self.weight[rows]
+        return make_loss(
+            self.loss_type, self.target[rows], self.upper[rows], self.task[rows], self.seed, weight
+        )
+
+
+def _trust(target: Floats, upper: npt.NDArray[np.bool_], offset: Floats) -> float:
+    """Slope of the measured scores over the offsets, from 0 to 1, by least squares; as if eight
+    more rows had a slope of 1."""
+    x, y = offset[~upper], target[~upper]
+    spread = float(x.var()) if len(x) else 0.0
+    if spread == 0:
+        return 1.0
+    x, y = x - x.mean(), y - y.mean()
+    slope = (float(x @ y) + _FAITH * spread) / (float(x @ x) + _FAITH * spread)
+    return min(1.0, max(0.0, slope))
+
+
+def _matrix(features: npt.NDArray[np.float32], offset: Floats, num_threads: int) -> xgboost.DMatrix:
+    import xgboost
+
+    return xgboost.DMatrix(
+        np.ascontiguousarray(features), base_margin=offset.astype(np.float32), nthread=num_threads
+    )
+
+
+def _varies(features: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
+    """Columns with more than one value, NaN being one."""
+    first = features[0]
+    same = (features == first) | (np.isnan(features) & np.isnan(first))
+    return np.asarray(~same.all(axis=0))
+
+
+def _booster_of(path: str, data: dict[str, Any]) -> xgboost.Booster:
+    import xgboost
+
+    booster = xgboost.Booster()
+    try:
+        booster.load_model(bytearray(json.dumps(data).encode()))
+    except (xgboost.core.XGBoostError, ValueError, TypeError) as exc:
+        text = " ".join(str(exc).split())[:160]
+        raise TuneError(f"XGBoost {xgboost.__version__} cannot read {path}: {text}") from exc
+    return booster

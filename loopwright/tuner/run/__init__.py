@@ -1,0 +1,1 @@
+"""One tuning run: the loop, its steps, budgets, the journal, the summary and callbacks."""

@@ -1,0 +1,202 @@
+"""How long a run may go on: trials, wall-clock time, trials without gain, a speed that is enough,
+and the gain that is still to be expected.
+
+All can be given together. Whichever is spent first ends the run; the budget says which in words.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from loopwright.errors import UsageError
+
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([a-z]*)\s*", re.IGNORECASE)
+
+
+def seconds(duration: float | str | None) -> float | None:
+    """Return a duration in seconds: a number, ``"90s"``, ``"30m"``, ``"8h"``, ``"1d"``, or None.
+
+    Raises:
+        UsageError: it is neither, or not above zero.
+    """
+    if duration is None:
+        return None
+    value = _parse(duration) if isinstance(duration, str) else float(duration)
+    if value is None or not value > 0 or math.isinf(value):
+        raise UsageError(
+            f"timeout {duration!r} is not a duration; give seconds above zero, "
+            "or a number with a unit such as 90s, 30m, 8h"
+        )
+    return value
+
+
+def _parse(text: str) -> float | None:
+    found = _DURATION.fullmatch(text)
+    if found is None or found[2].lower() not in _UNITS:
+        return None
+    return float(found[1]) * _UNITS[found[2].lower()]
+
+
+def count(name: str, value: int | None) -> int | None:
+    """Return a budget that counts trials.
+
+    Raises:
+        UsageError: it is neither None nor an integer above zero.
+    """
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise UsageError(f"{name} must be an integer above zero, got {value!r}")
+    return value
+
+
+def speed(target: float | None) -> float | None:
+    """Return a speed in GFLOP/s that is enough.
+
+    Raises:
+        UsageError: it is neither None nor a number above zero.
+    """
+    if target is None:
+        return None
+    if not _is_number(target) or not 0 < target < math.inf:
+        raise UsageError(f"the target speed must be in GFLOP/s, above zero, got {target!r}")
+    return float(target)
+
+
+def share(min_gain: float | str | None) -> float | None:
+    """Return a gain per minute as a share: a number such as ``0.01``, ``"1%"``, or None.
+
+    Raises:
+        UsageError: it is none of these, or not above zero.
+    """
+    if min_gain is None:
+        return None
+    value = _parse_share(min_gain) if isinstance(min_gain, str) else min_gain
+    if not _is_number(value) or not 0 < value < math.inf:
+        raise UsageError(
+            f"min_gain {min_gain!r} is not a gain per minute; give a share above zero, "
+            "such as 0.01 or 1%"
+        )
+    return float(value)
+
+
+def _parse_share(text: str) -> float:
+    number, percent, rest = text.strip().partition("%")
+    try:
+        return math.nan if rest else float(number) / (100.0 if percent else 1.0)
+    except ValueError:
+        return math.nan
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What the budgets are compared with.
+
+    Attributes:
+        valid: valid results of this task, those of the log included.
+        trials: all results of this task, failures and those of the log included.
+        best_trial: the number of the trial that found the best, or None.
+        gflops: speed of the best, or None.
+        gain: share by which the best is expected to become faster within a minute, or None where
+            nothing can be said yet.
+    """
+
+    valid: int
+    trials: int
+    best_trial: int | None
+    gflops: float | None = None
+    gain: float | None = None
+
+
+@dataclass
+class Budget:
+    """The limits of one run.
+
+    Args:
+        n_trial: valid results of the task, those of the log included; None for no limit.
+        timeout: seconds of this run, the final re-measuring included; None for no limit.
+        early_stopping: trials without a better one; None for no limit.
+        target: GFLOP/s of the best that are enough; None for no limit.
+        min_gain: share by which the best must be expected to become faster within a minute, see
+            `loopwright.tuner.run.gain`; None for no limit.
+        clock: returns seconds; a test may give its own.
+    """
+
+    n_trial: int | None = None
+    timeout: float | None = None
+    early_stopping: int | None = None
+    target: float | None = None
+    min_gain: float | None = None
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        self.n_trial = count("n_trial", self.n_trial)
+        self.early_stopping = count("early_stopping", self.early_stopping)
+        self.target = speed(self.target)
+        self.min_gain = share(self.min_gain)
+        self.started = self.clock()
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since this run began."""
+        return self.clock() - self.started
+
+    @property
+    def limits(self) -> dict[str, float | None]:
+        """The limits by name, as the header of a log holds them."""
+        return {
+            "n_trial": self.n_trial,
+            "timeout": self.timeout,
+            "early_stopping": self.early_stopping,
+            "target_gflops": self.target,
+            "min_gain": self.min_gain,
+        }
+
+    def room(self, valid: int) -> int | None:
+        """How many more valid results there is room for after so many; None for no limit."""
+        return None if self.n_trial is None else max(0, self.n_trial - valid)
+
+    def spent(self, progress: Progress, reserve: float = 0.0) -> tuple[str, str] | None:
+        """Return ``(budget, sentence)`` of the first budget that is spent, or None.
+
+        Args:
+            progress: where the run stands.
+            reserve: seconds to keep for what comes after the last trial.
+        """
+        if self.n_trial is not None and progress.valid >= self.n_trial:
+            return "n_trial", f"all {self.n_trial} trials are measured"
+        if self.timeout is not None and self.elapsed + reserve >= self.timeout:
+            return "timeout", f"the time of {self.timeout:g} s is used up"
+        for ended in (self._fast_enough(progress), self._stale(progress), self._tired(progress)):
+            if ended is not None:
+                return ended
+        return None
+
+    def _fast_enough(self, progress: Progress) -> tuple[str, str] | None:
+        if self.target is None or progress.gflops is None or progress.gflops < self.target:
+            return None
+        return "target", f"the best reached {progress.gflops:.1f} of {self.target:g} GFLOP/s"
+
+    def _stale(self, progress: Progress) -> tuple[str, str] | None:
+        if self.early_stopping is None or progress.best_trial is None:
+            return None
+        since = progress.trials - 1 - progress.best_trial
+        if since < self.early_stopping:
+            return None
+        return "early_stopping", f"{since} trials brought nothing better"
+
+    def _tired(self, progress: Progress) -> tuple[str, str] | None:
+        if self.min_gain is None or progress.gain is None or progress.gain >= self.min_gain:
+            return None
+        return "min_gain", (
+            f"another minute is expected to gain {progress.gain:.2%}, less than {self.min_gain:.2%}"
+        )

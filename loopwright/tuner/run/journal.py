@@ -1,0 +1,320 @@
+"""The memory of a run: every trial of one task, in rounds; on disk or, without a log, in memory.
+
+The loop writes here first and tells the tuner after. A journal hands the rounds back in order, so
+that telling them again brings a fresh tuner to where the last one stood.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import statistics
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from loopwright import records
+from loopwright.errors import RecordError, SpaceError
+from loopwright.measure import ErrorKind, MeasureError, MeasureResult
+from loopwright.records import Record, Standing
+from loopwright.transform import PassContext
+from loopwright.tuner.run.state import Trial, point
+
+if TYPE_CHECKING:
+    from loopwright.task import ConfigEntity, Task
+
+#: How many of the best that were measured with another compiler or machine are measured again.
+_REMEASURED = 8
+#: Marks a record of the final re-measuring: a second measurement, not a trial.
+PLAYOFF = "playoff"
+
+
+class Journal:
+    """Trials of one task, kept in memory.
+
+    Attributes:
+        path: the log, or None.
+        trials: in the order in which they were measured, none twice.
+        retimed: median seconds by index, where the final re-measuring gave a later one.
+        remeasure: configurations that were among the best elsewhere and deserve a trial here.
+        elsewhere: ``(config, result)`` pairs that may train a model and never count.
+        relatives: records of other shapes of the template, measured on this hardware, that the log
+            held before the first record of this task; they may train a model. Later ones are left
+            out, so that a run that is taken up again learns from the same ones.
+        notes: lines about what was found in the log.
+    """
+
+    path: str | None = None
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.trials: list[Trial] = []
+        self.retimed: dict[int, float] = {}
+        self.remeasure: list[ConfigEntity] = []
+        self.elsewhere: list[tuple[ConfigEntity, MeasureResult]] = []
+        self.relatives: list[tuple[Record, MeasureResult]] = []
+        self.notes: list[str] = []
+        self._seen: set[int] = set()
+
+    def rounds(self) -> list[tuple[int, list[Trial]]]:
+        """The trials by round, ascending, each round in the order of its trial numbers."""
+        rounds: dict[int, list[Trial]] = {}
+        for trial in self.trials:
+            rounds.setdefault(trial.round, []).append(trial)
+        return [(r, sorted(rounds[r], key=lambda t: t.number)) for r in sorted(rounds)]
+
+    def add(self, trial: Trial) -> None:
+        """Keep one trial; a configuration that is kept already is passed over."""
+        if trial.index in self._seen:
+            return
+        self._seen.add(trial.index)
+        self.trials.append(trial)
+
+    def add_playoff(self, trial: Trial, times: tuple[float, ...]) -> None:
+        """Keep what the final re-measuring gave for a trial."""
+        self.retimed[trial.index] = statistics.median(times)
+
+    def header(self, data: Mapping[str, Any]) -> None:
+        """Note the seed and options of the run that begins."""
+
+    def sync(self) -> None:
+        """Make sure that what was added survives a power failure."""
+
+    def close(self) -> None:
+        """Release the file."""
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
+        try:
+            self.close()
+        except RecordError:
+            # An error on its way out says more than that the log cannot be synced after it.
+            if kind is None:
+                raise
+
+
+class LogJournal(Journal):
+    """Trials of one task, kept in a log on disk.
+
+    Args:
+        task: the task.
+        path: the log; read when it exists, created when it does not.
+        run: identifier of this run.
+
+    Raises:
+        RecordError: the log cannot be read or written.
+    """
+
+    def __init__(self, task: Task, path: str, run: str) -> None:
+        super().__init__(task)
+        self.path = path
+        self.run = run
+        self._env = records.environment()
+        self._target = task.target.canonical
+        self._passes = PassContext.current().to_json()
+        self._build = records.build_hash(self._target, self._passes)
+        # Opened before it is read: a log that cannot be written is found before anything is lost.
+        existed = os.path.exists(path) and os.path.getsize(path) > 0
+        self._store = records.Store(path)
+        if existed:
+            self._read(records.load(path))
+
+    def add(self, trial: Trial) -> None:
+        """Append the record of one trial to the log."""
+        self._store.append(self._record(trial, trial.result))
+        super().add(trial)
+
+    def add_playoff(self, trial: Trial, times: tuple[float, ...]) -> None:
+        """Append the later, more careful measurement of a trial."""
+        result = MeasureResult(times=times, ts=time.time(), max_error=trial.result.max_error)
+        self._store.append(self._record(trial, result, extra={"phase": PLAYOFF}))
+        super().add_playoff(trial, times)
+
+    def header(self, data: Mapping[str, Any]) -> None:
+        """Append the line that opens the run."""
+        run = {"run": self.run, "ts": time.time(), "task": self.task.key}
+        passes = {"passes": self._passes} if self._passes else {}
+        self._store.header({**run, **passes, **data})
+
+    def sync(self) -> None:
+        """``fsync`` the log."""
+        self._store.sync()
+
+    def close(self) -> None:
+        """Sync and close the log."""
+        try:
+            self._store.sync()
+        finally:
+            self._store.close()
+
+    def _record(
+        self, trial: Trial, result: MeasureResult, extra: Mapping[str, Any] | None = None
+    ) -> Record:
+        task, error = self.task, result.error
+        dag, trace = _schedule(task, trial)
+        finite = result.max_error is not None and math.isfinite(result.max_error)
+        return Record(
+            task=task.key,
+            op=task.name,
+            args=list(task.args),
+            dag=dag,
+            target=self._target,
+            config=trial.config.values,
+            trace=trace,
+            times=tuple(result.times),
+            dropped=result.dropped,
+            error=None if error is None else {"kind": error.kind, "text": error.text},
+            build_s=result.build_s,
+            run_s=result.run_s,
+            space=task.config_space.space_hash,
+            build=self._build,
+            run=self.run,
+            round=trial.round,
+            trial=trial.number,
+            seed=trial.seed,
+            ts=result.ts or time.time(),
+            env=self._env,
+            max_error=result.max_error if finite else None,
+            extra=extra or {},
+        )
+
+    # -- reading what is there ----------------------------------------------------------------
+
+    def _read(self, log: records.Log) -> None:
+        if complaint := log.complaint():
+            self.notes.append(complaint)
+        groups: dict[Standing, list[Record]] = {standing: [] for standing in Standing}
+        for record in log:
+            standing = self._standing(record)
+            groups[standing].append(record)
+            if not groups[Standing.COUNTS] and self._is_relative(record):
+                self.relatives.append((record, result_of(record)))
+        unknown = self._take(groups[Standing.COUNTS])
+        self._take_elsewhere(groups[Standing.PRETRAINS])
+        self._explain(groups, unknown)
+
+    def _standing(self, record: Record) -> Standing:
+        return records.already_measured(
+            record,
+            task_key=self.task.key,
+            space=self.task.config_space.space_hash,
+            build=self._build,
+            hardware=records.hardware(self._env, self._target),
+            threads=records.threads(self._target, self._env),
+            target=self._target,
+        )
+
+    def _is_relative(self, record: Record) -> bool:
+        """Whether a record is of another shape of the template under the conditions of now."""
+        if record.op != self.task.name or record.task == self.task.key:
+            return False
+        if record.extra.get("phase") == PLAYOFF:
+            return False
+        return Standing.COUNTS is records.already_measured(
+            record,
+            task_key=record.task,
+            space=record.space,
+            build=record.build,
+            hardware=records.hardware(self._env, self._target),
+            threads=records.threads(self._target, self._env),
+            target=self._target,
+        )
+
+    def _take(self, found: Iterable[Record]) -> int:
+        unknown = 0
+        for record in found:
+            config = self._config(record)
+            if config is None:
+                unknown += 1
+            elif record.extra.get("phase") == PLAYOFF:
+                self.retimed[point(config)] = statistics.median(record.times)
+            else:
+                trial = Trial(record.trial, record.round, record.seed, config, result_of(record))
+                super().add(trial)
+        return unknown
+
+    def _take_elsewhere(self, found: list[Record]) -> None:
+        for record in found:
+            config = self._config(record)
+            if config is not None:
+                self.elsewhere.append((config, result_of(record)))
+        taken: dict[int, ConfigEntity] = {}
+        for record in records.top_k(found, len(found)):
+            config = self._config(record)
+            if config is not None and len(taken) < _REMEASURED:
+                taken.setdefault(point(config), config)
+        self.remeasure = list(taken.values())
+
+    def _config(self, record: Record) -> ConfigEntity | None:
+        space = self.task.config_space
+        try:
+            return space.get(space.index_of(record.config))
+        except SpaceError:
+            return None
+
+    def _explain(self, groups: Mapping[Standing, list[Record]], unknown: int) -> None:
+        count = Counter({standing: len(found) for standing, found in groups.items()})
+        if unknown:
+            self.notes.append(f"{unknown} records name a configuration that this space lacks")
+        if count[Standing.PRETRAINS]:
+            self.notes.append(
+                f"{count[Standing.PRETRAINS]} records are of another compiler version, pass "
+                f"context or machine: the best {len(self.remeasure)} are measured again"
+            )
+        if count[Standing.TRACE_ONLY]:
+            self.notes.append(
+                f"{count[Standing.TRACE_ONLY]} records are of another search space of this task "
+                "and do not count"
+            )
+        other = [r for r in groups[Standing.UNRELATED] if r.task == self.task.key]
+        if other:
+            self.notes.append(
+                f"{len(other)} records of this task are for another target or number of threads "
+                "and do not count"
+            )
+        templates = Counter(record.op for found in groups.values() for record in found)
+        if templates and self.task.name not in templates:
+            names = ", ".join(name for name, _ in templates.most_common(3))
+            self.notes.append(
+                f"the {templates.total()} records in the log are of other templates ({names}) and "
+                "are not used"
+            )
+
+
+def _schedule(task: Task, trial: Trial) -> tuple[str, list[Any]]:
+    """Hash of the expression and trace of a trial; nothing where the template refused it."""
+    error = trial.result.error
+    if error is not None and error.kind == ErrorKind.INSTANTIATION:
+        return "", []
+    schedule, _ = task.instantiate(trial.config)
+    return schedule.dag.hash, schedule.trace_json()
+
+
+def result_of(record: Record) -> MeasureResult:
+    """The result that a record keeps."""
+    error = record.error
+    return MeasureResult(
+        times=record.times,
+        dropped=record.dropped,
+        error=None if error is None else MeasureError(error["kind"], error.get("text", "")),
+        build_s=record.build_s,
+        run_s=record.run_s,
+        ts=record.ts,
+        max_error=record.max_error,
+    )
+
+
+def open_journal(task: Task, path: str | None, run: str, kept: Journal | None) -> Journal:
+    """Return the journal of a run: the log at ``path``, or without one the ``kept`` one.
+
+    Raises:
+        RecordError: the log cannot be read or written.
+    """
+    if path is None:
+        return kept or Journal(task)
+    if not path:
+        raise RecordError("the log's path is empty; name a file")
+    return LogJournal(task, path, run)

@@ -1,0 +1,133 @@
+"""The tuning loop: ``tune`` is the one function in which the whole pipeline can be read.
+
+The loop owns budgets, rounds, the log and the order of things; a tuner only proposes. Trials are
+planned in rounds of 16, recorded as soon as they are measured, and told to the tuner when the round
+is complete, in the order of their numbers. Because every round draws from its own generator and
+tuners are rebuilt by telling, a run that was cut off anywhere goes on from its log as if it had not
+been: the interrupted round is planned again, and only what is missing of it is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from loopwright import records
+from loopwright.errors import RecordError, TuneError, UsageError
+from loopwright.measure import MeasureOption, Measurer, lock_log
+from loopwright.measure import measure_option as default_option
+from loopwright.tuner.run.budget import Budget, seconds, share
+from loopwright.tuner.run.callbacks import LogToFile, Monitor
+from loopwright.tuner.run.journal import open_journal
+from loopwright.tuner.run.run import Run
+from loopwright.tuner.run.state import flop_of
+from loopwright.tuner.run.summary import Summary
+
+if TYPE_CHECKING:
+    from loopwright.tuner.base import Tuner
+
+#: Trials of one round: what the tuner is asked for, and told, at once.
+PLAN_SIZE = 16
+
+
+class TuningInterrupted(KeyboardInterrupt):
+    """Ctrl-C during a run. Every finished trial is in the log; ``summary`` says how far it came."""
+
+    def __init__(self, summary: Any) -> None:
+        super().__init__("tuning was interrupted")
+        self.summary = summary
+
+
+def tune(
+    tuner: Tuner,
+    *,
+    n_trial: int | None = None,
+    measure_option: Any = None,
+    early_stopping: int | None = None,
+    callbacks: Sequence[Any] = (),
+    timeout: float | str | None = None,
+    target: float | None = None,
+    min_gain: float | str | None = None,
+    plan_size: int = PLAN_SIZE,
+) -> Summary:
+    """Measure configurations of the tuner's task until a budget is spent.
+
+    Arguments, result and errors are those of ``Tuner.tune``; ``plan_size`` is the length of a
+    round, which must not change between runs that shall continue each other exactly.
+    """
+    for one in callbacks:
+        if not callable(one):
+            raise TuneError(
+                f"a callback is called with (tuner, inputs, results); {one!r} cannot be"
+            )
+    budget = Budget(n_trial, seconds(timeout), early_stopping, target, share(min_gain))
+    if target is not None and not flop_of(tuner.task):
+        raise UsageError(
+            f"{tuner.task} has no operations to count, so no speed in GFLOP/s to reach; "
+            "leave target out, or call cfg.add_flop(n) in the template"
+        )
+    with open_run(tuner, budget, measure_option, callbacks, plan_size) as run:
+        try:
+            run.resume()
+            while plan := run.current_round():
+                run.measure(plan)
+                run.tell(plan)
+            run.playoff()
+        except KeyboardInterrupt:
+            run.stop = ("interrupted", "interrupted")
+            raise TuningInterrupted(run.finish()) from None
+        except RecordError as exc:
+            raise TuneError(f"{exc}; the {run.recorded} trials before it are safe") from exc
+        return run.finish()
+
+
+@contextmanager
+def open_run(
+    tuner: Tuner,
+    budget: Budget,
+    option: Any,
+    callbacks: Sequence[Any],
+    plan_size: int,
+    beside: Any = None,
+) -> Iterator[Run]:
+    """Lock and read the log, start the measurer; close both in the end.
+
+    Args:
+        tuner: proposes; the others as in `tune`.
+        budget: limits of the run.
+        option: how to measure, or a ready measurer.
+        callbacks: `log_to_file` among them names the log.
+        plan_size: length of a round.
+        beside: a measurer of another task that is open meanwhile; its processes are shared.
+    """
+    path = next((c.path for c in callbacks if isinstance(c, LogToFile)), None)
+    run_id = records.new_run()
+    with ExitStack() as stack:
+        if path is not None:
+            # Whether it can be written at all is said by the store, better than by the lock.
+            records.Store(path).close()
+            stack.enter_context(lock_log(path, tuner.task.key))
+        journal = stack.enter_context(open_journal(tuner.task, path, run_id, tuner.journal))
+        tuner.journal = journal if path is None else None
+        measurer = stack.enter_context(_measurer(tuner, option, callbacks, beside))
+        yield Run(tuner, budget, journal, measurer, callbacks, plan_size)
+
+
+def _measurer(tuner: Tuner, option: Any, callbacks: Sequence[Any], beside: Any) -> Any:
+    monitors = [c for c in callbacks if isinstance(c, Monitor)]
+
+    def announce(text: str) -> None:
+        for monitor in monitors:
+            monitor.note(text)
+
+    if option is None:
+        option = default_option()
+    if isinstance(option, MeasureOption):
+        return Measurer(tuner.task, option, announce if monitors else None, beside)
+    if hasattr(option, "measure"):
+        return option
+    raise TuneError(
+        f"measure_option is a {type(option).__name__}; "
+        "give what loopwright.measure_option(builder=..., runner=...) returns"
+    )

@@ -1,0 +1,369 @@
+"""The steps of a tuning run, in the order in which ``loop.tune`` takes them.
+
+Nothing here decides what the pipeline is; ``loop.py`` does. A `Run` is made for one call and
+thrown away: what lasts is in the journal.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import time
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from loopwright.errors import InternalError, SpaceError, TuneError
+from loopwright.measure import MeasureInput, MeasureOption, MeasureResult
+from loopwright.task.refusals import Refusal, refusals
+from loopwright.tuner.run.budget import Budget
+from loopwright.tuner.run.callbacks import EarlyStop, Monitor
+from loopwright.tuner.run.journal import Journal
+from loopwright.tuner.run.state import RunState, Trial, flop_of, point
+from loopwright.tuner.run.summary import Summary, failure_lines, summarize
+
+if TYPE_CHECKING:
+    from loopwright.task import ConfigEntity
+    from loopwright.tuner.base import Tuner
+
+#: How many of the best are measured again at the end, interleaved; the default joins them.
+FINALISTS = 8
+#: Failures in a row, all of one kind and none valid before, after which a run gives up.
+HOPELESS = 32
+
+#: What a measurer reports in seconds; its ``timing`` holds totals and counts besides.
+PHASES = (
+    "instantiate",
+    "build",
+    "run",
+    "check",
+    "reference",
+    "wait",
+    "cooldown",
+    "overhead",
+)
+
+
+class NothingRan(TuneError):
+    """Not one configuration could be measured; the message names each kind of failure, and what
+    refuses which share of the space."""
+
+    def __init__(self, summary: Summary, refused: Sequence[Refusal] = ()) -> None:
+        why = [" ".join(line.split()) for line in failure_lines(summary.failures)]
+        why += map(str, refused)
+        super().__init__(
+            f"no configuration of {summary.task} could be measured ({summary.reason})"
+            + (f": {'; '.join(why)}" if why else "")
+        )
+        self.summary = summary
+
+
+@dataclass
+class Round:
+    """What one round is to measure, in order, and what of it is measured."""
+
+    number: int
+    seed: int | None
+    first: int
+    configs: list[ConfigEntity]
+    done: dict[int, Trial] = field(default_factory=dict)
+    fresh: list[Trial] = field(default_factory=list)
+
+    def todo(self) -> list[tuple[int, ConfigEntity]]:
+        """Trial numbers and configurations that are not measured yet."""
+        return [
+            (self.first + i, c) for i, c in enumerate(self.configs) if point(c) not in self.done
+        ]
+
+    def results(self) -> list[Any]:
+        """``(config, result)`` of what is measured, in the order of trial numbers."""
+        trials = [self.done[i] for i in map(point, self.configs) if i in self.done]
+        return [(t.config, t.result) for t in trials]
+
+
+class Run:
+    """One call of ``tune``: its parts, and the steps of the pipeline."""
+
+    def __init__(
+        self,
+        tuner: Tuner,
+        budget: Budget,
+        journal: Journal,
+        measurer: Any,
+        callbacks: Sequence[Any],
+        plan_size: int,
+    ) -> None:
+        self.tuner, self.task, self.space = tuner, tuner.task, tuner.space
+        self.budget, self.journal, self.measurer = budget, journal, measurer
+        self.callbacks = list(callbacks)
+        self.monitors = [c for c in callbacks if isinstance(c, Monitor)]
+        self.plan_size = plan_size
+        self.stop: tuple[str, str] | None = None
+        self.default = self._default_index()
+        self.state = RunState(flop_of(self.task), self.default, budget)
+        self.own_time = {"search": 0.0, "log": 0.0, "playoff": 0.0}
+        self.samples: dict[int, tuple[float, ...]] = {}
+        self._round: Round | None = None
+        self._header_written = False
+        self._phases: dict[str, float] = {}
+
+    @property
+    def recorded(self) -> int:
+        """Trials that the journal holds."""
+        return len(self.journal.trials)
+
+    @property
+    def unfinished(self) -> bool:
+        """True while a round is planned that is not measured and told whole."""
+        return self._round is not None
+
+    # -- the steps ----------------------------------------------------------------------------
+
+    def resume(self) -> None:
+        """Bring the tuner to where the journal ends, and take up the round that was cut off."""
+        rounds = self.journal.rounds()
+        self.tuner.elsewhere = self.journal.elsewhere
+        self.tuner.relatives = self.journal.relatives
+        self.state.resume((t for _, trials in rounds for t in trials), self.journal.retimed)
+        for monitor in self.monitors:
+            monitor.started(self.tuner, self.state)
+            for note in self.journal.notes:
+                monitor.note(note)
+        with self._timed("search"):
+            self._retell(rounds[:-1])
+            if rounds and not self._take_up(*rounds[-1]):
+                self._retell(rounds)
+
+    def current_round(self) -> Round | None:
+        """The round in progress, else the next one; None when a budget or the space is spent."""
+        self.stop = self.stop or self._spent()
+        if self.stop is None and self._round is None:
+            with self._timed("search"):
+                self._round = self._plan(self.tuner.round, self.tuner.seed, self._next_number())
+        if self.stop is None and self._round is None:
+            why = self.tuner.why_empty or "the tuner has nothing more to propose"
+            self.stop = ("exhausted", why)
+        return None if self.stop else self._round
+
+    def measure(self, plan: Round) -> None:
+        """Measure what is missing of a round, as far as the budgets allow: record each at once."""
+        todo = plan.todo()[: self._wanted()]
+        inputs = [MeasureInput(self.task, config, number) for number, config in todo]
+        if not inputs:
+            return
+        self._write_header()
+        try:
+            with closing(self._results(inputs)) as results:
+                for item, result in zip(inputs, results, strict=True):
+                    trial = Trial(item.trial, plan.number, plan.seed, item.config, result)
+                    self._record(plan, trial)
+                    if self._give_up():
+                        break
+        finally:
+            with self._timed("log"):
+                self.journal.sync()
+
+    def tell(self, plan: Round) -> None:
+        """Tell the tuner a round that is complete, or that will not be completed in this run."""
+        self.stop = self.stop or self._spent()
+        if plan.todo() and self.stop is None:
+            return
+        with self._timed("search"):
+            self.tuner.tell(plan.results())
+        self._round = None
+        inputs = [MeasureInput(self.task, t.config, t.number) for t in plan.fresh]
+        for callback in self.callbacks:
+            try:
+                callback(self.tuner, inputs, [t.result for t in plan.fresh])
+            except EarlyStop as exc:
+                self.stop = self.stop or ("callback", str(exc))
+
+    def playoff(self) -> None:
+        """Measure the best few and the default again, interleaved, and let the result stand."""
+        if self.state.measured or self.state.best is None:
+            finalists = self.state.finalists(FINALISTS)
+            if len(finalists) < 2:
+                return
+        else:
+            finalists = self.state.finalists(1)
+        if self.budget.timeout is not None and self.budget.elapsed >= self.budget.timeout:
+            return
+        for monitor in self.monitors:
+            monitor.playoff(self.state, len(finalists))
+        # The measurer counts this time into its phases as well: keep what they were.
+        self._phases = self._measurer_phases()
+        with self._timed("playoff"):
+            outcome = self.measurer.playoff([t.config for t in finalists])
+        samples = {point(config): tuple(times) for config, times in outcome if times}
+        for trial in finalists:
+            if trial.index in samples:
+                self._keep(trial, samples[trial.index])
+        self.journal.sync()
+
+    def finish(self) -> Summary:
+        """Say what the run came to; the tuner's ``best_*`` are those of the whole run.
+
+        Raises:
+            NothingRan: there is not one valid trial, and the run was not interrupted.
+        """
+        if self._round is not None:
+            self.tuner.tell(self._round.results())
+            self._round = None
+        self._crown()
+        assert self.stop is not None
+        summary = summarize(
+            self.state,
+            task=self.task.key,
+            stop=self.stop,
+            timing=self._timing(),
+            playoff=self.samples,
+            log=self.journal.path,
+            notes=(*self.journal.notes, *self.tuner.notes),
+        )
+        for monitor in self.monitors:
+            monitor.finished(self.state, summary)
+        if not self.state.valid and self.stop[0] != "interrupted":
+            raise NothingRan(summary, refusals(self.task))
+        return summary
+
+    # -- planning -----------------------------------------------------------------------------
+
+    def _retell(self, rounds: Sequence[tuple[int, list[Trial]]]) -> None:
+        self.tuner.reset()
+        for number, trials in rounds:
+            self.tuner.begin_round(number)
+            self.tuner.tell([(t.config, t.result) for t in trials])
+
+    def _take_up(self, number: int, trials: list[Trial]) -> bool:
+        """Plan the last round of the journal again; False when it was planned otherwise."""
+        before = len(self.journal.trials) - len(trials)
+        plan = self._plan(number, trials[0].seed, before)
+        positions = {} if plan is None else {point(c): i for i, c in enumerate(plan.configs)}
+        if plan is None or any(t.index not in positions for t in trials):
+            return False
+        plan.first = min(t.number - positions[t.index] for t in trials)
+        plan.done = {t.index: t for t in trials}
+        self._round = plan
+        return True
+
+    def _plan(self, number: int, seed: int | None, first: int) -> Round | None:
+        """Choose a round: the default if it never ran, the best of elsewhere, then proposals."""
+        visited = self.tuner.visited
+        own = [] if self.default is None else [self.default]
+        own += filter(self.space.is_valid, map(point, self.journal.remeasure))
+        chosen = [index for index in dict.fromkeys(own) if index not in visited]
+        self.tuner.begin_round(number, seed)
+        self.tuner.exclude(chosen)
+        configs = [self.space.get(index) for index in chosen]
+        configs += self.tuner.ask(self.plan_size - len(configs))
+        return Round(number, seed, first, configs) if configs else None
+
+    def _default_index(self) -> int | None:
+        try:
+            return self.space.default_index
+        except SpaceError as exc:
+            self.journal.notes.append(f"there is no default configuration: {exc}")
+            return None
+
+    def _next_number(self) -> int:
+        return max((t.number for t in self.journal.trials), default=-1) + 1
+
+    # -- measuring ----------------------------------------------------------------------------
+
+    def _wanted(self) -> int | None:
+        """How many more valid trials the budget has room for; None for no limit."""
+        return self.budget.room(self.state.valid)
+
+    def _results(self, inputs: list[MeasureInput]) -> Generator[MeasureResult, None, None]:
+        count = 0
+        for result in self.measurer.measure(inputs, self.state.best_seconds):
+            count += 1
+            yield result
+        if count < len(inputs):
+            raise InternalError(f"the measurer returned {count} results for {len(inputs)} inputs")
+
+    def _record(self, plan: Round, trial: Trial) -> None:
+        with self._timed("log"):
+            self.journal.add(trial)
+        plan.done[trial.index] = trial
+        plan.fresh.append(trial)
+        self.state.add(trial)
+        for monitor in self.monitors:
+            monitor.trial(self.state, trial)
+
+    def _give_up(self) -> bool:
+        """True when this run shall measure no more."""
+        self.stop = self._spent()
+        in_a_row, limit = self.state.failed_in_a_row, self.tuner.error_threshold
+        if not self.state.valid and len(self.state.failures) == 1:
+            limit = min(limit, HOPELESS)
+        if in_a_row >= limit:
+            self.stop = ("failures", f"{in_a_row} configurations in a row failed")
+        return self.stop is not None
+
+    def _spent(self) -> tuple[str, str] | None:
+        each = self.state.seconds_per_trial
+        reserve = 0.0
+        if self.budget.timeout is not None and each is not None:
+            reserve = min(1.5 * (FINALISTS + 1) * each, self.budget.timeout / 4)
+        return self.budget.spent(self.state.progress, reserve)
+
+    def _write_header(self) -> None:
+        if self._header_written:
+            return
+        self._header_written = True
+        option = getattr(self.measurer, "option", None)
+        self.journal.header(
+            {
+                "tuner": self.tuner.name,
+                "seed": self.tuner.seed,
+                "options": self.tuner.options,
+                "plan_size": self.plan_size,
+                **self.budget.limits,
+                "measure": dataclasses.asdict(option) if isinstance(option, MeasureOption) else {},
+                "resumed": self.state.from_log,
+                "pretrains": len(self.journal.elsewhere)
+                + len(self.journal.relatives)
+                + len(self.tuner.pretrained),
+            }
+        )
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def _keep(self, trial: Trial, times: tuple[float, ...]) -> None:
+        self.samples[trial.number] = times
+        if not self.state.measured:
+            # Nothing is recorded, so what the log calls best stays so: this is its time of now.
+            self.state.time_again(trial.index, statistics.median(times))
+            return
+        self.journal.add_playoff(trial, times)
+        self.state.retime({trial.index: statistics.median(times)})
+
+    def _crown(self) -> None:
+        best, found = self.state.best, self.state.best_seconds
+        if best is None or not found:
+            return
+        self.tuner.best_config = best.config
+        self.tuner.best_measure_pair = (best.config, best.result)
+        self.tuner.best_flops = self.state.flop / found
+        self.tuner.best_iter = best.number
+
+    @contextmanager
+    def _timed(self, what: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.own_time[what] += time.perf_counter() - start
+
+    def _measurer_phases(self) -> dict[str, float]:
+        timing = self.measurer.timing
+        return {what: timing[what] for what in PHASES if what in timing}
+
+    def _timing(self) -> dict[str, float]:
+        timing = dict(self._phases or self._measurer_phases())
+        for what, spent in self.own_time.items():
+            timing[what] = timing.get(what, 0.0) + spent
+        rest = self.budget.elapsed - sum(timing.values())
+        return timing if rest < 0.05 else {**timing, "other": rest}

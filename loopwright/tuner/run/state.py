@@ -1,0 +1,236 @@
+"""Where a run stands: every trial of the task so far, the best, the default, the failures."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from loopwright.errors import TaskError
+from loopwright.measure import ErrorKind
+from loopwright.tuner.run.budget import Budget, Progress
+from loopwright.tuner.run.gain import AHEAD, WINDOW, expected_gain
+
+if TYPE_CHECKING:
+    from loopwright.measure import MeasureResult
+    from loopwright.task import ConfigEntity, Task
+
+
+def point(config: ConfigEntity) -> int:
+    """The index of a configuration that a tuner proposed, or that was found in the space."""
+    assert config.index is not None, f"{config} is not a point of its space"
+    return config.index
+
+
+def speed_of(result: MeasureResult) -> float:
+    """Calls per second of a result; 0.0 for a failure, and for a time that is no finite number
+    above zero (a measurer of one's own may return such)."""
+    median = result.median
+    if result.error is not None or median is None or not 0 < median < float("inf"):
+        return 0.0
+    return 1 / float(median)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One measured configuration.
+
+    Attributes:
+        number: position among all trials of this task, from 0.
+        round: the round that proposed it.
+        seed: the seed of the tuner that proposed it.
+        config: what was measured.
+        result: what came out.
+    """
+
+    number: int
+    round: int
+    seed: int | None
+    config: ConfigEntity
+    result: MeasureResult
+
+    @property
+    def index(self) -> int:
+        """Index of the configuration in its space."""
+        return point(self.config)
+
+    @property
+    def usable(self) -> bool:
+        """True when it may be best: it ran to the end and racing did not drop it."""
+        return self.valid and not self.result.dropped
+
+    @property
+    def valid(self) -> bool:
+        """True when it has a time, be it a rough one."""
+        return speed_of(self.result) > 0
+
+
+def flop_of(task: Task) -> int:
+    """Floating point operations of one call of a task; 0 for one that only moves data."""
+    try:
+        return task.flop
+    except TaskError:
+        return 0
+
+
+@dataclass(frozen=True)
+class Failure:
+    """How often one kind of error occurred, and the text of its first example."""
+
+    count: int
+    example: str
+
+
+class RunState:
+    """The score of a run; callbacks read it, the loop keeps it.
+
+    Args:
+        flop: floating point operations of one call of the task.
+        default: index of the default configuration.
+        budget: the limits of the run.
+    """
+
+    def __init__(self, flop: int, default: int | None, budget: Budget) -> None:
+        self.flop = flop
+        self.budget = budget
+        self.trials: list[Trial] = []
+        self.valid = 0
+        self.failures: dict[str, Failure] = {}
+        self.from_log = 0
+        self.failed_in_a_row = 0
+        self.best: Trial | None = None
+        self.best_seconds: float | None = None
+        self.searching_since = 0.0
+        self._default = default
+        self._retimed: dict[int, float] = {}
+        self._valid_before = 0
+        self._trials_before = 0
+
+    def resume(self, trials: Iterable[Trial], retimed: Mapping[int, float]) -> None:
+        """Take in what the log holds, with medians that a later re-measuring gave by index."""
+        for trial in trials:
+            self.add(trial)
+        self.retime(retimed)
+        self.from_log = self._valid_before = self.valid
+        self._trials_before = len(self.trials)
+        self.failed_in_a_row = 0
+        self.searching_since = self.budget.elapsed
+
+    def add(self, trial: Trial) -> None:
+        """Count one more trial."""
+        self.trials.append(trial)
+        if trial.result.error is not None:
+            self._fail(trial.result.error.kind, trial.result.error.text)
+            return
+        if not trial.valid:
+            self._fail(
+                ErrorKind.RUN_ERROR,
+                f"the measurer gave the times {list(trial.result.times)}; "
+                "seconds are finite and above 0",
+            )
+            return
+        self.failed_in_a_row = 0
+        self.valid += trial.valid
+        self._consider(trial)
+
+    def time_again(self, index: int, seconds: float) -> None:
+        """Note a fresh time of a trial; who is best does not change by it."""
+        self._retimed[index] = seconds
+        if self.best is not None and self.best.index == index:
+            self.best_seconds = seconds
+
+    def retime(self, medians: Mapping[int, float]) -> None:
+        """Let later, more careful measurements replace the first ones; the best may change."""
+        self._retimed.update(medians)
+        self.best, self.best_seconds = None, None
+        for trial in self.trials:
+            self._consider(trial)
+
+    def seconds(self, trial: Trial) -> float:
+        """The median that counts for a trial: that of its latest measurement."""
+        return self._retimed.get(trial.index) or statistics.median(trial.result.times)
+
+    def finalists(self, k: int) -> list[Trial]:
+        """The ``k`` fastest trials, and the default one if it ran."""
+        ranked = sorted((t for t in self.trials if t.usable), key=self.seconds)
+        chosen = ranked[:k]
+        default = self.default
+        return chosen if default is None or default in chosen else [*chosen, default]
+
+    def gflops(self, seconds: float | None) -> float | None:
+        """Speed in GFLOP/s of a time per call; None without a time or without operations."""
+        return self.flop / seconds / 1e9 if seconds and self.flop else None
+
+    @property
+    def default(self) -> Trial | None:
+        """The trial of the default configuration, when it ran."""
+        found = (t for t in self.trials if t.index == self._default and t.valid)
+        return next(found, None)
+
+    @property
+    def measured(self) -> int:
+        """Valid trials of this run."""
+        return self.valid - self._valid_before
+
+    @property
+    def failed(self) -> int:
+        """Failed trials, those of the log included."""
+        return sum(failure.count for failure in self.failures.values())
+
+    @property
+    def progress(self) -> Progress:
+        """What budgets are compared with."""
+        best = None if self.best is None else self.best.number
+        gflops = self.gflops(self.best_seconds)
+        return Progress(self.valid, len(self.trials), best, gflops, self.gain)
+
+    @property
+    def gain(self) -> float | None:
+        """Share by which the best is expected to become faster within a minute; None where no
+        budget asks for it, or nothing can be said yet."""
+        if self.budget.min_gain is None or self.best_seconds is None:
+            return None
+        assert self.best is not None
+        latest = self.trials[-max(WINDOW, len(self.trials) - self.best.number) :]
+        ahead = expected_gain([1.0 / self.seconds(t) if t.valid else None for t in latest])
+        return None if ahead is None else ahead * 60.0 / (AHEAD * self._pace(latest))
+
+    def _pace(self, latest: list[Trial]) -> float:
+        """Seconds that a trial takes, failures included: in this run, else as was recorded."""
+        here = len(self.trials) - self._trials_before
+        if here:
+            spent = (self.budget.elapsed - self.searching_since) / here
+        else:
+            spent = sum(t.result.build_s + t.result.run_s for t in latest) / len(latest)
+        return max(spent, 1e-6)
+
+    @property
+    def seconds_per_trial(self) -> float | None:
+        """Mean wall time of one valid trial of this run; None before the first."""
+        if not self.measured:
+            return None
+        return (self.budget.elapsed - self.searching_since) / self.measured
+
+    @property
+    def eta(self) -> float | None:
+        """Seconds until the first of the budgets is spent; None when that cannot be said."""
+        left: list[float] = []
+        each = self.seconds_per_trial
+        if self.budget.n_trial is not None and each is not None:
+            left.append(max(0, self.budget.n_trial - self.valid) * each)
+        if self.budget.timeout is not None:
+            left.append(max(0.0, self.budget.timeout - self.budget.elapsed))
+        return min(left, default=None)
+
+    def _consider(self, trial: Trial) -> None:
+        if not trial.usable:
+            return
+        seconds = self.seconds(trial)
+        if self.best_seconds is None or seconds < self.best_seconds:
+            self.best, self.best_seconds = trial, seconds
+
+    def _fail(self, kind: str, text: str) -> None:
+        self.failed_in_a_row += 1
+        seen = self.failures.get(kind)
+        self.failures[kind] = Failure(seen.count + 1, seen.example) if seen else Failure(1, text)

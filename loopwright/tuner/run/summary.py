@@ -1,0 +1,164 @@
+"""What a run came to: the best, the default, the speed-up, the failures, where the time went."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from loopwright.tuner.run.state import Failure, RunState
+
+if TYPE_CHECKING:
+    from loopwright.task import ConfigEntity
+
+#: What to do about each kind of failure.
+_ADVICE = {
+    "INSTANTIATION": "the template or a filter of its space refuses the configuration; "
+    "narrow the knobs so that such points do not exist",
+    "COMPILE": "the schedule does not compile; `loopwright lower` shows the nest of one candidate",
+    "BUILD_TIMEOUT": "give the builder more time: LocalBuilder(timeout=...), or cap unrolling",
+    "BUILD_CRASH": "the compiler crashed on the candidate; cap unrolling and vector lengths",
+    "RUN_TIMEOUT": "give the runner more time: LocalRunner(timeout=...)",
+    "RUN_CRASH": "the kernel crashed; build it with `loopwright lower` and look at its indices",
+    "MEMORY": "the candidate needs too much memory: LocalRunner(memory_bytes=...), smaller buffers",
+    "RUN_ERROR": "the kernel refused to run; the text above says why",
+    "WRONG_ANSWER": "the schedule changes the result; the template or the compiler is at fault",
+}
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The end of a run.
+
+    Attributes:
+        task: key of the task.
+        stopped: ``"n_trial"``, ``"timeout"``, ``"early_stopping"``, ``"target"``, ``"min_gain"``,
+            ``"exhausted"``, ``"failures"``, ``"callback"`` or ``"interrupted"``.
+        reason: the same in a sentence.
+        trials: valid trials of the task, those of the log included.
+        from_log: how many of them the log held before.
+        measured: valid trials of this run.
+        failures: by kind, those of the log included.
+        best_config: the best configuration, or None.
+        best_trial: its number, or None.
+        best_seconds: its median time per call.
+        default_seconds: that of the default configuration, or None.
+        best_gflops: speed of the best in GFLOP/s, or None.
+        default_gflops: speed of the default.
+        playoff: samples of the final interleaved re-measuring, by trial number.
+        timing: seconds by what they went into.
+        wall_s: seconds of the whole run.
+        log: path of the log, or None.
+        notes: what else is worth a line.
+    """
+
+    task: str
+    stopped: str
+    reason: str
+    trials: int
+    from_log: int
+    measured: int
+    failures: Mapping[str, Failure]
+    best_config: ConfigEntity | None
+    best_trial: int | None
+    best_seconds: float | None
+    default_seconds: float | None
+    best_gflops: float | None
+    default_gflops: float | None
+    playoff: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
+    timing: Mapping[str, float] = field(default_factory=dict)
+    wall_s: float = 0.0
+    log: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def speedup(self) -> float | None:
+        """How many times faster than the default the best is; None without both."""
+        if self.best_seconds is None or self.default_seconds is None:
+            return None
+        return self.default_seconds / self.best_seconds
+
+    def lines(self) -> list[str]:
+        """The summary as plain text, a line each."""
+        text = [f"stopped: {self.reason}", self._counts(), *self.notes]
+        text += self._results()
+        text += failure_lines(self.failures)
+        if self.timing:
+            text.append(self._time())
+        return text
+
+    def _counts(self) -> str:
+        failed = sum(failure.count for failure in self.failures.values())
+        before = f", {self.from_log} of them from the log" if self.from_log else ""
+        return f"trials:  {self.trials} valid{before}; {failed} failed"
+
+    def _results(self) -> list[str]:
+        if self.best_seconds is None:
+            return ["best:    none"]
+        text = []
+        if self.default_seconds is not None:
+            text.append(f"default: {speed(self.default_seconds, self.default_gflops)}")
+        gain = f", {self.speedup:.2f} x the default" if self.speedup is not None else ""
+        best = speed(self.best_seconds, self.best_gflops)
+        text.append(f"best:    {best}{gain} (trial {self.best_trial})")
+        return text
+
+    def _time(self) -> str:
+        parts = sorted(self.timing.items(), key=lambda item: -item[1])
+        shown = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in parts if seconds >= 0.05)
+        return f"time:    {self.wall_s:.1f} s{': ' + shown if shown else ''}"
+
+
+def summarize(
+    state: RunState,
+    *,
+    task: str,
+    stop: tuple[str, str],
+    timing: Mapping[str, float],
+    playoff: Mapping[int, tuple[float, ...]],
+    log: str | None,
+    notes: tuple[str, ...],
+) -> Summary:
+    """Make the summary of a run from where it stands."""
+    default = state.default
+    default_seconds = None if default is None else state.seconds(default)
+    return Summary(
+        task=task,
+        stopped=stop[0],
+        reason=stop[1],
+        trials=state.valid,
+        from_log=state.from_log,
+        measured=state.measured,
+        failures=dict(state.failures),
+        best_config=None if state.best is None else state.best.config,
+        best_trial=None if state.best is None else state.best.number,
+        best_seconds=state.best_seconds,
+        default_seconds=default_seconds,
+        best_gflops=state.gflops(state.best_seconds),
+        default_gflops=state.gflops(default_seconds),
+        playoff=dict(playoff),
+        timing=dict(timing),
+        wall_s=state.budget.elapsed,
+        log=log,
+        notes=notes,
+    )
+
+
+def failure_lines(failures: Mapping[str, Failure]) -> list[str]:
+    """The histogram of failures: kind, count, the first example, and what to do."""
+    text = []
+    for kind, failure in sorted(failures.items(), key=lambda item: -item[1].count):
+        example = " ".join(failure.example.split())
+        example = example if len(example) <= 200 else example[:197] + "..."
+        text.append(f"failed:  {failure.count} x {kind}, first: {example}")
+        if kind in _ADVICE:
+            text.append(f"         advice: {_ADVICE[kind]}")
+    return text
+
+
+def speed(seconds: float, gflops: float | None) -> str:
+    """A time per call with a fitting unit, and the speed when the operations are known."""
+    exponent = min(3, max(0, -math.floor(math.log10(seconds) / 3)))
+    value = f"{seconds * 1000**exponent:.4g} {('s', 'ms', 'us', 'ns')[exponent]}"
+    return f"{value}, {gflops:.1f} GFLOP/s" if gflops else value

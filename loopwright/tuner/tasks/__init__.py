@@ -1,0 +1,1 @@
+"""Tuning several tasks: who gets the next round, limits of all and of each, the table."""

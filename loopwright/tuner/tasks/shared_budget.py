@@ -1,0 +1,139 @@
+"""Budgets of several tasks that are tuned together: the limits of all, and the share of each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from loopwright.tuner.run.budget import Budget, Progress, count, seconds, share
+from loopwright.tuner.run.run import FINALISTS
+from loopwright.tuner.run.state import RunState, Trial
+
+
+class Stopwatch:
+    """A clock that stands still except within ``running``."""
+
+    def __init__(self) -> None:
+        self._before = 0.0
+        self._since: float | None = None
+
+    def __call__(self) -> float:
+        """Seconds that it ran."""
+        now = 0.0 if self._since is None else time.monotonic() - self._since
+        return self._before + now
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Let it run."""
+        self._since = time.monotonic()
+        try:
+            yield
+        finally:
+            self._before, self._since = self(), None
+
+
+class Whole:
+    """The limits of all tasks together.
+
+    Args:
+        n_trial: valid results of all tasks, those of the log included; None for no limit.
+        timeout: seconds of this call, the final re-measuring included; None for no limit.
+        early_stopping: trials of all tasks in a row without a better one for any; None for no
+            limit.
+        clock: returns seconds.
+
+    Raises:
+        UsageError: a limit is malformed.
+    """
+
+    def __init__(
+        self,
+        n_trial: int | None = None,
+        timeout: float | str | None = None,
+        early_stopping: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.n_trial = count("n_trial", n_trial)
+        self.timeout = seconds(timeout)
+        self.early_stopping = count("early_stopping", early_stopping)
+        self.states: list[RunState] = []
+        self.stopped: tuple[str, str] | None = None
+        self._stale = 0
+        self._clock = clock
+        self._started = clock()
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the call began."""
+        return self._clock() - self._started
+
+    @property
+    def out_of_time(self) -> bool:
+        """True when not even the final re-measuring has time left."""
+        return self.timeout is not None and self.elapsed >= self.timeout
+
+    @property
+    def valid(self) -> int:
+        """Valid results of all tasks."""
+        return sum(state.valid for state in self.states)
+
+    def resumed(self) -> None:
+        """The logs are read: count how many trials came after the latest that was a task's best."""
+        best = max((s.best.result.ts for s in self.states if s.best is not None), default=0.0)
+        self._stale = sum(t.result.ts > best for s in self.states for t in s.trials)
+
+    def note(self, state: RunState, trial: Trial) -> None:
+        """Take note of a trial of one of the tasks."""
+        self._stale = 0 if state.best is trial else self._stale + 1
+
+    def spent(self) -> tuple[str, str] | None:
+        """``(budget, sentence)`` of the first limit that is reached; it stays reached."""
+        self.stopped = self.stopped or self._spent()
+        return self.stopped
+
+    def _spent(self) -> tuple[str, str] | None:
+        if self.n_trial is not None and self.valid >= self.n_trial:
+            return "n_trial", f"all {self.n_trial} trials are measured"
+        if self.timeout is not None and self.elapsed + self._reserve() >= self.timeout:
+            return "timeout", f"the time of {self.timeout:g} s is used up"
+        if self.early_stopping is not None and self._stale >= self.early_stopping:
+            return "early_stopping", f"{self._stale} trials brought nothing better for any task"
+        return None
+
+    def _reserve(self) -> float:
+        """Seconds that measuring the finalists of each task again may take."""
+        assert self.timeout is not None
+        each = [s.seconds_per_trial or 0.0 for s in self.states]
+        return min(1.5 * (FINALISTS + 1) * sum(each), self.timeout / 4)
+
+
+class Share(Budget):
+    """The limits of one task among others; its clock runs only while that task has its turn.
+
+    Args:
+        whole: the limits of all.
+        early_stopping: trials of this task without a better one; None for no limit.
+        min_gain: as for `Budget`, of the time of this task.
+    """
+
+    def __init__(
+        self, whole: Whole, early_stopping: int | None, min_gain: float | str | None
+    ) -> None:
+        self.whole, self.turn = whole, Stopwatch()
+        super().__init__(early_stopping=early_stopping, min_gain=share(min_gain), clock=self.turn)
+
+    @property
+    def limits(self) -> dict[str, float | None]:
+        """The limits by name; trials and time are those of all tasks."""
+        whole = {"n_trial": self.whole.n_trial, "timeout": self.whole.timeout}
+        return {**super().limits, **whole, "tasks": len(self.whole.states)}
+
+    def room(self, valid: int) -> int | None:
+        """How many more valid results all tasks together have room for."""
+        n_trial = self.whole.n_trial
+        return None if n_trial is None else max(0, n_trial - self.whole.valid)
+
+    def spent(self, progress: Progress, reserve: float = 0.0) -> tuple[str, str] | None:
+        """The first limit that is spent: of all, or of this task."""
+        return self.whole.spent() or super().spent(progress, reserve)

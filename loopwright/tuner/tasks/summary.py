@@ -1,0 +1,147 @@
+"""What tuning several tasks came to, or has come to so far: one row a task, and the sum of all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from loopwright.tuner.run.state import Failure
+from loopwright.tuner.run.summary import failure_lines, speed
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_HEAD = ("task", "trials", "best", "GFLOP/s", "x default", "weight", "weighted", "")
+
+
+@dataclass(frozen=True)
+class TaskRow:
+    """One task.
+
+    Attributes:
+        task: as it is shown, such as ``matmul(64, 64, 64)``.
+        trials: valid trials, those of the log included.
+        failures: by kind.
+        best_seconds: the best median time per call, or None.
+        default_seconds: that of the default configuration, or None.
+        gflops: speed of the best in GFLOP/s, or None.
+        weight: how often the task is called.
+        stopped: why it gets no further trials, as in `Summary.stopped`; empty while it may.
+        reason: the same in a sentence.
+    """
+
+    task: str
+    trials: int
+    failures: Mapping[str, Failure]
+    best_seconds: float | None
+    default_seconds: float | None
+    gflops: float | None
+    weight: float
+    stopped: str = ""
+    reason: str = ""
+
+    @property
+    def weighted(self) -> float | None:
+        """Weight times the best time, in seconds."""
+        return None if self.best_seconds is None else self.weight * self.best_seconds
+
+    @property
+    def speedup(self) -> float | None:
+        """How many times faster than the default the best is."""
+        if self.best_seconds is None or self.default_seconds is None:
+            return None
+        return self.default_seconds / self.best_seconds
+
+    def cells(self) -> tuple[str, ...]:
+        """Its columns in the table."""
+        return (
+            self.task,
+            str(self.trials),
+            _time(self.best_seconds),
+            "-" if self.gflops is None else f"{self.gflops:.1f}",
+            "-" if self.speedup is None else f"{self.speedup:.2f}",
+            f"{self.weight:g}",
+            _time(self.weighted),
+            self.stopped,
+        )
+
+
+@dataclass(frozen=True)
+class TasksSummary:
+    """All tasks.
+
+    Attributes:
+        rows: one a task, in the order in which they were given.
+        cost: the objective of the best times; by default the weighted sum of seconds.
+        measured: valid trials of this call.
+        from_log: valid trials that the log held before.
+        stopped: ``"n_trial"``, ``"timeout"``, ``"early_stopping"``, ``"tasks"`` (each task came to
+            its own end) or ``"interrupted"``; empty while it goes on.
+        reason: the same in a sentence.
+        wall_s: seconds of this call.
+        log: path of the log, or None.
+    """
+
+    rows: tuple[TaskRow, ...]
+    cost: float
+    measured: int
+    from_log: int
+    stopped: str
+    reason: str
+    wall_s: float
+    log: str | None
+
+    @property
+    def trials(self) -> int:
+        """Valid trials of all tasks, those of the log included."""
+        return sum(row.trials for row in self.rows)
+
+    @property
+    def latency(self) -> float:
+        """Weighted sum of the best times, in seconds, of the tasks that have one."""
+        return sum(row.weighted or 0.0 for row in self.rows)
+
+    def lines(self) -> list[str]:
+        """Table and sum as plain text, a line each."""
+        cells = [_HEAD, *(row.cells() for row in self.rows), self._total()]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        text = [_aligned(row, widths) for row in cells]
+        for row in self.rows:
+            text += [f"{row.task}: {line}" for line in failure_lines(row.failures)]
+        return [*text, *self.foot()]
+
+    def foot(self) -> list[str]:
+        """Why it ended, and how many trials there are."""
+        before = f", {self.from_log} of them from the log" if self.from_log else ""
+        ended = [f"stopped: {self.reason}"] if self.reason else []
+        return [*ended, f"trials:  {self.trials} valid{before}; {self.wall_s:.1f} s"]
+
+    def table(self) -> Table:
+        """The table for a terminal."""
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, pad_edge=False, show_footer=True)
+        total = self._total()
+        for i, name in enumerate(_HEAD):
+            left = i in (0, len(_HEAD) - 1)
+            table.add_column(name, Text(total[i]), justify="left" if left else "right")
+        for row in self.rows:
+            table.add_row(*map(Text, row.cells()))
+        return table
+
+    def _total(self) -> tuple[str, ...]:
+        return ("total", str(self.trials), "", "", "", "", _time(self.latency), "")
+
+
+def _time(seconds: float | None) -> str:
+    return "-" if not seconds else speed(seconds, None)
+
+
+def _aligned(cells: tuple[str, ...], widths: list[int]) -> str:
+    parts = [
+        cell.ljust(width) if i in (0, len(cells) - 1) else cell.rjust(width)
+        for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    ]
+    return "  ".join(parts).rstrip()

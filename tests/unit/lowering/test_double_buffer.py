@@ -1,0 +1,94 @@
+"""Buffers that live longer, and buffers of two halves: golden nests, run beside NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from loopwright import te
+from loopwright.ir.interp.interpreter import interpret
+from loopwright.lowering import lower
+from loopwright.lowering.context import PassContext
+from loopwright.schedule import Schedule, create_schedule
+
+
+def blur(n: int = 10, m: int = 9) -> tuple[Schedule, te.Tensor, te.Tensor, te.Tensor]:
+    """Sums of three neighbours of doubled elements."""
+    a = te.placeholder((n, m + 2), name="A")
+    b = te.compute((n, m + 2), lambda i, j: a[i, j] * 2.0, name="B")
+    c = te.compute((n, m), lambda i, j: b[i, j] + b[i, j + 1] + b[i, j + 2], name="C")
+    return create_schedule(c), a, b, c
+
+
+def checked(s: Schedule, a: te.Tensor, c: te.Tensor) -> str:
+    f = lower(s, [a, c])
+    x = np.random.default_rng(0).integers(-4, 5, a.shape).astype("float32")
+    out = np.full(c.shape, np.nan, "float32")
+    interpret(f, [x, out])
+    np.testing.assert_array_equal(out, 2 * (x[:, :-2] + x[:, 1:-1] + x[:, 2:]))
+    return str(f)
+
+
+def test_storage_outside_of_the_loop(golden: Any) -> None:
+    s, a, b, c = blur()
+    s[b].compute_at(s[c], c.op.axis[1])
+    s[b].store_at(s[c], c.op.axis[0])
+    golden(checked(s, a, c))
+
+
+def test_storage_around_a_split_that_does_not_divide(golden: Any) -> None:
+    s, a, b, c = blur()
+    _jo, ji = s[c].split(c.op.axis[1], factor=4)
+    s[b].compute_at(s[c], ji)
+    s[b].store_root()
+    golden(checked(s, a, c))
+
+
+def test_two_halves(golden: Any) -> None:
+    s, a, b, c = blur()
+    s[b].compute_at(s[c], c.op.axis[0])
+    s[b].double_buffer()
+    golden(checked(s, a, c))
+
+
+def test_two_halves_behind_a_guard_and_definitions(golden: Any) -> None:
+    """Rows and columns are fused and split: the parts are defined, and tested, for i + 1."""
+    s, a, b, c = blur(5, 3)
+    f = s[c].fuse(*c.op.axis)
+    fo, fi = s[c].split(f, factor=4)
+    s[b].compute_at(s[c], fi)
+    s[b].storage_align(0, 8, 1)
+    s[b].double_buffer()
+    assert fo in s[c].leaf_iter_vars
+    golden(checked(s, a, c))
+
+
+def test_one_iteration_needs_no_halves() -> None:
+    s, a, b, c = blur(1)
+    s[b].compute_at(s[c], c.op.axis[0])
+    s[b].double_buffer()
+    assert "B = alloc(float32[1, 11], global)" in checked(s, a, c)
+
+
+@pytest.mark.parametrize("inner_too", [False, True])
+def test_chains_of_halves(inner_too: bool) -> None:
+    """What fills a half may itself read halves that are filled for the same iteration."""
+    s, a, b, c = blur()
+    bl = s.cache_read(b, "local", [c])
+    s[bl].compute_at(s[c], c.op.axis[0])
+    s[b].compute_at(s[c], c.op.axis[0]) if inner_too else None
+    for t in (b, bl) if inner_too else (bl,):
+        s[t].double_buffer()
+    text = checked(s, a, c)
+    assert text.count("alloc(float32[2, 1, 11]") == (2 if inner_too else 1)
+
+
+def test_the_pass_can_be_disabled() -> None:
+    s, a, b, c = blur()
+    s[b].compute_at(s[c], c.op.axis[0])
+    s[b].double_buffer()
+    with PassContext(disabled_pass=["InjectDoubleBuffer"]):
+        text = checked(s, a, c)
+    assert "B = alloc(float32[1, 11], global)" in text

@@ -1,0 +1,354 @@
+"""tensorize: the nests that it makes, their results everywhere, and operands that lie otherwise."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.unit.lowering.int8_programs import inputs, packed_matmul, tile
+
+from loopwright import te
+from loopwright.driver import build
+from loopwright.errors import ScheduleError
+from loopwright.ir.interp.interpreter import interpret
+from loopwright.lowering import lower
+from loopwright.lowering.context import PassContext
+from loopwright.schedule import Schedule
+from loopwright.target import host_cpu
+from loopwright.testing.differential import Checker, runs_here
+from loopwright.testing.fuzz import example
+
+TARGETS = ("llvm", "llvm -mcpu=x86-64-v3", "llvm -prefer-vector-width=256", "c", "interp")
+
+
+def check(s: Schedule, args: list[te.Tensor], given: list[Any], want: Any, target: str) -> None:
+    out = np.full(want.shape, 77, want.dtype)
+    build(s, args, target, name="f")(*given, out)
+    np.testing.assert_array_equal(out, want)
+
+
+def gemv(
+    rows: int, k: int, strides: Any = None, bodies: str = "all", dtype: str = "float32"
+) -> te.TensorIntrin:
+    """``y[i] = sum(a[i, k] * x[k])`` by a loop over vectors of rows."""
+    a = te.placeholder((rows, k), dtype, name="a")
+    x = te.placeholder((k,), dtype, name="x")
+    r = te.reduce_axis((0, k), name="r")
+    y = te.compute((rows,), lambda i: te.sum(a[i, r] * x[r], axis=r), name="y")
+
+    def statements(ins: Any, outs: Any) -> Any:
+        (ab, xb), (yb,) = ins, outs
+        update, reset = te.ir_builder(), te.ir_builder()
+        with update.for_range(k, "kk") as kk, update.for_range(rows, "row", "vectorized") as i:
+            update.emit(yb.store(i, yb[i] + ab[i, kk] * xb[kk]))
+        with reset.for_range(rows, "row", "vectorized") as i:
+            reset.emit(yb.store(i, 0))
+        whole = te.ir_builder()
+        whole.emit(reset.get())
+        whole.emit(update.get())
+        if bodies == "body":
+            return whole.get()
+        return whole.get(), (None if bodies == "no reset" else reset.get()), update.get()
+
+    binds = {} if strides is None else {a: te.decl_buffer((rows, k), dtype, "a", strides)}
+    return te.decl_tensor_intrin(y.op, statements, name="gemv", binds=binds)
+
+
+def mv(n: int, k: int) -> tuple[Schedule, list[te.Tensor]]:
+    A = te.placeholder((n, k), name="A")
+    X = te.placeholder((k,), name="X")
+    r = te.reduce_axis((0, k), name="k")
+    Y = te.compute((n,), lambda i: te.sum(A[i, r] * X[r], axis=r), name="Y")
+    return te.create_schedule(Y.op), [A, X, Y]
+
+
+def mv_inputs(args: list[te.Tensor]) -> tuple[list[Any], Any]:
+    rng = np.random.default_rng(1)
+    a, x = (rng.integers(-8, 8, t.shape).astype(np.float32) for t in args[:2])
+    return [a, x], a @ x
+
+
+def split_mv(n: int, k: int, rows: int, depth: int | None) -> tuple[Schedule, list[te.Tensor], Any]:
+    s, args = mv(n, k)
+    Y = args[-1]
+    _, ii = s[Y].split(s[Y].op.axis[0], factor=rows)
+    (r,) = s[Y].op.reduce_axis
+    if depth is not None:
+        ro, ri = s[Y].split(r, factor=depth)
+        s[Y].reorder(ro, ii, ri)
+    return s, args, ii
+
+
+def test_a_register_tile_of_dot_products(golden: Any) -> None:
+    s, args, _ = packed_matmul(8, 64, 32)
+    acc, lanes = tile(s, args[-1])
+    s[acc].tensorize(lanes, te.intrinsics.dot_uint8_int8_int32(16))
+    golden(str(lower(s, args)))
+
+
+def test_tails_keep_the_nest(golden: Any) -> None:
+    s, args, _ = packed_matmul(4, 32, 30)
+    acc, lanes = tile(s, args[-1])
+    s[acc].tensorize(lanes, te.intrinsics.dot_uint8_int8_int32(16))
+    golden(str(lower(s, args)))
+
+
+@pytest.mark.parametrize("shape", [(8, 64, 32), (5, 40, 32), (8, 64, 30), (5, 16, 4), (3, 70, 9)])
+@pytest.mark.parametrize("target", TARGETS)
+def test_dot_products_agree_everywhere(shape: tuple[int, int, int], target: str) -> None:
+    s, args, _ = packed_matmul(*shape)
+    acc, lanes = tile(s, args[-1])
+    s[acc].tensorize(lanes, te.intrinsics.dot_uint8_int8_int32(16))
+    check(s, args, *inputs(args), target)
+
+
+@pytest.mark.parametrize("level", [0, 1, 3])
+def test_every_level_of_passes_keeps_instructions(level: int) -> None:
+    s, args, _ = packed_matmul(5, 40, 14)
+    acc, lanes = tile(s, args[-1])
+    s[acc].tensorize(lanes, te.intrinsics.dot_uint8_int8_int32(16))
+    with PassContext(level, config={"verify": True}):
+        assert "dot_16x4" in str(lower(s, args)) or level == 0
+        for target in ("interp", "llvm", "c"):
+            check(s, args, *inputs(args), target)
+
+
+@pytest.mark.parametrize("lanes", [4, 8])
+def test_shorter_dot_products(lanes: int) -> None:
+    s, args, _ = packed_matmul(6, 2 * lanes, 12, lanes)
+    acc, loop = tile(s, args[-1], 2, 2 * lanes, lanes)
+    s[acc].tensorize(loop, te.intrinsics.dot_uint8_int8_int32(lanes))
+    for target in TARGETS:
+        check(s, args, *inputs(args), target)
+
+
+@pytest.mark.isa("avx512vnni")
+def test_the_instruction_is_used_where_the_cpu_has_it() -> None:
+    s, args, _ = packed_matmul(8, 64, 32)
+    acc, lanes = tile(s, args[-1])
+    s[acc].tensorize(lanes, te.intrinsics.dot_uint8_int8_int32(16))
+    count = {
+        t: build(s, args, t, name="f").get_source("asm").count("vpdpbusd") for t in TARGETS[:3]
+    }
+    assert list(count.values()) == [8, 0, 16]
+
+
+@pytest.mark.skipif("+avx512vnni" not in host_cpu()[1], reason="needs AVX-512 VNNI")
+@pytest.mark.parametrize(("option", "count"), [("", 1), ("-prefer-vector-width=256", 2)])
+def test_the_instruction_in_c(option: str, count: int) -> None:
+    if not runs_here("c"):
+        pytest.skip("no C compiler")
+    s, args, _ = packed_matmul(4, 32, 8)
+    acc, lanes = tile(s, args[-1])
+    s[acc].tensorize(lanes, te.intrinsics.dot_uint8_int8_int32(16))
+    f = build(s, args, f"c {option}", name="f")
+    assert f.get_source("c").count("_dpbusd_epi32(") == count
+    assert "vpdpbusd" in f.get_source("asm")
+    check(s, args, *inputs(args), f"c {option}")
+    plain = build(s, args, "c -mcpu=x86-64-v3", name="f").get_source("c")
+    assert "dpbusd" not in plain
+
+
+def test_disable_vectorize_writes_the_plain_form() -> None:
+    s, args, _ = packed_matmul(4, 32, 8)
+    acc, lanes = tile(s, args[-1])
+    s[acc].tensorize(lanes, te.intrinsics.dot_uint8_int8_int32(16))
+    with PassContext(config={"tir.disable_vectorize": True}):
+        assert "dot_16x4" not in str(lower(s, args))
+
+
+def test_bound_checkers_watch_the_plain_form() -> None:
+    s, args, _ = packed_matmul(4, 32, 8)
+    acc, lanes = tile(s, args[-1])
+    s[acc].tensorize(lanes, te.intrinsics.dot_uint8_int8_int32(16))
+    with PassContext(config={"tir.instrument_bound_checkers": True}):
+        text = str(lower(s, args))
+        assert "dot_16x4" not in text
+        assert "check" in text
+        check(s, args, *inputs(args), "llvm")
+
+
+# ---------------------------------------------------------------- body, reset, update
+
+
+@pytest.mark.parametrize("bodies", ["all", "body"])
+def test_the_whole_reduction_inside_is_the_body(bodies: str, golden: Any) -> None:
+    s, args, ii = split_mv(16, 6, 8, None)
+    s[args[-1]].tensorize(ii, gemv(8, 6, bodies=bodies))
+    golden(str(lower(s, args)))
+    for target in ("interp", "llvm", "c"):
+        check(s, args, *mv_inputs(args), target)
+
+
+@pytest.mark.parametrize("bodies", ["all", "no reset"])
+def test_a_reduction_outside_takes_reset_and_update(bodies: str, golden: Any) -> None:
+    s, args, ii = split_mv(16, 6, 8, 3)
+    s[args[-1]].tensorize(ii, gemv(8, 3, strides=[None, 1], bodies=bodies))
+    golden(str(lower(s, args)))
+    for target in ("interp", "llvm", "c"):
+        check(s, args, *mv_inputs(args), target)
+
+
+@pytest.mark.parametrize("n", [16, 20, 7, 8])
+def test_tails_of_rows_and_depth(n: int) -> None:
+    for k in (3, 7, 12):
+        s, args, ii = split_mv(n, k, 4, 3)
+        s[args[-1]].tensorize(ii, gemv(4, 3, strides=[te.var("s"), 1]))
+        for target in ("interp", "llvm", "c"):
+            check(s, args, *mv_inputs(args), target)
+
+
+def test_a_stage_that_starts_from_init_keeps_its_start() -> None:
+    A = te.placeholder((8, 6), name="A")
+    X = te.placeholder((6,), name="X")
+    B = te.placeholder((8,), name="B")
+    r = te.reduce_axis((0, 6), name="k")
+    Y = te.compute((8,), lambda i: te.sum(A[i, r] * X[r], axis=r, init=B[i]), name="Y")
+    s = te.create_schedule(Y.op)
+    ro, ri = s[Y].split(r, factor=3)
+    s[Y].reorder(ro, Y.op.axis[0], ri)
+    s[Y].tensorize(Y.op.axis[0], gemv(8, 3, strides=[None, 1]))
+    (a, x), product = mv_inputs([A, X, Y])
+    b = np.arange(8, dtype=np.float32)
+    check(s, [A, X, B, Y], [a, x, b], product + b, "llvm")
+
+
+def test_an_intrinsic_without_reduction() -> None:
+    a, b = (te.placeholder((4, 8), name=n) for n in "ab")
+    c = te.compute((4, 8), lambda i, j: te.max(a[i, j] * b[i, j], 0.0), name="c")
+
+    def statements(ins: Any, outs: Any) -> Any:
+        ib = te.ir_builder()
+        rows, lanes = ib.for_range(4, "i", "unrolled"), ib.for_range(8, "j", "vectorized")
+        with rows as i, lanes as j, ib.allocate((1,), "float32", "t") as t:
+            ib.emit(t.store(0, ins[0][i, j] * ins[1][i, j]))
+            ib.emit(outs[0].store((i, j), 0))
+            with ib.if_scope(t[0] > 0.0):
+                ib.emit(outs[0].store((i, j), t[0]))
+        return ib.get()
+
+    rows = {x: te.decl_buffer((4, 8), "float32", strides=[None, 1]) for x in (a, b, c)}
+    intrin = te.decl_tensor_intrin(c.op, statements, "relu_mul", binds=rows)
+    A, B = (te.placeholder((10, 24), name=n) for n in "AB")
+    C = te.compute((10, 24), lambda i, j: te.max(B[i, j] * A[i, j], 0.0), name="C")
+    s = te.create_schedule(C.op)
+    _, _, ii, _ = s[C].tile(*C.op.axis, 4, 8)
+    s[C].tensorize(ii, intrin)
+    x, y = (np.random.default_rng(2).standard_normal((10, 24), np.float32) for _ in "AB")
+    assert "t = alloc" in str(lower(s, [A, B, C]))
+    for target in ("interp", "llvm", "c"):
+        check(s, [A, B, C], [x, y], np.maximum(x * y, 0), target)
+
+
+# ---------------------------------------------------------------- where operands lie otherwise
+
+
+def refusal(s: Schedule, args: list[te.Tensor]) -> str:
+    with pytest.raises(ScheduleError) as e:
+        lower(s, args)
+    return str(e.value)
+
+
+def test_a_stride_that_differs() -> None:
+    s, args, ii = split_mv(16, 6, 8, 3)
+    s[args[-1]].tensorize(ii, gemv(8, 3))
+    assert refusal(s, args) == (
+        "tensorize (step 3): the nest inside loop 'Y.i.1' is not intrinsic 'gemv': operand 'a', "
+        "dimension 0: the intrinsic wants a stride of 3, 'A' has 6 along 'i'; copy it to lie so "
+        "(cache_read inside the loops around, transform_layout), or declare the operand with "
+        "another stride (None: any)"
+    )
+
+
+def test_an_operand_that_moves_where_the_intrinsic_keeps_it() -> None:
+    A, X = te.placeholder((8, 8), name="A"), te.placeholder((8, 8), name="X")
+    r = te.reduce_axis((0, 8), name="k")
+    Y = te.compute((8,), lambda i: te.sum(A[i, r] * X[i, r], axis=r), name="Y")
+    s = te.create_schedule(Y.op)
+    s[Y].tensorize(Y.op.axis[0], gemv(8, 8))
+    assert refusal(s, [A, X, Y]).endswith(
+        "operand 'x' is the same along axis 'i' of the intrinsic; 'X' is read at steps of 8 along "
+        "'i'; declare an intrinsic that reads it so"
+    )
+
+
+def test_elements_at_several_distances() -> None:
+    s, args, _ = packed_matmul(4, 32, 8, lanes=8)
+    acc, lanes = tile(s, args[-1], lanes=16)
+    s[acc].tensorize(lanes, te.intrinsics.dot_uint8_int8_int32(16))
+    assert "operand 'kernel': index 0 of 'W' is no sum of multiples of loops" in refusal(s, args)
+
+
+def test_a_stride_known_only_when_the_program_runs() -> None:
+    n = te.size_var("n")
+    A = te.placeholder((8, n), name="A")
+    C = te.compute((8, n), lambda i, j: A[i, j] + 1.0, name="C")
+    s = te.create_schedule(C.op)
+    a = te.placeholder((8,), name="a")
+    c = te.compute((8,), lambda i: a[i] + 1.0, name="c")
+    body = te.decl_tensor_intrin(c.op, lambda ins, outs: outs[0].store(0, ins[0][0]), "column")
+    s[C].reorder(C.op.axis[1], C.op.axis[0])
+    s[C].tensorize(C.op.axis[0], body)
+    assert "wants a stride of 1, 'A' has one known only when the program runs along 'i'" in refusal(
+        s, [A, C]
+    )
+
+
+# ---------------------------------------------------------------- in other processes
+
+
+def test_a_users_intrinsic_travels_with_the_trace() -> None:
+    s, args, ii = split_mv(20, 7, 4, 3)
+    s[args[-1]].tensorize(ii, gemv(4, 3, strides=[None, 1]))
+    data = {"dag": s.dag.to_json(), "trace": [x.to_json() for x in s.trace]}
+    script = (
+        "import json, sys\n"
+        "from loopwright.schedule.surface.schedule import replay\n"
+        "from loopwright.te.dag import Dag\n"
+        "from loopwright.lowering.pipeline import lower_ids\n"
+        "d = json.load(sys.stdin)\n"
+        "print(lower_ids(replay(Dag.from_json(d['dag']), d['trace']), [0, 1, 2]))\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script], input=json.dumps(data), capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.strip() == str(lower(s, args)).strip()
+
+
+def test_a_trace_prints_as_python() -> None:
+    s, args, ii = split_mv(20, 7, 4, 3)
+    s[args[-1]].tensorize(ii, gemv(4, 3, strides=[None, 1]))
+    scope: dict[str, Any] = {}
+    exec(s.as_python(), scope)
+    again = te.create_schedule(args[-1].op)
+    scope["schedule"](again, *args)
+    assert again.trace == s.trace
+    assert hash(again.trace[-1]) == hash(s.trace[-1])
+    assert str(lower(again, args)) == str(lower(s, args))
+
+
+def test_interpreter_runs_the_plain_form() -> None:
+    s, args, _ = packed_matmul(4, 32, 8)
+    acc, lanes = tile(s, args[-1])
+    s[acc].tensorize(lanes, te.intrinsics.dot_uint8_int8_int32(16))
+    given, want = inputs(args)
+    out = np.zeros_like(want)
+    interpret(lower(s, args), [*given, out])
+    np.testing.assert_array_equal(out, want)
+
+
+def test_random_intrinsics_of_random_schedules() -> None:
+    checker, ran = Checker(), 0
+    try:
+        for seed in range(9000, 9120):
+            case, _, made = example(seed)
+            if made.applied["tensorize"]:
+                ran += checker.check(case, ["llvm -num-threads=1"]) == "ran"
+    finally:
+        checker.close()
+    assert ran > 5
