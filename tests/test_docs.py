@@ -156,7 +156,8 @@ def test_the_specification_of_records_names_every_step() -> None:
 def test_architecture_has_a_line_for_every_folder() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     section = text.partition("## Folders")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| `([\w/]+)/` \|", section, flags=re.MULTILINE)
+    table = section.partition("|---|---|")[2]
+    rows = re.findall(r"^\| `([\w/]+)/` \|", table, flags=re.MULTILINE)
     package = ROOT / "loopwright"
     folders = {path.parent.relative_to(package) for path in package.glob("*/**/__init__.py")}
     assert sorted(rows) == sorted(folder.as_posix() for folder in folders)
