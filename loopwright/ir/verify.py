@@ -25,6 +25,7 @@ from loopwright.ir.expr import (
     Var,
 )
 from loopwright.ir.instructions import INSTRUCTIONS
+from loopwright.ir.kinds import LOOP_KINDS
 from loopwright.ir.operations import COMPARE, OPERATIONS
 from loopwright.ir.printer import print_expr, print_stmt
 from loopwright.ir.reduction import Reduce
@@ -43,8 +44,6 @@ from loopwright.ir.stmt import (
     Store,
     View,
 )
-
-KINDS = ("serial", "vectorized", "unrolled", "parallel", "thread")
 
 
 def verify(f: Func, when: str = "") -> None:
@@ -192,7 +191,7 @@ class _Verifier:
                 self.stmt(c)
 
     def loop(self, s: For) -> None:
-        if s.kind not in KINDS:
+        if s.kind not in LOOP_KINDS:
             self.fail(f"loop {s.var.name!r} is of the unknown kind {s.kind!r}")
         if isinstance(s.extent, int) and s.extent < 1:
             self.fail(f"loop {s.var.name!r} has the extent {s.extent}")

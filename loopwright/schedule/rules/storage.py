@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from loopwright.errors import did_you_mean
+from loopwright.ir.kinds import SCOPES
 from loopwright.schedule import steps as st
 from loopwright.schedule.rules.placement import movable
 from loopwright.schedule.state import Attach, StageId, StageState, State, refuse
-
-SCOPES = ("global", "local", "shared")
 
 
 def check_scope(scope: str, who: str, t: int) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.lowering.programs import CASES, packed_matmul
 
 import loopwright as lw
 from loopwright import te
@@ -28,6 +27,7 @@ from loopwright.lowering import lower
 from loopwright.runtime import load_module
 from loopwright.schedule import create_schedule
 from loopwright.target import Target, host_cpu
+from tests.unit.lowering.programs import CASES, packed_matmul
 from tests.unit.schedule.programs import chain
 
 ROOT = Path(__file__).parents[3]

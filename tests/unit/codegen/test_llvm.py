@@ -7,7 +7,6 @@ import re
 from typing import Any
 
 import pytest
-from tests.unit.lowering.programs import CASES, packed_matmul
 
 from loopwright import te
 from loopwright.codegen import Code, compile_func
@@ -19,6 +18,7 @@ from loopwright.ir.stmt import Allocate, For, Func, Store, seq
 from loopwright.lowering import lower
 from loopwright.schedule import create_schedule
 from loopwright.target import Target
+from tests.unit.lowering.programs import CASES, packed_matmul
 from tests.unit.schedule.programs import chain, matmul
 
 x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="reads x86-64 assembly")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
-from tests.unit.lowering.test_symbolic import packed, product
 
 from loopwright import te
 from loopwright.codegen.llvm.compiler import write_module
 from loopwright.lowering import lower
 from loopwright.target import Target
+from tests.unit.lowering.test_symbolic import packed, product
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -11,7 +11,6 @@ from typing import Any
 import llvmlite
 import numpy as np
 import pytest
-from tests.unit.lowering.programs import CASES, packed_matmul
 
 import loopwright
 from loopwright import te
@@ -27,6 +26,7 @@ from loopwright.errors import (
 from loopwright.runtime.artifact import Artifact
 from loopwright.runtime.module import Module
 from loopwright.target import Target, host_cpu
+from tests.unit.lowering.programs import CASES, packed_matmul
 from tests.unit.schedule.programs import chain, matmul
 
 ROOT = Path(__file__).parents[3]

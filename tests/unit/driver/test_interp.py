@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.lowering.programs import CASES
 
 from loopwright import te
 from loopwright.driver import build, compile
@@ -23,6 +22,7 @@ from loopwright.lowering import lower
 from loopwright.runtime import Artifact, load_module
 from loopwright.runtime.module import Module
 from loopwright.target import Target
+from tests.unit.lowering.programs import CASES
 from tests.unit.schedule.programs import chain
 
 ROOT = Path(__file__).parents[3]

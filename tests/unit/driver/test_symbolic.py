@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.lowering.test_symbolic import flat, packed, panel_at_root, parts, plain, product
 
 from loopwright import te
 from loopwright.codegen import c
@@ -24,6 +23,7 @@ from loopwright.target import Target
 from loopwright.task import Task, template
 from loopwright.testing.differential import runs_here
 from loopwright.testing.guarded import GuardedRunner
+from tests.unit.lowering.test_symbolic import flat, packed, panel_at_root, parts, plain, product
 
 SCHEDULES = [plain, flat, packed, panel_at_root, parts]
 C_TARGETS = ("c -num-threads=1", "c -num-threads=2") if runs_here("c") else ()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from tests.unit.lowering.programs import Array, Case
 
 from loopwright import te
 from loopwright.schedule import create_schedule
+from tests.unit.lowering.programs import Array, Case
 
 
 def thread(tag: str) -> te.IterVar:

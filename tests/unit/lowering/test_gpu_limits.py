@@ -6,13 +6,13 @@ import re
 from dataclasses import fields
 
 import pytest
-from tests.unit.lowering import gpu_programs
 
 from loopwright import te
 from loopwright.errors import LowerError
 from loopwright.lowering import lower
 from loopwright.lowering.gpu_limits import GpuLimits, verify_gpu_limits
 from loopwright.schedule import Schedule, create_schedule
+from tests.unit.lowering import gpu_programs
 
 
 def elementwise(*shape: int, tags: tuple[str, ...]) -> tuple[Schedule, list[te.Tensor]]:

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.lowering.programs import CASES, Case
 
 from loopwright import te
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.lowering import lower
 from loopwright.schedule import create_schedule
+from tests.unit.lowering.programs import CASES, Case
 
 
 def run(case: Case) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:

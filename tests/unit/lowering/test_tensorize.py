@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.lowering.int8_programs import inputs, packed_matmul, tile
 
 from loopwright import te
 from loopwright.driver import build
@@ -21,6 +20,7 @@ from loopwright.schedule import Schedule
 from loopwright.target import host_cpu
 from loopwright.testing.differential import Checker, runs_here
 from loopwright.testing.fuzz import example
+from tests.unit.lowering.int8_programs import inputs, packed_matmul, tile
 
 TARGETS = ("llvm", "llvm -mcpu=x86-64-v3", "llvm -prefer-vector-width=256", "c", "interp")
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.lowering.programs import Array
 
 from loopwright import te
 from loopwright.errors import ScheduleError
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.lowering import lower
 from loopwright.schedule import Schedule, create_schedule
+from tests.unit.lowering.programs import Array
 
 RNG = np.random.default_rng(3)
 

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.lowering import gpu_programs
-from tests.unit.lowering.programs import Array, Case
 
 from loopwright import te
 from loopwright.errors import LowerError, RunError
@@ -18,6 +16,8 @@ from loopwright.ir.stmt import Func
 from loopwright.lowering import lower
 from loopwright.lowering.context import PassContext
 from loopwright.schedule import Schedule, create_schedule
+from tests.unit.lowering import gpu_programs
+from tests.unit.lowering.programs import Array, Case
 
 CASES: dict[str, Callable[[], Case]] = {
     "matmul": gpu_programs.tiled_matmul,

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.lowering.programs import packed_matmul
 
 from loopwright import env, te
 from loopwright.driver import build
 from loopwright.errors import ArgumentError, RunError, TargetError, UsageError
 from loopwright.runtime import Module, library, linker, load_module
 from loopwright.schedule import create_schedule
+from tests.unit.lowering.programs import packed_matmul
 from tests.unit.runtime import kernels
 
 ROOT = Path(__file__).parents[3]
