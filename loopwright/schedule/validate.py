@@ -5,7 +5,8 @@ from __future__ import annotations
 from math import prod
 
 from loopwright.ir.printer import print_expr
-from loopwright.schedule.bounds.infer import Bounds, LoopBound, StageBounds, attach_position
+from loopwright.schedule.bounds.infer import attach_position
+from loopwright.schedule.bounds.results import Bounds, LoopBound, StageBounds
 from loopwright.schedule.rules.layout import check_one_to_one
 from loopwright.schedule.rules.prefetch import check_prefetches
 from loopwright.schedule.rules.storage import loops_around, store_position

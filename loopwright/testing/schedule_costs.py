@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
-from loopwright.schedule.bounds.infer import Bounds, LoopBound, attach_position
+from loopwright.schedule.bounds.infer import attach_position
+from loopwright.schedule.bounds.results import Bounds, LoopBound
 from loopwright.schedule.state import State
 
 

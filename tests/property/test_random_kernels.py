@@ -87,7 +87,7 @@ PLANTED: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "no barriers": (_Sync, "_conflict", lambda *_: False),
     "no threads left out": (bounds, "thread_limits", lambda *_: []),
     "all threads store a reduction": (cross_thread.CrossThread, "store", _one_thread_stores),
-    "shared memory of one thread": (bounds, "standing", lambda sb: (sb.visible(-1), {})),
+    "shared memory of one thread": (bounds, "fixed_variables", lambda sb: (sb.visible(-1), {})),
 }
 
 

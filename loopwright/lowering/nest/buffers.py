@@ -14,7 +14,7 @@ from loopwright.ir.expr import Expr, Var, binary
 from loopwright.ir.stmt import Allocate, If, Seq, Stmt, seq
 from loopwright.lowering.nest.element_order import as_index, padding_of, placed
 from loopwright.lowering.nest.guards import all_of
-from loopwright.schedule.bounds.infer import Bounds, LoopBound, StageBounds
+from loopwright.schedule.bounds.results import Bounds, LoopBound, StageBounds
 from loopwright.schedule.rules.layout import layout_shape
 from loopwright.schedule.rules.storage import aligned_strides, store_position
 from loopwright.schedule.state import StageId, State

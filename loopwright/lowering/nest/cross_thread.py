@@ -14,8 +14,8 @@ from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Expr, binary
 from loopwright.ir.stmt import AllReduce, If, Stmt
 from loopwright.lowering.nest.multi_output import combine_into, write_all
-from loopwright.schedule.bounds.infer import StageBounds
 from loopwright.schedule.bounds.launches import cross_tags
+from loopwright.schedule.bounds.results import StageBounds
 from loopwright.schedule.state import State
 
 

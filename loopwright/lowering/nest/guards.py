@@ -13,7 +13,7 @@ from functools import reduce as fold
 from loopwright.ir.affine import Affine, fits, to_affine
 from loopwright.ir.expr import Binary, Expr, binary
 from loopwright.ir.stmt import If, Stmt
-from loopwright.schedule.bounds.infer import Guard, StageBounds
+from loopwright.schedule.bounds.results import Guard, StageBounds
 
 
 class Guards:

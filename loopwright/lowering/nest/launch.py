@@ -11,12 +11,11 @@ from typing import Any, TypeGuard
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.stmt import Allocate, For, Func, Stmt
 from loopwright.lowering.context import func_pass
-from loopwright.schedule.bounds.infer import Bounds
-from loopwright.schedule.bounds.launches import Kernel, launch_tag
+from loopwright.schedule.bounds.results import Bounds, KernelLaunch, launch_tag
 from loopwright.schedule.state import State
 
 
-def launch(state: State, bounds: Bounds, kernel: Kernel, body: Stmt) -> Stmt:
+def launch(state: State, bounds: Bounds, kernel: KernelLaunch, body: Stmt) -> Stmt:
     """The launch loops of a kernel around its nest; each names the loops that are bound to it."""
     for axis in reversed(kernel.launches.values()):
         loops = [

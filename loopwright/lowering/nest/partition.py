@@ -13,7 +13,7 @@ from loopwright.ir.expr import Expr, binary
 from loopwright.ir.sizes import form_expr
 from loopwright.ir.stmt import If, Stmt
 from loopwright.lowering.nest.guards import Guards, all_of
-from loopwright.schedule.bounds.infer import Guard, StageBounds
+from loopwright.schedule.bounds.results import Guard, StageBounds
 
 #: Largest product of unrolled extents for which a tail copy of the nest is made, by default.
 PARTITION_CAP = 512

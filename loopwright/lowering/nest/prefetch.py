@@ -16,7 +16,7 @@ from loopwright.ir.sizes import Sizes
 from loopwright.ir.stmt import For, Let, Prefetch, Stmt, seq
 from loopwright.ir.traversal import free_vars, substitute
 from loopwright.lowering.nest.buffers import Buffers
-from loopwright.schedule.bounds.infer import StageBounds
+from loopwright.schedule.bounds.results import StageBounds
 from loopwright.schedule.rules.prefetch import reads_inside
 from loopwright.schedule.state import Prefetched
 

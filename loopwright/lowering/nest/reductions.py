@@ -20,7 +20,7 @@ from loopwright.lowering.nest.multi_output import combine_into, write_all
 from loopwright.lowering.nest.tensorize import Tensorization
 from loopwright.lowering.nest.values import Values
 from loopwright.lowering.nest.vector_reduction import Lanes
-from loopwright.schedule.bounds.infer import StageBounds
+from loopwright.schedule.bounds.results import StageBounds
 
 
 class Reduction:

@@ -13,7 +13,7 @@ from loopwright.ir.expr import Const, Expr, Var, binary
 from loopwright.ir.stmt import Stmt, Store
 from loopwright.lowering.nest.buffers import Buffers
 from loopwright.lowering.nest.values import Values
-from loopwright.schedule.bounds.infer import StageBounds
+from loopwright.schedule.bounds.results import StageBounds
 from loopwright.schedule.rules.tensorize import Match, match_intrinsic, refuse_match
 from loopwright.te.tensor_intrin import TensorIntrin
 

@@ -26,7 +26,7 @@ from loopwright.ir.expr import (
 from loopwright.ir.traversal import free_vars
 from loopwright.lowering.nest.buffers import Buffers
 from loopwright.lowering.nest.guards import Guards, all_of
-from loopwright.schedule.bounds.infer import StageBounds
+from loopwright.schedule.bounds.results import StageBounds
 
 
 class Values:

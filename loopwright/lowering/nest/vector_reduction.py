@@ -20,7 +20,7 @@ from loopwright.ir.reduction import Combiner
 from loopwright.ir.stmt import Allocate, For, Stmt, seq
 from loopwright.ir.traversal import walk
 from loopwright.lowering.nest.multi_output import combine_into, write_all
-from loopwright.schedule.bounds.infer import StageBounds
+from loopwright.schedule.bounds.results import StageBounds
 from loopwright.schedule.state import State
 
 #: Most accumulators whose elements are folded together: a tile that is kept in registers.

@@ -3,7 +3,13 @@
 Consumers first. A root stage covers its tensor. A stage attached at a loop covers the region that
 its consumers read while that loop and those outside it stand still: every read index is affine over
 the consumer's loops, the loops that stand still give the base, the others an interval. An index
-that is not affine falls back to the whole dimension.
+that is not affine falls back to the whole dimension, and so do two reads that cannot be related.
+
+This is one of two policies for regions; the other is `loopwright.cost.symbolic.loop_nest`. A
+program is built from these, so they must be right for every element: they branch on what is known
+about values, compare symbolic extents, move with the threads of a kernel, and come with guards.
+Estimates need none of this but must not branch on values, which there stand for many candidates.
+Extents and values of loops are computed by the same code for both, in `relations`.
 
 Guards. A split that does not divide over-runs; the over-run needs a guard ``value < extent``. A
 root stage guards its statement. An attached stage is *padded*: its buffer covers the over-run, so
@@ -15,118 +21,28 @@ over-run would visit an element twice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from loopwright.errors import InternalError, ScheduleError
-from loopwright.ir.affine import Affine, Extent, SizeRanges, to_affine
-from loopwright.ir.expr import Expr, Read, Var, cast
+from loopwright.errors import ScheduleError
+from loopwright.ir.affine import Affine, Extent, to_affine
+from loopwright.ir.expr import Read, Var, cast
 from loopwright.ir.reduction import outputs_of
 from loopwright.ir.sizes import Sizes
 from loopwright.ir.traversal import substitute
+from loopwright.schedule.bounds.exact import ExactArithmetic
 from loopwright.schedule.bounds.launches import (
-    Kernel,
     bound_var,
     find_kernels,
-    launch_tag,
+    fixed_variables,
     memory_scope,
-    standing,
     thread_limits,
 )
-from loopwright.schedule.bounds.loop_values import extents_of, invert
+from loopwright.schedule.bounds.relations import loop_extents, loop_values
+from loopwright.schedule.bounds.results import Bounds, Guard, LoopBound, StageBounds
 from loopwright.schedule.rules.storage import store_position
-from loopwright.schedule.state import Loop, Mark, SplitRel, StageId, StageState, State
+from loopwright.schedule.state import SplitRel, StageId, StageState, State
 from loopwright.te.dag import OpNode, reads_of
-
-
-@dataclass(eq=False)
-class LoopBound:
-    """One leaf loop with its variable and extent."""
-
-    loop: Loop
-    var: Var
-    extent: Extent
-    mark: Mark | None
-
-    @property
-    def count(self) -> int:
-        """The extent of a loop that is written out, which `validate` found to be constant."""
-        if not isinstance(self.extent, int):
-            raise InternalError(f"loop {self.loop.name!r} has no constant extent: {self.extent}")
-        return self.extent
-
-
-@dataclass(eq=False)
-class Guard:
-    """``value < extent`` and ``value >= 0``, where not proved."""
-
-    value: Affine
-    kind: str
-    below: Extent | None
-    nonnegative: bool = False
-
-
-@dataclass(eq=False)
-class StageBounds:
-    """What lowering needs to know about one stage.
-
-    Attributes:
-        op: the operation after inlining.
-        loops: leaf loops, outermost first.
-        lets: definitions to make after loop p is entered, at index p + 1 (0: before any loop).
-        values: each root axis variable as an affine form over loop and let variables.
-        base, shape: first element and extents of the buffer (before the layout).
-        guards: conditions under which the statement runs.
-        domain: for padded stages, conditions of each spatial axis that an over-run violates.
-        position: index of the loop after which a variable is known (-1: outside the stage).
-        enclosing: variables of the loops around the stage.
-        sizes: the size variables of the program, which are known everywhere.
-        kernel: the kernel that it runs in, or None.
-        scope: memory scope of the buffer.
-    """
-
-    stage: StageState
-    op: OpNode
-    padded: bool
-    sizes: Sizes
-    loops: list[LoopBound] = field(default_factory=list)
-    lets: list[list[tuple[Var, Expr]]] = field(default_factory=list)
-    values: dict[Var, Affine] = field(default_factory=dict)
-    base: list[Affine] = field(default_factory=list)
-    shape: list[Extent] = field(default_factory=list)
-    guards: list[Guard] = field(default_factory=list)
-    domain: dict[int, list[Guard]] = field(default_factory=dict)
-    position: dict[Var, int] = field(default_factory=dict)
-    enclosing: set[Var] = field(default_factory=set)
-    kernel: Kernel | None = None
-    scope: str = "global"
-
-    def visible(self, upto: int) -> set[Var]:
-        """Variables known inside loop ``upto`` (those around the stage, and sizes, included)."""
-        return (
-            self.enclosing | self.sizes.known | {v for v, p in self.position.items() if p <= upto}
-        )
-
-    def launch_var(self, x: LoopBound) -> Var | None:
-        """The launch variable that a loop takes its iterations from, or None."""
-        tag = launch_tag(x.mark) if self.kernel is not None else ""
-        return self.kernel.launches[tag].var if self.kernel is not None and tag else None
-
-
-@dataclass(eq=False)
-class Bounds:
-    """Bounds of all stages that are computed (inlined ones are gone), and ranges of variables."""
-
-    stages: dict[StageId, StageBounds]
-    ops: Mapping[StageId, OpNode]
-    sizes: Sizes
-    kernels: Mapping[StageId, Kernel] = field(default_factory=dict)
-
-    @property
-    def ranges(self) -> SizeRanges:
-        """Bounds of all variables."""
-        return self.sizes.ranges
 
 
 def infer_bounds(state: State) -> Bounds:
@@ -175,15 +91,15 @@ def _inline_reads(op: OpNode, bodies: Mapping[StageId, OpNode]) -> OpNode:
         return op
 
     def go(e: Any) -> Any:
-        made = e.map_children(go)
-        if not (isinstance(made, Read) and made.source in bodies):
-            return made
-        src = bodies[made.source]
-        axes = [a.var for a in src.axes]
+        inlined = e.map_children(go)
+        if not (isinstance(inlined, Read) and inlined.source in bodies):
+            return inlined
+        source = bodies[inlined.source]
+        axes = [a.var for a in source.axes]
         # An index of another dtype takes the axis's: it lies within the dimension.
-        env = {v: cast(i, v.dtype) for v, i in zip(axes, made.indices, strict=True)}
-        assert src.body is not None
-        return substitute(outputs_of(src.body)[made.value_index], env)
+        env = {v: cast(i, v.dtype) for v, i in zip(axes, inlined.indices, strict=True)}
+        assert source.body is not None
+        return substitute(outputs_of(source.body)[inlined.value_index], env)
 
     return OpNode(op.name, op.shape, op.dtype, op.axes, op.reduce_axes, go(op.body), op.tag)
 
@@ -279,58 +195,63 @@ _Hull = tuple[Affine, Extent, Extent]
 
 def _region(state: State, sb: StageBounds, out: Bounds) -> None:
     """Base and extents that the readers of an attached stage need."""
-    hulls: list[_Hull | None] = [None] * len(sb.op.shape)
-    whole = [False] * len(sb.op.shape)
-    over = False
-    still, renamed = standing(sb)
-    for reader in out.stages.values():
-        for read in reader.op.reads():
-            if read.source != sb.stage.id:
-                continue
-            over |= reader.padded
-            for d, index in enumerate(read.indices):
-                a = to_affine(index, reader.values, out.ranges)
-                a = a.substitute(renamed) if a is not None and renamed else a
-                hulls[d], whole[d] = _widen(hulls[d], whole[d], a, still, sb.sizes)
+    still, renamed = fixed_variables(sb)
+    reads = [
+        (reader, read)
+        for reader in out.stages.values()
+        for read in reader.op.reads()
+        if read.source == sb.stage.id
+    ]
+    padded = any(reader.padded for reader, _ in reads)
     for d, dim in enumerate(sb.op.shape):
-        hull, extent = hulls[d], out.sizes.of(dim)
-        if whole[d] or hull is None:
+        indices = [to_affine(read.indices[d], r.values, out.ranges) for r, read in reads]
+        hull, extent = _hull(indices, renamed, still, sb.sizes), out.sizes.of(dim)
+        if hull is None:
             sb.base.append(Affine(0))
             sb.shape.append(extent)
             continue
         fixed, lo, hi = hull
-        if not over and out.sizes.most(hi - lo + 1, extent) == hi - lo + 1:
+        if not padded and out.sizes.most(hi - lo + 1, extent) == hi - lo + 1:
             fixed, lo, hi = Affine(0), 0, extent - 1
         sb.base.append(fixed + lo)
         sb.shape.append(hi - lo + 1)
 
 
-def _widen(
-    hull: _Hull | None, whole: bool, index: Affine | None, still: set[Var], sizes: Sizes
-) -> Any:
-    if whole or index is None:
-        return hull, True
-    fixed, rest = index.split(still)
-    lo, hi = sizes.span(rest)
-    if hull is None:
-        return (fixed, lo, hi), False
-    least, most = sizes.least(lo, hull[1]), sizes.most(hi, hull[2])
-    if hull[0] != fixed or least is None or most is None:
-        return hull, True
-    return (fixed, least, most), False
+def _hull(
+    indices: Sequence[Affine | None],
+    renamed: Mapping[Var, Affine],
+    still: set[Var],
+    sizes: Sizes,
+) -> _Hull | None:
+    """What all reads of a dimension need; None where that is not known, or nothing is read."""
+    hull: _Hull | None = None
+    for index in indices:
+        if index is None:
+            return None
+        fixed, rest = (index.substitute(renamed) if renamed else index).split(still)
+        lo, hi = sizes.span(rest)
+        if hull is None:
+            hull = fixed, lo, hi
+            continue
+        least, most = sizes.least(lo, hull[1]), sizes.most(hi, hull[2])
+        if hull[0] != fixed or least is None or most is None:
+            return None
+        hull = fixed, least, most
+    return hull
 
 
 def _loops(state: State, sb: StageBounds, out: Bounds) -> None:
     stage, op = sb.stage, sb.op
-    extents = extents_of(sb)
+    arithmetic = ExactArithmetic(sb)
+    reduce = [sb.sizes.of(a.extent) for a in op.reduce_axes]
+    extents = loop_extents(stage, sb.shape, reduce, arithmetic)
     for pos, lid in enumerate(stage.leaves):
         var = bound_var(state, sb, lid, extents[lid])
         sb.loops.append(LoopBound(stage.loops[lid], var, extents[lid], stage.marks.get(lid)))
         sb.position[var] = pos
     sb.lets = [[] for _ in range(len(sb.loops) + 1)]
-    values = {x.loop.id: Affine.of(x.var) if x.extent != 1 else Affine(0) for x in sb.loops}
-    for rel in reversed(stage.relations):
-        invert(rel, values, extents, sb)
+    leaves = {x.loop.id: Affine.of(x.var) if x.extent != 1 else Affine(0) for x in sb.loops}
+    values = loop_values(stage, leaves, extents, arithmetic)
     for d, axis in enumerate(op.axes):
         local = values[f"a{d}"]
         sb.values[axis.var] = sb.base[d] + local

@@ -13,81 +13,24 @@ all threads of the block need, local memory what one thread needs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from loopwright.ir.affine import Affine, Extent
-from loopwright.ir.expr import Expr, Var
-from loopwright.ir.traversal import free_vars
-from loopwright.schedule.bounds.loop_values import loop_var
+from loopwright.ir.expr import Var
+from loopwright.schedule.bounds.exact import loop_var
+from loopwright.schedule.bounds.results import KernelLaunch, Launch, StageBounds, launch_tag
 from loopwright.schedule.state import Mark, StageId, StageState, State, refuse
-
-if TYPE_CHECKING:
-    from loopwright.schedule.bounds.infer import StageBounds
-    from loopwright.te.dag import OpNode
+from loopwright.te.dag import OpNode
 
 #: Launch axes from the outermost inwards.
 LAUNCH_TAGS = tuple(f"{p}.{c}" for p in ("blockIdx", "threadIdx") for c in "zyx")
 
 
-@dataclass(eq=False)
-class Launch:
-    """One launch axis: its variable, its extent (0: not known yet) and the loop that gave it."""
-
-    tag: str
-    var: Var
-    extent: Extent = 0
-    stage: StageId = -1
-    loop: str = ""
-
-    @property
-    def is_thread(self) -> bool:
-        """True for threadIdx, False for blockIdx."""
-        return self.tag.startswith("threadIdx")
-
-
-@dataclass(eq=False)
-class Kernel:
-    """The launch axes of one root stage.
-
-    Attributes:
-        root: the root stage.
-        launches: axes by tag, in the order of `LAUNCH_TAGS`.
-        varying: variables that differ between the threads or virtual threads of a block, and the
-            tags that they depend on.
-        short: variables of loops shorter than their axis, with its tag and their extent.
-    """
-
-    root: StageId
-    launches: dict[str, Launch]
-    varying: dict[Var, frozenset[str]] = field(default_factory=dict)
-    short: dict[Var, tuple[str, int]] = field(default_factory=dict)
-
-    def depends(self, var: Var, value: Expr) -> None:
-        """Note a definition that may differ between threads."""
-        tags = frozenset[str]().union(*(self.varying.get(v, ()) for v in free_vars(value)))
-        self.varying |= {var: tags} if tags else {}
-
-    def threads(self) -> list[Launch]:
-        """The threadIdx axes."""
-        return [x for x in self.launches.values() if x.is_thread]
-
-    def blocks(self) -> list[Launch]:
-        """The blockIdx axes."""
-        return [x for x in self.launches.values() if not x.is_thread]
-
-
-def launch_tag(mark: Mark | None) -> str:
-    """The launch axis that a mark binds a loop to, or ``""`` (also for virtual threads)."""
-    return mark.tag if mark and mark.kind == "thread" and mark.tag != "vthread" else ""
-
-
-def find_kernels(state: State, ops: Mapping[StageId, OpNode]) -> dict[StageId, Kernel]:
+def find_kernels(state: State, ops: Mapping[StageId, OpNode]) -> dict[StageId, KernelLaunch]:
     """The kernel of every stage that runs in one."""
     members: dict[StageId, list[StageId]] = {}
     for sid in ops:
         members.setdefault(_root(state, sid), []).append(sid)
-    out: dict[StageId, Kernel] = {}
+    out: dict[StageId, KernelLaunch] = {}
     for root, group in members.items():
         tags = {launch_tag(m) for sid in group for m in state.stages[sid].marks.values()} - {""}
         given = dict(state.stages[root].env_threads)
@@ -97,7 +40,7 @@ def find_kernels(state: State, ops: Mapping[StageId, OpNode]) -> dict[StageId, K
         launches = {t: Launch(t, Var(t)) for t in LAUNCH_TAGS if t in tags}
         for tag, extent in given.items():
             launches[tag].extent, launches[tag].stage = extent or 0, root
-        kernel = Kernel(root, launches)
+        kernel = KernelLaunch(root, launches)
         kernel.varying.update({x.var: frozenset((x.tag,)) for x in kernel.threads()})
         out |= dict.fromkeys(group, kernel)
     return out
@@ -109,7 +52,7 @@ def _root(state: State, sid: StageId) -> StageId:
     return sid
 
 
-def memory_scope(state: State, stage: StageState, kernel: Kernel | None) -> str:
+def memory_scope(state: State, stage: StageState, kernel: KernelLaunch | None) -> str:
     """Where a stage's buffer lives.
 
     Inside a kernel there is no global buffer of its own: ``global``, the default of a stage, means
@@ -175,7 +118,7 @@ def _check_constant(state: State, sb: StageBounds, lid: str, mark: Mark) -> None
     )
 
 
-def standing(sb: StageBounds) -> tuple[set[Var], dict[Var, Affine]]:
+def fixed_variables(sb: StageBounds) -> tuple[set[Var], dict[Var, Affine]]:
     """Variables that a region does not run over, and reader variables to rename before."""
     kernel = sb.kernel
     if kernel is None:
@@ -197,11 +140,6 @@ def cross_tags(stage: StageState) -> list[str]:
     """Thread axes that a stage's reduction loops are bound to, outermost first."""
     loops = [x for x in stage.leaves if stage.loops[x].kind == "reduce"]
     return [t for x in loops if (t := launch_tag(stage.marks.get(x)))]
-
-
-def own_tags(stage: StageState) -> list[str]:
-    """Thread axes that a stage's loops are bound to, outermost first."""
-    return [t for x in stage.leaves if (t := launch_tag(stage.marks.get(x)))]
 
 
 def thread_limits(sb: StageBounds) -> list[tuple[Var, str, Extent]]:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from loopwright.ir.affine import to_affine
 from loopwright.ir.expr import Read
 from loopwright.schedule import steps as st
-from loopwright.schedule.bounds.infer import Bounds, StageBounds, runs_inside
+from loopwright.schedule.bounds.infer import runs_inside
+from loopwright.schedule.bounds.results import Bounds, StageBounds
 from loopwright.schedule.rules.storage import loops_around
 from loopwright.schedule.state import Prefetched, State, Tensorized, refuse
 

@@ -28,7 +28,7 @@ from loopwright.ir.printer import print_expr
 from loopwright.ir.reduction import Combiner, Reduce
 from loopwright.ir.traversal import free_vars
 from loopwright.schedule import steps as st
-from loopwright.schedule.bounds.infer import LoopBound, StageBounds
+from loopwright.schedule.bounds.results import LoopBound, StageBounds
 from loopwright.schedule.state import StageState, State, Tensorized, refuse
 from loopwright.te.serial import expr_to_json
 

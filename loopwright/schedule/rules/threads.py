@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from loopwright.errors import did_you_mean
 from loopwright.schedule import steps as st
-from loopwright.schedule.bounds.infer import Bounds, LoopBound, StageBounds
-from loopwright.schedule.bounds.launches import Kernel, Launch, cross_tags, launch_tag
+from loopwright.schedule.bounds.launches import cross_tags
+from loopwright.schedule.bounds.results import (
+    Bounds,
+    KernelLaunch,
+    Launch,
+    LoopBound,
+    StageBounds,
+    launch_tag,
+)
 from loopwright.schedule.rules.loops import put_mark
 from loopwright.schedule.rules.storage import loops_around
 from loopwright.schedule.state import Mark, State, refuse
@@ -141,7 +148,9 @@ def validate_kernels(state: State, bounds: Bounds) -> None:
     _check_placement(state, bounds)
 
 
-def _check_axis(state: State, sb: StageBounds, kernel: Kernel, x: LoopBound, tag: str) -> None:
+def _check_axis(
+    state: State, sb: StageBounds, kernel: KernelLaunch, x: LoopBound, tag: str
+) -> None:
     assert x.mark is not None
     name, launch = state.loop_label(sb.stage, x.loop.id), kernel.launches[tag]
     mark = x.mark
@@ -224,7 +233,7 @@ def _check_lanes(state: State, sb: StageBounds) -> None:
         )
 
 
-def _check_predicate(state: State, sb: StageBounds, kernel: Kernel) -> None:
+def _check_predicate(state: State, sb: StageBounds, kernel: KernelLaunch) -> None:
     for tag, value in sb.stage.predicate or ():
         if tag not in cross_tags(sb.stage):
             continue

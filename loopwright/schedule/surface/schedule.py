@@ -12,7 +12,8 @@ from typing import Any
 
 from loopwright.errors import ScheduleError
 from loopwright.schedule import steps as st
-from loopwright.schedule.bounds.infer import Bounds, infer_bounds
+from loopwright.schedule.bounds.infer import infer_bounds
+from loopwright.schedule.bounds.results import Bounds
 from loopwright.schedule.state import StageId, State
 from loopwright.schedule.surface.group import Group
 from loopwright.schedule.surface.new_stages import StageMaking

@@ -16,7 +16,7 @@ from loopwright.ir.expr import Expr, IterVar, Read, Var
 from loopwright.ir.reduction import Reduce
 from loopwright.ir.stmt import For, Stmt, Store, seq
 from loopwright.ir.traversal import free_vars, substitute
-from loopwright.schedule.bounds.infer import StageBounds
+from loopwright.schedule.bounds.results import StageBounds
 from loopwright.schedule.rules.tensorize import region
 from loopwright.te.tensor_intrin import TensorIntrin
 from loopwright.testing.random.values import Draw

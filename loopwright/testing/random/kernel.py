@@ -11,7 +11,8 @@ from __future__ import annotations
 from loopwright.errors import ScheduleError
 from loopwright.schedule import steps
 from loopwright.schedule.bounds.infer import infer_bounds
-from loopwright.schedule.bounds.launches import LAUNCH_TAGS, cross_tags, launch_tag
+from loopwright.schedule.bounds.launches import LAUNCH_TAGS, cross_tags
+from loopwright.schedule.bounds.results import launch_tag
 from loopwright.schedule.state import StageId, StageState
 from loopwright.te.dag import Dag
 from loopwright.testing.random.attempts import RandomSchedule

@@ -14,7 +14,7 @@ from loopwright.cost.symbolic.loop_nest import nests_of
 from loopwright.ir.affine import Affine
 from loopwright.ir.expr import Binary, Cast, Const, Expr, Unary, Var
 from loopwright.schedule import Schedule
-from loopwright.schedule.bounds.infer import Bounds, StageBounds
+from loopwright.schedule.bounds.results import Bounds, StageBounds
 from loopwright.target.caches import Caches
 from tests.unit.cost import workloads
 

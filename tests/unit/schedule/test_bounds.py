@@ -8,7 +8,7 @@ import pytest
 
 from loopwright import te
 from loopwright.schedule import Schedule, create_schedule
-from loopwright.schedule.bounds.infer import StageBounds
+from loopwright.schedule.bounds.results import StageBounds
 from tests.unit.schedule.programs import chain, matmul
 
 

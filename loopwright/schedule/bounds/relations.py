@@ -1,0 +1,143 @@
+"""Extents and values of the loops of a stage: what splits and fusions do to them, once.
+
+A schedule keeps what it does to loops as relations (`SplitRel`, `FuseRel`). Two walks over them
+answer everything: forwards from the axes of the stage to the loops that remain, which gives the
+extents, and backwards from the loops that remain to the axes, which gives the values.
+
+The walks know nothing about numbers. The arithmetic is passed in:
+
+* `loopwright.schedule.bounds.exact`: extents are ints or affine forms over size variables, values
+  are affine forms over loop variables. Lowering builds the program from them.
+* `loopwright.cost.symbolic.stepped`: extents stand for those of many candidates at once, values
+  are sums of steps. Features and the analytical model are derived from them.
+* `loopwright.schedule.rules.loops`: extents only, those that a stage has while it covers its whole
+  tensor. Printed schedules and rules that compare extents use them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, TypeVar, assert_never
+
+from loopwright.schedule.state import FuseRel, SplitRel, StageState
+
+N = TypeVar("N")
+V = TypeVar("V")
+
+
+class ExtentArithmetic(Protocol[N]):
+    """What extents are computed with. An extent is an int, or an N where it is not known."""
+
+    def times(self, a: N | int, b: N | int) -> N | int:
+        """``a * b``."""
+        ...
+
+    def ceil_div(self, a: N | int, b: N | int) -> N | int:
+        """``ceil(a / b)``; ``b`` is at least 1."""
+        ...
+
+    def clipped(self, factor: int, n: N | int) -> N | int:
+        """The smaller of a split factor and the extent that is split.
+
+        The factor itself where it is not known which one is smaller.
+        """
+        ...
+
+    def split(self, n: N | int, factor: int | None, nparts: int | None) -> tuple[N | int, N | int]:
+        """Extents of the outer and the inner loop that a loop of ``n`` iterations is split into.
+
+        The rule of splits, the same for every arithmetic.
+
+        Args:
+            n: the extent that is split.
+            factor: wanted extent of the inner loop, or None.
+            nparts: extent of the outer loop where ``factor`` is None.
+        """
+        if factor is not None:
+            inner = self.clipped(factor, n)
+            return self.ceil_div(n, inner), inner
+        assert nparts is not None
+        return nparts, self.ceil_div(n, nparts)
+
+
+class LoopArithmetic(ExtentArithmetic[N], Protocol[N, V]):
+    """What extents (an int or an N) and values of loops (a V) are computed with."""
+
+    def joined(self, loop: str, outer: V, length: N | int, inner: V) -> V:
+        """``outer * length + inner``, the value of a loop that was split.
+
+        Args:
+            loop: id of the loop that was split.
+            outer, inner: values of the loops that it was split into.
+            length: extent of the inner one.
+        """
+        ...
+
+    def parted(self, loop: str, value: V, outer: N | int, length: N | int) -> tuple[V, V]:
+        """``value // length`` and ``value % length``, the values of two loops that were fused.
+
+        Args:
+            loop: id of the fused loop.
+            value: its value.
+            outer, length: extents of the outer and the inner loop that were fused.
+        """
+        ...
+
+
+def loop_extents(
+    stage: StageState,
+    spatial: Sequence[N | int],
+    reduce: Sequence[N | int],
+    arithmetic: ExtentArithmetic[N],
+) -> dict[str, N | int]:
+    """Extents of all loops of a stage by id, those that later steps consumed included.
+
+    Args:
+        stage: the stage.
+        spatial: extents of its spatial axes.
+        reduce: extents of its reduction axes.
+        arithmetic: what to compute with.
+    """
+    extents = {f"a{d}": n for d, n in enumerate(spatial)}
+    extents |= {f"r{d}": n for d, n in enumerate(reduce)}
+    for rel in stage.relations:
+        match rel:
+            case SplitRel():
+                extents[rel.outer], extents[rel.inner] = arithmetic.split(
+                    extents[rel.parent], rel.factor, rel.nparts
+                )
+            case FuseRel():
+                extents[rel.fused] = arithmetic.times(extents[rel.outer], extents[rel.inner])
+            case _:
+                assert_never(rel)
+    return extents
+
+
+def loop_values(
+    stage: StageState,
+    leaves: Mapping[str, V],
+    extents: Mapping[str, N | int],
+    arithmetic: LoopArithmetic[N, V],
+) -> dict[str, V]:
+    """Values of all loops of a stage by id, from those of the loops that remain.
+
+    Args:
+        stage: the stage.
+        leaves: values of the loops that remain.
+        extents: what `loop_extents` gives.
+        arithmetic: what to compute with.
+    """
+    values = dict(leaves)
+    for rel in reversed(stage.relations):
+        match rel:
+            case SplitRel():
+                values[rel.parent] = arithmetic.joined(
+                    rel.parent, values[rel.outer], extents[rel.inner], values[rel.inner]
+                )
+            case FuseRel():
+                values[rel.outer], values[rel.inner] = arithmetic.parted(
+                    rel.fused, values[rel.fused], extents[rel.outer], extents[rel.inner]
+                )
+            case _:
+                assert_never(rel)
+    return values

@@ -1,0 +1,166 @@
+"""What bound inference finds out: loops, regions and guards of stages, launch axes of kernels.
+
+These classes hold results and answer simple questions about them. `infer` fills them in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from loopwright.errors import InternalError
+from loopwright.ir.affine import Affine, Extent, SizeRanges
+from loopwright.ir.expr import Expr, Var
+from loopwright.ir.sizes import Sizes
+from loopwright.ir.traversal import free_vars
+from loopwright.schedule.state import Loop, Mark, StageId, StageState
+from loopwright.te.dag import OpNode
+
+
+@dataclass(eq=False)
+class LoopBound:
+    """One leaf loop with its variable and extent."""
+
+    loop: Loop
+    var: Var
+    extent: Extent
+    mark: Mark | None
+
+    @property
+    def count(self) -> int:
+        """The extent of a loop that is written out, which `validate` found to be constant."""
+        if not isinstance(self.extent, int):
+            raise InternalError(f"loop {self.loop.name!r} has no constant extent: {self.extent}")
+        return self.extent
+
+
+@dataclass(eq=False)
+class Guard:
+    """A condition under which a statement runs: ``value < below``, and ``value >= 0``.
+
+    Attributes:
+        value: what is compared.
+        kind: ``"spatial"``, ``"reduce"`` or ``"thread"``: what the loop behind the value does.
+        below: the bound, or None where the value is known to stay below it.
+        nonnegative: whether ``value >= 0`` has to be tested too.
+    """
+
+    value: Affine
+    kind: str
+    below: Extent | None
+    nonnegative: bool = False
+
+
+@dataclass(eq=False)
+class Launch:
+    """One launch axis: its variable, its extent (0: not known yet) and the loop that gave it."""
+
+    tag: str
+    var: Var
+    extent: Extent = 0
+    stage: StageId = -1
+    loop: str = ""
+
+    @property
+    def is_thread(self) -> bool:
+        """True for threadIdx, False for blockIdx."""
+        return self.tag.startswith("threadIdx")
+
+
+@dataclass(eq=False)
+class KernelLaunch:
+    """The launch axes of one kernel: a root stage, and what is attached inside it.
+
+    Attributes:
+        root: the root stage.
+        launches: axes by tag, in the order of `launches.LAUNCH_TAGS`.
+        varying: variables that differ between the threads or virtual threads of a block, and the
+            tags that they depend on.
+        short: variables of loops shorter than their axis, with its tag and their extent.
+    """
+
+    root: StageId
+    launches: dict[str, Launch]
+    varying: dict[Var, frozenset[str]] = field(default_factory=dict)
+    short: dict[Var, tuple[str, int]] = field(default_factory=dict)
+
+    def depends(self, var: Var, value: Expr) -> None:
+        """Note a definition that may differ between threads."""
+        tags = frozenset[str]().union(*(self.varying.get(v, ()) for v in free_vars(value)))
+        self.varying |= {var: tags} if tags else {}
+
+    def threads(self) -> list[Launch]:
+        """The threadIdx axes."""
+        return [x for x in self.launches.values() if x.is_thread]
+
+    def blocks(self) -> list[Launch]:
+        """The blockIdx axes."""
+        return [x for x in self.launches.values() if not x.is_thread]
+
+
+def launch_tag(mark: Mark | None) -> str:
+    """The launch axis that a mark binds a loop to, or ``""`` (also for virtual threads)."""
+    return mark.tag if mark and mark.kind == "thread" and mark.tag != "vthread" else ""
+
+
+@dataclass(eq=False)
+class StageBounds:
+    """What lowering needs to know about one stage.
+
+    Attributes:
+        op: the operation after inlining.
+        padded: whether its buffer covers what its loops over-run (attached stages).
+        sizes: the size variables of the program, which are known everywhere.
+        loops: leaf loops, outermost first.
+        lets: definitions to make after loop p is entered, at index p + 1 (0: before any loop).
+        values: each root axis variable as an affine form over loop and let variables.
+        base, shape: first element and extents of the buffer (before the layout).
+        guards: conditions under which the statement runs.
+        domain: for padded stages, conditions of each spatial axis that an over-run violates.
+        position: index of the loop after which a variable is known (-1: outside the stage).
+        enclosing: variables of the loops around the stage.
+        kernel: the kernel that it runs in, or None.
+        scope: memory scope of the buffer.
+    """
+
+    stage: StageState
+    op: OpNode
+    padded: bool
+    sizes: Sizes
+    loops: list[LoopBound] = field(default_factory=list)
+    lets: list[list[tuple[Var, Expr]]] = field(default_factory=list)
+    values: dict[Var, Affine] = field(default_factory=dict)
+    base: list[Affine] = field(default_factory=list)
+    shape: list[Extent] = field(default_factory=list)
+    guards: list[Guard] = field(default_factory=list)
+    domain: dict[int, list[Guard]] = field(default_factory=dict)
+    position: dict[Var, int] = field(default_factory=dict)
+    enclosing: set[Var] = field(default_factory=set)
+    kernel: KernelLaunch | None = None
+    scope: str = "global"
+
+    def visible(self, upto: int) -> set[Var]:
+        """Variables known inside loop ``upto`` (those around the stage, and sizes, included)."""
+        return (
+            self.enclosing | self.sizes.known | {v for v, p in self.position.items() if p <= upto}
+        )
+
+    def launch_var(self, x: LoopBound) -> Var | None:
+        """The launch variable that a loop takes its iterations from, or None."""
+        tag = launch_tag(x.mark) if self.kernel is not None else ""
+        return self.kernel.launches[tag].var if self.kernel is not None and tag else None
+
+
+@dataclass(eq=False)
+class Bounds:
+    """Bounds of all stages that are computed (inlined ones are gone), and ranges of variables."""
+
+    stages: dict[StageId, StageBounds]
+    ops: Mapping[StageId, OpNode]
+    sizes: Sizes
+    kernels: Mapping[StageId, KernelLaunch] = field(default_factory=dict)
+
+    @property
+    def ranges(self) -> SizeRanges:
+        """Bounds of all variables."""
+        return self.sizes.ranges
