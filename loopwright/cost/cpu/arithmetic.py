@@ -55,7 +55,7 @@ def _count(e: Expr, out: Work) -> None:
         case Call():
             out.call += 1
         case IfThenElse(a=a, b=b):
-            # Its condition is no arithmetic on elements; `StageNest.guards` knows of it.
+            # Its condition is no arithmetic on elements; `StageNest.conditions` knows of it.
             _count(a, out)
             _count(b, out)
             return

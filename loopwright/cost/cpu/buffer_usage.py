@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loopwright.cost.symbolic.loop_nest import Access, Buffer, StageNest
+from loopwright.cost.symbolic.loop_nest import Access, NestBuffer, StageNest
 from loopwright.cost.symbolic.symbols import Number, at_most, total, where
 from loopwright.schedule.state import StageId
 
@@ -25,7 +25,7 @@ class Whole:
         buffers = [found[0][1].buffer for found in self._accesses.values()]
         self.used = total(b.elements * b.itemsize for b in buffers if not b.within)
 
-    def resident(self, buffer: Buffer) -> Number:
+    def resident(self, buffer: NestBuffer) -> Number:
         """Whether a buffer is a set of registers: no loop that remains moves an index of it."""
         if not buffer.within:
             return False

@@ -14,7 +14,7 @@ from functools import cached_property
 from loopwright.cost.cpu.arithmetic import work_of
 from loopwright.cost.cpu.footprint import Touched, Touches
 from loopwright.cost.cpu.register_tile import Tile
-from loopwright.cost.symbolic.loop_nest import Buffer
+from loopwright.cost.symbolic.loop_nest import NestBuffer
 from loopwright.cost.symbolic.symbols import Number, at_most, least, most, total, where
 from loopwright.te.dag import OpNode
 
@@ -56,7 +56,7 @@ class Core:
         tile: the register tile of the stage.
     """
 
-    def __init__(self, t: Touches, resident: Callable[[Buffer], Number]) -> None:
+    def __init__(self, t: Touches, resident: Callable[[NestBuffer], Number]) -> None:
         self._t, self.tile, self._machine = t, Tile(t), t.machine
         self._is_resident = resident
         self._sums = t.nest.op.reduction is not None
@@ -149,7 +149,7 @@ class Core:
     def _let_through(self) -> Number:
         """Elements of a run that guards let through, to which one value belongs for all lanes."""
         tile, key = self.tile, self._lanes_key
-        return total(tile.distinct(g.loops) for g in self._t.nest.guards if key not in g.loops)
+        return total(tile.distinct(g.loops) for g in self._t.nest.conditions if key not in g.loops)
 
     @cached_property
     def _lanes_key(self) -> object:
@@ -233,7 +233,7 @@ class Core:
         lanes = 1 if d is None else (self._t.nest.loops[d].extent + 7) // 8 * LANES_TEST
         tests: Number = 0
         guarded: Number = 0
-        for guard in self._t.nest.guards:
+        for guard in self._t.nest.conditions:
             for test in guard.tests:
                 often = tile.executions(tile.depths_of(test))
                 each = lanes if key in test else TEST

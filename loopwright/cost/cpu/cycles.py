@@ -12,7 +12,7 @@ from loopwright.cost.cpu.core import OPERATIONS, Core, operations
 from loopwright.cost.cpu.footprint import Touches
 from loopwright.cost.cpu.machine import Machine
 from loopwright.cost.features.itervar import ranked
-from loopwright.cost.symbolic.index_steps import number_of
+from loopwright.cost.symbolic.index_steps import extent_of
 from loopwright.cost.symbolic.loop_nest import StageNest
 from loopwright.cost.symbolic.symbols import Number, at_most, least, most, product, total, where
 from loopwright.schedule.state import State
@@ -40,7 +40,7 @@ def _ideal(state: State, machine: Machine) -> Number:
     """Cycles of the arithmetic on all lanes of all threads, however it is scheduled."""
     ops = [state.stages[i].op for i in state.order]
     work = total(
-        product(number_of(n) for n in op.extents) * operations(op)
+        product(extent_of(n) for n in op.extents) * operations(op)
         for op in ops
         if op.body is not None
     )

@@ -17,7 +17,7 @@ from loopwright.cost.cpu.buffer_usage import Whole
 from loopwright.cost.cpu.core import Core
 from loopwright.cost.cpu.footprint import Touched, Touches
 from loopwright.cost.cpu.machine import Machine
-from loopwright.cost.symbolic.index_steps import number_of
+from loopwright.cost.symbolic.index_steps import extent_of, number_of
 from loopwright.cost.symbolic.loop_nest import NestLoop, StageNest, nests_of
 from loopwright.cost.symbolic.symbols import Number, most, product, total
 from loopwright.schedule.state import State
@@ -152,7 +152,7 @@ def nominal(nest: StageNest) -> int:
 
 def _elements(nest: StageNest) -> Number:
     """Iterations that the stage would have, were nothing computed twice."""
-    return product([*nest.op.shape, *(number_of(a.extent) for a in nest.op.reduce_axes)])
+    return product([*nest.op.shape, *(extent_of(a.extent) for a in nest.op.reduce_axes)])
 
 
 def _whole(

@@ -1,20 +1,22 @@
 """How indices move when loops do: sums of steps, and what dividing and wrapping make of them.
 
-An index is ``const + sum(step * loop)``. Where it is divided, or wrapped (``i // 16``, ``i % 16``;
-a fused loop has both), a loop that takes ``count`` steps of ``step`` becomes one of fewer, or
-longer, steps. What the loop does then is exact where one of the two divides the other, as it is
-wherever tiles are whole, and near elsewhere.
+A `SteppedIndex` is ``const + sum(step * loop)``. Where it is divided, or wrapped (``i // 16``,
+``i % 16``; a fused loop has both), a loop that takes ``count`` steps of ``step`` becomes one of
+fewer, or longer, steps. What the loop does then is exact where one of the two divides the other, as
+it is wherever tiles are whole, and near elsewhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from loopwright.cost.symbolic.symbols import Number, ceil_div, least, magnitude, most, total
+from loopwright.cost.symbolic.symbols import Number, Sym, ceil_div, least, magnitude, most, total
+from loopwright.errors import UsageError
 from loopwright.ir.expr import Binary, Cast, Const, Expr, Unary, Var
-from loopwright.ir.symbol import Symbol
+from loopwright.ir.sizes import Dim
+from loopwright.schedule.bounds.relations import LoopArithmetic
 from loopwright.schedule.state import StageId
 
 #: A loop: its stage, and its id there.
@@ -31,26 +33,31 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class SteppedIndex:
     """``const + sum(moves)``."""
 
     const: Number
     moves: tuple[Move, ...]
 
-    def __add__(self, other: Index) -> Index:
-        return Index(self.const + other.const, self.moves + other.moves)
+    def __add__(self, other: SteppedIndex) -> SteppedIndex:
+        return SteppedIndex(self.const + other.const, self.moves + other.moves)
 
-    def times(self, k: Number) -> Index:
+    def times(self, k: Number) -> SteppedIndex:
         """All of it ``k`` times as far."""
-        if not isinstance(k, Symbol) and k == 0:
-            return Index(0, ())
-        return Index(self.const * k, tuple(Move(m.loop, m.step * k, m.count) for m in self.moves))
+        if not isinstance(k, Sym) and k == 0:
+            return SteppedIndex(0, ())
+        moves = tuple(Move(m.loop, m.step * k, m.count) for m in self.moves)
+        return SteppedIndex(self.const * k, moves)
 
-    def digit(self, div: Number, mod: Number | None) -> Index:
+    def without(self, loops: Container[LoopKey]) -> SteppedIndex:
+        """What is left of it while these loops stand at their beginning."""
+        return SteppedIndex(self.const, tuple(m for m in self.moves if m.loop not in loops))
+
+    def digit(self, div: Number, mod: Number | None) -> SteppedIndex:
         """``(index // div) % mod``; no limit where ``mod`` is None."""
         moves = tuple(digit_move(m, div, mod) for m in self.moves)
         const = self.const // div
-        return Index(const if mod is None else const % mod, moves)
+        return SteppedIndex(const if mod is None else const % mod, moves)
 
     def span(self) -> tuple[Number, Number]:
         """Least and largest value."""
@@ -80,15 +87,52 @@ def digit_move(m: Move, div: Number, mod: Number | None) -> Move:
     return Move(m.loop, step, count)
 
 
-def index_of(e: Expr, axes: Mapping[Var, Index]) -> Index | None:
+class SteppedArithmetic(LoopArithmetic[float | Sym, SteppedIndex]):
+    """Arithmetic of loops in which extents may stand for those of many candidates.
+
+    It never branches on an extent. Values are sums of steps, near where tiles are not whole.
+    """
+
+    def times(self, a: Number, b: Number) -> Number:
+        """``a * b``."""
+        return a * b
+
+    def ceil_div(self, a: Number, b: Number) -> Number:
+        """``ceil(a / b)``."""
+        return ceil_div(a, b)
+
+    def clipped(self, factor: Number, n: Number) -> Number:
+        """The smaller of a split factor, which may be a `Sym`, and an extent."""
+        return least(factor, n)
+
+    def joined(
+        self, loop: str, outer: SteppedIndex, length: Number, inner: SteppedIndex
+    ) -> SteppedIndex:
+        """``outer * length + inner``."""
+        return outer.times(length) + inner
+
+    def parted(
+        self, loop: str, value: SteppedIndex, outer: Number, length: Number
+    ) -> tuple[SteppedIndex, SteppedIndex]:
+        """``value // length`` and ``value % length``.
+
+        Where one loop makes the value, each part takes every one of its values, in steps of one.
+        """
+        if len(value.moves) != 1:
+            return value.digit(length, None), value.digit(1, length)
+        x = value.moves[0].loop
+        return SteppedIndex(0, (Move(x, 1, outer),)), SteppedIndex(0, (Move(x, 1, length),))
+
+
+def index_of(e: Expr, axes: Mapping[Var, SteppedIndex]) -> SteppedIndex | None:
     """An index expression as moves; None where it is no sum of steps (a gather, a selection)."""
     match e:
-        case Symbol():
-            return Index(e, ())
+        case Sym():
+            return SteppedIndex(e, ())
         case Var():
             return axes.get(e)
         case Const(value=int(v)):
-            return Index(v, ())
+            return SteppedIndex(v, ())
         case Cast(value=v):
             return index_of(v, axes)
         case Unary(op="-", a=a):
@@ -102,21 +146,33 @@ def index_of(e: Expr, axes: Mapping[Var, Index]) -> Index | None:
             return _scaled(a, k, axes) if k is not None else _scaled(b, number_of(a), axes)
         case Binary(op="//" | "%" as op, a=a, b=b):
             x, k = index_of(a, axes), number_of(b)
-            if x is None or k is None or (not isinstance(k, Symbol) and k < 1):
+            if x is None or k is None or (not isinstance(k, Sym) and k < 1):
                 return None
             return x.digit(k, None) if op == "//" else x.digit(1, k)
     return None
 
 
-def _scaled(e: Expr, k: Any, axes: Mapping[Var, Index]) -> Index | None:
+def _scaled(e: Expr, k: Number | None, axes: Mapping[Var, SteppedIndex]) -> SteppedIndex | None:
     x = index_of(e, axes)
     return None if x is None or k is None else x.times(k)
 
 
-def number_of(e: Any) -> Number | None:
+def extent_of(e: Dim) -> Number:
+    """The number that an extent is.
+
+    Raises:
+        UsageError: it depends on sizes that are known only when the program runs.
+    """
+    number = number_of(e)
+    if number is None:
+        raise UsageError(f"the extent {e} depends on sizes that are known only at run time")
+    return number
+
+
+def number_of(e: Expr | int) -> Number | None:
     """The number that an expression without variables is, or None."""
     match e:
-        case Symbol() | int():
+        case Sym() | int():
             return e
         case Const(value=int(v)):
             return v
@@ -124,16 +180,14 @@ def number_of(e: Any) -> Number | None:
             return number_of(v)
         case Binary(op="+" | "-" | "*" | "//" | "%" as op, a=a, b=b):
             x, y = number_of(a), number_of(b)
-            if x is None or y is None:
-                return None
-            match op:
-                case "+":
-                    return x + y
-                case "-":
-                    return x - y
-                case "*":
-                    return x * y
-                case "//":
-                    return x // y
-            return x % y
+            return None if x is None or y is None else _OPERATIONS[op](x, y)
     return None
+
+
+_OPERATIONS: dict[str, Callable[[Number, Number], Number]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": operator.floordiv,
+    "%": operator.mod,
+}

@@ -4,8 +4,13 @@ What `loopwright.schedule.bounds` infers for lowering, as far as features need i
 on any value: extents of loops, the region that each attached stage covers, and for every access
 how its address moves with each loop around it. Factors are ints, or `Sym` for a population.
 
-Departures from the inferred bounds, all upwards: a region is the hull of what is read (bounds take
-the whole dimension where they cannot relate two reads), and guards are not looked at.
+Extents and values of loops are computed by the code that lowering uses
+(`loopwright.schedule.bounds.relations`), with another arithmetic. Which region an attached stage
+covers is decided by a policy of its own: the hull of everything that is read, without guards, and
+where the loops start is not kept. `loopwright.schedule.bounds.infer` decides from values whether a
+region can be told, has the exact first element, and adds guards; a value here stands for many
+candidates, for which those decisions would differ, and an estimate needs none of them. So regions
+are never smaller than the inferred ones where those are hulls too, and tails count as whole tiles.
 """
 
 from __future__ import annotations
@@ -14,22 +19,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from loopwright import dtypes
-from loopwright.cost.symbolic.index_steps import Index, LoopKey, Move, index_of, number_of, width
-from loopwright.cost.symbolic.symbols import (
-    Number,
-    at_most,
-    ceil_div,
-    least,
-    most,
-    product,
-    where,
+from loopwright.cost.symbolic.index_steps import (
+    LoopKey,
+    Move,
+    SteppedArithmetic,
+    SteppedIndex,
+    extent_of,
+    index_of,
+    width,
 )
+from loopwright.cost.symbolic.symbols import Number, Sym, at_most, least, most, product, where
+from loopwright.errors import InternalError
 from loopwright.ir.expr import Binary, Expr, IfThenElse, Read, Var
 from loopwright.ir.reduction import outputs_of
-from loopwright.ir.symbol import Symbol
 from loopwright.schedule.bounds.infer import inline_ops
-from loopwright.schedule.state import FuseRel, LayoutDim, SplitRel, StageId, StageState, State
+from loopwright.schedule.bounds.relations import loop_extents, loop_values
+from loopwright.schedule.state import LayoutDim, StageId, StageState, State
 from loopwright.te.dag import OpNode
+
+_ARITHMETIC = SteppedArithmetic()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +58,7 @@ class NestLoop:
 
 
 @dataclass(frozen=True, slots=True)
-class Dim:
+class BufferDim:
     """One dimension of a buffer: extent, stride in elements, and which digit of an index it is."""
 
     extent: Number
@@ -59,14 +67,14 @@ class Dim:
 
 
 @dataclass(frozen=True, slots=True)
-class Buffer:
+class NestBuffer:
     """Where the elements of a stage, or of an input, lie.
 
     ``within`` are the loops outside of which it does not exist: they never move an address.
     """
 
     stage: StageId
-    dims: tuple[Dim, ...]
+    dims: tuple[BufferDim, ...]
     itemsize: int
     scope: str
     within: frozenset[LoopKey]
@@ -84,13 +92,13 @@ class Access:
     ``moves`` has, for each dimension of the buffer, how it moves with loops.
     """
 
-    buffer: Buffer
+    buffer: NestBuffer
     write: bool
     moves: tuple[tuple[Move, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Guard:
+class ReadCondition:
     """A condition under which alone something is read: for each comparison, what moves it."""
 
     tests: tuple[frozenset[LoopKey], ...]
@@ -112,7 +120,7 @@ class StageNest:
         shape: extents of the region that it covers.
         buffer: where its results lie.
         accesses: its store, then its loads in the order of the expression, each once.
-        guards: the conditions of its expression (inlined padding).
+        conditions: those of its expression under which it reads (inlined padding).
         attached: whether it is computed inside another stage.
     """
 
@@ -121,11 +129,11 @@ class StageNest:
     attached: bool
     loops: tuple[NestLoop, ...] = ()
     own: int = 0
-    axes: dict[Var, Index] = field(default_factory=dict)
+    axes: dict[Var, SteppedIndex] = field(default_factory=dict)
     shape: list[Number] = field(default_factory=list)
-    buffer: Buffer | None = None
+    buffer: NestBuffer | None = None
     accesses: list[Access] = field(default_factory=list)
-    guards: list[Guard] = field(default_factory=list)
+    conditions: list[ReadCondition] = field(default_factory=list)
 
     @property
     def iterations(self) -> Number:
@@ -136,38 +144,40 @@ class StageNest:
 def nests_of(state: State) -> list[StageNest]:
     """All stages that are computed, in topological order."""
     ops = inline_ops(state)
-    found: dict[StageId, StageNest] = {}
+    nests: dict[StageId, StageNest] = {}
     for sid in reversed([i for i in state.order if i in ops]):
         if not ops[sid].is_placeholder:
-            found[sid] = _nest(state.stages[sid], ops[sid], found)
-    out = [found[i] for i in state.order if i in found]
+            nests[sid] = _nest(state.stages[sid], ops[sid], nests)
+    out = [nests[i] for i in state.order if i in nests]
     for nest in out:
-        within = _within(nest.stage, found)
+        within = _within(nest.stage, nests)
         nest.buffer = _buffer(nest.stage, _stored(nest, within), nest.op, within)
     for nest in out:
-        nest.accesses = list(_accesses(nest, found, ops))
-        nest.guards = list(_guards(nest))
+        nest.accesses = list(_accesses(nest, nests, ops))
+        nest.conditions = list(_conditions(nest))
     return out
 
 
-def _nest(stage: StageState, op: OpNode, found: Mapping[StageId, StageNest]) -> StageNest:
+def _nest(stage: StageState, op: OpNode, nests: Mapping[StageId, StageNest]) -> StageNest:
     nest = StageNest(stage, op, stage.attach.kind == "at")
-    outside = _outside(stage.attach.stage, stage.attach.loop, found) if nest.attached else ()
-    bases = [Index(0, ()) for _ in op.shape]
+    outside = _outside(stage.attach.stage, stage.attach.loop, nests) if nest.attached else ()
+    bases = [SteppedIndex(0, ()) for _ in op.shape]
     nest.shape = list(op.shape)
     if nest.attached:
-        _cover(nest, bases, outside, found)
-    extents = _extents(nest)
+        _cover(nest, bases, outside, nests)
+    reduce = [extent_of(a.extent) for a in op.reduce_axes]
+    extents = loop_extents(stage, nest.shape, reduce, _ARITHMETIC)
     marks = {x: m.kind for x, m in stage.marks.items()}
     own = tuple(
         NestLoop((stage.id, x), extents[x], stage.loops[x].kind, marks.get(x, ""))
         for x in stage.leaves
     )
     nest.loops, nest.own = outside + own, len(own)
-    values = _values(stage, extents)
+    leaves = {x.key[1]: SteppedIndex(0, (Move(x.key, 1, x.extent),)) for x in own}
+    values = loop_values(stage, leaves, extents, _ARITHMETIC)
     for d, axis in enumerate(op.axes):
         local = values[f"a{d}"]
-        nest.axes[axis.var] = Index(0, bases[d].moves) + local
+        nest.axes[axis.var] = SteppedIndex(0, bases[d].moves) + local
         if nest.attached:
             nest.shape[d] = most(nest.shape[d], width(local.moves))
     for d, axis in enumerate(op.reduce_axes):
@@ -175,45 +185,57 @@ def _nest(stage: StageState, op: OpNode, found: Mapping[StageId, StageNest]) -> 
     return nest
 
 
-def _outside(sid: StageId, loop: str, found: Mapping[StageId, StageNest]) -> tuple[NestLoop, ...]:
+def _outside(sid: StageId, loop: str, nests: Mapping[StageId, StageNest]) -> tuple[NestLoop, ...]:
     """The loops from the outermost to one of a stage."""
-    host = found[sid]
+    host = nests[sid]
     keys = [x.key for x in host.loops]
     return host.loops[: keys.index((sid, loop)) + 1]
 
 
 def _cover(
     nest: StageNest,
-    bases: list[Index],
+    bases: list[SteppedIndex],
     outside: tuple[NestLoop, ...],
-    found: Mapping[StageId, StageNest],
+    nests: Mapping[StageId, StageNest],
 ) -> None:
-    """The region of an attached stage: what its readers need while the loops outside stand."""
+    """The region of an attached stage: what its readers need while the loops outside stand.
+
+    ``bases`` gets how the region moves with the loops outside, ``nest.shape`` its extents.
+    """
     still = {x.key for x in outside}
-    readers = [(n, r) for n in found.values() for r in _reads(n.op, nest.stage.id)]
+    readers = [(n, r) for n in nests.values() for r in n.op.reads() if r.source == nest.stage.id]
     padded = any(n.attached for n, _ in readers)
     for d, extent in enumerate(nest.op.shape):
-        indices = [index_of(r.indices[d], n.axes) for n, r in readers]
-        known = [x for x in indices if x is not None]
-        if not known or len(known) < len(indices):
+        hull = _hull([index_of(r.indices[d], n.axes) for n, r in readers], still)
+        if hull is None:
             continue
-        fixed = [tuple(m for m in x.moves if m.loop in still) for x in known]
-        if any(_alike(f) != _alike(fixed[0]) for f in fixed[1:]):
-            continue
-        spans = [
-            Index(x.const, tuple(m for m in x.moves if m.loop not in still)).span() for x in known
-        ]
-        lo, hi = spans[0]
-        for a, b in spans[1:]:
-            lo, hi = least(lo, a), most(hi, b)
-        wide = hi - lo + 1
-        moving = fixed[0]
+        moving, wide = hull
         if not padded:
             # A region that is the whole dimension stands at its beginning.
             part = at_most(wide, extent - 1)
             moving = tuple(Move(m.loop, m.step, where(part, m.count, 1)) for m in moving)
             wide = least(wide, extent)
-        bases[d], nest.shape[d] = Index(0, moving), wide
+        bases[d], nest.shape[d] = SteppedIndex(0, moving), wide
+
+
+def _hull(
+    indices: Sequence[SteppedIndex | None], still: set[LoopKey]
+) -> tuple[tuple[Move, ...], Number] | None:
+    """How all reads of a dimension move with loops that stand still, and how far they spread.
+
+    None where that is not known, or nothing is read: the region is the whole dimension.
+    """
+    steps = [x for x in indices if x is not None]
+    if not steps or len(steps) < len(indices):
+        return None
+    moving = [tuple(m for m in x.moves if m.loop in still) for x in steps]
+    if any(_alike(m) != _alike(moving[0]) for m in moving[1:]):
+        return None
+    spans = [x.without(still).span() for x in steps]
+    lo, hi = spans[0]
+    for a, b in spans[1:]:
+        lo, hi = least(lo, a), most(hi, b)
+    return moving[0], hi - lo + 1
 
 
 def _alike(moves: Sequence[Move]) -> list[tuple[str, str]]:
@@ -221,52 +243,12 @@ def _alike(moves: Sequence[Move]) -> list[tuple[str, str]]:
     return sorted((repr(m.loop), repr(m.step)) for m in moves)
 
 
-def _reads(op: OpNode, source: StageId) -> list[Read]:
-    return [r for r in op.reads() if r.source == source]
-
-
-def _extents(nest: StageNest) -> dict[str, Number]:
-    """Extents of all loops of a stage, those that later steps consumed included."""
-    out: dict[str, Number] = {f"a{d}": n for d, n in enumerate(nest.shape)}
-    out |= {f"r{d}": number_of(a.extent) for d, a in enumerate(nest.op.reduce_axes)}
-    for rel in nest.stage.relations:
-        if isinstance(rel, FuseRel):
-            out[rel.fused] = out[rel.outer] * out[rel.inner]
-            continue
-        n = out[rel.parent]
-        if rel.factor is not None:
-            out[rel.inner] = least(rel.factor, n)
-            out[rel.outer] = ceil_div(n, out[rel.inner])
-        else:
-            out[rel.inner] = ceil_div(n, rel.nparts)
-            out[rel.outer] = rel.nparts
-    return out
-
-
-def _values(stage: StageState, extents: Mapping[str, Number]) -> dict[str, Index]:
-    """Every loop of a stage as a sum of steps of those that remain."""
-    values = {x: Index(0, (Move((stage.id, x), 1, extents[x]),)) for x in stage.leaves}
-    for rel in reversed(stage.relations):
-        if isinstance(rel, SplitRel):
-            outer = values[rel.outer].times(extents[rel.inner])
-            values[rel.parent] = outer + values[rel.inner]
-            continue
-        fused, length = values[rel.fused], extents[rel.inner]
-        if len(fused.moves) == 1:
-            (m,) = fused.moves
-            values[rel.outer] = Index(0, (Move(m.loop, 1, extents[rel.outer]),))
-            values[rel.inner] = Index(0, (Move(m.loop, 1, length),))
-            continue
-        values[rel.outer], values[rel.inner] = fused.digit(length, None), fused.digit(1, length)
-    return values
-
-
-def _within(stage: StageState, found: Mapping[StageId, StageNest]) -> frozenset[LoopKey]:
+def _within(stage: StageState, nests: Mapping[StageId, StageNest]) -> frozenset[LoopKey]:
     """Loops outside of which the buffer of a stage does not exist."""
     place = stage.store or stage.attach
     if place.kind != "at":
         return frozenset()
-    return frozenset(x.key for x in _outside(place.stage, place.loop, found))
+    return frozenset(x.key for x in _outside(place.stage, place.loop, nests))
 
 
 def _stored(nest: StageNest, within: frozenset[LoopKey]) -> list[Number]:
@@ -279,26 +261,26 @@ def _stored(nest: StageNest, within: frozenset[LoopKey]) -> list[Number]:
 
 def _buffer(
     stage: StageState, shape: Sequence[Number], op: OpNode, within: frozenset[LoopKey]
-) -> Buffer:
+) -> NestBuffer:
     sources: Sequence[LayoutDim] = [(d, 1, None) for d in range(len(shape))]
     if stage.layout is not None:
         sources = stage.layout
-    whole = [Index(0, (Move((stage.id, f"a{d}"), 1, n),)) for d, n in enumerate(shape)]
-    dims: list[Dim] = []
+    whole = [SteppedIndex(0, (Move((stage.id, f"a{d}"), 1, n),)) for d, n in enumerate(shape)]
+    dims: list[BufferDim] = []
     stride: Number = 1
     for source in reversed(sources):
         lo, hi = _placed(source, whole).span()
         extent = hi - lo + 1
-        dims.insert(0, Dim(extent, stride, source))
+        dims.insert(0, BufferDim(extent, stride, source))
         stride = stride * extent
-    return Buffer(stage.id, tuple(dims), dtypes.nbytes(op.dtype), stage.scope, within)
+    return NestBuffer(stage.id, tuple(dims), dtypes.nbytes(op.dtype), stage.scope, within)
 
 
-def _placed(source: LayoutDim, indices: Sequence[Index]) -> Index:
+def _placed(source: LayoutDim, indices: Sequence[SteppedIndex]) -> SteppedIndex:
     """A dimension of a layout, from the indices of an element."""
     match source:
-        case int() | Symbol():
-            return Index(source, ())
+        case int() | Sym():
+            return SteppedIndex(source, ())
         case str():
             return indices[int(source[1:])]
         case ("+", a, b):
@@ -311,12 +293,13 @@ def _placed(source: LayoutDim, indices: Sequence[Index]) -> Index:
             return _placed(a, indices).digit(1, k)
         case (int(d), int(div), None) if div == 1:
             return indices[d]
-    d, div, mod = source
-    return indices[d].digit(div, mod)
+        case (int(d), div, mod):
+            return indices[d].digit(div, mod)
+    raise InternalError(f"{source!r} is no dimension of a layout")
 
 
 def _accesses(
-    nest: StageNest, found: Mapping[StageId, StageNest], ops: Mapping[StageId, OpNode]
+    nest: StageNest, nests: Mapping[StageId, StageNest], ops: Mapping[StageId, OpNode]
 ) -> Iterator[Access]:
     assert nest.buffer is not None
     own = [nest.axes[a.var] for a in nest.op.axes]
@@ -326,21 +309,22 @@ def _accesses(
         if any(r is read or r == read for r in seen):
             continue
         seen.append(read)
-        source = found[read.source].buffer if read.source in found else None
+        source = nests[read.source].buffer if read.source in nests else None
         if source is None:
             op = ops[read.source]
             source = _buffer(StageState(read.source, op, {}, ()), op.shape, op, frozenset())
         yield _access(source, [index_of(i, nest.axes) for i in read.indices], False)
 
 
-def _guards(nest: StageNest) -> Iterator[Guard]:
+def _conditions(nest: StageNest) -> Iterator[ReadCondition]:
     todo: list[Expr] = [] if nest.op.body is None else [*outputs_of(nest.op.body)]
     while todo:
         e = todo.pop()
         todo += [e.a, e.b] if isinstance(e, IfThenElse) else e.children()
         if isinstance(e, IfThenElse):
             # Both ends of a range are one comparison, of an unsigned number.
-            yield Guard(tuple(dict.fromkeys(_moved(test, nest) for test in _tests(e.cond))))
+            tests = dict.fromkeys(_moved(test, nest) for test in _tests(e.cond))
+            yield ReadCondition(tuple(tests))
 
 
 def _tests(cond: Expr) -> list[Expr]:
@@ -352,19 +336,17 @@ def _tests(cond: Expr) -> list[Expr]:
 
 def _moved(test: Expr, nest: StageNest) -> frozenset[LoopKey]:
     """The loops that move the sides of a comparison; those of its variables' axes."""
-    found: set[LoopKey] = set()
+    loops: set[LoopKey] = set()
     todo = [test]
     while todo:
         e = todo.pop()
         todo += e.children()
         if isinstance(e, Var) and e in nest.axes:
-            found |= {m.loop for m in nest.axes[e].moves}
-    return frozenset(found)
+            loops |= {m.loop for m in nest.axes[e].moves}
+    return frozenset(loops)
 
 
-def _access(buffer: Buffer, indices: Sequence[Index | None], write: bool) -> Access:
-    kept = [
-        Index(0, () if x is None else tuple(m for m in x.moves if m.loop not in buffer.within))
-        for x in indices
-    ]
-    return Access(buffer, write, tuple(_placed(dim.source, kept).moves for dim in buffer.dims))
+def _access(buffer: NestBuffer, indices: Sequence[SteppedIndex | None], write: bool) -> Access:
+    still = SteppedIndex(0, ())
+    moving = [still if x is None else x.without(buffer.within) for x in indices]
+    return Access(buffer, write, tuple(_placed(dim.source, moving).moves for dim in buffer.dims))

@@ -142,8 +142,9 @@ class Population:
             return None if fixed == everything else _More(self._stubborn(fixed, sample))
         if graph.asked - fixed:
             return _More(frozenset(graph.asked))
-        if not any(isinstance(x, Sym) for x in numbers):
-            return constant_row(numbers, self._logged)
+        constants = [x for x in numbers if not isinstance(x, Sym)]
+        if len(constants) == len(numbers):
+            return constant_row(constants, self._logged)
         return Program(numbers, self.logged)
 
     def _instantiate(self, fixed: frozenset[int], sample: np.ndarray, graph: Graph) -> list[Number]:

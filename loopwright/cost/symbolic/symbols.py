@@ -21,9 +21,12 @@ import numpy as np
 from loopwright.ir.expr import Expr, IterVar, binary
 from loopwright.ir.symbol import Symbol
 
-#: An int, a float, or a `Sym`.
-Number = Any
-Interval = tuple[float, float]
+#: Least and largest value that an expression may take.
+ValueRange = tuple[float, float]
+#: An operand of a node: the number of another node, or a constant, in a tuple.
+Operand = int | tuple[float]
+#: An operation and its operands; a leaf has its knob and its part, in a tuple each.
+Node = tuple[str, tuple[Operand, ...]]
 _INF = math.inf
 
 
@@ -43,13 +46,16 @@ class Graph:
     """Expressions over the values of knobs, each made once.
 
     Attributes:
+        nodes: the expressions; an operand stands before what is made of it.
+        leaves: for each node that is a leaf the number of its knob, and of the part of it.
         asked: knobs whose values were asked for, whether or not the exception came through.
     """
 
     def __init__(self) -> None:
-        self.nodes: list[tuple[str, tuple[Any, ...]]] = []
+        self.nodes: list[Node] = []
+        self.leaves: dict[int, tuple[int, int]] = {}
         self.asked: set[int] = set()
-        self._known: dict[tuple[Any, ...], Sym] = {}
+        self._known: dict[object, Sym] = {}
 
     def leaf(self, knob: int, part: int, values: Iterable[int]) -> Number:
         """Part ``part`` of what knob number ``knob`` chooses, where ``values`` are all there are.
@@ -60,7 +66,9 @@ class Graph:
         lo, hi = min(values), max(values)
         if lo == hi:
             return lo
-        return self._make("leaf", (knob, part), (lo, hi), frozenset((knob,)))
+        sym = self._make("leaf", (knob, part), (lo, hi), frozenset((knob,)))
+        self.leaves[sym.number] = (knob, part)
+        return sym
 
     def apply(self, op: str, args: tuple[Number, ...]) -> Number:
         """An operation on at least one `Sym`."""
@@ -70,19 +78,29 @@ class Graph:
         knobs = frozenset().union(*(a.knobs for a in args if isinstance(a, Sym)))
         return self._make(op, args, bounds, knobs)
 
-    def _make(self, op: str, args: tuple[Any, ...], bounds: Interval, knobs: frozenset[int]) -> Sym:
+    def _make(
+        self, op: str, args: tuple[Number, ...], bounds: ValueRange, knobs: frozenset[int]
+    ) -> Sym:
         key = (op, *((a.number, "") if isinstance(a, Sym) else a for a in args))
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = Sym(self, len(self.nodes), bounds, knobs)
+        sym = self._known.get(key)
+        if sym is None:
+            sym = self._known[key] = Sym(self, len(self.nodes), bounds, knobs)
             self.nodes.append((op, tuple(a.number if isinstance(a, Sym) else (a,) for a in args)))
-        return found
+        return sym
 
 
 def _plain(value: float, op: str) -> Number:
     if op in _TESTS:
         return bool(value)
     return int(value) if op != "/" and value == int(value) else value
+
+
+_Method = Callable[["Sym", "Number"], "Number"]
+
+
+def _operators(op: str) -> tuple[_Method, _Method]:
+    """The method of an operator, and the one for the operand on the right."""
+    return lambda a, b: _operation(op, a, b), lambda a, b: _operation(op, b, a)
 
 
 class Sym(Symbol):
@@ -96,7 +114,9 @@ class Sym(Symbol):
 
     __slots__ = ("bounds", "graph", "knobs", "number")
 
-    def __init__(self, graph: Graph, number: int, bounds: Interval, knobs: frozenset[int]) -> None:
+    def __init__(
+        self, graph: Graph, number: int, bounds: ValueRange, knobs: frozenset[int]
+    ) -> None:
         self.graph, self.number, self.bounds, self.knobs = graph, number, bounds, knobs
 
     def __repr__(self) -> str:
@@ -124,14 +144,25 @@ class Sym(Symbol):
     def __float__(self) -> float:
         raise self._ask()
 
-    def __neg__(self) -> Any:
+    def __neg__(self) -> Number:  # type: ignore[override]
         return self * -1
 
-    def __pos__(self) -> Any:
+    def __pos__(self) -> Sym:
         return self
 
     def __hash__(self) -> int:
         return hash(("sym", self.number))
+
+    # With other numbers these give numbers, where those of `Expr` give expressions. Comparisons
+    # are tests, which are 0 or 1 once the candidate is known.
+    __add__, __radd__ = _operators("+")  # type: ignore[assignment]
+    __sub__, __rsub__ = _operators("-")  # type: ignore[assignment]
+    __mul__, __rmul__ = _operators("*")  # type: ignore[assignment]
+    __floordiv__, __rfloordiv__ = _operators("//")  # type: ignore[assignment]
+    __mod__, __rmod__ = _operators("%")  # type: ignore[assignment]
+    __truediv__, __rtruediv__ = _operators("/")  # type: ignore[assignment]
+    __lt__, __gt__ = _operators("<")  # type: ignore[assignment]
+    __le__, __ge__ = _operators("<=")  # type: ignore[assignment]
 
     def __eq__(self, other: object) -> Any:
         return True if self is other else _operation("==", self, other)
@@ -139,57 +170,14 @@ class Sym(Symbol):
     def __ne__(self, other: object) -> Any:
         return False if self is other else _operation("!=", self, other)
 
-    def __lt__(self, other: Any) -> Any:
-        return _operation("<", self, other)
 
-    def __le__(self, other: Any) -> Any:
-        return _operation("<=", self, other)
-
-    def __gt__(self, other: Any) -> Any:
-        return _operation("<", other, self)
-
-    def __ge__(self, other: Any) -> Any:
-        return _operation("<=", other, self)
-
-    def __add__(self, other: Any) -> Any:
-        return _operation("+", self, other)
-
-    def __radd__(self, other: Any) -> Any:
-        return _operation("+", other, self)
-
-    def __sub__(self, other: Any) -> Any:
-        return _operation("-", self, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return _operation("-", other, self)
-
-    def __mul__(self, other: Any) -> Any:
-        return _operation("*", self, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return _operation("*", other, self)
-
-    def __floordiv__(self, other: Any) -> Any:
-        return _operation("//", self, other)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return _operation("//", other, self)
-
-    def __mod__(self, other: Any) -> Any:
-        return _operation("%", self, other)
-
-    def __rmod__(self, other: Any) -> Any:
-        return _operation("%", other, self)
-
-    def __truediv__(self, other: Any) -> Any:
-        return _operation("/", self, other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return _operation("/", other, self)
+#: What is computed with: a number, or an expression for the numbers of many candidates.
+Number = int | float | Sym
 
 
+_NUMBERS = (Sym, int, float, np.number)
 _TESTS = ("<", "<=", "==", "!=")
-_FOLD: dict[str, Callable[[Any, Any], Any]] = {
+_FOLD: dict[str, Callable[[Number, Number], Number]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
@@ -207,14 +195,13 @@ _FOLD: dict[str, Callable[[Any, Any], Any]] = {
 
 def _operation(op: str, a: Any, b: Any) -> Any:
     """An operator that a template, or this package, writes down."""
+    numbers = isinstance(a, _NUMBERS) and isinstance(b, _NUMBERS)
+    if numbers:
+        return _apply(op, a, b)
     for x in (a, b):
         if isinstance(x, Expr | IterVar) and not isinstance(x, Sym):
             return binary(op, a, b)
-    if not isinstance(a, Sym | int | float | np.number) or not isinstance(
-        b, Sym | int | float | np.number
-    ):
-        return NotImplemented
-    return _apply(op, a, b)
+    return NotImplemented
 
 
 def _apply(op: str, a: Number, b: Number) -> Number:
@@ -248,11 +235,11 @@ def _simple(op: str, a: Number, b: Number) -> Number | None:
     return None
 
 
-def _interval(x: Number) -> Interval:
+def _interval(x: Number) -> ValueRange:
     return x.bounds if isinstance(x, Sym) else (x, x)
 
 
-def _bounds(op: str, args: tuple[Number, ...]) -> Interval:
+def _bounds(op: str, args: tuple[Number, ...]) -> ValueRange:
     """Bounds of an operation from those of its operands; a test gives 0 or 1."""
     if op == "where":
         (_, _), (alo, ahi), (blo, bhi) = map(_interval, args)
@@ -286,7 +273,7 @@ def _bounds(op: str, args: tuple[Number, ...]) -> Interval:
     return -_INF, _INF
 
 
-def _hull(ends: Sequence[float]) -> Interval:
+def _hull(ends: Sequence[float]) -> ValueRange:
     """The interval of its ends; everything where one is unknown (0 times infinity)."""
     if any(x != x for x in ends):
         return -_INF, _INF

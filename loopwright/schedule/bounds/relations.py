@@ -8,7 +8,7 @@ The walks know nothing about numbers. The arithmetic is passed in:
 
 * `loopwright.schedule.bounds.exact`: extents are ints or affine forms over size variables, values
   are affine forms over loop variables. Lowering builds the program from them.
-* `loopwright.cost.symbolic.stepped`: extents stand for those of many candidates at once, values
+* `loopwright.cost.symbolic.index_steps`: extents stand for those of many candidates at once, values
   are sums of steps. Features and the analytical model are derived from them.
 * `loopwright.schedule.rules.loops`: extents only, those that a stage has while it covers its whole
   tensor. Printed schedules and rules that compare extents use them.
