@@ -84,7 +84,7 @@ class _Told:
     by: str
 
 
-class Sizes:
+class ManifestSizes:
     """What a manifest says of the sizes of one function.
 
     Attributes:

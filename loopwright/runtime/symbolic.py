@@ -17,7 +17,7 @@ from loopwright.errors import ArgumentError
 from loopwright.runtime.function import Call, Function
 from loopwright.runtime.image import Image
 from loopwright.runtime.ndarray import host_array
-from loopwright.runtime.sizes import Sizes, evaluate, text
+from loopwright.runtime.sizes import ManifestSizes, evaluate, text
 
 # Sizes whose functions, with their workspaces, are kept for the next call.
 _KEEP = 8
@@ -55,7 +55,7 @@ class SymbolicFunction:
     def __init__(self, image: Image, entry: Mapping[str, Any]) -> None:
         self.name = str(entry["name"])
         self._image, self._entry = image, entry
-        self._sizes = Sizes(entry)
+        self._sizes = ManifestSizes(entry)
         self.args = tuple(map(SymbolicArg.from_manifest, entry["args"]))
         self._order = list(entry["order"])
         self._kept: OrderedDict[tuple[int, ...], Function] = OrderedDict()

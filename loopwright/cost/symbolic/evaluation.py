@@ -5,24 +5,29 @@ All is float64, exact for whole numbers up to 2**53.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from loopwright.cost.symbolic.symbols import Number, Sym
+from loopwright.cost.symbolic.symbols import Graph, Node, Number, Sym
+
+#: Values of all candidates, or the one value that all of them have.
+Column = np.ndarray[Any, np.dtype[Any]]
 
 
-def _quotient(a: Any, b: Any) -> Any:
+def _quotient(a: Column, b: Column) -> Column:
     # Exact: quotients of whole numbers below 2**53 do not round up to the next whole number.
-    return np.floor(np.divide(a, b))
+    quotient: Column = np.floor(np.divide(a, b))
+    return quotient
 
 
-def _remainder(a: Any, b: Any) -> Any:
-    return a - _quotient(a, b) * b
+def _remainder(a: Column, b: Column) -> Column:
+    remainder: Column = a - _quotient(a, b) * b
+    return remainder
 
 
-_COLUMNS: dict[str, Callable[..., Any]] = {
+_COLUMNS: dict[str, Callable[..., Column]] = {
     "+": np.add,
     "-": np.subtract,
     "*": np.multiply,
@@ -46,10 +51,10 @@ _COLUMNS: dict[str, Callable[..., Any]] = {
 
 #: One operation: where its value goes, what it is (a leaf: None), what it is made of, which rows of
 #: the block want it, and which values are not needed after it.
-_Step = tuple[int, Callable[..., Any] | None, tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+_Step = tuple[int, Callable[..., Column] | None, tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
 
-class Program:
+class ColumnProgram:
     """Several expressions, evaluated together.
 
     Args:
@@ -61,30 +66,31 @@ class Program:
     """
 
     def __init__(self, outputs: Sequence[Number], logged: Sequence[bool]) -> None:
-        plain: list[tuple[bool, Any, bool]] = [
-            (isinstance(x, Sym), x.number if isinstance(x, Sym) else float(x), log)
+        # The number of a node, or None and a constant. Equal outputs share a row of the block that
+        # is evaluated; rows to be logged come first.
+        plain: list[tuple[int | None, float, bool]] = [
+            (x.number, 0.0, log) if isinstance(x, Sym) else (None, float(x), log)
             for x, log in zip(outputs, logged, strict=True)
         ]
-        # Equal outputs share a row of the block that is evaluated; rows to be logged come first.
         rows = sorted(dict.fromkeys(plain), key=lambda r: not r[2])
         self._place = np.array([rows.index(r) for r in plain], np.intp)
         self._logs = sum(log for _, _, log in rows)
-        self._constants = [(k, x) for k, (symbol, x, _) in enumerate(rows) if not symbol]
+        self._constants = [(k, x) for k, (node, x, _) in enumerate(rows) if node is None]
         self._height = len(rows)
-        graphs = [x.graph for x in outputs if isinstance(x, Sym)]
-        nodes = graphs[0].nodes if graphs else []
         self.leaves: list[tuple[int, int]] = []
         self._numbers: dict[tuple[float, bool, bool], int] = {}
-        self._steps = self._compiled(
-            nodes, [(k, x) for k, (symbol, x, _) in enumerate(rows) if symbol]
-        )
-
-    def _compiled(self, nodes: Sequence[Any], rows: Sequence[tuple[int, int]]) -> list[_Step]:
         wanted: dict[int, list[int]] = {}
-        for k, number in rows:
-            wanted.setdefault(number, []).append(k)
-        needed = _reachable(nodes, set(wanted))
-        last = {a: n for n in needed if nodes[n][0] != "leaf" for a in _operands(nodes[n])}
+        for k, (node, _, _) in enumerate(rows):
+            if node is not None:
+                wanted.setdefault(node, []).append(k)
+        graph = next((x.graph for x in outputs if isinstance(x, Sym)), Graph())
+        self._steps = self._compiled(graph, wanted)
+
+    def _compiled(self, graph: Graph, wanted: Mapping[int, Sequence[int]]) -> list[_Step]:
+        """The operations in order; ``wanted`` has the rows of the block that a node goes to."""
+        nodes = graph.nodes
+        needed = _reachable(nodes, wanted)
+        last = {a: n for n in needed for a in _operands(nodes[n])}
         slots = {n: k for k, n in enumerate(needed)}
         steps: list[_Step] = []
         for n in needed:
@@ -93,7 +99,7 @@ class Program:
             outs = tuple(wanted.get(n, ()))
             if op == "leaf":
                 steps.append((slots[n], None, (len(self.leaves),), outs, ()))
-                self.leaves.append((args[0][0], args[1][0]))
+                self.leaves.append(graph.leaves[n])
                 continue
             given = tuple(
                 len(needed) + self._constant(a[0], op) if isinstance(a, tuple) else slots[a]
@@ -119,10 +125,10 @@ class Program:
             columns: float64 (n,) for each of ``leaves``.
             out: float32 (n, outputs).
         """
-        values: list[Any] = [None] * len(self._steps)
+        values: list[Column | None] = [None] * len(self._steps)
         for number, flag, column in self._numbers:
-            made = np.array(number, np.bool_ if flag else np.float64)
-            values.append(np.full(len(out), made) if column else made)
+            constant = np.array(number, np.bool_ if flag else np.float64)
+            values.append(np.full(len(out), constant) if column else constant)
         block = _rows(self._height, len(out))
         for row, x in self._constants:
             block[row] = x
@@ -145,7 +151,7 @@ class Program:
 
 
 def constant_row(numbers: Sequence[float], logged: np.ndarray) -> np.ndarray:
-    """What a `Program` gives for one candidate whose numbers are all known, float32 (outputs,)."""
+    """What a `ColumnProgram` gives for one candidate of which all is known, float32 (outputs,)."""
     out = np.array(numbers, np.float64).astype(np.float32)
     logs = out[logged]
     _take_logarithms(logs)
@@ -162,17 +168,18 @@ def _rows(count: int, length: int) -> np.ndarray:
     return np.empty((count, length + 16), np.float32)[:, :length]
 
 
-def _operands(node: Any) -> list[int]:
-    op, args = node
-    return [] if op == "leaf" else [a for a in args if not isinstance(a, tuple)]
+def _operands(node: Node) -> list[int]:
+    """Numbers of the nodes that a node is made of."""
+    return [a for a in node[1] if not isinstance(a, tuple)]
 
 
-def _reachable(nodes: Sequence[Any], wanted: set[int]) -> list[int]:
+def _reachable(nodes: Sequence[Node], wanted: Iterable[int]) -> list[int]:
     """Numbers of nodes that others need, in an order in which they can be computed."""
-    found, todo = set(wanted), list(wanted)
+    needed = set(wanted)
+    todo = list(needed)
     while todo:
         for a in _operands(nodes[todo.pop()]):
-            if a not in found:
-                found.add(a)
+            if a not in needed:
+                needed.add(a)
                 todo.append(a)
-    return sorted(found)
+    return sorted(needed)

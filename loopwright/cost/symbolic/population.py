@@ -13,14 +13,15 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from loopwright.cost.symbolic.evaluation import Program, constant_row
+from loopwright.cost.symbolic.evaluation import ColumnProgram, constant_row
 from loopwright.cost.symbolic.symbols import Graph, Number, Sym
+from loopwright.errors import InternalError
 from loopwright.schedule.state import State
 from loopwright.task import ConfigEntity, Knob, OtherOptionEntity, SplitEntity, Task
+from loopwright.task.entities import Entity
 
 #: Derives numbers from a schedule's state, always the same count.
 Derive = Callable[[State], list[Number]]
@@ -33,7 +34,7 @@ CLASSES, CHUNK = 4096, 2048
 class SymbolicSplit(SplitEntity):
     """A split of which inner sizes are expressions."""
 
-    def __init__(self, size: Sequence[Any]) -> None:
+    def __init__(self, size: Sequence[Number]) -> None:
         object.__setattr__(self, "size", tuple(size))
 
 
@@ -44,9 +45,11 @@ class _More:
     knobs: frozenset[int]
 
 
+#: A class: which knobs are fixed, and what they chose.
+_ClassKey = tuple[frozenset[int], tuple[int, ...]]
 #: What is known of a class: how to evaluate it, the numbers of its only candidate, that it must be
 #: taken apart, or that its template fails.
-_Found = Program | np.ndarray | _More | None
+_ClassResult = ColumnProgram | np.ndarray | _More | None
 
 
 class Population:
@@ -76,7 +79,7 @@ class Population:
         #: Knobs that classes had to be taken apart by, and how many classes.
         self._asked: frozenset[int] = frozenset()
         self._apart = 0
-        self._classes: OrderedDict[Any, _Found] = OrderedDict()
+        self._classes: OrderedDict[_ClassKey, _ClassResult] = OrderedDict()
         self._columns: dict[tuple[int, int], np.ndarray] = {}
 
     def evaluate(self, digits: np.ndarray) -> np.ndarray:
@@ -92,17 +95,19 @@ class Population:
     ) -> None:
         """Fill the rows ``rows`` of ``out``, which belong to the candidates ``digits``."""
         for choice, members in _groups(digits, sorted(fixed), self.task.config_space.dims):
-            found = self._class(fixed, choice, digits[members[0]])
-            if isinstance(found, _More):
-                self._fill(digits[members], rows[members], fixed | found.knobs, out)
-            elif found is None:
+            result = self._class(fixed, choice, digits[members[0]])
+            if isinstance(result, _More):
+                self._fill(digits[members], rows[members], fixed | result.knobs, out)
+            elif result is None:
                 out[rows[members]] = np.nan
-            elif isinstance(found, np.ndarray):
-                out[rows[members]] = found
+            elif isinstance(result, np.ndarray):
+                out[rows[members]] = result
             else:
-                self._run(found, digits[members], rows[members], out)
+                self._run(result, digits[members], rows[members], out)
 
-    def _run(self, program: Program, digits: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
+    def _run(
+        self, program: ColumnProgram, digits: np.ndarray, rows: np.ndarray, out: np.ndarray
+    ) -> None:
         for at in range(0, len(rows), CHUNK):
             part = slice(at, at + CHUNK)
             columns = [self._column(k, p)[digits[part, k]] for k, p in program.leaves]
@@ -117,21 +122,23 @@ class Population:
             self._columns[knob, part] = np.array(values, np.float64)
         return self._columns[knob, part]
 
-    def _class(self, fixed: frozenset[int], choice: tuple[int, ...], sample: np.ndarray) -> _Found:
+    def _class(
+        self, fixed: frozenset[int], choice: tuple[int, ...], sample: np.ndarray
+    ) -> _ClassResult:
         key = (fixed, choice)
         if key in self._classes:
             self._classes.move_to_end(key)
             return self._classes[key]
-        found = self._derive_class(fixed, sample)
-        if isinstance(found, _More):
-            self._asked |= found.knobs
+        result = self._derive_class(fixed, sample)
+        if isinstance(result, _More):
+            self._asked |= result.knobs
             self._apart += 1
-        self._classes[key] = found
+        self._classes[key] = result
         if len(self._classes) > CLASSES:
             self._classes.popitem(last=False)
-        return found
+        return result
 
-    def _derive_class(self, fixed: frozenset[int], sample: np.ndarray) -> _Found:
+    def _derive_class(self, fixed: frozenset[int], sample: np.ndarray) -> _ClassResult:
         everything = frozenset(range(len(self._knobs)))
         graph = Graph()
         try:
@@ -145,7 +152,7 @@ class Population:
         constants = [x for x in numbers if not isinstance(x, Sym)]
         if len(constants) == len(numbers):
             return constant_row(constants, self._logged)
-        return Program(numbers, self.logged)
+        return ColumnProgram(numbers, self.logged)
 
     def _instantiate(self, fixed: frozenset[int], sample: np.ndarray, graph: Graph) -> list[Number]:
         self.derived += 1
@@ -199,12 +206,17 @@ def is_numeric(knob: Knob) -> bool:
     return knob.kind == "other" and all(type(v) is int for v in values)
 
 
-def parts_of(entity: Any) -> tuple[int, ...]:
+def parts_of(entity: Entity) -> tuple[int, ...]:
     """The numbers that a candidate of a numeric knob consists of."""
-    return entity.size[1:] if isinstance(entity, SplitEntity) else (entity.val,)
+    match entity:
+        case SplitEntity(size=sizes):
+            return sizes[1:]
+        case OtherOptionEntity(val=int(number)):
+            return (number,)
+    raise InternalError(f"{entity} does not consist of numbers")
 
 
-def symbolic_entity(knob: Knob, number: int, graph: Graph) -> Any:
+def symbolic_entity(knob: Knob, number: int, graph: Graph) -> Entity:
     """What a template gets in place of a candidate of a numeric knob."""
     columns = list(zip(*(parts_of(e) for e in knob.entities), strict=True))
     syms = [graph.leaf(number, part, values) for part, values in enumerate(columns)]

@@ -55,7 +55,7 @@ class Graph:
         self.nodes: list[Node] = []
         self.leaves: dict[int, tuple[int, int]] = {}
         self.asked: set[int] = set()
-        self._known: dict[object, Sym] = {}
+        self._table: dict[object, Sym] = {}
 
     def leaf(self, knob: int, part: int, values: Iterable[int]) -> Number:
         """Part ``part`` of what knob number ``knob`` chooses, where ``values`` are all there are.
@@ -82,9 +82,9 @@ class Graph:
         self, op: str, args: tuple[Number, ...], bounds: ValueRange, knobs: frozenset[int]
     ) -> Sym:
         key = (op, *((a.number, "") if isinstance(a, Sym) else a for a in args))
-        sym = self._known.get(key)
+        sym = self._table.get(key)
         if sym is None:
-            sym = self._known[key] = Sym(self, len(self.nodes), bounds, knobs)
+            sym = self._table[key] = Sym(self, len(self.nodes), bounds, knobs)
             self.nodes.append((op, tuple(a.number if isinstance(a, Sym) else (a,) for a in args)))
         return sym
 

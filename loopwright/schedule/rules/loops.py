@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from loopwright.errors import did_you_mean
-from loopwright.ir.sizes import Sizes
+from loopwright.ir.sizes import Dim, Sizes
 from loopwright.ir.symbol import Symbol
 from loopwright.schedule import steps as st
+from loopwright.schedule.bounds.relations import ExtentArithmetic
 from loopwright.schedule.state import FuseRel, Loop, Mark, SplitRel, StageState, State, refuse
 
 #: Pragmas that lowering or code generation knows.
@@ -27,7 +28,7 @@ def split(state: State, step: st.Split, t: int) -> State:
         what = "factor" if step.factor is not None else "nparts"
         refuse("split", t, f"{what} must be a positive integer, got {given[0]!r}")
     _check_free(state, stage, step.loop, "split", t)
-    outer, inner = _split_extents(loop.nominal, step.factor, step.nparts)
+    outer, inner = _NOMINAL.split(loop.nominal, step.factor, step.nparts)
     lo = Loop(f"{t}.0", f"{loop.name}.0", loop.kind, outer)
     li = Loop(f"{t}.1", f"{loop.name}.1", loop.kind, inner)
     rel = SplitRel(step.loop, lo.id, li.id, step.factor, step.nparts, t)
@@ -45,17 +46,24 @@ def _is_size(v: Any) -> bool:
     return v >= 1 if known else isinstance(v, Symbol)
 
 
-def _split_extents(n: Any, factor: Any, nparts: Any) -> tuple[Any, Any]:
-    """Extents of the outer and the inner loop, of a loop of n iterations, a number or not."""
-    if factor is None:
-        return nparts, (n + (nparts - 1)) // nparts
-    if isinstance(n, int) and isinstance(factor, int):
-        inner = min(factor, n)
-    elif isinstance(n, Symbol):
-        inner = n.at_most(factor)
-    else:
-        inner = factor.at_most(n) if isinstance(factor, Symbol) else factor
-    return (n + (inner - 1)) // inner, inner
+class _NominalArithmetic(ExtentArithmetic[Dim]):
+    """Extents of a stage that covers its whole tensor: ints, `Symbol`, or expressions of sizes."""
+
+    def times(self, a: Dim, b: Dim) -> Dim:
+        return a * b
+
+    def ceil_div(self, a: Dim, b: Dim) -> Dim:
+        return (a + (b - 1)) // b
+
+    def clipped(self, factor: Dim, n: Dim) -> Dim:
+        if isinstance(n, int) and isinstance(factor, int):
+            return min(factor, n)
+        if isinstance(n, Symbol):
+            return n.at_most(factor)
+        return factor.at_most(n) if isinstance(factor, Symbol) else factor
+
+
+_NOMINAL = _NominalArithmetic()
 
 
 def check_even(state: State, stage: StageState, t: int) -> None:
@@ -92,7 +100,7 @@ def fuse(state: State, step: st.Fuse, t: int) -> State:
         )
     for x in (a, b):
         _check_free(state, stage, x.id, "fuse", t)
-    f = Loop(f"{t}.0", f"{a.name}.{b.name}", a.kind, a.nominal * b.nominal)
+    f = Loop(f"{t}.0", f"{a.name}.{b.name}", a.kind, _NOMINAL.times(a.nominal, b.nominal))
     return state.with_stage(
         stage,
         loops={**stage.loops, f.id: f},

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loopwright.cost.symbolic.evaluation import Program
+from loopwright.cost.symbolic.evaluation import ColumnProgram
 from loopwright.cost.symbolic.symbols import (
     DataDependent,
     Graph,
@@ -52,7 +52,7 @@ def test_columns_are_what_each_candidate_gives() -> None:
         graph = Graph()
         syms = [graph.leaf(k, 0, v) for k, v in enumerate(VALUES)]
         found = _expression(random.Random(seed), syms)
-        program = Program(found, [False] * len(found))
+        program = ColumnProgram(found, [False] * len(found))
         columns = [np.array(VALUES[k], float) for k, _ in program.leaves]
         out = np.empty((5, len(found)), np.float32)
         program.evaluate(columns, out)
@@ -110,7 +110,7 @@ def test_beside_an_axis_a_symbol_is_part_of_an_expression() -> None:
 def test_outputs_may_be_logged_shared_and_constant() -> None:
     graph = Graph()
     a = graph.leaf(0, 0, [0, 1, 7])
-    program = Program([a, a, 3, 3, a], [True, False, True, False, True])
+    program = ColumnProgram([a, a, 3, 3, a], [True, False, True, False, True])
     out = np.empty((3, 5), np.float32)
     program.evaluate([np.array([0.0, 1, 7])], out)
     assert out.tolist() == [[0, 0, 2, 3, 0], [1, 1, 2, 3, 1], [3, 7, 2, 3, 3]]
@@ -122,7 +122,7 @@ def test_bounds_that_are_not_known_fold_nothing() -> None:
     unknown = (a // (b - 6)) * (a - 1)
     found = where(at_most(a, 2), 0, unknown)
     out = np.empty((5, 1), np.float32)
-    Program([found], [False]).evaluate([np.array(v, np.float64) for v in VALUES[:2]], out)
+    ColumnProgram([found], [False]).evaluate([np.array(v, np.float64) for v in VALUES[:2]], out)
     wanted = [0 if x <= 2 else x // (y - 6) * (x - 1) for x, y in zip(*VALUES[:2], strict=True)]
     assert out[:, 0].tolist() == wanted
 
@@ -140,6 +140,6 @@ def test_tests_chosen_by_a_test(a: bool | None, b: bool | None) -> None:
 
     out = np.empty((5, 1), np.float32)
     columns = {(0, 0): VALUES[0], (1, 0): VALUES[1]}
-    made = Program([chosen(x, y)], [False])
+    made = ColumnProgram([chosen(x, y)], [False])
     made.evaluate([np.array(columns[leaf], np.float64) for leaf in made.leaves], out)
     assert out[:, 0].tolist() == [chosen(*pair) for pair in zip(*VALUES[:2], strict=True)]

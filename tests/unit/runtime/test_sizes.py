@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from loopwright.errors import ArgumentError, UsageError
-from loopwright.runtime.sizes import MAX_EXTENT, Sizes, evaluate, linear, text
+from loopwright.runtime.sizes import MAX_EXTENT, ManifestSizes, evaluate, linear, text
 
 
-def sizes(*shapes: list[Any], extents: Any = (), nonnegative: bool = False) -> Sizes:
-    return Sizes(
+def sizes(*shapes: list[Any], extents: Any = (), nonnegative: bool = False) -> ManifestSizes:
+    return ManifestSizes(
         {
             "sizes": [["n", "int32", nonnegative], ["m", "int32", False]],
             "extents": extents,
@@ -128,7 +128,7 @@ def test_values_come_from_dimensions_and_arguments() -> None:
         (sizes(["m"]), [(1,)], {"n": True}, "f: the size 'n' is an int, got True"),
     ],
 )
-def test_refusals(s: Sizes, shapes: Any, given: Any, message: str) -> None:
+def test_refusals(s: ManifestSizes, shapes: Any, given: Any, message: str) -> None:
     with pytest.raises(ArgumentError) as e:
         s.bind("f", shapes, given)
     assert str(e.value) == message
