@@ -132,9 +132,11 @@ def test_loops_count_through_what_they_replace(seed: int) -> None:
         if isinstance(rel, FuseRel):
             assert extents[rel.fused] == len(pairs)
             continue
-        # All iterations are there, and none of the outer loop is empty unless it was asked for.
-        assert len(pairs) >= extents[rel.parent]
-        assert rel.nparts == outer or (outer - 1) * inner < extents[rel.parent]
+        # As many as were asked for of the one, and as few of the other as reach all iterations.
+        n = extents[rel.parent]
+        assert len(pairs) >= n
+        assert (outer if rel.nparts else inner) == (rel.nparts or min(rel.factor or 0, n))
+        assert (outer * (inner - 1) if rel.nparts else (outer - 1) * inner) < n
     reached = []
     for leaves in iterations(stage, extents):
         values = loop_values(stage, leaves, extents, Ints())
@@ -192,11 +194,11 @@ def test_exact_forms_are_what_numbers_give(seed: int) -> None:
 def test_exact_forms_over_sizes_are_what_numbers_give(seed: int) -> None:
     """A factor is not clipped where the extent is no number: it is then never larger."""
     rng = random.Random(seed)
-    n = te.size_var("n")
-    s, sid = scheduled([n, 3], random_chain(rng, 2), [rng.randint(1, 3) for _ in range(4)])
-    for value in (3, 4, 9):
-        if _never_clipped(s.state.stages[sid], [value, 3]):
-            _check_exact(s, sid, [value, 3], {"n": value})
+    n, m = te.size_var("n"), te.size_var("m")
+    s, sid = scheduled([n, m], random_chain(rng, 2), [rng.randint(1, 3) for _ in range(4)])
+    for shape in ((3, 5), (4, 3), (9, 4)):
+        if _never_clipped(s.state.stages[sid], shape):
+            _check_exact(s, sid, shape, dict(zip("nm", shape, strict=True)))
 
 
 def _never_clipped(stage: StageState, shape: Sequence[int]) -> bool:
