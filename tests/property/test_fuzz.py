@@ -57,7 +57,7 @@ def test_every_primitive_and_every_target(run: fuzz.Fuzz) -> None:
 
 #: What the subprocess does before it runs the printed program, to have the same fault.
 PATCHES = {
-    "no guard": "from loopwright.schedule import bounds\nbounds._guard = lambda *_: None\n",
+    "no guard": ("from loopwright.schedule.bounds import infer\ninfer._guard = lambda *_: None\n"),
     "no mask": (
         "from loopwright.codegen.llvm.memory import Memory\n"
         "plain = Memory.load\n"

@@ -116,7 +116,8 @@ class SteppedArithmetic(LoopArithmetic[float | Sym, SteppedIndex]):
     ) -> tuple[SteppedIndex, SteppedIndex]:
         """``value // length`` and ``value % length``.
 
-        Where one loop makes the value, each part takes every one of its values, in steps of one.
+        Where one loop makes the value, each part takes every one of its values, in steps of one:
+        dividing would give the same by longer expressions.
         """
         if len(value.moves) != 1:
             return value.digit(length, None), value.digit(1, length)
