@@ -105,13 +105,13 @@ class SteppedArithmetic(LoopArithmetic[float | Sym, SteppedIndex]):
         """The smaller of a split factor, which may be a `Sym`, and an extent."""
         return least(factor, n)
 
-    def joined(
+    def split_value(
         self, loop: str, outer: SteppedIndex, length: Number, inner: SteppedIndex
     ) -> SteppedIndex:
         """``outer * length + inner``."""
         return outer.times(length) + inner
 
-    def parted(
+    def fused_values(
         self, loop: str, value: SteppedIndex, outer: Number, length: Number
     ) -> tuple[SteppedIndex, SteppedIndex]:
         """``value // length`` and ``value % length``.

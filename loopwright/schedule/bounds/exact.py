@@ -53,13 +53,13 @@ class ExactArithmetic(LoopArithmetic[Affine, Affine]):
         """The smaller of a factor and an extent that is a number; else the factor."""
         return min(factor, n) if isinstance(n, int) else factor
 
-    def joined(self, loop: str, outer: Affine, length: Extent, inner: Affine) -> Affine:
+    def split_value(self, loop: str, outer: Affine, length: Extent, inner: Affine) -> Affine:
         """``outer * length + inner``."""
         if isinstance(length, int):
             return outer * length + inner
         return self._scaled(outer, length, f"{self._name(loop)}.start") + inner
 
-    def parted(
+    def fused_values(
         self, loop: str, value: Affine, outer: Extent, length: Extent
     ) -> tuple[Affine, Affine]:
         """``value // length`` and ``value % length``."""

@@ -1,17 +1,17 @@
-"""Extents and values of the loops of a stage: what splits and fusions do to them, once.
+"""Extents and values of the loops of a stage: what splits and fusions do to them, in one place.
 
-A schedule keeps what it does to loops as relations (`SplitRel`, `FuseRel`). Two walks over them
-answer everything: forwards from the axes of the stage to the loops that remain, which gives the
-extents, and backwards from the loops that remain to the axes, which gives the values.
+A schedule keeps what it does to loops as relations (`SplitRel`, `FuseRel`). `loop_extents` walks
+them forwards, from the axes of the stage to the loops that remain. `loop_values` walks them
+backwards: it writes every loop, and so every axis, in terms of the loops that remain.
 
-The walks know nothing about numbers. The arithmetic is passed in:
+The walks do not know what a number is. The arithmetic is passed in:
 
 * `loopwright.schedule.bounds.exact`: extents are ints or affine forms over size variables, values
   are affine forms over loop variables. Lowering builds the program from them.
-* `loopwright.cost.symbolic.index_steps`: extents stand for those of many candidates at once, values
-  are sums of steps. Features and the analytical model are derived from them.
-* `loopwright.schedule.rules.loops`: extents only, those that a stage has while it covers its whole
-  tensor. Printed schedules and rules that compare extents use them.
+* `loopwright.cost.symbolic.index_steps`: an extent may stand for those of many candidates at once,
+  values are sums of steps. Features and the analytical model are derived from them.
+* `loopwright.schedule.rules.loops`: only extents, those that a stage has while it covers its whole
+  tensor. Printed schedules show them, and some rules compare them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ V = TypeVar("V")
 
 
 class ExtentArithmetic(Protocol[N]):
-    """What extents are computed with. An extent is an int, or an N where it is not known."""
+    """What extents are computed with: an extent is an int, or an N where it is not a number."""
 
     def times(self, a: N | int, b: N | int) -> N | int:
         """``a * b``."""
@@ -43,7 +43,9 @@ class ExtentArithmetic(Protocol[N]):
         """
         ...
 
-    def split(self, n: N | int, factor: int | None, nparts: int | None) -> tuple[N | int, N | int]:
+    def split_extents(
+        self, n: N | int, factor: int | None, nparts: int | None
+    ) -> tuple[N | int, N | int]:
         """Extents of the outer and the inner loop that a loop of ``n`` iterations is split into.
 
         The rule of splits, the same for every arithmetic.
@@ -61,9 +63,9 @@ class ExtentArithmetic(Protocol[N]):
 
 
 class LoopArithmetic(ExtentArithmetic[N], Protocol[N, V]):
-    """What extents (an int or an N) and values of loops (a V) are computed with."""
+    """What extents (an int or an N) and values of loops (of type V) are computed with."""
 
-    def joined(self, loop: str, outer: V, length: N | int, inner: V) -> V:
+    def split_value(self, loop: str, outer: V, length: N | int, inner: V) -> V:
         """``outer * length + inner``, the value of a loop that was split.
 
         Args:
@@ -73,7 +75,7 @@ class LoopArithmetic(ExtentArithmetic[N], Protocol[N, V]):
         """
         ...
 
-    def parted(self, loop: str, value: V, outer: N | int, length: N | int) -> tuple[V, V]:
+    def fused_values(self, loop: str, value: V, outer: N | int, length: N | int) -> tuple[V, V]:
         """``value // length`` and ``value % length``, the values of two loops that were fused.
 
         Args:
@@ -103,7 +105,7 @@ def loop_extents(
     for rel in stage.relations:
         match rel:
             case SplitRel():
-                extents[rel.outer], extents[rel.inner] = arithmetic.split(
+                extents[rel.outer], extents[rel.inner] = arithmetic.split_extents(
                     extents[rel.parent], rel.factor, rel.nparts
                 )
             case FuseRel():
@@ -131,11 +133,11 @@ def loop_values(
     for rel in reversed(stage.relations):
         match rel:
             case SplitRel():
-                values[rel.parent] = arithmetic.joined(
+                values[rel.parent] = arithmetic.split_value(
                     rel.parent, values[rel.outer], extents[rel.inner], values[rel.inner]
                 )
             case FuseRel():
-                values[rel.outer], values[rel.inner] = arithmetic.parted(
+                values[rel.outer], values[rel.inner] = arithmetic.fused_values(
                     rel.fused, values[rel.fused], extents[rel.outer], extents[rel.inner]
                 )
             case _:

@@ -28,7 +28,7 @@ def split(state: State, step: st.Split, t: int) -> State:
         what = "factor" if step.factor is not None else "nparts"
         refuse("split", t, f"{what} must be a positive integer, got {given[0]!r}")
     _check_free(state, stage, step.loop, "split", t)
-    outer, inner = _NOMINAL.split(loop.nominal, step.factor, step.nparts)
+    outer, inner = _NOMINAL.split_extents(loop.nominal, step.factor, step.nparts)
     lo = Loop(f"{t}.0", f"{loop.name}.0", loop.kind, outer)
     li = Loop(f"{t}.1", f"{loop.name}.1", loop.kind, inner)
     rel = SplitRel(step.loop, lo.id, li.id, step.factor, step.nparts, t)

@@ -96,10 +96,10 @@ class Ints(LoopArithmetic[int, int]):
     def clipped(self, factor: int, n: int) -> int:
         return min(factor, n)
 
-    def joined(self, loop: str, outer: int, length: int, inner: int) -> int:
+    def split_value(self, loop: str, outer: int, length: int, inner: int) -> int:
         return outer * length + inner
 
-    def parted(self, loop: str, value: int, outer: int, length: int) -> tuple[int, int]:
+    def fused_values(self, loop: str, value: int, outer: int, length: int) -> tuple[int, int]:
         return divmod(value, length)
 
 
