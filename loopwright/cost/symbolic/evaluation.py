@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from loopwright.cost.symbolic.symbols import Graph, Node, Number, Sym
+from loopwright.cost.symbolic.symbols import Graph, GraphNode, Number, Sym
 
 #: Values of all candidates, or the one value that all of them have.
 Column = np.ndarray[Any, np.dtype[Any]]
@@ -168,12 +168,12 @@ def _rows(count: int, length: int) -> np.ndarray:
     return np.empty((count, length + 16), np.float32)[:, :length]
 
 
-def _operands(node: Node) -> list[int]:
+def _operands(node: GraphNode) -> list[int]:
     """Numbers of the nodes that a node is made of."""
     return [a for a in node[1] if not isinstance(a, tuple)]
 
 
-def _reachable(nodes: Sequence[Node], wanted: Iterable[int]) -> list[int]:
+def _reachable(nodes: Sequence[GraphNode], wanted: Iterable[int]) -> list[int]:
     """Numbers of nodes that others need, in an order in which they can be computed."""
     needed = set(wanted)
     todo = list(needed)

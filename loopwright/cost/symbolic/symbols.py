@@ -24,9 +24,9 @@ from loopwright.ir.symbol import Symbol
 #: Least and largest value that an expression may take.
 ValueRange = tuple[float, float]
 #: An operand of a node: the number of another node, or a constant, in a tuple.
-Operand = int | tuple[float]
+NodeOperand = int | tuple[float]
 #: An operation and its operands; a leaf has its knob and its part, in a tuple each.
-Node = tuple[str, tuple[Operand, ...]]
+GraphNode = tuple[str, tuple[NodeOperand, ...]]
 _INF = math.inf
 
 
@@ -52,7 +52,7 @@ class Graph:
     """
 
     def __init__(self) -> None:
-        self.nodes: list[Node] = []
+        self.nodes: list[GraphNode] = []
         self.leaves: dict[int, tuple[int, int]] = {}
         self.asked: set[int] = set()
         self._table: dict[object, Sym] = {}
