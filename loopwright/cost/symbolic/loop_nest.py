@@ -307,12 +307,11 @@ def _placed(source: LayoutDim, indices: Sequence[Index]) -> Index:
             return _placed(a, indices).times(k)
         case ("//", a, k):
             return _placed(a, indices).digit(k, None)
-        case ("%", a, k):
+        case (int(d), div, mod):
+            whole = mod is None and isinstance(div, int) and div == 1
+            return indices[d] if whole else indices[d].digit(div, mod)
+        case (_, a, k):
             return _placed(a, indices).digit(1, k)
-        case (int(d), int(div), None) if div == 1:
-            return indices[d]
-    d, div, mod = source
-    return indices[d].digit(div, mod)
 
 
 def _accesses(

@@ -26,8 +26,8 @@ from loopwright.lowering.nest.tensorize import Tensorization
 from loopwright.lowering.nest.values import Values
 from loopwright.lowering.nest.vector_reduction import lanes_of
 from loopwright.schedule.bounds.infer import Bounds, LoopBound, StageBounds, attach_position
+from loopwright.schedule.rules.annotate import MAX_VECTOR
 from loopwright.schedule.state import StageId, State
-from loopwright.schedule.validate import MAX_VECTOR
 
 
 class NestBuilder:

@@ -35,7 +35,7 @@ from loopwright.schedule.bounds.launches import (
     thread_limits,
 )
 from loopwright.schedule.bounds.loop_values import extents_of, invert
-from loopwright.schedule.rules.storage import store_position
+from loopwright.schedule.nesting import store_position
 from loopwright.schedule.state import Loop, Mark, SplitRel, StageId, StageState, State
 from loopwright.te.dag import OpNode, reads_of
 

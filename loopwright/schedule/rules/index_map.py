@@ -12,23 +12,28 @@ the sum that it is. A map is one to one when all indices are told in the end.
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+
+from loopwright.ir.affine import Extent
+from loopwright.schedule.state import IndexExpr
 
 #: Most indices that are tried one by one.
 TRIED = 1 << 16
-Index = Any
 Interval = tuple[int, int]
+Points = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class _Source:
     """An index (``of`` is its number) or a sum, with values from 0 to ``extent - 1``."""
 
-    of: Any
+    of: int | _Sum
     extent: int
 
 
@@ -64,7 +69,7 @@ class _Sum:
         return True
 
 
-def judge(exprs: tuple[Index, ...], shape: tuple[int, ...]) -> str:
+def judge(exprs: tuple[IndexExpr, ...], shape: tuple[int, ...]) -> str:
     """``"one to one"``, ``"redundant"`` (that too, but a digit is used twice) or ``"unknown"``."""
     sums = [_sum(e, shape) for e in exprs]
     known: set[_Digit] = set()
@@ -101,7 +106,7 @@ def judge(exprs: tuple[Index, ...], shape: tuple[int, ...]) -> str:
     return "redundant" if redundant else "one to one"
 
 
-def _sum(e: Index, shape: tuple[int, ...]) -> _Sum | None:
+def _sum(e: IndexExpr, shape: tuple[int, ...]) -> _Sum | None:
     """The sum that an expression is, or None where that is not known."""
     if isinstance(e, int):
         return _Sum(e, ())
@@ -116,9 +121,16 @@ def _sum(e: Index, shape: tuple[int, ...]) -> _Sum | None:
     if op == "+":
         y = _sum(b, shape)
         return None if y is None else _plus(x, y)
+    k = constant(b)
     if op == "*":
-        return _Sum(x.base * b, tuple((d, s * b) for d, s in x.terms) if b else ())
-    return _divided(x, op, b)
+        return _Sum(x.base * k, tuple((d, s * k) for d, s in x.terms) if k else ())
+    return _divided(x, op, k)
+
+
+def constant(e: IndexExpr) -> int:
+    """The number that ``*``, ``//`` and ``%`` have on their right."""
+    assert isinstance(e, int)
+    return e
 
 
 def _plus(x: _Sum, y: _Sum) -> _Sum:
@@ -151,23 +163,29 @@ def _cuts(d: _Digit, k: int) -> bool:
     return d.extent % k == 0 or d.lower * d.extent >= d.source.extent
 
 
-def bounds(e: Index, shape: tuple[int, ...]) -> Interval:
-    """Values that an expression stays within; of a ``%`` all values, so that blocks are whole."""
+def bounds(e: IndexExpr, shape: tuple[Extent, ...]) -> Interval:
+    """Values that an expression stays within; of a ``%`` all values, so that blocks are whole.
+
+    The extents are numbers: `loopwright.schedule.rules.layout` refuses others.
+    """
     if isinstance(e, int):
         return e, e
     if isinstance(e, str):
-        return 0, shape[int(e[1:])] - 1
+        n = shape[int(e[1:])]
+        assert isinstance(n, int)
+        return 0, n - 1
     op, a, b = e
     lo, hi = bounds(a, shape)
     if op == "+":
         lo2, hi2 = bounds(b, shape)
         return lo + lo2, hi + hi2
+    k = constant(b)
     if op == "*":
-        return min(lo * b, hi * b), max(lo * b, hi * b)
-    return (lo // b, hi // b) if op == "//" else (0, b - 1)
+        return min(lo * k, hi * k), max(lo * k, hi * k)
+    return (lo // k, hi // k) if op == "//" else (0, k - 1)
 
 
-def text(e: Index, outer: int = 0) -> str:
+def text(e: IndexExpr, outer: int = 0) -> str:
     """An expression as Python."""
     if isinstance(e, int | str):
         return str(e) if not isinstance(e, int) or e >= 0 or not outer else f"({e})"
@@ -180,7 +198,7 @@ def text(e: Index, outer: int = 0) -> str:
     return f"({out})" if p < outer else out
 
 
-def places(exprs: tuple[Index, ...], points: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def places(exprs: tuple[IndexExpr, ...], points: Points) -> Points:
     """New indices of points, a row each."""
     out = np.zeros((len(points), len(exprs)), np.int64)
     for k, e in enumerate(exprs):
@@ -188,17 +206,24 @@ def places(exprs: tuple[Index, ...], points: np.ndarray[Any, Any]) -> np.ndarray
     return out
 
 
-def _value(e: Index, points: np.ndarray[Any, Any]) -> Any:
+def _value(e: IndexExpr, points: Points) -> Points | int:
     if isinstance(e, int):
         return e
     if isinstance(e, str):
         return points[:, int(e[1:])]
     op, a, b = e
-    x, y = _value(a, points), _value(b, points)
-    return {"+": lambda: x + y, "*": lambda: x * y, "//": lambda: x // y, "%": lambda: x % y}[op]()
+    return _ARITHMETIC[op](_value(a, points), _value(b, points))
 
 
-def _samples(shape: tuple[int, ...]) -> list[np.ndarray[Any, Any]]:
+_ARITHMETIC: Mapping[str, Callable[[Points | int, Points | int], Points | int]] = {
+    "+": operator.add,
+    "*": operator.mul,
+    "//": operator.floordiv,
+    "%": operator.mod,
+}
+
+
+def _samples(shape: tuple[int, ...]) -> list[Points]:
     """All indices if they are few; else those of a corner, and of a line along each dimension."""
     boxes = [list(shape)]
     if prod(shape) > TRIED:
@@ -213,7 +238,7 @@ def _samples(shape: tuple[int, ...]) -> list[np.ndarray[Any, Any]]:
 
 
 def collision(
-    exprs: tuple[Index, ...], shape: tuple[int, ...]
+    exprs: tuple[IndexExpr, ...], shape: tuple[int, ...]
 ) -> tuple[list[int], list[int], list[int]] | None:
     """Two indices that go to one element, and the element, if any are found."""
     for points in _samples(shape):
@@ -227,7 +252,7 @@ def collision(
     return None
 
 
-def unreached(exprs: tuple[Index, ...], shape: tuple[int, ...]) -> list[int] | None:
+def unreached(exprs: tuple[IndexExpr, ...], shape: tuple[int, ...]) -> list[int] | None:
     """A new element to which no index goes, within the box that the indices tried go to."""
     points = _samples(shape)[0]
     new = places(exprs, points)

@@ -7,7 +7,7 @@ in memory is compared when the nest is built (`loopwright.lowering.nest.tensoriz
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from loopwright.ir.buffer import Buffer, Load
@@ -27,34 +27,63 @@ from loopwright.ir.expr import (
 from loopwright.ir.printer import print_expr
 from loopwright.ir.reduction import Combiner, Reduce
 from loopwright.ir.traversal import free_vars
-from loopwright.schedule import steps as st
-from loopwright.schedule.bounds.infer import LoopBound, StageBounds
+from loopwright.schedule.bounds.infer import Bounds, LoopBound, StageBounds
+from loopwright.schedule.names import Names
 from loopwright.schedule.state import StageState, State, Tensorized, refuse
+from loopwright.schedule.steps import FieldType, Step, register
 from loopwright.te.serial import expr_to_json
+from loopwright.te.tensor_intrin import TensorIntrin
 
 _COMMUTE = ("+", "*", "min", "max", "and", "or", "&", "|", "^", "==", "!=")
 _DECLARE = "declare an intrinsic that does what the nest does"
 
 
-def tensorize(state: State, step: st.Tensorize, t: int) -> State:
+@register(
+    "tensorize",
+    intrin=FieldType(
+        fits=lambda v: isinstance(v, dict),
+        read=TensorIntrin.from_json,
+        write=TensorIntrin.to_json,
+    ),
+)
+class Tensorize(Step):
     """Let an intrinsic do what stands inside a loop."""
-    stage = state.compute_stage(step.stage, "tensorize")
-    loop = state.leaf(stage, step.loop, "tensorize")
-    if stage.tensorized is not None:
-        old = state.loop_label(stage, stage.tensorized.loop)
-        refuse(
-            "tensorize",
-            t,
-            f"{state.label(stage.id)!r} is already tensorized at loop {old!r} (step "
-            f"{stage.tensorized.step}); a stage has one intrinsic",
-        )
-    if stage.op.num_outputs != 1:
-        refuse(
-            "tensorize",
-            t,
-            f"{state.label(stage.id)!r} has {stage.op.num_outputs} outputs; an intrinsic makes one",
-        )
-    return state.with_stage(stage, tensorized=Tensorized(loop.id, step.intrin, t))
+
+    loop: str
+    intrin: TensorIntrin
+
+    def apply(self, state: State, t: int) -> State:
+        """Let an intrinsic do what stands inside a loop."""
+        stage = state.compute_stage(self.stage, "tensorize")
+        loop = state.leaf(stage, self.loop, "tensorize")
+        if stage.tensorized is not None:
+            old = state.loop_label(stage, stage.tensorized.loop)
+            refuse(
+                "tensorize",
+                t,
+                f"{state.label(stage.id)!r} is already tensorized at loop {old!r} (step "
+                f"{stage.tensorized.step}); a stage has one intrinsic",
+            )
+        if stage.op.num_outputs != 1:
+            refuse(
+                "tensorize",
+                t,
+                f"{state.label(stage.id)!r} has {stage.op.num_outputs} outputs; an intrinsic makes "
+                "one",
+            )
+        return state.with_stage(replace(stage, tensorized=Tensorized(loop.id, self.intrin, t)))
+
+    def as_python(self, names: Names) -> str:
+        """As in ``s[C].tensorize(i, {...})``."""
+        loop = names.loop(self.stage, self.loop)
+        return f"{names.stage(self.stage)}.tensorize({loop}, {self.intrin.to_json()!r})"
+
+    @classmethod
+    def check_bounds(cls, state: State, bounds: Bounds) -> None:
+        """The nest inside the loop is the intrinsic's."""
+        for sb in bounds.stages.values():
+            if sb.stage.tensorized is not None:
+                match_intrinsic(state, sb)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from loopwright.ir.expr import IterVar
-from loopwright.schedule import steps as st
+from loopwright.schedule.rules import ComputeAt, ComputeRoot
 from loopwright.schedule.rules.grouping import group_label, members
 from loopwright.schedule.state import StageId
 from loopwright.schedule.surface.resolution import Handles
@@ -61,7 +61,7 @@ class Group:
         """
         who = self.schedule._who("compute_at")
         pid = self.schedule._stage_id(parent, who)
-        self.schedule._do(st.ComputeAt(self.id, pid, self.schedule._loop_id(pid, scope, who)))
+        self.schedule._do(ComputeAt(self.id, pid, self.schedule._loop_id(pid, scope, who)))
 
     def compute_root(self) -> None:
         """Compute the group on its own again: at root, or where the group around it is.
@@ -79,4 +79,4 @@ class Group:
             for i: C[i] = B[i] + 1
             for i: D[i] = C[i] * C[i]
         """
-        self.schedule._do(st.ComputeRoot(self.id))
+        self.schedule._do(ComputeRoot(self.id))

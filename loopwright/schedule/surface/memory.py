@@ -11,7 +11,15 @@ from typing import Any
 from loopwright.errors import ScheduleError
 from loopwright.ir.expr import IterVar
 from loopwright.ir.symbol import Symbol
-from loopwright.schedule import steps as st
+from loopwright.schedule.rules import (
+    DoubleBuffer,
+    Prefetch,
+    SetScope,
+    StorageAlign,
+    StoreAt,
+    StoreRoot,
+    TransformLayout,
+)
 from loopwright.schedule.surface.layout_map import trace_map
 from loopwright.schedule.surface.view import StageView, output_of
 
@@ -51,7 +59,7 @@ class MemoryPrimitives(StageView):
         """
         ndim = len(self.schedule.state.stages[self.id].op.shape)
         dims = trace_map(index_map, ndim, self._who("transform_layout"))
-        self.schedule._do(st.TransformLayout(self.id, dims, plain(pad_value)))
+        self.schedule._do(TransformLayout(self.id, dims, plain(pad_value)))
 
     def store_at(self, parent: Any, scope: IterVar) -> None:
         """Let the buffer of a stage exist outside of the loop where the stage is computed.
@@ -87,7 +95,7 @@ class MemoryPrimitives(StageView):
         """
         pid = self.schedule._stage_id(parent, self._who("store_at"))
         loop = self.schedule._loop_id(pid, scope, self._who("store_at"))
-        self.schedule._do(st.StoreAt(self.id, pid, loop))
+        self.schedule._do(StoreAt(self.id, pid, loop))
 
     def store_root(self) -> None:
         """Let the buffer exist outside of all loops of the stage where this one is computed.
@@ -109,7 +117,7 @@ class MemoryPrimitives(StageView):
         Raises:
             ScheduleError: as `store_at`.
         """
-        self.schedule._do(st.StoreRoot(self.id))
+        self.schedule._do(StoreRoot(self.id))
 
     def double_buffer(self) -> None:
         """Give the buffer two halves: one is filled for the next iteration while one is read.
@@ -137,7 +145,7 @@ class MemoryPrimitives(StageView):
                 computed at root or at a loop that is not serial, it is stored elsewhere, or it
                 reads a stage that is computed at the same loop and has no two halves.
         """
-        self.schedule._do(st.DoubleBuffer(self.id))
+        self.schedule._do(DoubleBuffer(self.id))
 
     def prefetch(self, tensor: Any, var: IterVar, offset: int) -> None:
         """Bring what a later iteration of a loop will read of a tensor nearer to the core.
@@ -173,7 +181,7 @@ class MemoryPrimitives(StageView):
         """
         who = self._who("prefetch")
         loop, source = self._loop(var, "prefetch"), self.schedule._stage_id(tensor, who)
-        step = st.Prefetch(self.id, loop, source, plain(offset), output_of(tensor, who))
+        step = Prefetch(self.id, loop, source, plain(offset), output_of(tensor, who))
         self.schedule._do(step)
 
     def set_scope(self, scope: str) -> None:
@@ -193,7 +201,7 @@ class MemoryPrimitives(StageView):
         Raises:
             ScheduleError: unknown scope; the stage is inlined, an input or an output.
         """
-        self.schedule._do(st.SetScope(self.id, scope))
+        self.schedule._do(SetScope(self.id, scope))
 
     def storage_align(self, axis: IterVar | int, factor: int, offset: int) -> None:
         """Leave gaps in the stage's buffer so that a stride is ``k * factor + offset`` elements.
@@ -220,7 +228,7 @@ class MemoryPrimitives(StageView):
                 factor or the offset is out of range; the stage is inlined, an input or an output.
         """
         dim = self._dimension(axis, "storage_align")
-        self.schedule._do(st.StorageAlign(self.id, dim, plain(factor), plain(offset)))
+        self.schedule._do(StorageAlign(self.id, dim, plain(factor), plain(offset)))
 
     def _dimension(self, axis: IterVar | int, verb: str) -> int:
         """The dimension of the buffer that an axis, or a number, names."""

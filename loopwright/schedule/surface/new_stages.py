@@ -6,7 +6,7 @@ from typing import Any
 
 from loopwright.errors import ScheduleError
 from loopwright.ir.expr import IterVar
-from loopwright.schedule import steps as st
+from loopwright.schedule.rules import CacheRead, CacheWrite, CreateGroup, RFactor
 from loopwright.schedule.state import StageId
 from loopwright.schedule.surface.group import Group
 from loopwright.schedule.surface.memory import plain
@@ -45,7 +45,7 @@ class StageMaking(Handles):
         """
         who = self._who("cache_read")
         ids = self._stage_ids(readers, who)
-        t = self._do(st.CacheRead(self._stage_id(tensor, who), scope, ids, output_of(tensor, who)))
+        t = self._do(CacheRead(self._stage_id(tensor, who), scope, ids, output_of(tensor, who)))
         return self._tensor(f"s{t}")
 
     def cache_write(self, tensor: Any, scope: str) -> Any:
@@ -81,7 +81,7 @@ class StageMaking(Handles):
             raise ScheduleError(f"{who}: expected a tensor or all outputs of an operation")
         sid = self._stage_id(given[0], who)
         self._check_outputs(sid, given, who)
-        new = self._operation(f"s{self._do(st.CacheWrite(sid, scope))}")
+        new = self._operation(f"s{self._do(CacheWrite(sid, scope))}")
         many = new.num_outputs > 1 or given[0] is not tensor
         return list(new._outputs) if many else new.output(0)
 
@@ -146,7 +146,7 @@ class StageMaking(Handles):
         if isinstance(at, bool) or not isinstance(at, int):
             raise ScheduleError(f"{who}: factor_axis must be an integer, got {factor_axis!r}")
         n = len(self.state.stages[sid].op.shape) + 1
-        t = self._do(st.RFactor(sid, loop, at + n if -n <= at < 0 else at))
+        t = self._do(RFactor(sid, loop, at + n if -n <= at < 0 else at))
         new = self._operation(f"s{t}")
         return new.output(0) if new.num_outputs == 1 else list(new._outputs)
 
@@ -191,7 +191,7 @@ class StageMaking(Handles):
         if not ends:
             raise ScheduleError(f"{who}: name at least one output")
         begins = self._stage_ids(inputs, who)
-        t = self._do(st.CreateGroup(ends[0], ends[1:], begins, bool(include_inputs)))
+        t = self._do(CreateGroup(ends[0], ends[1:], begins, bool(include_inputs)))
         return Group(self, f"s{t}")
 
     def _stage_ids(self, keys: Any, who: str) -> tuple[StageId, ...]:

@@ -12,10 +12,11 @@ from typing import Any
 
 from loopwright.errors import ScheduleError, did_you_mean
 from loopwright.ir.expr import IterVar, Var
-from loopwright.schedule import steps as st
 from loopwright.schedule.apply import apply
+from loopwright.schedule.rules import CacheRead, CacheWrite, RFactor
 from loopwright.schedule.rules.rfactor import factoring
 from loopwright.schedule.state import Loop, StageId, State
+from loopwright.schedule.steps import Step
 from loopwright.schedule.surface.view import StageOp, StageView
 from loopwright.te.dag import Dag
 from loopwright.te.tensor import Operation, PlaceholderOp, Tensor
@@ -27,7 +28,7 @@ class Handles:
     def __init__(self, dag: Dag, index: dict[Operation, int]) -> None:
         self.dag = dag
         self.state = State.initial(dag)
-        self.trace: tuple[st.Step, ...] = ()
+        self.trace: tuple[Step, ...] = ()
         self._ops: dict[Operation, StageId] = dict(index)
         self._made: dict[StageId, Operation] = {i: op for op, i in index.items()}
         #: The loop that a handle stands for; without a stage, why there is none any more.
@@ -131,7 +132,7 @@ class Handles:
             self.state, self.trace, self._by_axis, self._handles = before
             raise
 
-    def _move_axes(self, before: State, step: st.RFactor) -> None:
+    def _move_axes(self, before: State, step: RFactor) -> None:
         """Handles of reduction loops follow these to the stage that rfactor made."""
         sid, new_id = step.stage, f"s{before.steps}"
         moves = factoring(before.stages[sid], step.loop, step.factor_axis).moves
@@ -154,14 +155,14 @@ class Handles:
                 gone = f"went into the partial results of rfactor (step {before.steps})"
                 self._by_axis[handle] = (None, gone)
 
-    def _do(self, step: st.Step) -> int:
+    def _do(self, step: Step) -> int:
         """Apply a step; returns its index."""
         before = self.state
         self.state = apply(before, step)
         self.trace = (*self.trace, step)
-        if isinstance(step, st.RFactor):
+        if isinstance(step, RFactor):
             self._move_axes(before, step)
-        elif isinstance(step, st.CacheRead | st.CacheWrite):
+        elif isinstance(step, CacheRead | CacheWrite):
             new_id = f"s{before.steps}"
             op = self.state.stages[new_id].op
             self._own_axes(new_id, op.axes, op.reduce_axes)

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from loopwright.errors import ScheduleError
-from loopwright.schedule import steps as st
 from loopwright.schedule.bounds.infer import Bounds, infer_bounds
 from loopwright.schedule.state import StageId, State
+from loopwright.schedule.steps import Step
 from loopwright.schedule.surface.group import Group
 from loopwright.schedule.surface.new_stages import StageMaking
 from loopwright.schedule.surface.stage import Stage
@@ -53,7 +53,7 @@ def replay(dag: Dag, trace: Sequence[Any]) -> Schedule:
     """
     s = Schedule(dag, {})
     for x in trace:
-        s._do(x if isinstance(x, st.Step) else st.Step.from_json(x))
+        s._do(x if isinstance(x, Step) else Step.from_json(x))
     return s
 
 

@@ -9,7 +9,16 @@ from typing import Any
 
 from loopwright.errors import ScheduleError
 from loopwright.ir.expr import IterVar
-from loopwright.schedule import steps as st
+from loopwright.schedule.rules import (
+    Annotate,
+    ComputeAt,
+    ComputeInline,
+    ComputeRoot,
+    Fuse,
+    Pragma,
+    Reorder,
+    Split,
+)
 from loopwright.schedule.rules.loops import check_even
 from loopwright.schedule.surface.memory import MemoryPrimitives, plain
 from loopwright.schedule.surface.tensorize import TensorizePrimitive
@@ -54,7 +63,7 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
         """
         loop = self._loop(parent, "split")
         with self.schedule._all_or_nothing():
-            t = self.schedule._do(st.Split(self.id, loop, plain(factor), plain(nparts)))
+            t = self.schedule._do(Split(self.id, loop, plain(factor), plain(nparts)))
             if disable_predication:
                 check_even(self.schedule.state, self._state, t)
         return self.schedule._handle(self.id, f"{t}.0"), self.schedule._handle(self.id, f"{t}.1")
@@ -105,7 +114,7 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
         self.schedule.state.leaf(self._state, self._loop(out, "fuse"), "fuse")
         with self.schedule._all_or_nothing():
             for nxt in group[1:]:
-                step = st.Fuse(self.id, self._loop(out, "fuse"), self._loop(nxt, "fuse"))
+                step = Fuse(self.id, self._loop(out, "fuse"), self._loop(nxt, "fuse"))
                 t = self.schedule._do(step)
                 out = self.schedule._handle(self.id, f"{t}.0")
         return out
@@ -126,7 +135,7 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
         """
         group = axes[0] if len(axes) == 1 and isinstance(axes[0], list | tuple) else axes
         order = tuple(self._loop(a, "reorder") for a in group)
-        self.schedule._do(st.Reorder(self.id, order))
+        self.schedule._do(Reorder(self.id, order))
 
     def vectorize(self, axis: IterVar) -> None:
         """Run the iterations of a loop as lanes of vectors.
@@ -198,7 +207,7 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
         self._annotate(axis, "parallel", "parallel")
 
     def _annotate(self, axis: IterVar, kind: str, verb: str) -> None:
-        self.schedule._do(st.Annotate(self.id, self._loop(axis, verb), kind))
+        self.schedule._do(Annotate(self.id, self._loop(axis, verb), kind))
 
     def pragma(self, axis: IterVar, pragma_type: str, pragma_value: Any = True) -> None:
         """Attach a hint to a loop.
@@ -221,7 +230,7 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
             ScheduleError: unknown pragma, or a value that it does not take.
         """
         loop = self._loop(axis, "pragma")
-        step = st.Pragma(self.id, loop, pragma_type, plain(pragma_value))
+        step = Pragma(self.id, loop, pragma_type, plain(pragma_value))
         self.schedule._do(step)
 
     def compute_at(self, parent: Any, scope: IterVar) -> None:
@@ -248,7 +257,7 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
         """
         pid = self.schedule._stage_id(parent, self._who("compute_at"))
         loop = self.schedule._loop_id(pid, scope, self._who("compute_at"))
-        self.schedule._do(st.ComputeAt(self.id, pid, loop))
+        self.schedule._do(ComputeAt(self.id, pid, loop))
 
     def compute_inline(self) -> None:
         """Substitute this stage's expression into its readers.
@@ -265,7 +274,7 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
         Raises:
             ScheduleError: the stage is a reduction, an output or an input.
         """
-        self.schedule._do(st.ComputeInline(self.id))
+        self.schedule._do(ComputeInline(self.id))
 
     def compute_root(self) -> None:
         """Compute the stage on its own before its readers (undoes compute_at and compute_inline).
@@ -281,4 +290,4 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
             for i: B[i] = f(A[i])
             for i: C[i] = B[i] + 1
         """
-        self.schedule._do(st.ComputeRoot(self.id))
+        self.schedule._do(ComputeRoot(self.id))

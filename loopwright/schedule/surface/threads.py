@@ -7,7 +7,7 @@ from typing import Any
 
 from loopwright.errors import ScheduleError
 from loopwright.ir.expr import Binary, Cast, Const, Expr, IterVar, Var
-from loopwright.schedule import steps as st
+from loopwright.schedule.rules import Bind, EnvThreads, SetStorePredicate
 from loopwright.schedule.surface.view import StageView
 from loopwright.te.tensor import THREAD_TAGS
 
@@ -69,7 +69,7 @@ class ThreadPrimitives(StageView):
             CodegenError: (when building for a CPU) blockIdx or threadIdx.
         """
         tag, extent = self._axis(thread_ivar, "bind")
-        self.schedule._do(st.Bind(self.id, self._loop(ivar, "bind"), tag, extent))
+        self.schedule._do(Bind(self.id, self._loop(ivar, "bind"), tag, extent))
 
     def env_threads(self, threads: Sequence[Any]) -> None:
         """Launch the kernel of this root stage with thread axes that its own loops need not use.
@@ -96,7 +96,7 @@ class ThreadPrimitives(StageView):
         """
         group = threads if isinstance(threads, list | tuple) else [threads]
         axes = tuple(self._axis(x, "env_threads") for x in group)
-        self.schedule._do(st.EnvThreads(self.id, axes))
+        self.schedule._do(EnvThreads(self.id, axes))
 
     def set_store_predicate(self, predicate: Any) -> None:
         """Choose which of the threads that reduce together stores the result.
@@ -120,7 +120,7 @@ class ThreadPrimitives(StageView):
                 test would leave elements unset).
         """
         equal = predicate if isinstance(predicate, list) else self._equalities(predicate)
-        self.schedule._do(st.SetStorePredicate(self.id, tuple(equal)))
+        self.schedule._do(SetStorePredicate(self.id, tuple(equal)))
 
     def _axis(self, axis: Any, verb: str) -> tuple[str, int | None]:
         """Tag and declared extent of a thread axis or its name."""

@@ -9,7 +9,7 @@ producers in shared and local memory whose loops the threads share, and reductio
 from __future__ import annotations
 
 from loopwright.errors import ScheduleError
-from loopwright.schedule import steps
+from loopwright.schedule import rules
 from loopwright.schedule.bounds.infer import infer_bounds
 from loopwright.schedule.bounds.launches import LAUNCH_TAGS, cross_tags, launch_tag
 from loopwright.schedule.state import StageId, StageState
@@ -53,7 +53,7 @@ class _Kernels(Drawing):
         for sid in self.state.order:
             stage = self.state.stages[sid]
             if sid in self.state.outputs and self.d.chance(35):
-                self.do(steps.CacheWrite(sid, self.d.pick(("local", "local", "shared"))))
+                self.do(rules.CacheWrite(sid, self.d.pick(("local", "local", "shared"))))
             users = [u for u in self.readers(sid) if self.d.chance(80)]
             if not users or not self.d.chance(45):
                 continue
@@ -63,11 +63,11 @@ class _Kernels(Drawing):
                 continue
             again = [u for u in users if self.d.chance(50)]
             if again and self.d.chance(30):
-                self.do(steps.CacheRead(f"s{t}", "local", tuple(again)))
+                self.do(rules.CacheRead(f"s{t}", "local", tuple(again)))
 
-    def copied(self, sid: StageId, users: list[StageId], k: int) -> steps.CacheRead:
+    def copied(self, sid: StageId, users: list[StageId], k: int) -> rules.CacheRead:
         """A cache of one output of a stage."""
-        return steps.CacheRead(sid, self.d.pick(("shared", "shared", "local")), tuple(users), k)
+        return rules.CacheRead(sid, self.d.pick(("shared", "shared", "local")), tuple(users), k)
 
     def place(self, sid: StageId) -> None:
         """A kernel of its own, a stage inside one, or no stage any more."""
@@ -75,13 +75,13 @@ class _Kernels(Drawing):
         if sid in self.state.outputs or self.d.chance(12):
             self.launch(stage)
         elif self._can_inline(stage) and self.d.chance(12):
-            self.do(steps.ComputeInline(sid))
+            self.do(rules.ComputeInline(sid))
         elif self.inside(stage):
             self.share(self.refresh(stage))
         elif stage.scope == "global":
             self.launch(stage)
         else:
-            self.do(steps.SetScope(sid, "global"))
+            self.do(rules.SetScope(sid, "global"))
             self.launch(stage)
 
     def inside(self, stage: StageState) -> bool:
@@ -93,7 +93,7 @@ class _Kernels(Drawing):
             if users and self.attach_at(stage.id, self.d.pick(users)):
                 if self.d.chance(45):
                     scope = self.d.pick(("shared", "shared", "local", "global"))
-                    self.do(steps.SetScope(stage.id, scope))
+                    self.do(rules.SetScope(stage.id, scope))
                 return True
         return False
 
@@ -102,9 +102,9 @@ class _Kernels(Drawing):
         host = self.state.stages[user]
         marks = [(x, launch_tag(host.marks.get(x))) for x in host.leaves]
         bound = [x for x, tag in marks if tag in THREADS]
-        if not bound or not self.do(steps.ComputeAt(stage.id, host.id, self.d.pick(bound))):
+        if not bound or not self.do(rules.ComputeAt(stage.id, host.id, self.d.pick(bound))):
             return False
-        return self.do(steps.SetScope(stage.id, "shared"))
+        return self.do(rules.SetScope(stage.id, "shared"))
 
     # ------------------------------------------------------------ a launch
 
@@ -131,7 +131,7 @@ class _Kernels(Drawing):
             if len(stage.leaves) < 2:
                 return
             a, b = stage.leaves[:2]
-            if stage.loops[b].kind != "spatial" or not self.do(steps.Fuse(stage.id, a, b)):
+            if stage.loops[b].kind != "spatial" or not self.do(rules.Fuse(stage.id, a, b)):
                 return
 
     def env(self, stage: StageState, sized: bool) -> None:
@@ -142,7 +142,7 @@ class _Kernels(Drawing):
             if self.d.chance(20)
         )
         if axes:
-            self.do(steps.EnvThreads(stage.id, axes))
+            self.do(rules.EnvThreads(stage.id, axes))
 
     def bind_loops(self, stage: StageState, tags: list[str]) -> None:
         """Bind loops to some of the axes, outer loops rather to blocks."""
@@ -154,7 +154,7 @@ class _Kernels(Drawing):
             if fit and self.d.chance(45 if reduce else 70):
                 tag = self.d.pick(fit[:3])
                 extent = self.d.pick((None, None, None, None, 4))
-                if self.do(steps.Bind(stage.id, x, tag, extent)):
+                if self.do(rules.Bind(stage.id, x, tag, extent)):
                     tags.remove(tag)
 
     def predicate(self, stage: StageState) -> None:
@@ -162,7 +162,7 @@ class _Kernels(Drawing):
         bound = cross_tags(self.refresh(stage))
         chosen = tuple((t, self.d.integer(0, 3)) for t in bound if self.d.chance(85))
         if chosen and self.d.chance(85):
-            self.do(steps.SetStorePredicate(stage.id, chosen))
+            self.do(rules.SetStorePredicate(stage.id, chosen))
 
     # ------------------------------------------------------------ a stage inside
 
@@ -175,7 +175,7 @@ class _Kernels(Drawing):
             n = self.d.pick([*extents.values(), 2, 3, 4])
             while self.d.chance(45):
                 t = self.state.steps
-                if not self.do(steps.Split(stage.id, x, n, None)):
+                if not self.do(rules.Split(stage.id, x, n, None)):
                     break
                 x, n = f"{t}.0", self.d.pick([*extents.values(), 2, 4])
         if self.d.chance(30):
