@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from loopwright.ir.expr import IterVar
+from loopwright.ir.kinds import AttachKind
 from loopwright.schedule.rules import ComputeAt, ComputeRoot
 from loopwright.schedule.rules.grouping import group_label, members
 from loopwright.schedule.state import StageId
-from loopwright.schedule.surface.resolution import Handles
+from loopwright.schedule.surface.resolution import ScheduleBase, StageLike
 from loopwright.schedule.surface.view import StageView
 
 
 class Group:
     """A group of stages. It has a place, and no loops or buffer of its own."""
 
-    def __init__(self, schedule: Handles, gid: StageId) -> None:
-        self.schedule, self.id = schedule, gid
+    def __init__(
+        self, schedule: ScheduleBase, gid: StageId, stage: Callable[[StageId], StageView]
+    ) -> None:
+        self.schedule, self.id, self._stage = schedule, gid, stage
 
     def __repr__(self) -> str:
         return f"Group({group_label(self.schedule.state, self.id).removeprefix('group of ')})"
@@ -24,15 +27,14 @@ class Group:
     @property
     def members(self) -> list[StageView]:
         """Its stages and those of groups inside it, in topological order."""
-        state = self.schedule.state
-        return [self.schedule._stage(sid) for sid in members(state, self.id)]
+        return [self._stage(sid) for sid in members(self.schedule.state, self.id)]
 
     @property
-    def attach_type(self) -> str:
+    def attach_type(self) -> AttachKind:
         """Where it is computed: ``"root"`` (or with the group around it) or ``"at"``."""
         return self.schedule.state.groups[self.id].attach.kind
 
-    def compute_at(self, parent: Any, scope: IterVar) -> None:
+    def compute_at(self, parent: StageLike, scope: IterVar) -> None:
         """Compute all stages that follow the group inside a loop of a stage that uses them.
 
         The group ``g`` has the stages B and C here.

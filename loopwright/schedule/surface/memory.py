@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import SupportsIndex, TypeVar
 
 from loopwright.errors import ScheduleError
 from loopwright.ir.expr import IterVar
+from loopwright.ir.kinds import Scope
 from loopwright.ir.symbol import Symbol
 from loopwright.schedule.rules import (
     DoubleBuffer,
@@ -21,14 +22,17 @@ from loopwright.schedule.rules import (
     TransformLayout,
 )
 from loopwright.schedule.surface.layout_map import trace_map
+from loopwright.schedule.surface.resolution import StageLike
 from loopwright.schedule.surface.view import StageView, output_of
+
+_T = TypeVar("_T")
 
 
 class MemoryPrimitives(StageView):
     """Primitives that decide where a stage's elements lie in memory."""
 
     def transform_layout(
-        self, index_map: Callable[..., Any], pad_value: float | None = None
+        self, index_map: Callable[..., object], pad_value: float | None = None
     ) -> None:
         """Choose where the elements of the stage's buffer lie.
 
@@ -61,7 +65,7 @@ class MemoryPrimitives(StageView):
         dims = trace_map(index_map, ndim, self._who("transform_layout"))
         self.schedule._do(TransformLayout(self.id, dims, plain(pad_value)))
 
-    def store_at(self, parent: Any, scope: IterVar) -> None:
+    def store_at(self, parent: StageLike, scope: IterVar) -> None:
         """Let the buffer of a stage exist outside of the loop where the stage is computed.
 
         The buffer then covers what all iterations of the loops between need, and keeps what earlier
@@ -147,7 +151,7 @@ class MemoryPrimitives(StageView):
         """
         self.schedule._do(DoubleBuffer(self.id))
 
-    def prefetch(self, tensor: Any, var: IterVar, offset: int) -> None:
+    def prefetch(self, tensor: StageLike, var: IterVar, offset: int) -> None:
         """Bring what a later iteration of a loop will read of a tensor nearer to the core.
 
         Each iteration begins with prefetches of the region that the one ``offset`` later reads, in
@@ -184,7 +188,7 @@ class MemoryPrimitives(StageView):
         step = Prefetch(self.id, loop, source, plain(offset), output_of(tensor, who))
         self.schedule._do(step)
 
-    def set_scope(self, scope: str) -> None:
+    def set_scope(self, scope: Scope) -> None:
         """Put the stage's buffer into another memory scope.
 
         Before::
@@ -253,8 +257,8 @@ class MemoryPrimitives(StageView):
         return int(loop[1:])
 
 
-def plain(v: Any) -> Any:
+def plain(v: _T) -> _T | int:
     """NumPy's integers as Python's, so that a trace is JSON; the rules judge what is no number."""
-    if isinstance(v, bool | Symbol) or not hasattr(v, "__index__"):
+    if isinstance(v, bool | Symbol) or not isinstance(v, SupportsIndex):
         return v
     return v.__index__()
