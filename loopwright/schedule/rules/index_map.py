@@ -16,6 +16,7 @@ import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,7 @@ from loopwright.schedule.state import IndexExpr
 TRIED = 1 << 16
 Interval = tuple[int, int]
 Points = npt.NDArray[np.int64]
+Verdict = Literal["one to one", "redundant", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -69,41 +71,44 @@ class _Sum:
         return True
 
 
-def judge(exprs: tuple[IndexExpr, ...], shape: tuple[int, ...]) -> str:
-    """``"one to one"``, ``"redundant"`` (that too, but a digit is used twice) or ``"unknown"``."""
-    sums = [_sum(e, shape) for e in exprs]
-    known: set[_Digit] = set()
+def judge(exprs: tuple[IndexExpr, ...], shape: tuple[int, ...]) -> Verdict:
+    """Whether a map loses nothing; ``"redundant"``: nothing, but a digit is used twice."""
     todo: list[_Sum] = []
-    redundant = False
-    for s in sums:
+    for s in (_sum(e, shape) for e in exprs):
         if s is None or not s.tells():
             return "unknown"
         todo.append(s)
+    known: set[_Digit] = set()
     told: set[_Source] = set()
+    redundant = False
     while todo:
         for digit, _ in (t for s in todo for t in s.terms):
             redundant |= digit in known or digit.source in told
             known.add(digit)
-        todo = []
+        whole = []
         for source in {d.source for d in known} - told:
-            own = sorted((d for d in known if d.source == source), key=lambda d: d.lower)
-            reach = 1
-            for d in own:
-                if reach % d.lower:
-                    break
-                redundant |= d.lower < reach
-                reach = max(reach, d.lower * d.extent)
-            if reach < source.extent:
-                continue
-            told.add(source)
-            if isinstance(source.of, _Sum):
-                if not source.of.tells():
-                    return "unknown"
-                todo.append(source.of)
+            tells, twice = _follow(source, known)
+            redundant |= twice
+            whole += [source] if tells else []
+        told |= set(whole)
+        todo = [source.of for source in whole if isinstance(source.of, _Sum)]
+        if not all(s.tells() for s in todo):
+            return "unknown"
     indices = {s.of for s in told if isinstance(s.of, int)}
     if any(n > 1 and d not in indices for d, n in enumerate(shape)):
         return "unknown"
     return "redundant" if redundant else "one to one"
+
+
+def _follow(source: _Source, known: set[_Digit]) -> tuple[bool, bool]:
+    """Whether the known digits of a source tell it, and whether they overlap."""
+    reach, twice = 1, False
+    for d in sorted((d for d in known if d.source == source), key=lambda d: d.lower):
+        if reach % d.lower:
+            break
+        twice |= d.lower < reach
+        reach = max(reach, d.lower * d.extent)
+    return reach >= source.extent, twice
 
 
 def _sum(e: IndexExpr, shape: tuple[int, ...]) -> _Sum | None:

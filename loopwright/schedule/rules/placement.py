@@ -154,13 +154,11 @@ def _check_used(state: State, parent: StageId, sid: StageId, t: int) -> None:
 
 
 def _depends(state: State, consumer: StageId, producer: StageId) -> bool:
-    todo, seen = [consumer], set()
+    todo, seen = [consumer], {consumer}
     while todo:
-        cur = todo.pop()
-        for r in state.stages[cur].op.reads():
-            if r.source == producer:
-                return True
-            if r.source not in seen:
-                seen.add(r.source)
-                todo.append(r.source)
+        sources = {r.source for r in state.stages[todo.pop()].op.reads()}
+        if producer in sources:
+            return True
+        todo += sources - seen
+        seen |= sources
     return False

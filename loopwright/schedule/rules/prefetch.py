@@ -64,12 +64,11 @@ def reads_inside(
     state: State, bounds: Bounds, sb: StageBounds, want: Prefetched
 ) -> Iterator[tuple[StageBounds, Read]]:
     """Reads of the tensor by what runs inside the loop, the stages computed there among it."""
-    pos = sb.stage.leaves.index(want.loop)
-    for reader in bounds.stages.values():
-        for read in reader.op.reads():
-            same = (read.source, read.value_index) == (want.source, want.value_index)
-            if same and runs_inside(state, reader, sb, pos, bounds):
-                yield reader, read
+    pos, tensor = sb.stage.leaves.index(want.loop), (want.source, want.value_index)
+    for reader, read in ((x, r) for x in bounds.stages.values() for r in x.op.reads()):
+        same = (read.source, read.value_index) == tensor
+        if same and runs_inside(state, reader, sb, pos, bounds):
+            yield reader, read
 
 
 def _check(state: State, bounds: Bounds, sb: StageBounds, want: Prefetched) -> None:

@@ -56,11 +56,11 @@ class SetScope(Step):
     @classmethod
     def check_bounds(cls, state: State, bounds: Bounds) -> None:
         """Refuse shared and local buffers that would outlive the kernel that fills them."""
-        for sid, kernel in bounds.kernels.items():
-            for read in bounds.ops[sid].reads() if sid in bounds.stages else ():
-                source = bounds.stages.get(read.source)
-                if source is not None and not source.padded and source.scope != "global":
-                    _refuse_outside(state, source, kernel.root)
+        kernels = [(sid, k.root) for sid, k in bounds.kernels.items() if sid in bounds.stages]
+        for root, read in ((root, r) for sid, root in kernels for r in bounds.ops[sid].reads()):
+            source = bounds.stages.get(read.source)
+            if source is not None and not source.padded and source.scope != "global":
+                _refuse_outside(state, source, root)
 
 
 @register("storage_align")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import (
@@ -177,6 +177,8 @@ class _Matcher:
                 f"the result of the intrinsic is {want.dtype}, that of the nest {op.dtype}; "
                 f"{_DECLARE}"
             )
+        assert want.body is not None
+        assert op.body is not None
         self._bodies(want.body, op.body)
         return self.out
 
@@ -257,10 +259,11 @@ class _Matcher:
 
     # ------------------------------------------------------------ expressions
 
-    def _bodies(self, want: Any, have: Any) -> None:
+    def _bodies(self, want: Expr, have: Expr) -> None:
         if not isinstance(want, Reduce):
             self._expr(want, have)
             return
+        assert isinstance(have, Reduce)
         if have.where is not None:
             self.fail(
                 "the reduction of the nest has a condition (where=), which no intrinsic has; put "
@@ -273,7 +276,7 @@ class _Matcher:
             )
         self._expr(want.source[0], have.source[0])
 
-    def _expr(self, want: Any, have: Any) -> None:
+    def _expr(self, want: Expr, have: Expr) -> None:
         """Compare two expressions; what is read is noted."""
         if isinstance(want, Read) and isinstance(have, Read):
             self._operand(want, have)
@@ -282,18 +285,18 @@ class _Matcher:
             wants = self._text(want, lambda r: self.intrin.dag.ops[r.source].name)
             has = self._text(have, self._label)
             self.fail(f"the intrinsic computes {wants}, the nest {has}; {_DECLARE}")
-        if isinstance(want, Binary) and want.op in _COMMUTE and self._crossed(want, have):
+        if isinstance(want, Binary) and isinstance(have, Binary) and self._crossed(want, have):
             have = Binary(have.op, have.b, have.a, have.dtype)
         for w, h in zip(want.children(), have.children(), strict=True):
             self._expr(w, h)
 
     def _crossed(self, want: Binary, have: Binary) -> bool:
         """Whether operands fit the other way round only; where none fits, errors name the first."""
-        if self._fits(want.a, have.a):
+        if want.op not in _COMMUTE or self._fits(want.a, have.a):
             return False
         return self._fits(want.a, have.b) or self._fits(want.b, have.a)
 
-    def _fits(self, want: Any, have: Any) -> bool:
+    def _fits(self, want: Expr, have: Expr) -> bool:
         """Whether two operands look alike, down to the element types that they read."""
         if isinstance(want, Read) and isinstance(have, Read):
             known = self.out.reads.get(want.source)
@@ -329,17 +332,17 @@ class _Matcher:
     def _text(self, e: Expr, name: Callable[[Read], str]) -> str:
         """An expression with the names of what it reads; with its dtype where that may differ."""
 
-        def named(n: Any) -> Any:
-            made = n.map_children(named)
-            if not isinstance(made, Read):
-                return made
-            return Load(Buffer(name(made), (), made.dtype), made.indices, made.dtype)
+        def named(n: Expr) -> Expr:
+            new = n.map_children(named)
+            if not isinstance(new, Read):
+                return new
+            return Load(Buffer(name(new), (), new.dtype), new.indices, new.dtype)
 
         shown = print_expr(named(e))
         return f"{shown} ({e.dtype})" if isinstance(e, Cast | Const | Read) else shown
 
 
-def _head(e: Any) -> tuple[Any, ...]:
+def _head(e: Expr) -> tuple[object, ...]:
     """What a node is, without its children."""
     match e:
         case Const(value=v, dtype=d):
@@ -353,7 +356,7 @@ def _head(e: Any) -> tuple[Any, ...]:
     return (type(e).__name__,)
 
 
-def _combiner(c: Combiner) -> list[Any]:
+def _combiner(c: Combiner) -> list[object]:
     """What a combiner does, without the names in it."""
     names = {v: f"x{k}" for k, v in enumerate(c.lhs)} | {v: f"y{k}" for k, v in enumerate(c.rhs)}
     return [expr_to_json(e, names) for e in (*c.result, *c.identity)]

@@ -156,13 +156,14 @@ class ScheduleBase:
         self._enter_axes(new_id, new.axes, new.reduce_axes)
         self._enter_axes(sid, (), old.reduce_axes)
         for axis, loop in own:
-            if loop in moves:
-                self._loop_of_axis[axis] = (new_id, moves[loop])
-                if moves[loop][0] != "a":
-                    self._axis_of_loop[new_id, moves[loop]] = axis
+            there = moves.get(loop)
+            if there is not None:
+                self._loop_of_axis[axis] = (new_id, there)
             elif loops[loop].kind == "reduce":
                 gone = f"went into the partial results of rfactor (step {before.steps})"
                 self._loop_of_axis[axis] = (None, gone)
+            if there is not None and there[0] != "a":
+                self._axis_of_loop[new_id, there] = axis
 
 
 class StageRef:
