@@ -347,8 +347,8 @@ class State:
     def _consumer(self, st: StageState, loop: str) -> str:
         for r in st.relations:
             if isinstance(r, SplitRel) and r.parent == loop:
-                made = f"{self.loop_label(st, r.outer)}, {self.loop_label(st, r.inner)}"
-                return f"step {r.step} split it into {made}"
+                parts = f"{self.loop_label(st, r.outer)}, {self.loop_label(st, r.inner)}"
+                return f"step {r.step} split it into {parts}"
             if isinstance(r, FuseRel) and loop in (r.outer, r.inner):
                 return f"step {r.step} fused it into {self.loop_label(st, r.fused)}"
         return "a later step removed it"

@@ -132,13 +132,13 @@ def register(primitive: str, **types: FieldType) -> Callable[[type[_S]], type[_S
     """
 
     def enter(cls: type[_S]) -> type[_S]:
-        made = dataclass(frozen=True, slots=True)(cls)
-        made.primitive = primitive
-        made.field_types = {
-            f.name: types.get(f.name) or _field_type(primitive, f) for f in fields(made)
+        step = dataclass(frozen=True, slots=True)(cls)
+        step.primitive = primitive
+        step.field_types = {
+            f.name: types.get(f.name) or _field_type(primitive, f) for f in fields(step)
         }
-        Step.registry[primitive] = made
-        return made
+        Step.registry[primitive] = step
+        return step
 
     return enter
 

@@ -23,7 +23,7 @@ MAX_UNROLL = 4096
 _PIECE = 16
 #: Pragmas that lowering or code generation knows.
 PRAGMAS = ("auto_unroll_max_step", "unroll_explicit")
-#: Pragmas whose names begin so belong to the user: passes of his own find them in `For.pragmas`.
+#: Pragmas whose names begin so belong to users: their passes find them in `For.pragmas`.
 USER_PRAGMA = "user."
 #: The method of `Stage` for each kind that `Annotate` takes.
 _VERBS: Mapping[str, str] = {

@@ -79,10 +79,10 @@ def _redirect(op: OpNode, old: StageId, k: int, new: StageId) -> OpNode:
     """The operation with every read of output ``k`` of ``old`` turned into a read of ``new``."""
 
     def go(e: Expr) -> Expr:
-        made = e.map_children(go)
-        if isinstance(made, Read) and made.source == old and made.value_index == k:
-            return Read(new, made.indices, made.dtype)
-        return made
+        read = e.map_children(go)
+        if isinstance(read, Read) and read.source == old and read.value_index == k:
+            return Read(new, read.indices, read.dtype)
+        return read
 
     return op if op.body is None else replace(op, body=go(op.body))
 

@@ -1,13 +1,14 @@
-"""Index maps: quasi-affine expressions of indices, their bounds, and whether they lose nothing.
+"""Index maps: quasi-affine expressions of indices, their bounds, and whether they are one to one.
 
 An expression is an int, ``"i<d>"`` (index d), or ``(op, a, b)`` with op ``+`` or, with an int b,
 ``*``, ``//`` or ``%``: plain tuples, so that a step of a trace holds them as JSON.
 
 `judge` proves that a map takes no two indices to one element. Every expression becomes a sum of
-scaled *digits* ``(x // lower) % extent`` of sources x: an index, or a sum that was divided. A sum
-whose scales each exceed what all smaller terms reach together tells its digits; a source whose
-digits follow on each other from 1 up to its extent is told by them, and then so are the digits of
-the sum that it is. A map is one to one when all indices are told in the end.
+scaled *digits* ``(x // lower) % extent`` of sources x: an index, or a sum that was divided. The
+value of a sum determines its digits when each scale is larger than what all terms of smaller scale
+reach together, as the digits of a decimal number are determined by the number. Digits determine
+their source when they adjoin from 1 up to its extent; where that source is a sum, it determines
+digits in turn. A map is one to one when every index is determined in the end.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import numpy.typing as npt
 from loopwright.ir.affine import Extent
 from loopwright.schedule.state import IndexExpr
 
-#: Most indices that are tried one by one.
+#: Largest number of indices that are tried one by one.
 TRIED = 1 << 16
 Interval = tuple[int, int]
 Points = npt.NDArray[np.int64]
@@ -61,8 +62,8 @@ class _Sum:
         hi = self.base + sum(max(0, s * (d.extent - 1)) for d, s in self.terms)
         return lo, hi
 
-    def tells(self) -> bool:
-        """Whether the value tells every digit."""
+    def determines_digits(self) -> bool:
+        """Whether each value comes from one choice of digits."""
         reach = 0
         for digit, scale in sorted(self.terms, key=lambda t: abs(t[1])):
             if abs(scale) <= reach:
@@ -72,36 +73,36 @@ class _Sum:
 
 
 def judge(exprs: tuple[IndexExpr, ...], shape: tuple[int, ...]) -> Verdict:
-    """Whether a map loses nothing; ``"redundant"``: nothing, but a digit is used twice."""
+    """Whether a map is proved one to one; ``"redundant"``: it is, but a digit is used twice."""
     todo: list[_Sum] = []
     for s in (_sum(e, shape) for e in exprs):
-        if s is None or not s.tells():
+        if s is None or not s.determines_digits():
             return "unknown"
         todo.append(s)
     known: set[_Digit] = set()
-    told: set[_Source] = set()
+    determined: set[_Source] = set()
     redundant = False
     while todo:
         for digit, _ in (t for s in todo for t in s.terms):
-            redundant |= digit in known or digit.source in told
+            redundant |= digit in known or digit.source in determined
             known.add(digit)
-        whole = []
-        for source in {d.source for d in known} - told:
-            tells, twice = _follow(source, known)
+        complete = []
+        for source in {d.source for d in known} - determined:
+            all_of_it, twice = _adjoining(source, known)
             redundant |= twice
-            whole += [source] if tells else []
-        told |= set(whole)
-        todo = [source.of for source in whole if isinstance(source.of, _Sum)]
-        if not all(s.tells() for s in todo):
+            complete += [source] if all_of_it else []
+        determined |= set(complete)
+        todo = [source.of for source in complete if isinstance(source.of, _Sum)]
+        if not all(s.determines_digits() for s in todo):
             return "unknown"
-    indices = {s.of for s in told if isinstance(s.of, int)}
+    indices = {s.of for s in determined if isinstance(s.of, int)}
     if any(n > 1 and d not in indices for d, n in enumerate(shape)):
         return "unknown"
     return "redundant" if redundant else "one to one"
 
 
-def _follow(source: _Source, known: set[_Digit]) -> tuple[bool, bool]:
-    """Whether the known digits of a source tell it, and whether they overlap."""
+def _adjoining(source: _Source, known: set[_Digit]) -> tuple[bool, bool]:
+    """Whether the known digits of a source determine it, and whether they overlap."""
     reach, twice = 1, False
     for d in sorted((d for d in known if d.source == source), key=lambda d: d.lower):
         if reach % d.lower:
@@ -112,7 +113,7 @@ def _follow(source: _Source, known: set[_Digit]) -> tuple[bool, bool]:
 
 
 def _sum(e: IndexExpr, shape: tuple[int, ...]) -> _Sum | None:
-    """The sum that an expression is, or None where that is not known."""
+    """An expression as a sum of digits, or None where it is none."""
     if isinstance(e, int):
         return _Sum(e, ())
     if isinstance(e, str):
@@ -204,7 +205,7 @@ def text(e: IndexExpr, outer: int = 0) -> str:
 
 
 def places(exprs: tuple[IndexExpr, ...], points: Points) -> Points:
-    """New indices of points, a row each."""
+    """New indices of points, one point per row."""
     out = np.zeros((len(points), len(exprs)), np.int64)
     for k, e in enumerate(exprs):
         out[:, k] = _value(e, points)

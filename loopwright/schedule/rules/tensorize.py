@@ -231,21 +231,21 @@ class _Matcher:
             self.fail(f"loop {label!r} has no constant extent; split it by a constant")
 
     def _region(self, axis: IterVar) -> Axis:
-        found = region(self.sb, self.out.position, axis)
-        return self.fail(found) if isinstance(found, str) else found
+        part = region(self.sb, self.out.position, axis)
+        return self.fail(part) if isinstance(part, str) else part
 
     def _axes(self, kind: str, want: Sequence[IterVar], have: Sequence[IterVar]) -> None:
         """Axes of more than one iteration correspond in order."""
-        found = [a for a in map(self._region, have) if a.extent != 1]
+        covered = [a for a in map(self._region, have) if a.extent != 1]
         wanted = [a for a in want if a.extent != 1]
-        same = len(found) == len(wanted)
-        if not same or any(a.extent != b.extent for a, b in zip(found, wanted, strict=True)):
-            has = ", ".join(f"{a.axis.name} = {a.extent}" for a in found) or "none"
+        same = len(covered) == len(wanted)
+        if not same or any(a.extent != b.extent for a, b in zip(covered, wanted, strict=True)):
+            has = ", ".join(f"{a.axis.name} = {a.extent}" for a in covered) or "none"
             wants = ", ".join(f"{a.name} = {a.extent}" for a in wanted) or "none"
             differ = next(
                 (
                     f"; extent {k}: {b.extent} and {a.extent}"
-                    for k, (a, b) in enumerate(zip(found, wanted, strict=False))
+                    for k, (a, b) in enumerate(zip(covered, wanted, strict=False))
                     if a.extent != b.extent
                 ),
                 "",
@@ -255,7 +255,7 @@ class _Matcher:
                 "reorder so that these loops, and no others, stand from this one inwards"
             )
         self.out.axes |= {a.var: None for a in want}
-        self.out.axes |= {b.var: a for a, b in zip(found, wanted, strict=True)}
+        self.out.axes |= {b.var: a for a, b in zip(covered, wanted, strict=True)}
 
     # ------------------------------------------------------------ expressions
 
@@ -299,9 +299,9 @@ class _Matcher:
     def _fits(self, want: Expr, have: Expr) -> bool:
         """Whether two operands look alike, down to the element types that they read."""
         if isinstance(want, Read) and isinstance(have, Read):
-            known = self.out.reads.get(want.source)
+            before = self.out.reads.get(want.source)
             alike = want.dtype == have.dtype and self._same_axes(want, have)
-            return alike and (known is None or known == have)
+            return alike and (before is None or before == have)
         parts = want.children(), have.children()
         same = _head(want) == _head(have) and len(parts[0]) == len(parts[1])
         return same and all(self._fits(w, h) for w, h in zip(*parts, strict=True))
@@ -321,9 +321,9 @@ class _Matcher:
                 f"operand {name!r} is {want.dtype}; the nest reads {label!r}, which is "
                 f"{have.dtype}; {_DECLARE}"
             )
-        known = self.out.reads.setdefault(want.source, have)
-        if known != have:
-            both = " and ".join(self._text(r, self._label) for r in (known, have))
+        before = self.out.reads.setdefault(want.source, have)
+        if before != have:
+            both = " and ".join(self._text(r, self._label) for r in (before, have))
             self.fail(f"operand {name!r} would be two elements: {both}; {_DECLARE}")
 
     def _label(self, r: Read) -> str:

@@ -45,7 +45,7 @@ class MemoryPrimitives(StageView):
             B.local: [ceil(N / 16), K, 16];  B.local[k, j] at  ((j // 16) * K + k) * 16 + j % 16
 
         Args:
-            index_map: gets one index a dimension and returns the new indices, made with ``+``,
+            index_map: gets one index per dimension and returns the new indices, made with ``+``,
                 ``-``, and ``*``, ``//``, ``%`` by constants: permutations, splits ``i // f``,
                 ``i % f``, fusions ``i * m + j``, and what these give together. It must be a
                 bijection from the elements that the stage covers onto elements of the new buffer.
@@ -200,7 +200,8 @@ class MemoryPrimitives(StageView):
             B = alloc(float32[n], local)
 
         Args:
-            scope: ``"global"``, ``"shared"`` (one a thread block) or ``"local"`` (one a thread).
+            scope: ``"global"``, ``"shared"`` (a copy for each thread block) or ``"local"`` (one for
+                each thread).
 
         Raises:
             ScheduleError: unknown scope; the stage is inlined, an input or an output.

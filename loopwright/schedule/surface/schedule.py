@@ -113,7 +113,7 @@ class Schedule(SchedulePrimitives):
     # ------------------------------------------------------------ results
 
     def bounds(self) -> Bounds:
-        """Bounds of all stages in the present state (inferred once a state)."""
+        """Bounds of all stages in the present state (inferred once for each state)."""
         if self._bounds is None or self._bounds[0] is not self.state:
             self._bounds = (self.state, infer_bounds(self.state))
         return self._bounds[1]

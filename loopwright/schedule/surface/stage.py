@@ -149,7 +149,7 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
 
             C[0:16] = A[0:16] + 1
 
-        A reduction loop gets an accumulator a lane; they are combined once, after the outermost
+        A reduction loop gets one accumulator per lane; they are combined once, after the outermost
         reduction loop of the stage. Before::
 
             for i:
