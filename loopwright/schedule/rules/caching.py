@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from loopwright.ir.expr import Expr, IterVar, Read, Var
 from loopwright.ir.kinds import Scope
@@ -78,7 +79,8 @@ def _cache(new_id: str, op: OpNode, scope: Scope, who: str, t: int) -> StageStat
 def _redirect(op: OpNode, old: StageId, k: int, new: StageId) -> OpNode:
     """The operation with every read of output ``k`` of ``old`` turned into a read of ``new``."""
 
-    def go(e: Expr) -> Expr:
+    # Any: an expression gives an expression.
+    def go(e: Any) -> Any:
         read = e.map_children(go)
         if isinstance(read, Read) and read.source == old and read.value_index == k:
             return Read(new, read.indices, read.dtype)

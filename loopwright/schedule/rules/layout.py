@@ -9,12 +9,14 @@ the whole tensor and before lowering for those that the stage covers.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from math import isfinite, prod
 from typing import TypeGuard
 
 from loopwright.ir.affine import Extent
-from loopwright.ir.sizes import Shape, Sizes
+from loopwright.ir.expr import Expr
+from loopwright.ir.sizes import Sizes
 from loopwright.ir.symbol import Symbol
 from loopwright.schedule.bounds.infer import Bounds
 from loopwright.schedule.names import Names
@@ -99,17 +101,18 @@ class TransformLayout(Step):
         for sb in bounds.stages.values():
             layout, t = sb.stage.layout, sb.stage.laid_out
             if layout is not None:
-                check_one_to_one(layout, tuple(sb.shape), state.label(sb.stage.id), "covers", t)
+                check_one_to_one(layout, sb.shape, state.label(sb.stage.id), "covers", t)
 
 
 def check_one_to_one(
-    dims: tuple[LayoutDim, ...], shape: Shape, name: str, verb: str, t: int
+    dims: tuple[LayoutDim, ...], shape: Sequence[Extent | Expr], name: str, verb: str, t: int
 ) -> None:
     """Refuse a map that takes two indices of a shape to one element, or uses a digit twice."""
     if _symbolic(dims) or digits_only(dims, len(shape)):
         return
     what = f"the map ({layout_text(dims)})"
-    if not all(isinstance(n, int) for n in shape):
+    extents = tuple(n for n in shape if isinstance(n, int))
+    if len(extents) < len(shape):
         refuse(
             "transform_layout",
             t,
@@ -117,11 +120,11 @@ def check_one_to_one(
             "(i, i // f, i % f)",
         )
     exprs = tuple(expression(x) for x in dims)
-    verdict = im.judge(exprs, shape)
+    verdict = im.judge(exprs, extents)
     if verdict == "one to one":
         return
     where = f"{what} is no bijection on the {list(shape)} elements that {name!r} {verb}"
-    hit = im.collision(exprs, shape)
+    hit = im.collision(exprs, extents)
     if hit is not None:
         refuse(
             "transform_layout",
@@ -129,14 +132,14 @@ def check_one_to_one(
             f"{where}: {hit[0]} and {hit[1]} both go to {hit[2]}; keep every index, whole or as "
             "i // f and i % f",
         )
-    free = im.unreached(exprs, shape) if verdict == "redundant" else None
+    free = im.unreached(exprs, extents) if verdict == "redundant" else None
     if free is not None:
         refuse(
             "transform_layout",
             t,
             f"{where}: no index goes to {free}, an index is used twice; use each digit once",
         )
-    if prod(shape) > im.TRIED and verdict == "unknown":
+    if prod(extents) > im.TRIED and verdict == "unknown":
         refuse(
             "transform_layout",
             t,

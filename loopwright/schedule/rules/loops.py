@@ -59,9 +59,10 @@ def _is_size(v: object) -> bool:
     return isinstance(v, Symbol)
 
 
-def _split_extents(n: Dim, factor: Dim, nparts: Dim) -> tuple[Dim, Dim]:
+def _split_extents(n: Dim, factor: Dim | None, nparts: Dim | None) -> tuple[Dim, Dim]:
     """Extents of the outer and the inner loop, of a loop of n iterations, a number or not."""
     if factor is None:
+        assert nparts is not None
         return nparts, (n + (nparts - 1)) // nparts
     if isinstance(n, int) and isinstance(factor, int):
         inner = min(factor, n)

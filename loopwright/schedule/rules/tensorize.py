@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import (
@@ -24,6 +24,7 @@ from loopwright.ir.expr import (
     Unary,
     Var,
 )
+from loopwright.ir.node import Node
 from loopwright.ir.printer import print_expr
 from loopwright.ir.reduction import Combiner, Reduce
 from loopwright.ir.traversal import free_vars
@@ -276,7 +277,7 @@ class _Matcher:
             )
         self._expr(want.source[0], have.source[0])
 
-    def _expr(self, want: Expr, have: Expr) -> None:
+    def _expr(self, want: Node, have: Node) -> None:
         """Compare two expressions; what is read is noted."""
         if isinstance(want, Read) and isinstance(have, Read):
             self._operand(want, have)
@@ -296,7 +297,7 @@ class _Matcher:
             return False
         return self._fits(want.a, have.b) or self._fits(want.b, have.a)
 
-    def _fits(self, want: Expr, have: Expr) -> bool:
+    def _fits(self, want: Node, have: Node) -> bool:
         """Whether two operands look alike, down to the element types that they read."""
         if isinstance(want, Read) and isinstance(have, Read):
             before = self.out.reads.get(want.source)
@@ -329,10 +330,11 @@ class _Matcher:
     def _label(self, r: Read) -> str:
         return self.state.output_label(r.source, r.value_index)
 
-    def _text(self, e: Expr, name: Callable[[Read], str]) -> str:
+    def _text(self, e: Node, name: Callable[[Read], str]) -> str:
         """An expression with the names of what it reads; with its dtype where that may differ."""
 
-        def named(n: Expr) -> Expr:
+        # Any: an expression gives an expression.
+        def named(n: Any) -> Any:
             new = n.map_children(named)
             if not isinstance(new, Read):
                 return new
@@ -342,7 +344,7 @@ class _Matcher:
         return f"{shown} ({e.dtype})" if isinstance(e, Cast | Const | Read) else shown
 
 
-def _head(e: Expr) -> tuple[object, ...]:
+def _head(e: Node) -> tuple[object, ...]:
     """What a node is, without its children."""
     match e:
         case Const(value=v, dtype=d):

@@ -131,9 +131,9 @@ class ThreadPrimitives(StageView):
                 return axis, None
             case (str(tag), int() | None as extent):
                 return tag, extent
-            case IterVar(thread_tag=tag) if tag:
+            case IterVar(thread_tag=tag, extent=int() as extent) if tag:
                 self.schedule._thread_vars[axis.var] = tag
-                return tag, axis.extent or None
+                return tag, extent or None
         raise ScheduleError(f"{self._who(verb)}: expected te.thread_axis(...), got {axis!r}")
 
     def _equalities(self, e: object) -> list[tuple[str, int]]:
