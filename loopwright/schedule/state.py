@@ -9,15 +9,25 @@ t). Ids never change; printed names are labels. What a step does to loops is kep
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn
+from typing import Literal, NoReturn, TypeAlias
 
 from loopwright.errors import ScheduleError, did_you_mean
+from loopwright.ir.kinds import AttachKind, AxisKind, MarkKind, Scope
+from loopwright.ir.sizes import Dim
 from loopwright.te.dag import Dag, OpNode
 from loopwright.te.tensor_intrin import TensorIntrin
 
 StageId = int | str
+#: What a hint to a loop may say.
+PragmaValue = str | int | float | bool | None
+#: ``(dim, div, mod)`` for ``(index[dim] // div) % mod``; mod None means no limit.
+Digit = tuple[int, int, int | None]
+#: A number, ``"i<d>"`` for index d, or ``(op, a, b)``; see `loopwright.schedule.rules.index_map`.
+IndexExpr: TypeAlias = "int | str | tuple[str, IndexExpr, IndexExpr]"
+#: One dimension of a layout. A `loopwright.ir.symbol.Symbol` may stand for a number, as in factors.
+LayoutDim: TypeAlias = "Digit | IndexExpr"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +36,8 @@ class Loop:
 
     id: str
     name: str
-    kind: str
-    nominal: Any
+    kind: AxisKind
+    nominal: Dim
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +47,15 @@ class Mark:
     ``tag`` is the thread axis; ``extent`` the one that it was declared with, if any.
     """
 
-    kind: str
+    kind: MarkKind
     step: int
     tag: str = ""
     extent: int | None = None
+
+    @property
+    def text(self) -> str:
+        """How the loop runs: ``vectorized``, ``thread threadIdx.x``."""
+        return f"{self.kind} {self.tag}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +103,7 @@ class Attach:
     ``group`` is the group that it follows there, if no step of its own put it there.
     """
 
-    kind: str
+    kind: AttachKind
     stage: StageId = -1
     loop: str = ""
     step: int = -1
@@ -107,11 +122,6 @@ class Group:
     attach: Attach = ROOT
 
 
-#: One dimension of a layout: ``(dim, div, mod)`` for ``(index[dim] // div) % mod`` (mod None means
-#: no limit), or an expression of `loopwright.schedule.rules.index_map`.
-LayoutDim = Any
-
-
 @dataclass(frozen=True, slots=True)
 class Tensorized:
     """The loop inside which an intrinsic does the work, and since when."""
@@ -121,6 +131,48 @@ class Tensorized:
     step: int
 
 
+#: Why a loop is in use. A primitive that notes something of its own about a loop (`LoopNote`) does
+#: so as ``"note"``.
+UseKind = Literal["mark", "pragma", "prefetch", "tensorize", "note", "attached"]
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """Something that a loop is used for, so that it cannot be taken apart.
+
+    Attributes:
+        kind: what sort of use.
+        step: the step since which it is so; None where the state does not keep it.
+        text: words for messages: ``is already vectorized (step 3)``; see `says`.
+        stage: of ``"attached"``, the stage that is computed or stored there.
+        primitive: of ``"attached"``, the primitive that put it there.
+    """
+
+    kind: UseKind
+    step: int | None
+    text: str
+    stage: StageId = -1
+    primitive: str = ""
+
+    def says(self, loop: str) -> str:
+        """A sentence about the loop of this name."""
+        name = f"loop {loop!r}"
+        return f"{self.text} {name}" if self.kind == "attached" else f"{name} {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class LoopNote:
+    """What a primitive notes about a loop, for whoever lowers it.
+
+    A primitive subclasses it with fields of its own; ``text`` says in messages what the loop is
+    used for: ``loop 'C.i' <text>``.
+    """
+
+    loop: str
+    step: int
+    text: str
+
+
 @dataclass(frozen=True, eq=False)
 class StageState:
     """Everything that is decided about one stage.
@@ -128,7 +180,8 @@ class StageState:
     ``laid_out`` is the step that made ``layout``, ``pad_value`` what fills the buffer's padding.
     ``align`` holds (dimension of the buffer, factor, offset) of its strides. ``store`` is where its
     buffer exists, if not where it is computed; ``double`` is the step that asked for two halves.
-    ``group`` is the innermost group that it belongs to.
+    ``group`` is the innermost group that it belongs to. ``notes`` is what primitives say about
+    loops that have no field of their own.
     ``since`` has, for primitives whose effect carries no step of its own, the last one that acted.
     """
 
@@ -137,11 +190,11 @@ class StageState:
     loops: Mapping[str, Loop]
     leaves: tuple[str, ...]
     relations: tuple[SplitRel | FuseRel, ...] = ()
-    marks: Mapping[str, Mark] = None  # type: ignore[assignment]
-    pragmas: tuple[tuple[str, str, Any], ...] = ()
+    marks: Mapping[str, Mark] = field(default_factory=dict)
+    pragmas: tuple[tuple[str, str, PragmaValue], ...] = ()
     prefetches: tuple[Prefetched, ...] = ()
     attach: Attach = ROOT
-    scope: str = "global"
+    scope: Scope = "global"
     layout: tuple[LayoutDim, ...] | None = None
     laid_out: int = -1
     pad_value: float | None = None
@@ -151,28 +204,45 @@ class StageState:
     reordered: bool = False
     env_threads: tuple[tuple[str, int | None], ...] = ()
     predicate: tuple[tuple[str, int], ...] | None = None
-    since: Mapping[str, int] = None  # type: ignore[assignment]
+    since: Mapping[str, int] = field(default_factory=dict)
     tensorized: Tensorized | None = None
     group: StageId | None = None
+    notes: tuple[LoopNote, ...] = ()
 
     @property
     def transformed(self) -> bool:
         """True when a primitive has touched its loops."""
-        hints = self.marks or self.pragmas or self.prefetches
-        return bool(self.relations or hints or self.reordered or self.tensorized)
+        used = any(True for x in self.leaves for _ in self.uses(x))
+        return bool(self.relations or self.reordered or used)
+
+    def uses(self, loop: str) -> Iterator[Use]:
+        """What primitives of this stage use a loop for; `State.uses` knows other stages too."""
+        if (mark := self.marks.get(loop)) is not None:
+            yield Use("mark", mark.step, f"is already {mark.text} (step {mark.step})")
+        if any(x == loop for x, _, _ in self.pragmas):
+            yield Use("pragma", None, "carries a pragma")
+        for p in self.prefetches:
+            if p.loop == loop:
+                yield Use("prefetch", p.step, "prefetches a tensor")
+        done = self.tensorized
+        if done is not None and done.loop == loop:
+            yield Use("tensorize", done.step, f"is tensorized (step {done.step})")
+        for note in self.notes:
+            if note.loop == loop:
+                yield Use("note", note.step, note.text)
 
     def after(self, primitive: str, step: int) -> Mapping[str, int]:
         """``since`` after a step."""
         return {**self.since, primitive: step}
 
 
-def initial_stage(sid: StageId, op: OpNode, scope: str = "global") -> StageState:
+def initial_stage(sid: StageId, op: OpNode, scope: Scope = "global") -> StageState:
     """A stage with the loops of its operation, spatial before reduction."""
     loops = {f"a{d}": Loop(f"a{d}", a.name, "spatial", op.shape[d]) for d, a in enumerate(op.axes)}
     loops |= {
         f"r{d}": Loop(f"r{d}", a.name, "reduce", a.extent) for d, a in enumerate(op.reduce_axes)
     }
-    return StageState(sid, op, loops, tuple(loops), marks={}, scope=scope, since={})
+    return StageState(sid, op, loops, tuple(loops), scope=scope)
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,9 +293,13 @@ class State:
             )
         return st
 
-    def with_stage(self, st: StageState, **changes: Any) -> State:
-        """A state in which one stage is replaced (its fields changed by ``changes``)."""
-        return replace(self, stages={**self.stages, st.id: replace(st, **changes)})
+    def with_stage(self, st: StageState) -> State:
+        """A state in which one stage is replaced."""
+        return replace(self, stages={**self.stages, st.id: st})
+
+    def with_group(self, group: Group) -> State:
+        """A state in which one group is replaced."""
+        return replace(self, groups={**self.groups, group.id: group})
 
     def label(self, sid: StageId) -> str:
         """Printed name of a stage: its operation's name, made unique."""
@@ -273,8 +347,8 @@ class State:
     def _consumer(self, st: StageState, loop: str) -> str:
         for r in st.relations:
             if isinstance(r, SplitRel) and r.parent == loop:
-                made = f"{self.loop_label(st, r.outer)}, {self.loop_label(st, r.inner)}"
-                return f"step {r.step} split it into {made}"
+                parts = f"{self.loop_label(st, r.outer)}, {self.loop_label(st, r.inner)}"
+                return f"step {r.step} split it into {parts}"
             if isinstance(r, FuseRel) and loop in (r.outer, r.inner):
                 return f"step {r.step} fused it into {self.loop_label(st, r.fused)}"
         return "a later step removed it"
@@ -298,11 +372,25 @@ class State:
         return [
             i
             for i in self.order
-            if any(
-                a is not None and a.kind == "at" and a.stage == sid and a.loop == loop
-                for a in (self.stages[i].attach, self.stages[i].store)
-            )
+            if _is_at(self.stages[i].attach, sid, loop) or _is_at(self.stages[i].store, sid, loop)
         ]
+
+    def uses(self, stage: StageState, loop: str) -> list[Use]:
+        """Everything that a loop of a stage is used for; nothing: it may be taken apart."""
+        out = list(stage.uses(loop))
+        for sid in self.attached_at(stage.id, loop):
+            computed = self.stages[sid].attach
+            stored = self.stages[sid].store or computed
+            at, verb = (
+                (computed, "compute") if _is_at(computed, stage.id, loop) else (stored, "store")
+            )
+            text = f"stage {self.label(sid)!r} is {verb}d at"
+            out.append(Use("attached", at.step, text, sid, f"{verb}_at"))
+        return out
+
+
+def _is_at(place: Attach | None, sid: StageId, loop: str) -> bool:
+    return place is not None and (place.kind, place.stage, place.loop) == ("at", sid, loop)
 
 
 def refuse(step: str, index: int, text: str) -> NoReturn:

@@ -27,8 +27,8 @@ from loopwright.lowering.nest.values import Values
 from loopwright.lowering.nest.vector_reduction import lanes_of
 from loopwright.schedule.bounds.infer import attach_position
 from loopwright.schedule.bounds.results import Bounds, LoopBound, StageBounds
+from loopwright.schedule.rules.annotate import MAX_VECTOR
 from loopwright.schedule.state import StageId, State
-from loopwright.schedule.validate import MAX_VECTOR
 
 
 class NestBuilder:

@@ -12,7 +12,8 @@ from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Expr, Var, binary, const
 from loopwright.ir.stmt import For, Seq, Stmt, Store, seq
 from loopwright.schedule.rules import index_map as im
-from loopwright.schedule.rules.layout import is_digit
+from loopwright.schedule.rules.layout import expression, is_digit
+from loopwright.schedule.state import IndexExpr
 
 
 def as_index(i: Affine | Expr) -> Expr:
@@ -36,8 +37,8 @@ def placed(
         if is_digit(x):
             out.append(_digit(local[x[0]], x[1], x[2], ranges))
             continue
-        value = _value(x, local, ranges)
-        first = im.bounds(x, shape)[0]
+        value = _value(expression(x), local, ranges)
+        first = im.bounds(expression(x), shape)[0]
         value = value - first if isinstance(value, Affine) else binary("-", value, first)
         out.append(as_index(value))
     return tuple(out)
@@ -51,7 +52,7 @@ def _digit(i: Affine | Expr, div: int, mod: int | None, ranges: Ranges) -> Expr:
     return a.to_expr() if a is not None else e
 
 
-def _value(x: im.Index, local: list[Affine | Expr], ranges: Ranges) -> Affine | Expr:
+def _value(x: IndexExpr, local: list[Affine | Expr], ranges: Ranges) -> Affine | Expr:
     if isinstance(x, int):
         return Affine(x)
     if isinstance(x, str):
@@ -63,16 +64,17 @@ def _value(x: im.Index, local: list[Affine | Expr], ranges: Ranges) -> Affine | 
         if isinstance(left, Affine) and isinstance(right, Affine):
             return left + right
         return binary("+", as_index(left), as_index(right))
+    k = im.constant(b)
     if op == "*":
-        return left * b if isinstance(left, Affine) else binary("*", left, b)
-    exact = to_affine(binary(op, as_index(left), b), {}, ranges)
+        return left * k if isinstance(left, Affine) else binary("*", left, k)
+    exact = to_affine(binary(op, as_index(left), k), {}, ranges)
     if exact is not None:
         return exact
     if not isinstance(left, Affine):
-        return binary(op, left, b)
+        return binary(op, left, k)
     # Digits below the divisor stay affine, so that lanes of a vector lie beside each other.
-    high, low, d = split_digits(left, b, ranges)
-    top = binary(op, high.to_expr(), b // d)
+    high, low, d = split_digits(left, k, ranges)
+    top = binary(op, high.to_expr(), k // d)
     return top if op == "//" else binary("+", binary("*", top, d), low.to_expr())
 
 

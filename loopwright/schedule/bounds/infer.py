@@ -40,7 +40,7 @@ from loopwright.schedule.bounds.launches import (
 )
 from loopwright.schedule.bounds.relations import loop_extents, loop_values
 from loopwright.schedule.bounds.results import Bounds, Guard, LoopBound, StageBounds
-from loopwright.schedule.rules.storage import store_position
+from loopwright.schedule.nesting import store_position
 from loopwright.schedule.state import SplitRel, StageId, StageState, State
 from loopwright.te.dag import OpNode, reads_of
 

@@ -1,4 +1,4 @@
-"""Rules and effects of the primitives that make stages."""
+"""The primitives that make a stage which copies a tensor."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 from loopwright.ir.expr import Expr, IterVar, Read, Var
+from loopwright.ir.kinds import Scope
 from loopwright.ir.reduction import Reduce, Tuple
 from loopwright.ir.traversal import substitute
-from loopwright.schedule import steps as st
+from loopwright.schedule.names import Names
 from loopwright.schedule.rules.storage import check_scope
 from loopwright.schedule.state import StageId, StageState, State, initial_stage, refuse
+from loopwright.schedule.steps import Step, register
 from loopwright.te.dag import OpNode
 
 
@@ -20,41 +22,56 @@ def fresh_axes(op: OpNode) -> tuple[IterVar, ...]:
     return tuple(IterVar(Var(n), e, "spatial") for n, e in zip(names, op.shape, strict=True))
 
 
-def cache_read(state: State, step: st.CacheRead, t: int) -> State:
-    """Make a stage that copies a tensor, and let the readers read the copy."""
-    src, k = state.stage(step.stage, "cache_read"), step.value_index
-    check_scope(step.scope, "cache_read", t)
-    if k not in range(src.op.num_outputs):
-        refuse(
-            "cache_read",
-            t,
-            f"{state.label(src.id)!r} has {src.op.num_outputs} output(s), there is no output {k}",
-        )
-    name = state.output_label(src.id, k)
-    if not step.readers:
-        refuse("cache_read", t, f"name at least one stage that reads {name!r}")
-    for r in step.readers:
-        reader = state.stage(r, "cache_read")
-        if not any(x.source == src.id and x.value_index == k for x in reader.op.reads()):
+@register("cache_read")
+class CacheRead(Step):
+    """Copy an output of the stage into ``scope`` for ``readers``."""
+
+    scope: Scope
+    readers: tuple[StageId, ...]
+    value_index: int = 0
+
+    def apply(self, state: State, t: int) -> State:
+        """Make a stage that copies a tensor, and let the readers read the copy."""
+        src, k = state.stage(self.stage, "cache_read"), self.value_index
+        check_scope(self.scope, "cache_read", t)
+        if k not in range(src.op.num_outputs):
             refuse(
                 "cache_read",
                 t,
-                f"stage {state.label(r)!r} does not read {name!r}; its readers: "
-                f"{', '.join(state.label(c) for c in state.consumers(src.id, k)) or 'none'}",
+                f"{state.label(src.id)!r} has {src.op.num_outputs} output(s), there is no output "
+                f"{k}",
             )
-    new_id = f"s{t}"
-    axes = fresh_axes(src.op)
-    body = Read(src.id, tuple(a.var for a in axes), src.op.dtypes[k], k)
-    copy_name = f"{src.op.output_name(k)}.{step.scope}"
-    op = OpNode(copy_name, src.op.shape, body.dtype, axes, (), body)
-    stages = {**state.stages, new_id: _cache(new_id, op, step.scope, "cache_read", t)}
-    for r in step.readers:
-        reader = state.stages[r]
-        stages[r] = replace(reader, op=_redirect(reader.op, src.id, k, new_id))
-    return replace(state, stages=stages, order=_after(state.order, src.id, new_id))
+        name = state.output_label(src.id, k)
+        if not self.readers:
+            refuse("cache_read", t, f"name at least one stage that reads {name!r}")
+        for r in self.readers:
+            reader = state.stage(r, "cache_read")
+            if not any(x.source == src.id and x.value_index == k for x in reader.op.reads()):
+                refuse(
+                    "cache_read",
+                    t,
+                    f"stage {state.label(r)!r} does not read {name!r}; its readers: "
+                    f"{', '.join(state.label(c) for c in state.consumers(src.id, k)) or 'none'}",
+                )
+        new_id = f"s{t}"
+        axes = fresh_axes(src.op)
+        body = Read(src.id, tuple(a.var for a in axes), src.op.dtypes[k], k)
+        copy_name = f"{src.op.output_name(k)}.{self.scope}"
+        op = OpNode(copy_name, src.op.shape, body.dtype, axes, (), body)
+        stages = {**state.stages, new_id: _cache(new_id, op, self.scope, "cache_read", t)}
+        for r in self.readers:
+            reader = state.stages[r]
+            stages[r] = replace(reader, op=_redirect(reader.op, src.id, k, new_id))
+        return replace(state, stages=stages, order=_after(state.order, src.id, new_id))
+
+    def as_python(self, names: Names) -> str:
+        """As in ``A_local = s.cache_read(A, 'local', [C])``."""
+        new, tensor = names.new_stage(), names.output(self.stage, self.value_index)
+        readers = ", ".join(names.tensor(r) for r in self.readers)
+        return f"{new} = s.cache_read({tensor}, {self.scope!r}, [{readers}])"
 
 
-def _cache(new_id: str, op: OpNode, scope: str, who: str, t: int) -> StageState:
+def _cache(new_id: str, op: OpNode, scope: Scope, who: str, t: int) -> StageState:
     stage = initial_stage(new_id, op, scope)
     return replace(stage, since=stage.after(who, t))
 
@@ -62,13 +79,14 @@ def _cache(new_id: str, op: OpNode, scope: str, who: str, t: int) -> StageState:
 def _redirect(op: OpNode, old: StageId, k: int, new: StageId) -> OpNode:
     """The operation with every read of output ``k`` of ``old`` turned into a read of ``new``."""
 
+    # Any: an expression gives an expression.
     def go(e: Any) -> Any:
-        made = e.map_children(go)
-        if isinstance(made, Read) and made.source == old and made.value_index == k:
-            return Read(new, made.indices, made.dtype)
-        return made
+        read = e.map_children(go)
+        if isinstance(read, Read) and read.source == old and read.value_index == k:
+            return Read(new, read.indices, read.dtype)
+        return read
 
-    return replace(op, body=go(op.body))
+    return op if op.body is None else replace(op, body=go(op.body))
 
 
 def _after(order: tuple[StageId, ...], at: StageId, new: StageId) -> tuple[StageId, ...]:
@@ -76,42 +94,56 @@ def _after(order: tuple[StageId, ...], at: StageId, new: StageId) -> tuple[Stage
     return (*order[:pos], new, *order[pos:])
 
 
-def cache_write(state: State, step: st.CacheWrite, t: int) -> State:
-    """Make a stage that computes a tensor (all outputs); the stage becomes a copy of it."""
-    stage = state.compute_stage(step.stage, "cache_write")
-    check_scope(step.scope, "cache_write", t)
-    name = state.label(stage.id)
-    if stage.transformed or stage.layout is not None or stage.align:
-        refuse(
-            "cache_write",
-            t,
-            f"the loops of {name!r} are already transformed (now "
-            f"{state.loop_list(stage)}); call cache_write before split, reorder and annotations",
+@register("cache_write")
+class CacheWrite(Step):
+    """Compute the stage (all its outputs) in ``scope`` and copy the result."""
+
+    scope: Scope
+
+    def apply(self, state: State, t: int) -> State:
+        """Make a stage that computes a tensor (all outputs); the stage becomes a copy of it."""
+        stage = state.compute_stage(self.stage, "cache_write")
+        check_scope(self.scope, "cache_write", t)
+        name = state.label(stage.id)
+        if stage.transformed or stage.layout is not None or stage.align:
+            refuse(
+                "cache_write",
+                t,
+                f"the loops of {name!r} are already transformed (now {state.loop_list(stage)}); "
+                "call cache_write before split, reorder and annotations",
+            )
+        if any(state.uses(stage, x) for x in stage.leaves):
+            refuse("cache_write", t, f"a stage is already computed inside {name!r}; call it before")
+        new_id = f"s{t}"
+        op = stage.op
+        assert op.body is not None
+        axes = fresh_axes(op)
+        env: dict[Var, Expr] = {a.var: b.var for a, b in zip(op.axes, axes, strict=True)}
+        cached = replace(
+            op, name=f"{op.name}.{self.scope}", axes=axes, body=_rename(op.body, env), tag=""
         )
-    if any(state.attached_at(stage.id, x) for x in stage.leaves):
-        refuse("cache_write", t, f"a stage is already computed inside {name!r}; call it before")
-    new_id = f"s{t}"
-    op = stage.op
-    axes = fresh_axes(op)
-    env: dict[Var, Expr] = {a.var: b.var for a, b in zip(op.axes, axes, strict=True)}
-    cached = replace(
-        op, name=f"{op.name}.{step.scope}", axes=axes, body=_rename(op.body, env), tag=""
-    )
-    copy = replace(op, reduce_axes=(), body=_copied(op, new_id))
-    stages = {
-        **state.stages,
-        new_id: _cache(new_id, cached, step.scope, "cache_write", t),
-        stage.id: replace(
-            initial_stage(stage.id, copy, stage.scope),
-            attach=stage.attach,
-            group=stage.group,
-            env_threads=stage.env_threads,
-            since=stage.since,
-        ),
-    }
-    pos = state.order.index(stage.id)
-    order = (*state.order[:pos], new_id, *state.order[pos:])
-    return replace(state, stages=stages, order=order)
+        copy = replace(op, reduce_axes=(), body=_copied(op, new_id))
+        stages = {
+            **state.stages,
+            new_id: _cache(new_id, cached, self.scope, "cache_write", t),
+            stage.id: replace(
+                initial_stage(stage.id, copy, stage.scope),
+                attach=stage.attach,
+                group=stage.group,
+                env_threads=stage.env_threads,
+                since=stage.since,
+            ),
+        }
+        pos = state.order.index(stage.id)
+        order = (*state.order[:pos], new_id, *state.order[pos:])
+        return replace(state, stages=stages, order=order)
+
+    def as_python(self, names: Names) -> str:
+        """As in ``C_local = s.cache_write(C, 'local')``."""
+        new, tensor = names.new_stage(), names.tensor(self.stage)
+        if names.before.stages[self.stage].op.num_outputs > 1:
+            return f"{new}, *_ = s.cache_write({tensor}.op, {self.scope!r})"
+        return f"{new} = s.cache_write({tensor}, {self.scope!r})"
 
 
 def _copied(op: OpNode, source: StageId) -> Expr:
@@ -121,10 +153,11 @@ def _copied(op: OpNode, source: StageId) -> Expr:
     return values[0] if len(values) == 1 else Tuple(values, op.dtype)
 
 
-def _rename(body: Any, env: dict[Var, Expr]) -> Any:
+def _rename(body: Expr, env: dict[Var, Expr]) -> Expr:
     """Substitute spatial variables; a reduction keeps its axes."""
     if not isinstance(body, Reduce):
-        return substitute(body, env)
+        renamed: Expr = substitute(body, env)
+        return renamed
     return Reduce(
         body.combiner,
         tuple(substitute(e, env) for e in body.source),

@@ -1,4 +1,4 @@
-"""Rules and effects of groups of stages that are computed in one place together.
+"""Groups of stages that are computed in one place together: how they are made and kept.
 
 A stage of a group *follows* it as long as no step of its own says where it is computed: its
 ``attach`` is then that of the group, or of the group around that. What follows is worked out again
@@ -10,41 +10,62 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from loopwright.schedule import steps as st
-from loopwright.schedule.rules import placement
+from loopwright.schedule.names import Names
 from loopwright.schedule.state import ROOT, Attach, Group, StageId, StageState, State, refuse
+from loopwright.schedule.steps import Step, register
 
 
-def create_group(state: State, step: st.CreateGroup, t: int) -> State:
-    """Group the stages on all ways from some tensors to others."""
-    outputs = (step.stage, *step.outputs)
-    for sid in outputs:
-        state.compute_stage(sid, "create_group")
-    for sid in step.inputs:
-        state.stage(sid, "create_group")
-    chosen = _between(state, outputs, step.inputs, step.include_inputs)
-    if all(state.stages[sid].op.is_placeholder for sid in chosen):
-        refuse(
-            "create_group",
-            t,
-            f"no stage lies between {_names(state, step.inputs) or 'no inputs'} and "
-            f"{_names(state, outputs)}; inputs are tensors that the outputs are computed from",
-        )
-    parent = _parent(state, chosen, t)
-    new = Group(f"s{t}", parent)
-    groups = dict(state.groups)
-    for g in state.groups.values():
-        if g.parent == parent and chosen.issuperset(members(state, g.id)):
+@register("create_group")
+class CreateGroup(Step):
+    """Move stages together: those between ``inputs`` and the stage and the other ``outputs``."""
+
+    outputs: tuple[StageId, ...]
+    inputs: tuple[StageId, ...]
+    include_inputs: bool = False
+
+    def apply(self, state: State, t: int) -> State:
+        """Group the stages on all ways from some tensors to others."""
+        outputs = (self.stage, *self.outputs)
+        for sid in outputs:
+            state.compute_stage(sid, "create_group")
+        for sid in self.inputs:
+            state.stage(sid, "create_group")
+        chosen = _between(state, outputs, self.inputs, self.include_inputs)
+        if all(state.stages[sid].op.is_placeholder for sid in chosen):
+            refuse(
+                "create_group",
+                t,
+                f"no stage lies between {_labels(state, self.inputs) or 'no inputs'} and "
+                f"{_labels(state, outputs)}; inputs are tensors that the outputs are computed from",
+            )
+        parent = _parent(state, chosen, t)
+        new = Group(f"s{t}", parent)
+        inner = [g for g in state.groups.values() if g.parent == parent]
+        inner = [g for g in inner if chosen.issuperset(members(state, g.id))]
+        for g in inner:
             _check_host(state, g.attach, f"the {group_label(state, g.id)}", chosen, t)
-            groups[g.id] = replace(g, parent=new.id)
-    stages = dict(state.stages)
-    for sid in chosen:
-        stage = stages[sid]
-        if stage.attach.group is None:
-            _check_host(state, stage.attach, repr(state.label(sid)), chosen, t)
-        if stage.group == parent:
-            stages[sid] = replace(stage, group=new.id)
-    return replace(state, stages=stages, groups={**groups, new.id: new})
+        for stage in (state.stages[sid] for sid in chosen):
+            if stage.attach.group is None:
+                _check_host(state, stage.attach, repr(state.label(stage.id)), chosen, t)
+        groups = {g.id: replace(g, parent=new.id) for g in inner}
+        stages = {
+            sid: replace(state.stages[sid], group=new.id)
+            for sid in chosen
+            if state.stages[sid].group == parent
+        }
+        return replace(
+            state,
+            stages={**state.stages, **stages},
+            groups={**state.groups, **groups, new.id: new},
+        )
+
+    def as_python(self, names: Names) -> str:
+        """As in ``group = s.create_group([C], [A])``."""
+        new = names.new_group()
+        outputs = ", ".join(names.tensor(x) for x in (self.stage, *self.outputs))
+        inputs = ", ".join(names.tensor(x) for x in self.inputs)
+        include = ", include_inputs=True" if self.include_inputs else ""
+        return f"{new} = s.create_group([{outputs}], [{inputs}]{include})"
 
 
 def _between(
@@ -79,8 +100,8 @@ def _parent(state: State, chosen: set[StageId], t: int) -> StageId | None:
             refuse(
                 "create_group",
                 t,
-                f"the {group_label(state, g.id)} has {_names(state, chosen.intersection(own))} of "
-                f"the stages asked for, but not {_names(state, chosen.difference(own))}; groups "
+                f"the {group_label(state, g.id)} has {_labels(state, chosen.intersection(own))} of "
+                f"the stages asked for, but not {_labels(state, chosen.difference(own))}; groups "
                 "are nested or have no stage in common",
             )
     return max(around, key=lambda g: _depth(state, g)).id if around else None
@@ -102,74 +123,29 @@ def _check_host(state: State, at: Attach, what: str, chosen: set[StageId], t: in
         )
 
 
-# ---------------------------------------------------------------- moving
+# ---------------------------------------------------------------- following
 
 
-def compute_at(state: State, step: st.ComputeAt, t: int) -> State:
-    """Attach a group, or a stage, which may only be computed inside stages of its group."""
-    if step.stage not in state.groups:
-        stage = state.stage(step.stage, "compute_at")
-        if stage.group is not None:
-            _check_inside(state, repr(state.label(stage.id)), stage.group, step.parent, t)
-        return placement.compute_at(state, step, t)
-    group = state.groups[step.stage]
-    parent = state.compute_stage(step.parent, "compute_at")
-    state.leaf(parent, step.loop, "compute_at")
-    own, label = members(state, group.id), f"the {group_label(state, group.id)}"
-    if parent.id in own:
-        refuse(
-            "compute_at",
-            t,
-            f"{label} cannot be computed inside its own stage {state.label(parent.id)!r}; name a "
-            "stage that uses it",
-        )
-    if group.parent is not None:
-        _check_inside(state, label, group.parent, parent.id, t)
-    for sid in own:
-        if not state.stages[sid].op.is_placeholder:
-            placement.movable(state, sid, "compute_at", t)
-            placement.check_used(state, parent.id, sid, t)
-    moved = replace(group, attach=Attach("at", parent.id, step.loop, t))
-    return replace(state, groups={**state.groups, group.id: moved})
+def keep_groups(before: State, after: State, sid: StageId, primitive: str) -> State:
+    """The state after a step on a stage, with groups as they must be then.
 
-
-def _check_inside(state: State, what: str, gid: StageId, parent: StageId, t: int) -> None:
-    if parent not in members(state, gid):
-        refuse(
-            "compute_at",
-            t,
-            f"{what} belongs to the {group_label(state, gid)} and can be computed only inside "
-            f"stages of that, not inside {state.label(state.stage(parent, 'compute_at').id)!r}; "
-            "move the group",
-        )
-
-
-def compute_root(state: State, step: st.ComputeRoot, t: int) -> State:
-    """Detach a group or a stage; it follows the group around it, if there is one."""
-    if step.stage not in state.groups:
-        return placement.compute_root(state, step, t)
-    group = replace(state.groups[step.stage], attach=ROOT)
-    return replace(state, groups={**state.groups, group.id: group})
-
-
-def keep_groups(before: State, after: State, step: st.Step) -> State:
-    """A state in which stages that a step made join the group, and those that follow do so.
+    Stages that the step made join the group of the stage, and those that follow a group do so.
 
     Raises:
         ScheduleError: a stage would follow its group to a loop that is gone.
     """
     stages = dict(after.stages)
-    for sid in after.stages.keys() - before.stages.keys():
-        stages[sid] = replace(stages[sid], group=before.stages[step.stage].group)
-    for sid, stage in stages.items():
+    for new in after.stages.keys() - before.stages.keys():
+        stages[new] = replace(stages[new], group=before.stages[sid].group)
+    for stage in list(stages.values()):
         follows = stage.attach.kind == "root" or stage.attach.group is not None
         if stage.group is None or not follows or stage.op.is_placeholder:
             continue
         at = _place(after, stage.group)
         if at != stage.attach:
-            _check_alive(after, stage, at, step.primitive)
+            _check_alive(after, stage, at, primitive)
             store = stage.store if at.kind == "at" else None
-            stages[sid] = replace(stage, attach=at, store=store)
+            stages[stage.id] = replace(stage, attach=at, store=store)
     return replace(after, stages=stages)
 
 
@@ -215,9 +191,9 @@ def members(state: State, gid: StageId) -> tuple[StageId, ...]:
 
 def group_label(state: State, gid: StageId) -> str:
     """Printed name of a group: ``group of B, C``."""
-    return f"group of {_names(state, members(state, gid))}"
+    return f"group of {_labels(state, members(state, gid))}"
 
 
-def _names(state: State, stages: Iterable[StageId]) -> str:
+def _labels(state: State, stages: Iterable[StageId]) -> str:
     chosen = set(stages)
     return ", ".join(state.label(sid) for sid in state.order if sid in chosen)

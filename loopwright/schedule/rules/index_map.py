@@ -1,34 +1,42 @@
-"""Index maps: quasi-affine expressions of indices, their bounds, and whether they lose nothing.
+"""Index maps: quasi-affine expressions of indices, their bounds, and whether they are one to one.
 
 An expression is an int, ``"i<d>"`` (index d), or ``(op, a, b)`` with op ``+`` or, with an int b,
 ``*``, ``//`` or ``%``: plain tuples, so that a step of a trace holds them as JSON.
 
 `judge` proves that a map takes no two indices to one element. Every expression becomes a sum of
-scaled *digits* ``(x // lower) % extent`` of sources x: an index, or a sum that was divided. A sum
-whose scales each exceed what all smaller terms reach together tells its digits; a source whose
-digits follow on each other from 1 up to its extent is told by them, and then so are the digits of
-the sum that it is. A map is one to one when all indices are told in the end.
+scaled *digits* ``(x // lower) % extent`` of sources x: an index, or a sum that was divided. The
+value of a sum determines its digits when each scale is larger than what all terms of smaller scale
+reach together, as the digits of a decimal number are determined by the number. Digits determine
+their source when they adjoin from 1 up to its extent; where that source is a sum, it determines
+digits in turn. A map is one to one when every index is determined in the end.
 """
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
-#: Most indices that are tried one by one.
+from loopwright.ir.affine import Extent
+from loopwright.schedule.state import IndexExpr
+
+#: Largest number of indices that are tried one by one.
 TRIED = 1 << 16
-Index = Any
 Interval = tuple[int, int]
+Points = npt.NDArray[np.int64]
+Verdict = Literal["one to one", "redundant", "unknown"]
 
 
 @dataclass(frozen=True)
 class _Source:
     """An index (``of`` is its number) or a sum, with values from 0 to ``extent - 1``."""
 
-    of: Any
+    of: int | _Sum
     extent: int
 
 
@@ -54,8 +62,8 @@ class _Sum:
         hi = self.base + sum(max(0, s * (d.extent - 1)) for d, s in self.terms)
         return lo, hi
 
-    def tells(self) -> bool:
-        """Whether the value tells every digit."""
+    def determines_digits(self) -> bool:
+        """Whether each value comes from one choice of digits."""
         reach = 0
         for digit, scale in sorted(self.terms, key=lambda t: abs(t[1])):
             if abs(scale) <= reach:
@@ -64,45 +72,48 @@ class _Sum:
         return True
 
 
-def judge(exprs: tuple[Index, ...], shape: tuple[int, ...]) -> str:
-    """``"one to one"``, ``"redundant"`` (that too, but a digit is used twice) or ``"unknown"``."""
-    sums = [_sum(e, shape) for e in exprs]
-    known: set[_Digit] = set()
+def judge(exprs: tuple[IndexExpr, ...], shape: tuple[int, ...]) -> Verdict:
+    """Whether a map is proved one to one; ``"redundant"``: it is, but a digit is used twice."""
     todo: list[_Sum] = []
-    redundant = False
-    for s in sums:
-        if s is None or not s.tells():
+    for s in (_sum(e, shape) for e in exprs):
+        if s is None or not s.determines_digits():
             return "unknown"
         todo.append(s)
-    told: set[_Source] = set()
+    known: set[_Digit] = set()
+    determined: set[_Source] = set()
+    redundant = False
     while todo:
         for digit, _ in (t for s in todo for t in s.terms):
-            redundant |= digit in known or digit.source in told
+            redundant |= digit in known or digit.source in determined
             known.add(digit)
-        todo = []
-        for source in {d.source for d in known} - told:
-            own = sorted((d for d in known if d.source == source), key=lambda d: d.lower)
-            reach = 1
-            for d in own:
-                if reach % d.lower:
-                    break
-                redundant |= d.lower < reach
-                reach = max(reach, d.lower * d.extent)
-            if reach < source.extent:
-                continue
-            told.add(source)
-            if isinstance(source.of, _Sum):
-                if not source.of.tells():
-                    return "unknown"
-                todo.append(source.of)
-    indices = {s.of for s in told if isinstance(s.of, int)}
+        complete = []
+        for source in {d.source for d in known} - determined:
+            all_of_it, twice = _adjoining(source, known)
+            redundant |= twice
+            complete += [source] if all_of_it else []
+        determined |= set(complete)
+        todo = [source.of for source in complete if isinstance(source.of, _Sum)]
+        if not all(s.determines_digits() for s in todo):
+            return "unknown"
+    indices = {s.of for s in determined if isinstance(s.of, int)}
     if any(n > 1 and d not in indices for d, n in enumerate(shape)):
         return "unknown"
     return "redundant" if redundant else "one to one"
 
 
-def _sum(e: Index, shape: tuple[int, ...]) -> _Sum | None:
-    """The sum that an expression is, or None where that is not known."""
+def _adjoining(source: _Source, known: set[_Digit]) -> tuple[bool, bool]:
+    """Whether the known digits of a source determine it, and whether they overlap."""
+    reach, twice = 1, False
+    for d in sorted((d for d in known if d.source == source), key=lambda d: d.lower):
+        if reach % d.lower:
+            break
+        twice |= d.lower < reach
+        reach = max(reach, d.lower * d.extent)
+    return reach >= source.extent, twice
+
+
+def _sum(e: IndexExpr, shape: tuple[int, ...]) -> _Sum | None:
+    """An expression as a sum of digits, or None where it is none."""
     if isinstance(e, int):
         return _Sum(e, ())
     if isinstance(e, str):
@@ -116,9 +127,16 @@ def _sum(e: Index, shape: tuple[int, ...]) -> _Sum | None:
     if op == "+":
         y = _sum(b, shape)
         return None if y is None else _plus(x, y)
+    k = constant(b)
     if op == "*":
-        return _Sum(x.base * b, tuple((d, s * b) for d, s in x.terms) if b else ())
-    return _divided(x, op, b)
+        return _Sum(x.base * k, tuple((d, s * k) for d, s in x.terms) if k else ())
+    return _divided(x, op, k)
+
+
+def constant(e: IndexExpr) -> int:
+    """The number that ``*``, ``//`` and ``%`` have on their right."""
+    assert isinstance(e, int)
+    return e
 
 
 def _plus(x: _Sum, y: _Sum) -> _Sum:
@@ -151,23 +169,29 @@ def _cuts(d: _Digit, k: int) -> bool:
     return d.extent % k == 0 or d.lower * d.extent >= d.source.extent
 
 
-def bounds(e: Index, shape: tuple[int, ...]) -> Interval:
-    """Values that an expression stays within; of a ``%`` all values, so that blocks are whole."""
+def bounds(e: IndexExpr, shape: tuple[Extent, ...]) -> Interval:
+    """Values that an expression stays within; of a ``%`` all values, so that blocks are whole.
+
+    The extents are numbers: `loopwright.schedule.rules.layout` refuses others.
+    """
     if isinstance(e, int):
         return e, e
     if isinstance(e, str):
-        return 0, shape[int(e[1:])] - 1
+        n = shape[int(e[1:])]
+        assert isinstance(n, int)
+        return 0, n - 1
     op, a, b = e
     lo, hi = bounds(a, shape)
     if op == "+":
         lo2, hi2 = bounds(b, shape)
         return lo + lo2, hi + hi2
+    k = constant(b)
     if op == "*":
-        return min(lo * b, hi * b), max(lo * b, hi * b)
-    return (lo // b, hi // b) if op == "//" else (0, b - 1)
+        return min(lo * k, hi * k), max(lo * k, hi * k)
+    return (lo // k, hi // k) if op == "//" else (0, k - 1)
 
 
-def text(e: Index, outer: int = 0) -> str:
+def text(e: IndexExpr, outer: int = 0) -> str:
     """An expression as Python."""
     if isinstance(e, int | str):
         return str(e) if not isinstance(e, int) or e >= 0 or not outer else f"({e})"
@@ -180,25 +204,32 @@ def text(e: Index, outer: int = 0) -> str:
     return f"({out})" if p < outer else out
 
 
-def places(exprs: tuple[Index, ...], points: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """New indices of points, a row each."""
+def places(exprs: tuple[IndexExpr, ...], points: Points) -> Points:
+    """New indices of points, one point per row."""
     out = np.zeros((len(points), len(exprs)), np.int64)
     for k, e in enumerate(exprs):
         out[:, k] = _value(e, points)
     return out
 
 
-def _value(e: Index, points: np.ndarray[Any, Any]) -> Any:
+def _value(e: IndexExpr, points: Points) -> Points | int:
     if isinstance(e, int):
         return e
     if isinstance(e, str):
         return points[:, int(e[1:])]
     op, a, b = e
-    x, y = _value(a, points), _value(b, points)
-    return {"+": lambda: x + y, "*": lambda: x * y, "//": lambda: x // y, "%": lambda: x % y}[op]()
+    return _ARITHMETIC[op](_value(a, points), _value(b, points))
 
 
-def _samples(shape: tuple[int, ...]) -> list[np.ndarray[Any, Any]]:
+_ARITHMETIC: Mapping[str, Callable[[Points | int, Points | int], Points | int]] = {
+    "+": operator.add,
+    "*": operator.mul,
+    "//": operator.floordiv,
+    "%": operator.mod,
+}
+
+
+def _samples(shape: tuple[int, ...]) -> list[Points]:
     """All indices if they are few; else those of a corner, and of a line along each dimension."""
     boxes = [list(shape)]
     if prod(shape) > TRIED:
@@ -213,7 +244,7 @@ def _samples(shape: tuple[int, ...]) -> list[np.ndarray[Any, Any]]:
 
 
 def collision(
-    exprs: tuple[Index, ...], shape: tuple[int, ...]
+    exprs: tuple[IndexExpr, ...], shape: tuple[int, ...]
 ) -> tuple[list[int], list[int], list[int]] | None:
     """Two indices that go to one element, and the element, if any are found."""
     for points in _samples(shape):
@@ -227,7 +258,7 @@ def collision(
     return None
 
 
-def unreached(exprs: tuple[Index, ...], shape: tuple[int, ...]) -> list[int] | None:
+def unreached(exprs: tuple[IndexExpr, ...], shape: tuple[int, ...]) -> list[int] | None:
     """A new element to which no index goes, within the box that the indices tried go to."""
     points = _samples(shape)[0]
     new = places(exprs, points)

@@ -8,55 +8,111 @@ the whole tensor and before lowering for those that the stage covers.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from dataclasses import replace
 from math import isfinite, prod
-from typing import Any
+from typing import TypeGuard
 
 from loopwright.ir.affine import Extent
+from loopwright.ir.expr import Expr
 from loopwright.ir.sizes import Sizes
 from loopwright.ir.symbol import Symbol
-from loopwright.schedule import steps as st
+from loopwright.schedule.bounds.results import Bounds
+from loopwright.schedule.names import Names
 from loopwright.schedule.rules import index_map as im
 from loopwright.schedule.rules.storage import own_buffer
-from loopwright.schedule.state import State, refuse
+from loopwright.schedule.state import Digit, IndexExpr, LayoutDim, State, refuse
+from loopwright.schedule.steps import FieldType, Step, each, is_int, register
 
 
-def transform_layout(state: State, step: st.TransformLayout, t: int) -> State:
-    """Set where the elements of a stage's buffer lie."""
-    stage = own_buffer(state, step.stage, "transform_layout", t)
-    name = state.label(stage.id)
-    if stage.align:
-        refuse(
-            "transform_layout",
-            t,
-            f"the strides of {name!r} are aligned already; call transform_layout before "
-            "storage_align",
-        )
-    ndim = len(stage.op.shape)
-    used = [d for x in step.dims for d in _indices(expression(x))]
-    if any(d >= ndim for d in used):
-        refuse(
-            "transform_layout",
-            t,
-            f"the map ({layout_text(step.dims)}) uses index {max(used)}, {name!r} has {ndim} "
-            "dimensions",
-        )
-    pad = step.pad_value
-    if pad is not None and not (isinstance(pad, int | float) and isfinite(pad)):
-        refuse("transform_layout", t, f"pad_value must be a finite number, got {pad!r}")
-    check_one_to_one(step.dims, stage.op.shape, name, "has", t)
-    if pad is not None and not all(isinstance(n, int) for n in stage.op.shape):
-        refuse("transform_layout", t, f"extents of {name!r} are variables: it takes no pad_value")
-    return state.with_stage(stage, layout=step.dims, pad_value=pad, laid_out=t)
+def _is_json(v: object) -> bool:
+    """Whether a value from JSON is one dimension of a layout."""
+    return _is_json_digit(v) or _is_json_expr(v)
+
+
+def _is_json_digit(v: object) -> bool:
+    if not isinstance(v, tuple) or len(v) != 3:
+        return False
+    dim, div, mod = v
+    return is_int(dim) and dim >= 0 and is_int(div) and (mod is None or (is_int(mod) and mod > 0))
+
+
+def _is_json_expr(v: object) -> bool:
+    if isinstance(v, str):
+        return re.fullmatch(r"i\d+", v) is not None
+    if not isinstance(v, tuple):
+        return is_int(v)
+    if len(v) != 3 or not _is_json_expr(v[1]):
+        return False
+    op, _, b = v
+    if op == "+":
+        return _is_json_expr(b)
+    return is_int(b) and (op == "*" or (op in ("//", "%") and b > 0))
+
+
+@register("transform_layout", dims=FieldType(each(_is_json)))
+class TransformLayout(Step):
+    """Order the dimensions of the stage's buffer; see `loopwright.schedule.state.LayoutDim`."""
+
+    dims: tuple[LayoutDim, ...]
+    pad_value: float | None = None
+
+    def apply(self, state: State, t: int) -> State:
+        """Set where the elements of a stage's buffer lie."""
+        stage = own_buffer(state, self.stage, "transform_layout", t)
+        name = state.label(stage.id)
+        if stage.align:
+            refuse(
+                "transform_layout",
+                t,
+                f"the strides of {name!r} are aligned already; call transform_layout before "
+                "storage_align",
+            )
+        ndim = len(stage.op.shape)
+        used = [d for x in self.dims for d in _indices(expression(x))]
+        if any(d >= ndim for d in used):
+            refuse(
+                "transform_layout",
+                t,
+                f"the map ({layout_text(self.dims)}) uses index {max(used)}, {name!r} has {ndim} "
+                "dimensions",
+            )
+        pad = self.pad_value
+        if pad is not None and not (isinstance(pad, int | float) and isfinite(pad)):
+            refuse("transform_layout", t, f"pad_value must be a finite number, got {pad!r}")
+        check_one_to_one(self.dims, stage.op.shape, name, "has", t)
+        if pad is not None and not all(isinstance(n, int) for n in stage.op.shape):
+            refuse(
+                "transform_layout", t, f"extents of {name!r} are variables: it takes no pad_value"
+            )
+        return state.with_stage(replace(stage, layout=self.dims, pad_value=pad, laid_out=t))
+
+    def as_python(self, names: Names) -> str:
+        """As in ``s[B].transform_layout(lambda i0, i1: (i1, i0))``."""
+        args = ", ".join(f"i{d}" for d in range(len(names.before.stages[self.stage].op.shape)))
+        pad = "" if self.pad_value is None else f", pad_value={self.pad_value!r}"
+        index_map = f"lambda {args}: ({layout_text(self.dims)})"
+        return f"{names.stage(self.stage)}.transform_layout({index_map}{pad})"
+
+    @classmethod
+    def check_bounds(cls, state: State, bounds: Bounds) -> None:
+        """The map is one to one on the elements that the stage covers."""
+        for sb in bounds.stages.values():
+            layout, t = sb.stage.layout, sb.stage.laid_out
+            if layout is not None:
+                check_one_to_one(layout, sb.shape, state.label(sb.stage.id), "covers", t)
 
 
 def check_one_to_one(
-    dims: tuple[Any, ...], shape: tuple[Any, ...], name: str, verb: str, t: int
+    dims: tuple[LayoutDim, ...], shape: Sequence[Extent | Expr], name: str, verb: str, t: int
 ) -> None:
     """Refuse a map that takes two indices of a shape to one element, or uses a digit twice."""
     if _symbolic(dims) or digits_only(dims, len(shape)):
         return
     what = f"the map ({layout_text(dims)})"
-    if not all(isinstance(n, int) for n in shape):
+    extents = tuple(n for n in shape if isinstance(n, int))
+    if len(extents) < len(shape):
         refuse(
             "transform_layout",
             t,
@@ -64,11 +120,11 @@ def check_one_to_one(
             "(i, i // f, i % f)",
         )
     exprs = tuple(expression(x) for x in dims)
-    verdict = im.judge(exprs, shape)
+    verdict = im.judge(exprs, extents)
     if verdict == "one to one":
         return
     where = f"{what} is no bijection on the {list(shape)} elements that {name!r} {verb}"
-    hit = im.collision(exprs, shape)
+    hit = im.collision(exprs, extents)
     if hit is not None:
         refuse(
             "transform_layout",
@@ -76,14 +132,14 @@ def check_one_to_one(
             f"{where}: {hit[0]} and {hit[1]} both go to {hit[2]}; keep every index, whole or as "
             "i // f and i % f",
         )
-    free = im.unreached(exprs, shape) if verdict == "redundant" else None
+    free = im.unreached(exprs, extents) if verdict == "redundant" else None
     if free is not None:
         refuse(
             "transform_layout",
             t,
             f"{where}: no index goes to {free}, an index is used twice; use each digit once",
         )
-    if prod(shape) > im.TRIED and verdict == "unknown":
+    if prod(extents) > im.TRIED and verdict == "unknown":
         refuse(
             "transform_layout",
             t,
@@ -92,38 +148,38 @@ def check_one_to_one(
         )
 
 
-def _symbolic(x: Any) -> bool:
+def _symbolic(x: object) -> bool:
     """Whether a map holds a number that is not known, which only the values could judge."""
     return isinstance(x, Symbol) or (isinstance(x, tuple) and any(map(_symbolic, x)))
 
 
-def expression(x: Any) -> im.Index:
+def expression(x: LayoutDim) -> IndexExpr:
     """A dimension of a layout as an expression."""
     if not isinstance(x, tuple) or isinstance(x[0], str):
         return x
     d, div, mod = x
-    e: im.Index = f"i{d}"
-    e = ("//", e, div) if isinstance(div, Symbol) or div > 1 else e
+    e: IndexExpr = f"i{d}"
+    e = ("//", e, div) if _symbolic(div) or div > 1 else e
     return ("%", e, mod) if mod is not None else e
 
 
-def is_digit(x: Any) -> bool:
+def is_digit(x: LayoutDim) -> TypeGuard[Digit]:
     """Whether a dimension of a layout is a digit of one index."""
     return isinstance(x, tuple) and not isinstance(x[0], str)
 
 
-def _indices(e: im.Index) -> list[int]:
+def _indices(e: IndexExpr) -> list[int]:
     if isinstance(e, str):
         return [int(e[1:])]
     return [d for x in e[1:] for d in _indices(x)] if isinstance(e, tuple) else []
 
 
-def layout_text(dims: tuple[Any, ...]) -> str:
+def layout_text(dims: tuple[LayoutDim, ...]) -> str:
     """The new indices of a layout as Python: ``i1 // 16, i0, i1 % 16,``."""
     parts = []
     for x in dims:
         if not is_digit(x):
-            parts.append(im.text(x))
+            parts.append(im.text(expression(x)))
             continue
         d, div, mod = x
         e = f"i{d} // {div}" if div > 1 else f"i{d}"
@@ -133,14 +189,12 @@ def layout_text(dims: tuple[Any, ...]) -> str:
     return "".join(f"{p}, " for p in parts).rstrip(" " if len(parts) == 1 else ", ")
 
 
-def digits_only(dims: tuple[Any, ...], ndim: int) -> bool:
+def digits_only(dims: tuple[LayoutDim, ...], ndim: int) -> bool:
     """Whether a layout consists of digits that rebuild every index, whatever the extents are."""
-    if not all(is_digit(x) for x in dims):
+    digits = sorted((x for x in dims if is_digit(x)), key=lambda x: x[1])
+    if len(digits) < len(dims):
         return False
-    return all(
-        _covers(sorted(((div, mod) for dim, div, mod in dims if dim == d), key=lambda x: x[0]))
-        for d in range(ndim)
-    )
+    return all(_covers([(div, mod) for dim, div, mod in digits if dim == d]) for d in range(ndim))
 
 
 def _covers(digits: list[tuple[int, int | None]]) -> bool:
@@ -155,15 +209,15 @@ def _covers(digits: list[tuple[int, int | None]]) -> bool:
 
 
 def layout_shape(
-    shape: tuple[Extent, ...], dims: tuple[Any, ...], sizes: Sizes
+    shape: tuple[Extent, ...], dims: tuple[LayoutDim, ...], sizes: Sizes
 ) -> tuple[Extent, ...]:
     """Shape of a buffer in a layout; partial blocks are padded."""
     return tuple(_extent(shape, x, sizes) for x in dims)
 
 
-def _extent(shape: tuple[Any, ...], x: Any, sizes: Sizes) -> Extent:
+def _extent(shape: tuple[Extent, ...], x: LayoutDim, sizes: Sizes) -> Extent:
     if is_digit(x):
         d, div, mod = x
         return mod if mod is not None else sizes.ceil_div(shape[d], div)
-    lo, hi = im.bounds(x, shape)
+    lo, hi = im.bounds(expression(x), shape)
     return hi - lo + 1

@@ -1,49 +1,63 @@
-"""Rules and effects of the primitives that act on the loops of one stage."""
+"""The primitives that take the loops of one stage apart, join them and order them."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
-from loopwright.errors import did_you_mean
 from loopwright.ir.sizes import Dim, Sizes
 from loopwright.ir.symbol import Symbol
-from loopwright.schedule import steps as st
 from loopwright.schedule.bounds.relations import ExtentArithmetic
+from loopwright.schedule.names import Names
 from loopwright.schedule.state import FuseRel, Loop, Mark, SplitRel, StageState, State, refuse
-
-#: Pragmas that lowering or code generation knows.
-PRAGMAS = ("auto_unroll_max_step", "unroll_explicit")
-#: Pragmas whose names begin so belong to the user: passes of his own find them in `For.pragmas`.
-USER_PRAGMA = "user."
+from loopwright.schedule.steps import Step, register
 
 
-def split(state: State, step: st.Split, t: int) -> State:
-    """Replace a loop by an outer and an inner one."""
-    stage = state.compute_stage(step.stage, "split")
-    loop = state.leaf(stage, step.loop, "split")
-    given = [v for v in (step.factor, step.nparts) if v is not None]
-    if len(given) != 1:
-        refuse("split", t, f"give one of factor= and nparts=, got {step.factor}, {step.nparts}")
-    if not _is_size(given[0]):
-        what = "factor" if step.factor is not None else "nparts"
-        refuse("split", t, f"{what} must be a positive integer, got {given[0]!r}")
-    _check_free(state, stage, step.loop, "split", t)
-    outer, inner = _NOMINAL.split_extents(loop.nominal, step.factor, step.nparts)
-    lo = Loop(f"{t}.0", f"{loop.name}.0", loop.kind, outer)
-    li = Loop(f"{t}.1", f"{loop.name}.1", loop.kind, inner)
-    rel = SplitRel(step.loop, lo.id, li.id, step.factor, step.nparts, t)
-    return state.with_stage(
-        stage,
-        loops={**stage.loops, lo.id: lo, li.id: li},
-        leaves=_put(stage.leaves, (step.loop,), (lo.id, li.id)),
-        relations=(*stage.relations, rel),
-    )
+@register("split")
+class Split(Step):
+    """Split a loop; exactly one of ``factor`` and ``nparts`` is set."""
+
+    loop: str
+    factor: int | None
+    nparts: int | None
+
+    def apply(self, state: State, t: int) -> State:
+        """Replace a loop by an outer and an inner one."""
+        stage = state.compute_stage(self.stage, "split")
+        loop = state.leaf(stage, self.loop, "split")
+        given = [v for v in (self.factor, self.nparts) if v is not None]
+        if len(given) != 1:
+            refuse("split", t, f"give one of factor= and nparts=, got {self.factor}, {self.nparts}")
+        if not _is_size(given[0]):
+            what = "factor" if self.factor is not None else "nparts"
+            refuse("split", t, f"{what} must be a positive integer, got {given[0]!r}")
+        check_unused(state, stage, self.loop, "split", t)
+        outer, inner = _NOMINAL.split_extents(loop.nominal, self.factor, self.nparts)
+        lo = Loop(f"{t}.0", f"{loop.name}.0", loop.kind, outer)
+        li = Loop(f"{t}.1", f"{loop.name}.1", loop.kind, inner)
+        rel = SplitRel(self.loop, lo.id, li.id, self.factor, self.nparts, t)
+        return state.with_stage(
+            replace(
+                stage,
+                loops={**stage.loops, lo.id: lo, li.id: li},
+                leaves=_put(stage.leaves, (self.loop,), (lo.id, li.id)),
+                relations=(*stage.relations, rel),
+            )
+        )
+
+    def as_python(self, names: Names) -> str:
+        """As in ``io, ii = s[C].split(i, factor=8)``."""
+        t, stage = names.step, self.stage
+        by = f"factor={self.factor}" if self.factor is not None else f"nparts={self.nparts}"
+        old = names.loop(stage, self.loop)
+        new = f"{names.loop(stage, f'{t}.0')}, {names.loop(stage, f'{t}.1')}"
+        return f"{new} = {names.stage(stage)}.split({old}, {by})"
 
 
-def _is_size(v: Any) -> bool:
+def _is_size(v: object) -> bool:
     """Whether a factor is a positive integer, or one that is not known."""
-    known = isinstance(v, int) and not isinstance(v, bool)
-    return v >= 1 if known else isinstance(v, Symbol)
+    if isinstance(v, int) and not isinstance(v, bool):
+        return v >= 1
+    return isinstance(v, Symbol)
 
 
 class _NominalArithmetic(ExtentArithmetic[Dim]):
@@ -82,57 +96,57 @@ def check_even(state: State, stage: StageState, t: int) -> None:
     )
 
 
-def fuse(state: State, step: st.Fuse, t: int) -> State:
-    """Replace two adjacent loops of one kind by one."""
-    stage = state.compute_stage(step.stage, "fuse")
-    a = state.leaf(stage, step.outer, "fuse")
-    b = state.leaf(stage, step.inner, "fuse")
-    names = f"{state.loop_label(stage, a.id)!r} and {state.loop_label(stage, b.id)!r}"
-    if a.kind != b.kind:
-        refuse("fuse", t, f"{names} are of different kinds ({a.kind}, {b.kind}); fuse like kinds")
-    pos = stage.leaves.index(a.id)
-    if stage.leaves[pos + 1 : pos + 2] != (b.id,):
-        refuse(
-            "fuse",
-            t,
-            f"{names} are not adjacent, outer first; reorder them (loops: "
-            f"{state.loop_list(stage)})",
+@register("fuse")
+class Fuse(Step):
+    """Fuse two adjacent loops, outer first."""
+
+    outer: str
+    inner: str
+
+    def apply(self, state: State, t: int) -> State:
+        """Replace two adjacent loops of one kind by one."""
+        stage = state.compute_stage(self.stage, "fuse")
+        a = state.leaf(stage, self.outer, "fuse")
+        b = state.leaf(stage, self.inner, "fuse")
+        names = f"{state.loop_label(stage, a.id)!r} and {state.loop_label(stage, b.id)!r}"
+        if a.kind != b.kind:
+            refuse(
+                "fuse", t, f"{names} are of different kinds ({a.kind}, {b.kind}); fuse like kinds"
+            )
+        pos = stage.leaves.index(a.id)
+        if stage.leaves[pos + 1 : pos + 2] != (b.id,):
+            refuse(
+                "fuse",
+                t,
+                f"{names} are not adjacent, outer first; reorder them (loops: "
+                f"{state.loop_list(stage)})",
+            )
+        for x in (a, b):
+            check_unused(state, stage, x.id, "fuse", t)
+        f = Loop(f"{t}.0", f"{a.name}.{b.name}", a.kind, _NOMINAL.times(a.nominal, b.nominal))
+        return state.with_stage(
+            replace(
+                stage,
+                loops={**stage.loops, f.id: f},
+                leaves=_put(stage.leaves, (a.id, b.id), (f.id,)),
+                relations=(*stage.relations, FuseRel(a.id, b.id, f.id, t)),
+            )
         )
-    for x in (a, b):
-        _check_free(state, stage, x.id, "fuse", t)
-    f = Loop(f"{t}.0", f"{a.name}.{b.name}", a.kind, _NOMINAL.times(a.nominal, b.nominal))
-    return state.with_stage(
-        stage,
-        loops={**stage.loops, f.id: f},
-        leaves=_put(stage.leaves, (a.id, b.id), (f.id,)),
-        relations=(*stage.relations, FuseRel(a.id, b.id, f.id, t)),
-    )
+
+    def as_python(self, names: Names) -> str:
+        """As in ``f = s[C].fuse(i, j)``."""
+        old = f"{names.loop(self.stage, self.outer)}, {names.loop(self.stage, self.inner)}"
+        new = names.loop(self.stage, f"{names.step}.0")
+        return f"{new} = {names.stage(self.stage)}.fuse({old})"
 
 
-def _check_free(state: State, stage: StageState, loop: str, who: str, t: int) -> None:
-    """A loop that carries a mark, a pragma or an attached stage cannot be taken apart."""
-    name = state.loop_label(stage, loop)
-    if loop in stage.marks:
-        m = stage.marks[loop]
-        refuse(who, t, f"loop {name!r} is already {m.kind} (step {m.step}); {who} it before that")
-    if any(p[0] == loop for p in stage.pragmas):
-        refuse(who, t, f"loop {name!r} carries a pragma; {who} it before that")
-    if any(p.loop == loop for p in stage.prefetches):
-        refuse(who, t, f"loop {name!r} prefetches a tensor; {who} it before that")
-    done = stage.tensorized
-    if done is not None and done.loop == loop:
-        refuse(who, t, f"loop {name!r} is tensorized (step {done.step}); {who} it before that")
-    inside = state.attached_at(stage.id, loop)
-    if inside:
-        a = state.stages[inside[0]].attach
-        computed = (a.stage, a.loop) == (stage.id, loop)
-        refuse(
-            who,
-            t,
-            f"stage {state.label(inside[0])!r} is {'computed' if computed else 'stored'} at loop "
-            f"{name!r}; {who} the loop first and use {'compute' if computed else 'store'}_at "
-            "afterwards",
-        )
+def check_unused(state: State, stage: StageState, loop: str, who: str, t: int) -> None:
+    """Refuse to take a loop apart that is used for something."""
+    for use in state.uses(stage, loop):
+        remedy = f"{who} it before that"
+        if use.kind == "attached":
+            remedy = f"{who} the loop first and use {use.primitive} afterwards"
+        refuse(who, t, f"{use.says(state.loop_label(stage, loop))}; {remedy}")
 
 
 def _put(leaves: tuple[str, ...], old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
@@ -140,35 +154,29 @@ def _put(leaves: tuple[str, ...], old: tuple[str, ...], new: tuple[str, ...]) ->
     return leaves[:pos] + new + leaves[pos + len(old) :]
 
 
-def reorder(state: State, step: st.Reorder, t: int) -> State:
-    """Permute loops within the places that they occupy together."""
-    stage = state.compute_stage(step.stage, "reorder")
-    for x in step.order:
-        state.leaf(stage, x, "reorder")
-    if len(set(step.order)) != len(step.order):
-        twice = next(x for x in step.order if step.order.count(x) > 1)
-        name = state.loop_label(stage, twice)
-        refuse("reorder", t, f"loop {name!r} is given twice; name each loop once")
-    slots = iter(step.order)
-    leaves = tuple(next(slots) if x in step.order else x for x in stage.leaves)
-    return state.with_stage(stage, leaves=leaves, reordered=True)
+@register("reorder")
+class Reorder(Step):
+    """Put loops in the given order into the places that they occupy."""
 
+    order: tuple[str, ...]
 
-def annotate(state: State, step: st.Annotate, t: int) -> State:
-    """Mark a loop as vectorized, unrolled or parallel."""
-    verb = {"vectorized": "vectorize", "unrolled": "unroll", "parallel": "parallel"}.get(step.kind)
-    if verb is None:
-        refuse("annotate", t, f"unknown kind {step.kind!r}; use vectorized, unrolled or parallel")
-    stage = state.compute_stage(step.stage, verb)
-    loop = state.leaf(stage, step.loop, verb)
-    if loop.kind == "reduce" and verb == "parallel":
-        refuse(
-            verb,
-            t,
-            f"loop {state.loop_label(stage, loop.id)!r} is a reduction: its iterations add to one "
-            "element; use a spatial loop, or rfactor to make the loop one",
-        )
-    return put_mark(state, stage, loop.id, Mark(step.kind, t), verb, t)
+    def apply(self, state: State, t: int) -> State:
+        """Permute loops within the places that they occupy together."""
+        stage = state.compute_stage(self.stage, "reorder")
+        for x in self.order:
+            state.leaf(stage, x, "reorder")
+        if len(set(self.order)) != len(self.order):
+            twice = next(x for x in self.order if self.order.count(x) > 1)
+            name = state.loop_label(stage, twice)
+            refuse("reorder", t, f"loop {name!r} is given twice; name each loop once")
+        slots = iter(self.order)
+        leaves = tuple(next(slots) if x in self.order else x for x in stage.leaves)
+        return state.with_stage(replace(stage, leaves=leaves, reordered=True))
+
+    def as_python(self, names: Names) -> str:
+        """As in ``s[C].reorder(k, i)``."""
+        order = ", ".join(names.loop(self.stage, x) for x in self.order)
+        return f"{names.stage(self.stage)}.reorder({order})"
 
 
 def put_mark(state: State, stage: StageState, loop: str, mark: Mark, who: str, t: int) -> State:
@@ -178,30 +186,7 @@ def put_mark(state: State, stage: StageState, loop: str, mark: Mark, who: str, t
         refuse(
             who,
             t,
-            f"loop {state.loop_label(stage, loop)!r} is already "
-            f"{f'{old.kind} {old.tag}'.rstrip()} (step {old.step}); split it and mark the parts",
+            f"loop {state.loop_label(stage, loop)!r} is already {old.text} (step {old.step}); "
+            "split it and mark the parts",
         )
-    return state.with_stage(stage, marks={**stage.marks, loop: mark})
-
-
-def pragma(state: State, step: st.Pragma, t: int) -> State:
-    """Attach a hint to a loop; a later value of one key replaces the earlier."""
-    stage = state.compute_stage(step.stage, "pragma")
-    loop = state.leaf(stage, step.loop, "pragma")
-    user = isinstance(step.key, str) and step.key.startswith(USER_PRAGMA)
-    if step.key not in PRAGMAS and not (user and step.key != USER_PRAGMA):
-        refuse(
-            "pragma",
-            t,
-            f"unknown pragma {step.key!r}{did_you_mean(step.key, PRAGMAS)}; "
-            f"known: {', '.join(PRAGMAS)}, and names of your own that begin with {USER_PRAGMA!r}",
-        )
-    value, is_bool = step.value, isinstance(step.value, bool)
-    if step.key == "auto_unroll_max_step" and (is_bool or not isinstance(value, int) or value < 0):
-        refuse("pragma", t, f"{step.key} takes a number of steps, 0 or more, got {value!r}")
-    if step.key == "unroll_explicit" and not is_bool and value not in (0, 1):
-        refuse("pragma", t, f"{step.key} takes True or False, got {value!r}")
-    if user and not isinstance(value, str | int | float | bool | None):
-        refuse("pragma", t, f"{step.key} takes a number, a text, a bool or None, got {value!r}")
-    kept = tuple(p for p in stage.pragmas if p[:2] != (loop.id, step.key))
-    return state.with_stage(stage, pragmas=(*kept, (loop.id, step.key, step.value)))
+    return state.with_stage(replace(stage, marks={**stage.marks, loop: mark}))

@@ -1,54 +1,75 @@
-"""Rules of the primitive prefetch."""
+"""The primitive that brings what a later iteration reads nearer to the core."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from loopwright.ir.affine import to_affine
 from loopwright.ir.expr import Read
-from loopwright.schedule import steps as st
 from loopwright.schedule.bounds.infer import runs_inside
 from loopwright.schedule.bounds.results import Bounds, StageBounds
-from loopwright.schedule.rules.storage import loops_around
-from loopwright.schedule.state import Prefetched, State, Tensorized, refuse
+from loopwright.schedule.names import Names
+from loopwright.schedule.nesting import loops_around
+from loopwright.schedule.state import Prefetched, StageId, State, Tensorized, refuse
+from loopwright.schedule.steps import Step, register
 
 
-def prefetch(state: State, step: st.Prefetch, t: int) -> State:
-    """Note what a loop prefetches; a later offset for one tensor replaces the earlier."""
-    stage = state.compute_stage(step.stage, "prefetch")
-    loop = state.leaf(stage, step.loop, "prefetch")
-    source = state.stage(step.source, "prefetch")
-    n = source.op.num_outputs
-    if not 0 <= step.value_index < n:
-        name = state.label(source.id)
-        refuse("prefetch", t, f"{name!r} has {n} output(s), there is no output {step.value_index}")
-    if isinstance(step.offset, bool) or not isinstance(step.offset, int) or step.offset < 1:
-        refuse(
-            "prefetch",
-            t,
-            f"offset is how many iterations ahead, a positive integer; got {step.offset!r}",
-        )
-    made = Prefetched(loop.id, source.id, step.value_index, step.offset, t)
-    kept = tuple(p for p in stage.prefetches if p.what != made.what)
-    return state.with_stage(stage, prefetches=(*kept, made))
+@register("prefetch")
+class Prefetch(Step):
+    """In each iteration of a loop, prefetch what the one ``offset`` later reads of a tensor."""
+
+    loop: str
+    source: StageId
+    offset: int
+    value_index: int = 0
+
+    def apply(self, state: State, t: int) -> State:
+        """Note what a loop prefetches; a later offset for one tensor replaces the earlier."""
+        stage = state.compute_stage(self.stage, "prefetch")
+        loop = state.leaf(stage, self.loop, "prefetch")
+        source = state.stage(self.source, "prefetch")
+        n = source.op.num_outputs
+        if not 0 <= self.value_index < n:
+            refuse(
+                "prefetch",
+                t,
+                f"{state.label(source.id)!r} has {n} output(s), there is no output "
+                f"{self.value_index}",
+            )
+        if isinstance(self.offset, bool) or not isinstance(self.offset, int) or self.offset < 1:
+            refuse(
+                "prefetch",
+                t,
+                f"offset is how many iterations ahead, a positive integer; got {self.offset!r}",
+            )
+        new = Prefetched(loop.id, source.id, self.value_index, self.offset, t)
+        kept = tuple(p for p in stage.prefetches if p.what != new.what)
+        return state.with_stage(replace(stage, prefetches=(*kept, new)))
+
+    def as_python(self, names: Names) -> str:
+        """As in ``s[C].prefetch(B, k, 4)``."""
+        tensor = names.output(self.source, self.value_index)
+        loop = names.loop(self.stage, self.loop)
+        return f"{names.stage(self.stage)}.prefetch({tensor}, {loop}, {self.offset})"
+
+    @classmethod
+    def check_bounds(cls, state: State, bounds: Bounds) -> None:
+        """What is prefetched is read inside the loop, at affine indices, and is in memory."""
+        for sb in bounds.stages.values():
+            for want in sb.stage.prefetches:
+                _check(state, bounds, sb, want)
 
 
 def reads_inside(
     state: State, bounds: Bounds, sb: StageBounds, want: Prefetched
 ) -> Iterator[tuple[StageBounds, Read]]:
     """Reads of the tensor by what runs inside the loop, the stages computed there among it."""
-    pos = sb.stage.leaves.index(want.loop)
-    for reader in bounds.stages.values():
-        for read in reader.op.reads():
-            same = (read.source, read.value_index) == (want.source, want.value_index)
-            if same and runs_inside(state, reader, sb, pos, bounds):
-                yield reader, read
-
-
-def check_prefetches(state: State, bounds: Bounds, sb: StageBounds) -> None:
-    """Check what every loop of a stage prefetches."""
-    for want in sb.stage.prefetches:
-        _check(state, bounds, sb, want)
+    pos, tensor = sb.stage.leaves.index(want.loop), (want.source, want.value_index)
+    for reader, read in ((x, r) for x in bounds.stages.values() for r in x.op.reads()):
+        same = (read.source, read.value_index) == tensor
+        if same and runs_inside(state, reader, sb, pos, bounds):
+            yield reader, read
 
 
 def _check(state: State, bounds: Bounds, sb: StageBounds, want: Prefetched) -> None:

@@ -8,13 +8,14 @@ axes and relations, which move to the new stage as they are.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce as fold
 
 from loopwright.ir.expr import Expr, IfThenElse, IterVar, Read, Var, binary, const
 from loopwright.ir.reduction import Reduce, Tuple
 from loopwright.ir.traversal import substitute
-from loopwright.schedule import steps as st
+from loopwright.schedule.names import Names
 from loopwright.schedule.rules.caching import fresh_axes
 from loopwright.schedule.state import (
     FuseRel,
@@ -22,9 +23,11 @@ from loopwright.schedule.state import (
     SplitRel,
     StageState,
     State,
+    Use,
     initial_stage,
     refuse,
 )
+from loopwright.schedule.steps import Step, register
 from loopwright.te.dag import OpNode, reads_of
 
 Relation = SplitRel | FuseRel
@@ -76,43 +79,57 @@ def factoring(stage: StageState, factored: str, factor_axis: int) -> Factoring:
     return Factoring(kept_roots, leaves, taken, tuple(kept), moves)
 
 
-def rfactor(state: State, step: st.RFactor, t: int) -> State:
-    """Make a stage of partial results along a reduction loop; the stage itself combines them."""
-    stage = _check(state, step, t)
-    op, red = stage.op, stage.op.reduction
-    assert red is not None
-    plan = factoring(stage, step.loop, step.factor_axis)
-    new_id, loop = f"s{t}", stage.loops[step.loop]
-    parts = _partial(stage, plan, step)
-    made = replace(
-        initial_stage(new_id, parts),
-        leaves=_leaves(stage, plan, parts),
-        relations=tuple(_renamed(r, plan.moves) for r in plan.kept),
-        reordered=stage.reordered,
-    )
-    for r in plan.kept:
-        new = {x: stage.loops[x] for x in _parts(r) if plan.moves[x] == x}
-        made = replace(made, loops={**made.loops, **new})
-    axis = IterVar(Var(loop.name), loop.nominal, "reduce")
-    at: list[Expr] = [a.var for a in op.axes]
-    at.insert(step.factor_axis, axis.var)
-    partial = tuple(Read(new_id, tuple(at), dtype, k) for k, dtype in enumerate(op.dtypes))
-    body = Reduce(red.combiner, partial, (axis,), None, red.init, red.dtype)
-    loops = {x: v for x, v in stage.loops.items() if v.kind != "reduce"}
-    spatial = tuple(x for x in stage.leaves if stage.loops[x].kind != "reduce")
-    combined = replace(
-        stage,
-        op=replace(op, reduce_axes=(axis,), body=body),
-        loops={**loops, "r0": Loop("r0", axis.name, "reduce", loop.nominal)},
-        leaves=(*spatial, "r0"),
-        relations=tuple(r for r in stage.relations if stage.loops[_parts(r)[0]].kind != "reduce"),
-    )
-    pos = state.order.index(stage.id)
-    order = (*state.order[:pos], new_id, *state.order[pos:])
-    return replace(state, stages={**state.stages, new_id: made, stage.id: combined}, order=order)
+@register("rfactor")
+class RFactor(Step):
+    """Compute partial results along a reduction loop, which becomes their axis ``factor_axis``."""
+
+    loop: str
+    factor_axis: int
+
+    def apply(self, state: State, t: int) -> State:
+        """Make a stage of partial results along the loop; the stage itself combines them."""
+        stage = _check(state, self, t)
+        op, red = stage.op, stage.op.reduction
+        assert red is not None
+        plan = factoring(stage, self.loop, self.factor_axis)
+        new_id, loop = f"s{t}", stage.loops[self.loop]
+        axis = IterVar(Var(loop.name), loop.nominal, "reduce")
+        at: list[Expr] = [a.var for a in op.axes]
+        at.insert(self.factor_axis, axis.var)
+        partial = tuple(Read(new_id, tuple(at), dtype, k) for k, dtype in enumerate(op.dtypes))
+        body = Reduce(red.combiner, partial, (axis,), None, red.init, red.dtype)
+        spatial = {x: v for x, v in stage.loops.items() if v.kind != "reduce"}
+        combined = replace(
+            stage,
+            op=replace(op, reduce_axes=(axis,), body=body),
+            loops={**spatial, "r0": Loop("r0", axis.name, "reduce", loop.nominal)},
+            leaves=(*(x for x in stage.leaves if x in spatial), "r0"),
+            relations=tuple(r for r in stage.relations if _parts(r)[0] in spatial),
+        )
+        pos = state.order.index(stage.id)
+        return replace(
+            state,
+            stages={
+                **state.stages,
+                new_id: _partial_stage(stage, plan, self, new_id),
+                stage.id: combined,
+            },
+            order=(*state.order[:pos], new_id, *state.order[pos:]),
+        )
+
+    def moved_loops(self, before: State) -> Mapping[str, str]:
+        """Loops of the reduction go to the stage of partial results."""
+        return factoring(before.stages[self.stage], self.loop, self.factor_axis).moves
+
+    def as_python(self, names: Names) -> str:
+        """As in ``C_rf = s.rfactor(C, k, 0)``."""
+        tensor, loop = names.tensor(self.stage), names.loop(self.stage, self.loop)
+        several = names.before.stages[self.stage].op.num_outputs > 1
+        new = f"{names.new_stage()}, *_" if several else names.new_stage()
+        return f"{new} = s.rfactor({tensor}, {loop}, {self.factor_axis})"
 
 
-def _check(state: State, step: st.RFactor, t: int) -> StageState:
+def _check(state: State, step: RFactor, t: int) -> StageState:
     stage = state.compute_stage(step.stage, "rfactor")
     name = state.label(stage.id)
     if stage.op.reduction is None:
@@ -139,30 +156,41 @@ def _check(state: State, step: st.RFactor, t: int) -> StageState:
             f"{name!r} have {n + 1} dimension(s), so it is one of {-n - 1} to {n}",
         )
     for x in stage.leaves:
-        own = state.loop_label(stage, x)
-        if stage.loops[x].kind == "reduce" and x in stage.marks:
-            m = stage.marks[x]
-            refuse(
-                "rfactor",
-                t,
-                f"loop {own!r} is already {m.kind} (step {m.step}); call rfactor before that and "
-                "mark the loops of the stages that it leaves",
-            )
-        if stage.loops[x].kind == "reduce" and any(p[0] == x for p in stage.pragmas):
-            refuse("rfactor", t, f"loop {own!r} carries a pragma; call rfactor before that")
-        if stage.loops[x].kind == "reduce" and any(p.loop == x for p in stage.prefetches):
-            refuse("rfactor", t, f"loop {own!r} prefetches a tensor; call rfactor before that")
-        if inside := state.attached_at(stage.id, x):
-            refuse(
-                "rfactor",
-                t,
-                f"stage {state.label(inside[0])!r} is computed at loop {own!r}, but its values go "
-                "into the partial results; call rfactor first and compute_at afterwards",
-            )
+        for use in state.uses(stage, x):
+            _refuse_use(state, stage, x, use, t)
     return stage
 
 
-def _partial(stage: StageState, plan: Factoring, step: st.RFactor) -> OpNode:
+def _refuse_use(state: State, stage: StageState, loop: str, use: Use, t: int) -> None:
+    """Reduction loops must be free, and no stage may be computed at any loop."""
+    says = use.says(state.loop_label(stage, loop))
+    if use.kind == "attached":
+        refuse(
+            "rfactor",
+            t,
+            f"{says}, but its values go into the partial results; call rfactor first and "
+            f"{use.primitive} afterwards",
+        )
+    if stage.loops[loop].kind == "reduce":
+        marks = " and mark the loops of the stages that it leaves" if use.kind == "mark" else ""
+        refuse("rfactor", t, f"{says}; call rfactor before that{marks}")
+
+
+def _partial_stage(stage: StageState, plan: Factoring, step: RFactor, new_id: str) -> StageState:
+    """The stage of the partial results, with the loops that move there."""
+    op = _partial(stage, plan, step)
+    out = initial_stage(new_id, op)
+    kept = {x for r in plan.kept for x in _parts(r) if plan.moves[x] == x}
+    return replace(
+        out,
+        loops={**out.loops, **{x: v for x, v in stage.loops.items() if x in kept}},
+        leaves=_leaves(stage, plan, op),
+        relations=tuple(_renamed(r, plan.moves) for r in plan.kept),
+        reordered=stage.reordered,
+    )
+
+
+def _partial(stage: StageState, plan: Factoring, step: RFactor) -> OpNode:
     """The operation of the partial results."""
     op, red = stage.op, stage.op.reduction
     assert red is not None

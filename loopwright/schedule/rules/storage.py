@@ -1,12 +1,18 @@
-"""Rules and effects of the primitives that say how a stage's buffer lies in memory."""
+"""The primitives that say where a stage's buffer exists, in which memory, with which strides."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from loopwright.errors import did_you_mean
-from loopwright.ir.kinds import SCOPES
-from loopwright.schedule import steps as st
+from loopwright.ir.kinds import SCOPES, Scope
+from loopwright.schedule.bounds.infer import attach_position
+from loopwright.schedule.bounds.results import Bounds, LoopBound, StageBounds
+from loopwright.schedule.names import Names
+from loopwright.schedule.nesting import loops_around, store_position
 from loopwright.schedule.rules.placement import movable
 from loopwright.schedule.state import Attach, StageId, StageState, State, refuse
+from loopwright.schedule.steps import Step, register
 
 
 def check_scope(scope: str, who: str, t: int) -> None:
@@ -19,7 +25,7 @@ def check_scope(scope: str, who: str, t: int) -> None:
         )
 
 
-def own_buffer(state: State, sid: int | str, who: str, t: int) -> StageState:
+def own_buffer(state: State, sid: StageId, who: str, t: int) -> StageState:
     """The stage, which must have a buffer that belongs to no caller."""
     stage = movable(state, sid, who, t)
     if stage.attach.kind == "inline":
@@ -32,54 +38,125 @@ def own_buffer(state: State, sid: int | str, who: str, t: int) -> StageState:
     return stage
 
 
-def set_scope(state: State, step: st.SetScope, t: int) -> State:
-    """Put a stage's buffer into another memory scope."""
-    stage = own_buffer(state, step.stage, "set_scope", t)
-    check_scope(step.scope, "set_scope", t)
-    return state.with_stage(stage, scope=step.scope, since=stage.after("set_scope", t))
+@register("set_scope")
+class SetScope(Step):
+    """Put the stage's buffer into another memory scope."""
+
+    scope: Scope
+
+    def apply(self, state: State, t: int) -> State:
+        """Put a stage's buffer into another memory scope."""
+        stage = own_buffer(state, self.stage, "set_scope", t)
+        check_scope(self.scope, "set_scope", t)
+        return state.with_stage(replace(stage, scope=self.scope, since=stage.after("set_scope", t)))
+
+    def as_python(self, names: Names) -> str:
+        """As in ``s[B].set_scope('local')``."""
+        return f"{names.stage(self.stage)}.set_scope({self.scope!r})"
+
+    @classmethod
+    def check_bounds(cls, state: State, bounds: Bounds) -> None:
+        """Refuse shared and local buffers that would outlive the kernel that fills them."""
+        kernels = [(sid, k.root) for sid, k in bounds.kernels.items() if sid in bounds.stages]
+        for root, read in ((root, r) for sid, root in kernels for r in bounds.ops[sid].reads()):
+            source = bounds.stages.get(read.source)
+            if source is not None and not source.padded and source.scope != "global":
+                _refuse_outside(state, source, root)
 
 
-def storage_align(state: State, step: st.StorageAlign, t: int) -> State:
-    """Ask for a stride of the form ``k * factor + offset`` in one dimension of a buffer."""
-    stage = own_buffer(state, step.stage, "storage_align", t)
-    ndim = len(stage.layout) if stage.layout is not None else len(stage.op.shape)
-    if not 0 <= step.dim < ndim:
-        refuse(
-            "storage_align",
-            t,
-            f"the buffer of {state.label(stage.id)!r} has {ndim} dimensions, there is no dimension "
-            f"{step.dim}",
-        )
-    if not _at_least(step.factor, 1) or not _at_least(step.offset, 0):
-        refuse(
-            "storage_align",
-            t,
-            "factor must be positive and offset 0 or more (a stride is k * factor + offset), got "
-            f"{step.factor!r} and {step.offset!r}",
-        )
-    kept = tuple(a for a in stage.align if a[0] != step.dim)
-    align = (*kept, (step.dim, step.factor, step.offset))
-    return state.with_stage(stage, align=align, since=stage.after("storage_align", t))
+@register("storage_align")
+class StorageAlign(Step):
+    """Ask for strides of ``k * factor + offset`` elements in a dimension of the stage's buffer."""
+
+    dim: int
+    factor: int
+    offset: int
+
+    def apply(self, state: State, t: int) -> State:
+        """Ask for a stride of the form ``k * factor + offset`` in one dimension of a buffer."""
+        stage = own_buffer(state, self.stage, "storage_align", t)
+        ndim = len(stage.layout) if stage.layout is not None else len(stage.op.shape)
+        if not 0 <= self.dim < ndim:
+            refuse(
+                "storage_align",
+                t,
+                f"the buffer of {state.label(stage.id)!r} has {ndim} dimensions, there is no "
+                f"dimension {self.dim}",
+            )
+        if not _at_least(self.factor, 1) or not _at_least(self.offset, 0):
+            refuse(
+                "storage_align",
+                t,
+                "factor must be positive and offset 0 or more (a stride is k * factor + offset), "
+                f"got {self.factor!r} and {self.offset!r}",
+            )
+        kept = tuple(a for a in stage.align if a[0] != self.dim)
+        align = (*kept, (self.dim, self.factor, self.offset))
+        return state.with_stage(replace(stage, align=align, since=stage.after("storage_align", t)))
+
+    def as_python(self, names: Names) -> str:
+        """As in ``s[B].storage_align(0, 32, 1)``."""
+        stride = f"{self.dim}, {self.factor}, {self.offset}"
+        return f"{names.stage(self.stage)}.storage_align({stride})"
+
+    @classmethod
+    def check_bounds(cls, state: State, bounds: Bounds) -> None:
+        """Strides are numbers, so the shape must be known."""
+        for sb in bounds.stages.values():
+            if sb.stage.align and not all(isinstance(n, int) for n in sb.shape):
+                refuse(
+                    "storage_align",
+                    sb.stage.since["storage_align"],
+                    f"the shape of {state.label(sb.stage.id)!r} is known only when the program "
+                    "runs; compute it at a loop where its tile is constant",
+                )
 
 
 def _at_least(value: object, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
-def store_at(state: State, step: st.StoreAt, t: int) -> State:
-    """Let a buffer exist inside a loop that lies around the one where the stage is computed."""
-    stage = _computed_at(state, step.stage, "store_at", t)
-    parent = state.compute_stage(step.parent, "store_at")
-    state.leaf(parent, step.loop, "store_at")
-    new = state.with_stage(stage, store=Attach("at", parent.id, step.loop, t))
-    store_position(new, new.stages[stage.id])
-    return new
+@register("store_at")
+class StoreAt(Step):
+    """Let the buffer exist inside a loop of ``parent``, around the loop where it is computed."""
+
+    parent: StageId
+    loop: str
+
+    def apply(self, state: State, t: int) -> State:
+        """Let a buffer exist inside a loop that lies around the one where the stage is computed."""
+        stage = _computed_at(state, self.stage, "store_at", t)
+        parent = state.compute_stage(self.parent, "store_at")
+        state.leaf(parent, self.loop, "store_at")
+        new = state.with_stage(replace(stage, store=Attach("at", parent.id, self.loop, t)))
+        store_position(new, new.stages[stage.id])
+        return new
+
+    def as_python(self, names: Names) -> str:
+        """As in ``s[B].store_at(s[C], i)``."""
+        parent, loop = names.stage(self.parent), names.loop(self.parent, self.loop)
+        return f"{names.stage(self.stage)}.store_at({parent}, {loop})"
+
+    @classmethod
+    def check_bounds(cls, state: State, bounds: Bounds) -> None:
+        """Iterations that run at once share no buffer; so for `StoreRoot`, too."""
+        for sb in bounds.stages.values():
+            if sb.stage.store is not None:
+                _check_shared(state, bounds, sb, sb.stage.store)
 
 
-def store_root(state: State, step: st.StoreRoot, t: int) -> State:
-    """Let a buffer exist around all loops of the outermost stage where the stage is computed."""
-    stage = _computed_at(state, step.stage, "store_root", t)
-    return state.with_stage(stage, store=Attach("root", step=t))
+@register("store_root")
+class StoreRoot(Step):
+    """Let the buffer exist around all loops of the stage in which it is computed."""
+
+    def apply(self, state: State, t: int) -> State:
+        """Let the buffer exist around all loops of the outermost stage around the stage."""
+        stage = _computed_at(state, self.stage, "store_root", t)
+        return state.with_stage(replace(stage, store=Attach("root", step=t)))
+
+    def as_python(self, names: Names) -> str:
+        """As in ``s[B].store_root()``."""
+        return f"{names.stage(self.stage)}.store_root()"
 
 
 def _computed_at(state: State, sid: StageId, who: str, t: int) -> StageState:
@@ -93,46 +170,25 @@ def _computed_at(state: State, sid: StageId, who: str, t: int) -> StageState:
     return stage
 
 
-def loops_around(state: State, stage: StageState) -> list[tuple[StageId, int]]:
-    """The loops around a stage, innermost first, each as a stage and a position there."""
-    out: list[tuple[StageId, int]] = []
-    while stage.attach.kind == "at":
-        host = state.stages[stage.attach.stage]
-        last = host.leaves.index(stage.attach.loop)
-        out += [(host.id, p) for p in range(last, -1, -1)]
-        stage = host
-    return out
+@register("double_buffer")
+class DoubleBuffer(Step):
+    """Fill one half of the buffer while the other is read."""
 
+    def apply(self, state: State, t: int) -> State:
+        """Ask for two halves of a buffer."""
+        stage = own_buffer(state, self.stage, "double_buffer", t)
+        return state.with_stage(replace(stage, double=t))
 
-def store_position(state: State, stage: StageState) -> tuple[StageId, int]:
-    """Where the buffer of an attached stage exists: inside a loop (-1: around them all).
+    def as_python(self, names: Names) -> str:
+        """As in ``s[B].double_buffer()``."""
+        return f"{names.stage(self.stage)}.double_buffer()"
 
-    Raises:
-        ScheduleError: the loop that store_at named is not around the one of compute_at.
-    """
-    around = loops_around(state, stage)
-    at = stage.store or stage.attach
-    if at.kind == "root":
-        return around[-1][0], -1
-    host = state.stages[at.stage]
-    wanted = (host.id, host.leaves.index(at.loop) if at.loop in host.leaves else -1)
-    if wanted not in around:
-        inside = ", ".join(
-            state.loop_label(state.stages[sid], state.stages[sid].leaves[p]) for sid, p in around
-        )
-        refuse(
-            "store_at",
-            at.step,
-            f"loop {state.loop_label(host, at.loop)!r} is not around the place where "
-            f"{state.label(stage.id)!r} is computed; name one of {inside}",
-        )
-    return wanted
-
-
-def double_buffer(state: State, step: st.DoubleBuffer, t: int) -> State:
-    """Ask for two halves of a buffer."""
-    stage = own_buffer(state, step.stage, "double_buffer", t)
-    return state.with_stage(stage, double=t)
+    @classmethod
+    def check_bounds(cls, state: State, bounds: Bounds) -> None:
+        """Two halves need a serial loop, and sources that are there for the next iteration."""
+        for sb in bounds.stages.values():
+            if sb.stage.double is not None:
+                _check_double(state, bounds, sb, sb.stage.double)
 
 
 def aligned_strides(
@@ -153,3 +209,89 @@ def aligned_strides(
     for n in shape:
         dense *= n
     return None if stride == dense else tuple(reversed(strides))
+
+
+# ---------------------------------------------------------------- rules that need extents
+
+
+def _refuse_outside(state: State, source: StageBounds, root: StageId) -> None:
+    since = source.stage.since
+    verb = next(v for v in ("set_scope", "cache_read", "cache_write") if v in since)
+    refuse(
+        verb,
+        since[verb],
+        f"{state.label(source.stage.id)!r} is in {source.scope} memory but is computed outside of "
+        f"the kernel of {state.label(root)!r} that reads it; compute it at a loop of "
+        f"{state.label(root)!r}, or keep it in global memory",
+    )
+
+
+def _check_shared(state: State, bounds: Bounds, sb: StageBounds, store: Attach) -> None:
+    around, end = loops_around(state, sb.stage), store_position(state, sb.stage)
+    inside = around[: around.index(end)] if end in around else around
+    for x in (bounds.stages[sid].loops[p] for sid, p in inside):
+        if x.mark is not None and x.mark.kind != "unrolled":
+            _refuse_shared(state, sb, store, x)
+
+
+def _refuse_shared(state: State, sb: StageBounds, store: Attach, x: LoopBound) -> None:
+    assert x.mark is not None
+    name = state.label(sb.stage.id)
+    refuse(
+        "store_at" if store.kind == "at" else "store_root",
+        store.step,
+        f"{name!r} is stored outside of loop {x.loop.name!r}, which is {x.mark.kind} (step "
+        f"{x.mark.step}): iterations that run at once would write into one buffer; store it inside "
+        "of that loop",
+    )
+
+
+def _check_double(state: State, bounds: Bounds, sb: StageBounds, t: int) -> None:
+    stage, name = sb.stage, state.label(sb.stage.id)
+    if stage.attach.kind != "at":
+        refuse(
+            "double_buffer",
+            t,
+            f"{name!r} is computed at root, once; compute it at a serial loop of a stage that uses "
+            "it",
+        )
+    host, pos = attach_position(state, stage, bounds)
+    x = host.loops[pos]
+    label = state.loop_label(host.stage, x.loop.id)
+    if x.mark is not None:
+        refuse(
+            "double_buffer",
+            t,
+            f"{name!r} is computed at loop {label!r}, which is {x.mark.kind} (step {x.mark.step}); "
+            "two halves need a serial loop",
+        )
+    if stage.store is not None and store_position(state, stage) != (host.stage.id, pos):
+        refuse(
+            "double_buffer",
+            t,
+            f"the buffer of {name!r} exists outside of loop {label!r} (step {stage.store.step}); "
+            "store it where it is computed",
+        )
+    # The half is filled by the stage and by those that are computed inside it.
+    inside = [x for x in bounds.stages.values() if _runs_in(state, x.stage, stage)]
+    reads = {r.source: x.stage.id for x in inside for r in x.op.reads()}
+    for sid, reader in reads.items():
+        other = state.stages[sid]
+        inner = f"{state.label(reader)!r}, computed inside {name!r},"
+        who = repr(name) if reader == stage.id else inner
+        at = other.attach
+        same = at.kind == "at" and (at.stage, at.loop) == (stage.attach.stage, stage.attach.loop)
+        if same and other.double is None:
+            refuse(
+                "double_buffer",
+                t,
+                f"{who} reads {state.label(sid)!r}, which is computed at loop {label!r} too, for "
+                "the same iteration only; double_buffer it as well, or compute it inside "
+                f"{name!r}",
+            )
+
+
+def _runs_in(state: State, stage: StageState, host: StageState) -> bool:
+    while stage.id != host.id and stage.attach.kind == "at":
+        stage = state.stages[stage.attach.stage]
+    return stage.id == host.id

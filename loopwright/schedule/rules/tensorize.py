@@ -7,7 +7,7 @@ in memory is compared when the nest is built (`loopwright.lowering.nest.tensoriz
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from loopwright.ir.buffer import Buffer, Load
@@ -24,37 +24,67 @@ from loopwright.ir.expr import (
     Unary,
     Var,
 )
+from loopwright.ir.node import Node
 from loopwright.ir.printer import print_expr
 from loopwright.ir.reduction import Combiner, Reduce
 from loopwright.ir.traversal import free_vars
-from loopwright.schedule import steps as st
-from loopwright.schedule.bounds.results import LoopBound, StageBounds
+from loopwright.schedule.bounds.results import Bounds, LoopBound, StageBounds
+from loopwright.schedule.names import Names
 from loopwright.schedule.state import StageState, State, Tensorized, refuse
+from loopwright.schedule.steps import FieldType, Step, register
 from loopwright.te.serial import expr_to_json
+from loopwright.te.tensor_intrin import TensorIntrin
 
 _COMMUTE = ("+", "*", "min", "max", "and", "or", "&", "|", "^", "==", "!=")
 _DECLARE = "declare an intrinsic that does what the nest does"
 
 
-def tensorize(state: State, step: st.Tensorize, t: int) -> State:
+@register(
+    "tensorize",
+    intrin=FieldType(
+        fits=lambda v: isinstance(v, dict),
+        read=TensorIntrin.from_json,
+        write=TensorIntrin.to_json,
+    ),
+)
+class Tensorize(Step):
     """Let an intrinsic do what stands inside a loop."""
-    stage = state.compute_stage(step.stage, "tensorize")
-    loop = state.leaf(stage, step.loop, "tensorize")
-    if stage.tensorized is not None:
-        old = state.loop_label(stage, stage.tensorized.loop)
-        refuse(
-            "tensorize",
-            t,
-            f"{state.label(stage.id)!r} is already tensorized at loop {old!r} (step "
-            f"{stage.tensorized.step}); a stage has one intrinsic",
-        )
-    if stage.op.num_outputs != 1:
-        refuse(
-            "tensorize",
-            t,
-            f"{state.label(stage.id)!r} has {stage.op.num_outputs} outputs; an intrinsic makes one",
-        )
-    return state.with_stage(stage, tensorized=Tensorized(loop.id, step.intrin, t))
+
+    loop: str
+    intrin: TensorIntrin
+
+    def apply(self, state: State, t: int) -> State:
+        """Let an intrinsic do what stands inside a loop."""
+        stage = state.compute_stage(self.stage, "tensorize")
+        loop = state.leaf(stage, self.loop, "tensorize")
+        if stage.tensorized is not None:
+            old = state.loop_label(stage, stage.tensorized.loop)
+            refuse(
+                "tensorize",
+                t,
+                f"{state.label(stage.id)!r} is already tensorized at loop {old!r} (step "
+                f"{stage.tensorized.step}); a stage has one intrinsic",
+            )
+        if stage.op.num_outputs != 1:
+            refuse(
+                "tensorize",
+                t,
+                f"{state.label(stage.id)!r} has {stage.op.num_outputs} outputs; an intrinsic makes "
+                "one",
+            )
+        return state.with_stage(replace(stage, tensorized=Tensorized(loop.id, self.intrin, t)))
+
+    def as_python(self, names: Names) -> str:
+        """As in ``s[C].tensorize(i, {...})``."""
+        loop = names.loop(self.stage, self.loop)
+        return f"{names.stage(self.stage)}.tensorize({loop}, {self.intrin.to_json()!r})"
+
+    @classmethod
+    def check_bounds(cls, state: State, bounds: Bounds) -> None:
+        """The nest inside the loop is the intrinsic's."""
+        for sb in bounds.stages.values():
+            if sb.stage.tensorized is not None:
+                match_intrinsic(state, sb)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,6 +178,8 @@ class _Matcher:
                 f"the result of the intrinsic is {want.dtype}, that of the nest {op.dtype}; "
                 f"{_DECLARE}"
             )
+        assert want.body is not None
+        assert op.body is not None
         self._bodies(want.body, op.body)
         return self.out
 
@@ -200,21 +232,21 @@ class _Matcher:
             self.fail(f"loop {label!r} has no constant extent; split it by a constant")
 
     def _region(self, axis: IterVar) -> Axis:
-        found = region(self.sb, self.out.position, axis)
-        return self.fail(found) if isinstance(found, str) else found
+        part = region(self.sb, self.out.position, axis)
+        return self.fail(part) if isinstance(part, str) else part
 
     def _axes(self, kind: str, want: Sequence[IterVar], have: Sequence[IterVar]) -> None:
         """Axes of more than one iteration correspond in order."""
-        found = [a for a in map(self._region, have) if a.extent != 1]
+        covered = [a for a in map(self._region, have) if a.extent != 1]
         wanted = [a for a in want if a.extent != 1]
-        same = len(found) == len(wanted)
-        if not same or any(a.extent != b.extent for a, b in zip(found, wanted, strict=True)):
-            has = ", ".join(f"{a.axis.name} = {a.extent}" for a in found) or "none"
+        same = len(covered) == len(wanted)
+        if not same or any(a.extent != b.extent for a, b in zip(covered, wanted, strict=True)):
+            has = ", ".join(f"{a.axis.name} = {a.extent}" for a in covered) or "none"
             wants = ", ".join(f"{a.name} = {a.extent}" for a in wanted) or "none"
             differ = next(
                 (
                     f"; extent {k}: {b.extent} and {a.extent}"
-                    for k, (a, b) in enumerate(zip(found, wanted, strict=False))
+                    for k, (a, b) in enumerate(zip(covered, wanted, strict=False))
                     if a.extent != b.extent
                 ),
                 "",
@@ -224,14 +256,15 @@ class _Matcher:
                 "reorder so that these loops, and no others, stand from this one inwards"
             )
         self.out.axes |= {a.var: None for a in want}
-        self.out.axes |= {b.var: a for a, b in zip(found, wanted, strict=True)}
+        self.out.axes |= {b.var: a for a, b in zip(covered, wanted, strict=True)}
 
     # ------------------------------------------------------------ expressions
 
-    def _bodies(self, want: Any, have: Any) -> None:
+    def _bodies(self, want: Expr, have: Expr) -> None:
         if not isinstance(want, Reduce):
             self._expr(want, have)
             return
+        assert isinstance(have, Reduce)
         if have.where is not None:
             self.fail(
                 "the reduction of the nest has a condition (where=), which no intrinsic has; put "
@@ -244,7 +277,7 @@ class _Matcher:
             )
         self._expr(want.source[0], have.source[0])
 
-    def _expr(self, want: Any, have: Any) -> None:
+    def _expr(self, want: Node, have: Node) -> None:
         """Compare two expressions; what is read is noted."""
         if isinstance(want, Read) and isinstance(have, Read):
             self._operand(want, have)
@@ -253,23 +286,23 @@ class _Matcher:
             wants = self._text(want, lambda r: self.intrin.dag.ops[r.source].name)
             has = self._text(have, self._label)
             self.fail(f"the intrinsic computes {wants}, the nest {has}; {_DECLARE}")
-        if isinstance(want, Binary) and want.op in _COMMUTE and self._crossed(want, have):
+        if isinstance(want, Binary) and isinstance(have, Binary) and self._crossed(want, have):
             have = Binary(have.op, have.b, have.a, have.dtype)
         for w, h in zip(want.children(), have.children(), strict=True):
             self._expr(w, h)
 
     def _crossed(self, want: Binary, have: Binary) -> bool:
         """Whether operands fit the other way round only; where none fits, errors name the first."""
-        if self._fits(want.a, have.a):
+        if want.op not in _COMMUTE or self._fits(want.a, have.a):
             return False
         return self._fits(want.a, have.b) or self._fits(want.b, have.a)
 
-    def _fits(self, want: Any, have: Any) -> bool:
+    def _fits(self, want: Node, have: Node) -> bool:
         """Whether two operands look alike, down to the element types that they read."""
         if isinstance(want, Read) and isinstance(have, Read):
-            known = self.out.reads.get(want.source)
+            before = self.out.reads.get(want.source)
             alike = want.dtype == have.dtype and self._same_axes(want, have)
-            return alike and (known is None or known == have)
+            return alike and (before is None or before == have)
         parts = want.children(), have.children()
         same = _head(want) == _head(have) and len(parts[0]) == len(parts[1])
         return same and all(self._fits(w, h) for w, h in zip(*parts, strict=True))
@@ -289,28 +322,29 @@ class _Matcher:
                 f"operand {name!r} is {want.dtype}; the nest reads {label!r}, which is "
                 f"{have.dtype}; {_DECLARE}"
             )
-        known = self.out.reads.setdefault(want.source, have)
-        if known != have:
-            both = " and ".join(self._text(r, self._label) for r in (known, have))
+        before = self.out.reads.setdefault(want.source, have)
+        if before != have:
+            both = " and ".join(self._text(r, self._label) for r in (before, have))
             self.fail(f"operand {name!r} would be two elements: {both}; {_DECLARE}")
 
     def _label(self, r: Read) -> str:
         return self.state.output_label(r.source, r.value_index)
 
-    def _text(self, e: Expr, name: Callable[[Read], str]) -> str:
+    def _text(self, e: Node, name: Callable[[Read], str]) -> str:
         """An expression with the names of what it reads; with its dtype where that may differ."""
 
+        # Any: an expression gives an expression.
         def named(n: Any) -> Any:
-            made = n.map_children(named)
-            if not isinstance(made, Read):
-                return made
-            return Load(Buffer(name(made), (), made.dtype), made.indices, made.dtype)
+            new = n.map_children(named)
+            if not isinstance(new, Read):
+                return new
+            return Load(Buffer(name(new), (), new.dtype), new.indices, new.dtype)
 
         shown = print_expr(named(e))
         return f"{shown} ({e.dtype})" if isinstance(e, Cast | Const | Read) else shown
 
 
-def _head(e: Any) -> tuple[Any, ...]:
+def _head(e: Node) -> tuple[object, ...]:
     """What a node is, without its children."""
     match e:
         case Const(value=v, dtype=d):
@@ -324,7 +358,7 @@ def _head(e: Any) -> tuple[Any, ...]:
     return (type(e).__name__,)
 
 
-def _combiner(c: Combiner) -> list[Any]:
+def _combiner(c: Combiner) -> list[object]:
     """What a combiner does, without the names in it."""
     names = {v: f"x{k}" for k, v in enumerate(c.lhs)} | {v: f"y{k}" for k, v in enumerate(c.rhs)}
     return [expr_to_json(e, names) for e in (*c.result, *c.identity)]

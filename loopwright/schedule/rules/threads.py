@@ -1,9 +1,10 @@
-"""Rules and effects of the primitives about GPU threads, and the rules that need extents."""
+"""The primitives about GPU threads."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from loopwright.errors import did_you_mean
-from loopwright.schedule import steps as st
 from loopwright.schedule.bounds.launches import cross_tags
 from loopwright.schedule.bounds.results import (
     Bounds,
@@ -13,139 +14,203 @@ from loopwright.schedule.bounds.results import (
     StageBounds,
     launch_tag,
 )
+from loopwright.schedule.names import Names
+from loopwright.schedule.nesting import loops_around
 from loopwright.schedule.rules.loops import put_mark
-from loopwright.schedule.rules.storage import loops_around
 from loopwright.schedule.state import Mark, State, refuse
+from loopwright.schedule.steps import (
+    FieldType,
+    Step,
+    each,
+    is_int,
+    is_text,
+    optional,
+    pair,
+    register,
+)
 from loopwright.te.tensor import THREAD_TAGS
 
 
-def bind(state: State, step: st.Bind, t: int) -> State:
-    """Mark a loop as run by a GPU thread axis."""
-    stage = state.compute_stage(step.stage, "bind")
-    loop = state.leaf(stage, step.loop, "bind")
-    name = state.loop_label(stage, loop.id)
-    if step.tag not in THREAD_TAGS:
-        refuse(
-            "bind",
-            t,
-            f"unknown thread axis {step.tag!r}{did_you_mean(step.tag, THREAD_TAGS)}; "
-            f"use one of {', '.join(THREAD_TAGS)}",
-        )
-    if loop.kind == "reduce" and not step.tag.startswith("threadIdx"):
-        why = "blocks cannot add to one element" if step.tag != "vthread" else "it has one result"
-        refuse(
-            "bind",
-            t,
-            f"loop {name!r} is a reduction, {step.tag} cannot run it: {why}; bind it to threadIdx "
-            "(the threads of a block reduce together), or use rfactor and bind the new loop",
-        )
-    for other in stage.leaves:
-        if other != loop.id and launch_tag(stage.marks.get(other)) == step.tag:
+@register("bind")
+class Bind(Step):
+    """Bind a loop to a thread axis, which may have been declared with an extent."""
+
+    loop: str
+    tag: str
+    extent: int | None = None
+
+    def apply(self, state: State, t: int) -> State:
+        """Mark a loop as run by a GPU thread axis."""
+        stage = state.compute_stage(self.stage, "bind")
+        loop = state.leaf(stage, self.loop, "bind")
+        name = state.loop_label(stage, loop.id)
+        if self.tag not in THREAD_TAGS:
             refuse(
                 "bind",
                 t,
-                f"{state.loop_label(stage, other)!r} is bound to {step.tag} already (step "
-                f"{stage.marks[other].step}), so {name!r} cannot be; fuse the two loops first, or "
-                "use another thread axis",
+                f"unknown thread axis {self.tag!r}{did_you_mean(self.tag, THREAD_TAGS)}; "
+                f"use one of {', '.join(THREAD_TAGS)}",
             )
-    if step.extent is not None and step.extent < 1:
-        refuse("bind", t, f"the extent of {step.tag} must be positive, got {step.extent}")
-    return put_mark(state, stage, loop.id, Mark("thread", t, step.tag, step.extent), "bind", t)
-
-
-def env_threads(state: State, step: st.EnvThreads, t: int) -> State:
-    """Launch thread axes around a root stage, whatever its own loops are bound to."""
-    stage = state.compute_stage(step.stage, "env_threads")
-    name = state.label(stage.id)
-    if stage.attach.kind != "root":
-        refuse(
-            "env_threads",
-            t,
-            f"{name!r} is computed {stage.attach.kind}; give the axes to the root stage around it",
-        )
-    if stage.env_threads:
-        refuse("env_threads", t, f"{name!r} has thread axes already; give all of them in one call")
-    tags = [tag for tag, _ in step.axes]
-    launch = [x for x in THREAD_TAGS if x != "vthread"]
-    for tag, extent in step.axes:
-        if tag not in launch:
-            near = "" if tag in THREAD_TAGS else did_you_mean(tag, launch)
+        if loop.kind == "reduce" and not self.tag.startswith("threadIdx"):
+            why = (
+                "blocks cannot add to one element" if self.tag != "vthread" else "it has one result"
+            )
             refuse(
-                "env_threads",
+                "bind",
                 t,
-                f"{tag!r} is no axis of a launch{near}; use one of {', '.join(launch)}",
+                f"loop {name!r} is a reduction, {self.tag} cannot run it: {why}; bind it to "
+                "threadIdx (the threads of a block reduce together), or use rfactor and bind the "
+                "new loop",
             )
-        if extent is not None and extent < 1:
-            refuse("env_threads", t, f"the extent of {tag} must be positive, got {extent}")
-        if tags.count(tag) > 1:
-            refuse("env_threads", t, f"{tag} is given twice")
-    since = stage.after("env_threads", t)
-    return state.with_stage(stage, env_threads=step.axes, since=since)
+        for other in stage.leaves:
+            if other != loop.id and launch_tag(stage.marks.get(other)) == self.tag:
+                refuse(
+                    "bind",
+                    t,
+                    f"{state.loop_label(stage, other)!r} is bound to {self.tag} already (step "
+                    f"{stage.marks[other].step}), so {name!r} cannot be; fuse the two loops first, "
+                    "or use another thread axis",
+                )
+        if self.extent is not None and self.extent < 1:
+            refuse("bind", t, f"the extent of {self.tag} must be positive, got {self.extent}")
+        return put_mark(state, stage, loop.id, Mark("thread", t, self.tag, self.extent), "bind", t)
+
+    def as_python(self, names: Names) -> str:
+        """As in ``s[C].bind(i, 'threadIdx.x')``."""
+        loop = names.loop(self.stage, self.loop)
+        return f"{names.stage(self.stage)}.bind({loop}, {_axis(self.tag, self.extent)})"
+
+    @classmethod
+    def check_bounds(cls, state: State, bounds: Bounds) -> None:
+        """Check the loops of every kernel: extents of thread axes, and marks among threads."""
+        for sb in bounds.stages.values():
+            if sb.kernel is None:
+                continue
+            for x in sb.loops:
+                _check_loop(state, sb, sb.kernel, x)
+            _check_lanes(state, sb)
+            _check_vectors(state, bounds, sb)
 
 
-def set_store_predicate(state: State, step: st.SetStorePredicate, t: int) -> State:
-    """Say which of the threads that reduce together stores the result."""
-    stage = state.compute_stage(step.stage, "set_store_predicate")
-    who, name = "set_store_predicate", state.label(stage.id)
-    bound = cross_tags(stage)
-    if not bound:
-        refuse(
-            who,
-            t,
-            f"no reduction loop of {name!r} is bound to a thread axis, so every thread stores "
-            "elements of its own; bind the reduction loop first",
-        )
-    for tag, value in step.equal:
-        if tag not in bound:
+@register("set_store_predicate", equal=FieldType(each(pair(is_text, is_int))))
+class SetStorePredicate(Step):
+    """Of threads that reduce together, the one with these indices stores: ``(tag, index)``."""
+
+    equal: tuple[tuple[str, int], ...]
+
+    def apply(self, state: State, t: int) -> State:
+        """Say which of the threads that reduce together stores the result."""
+        stage = state.compute_stage(self.stage, "set_store_predicate")
+        who, name = "set_store_predicate", state.label(stage.id)
+        bound = cross_tags(stage)
+        if not bound:
             refuse(
                 who,
                 t,
-                f"{tag} reduces nothing in {name!r} (its reduction loops are bound to "
-                f"{', '.join(bound)}), so a test of it would leave elements unset",
+                f"no reduction loop of {name!r} is bound to a thread axis, so every thread stores "
+                "elements of its own; bind the reduction loop first",
             )
-        if value < 0:
-            refuse(who, t, f"{tag} is never {value}")
-    since = stage.after(who, t)
-    return state.with_stage(stage, predicate=step.equal, since=since)
-
-
-# ---------------------------------------------------------------- rules that need extents
-
-
-def validate_kernels(state: State, bounds: Bounds) -> None:
-    """Check the thread axes of every kernel.
-
-    Raises:
-        ScheduleError: names the step, the loop, both extents, and the remedy.
-    """
-    for sb in bounds.stages.values():
-        kernel = sb.kernel
-        if kernel is None:
-            continue
-        for x in sb.loops:
-            tag = launch_tag(x.mark)
-            if tag:
-                _check_axis(state, sb, kernel, x, tag)
-            elif x.mark and x.mark.kind == "parallel":
+        for tag, value in self.equal:
+            if tag not in bound:
                 refuse(
-                    "parallel",
-                    x.mark.step,
-                    f"loop {state.loop_label(sb.stage, x.loop.id)!r} runs inside a kernel "
-                    f"({', '.join(kernel.launches)}); bind it to a thread axis instead",
+                    who,
+                    t,
+                    f"{tag} reduces nothing in {name!r} (its reduction loops are bound to "
+                    f"{', '.join(bound)}), so a test of it would leave elements unset",
                 )
-        _check_lanes(state, sb)
-        _check_vectors(state, bounds, sb)
-        _check_predicate(state, sb, kernel)
-    for sid, kernel in bounds.kernels.items():
-        for launch in kernel.launches.values():
-            if sid == kernel.root and not launch.extent:
+            if value < 0:
+                refuse(who, t, f"{tag} is never {value}")
+        since = stage.after(who, t)
+        return state.with_stage(replace(stage, predicate=self.equal, since=since))
+
+    def as_python(self, names: Names) -> str:
+        """As in ``s[C].set_store_predicate([('threadIdx.x', 3)])``."""
+        return f"{names.stage(self.stage)}.set_store_predicate({list(self.equal)!r})"
+
+    @classmethod
+    def check_bounds(cls, state: State, bounds: Bounds) -> None:
+        """The thread that stores is one of the launch."""
+        for sb in bounds.stages.values():
+            if sb.kernel is not None:
+                _check_predicate(state, sb, sb.kernel)
+
+
+@register("env_threads", axes=FieldType(each(pair(is_text, optional(is_int)))))
+class EnvThreads(Step):
+    """Launch the kernel of a root stage with thread axes: ``(tag, extent or None)``."""
+
+    axes: tuple[tuple[str, int | None], ...]
+
+    def apply(self, state: State, t: int) -> State:
+        """Launch thread axes around a root stage, whatever its own loops are bound to."""
+        stage = state.compute_stage(self.stage, "env_threads")
+        name = state.label(stage.id)
+        if stage.attach.kind != "root":
+            refuse(
+                "env_threads",
+                t,
+                f"{name!r} is computed {stage.attach.kind}; give the axes to the root stage around "
+                "it",
+            )
+        if stage.env_threads:
+            refuse(
+                "env_threads", t, f"{name!r} has thread axes already; give all of them in one call"
+            )
+        tags = [tag for tag, _ in self.axes]
+        launch = [x for x in THREAD_TAGS if x != "vthread"]
+        for tag, extent in self.axes:
+            if tag not in launch:
+                near = "" if tag in THREAD_TAGS else did_you_mean(tag, launch)
+                refuse(
+                    "env_threads",
+                    t,
+                    f"{tag!r} is no axis of a launch{near}; use one of {', '.join(launch)}",
+                )
+            if extent is not None and extent < 1:
+                refuse("env_threads", t, f"the extent of {tag} must be positive, got {extent}")
+            if tags.count(tag) > 1:
+                refuse("env_threads", t, f"{tag} is given twice")
+        since = stage.after("env_threads", t)
+        return state.with_stage(replace(stage, env_threads=self.axes, since=since))
+
+    def as_python(self, names: Names) -> str:
+        """As in ``s[C].env_threads([('threadIdx.x', 64)])``."""
+        axes = ", ".join(_axis(*a) for a in self.axes)
+        return f"{names.stage(self.stage)}.env_threads([{axes}])"
+
+    @classmethod
+    def check_bounds(cls, state: State, bounds: Bounds) -> None:
+        """Every launch axis gets an extent from somewhere."""
+        kernels = [(sid, k) for sid, k in bounds.kernels.items() if sid == k.root]
+        for sid, launch in ((sid, x) for sid, k in kernels for x in k.launches.values()):
+            if not launch.extent:
                 refuse(
                     "env_threads",
                     state.stages[sid].since["env_threads"],
                     f"{launch.tag} of {state.label(sid)!r} has no extent; give it as "
                     f"te.thread_axis((0, n), {launch.tag!r}) or bind a loop to it",
                 )
-    _check_placement(state, bounds)
+
+
+def _axis(tag: str, extent: int | None) -> str:
+    """A thread axis as Python."""
+    return repr(tag) if extent is None else f"({tag!r}, {extent})"
+
+
+# ---------------------------------------------------------------- rules that need extents
+
+
+def _check_loop(state: State, sb: StageBounds, kernel: KernelLaunch, x: LoopBound) -> None:
+    """A loop of a stage in a kernel: it fits its thread axis, or runs in one thread."""
+    if tag := launch_tag(x.mark):
+        _check_axis(state, sb, kernel, x, tag)
+    elif x.mark is not None and x.mark.kind == "parallel":
+        refuse(
+            "parallel",
+            x.mark.step,
+            f"loop {state.loop_label(sb.stage, x.loop.id)!r} runs inside a kernel "
+            f"({', '.join(kernel.launches)}); bind it to a thread axis instead",
+        )
 
 
 def _check_axis(
@@ -243,24 +308,4 @@ def _check_predicate(state: State, sb: StageBounds, kernel: KernelLaunch) -> Non
                 "set_store_predicate",
                 sb.stage.since["set_store_predicate"],
                 f"{tag} of {state.label(sb.stage.id)!r} is never {value}: it runs to {extent - 1}",
-            )
-
-
-def _check_placement(state: State, bounds: Bounds) -> None:
-    """Shared and local buffers do not outlive the kernel that fills them."""
-    for sid, kernel in bounds.kernels.items():
-        if sid not in bounds.stages:
-            continue
-        for read in bounds.ops[sid].reads():
-            source = bounds.stages.get(read.source)
-            if source is None or source.padded or source.scope == "global":
-                continue
-            made = ("set_scope", "cache_read", "cache_write")
-            verb = next(v for v in made if v in source.stage.since)
-            refuse(
-                verb,
-                source.stage.since[verb],
-                f"{state.label(read.source)!r} is in {source.scope} memory but is computed outside "
-                f"of the kernel of {state.label(kernel.root)!r} that reads it; compute it at a "
-                f"loop of {state.label(kernel.root)!r}, or keep it in global memory",
             )

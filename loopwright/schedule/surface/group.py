@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from loopwright.ir.expr import IterVar
-from loopwright.schedule import steps as st
+from loopwright.ir.kinds import AttachKind
+from loopwright.schedule.rules import ComputeAt, ComputeRoot
 from loopwright.schedule.rules.grouping import group_label, members
 from loopwright.schedule.state import StageId
-from loopwright.schedule.surface.resolution import Handles
+from loopwright.schedule.surface.resolution import ScheduleBase, StageLike
 from loopwright.schedule.surface.view import StageView
 
 
 class Group:
     """A group of stages. It has a place, and no loops or buffer of its own."""
 
-    def __init__(self, schedule: Handles, gid: StageId) -> None:
-        self.schedule, self.id = schedule, gid
+    def __init__(
+        self, schedule: ScheduleBase, gid: StageId, stage: Callable[[StageId], StageView]
+    ) -> None:
+        self.schedule, self.id, self._stage = schedule, gid, stage
 
     def __repr__(self) -> str:
         return f"Group({group_label(self.schedule.state, self.id).removeprefix('group of ')})"
@@ -24,15 +27,14 @@ class Group:
     @property
     def members(self) -> list[StageView]:
         """Its stages and those of groups inside it, in topological order."""
-        state = self.schedule.state
-        return [self.schedule._stage(sid) for sid in members(state, self.id)]
+        return [self._stage(sid) for sid in members(self.schedule.state, self.id)]
 
     @property
-    def attach_type(self) -> str:
+    def attach_type(self) -> AttachKind:
         """Where it is computed: ``"root"`` (or with the group around it) or ``"at"``."""
         return self.schedule.state.groups[self.id].attach.kind
 
-    def compute_at(self, parent: Any, scope: IterVar) -> None:
+    def compute_at(self, parent: StageLike, scope: IterVar) -> None:
         """Compute all stages that follow the group inside a loop of a stage that uses them.
 
         The group ``g`` has the stages B and C here.
@@ -61,7 +63,7 @@ class Group:
         """
         who = self.schedule._who("compute_at")
         pid = self.schedule._stage_id(parent, who)
-        self.schedule._do(st.ComputeAt(self.id, pid, self.schedule._loop_id(pid, scope, who)))
+        self.schedule._do(ComputeAt(self.id, pid, self.schedule._loop_id(pid, scope, who)))
 
     def compute_root(self) -> None:
         """Compute the group on its own again: at root, or where the group around it is.
@@ -79,4 +81,4 @@ class Group:
             for i: C[i] = B[i] + 1
             for i: D[i] = C[i] * C[i]
         """
-        self.schedule._do(st.ComputeRoot(self.id))
+        self.schedule._do(ComputeRoot(self.id))

@@ -8,10 +8,10 @@ from typing import Any
 from loopwright.errors import ScheduleError
 from loopwright.ir.expr import Binary, Cast, Const, Unary, Var
 from loopwright.ir.symbol import Symbol
-from loopwright.schedule.state import LayoutDim
+from loopwright.schedule.state import IndexExpr, LayoutDim
 
 
-def trace_map(index_map: Callable[..., Any], ndim: int, who: str) -> tuple[LayoutDim, ...]:
+def trace_map(index_map: Callable[..., object], ndim: int, who: str) -> tuple[LayoutDim, ...]:
     """Call a map with ``ndim`` variables and read what it returns.
 
     Raises:
@@ -39,29 +39,33 @@ def _example(ndim: int) -> str:
     return f"lambda {', '.join(names)}: ({', '.join(reversed(names))},)"
 
 
-def _dimension(e: Any, axes: list[Var], who: str) -> LayoutDim:
+def _dimension(e: object, axes: list[Var], who: str) -> LayoutDim:
     """A digit ``(dim, div, mod)`` where it is one, else an expression."""
-    inner: Any = e
-    mod: Any = None
-    div: Any = 1
-    if isinstance(inner, Binary) and inner.op == "%" and isinstance(inner.b, Const | Symbol):
-        inner, mod = inner.a, _number(inner.b)
-    if isinstance(inner, Binary) and inner.op == "//" and isinstance(inner.b, Const | Symbol):
-        inner, div = inner.a, _number(inner.b)
-    if isinstance(inner, Var) and inner in axes and _positive(div) and _positive(mod):
-        return axes.index(inner), div, mod
+    rest, mod = _operand(e, "%", None)
+    index, div = _operand(rest, "//", 1)
+    positive = _positive(div) and (mod is None or _positive(mod))
+    if isinstance(index, Var) and index in axes and positive:
+        return axes.index(index), div, mod
     return _expression(e, axes, who)
 
 
+def _operand(e: object, op: str, default: int | None) -> tuple[object, Any]:
+    """What an operation with a constant is done to, and the constant; else all, and a default."""
+    if isinstance(e, Binary) and e.op == op and isinstance(e.b, Const | Symbol):
+        return e.a, _number(e.b)
+    return e, default
+
+
 def _number(e: Const | Symbol) -> Any:
+    """The number of a constant; a `Symbol` stands for one."""
     return e if isinstance(e, Symbol) else int(e.value)
 
 
-def _positive(v: Any) -> bool:
-    return v is None or isinstance(v, Symbol) or v >= 1
+def _positive(v: object) -> bool:
+    return isinstance(v, Symbol) or (isinstance(v, int) and v >= 1)
 
 
-def _expression(e: Any, axes: list[Var], who: str) -> Any:
+def _expression(e: object, axes: list[Var], who: str) -> IndexExpr:
     match e:
         case int() if not isinstance(e, bool):
             return e
@@ -90,7 +94,7 @@ def _expression(e: Any, axes: list[Var], who: str) -> Any:
     )
 
 
-def _plus(a: Any, b: Any) -> Any:
+def _plus(a: IndexExpr, b: IndexExpr) -> IndexExpr:
     """A sum; nothing is added as zero, which the text of a trace would lose."""
     if a == 0 or b == 0:
         return b if a == 0 else a

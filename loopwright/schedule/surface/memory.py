@@ -6,21 +6,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import SupportsIndex, TypeVar
 
 from loopwright.errors import ScheduleError
 from loopwright.ir.expr import IterVar
+from loopwright.ir.kinds import Scope
 from loopwright.ir.symbol import Symbol
-from loopwright.schedule import steps as st
+from loopwright.schedule.rules import (
+    DoubleBuffer,
+    Prefetch,
+    SetScope,
+    StorageAlign,
+    StoreAt,
+    StoreRoot,
+    TransformLayout,
+)
 from loopwright.schedule.surface.layout_map import trace_map
+from loopwright.schedule.surface.resolution import StageLike
 from loopwright.schedule.surface.view import StageView, output_of
+
+_T = TypeVar("_T")
 
 
 class MemoryPrimitives(StageView):
     """Primitives that decide where a stage's elements lie in memory."""
 
     def transform_layout(
-        self, index_map: Callable[..., Any], pad_value: float | None = None
+        self, index_map: Callable[..., object], pad_value: float | None = None
     ) -> None:
         """Choose where the elements of the stage's buffer lie.
 
@@ -33,7 +45,7 @@ class MemoryPrimitives(StageView):
             B.local: [ceil(N / 16), K, 16];  B.local[k, j] at  ((j // 16) * K + k) * 16 + j % 16
 
         Args:
-            index_map: gets one index a dimension and returns the new indices, made with ``+``,
+            index_map: gets one index per dimension and returns the new indices, made with ``+``,
                 ``-``, and ``*``, ``//``, ``%`` by constants: permutations, splits ``i // f``,
                 ``i % f``, fusions ``i * m + j``, and what these give together. It must be a
                 bijection from the elements that the stage covers onto elements of the new buffer.
@@ -51,9 +63,9 @@ class MemoryPrimitives(StageView):
         """
         ndim = len(self.schedule.state.stages[self.id].op.shape)
         dims = trace_map(index_map, ndim, self._who("transform_layout"))
-        self.schedule._do(st.TransformLayout(self.id, dims, plain(pad_value)))
+        self.schedule._do(TransformLayout(self.id, dims, plain(pad_value)))
 
-    def store_at(self, parent: Any, scope: IterVar) -> None:
+    def store_at(self, parent: StageLike, scope: IterVar) -> None:
         """Let the buffer of a stage exist outside of the loop where the stage is computed.
 
         The buffer then covers what all iterations of the loops between need, and keeps what earlier
@@ -87,7 +99,7 @@ class MemoryPrimitives(StageView):
         """
         pid = self.schedule._stage_id(parent, self._who("store_at"))
         loop = self.schedule._loop_id(pid, scope, self._who("store_at"))
-        self.schedule._do(st.StoreAt(self.id, pid, loop))
+        self.schedule._do(StoreAt(self.id, pid, loop))
 
     def store_root(self) -> None:
         """Let the buffer exist outside of all loops of the stage where this one is computed.
@@ -109,7 +121,7 @@ class MemoryPrimitives(StageView):
         Raises:
             ScheduleError: as `store_at`.
         """
-        self.schedule._do(st.StoreRoot(self.id))
+        self.schedule._do(StoreRoot(self.id))
 
     def double_buffer(self) -> None:
         """Give the buffer two halves: one is filled for the next iteration while one is read.
@@ -137,9 +149,9 @@ class MemoryPrimitives(StageView):
                 computed at root or at a loop that is not serial, it is stored elsewhere, or it
                 reads a stage that is computed at the same loop and has no two halves.
         """
-        self.schedule._do(st.DoubleBuffer(self.id))
+        self.schedule._do(DoubleBuffer(self.id))
 
-    def prefetch(self, tensor: Any, var: IterVar, offset: int) -> None:
+    def prefetch(self, tensor: StageLike, var: IterVar, offset: int) -> None:
         """Bring what a later iteration of a loop will read of a tensor nearer to the core.
 
         Each iteration begins with prefetches of the region that the one ``offset`` later reads, in
@@ -173,10 +185,10 @@ class MemoryPrimitives(StageView):
         """
         who = self._who("prefetch")
         loop, source = self._loop(var, "prefetch"), self.schedule._stage_id(tensor, who)
-        step = st.Prefetch(self.id, loop, source, plain(offset), output_of(tensor, who))
+        step = Prefetch(self.id, loop, source, plain(offset), output_of(tensor, who))
         self.schedule._do(step)
 
-    def set_scope(self, scope: str) -> None:
+    def set_scope(self, scope: Scope) -> None:
         """Put the stage's buffer into another memory scope.
 
         Before::
@@ -188,12 +200,13 @@ class MemoryPrimitives(StageView):
             B = alloc(float32[n], local)
 
         Args:
-            scope: ``"global"``, ``"shared"`` (one a thread block) or ``"local"`` (one a thread).
+            scope: ``"global"``, ``"shared"`` (a copy for each thread block) or ``"local"`` (one for
+                each thread).
 
         Raises:
             ScheduleError: unknown scope; the stage is inlined, an input or an output.
         """
-        self.schedule._do(st.SetScope(self.id, scope))
+        self.schedule._do(SetScope(self.id, scope))
 
     def storage_align(self, axis: IterVar | int, factor: int, offset: int) -> None:
         """Leave gaps in the stage's buffer so that a stride is ``k * factor + offset`` elements.
@@ -220,7 +233,7 @@ class MemoryPrimitives(StageView):
                 factor or the offset is out of range; the stage is inlined, an input or an output.
         """
         dim = self._dimension(axis, "storage_align")
-        self.schedule._do(st.StorageAlign(self.id, dim, plain(factor), plain(offset)))
+        self.schedule._do(StorageAlign(self.id, dim, plain(factor), plain(offset)))
 
     def _dimension(self, axis: IterVar | int, verb: str) -> int:
         """The dimension of the buffer that an axis, or a number, names."""
@@ -245,8 +258,8 @@ class MemoryPrimitives(StageView):
         return int(loop[1:])
 
 
-def plain(v: Any) -> Any:
+def plain(v: _T) -> _T | int:
     """NumPy's integers as Python's, so that a trace is JSON; the rules judge what is no number."""
-    if isinstance(v, bool | Symbol) or not hasattr(v, "__index__"):
+    if isinstance(v, bool | Symbol) or not isinstance(v, SupportsIndex):
         return v
     return v.__index__()

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import overload
 
 from loopwright.errors import ScheduleError
 from loopwright.ir.expr import IterVar
-from loopwright.schedule import steps as st
+from loopwright.ir.kinds import Scope
+from loopwright.schedule.rules import CacheRead, CacheWrite, CreateGroup, RFactor
 from loopwright.schedule.state import StageId
 from loopwright.schedule.surface.group import Group
 from loopwright.schedule.surface.memory import plain
-from loopwright.schedule.surface.resolution import Handles
-from loopwright.schedule.surface.view import output_of
-from loopwright.te.tensor import Tensor
+from loopwright.schedule.surface.resolution import ScheduleBase, StageLike, StageRef
+from loopwright.schedule.surface.view import StageView, output_of
+from loopwright.te.tensor import Operation, Tensor
 
 
-class StageMaking(Handles):
+class SchedulePrimitives(ScheduleBase):
     """``cache_read``, ``cache_write``, ``rfactor`` and ``create_group``."""
 
-    def cache_read(self, tensor: Any, scope: str, readers: Any) -> Tensor:
+    def _stage(self, sid: StageId) -> StageView:
+        """What users hold of a stage."""
+        return StageView(self, sid)
+
+    def cache_read(
+        self, tensor: StageLike, scope: Scope, readers: StageLike | Sequence[StageLike]
+    ) -> Tensor:
         """Copy ``tensor`` into a buffer of ``scope`` which the ``readers`` use instead.
 
         Before::
@@ -45,10 +53,21 @@ class StageMaking(Handles):
         """
         who = self._who("cache_read")
         ids = self._stage_ids(readers, who)
-        t = self._do(st.CacheRead(self._stage_id(tensor, who), scope, ids, output_of(tensor, who)))
+        t = self._do(CacheRead(self._stage_id(tensor, who), scope, ids, output_of(tensor, who)))
         return self._tensor(f"s{t}")
 
-    def cache_write(self, tensor: Any, scope: str) -> Any:
+    @overload
+    def cache_write(self, tensor: Tensor, scope: Scope) -> Tensor: ...
+
+    @overload
+    def cache_write(self, tensor: Sequence[Tensor], scope: Scope) -> list[Tensor]: ...
+
+    @overload
+    def cache_write(self, tensor: Operation | StageRef, scope: Scope) -> Tensor | list[Tensor]: ...
+
+    def cache_write(
+        self, tensor: StageLike | Sequence[Tensor], scope: Scope
+    ) -> Tensor | list[Tensor]:
         """Compute ``tensor`` in a buffer of ``scope`` and copy the result.
 
         Before::
@@ -76,33 +95,37 @@ class StageMaking(Handles):
                 several outputs only some are given.
         """
         who = self._who("cache_write")
-        given = list(tensor) if isinstance(tensor, list | tuple) else [tensor]
+        given = _listed(tensor)
         if not given:
             raise ScheduleError(f"{who}: expected a tensor or all outputs of an operation")
         sid = self._stage_id(given[0], who)
         self._check_outputs(sid, given, who)
-        new = self._operation(f"s{self._do(st.CacheWrite(sid, scope))}")
+        new = self._operation(f"s{self._do(CacheWrite(sid, scope))}")
         many = new.num_outputs > 1 or given[0] is not tensor
         return list(new._outputs) if many else new.output(0)
 
-    def _check_outputs(self, sid: StageId, given: list[Any], who: str) -> None:
+    def _check_outputs(self, sid: StageId, given: Sequence[object], who: str) -> None:
         """Refuse a part of the outputs of an operation, or outputs of several."""
         for x in given[1:]:
-            if self._stage_id(x, who) != sid:
+            other = self._stage_id(x, who)
+            if other != sid:
                 raise ScheduleError(
-                    f"{who}: {self.state.label(sid)!r} and {x.name!r} are not outputs of one "
-                    "operation; cache them one after the other"
+                    f"{who}: {self.state.label(sid)!r} and {self.state.label(other)!r} are not "
+                    "outputs of one operation; cache them one after the other"
                 )
         n = self.state.stages[sid].op.num_outputs
         whole = len(given) == 1 and not isinstance(given[0], Tensor)
-        if not whole and {x.value_index for x in given} != set(range(n)):
+        tensors = [x.value_index for x in given if isinstance(x, Tensor)]
+        if not whole and set(tensors) != set(range(n)):
             names = ", ".join(self.state.output_label(sid, k) for k in range(n))
             raise ScheduleError(
                 f"{who}: {self.state.label(sid)!r} makes {n} outputs in one nest; give all of "
                 f"them: cache_write([{names}], scope)"
             )
 
-    def rfactor(self, tensor: Any, axis: IterVar, factor_axis: int = 0) -> Tensor | list[Tensor]:
+    def rfactor(
+        self, tensor: StageLike, axis: IterVar, factor_axis: int = 0
+    ) -> Tensor | list[Tensor]:
         """Compute partial results along a reduction loop in a new stage, then combine them.
 
         The loop becomes a spatial axis of the new stage, so that it can be parallel, bound or
@@ -146,11 +169,16 @@ class StageMaking(Handles):
         if isinstance(at, bool) or not isinstance(at, int):
             raise ScheduleError(f"{who}: factor_axis must be an integer, got {factor_axis!r}")
         n = len(self.state.stages[sid].op.shape) + 1
-        t = self._do(st.RFactor(sid, loop, at + n if -n <= at < 0 else at))
+        t = self._do(RFactor(sid, loop, at + n if -n <= at < 0 else at))
         new = self._operation(f"s{t}")
         return new.output(0) if new.num_outputs == 1 else list(new._outputs)
 
-    def create_group(self, outputs: Any, inputs: Any, include_inputs: bool = False) -> Group:
+    def create_group(
+        self,
+        outputs: StageLike | Sequence[StageLike],
+        inputs: StageLike | Sequence[StageLike],
+        include_inputs: bool = False,
+    ) -> Group:
         """Group the stages between some tensors, so that they are moved together.
 
         A stage belongs to the group when an output is, or needs, it and it needs an input. Where
@@ -191,10 +219,14 @@ class StageMaking(Handles):
         if not ends:
             raise ScheduleError(f"{who}: name at least one output")
         begins = self._stage_ids(inputs, who)
-        t = self._do(st.CreateGroup(ends[0], ends[1:], begins, bool(include_inputs)))
-        return Group(self, f"s{t}")
+        t = self._do(CreateGroup(ends[0], ends[1:], begins, bool(include_inputs)))
+        return Group(self, f"s{t}", self._stage)
 
-    def _stage_ids(self, keys: Any, who: str) -> tuple[StageId, ...]:
+    def _stage_ids(self, keys: StageLike | Sequence[StageLike], who: str) -> tuple[StageId, ...]:
         """Stages of a list of tensors, or of one; each once."""
-        group = keys if isinstance(keys, list | tuple) else [keys]
-        return tuple(dict.fromkeys(self._stage_id(x, who) for x in group))
+        return tuple(dict.fromkeys(self._stage_id(x, who) for x in _listed(keys)))
+
+
+def _listed(keys: object) -> Sequence[object]:
+    """A list or tuple as it is, anything else in a list."""
+    return keys if isinstance(keys, list | tuple) else [keys]

@@ -1,54 +1,52 @@
-"""What a schedule knows: its state and trace, and what handles of users stand for.
+"""What a schedule knows: its state and trace, and which stages and loops the user's objects mean.
 
-Handles (axes, tensors) are looked up by identity, so they stay valid across steps, and the axes of
-an operation that was cached resolve to the stage that carries them.
+Axes and tensors are looked up by identity, so they stay valid across steps, and the axes of an
+operation that was cached stand for loops of the stage that computes it now.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from loopwright.errors import ScheduleError, did_you_mean
-from loopwright.ir.expr import IterVar, Var
-from loopwright.schedule import steps as st
+from loopwright.ir.expr import Expr, IterVar, Var
 from loopwright.schedule.apply import apply
-from loopwright.schedule.rules.rfactor import factoring
-from loopwright.schedule.state import Loop, StageId, State
-from loopwright.schedule.surface.view import StageOp, StageView
+from loopwright.schedule.state import StageId, State
+from loopwright.schedule.steps import Step
 from loopwright.te.dag import Dag
 from loopwright.te.tensor import Operation, PlaceholderOp, Tensor
 
 
-class Handles:
+class ScheduleBase:
     """A schedule without its primitives; see `loopwright.schedule.surface.schedule.Schedule`."""
 
     def __init__(self, dag: Dag, index: dict[Operation, int]) -> None:
         self.dag = dag
         self.state = State.initial(dag)
-        self.trace: tuple[st.Step, ...] = ()
-        self._ops: dict[Operation, StageId] = dict(index)
-        self._made: dict[StageId, Operation] = {i: op for op, i in index.items()}
-        #: The loop that a handle stands for; without a stage, why there is none any more.
-        self._by_axis: dict[IterVar, tuple[StageId | None, str]] = {}
-        self._handles: dict[tuple[StageId, str], IterVar] = {}
+        self.trace: tuple[Step, ...] = ()
+        self._stage_of_op: dict[Operation, StageId] = dict(index)
+        self._operations: dict[StageId, Operation] = {i: op for op, i in index.items()}
+        #: The loop that an axis means; without a stage, why it means none any more.
+        self._loop_of_axis: dict[IterVar, tuple[StageId | None, str]] = {}
+        self._axis_of_loop: dict[tuple[StageId, str], IterVar] = {}
         self._thread_vars: dict[Var, str] = {}
         for i, op in enumerate(dag.ops):
-            self._own_axes(i, op.axes, op.reduce_axes)
+            self._enter_axes(i, op.axes, op.reduce_axes)
 
     # ------------------------------------------------------------ looking things up
 
-    def _stage_id(self, key: Any, who: str) -> StageId:
-        if isinstance(key, StageView):
+    def _stage_id(self, key: object, who: str) -> StageId:
+        """The stage of a tensor, an operation or a stage."""
+        if isinstance(key, StageRef):
             if key.schedule is not self:
                 raise ScheduleError(f"{who}: {key!r} belongs to another schedule")
             return key.id
         op = key.op if isinstance(key, Tensor) else key
         if isinstance(op, StageOp) and op._schedule is self:
             return op._sid
-        if isinstance(op, Operation) and op in self._ops:
-            return self._ops[op]
+        if isinstance(op, Operation) and op in self._stage_of_op:
+            return self._stage_of_op[op]
         known = [self.state.label(i) for i in self.state.order]
         if not isinstance(op, Operation):
             raise ScheduleError(
@@ -61,46 +59,45 @@ class Handles:
             f"{who}: {key!r} is not part of this schedule{near}; stages: {', '.join(known)}"
         )
 
-    def _stage(self, sid: StageId) -> StageView:
-        """What users hold of a stage."""
-        return StageView(self, sid)
-
     def _operation(self, sid: StageId) -> Operation:
         """The operation of a stage as the user defined it, or as the step made it."""
-        if sid not in self._made:
+        if sid not in self._operations:
             op = self.state.stages[sid].op
-            made: Operation = (
+            new: Operation = (
                 PlaceholderOp(op.name, op.shape, op.dtypes)
                 if op.is_placeholder
                 else StageOp(self, sid)
             )
-            self._made[sid] = made
-            self._ops[made] = sid
-        return self._made[sid]
+            self._operations[sid] = new
+            self._stage_of_op[new] = sid
+        return self._operations[sid]
 
     def _tensor(self, sid: StageId, output: int = 0) -> Tensor:
         return self._operation(sid).output(output)
 
-    def _own_axes(self, sid: StageId, axes: Sequence[IterVar], reduce: Sequence[IterVar]) -> None:
-        for kind, group in (("a", axes), ("r", reduce)):
-            for d, axis in enumerate(group):
-                self._by_axis[axis] = (sid, f"{kind}{d}")
-                self._handles[sid, f"{kind}{d}"] = axis
+    def _enter_axes(self, sid: StageId, axes: Sequence[IterVar], reduce: Sequence[IterVar]) -> None:
+        """Let axes of an operation mean the first loops of a stage."""
+        loops = [f"a{d}" for d in range(len(axes))] + [f"r{d}" for d in range(len(reduce))]
+        for loop, axis in zip(loops, (*axes, *reduce), strict=True):
+            self._loop_of_axis[axis] = (sid, loop)
+            self._axis_of_loop[sid, loop] = axis
 
-    def _handle(self, sid: StageId, loop: str) -> IterVar:
+    def _axis(self, sid: StageId, loop: str) -> IterVar:
+        """The axis that users hold of a loop."""
         key = (sid, loop)
-        if key not in self._handles:
-            x: Loop = self.state.stages[sid].loops[loop]
+        if key not in self._axis_of_loop:
+            x = self.state.stages[sid].loops[loop]
             axis = IterVar(Var(x.name), x.nominal, x.kind)
-            self._handles[key] = axis
-            self._by_axis[axis] = key
-        return self._handles[key]
+            self._axis_of_loop[key] = axis
+            self._loop_of_axis[axis] = key
+        return self._axis_of_loop[key]
 
-    def _loop_id(self, sid: StageId, axis: Any, who: str) -> str:
+    def _loop_id(self, sid: StageId, axis: object, who: str) -> str:
+        """The loop of a stage that an axis means."""
         if not isinstance(axis, IterVar):
             raise ScheduleError(f"{who}: expected an axis of the stage, got {axis!r}")
         stage = self.state.stages[sid]
-        owner, loop = self._by_axis.get(axis, (None, ""))
+        owner, loop = self._loop_of_axis.get(axis, (None, ""))
         if owner == sid:
             return loop
         if owner is None and loop:
@@ -123,46 +120,84 @@ class Handles:
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
-        """Several steps that stand or fall together; handles made on the way go as well."""
-        before = self.state, self.trace, dict(self._by_axis), dict(self._handles)
+        """Several steps that stand or fall together; axes made on the way go as well."""
+        before = self.state, self.trace, dict(self._loop_of_axis), dict(self._axis_of_loop)
         try:
             yield
         except ScheduleError:
-            self.state, self.trace, self._by_axis, self._handles = before
+            self.state, self.trace, self._loop_of_axis, self._axis_of_loop = before
             raise
 
-    def _move_axes(self, before: State, step: st.RFactor) -> None:
-        """Handles of reduction loops follow these to the stage that rfactor made."""
-        sid, new_id = step.stage, f"s{before.steps}"
-        moves = factoring(before.stages[sid], step.loop, step.factor_axis).moves
-        mine = [(x, own) for x, own in self._by_axis.items() if own[0] == sid]
-        loops = before.stages[sid].loops
-        self._handles = {
-            (i, x): v
-            for (i, x), v in self._handles.items()
-            if i != sid or loops[x].kind != "reduce"
-        }
-        for op_sid in (new_id, sid):
-            op = self.state.stages[op_sid].op
-            self._own_axes(op_sid, op.axes if op_sid == new_id else (), op.reduce_axes)
-        for handle, (_, loop) in mine:
-            if loop in moves:
-                self._by_axis[handle] = (new_id, moves[loop])
-                if moves[loop][0] != "a":
-                    self._handles[new_id, moves[loop]] = handle
-            elif loops[loop].kind == "reduce":
-                gone = f"went into the partial results of rfactor (step {before.steps})"
-                self._by_axis[handle] = (None, gone)
-
-    def _do(self, step: st.Step) -> int:
+    def _do(self, step: Step) -> int:
         """Apply a step; returns its index."""
         before = self.state
         self.state = apply(before, step)
         self.trace = (*self.trace, step)
-        if isinstance(step, st.RFactor):
-            self._move_axes(before, step)
-        elif isinstance(step, st.CacheRead | st.CacheWrite):
-            new_id = f"s{before.steps}"
+        new_id = f"s{before.steps}"
+        if moves := step.moved_loops(before):
+            self._move_axes(before, step.stage, new_id, moves)
+        elif new_id in self.state.stages:
             op = self.state.stages[new_id].op
-            self._own_axes(new_id, op.axes, op.reduce_axes)
+            self._enter_axes(new_id, op.axes, op.reduce_axes)
         return before.steps
+
+    def _move_axes(
+        self, before: State, sid: StageId, new_id: StageId, moves: Mapping[str, str]
+    ) -> None:
+        """Let axes of reduction loops follow these to the stage that the step made."""
+        loops = before.stages[sid].loops
+        own = [(x, loop) for x, (owner, loop) in self._loop_of_axis.items() if owner == sid]
+        self._axis_of_loop = {
+            (i, x): axis
+            for (i, x), axis in self._axis_of_loop.items()
+            if i != sid or loops[x].kind != "reduce"
+        }
+        new, old = self.state.stages[new_id].op, self.state.stages[sid].op
+        self._enter_axes(new_id, new.axes, new.reduce_axes)
+        self._enter_axes(sid, (), old.reduce_axes)
+        for axis, loop in own:
+            there = moves.get(loop)
+            if there is not None:
+                self._loop_of_axis[axis] = (new_id, there)
+            elif loops[loop].kind == "reduce":
+                gone = f"went into the partial results of rfactor (step {before.steps})"
+                self._loop_of_axis[axis] = (None, gone)
+            if there is not None and there[0] != "a":
+                self._axis_of_loop[new_id, there] = axis
+
+
+class StageRef:
+    """A stage of a schedule, as users hold it; `loopwright.schedule.surface.view` has more."""
+
+    def __init__(self, schedule: ScheduleBase, sid: StageId) -> None:
+        self.schedule, self.id = schedule, sid
+
+
+#: What names a stage in a call of a primitive.
+StageLike = Tensor | Operation | StageRef
+
+
+class StageOp(Operation):
+    """The present operation of a stage: `axis`, `reduce_axis`, `input_tensors`, ``output(k)``."""
+
+    def __init__(
+        self, schedule: ScheduleBase, sid: StageId, tensors: tuple[Tensor, ...] | None = None
+    ) -> None:
+        op = schedule.state.stages[sid].op
+        super().__init__(op.name, op.shape, op.dtypes, op.tag)
+        self._schedule, self._sid = schedule, sid
+        self._outputs = tensors or self._outputs
+        self.axis = [schedule._axis(sid, f"a{d}") for d in range(len(op.axes))]
+        self.reduce_axis = [schedule._axis(sid, f"r{d}") for d in range(len(op.reduce_axes))]
+
+    @property
+    def body(self) -> Expr | None:
+        """The expression of an element, as a `ComputeOp` has it; reads name stages by id."""
+        return self._schedule.state.stages[self._sid].op.body
+
+    @property
+    def input_tensors(self) -> list[Tensor]:
+        """Tensors that the operation reads now."""
+        reads = self._schedule.state.stages[self._sid].op.reads()
+        ids = dict.fromkeys((r.source, r.value_index) for r in reads)
+        return [self._schedule._tensor(*i) for i in ids]

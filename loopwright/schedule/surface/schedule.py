@@ -1,8 +1,8 @@
 """The mutable surface, as in TVM's te: `Schedule`, and `Stage` beside this file.
 
 Each call builds a frozen step, applies it to the immutable state and appends it to ``trace``. A
-call that is refused changes nothing. `handles` looks up what axes and tensors stand for,
-`schedule_stages` has the primitives that make stages.
+call that is refused changes nothing. `resolution` looks up what axes and tensors mean, `new_stages`
+has the primitives that make stages.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from loopwright.errors import ScheduleError
-from loopwright.schedule import steps as st
 from loopwright.schedule.bounds.infer import infer_bounds
 from loopwright.schedule.bounds.results import Bounds
 from loopwright.schedule.state import StageId, State
+from loopwright.schedule.steps import Step
 from loopwright.schedule.surface.group import Group
-from loopwright.schedule.surface.new_stages import StageMaking
+from loopwright.schedule.surface.new_stages import SchedulePrimitives
+from loopwright.schedule.surface.resolution import StageLike
 from loopwright.schedule.surface.stage import Stage
 from loopwright.schedule.surface.view import output_of
 from loopwright.schedule.trace import trace_as_python
@@ -46,7 +47,7 @@ def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> S
     return Schedule(dag, {op: i for op, i in index.items()})
 
 
-def replay(dag: Dag, trace: Sequence[Any]) -> Schedule:
+def replay(dag: Dag, trace: Sequence[Step | list[Any]]) -> Schedule:
     """A fresh schedule of ``dag`` with a recorded trace (steps or their JSON) applied.
 
     Raises:
@@ -54,11 +55,11 @@ def replay(dag: Dag, trace: Sequence[Any]) -> Schedule:
     """
     s = Schedule(dag, {})
     for x in trace:
-        s._do(x if isinstance(x, st.Step) else st.Step.from_json(x))
+        s._do(x if isinstance(x, Step) else Step.from_json(x))
     return s
 
 
-class Schedule(StageMaking):
+class Schedule(SchedulePrimitives):
     """A schedule under construction.
 
     Attributes:
@@ -75,7 +76,7 @@ class Schedule(StageMaking):
         names = ", ".join(self.state.label(i) for i in self.state.order)
         return f"Schedule(stages {names}; {len(self.trace)} step(s))"
 
-    def __getitem__(self, key: Any) -> Stage:
+    def __getitem__(self, key: StageLike) -> Stage:
         """The stage of a tensor or operation.
 
         Raises:
@@ -91,7 +92,7 @@ class Schedule(StageMaking):
     @property
     def groups(self) -> list[Group]:
         """All groups of stages, in the order in which they were made."""
-        return [Group(self, i) for i in self.state.groups]
+        return [Group(self, i, self._stage) for i in self.state.groups]
 
     def _stage(self, sid: StageId) -> Stage:
         return Stage(self, sid)
@@ -113,7 +114,7 @@ class Schedule(StageMaking):
     # ------------------------------------------------------------ results
 
     def bounds(self) -> Bounds:
-        """Bounds of all stages in the present state (inferred once a state)."""
+        """Bounds of all stages in the present state (inferred once for each state)."""
         if self._bounds is None or self._bounds[0] is not self.state:
             self._bounds = (self.state, infer_bounds(self.state))
         return self._bounds[1]

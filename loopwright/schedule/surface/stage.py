@@ -5,13 +5,25 @@ Made by `loopwright.schedule.surface.schedule`; each method builds one step and 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from loopwright.errors import ScheduleError
 from loopwright.ir.expr import IterVar
-from loopwright.schedule import steps as st
+from loopwright.ir.kinds import MarkKind
+from loopwright.schedule.rules import (
+    Annotate,
+    ComputeAt,
+    ComputeInline,
+    ComputeRoot,
+    Fuse,
+    Pragma,
+    Reorder,
+    Split,
+)
 from loopwright.schedule.rules.loops import check_even
+from loopwright.schedule.state import PragmaValue
 from loopwright.schedule.surface.memory import MemoryPrimitives, plain
+from loopwright.schedule.surface.resolution import StageLike
 from loopwright.schedule.surface.tensorize import TensorizePrimitive
 from loopwright.schedule.surface.threads import ThreadPrimitives
 
@@ -54,10 +66,10 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
         """
         loop = self._loop(parent, "split")
         with self.schedule._all_or_nothing():
-            t = self.schedule._do(st.Split(self.id, loop, plain(factor), plain(nparts)))
+            t = self.schedule._do(Split(self.id, loop, plain(factor), plain(nparts)))
             if disable_predication:
                 check_even(self.schedule.state, self._state, t)
-        return self.schedule._handle(self.id, f"{t}.0"), self.schedule._handle(self.id, f"{t}.1")
+        return self.schedule._axis(self.id, f"{t}.0"), self.schedule._axis(self.id, f"{t}.1")
 
     def tile(
         self, x_parent: IterVar, y_parent: IterVar, x_factor: int, y_factor: int
@@ -84,7 +96,7 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
             self.reorder(xo, yo, xi, yi)
         return xo, yo, xi, yi
 
-    def fuse(self, *axes: Any) -> IterVar:
+    def fuse(self, *axes: IterVar | Sequence[IterVar]) -> IterVar:
         """Fuse adjacent loops of one kind, outermost first.
 
         Before::
@@ -98,19 +110,18 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
         Raises:
             ScheduleError: the loops are not adjacent in this order, or of different kinds.
         """
-        group = axes[0] if len(axes) == 1 and isinstance(axes[0], list | tuple) else axes
+        group = _listed(axes)
         if not group:
             raise ScheduleError(f"{self._who('fuse')}: expected at least one loop")
-        out: IterVar = group[0]
-        self.schedule.state.leaf(self._state, self._loop(out, "fuse"), "fuse")
+        loop = self._loop(group[0], "fuse")
+        self.schedule.state.leaf(self._state, loop, "fuse")
         with self.schedule._all_or_nothing():
-            for nxt in group[1:]:
-                step = st.Fuse(self.id, self._loop(out, "fuse"), self._loop(nxt, "fuse"))
-                t = self.schedule._do(step)
-                out = self.schedule._handle(self.id, f"{t}.0")
-        return out
+            for x in group[1:]:
+                t = self.schedule._do(Fuse(self.id, loop, self._loop(x, "fuse")))
+                loop = f"{t}.0"
+        return self.schedule._axis(self.id, loop)
 
-    def reorder(self, *axes: Any) -> None:
+    def reorder(self, *axes: IterVar | Sequence[IterVar]) -> None:
         """Put loops into the given order, in the places that they occupy together.
 
         Before::
@@ -124,9 +135,8 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
         Raises:
             ScheduleError: a loop is given twice or no longer exists.
         """
-        group = axes[0] if len(axes) == 1 and isinstance(axes[0], list | tuple) else axes
-        order = tuple(self._loop(a, "reorder") for a in group)
-        self.schedule._do(st.Reorder(self.id, order))
+        order = tuple(self._loop(a, "reorder") for a in _listed(axes))
+        self.schedule._do(Reorder(self.id, order))
 
     def vectorize(self, axis: IterVar) -> None:
         """Run the iterations of a loop as lanes of vectors.
@@ -139,7 +149,7 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
 
             C[0:16] = A[0:16] + 1
 
-        A reduction loop gets an accumulator a lane; they are combined once, after the outermost
+        A reduction loop gets one accumulator per lane; they are combined once, after the outermost
         reduction loop of the stage. Before::
 
             for i:
@@ -197,10 +207,10 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
         """
         self._annotate(axis, "parallel", "parallel")
 
-    def _annotate(self, axis: IterVar, kind: str, verb: str) -> None:
-        self.schedule._do(st.Annotate(self.id, self._loop(axis, verb), kind))
+    def _annotate(self, axis: IterVar, kind: MarkKind, verb: str) -> None:
+        self.schedule._do(Annotate(self.id, self._loop(axis, verb), kind))
 
-    def pragma(self, axis: IterVar, pragma_type: str, pragma_value: Any = True) -> None:
+    def pragma(self, axis: IterVar, pragma_type: str, pragma_value: PragmaValue = True) -> None:
         """Attach a hint to a loop.
 
         ``auto_unroll_max_step`` (int): below this loop, innermost loops are unrolled as long as the
@@ -221,10 +231,10 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
             ScheduleError: unknown pragma, or a value that it does not take.
         """
         loop = self._loop(axis, "pragma")
-        step = st.Pragma(self.id, loop, pragma_type, plain(pragma_value))
+        step = Pragma(self.id, loop, pragma_type, plain(pragma_value))
         self.schedule._do(step)
 
-    def compute_at(self, parent: Any, scope: IterVar) -> None:
+    def compute_at(self, parent: StageLike, scope: IterVar) -> None:
         """Compute this stage inside a loop of a stage that uses it, as much as is needed there.
 
         Before::
@@ -248,7 +258,7 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
         """
         pid = self.schedule._stage_id(parent, self._who("compute_at"))
         loop = self.schedule._loop_id(pid, scope, self._who("compute_at"))
-        self.schedule._do(st.ComputeAt(self.id, pid, loop))
+        self.schedule._do(ComputeAt(self.id, pid, loop))
 
     def compute_inline(self) -> None:
         """Substitute this stage's expression into its readers.
@@ -265,7 +275,7 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
         Raises:
             ScheduleError: the stage is a reduction, an output or an input.
         """
-        self.schedule._do(st.ComputeInline(self.id))
+        self.schedule._do(ComputeInline(self.id))
 
     def compute_root(self) -> None:
         """Compute the stage on its own before its readers (undoes compute_at and compute_inline).
@@ -281,4 +291,10 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
             for i: B[i] = f(A[i])
             for i: C[i] = B[i] + 1
         """
-        self.schedule._do(st.ComputeRoot(self.id))
+        self.schedule._do(ComputeRoot(self.id))
+
+
+def _listed(axes: Sequence[object]) -> Sequence[object]:
+    """Axes that were given one by one, or as one list."""
+    first = axes[0] if len(axes) == 1 else None
+    return first if isinstance(first, list | tuple) else axes

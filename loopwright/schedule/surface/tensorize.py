@@ -6,7 +6,7 @@ from typing import Any
 
 from loopwright.errors import ScheduleError
 from loopwright.ir.expr import IterVar
-from loopwright.schedule import steps as st
+from loopwright.schedule.rules import Tensorize
 from loopwright.schedule.surface.view import StageView
 from loopwright.te.tensor_intrin import TensorIntrin
 
@@ -57,4 +57,4 @@ class TensorizePrimitive(StageView):
                 f"{self._who('tensorize')}: expected an intrinsic of te.decl_tensor_intrin, got "
                 f"{tensor_intrin!r}"
             )
-        self.schedule._do(st.Tensorize(self.id, loop, tensor_intrin))
+        self.schedule._do(Tensorize(self.id, loop, tensor_intrin))

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from loopwright.errors import ScheduleError
 from loopwright.ir.expr import Binary, Cast, Const, Expr, IterVar, Var
-from loopwright.schedule import steps as st
+from loopwright.schedule.rules import Bind, EnvThreads, SetStorePredicate
 from loopwright.schedule.surface.view import StageView
 from loopwright.te.tensor import THREAD_TAGS
+
+#: ``te.thread_axis(...)``, its tag, or ``(tag, extent)``.
+ThreadAxis = IterVar | str | tuple[str, int | None]
 
 
 class ThreadPrimitives(StageView):
     """``bind``, ``env_threads`` and ``set_store_predicate``."""
 
-    def bind(self, ivar: IterVar, thread_ivar: Any) -> None:
+    def bind(self, ivar: IterVar, thread_ivar: ThreadAxis) -> None:
         """Run the iterations of a loop as GPU threads; the interpreter runs them too.
 
         Before::
@@ -68,10 +70,10 @@ class ThreadPrimitives(StageView):
             LowerError: (when lowering) threads would have to wait for others that do not come.
             CodegenError: (when building for a CPU) blockIdx or threadIdx.
         """
-        tag, extent = self._axis(thread_ivar, "bind")
-        self.schedule._do(st.Bind(self.id, self._loop(ivar, "bind"), tag, extent))
+        tag, extent = self._thread_axis(thread_ivar, "bind")
+        self.schedule._do(Bind(self.id, self._loop(ivar, "bind"), tag, extent))
 
-    def env_threads(self, threads: Sequence[Any]) -> None:
+    def env_threads(self, threads: ThreadAxis | Sequence[ThreadAxis]) -> None:
         """Launch the kernel of this root stage with thread axes that its own loops need not use.
 
         Before::
@@ -95,10 +97,10 @@ class ThreadPrimitives(StageView):
                 launch axis or given twice; (when lowering) an axis whose extent nobody gives.
         """
         group = threads if isinstance(threads, list | tuple) else [threads]
-        axes = tuple(self._axis(x, "env_threads") for x in group)
-        self.schedule._do(st.EnvThreads(self.id, axes))
+        axes = tuple(self._thread_axis(x, "env_threads") for x in group)
+        self.schedule._do(EnvThreads(self.id, axes))
 
-    def set_store_predicate(self, predicate: Any) -> None:
+    def set_store_predicate(self, predicate: Expr | list[tuple[str, int]]) -> None:
         """Choose which of the threads that reduce together stores the result.
 
         Before::
@@ -120,21 +122,21 @@ class ThreadPrimitives(StageView):
                 test would leave elements unset).
         """
         equal = predicate if isinstance(predicate, list) else self._equalities(predicate)
-        self.schedule._do(st.SetStorePredicate(self.id, tuple(equal)))
+        self.schedule._do(SetStorePredicate(self.id, tuple(equal)))
 
-    def _axis(self, axis: Any, verb: str) -> tuple[str, int | None]:
+    def _thread_axis(self, axis: object, verb: str) -> tuple[str, int | None]:
         """Tag and declared extent of a thread axis or its name."""
-        if isinstance(axis, str):
-            return axis, None
-        if isinstance(axis, tuple) and len(axis) == 2 and isinstance(axis[0], str):
-            return axis[0], axis[1]
-        tag = getattr(axis, "thread_tag", "")
-        if not tag:
-            raise ScheduleError(f"{self._who(verb)}: expected te.thread_axis(...), got {axis!r}")
-        self.schedule._thread_vars[axis.var] = tag
-        return tag, axis.extent or None
+        match axis:
+            case str():
+                return axis, None
+            case (str(tag), int() | None as extent):
+                return tag, extent
+            case IterVar(thread_tag=tag, extent=int() as extent) if tag:
+                self.schedule._thread_vars[axis.var] = tag
+                return tag, extent or None
+        raise ScheduleError(f"{self._who(verb)}: expected te.thread_axis(...), got {axis!r}")
 
-    def _equalities(self, e: Any) -> list[tuple[str, int]]:
+    def _equalities(self, e: object) -> list[tuple[str, int]]:
         match e:
             case Binary(op="and", a=a, b=b):
                 return [*self._equalities(a), *self._equalities(b)]

@@ -4,48 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from loopwright.errors import ScheduleError
 from loopwright.ir.expr import IterVar
-from loopwright.schedule.state import FuseRel, SplitRel, StageId, StageState
+from loopwright.ir.kinds import AttachKind, Scope
+from loopwright.schedule.state import FuseRel, PragmaValue, SplitRel, StageState
+from loopwright.schedule.surface.resolution import StageLike, StageOp, StageRef
 from loopwright.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 
-if TYPE_CHECKING:
-    from loopwright.schedule.surface.resolution import Handles
 
-
-class StageOp(Operation):
-    """The present operation of a stage: `axis`, `reduce_axis`, `input_tensors`, ``output(k)``."""
-
-    def __init__(
-        self, schedule: Handles, sid: StageId, tensors: tuple[Tensor, ...] | None = None
-    ) -> None:
-        op = schedule.state.stages[sid].op
-        super().__init__(op.name, op.shape, op.dtypes, op.tag)
-        self._schedule, self._sid = schedule, sid
-        self._outputs = tensors or self._outputs
-        self.axis = [schedule._handle(sid, f"a{d}") for d in range(len(op.axes))]
-        self.reduce_axis = [schedule._handle(sid, f"r{d}") for d in range(len(op.reduce_axes))]
-
-    @property
-    def body(self) -> Any:
-        """The expression of an element, as a `ComputeOp` has it; reads name stages by id."""
-        return self._schedule.state.stages[self._sid].op.body
-
-    @property
-    def input_tensors(self) -> list[Tensor]:
-        """Tensors that the operation reads now."""
-        reads = self._schedule.state.stages[self._sid].op.reads()
-        ids = dict.fromkeys((r.source, r.value_index) for r in reads)
-        return [self._schedule._tensor(*i) for i in ids]
-
-
-def output_of(key: Any, who: str) -> int:
-    """Which output a tensor is; what is no tensor stands for its only one."""
+def output_of(key: StageLike, who: str) -> int:
+    """Which output a tensor is; an operation or a stage means its only one."""
     if isinstance(key, Tensor):
         return key.value_index
-    op = key.op if isinstance(key, StageView) else key
+    op = key.schedule._operation(key.id) if isinstance(key, StageRef) else key
     if op.num_outputs > 1:
         raise ScheduleError(f"{who}: {op.name!r} has {op.num_outputs} outputs; name one: output(k)")
     return 0
@@ -75,14 +47,11 @@ class IterVarAttr:
 
     iter_type: str
     bind_thread: str
-    pragmas: Mapping[str, Any]
+    pragmas: Mapping[str, PragmaValue]
 
 
-class StageView:
+class StageView(StageRef):
     """The attributes of a stage, under TE's names."""
-
-    def __init__(self, schedule: Handles, sid: StageId) -> None:
-        self.schedule, self.id = schedule, sid
 
     def __repr__(self) -> str:
         return f"Stage({self.schedule.state.label(self.id)})"
@@ -90,7 +59,7 @@ class StageView:
     def _who(self, verb: str) -> str:
         return self.schedule._who(verb)
 
-    def _loop(self, axis: Any, verb: str) -> str:
+    def _loop(self, axis: object, verb: str) -> str:
         return self.schedule._loop_id(self.id, axis, self._who(verb))
 
     @property
@@ -114,13 +83,13 @@ class StageView:
 
     @property
     def leaf_iter_vars(self) -> list[IterVar]:
-        """Handles of the present loops, outermost first."""
-        return [self.schedule._handle(self.id, x) for x in self._state.leaves]
+        """Axes of the present loops, outermost first."""
+        return [self.schedule._axis(self.id, x) for x in self._state.leaves]
 
     @property
     def all_iter_vars(self) -> list[IterVar]:
-        """Handles of all loops that ever were: the axes, and what steps made of them."""
-        return [self.schedule._handle(self.id, x) for x in self._state.loops]
+        """Axes of all loops that ever were: the axes, and what steps made of them."""
+        return [self.schedule._axis(self.id, x) for x in self._state.loops]
 
     @property
     def iter_var_attrs(self) -> dict[IterVar, IterVarAttr]:
@@ -135,8 +104,8 @@ class StageView:
                 kind = "Tensorized"
             elif mark is None and not pragmas:
                 continue
-            handle = self.schedule._handle(self.id, x)
-            out[handle] = IterVarAttr(kind, mark.tag if mark else "", pragmas)
+            axis = self.schedule._axis(self.id, x)
+            out[axis] = IterVarAttr(kind, mark.tag if mark else "", pragmas)
         return out
 
     @property
@@ -145,7 +114,7 @@ class StageView:
         return self._state.relations
 
     @property
-    def attach_type(self) -> str:
+    def attach_type(self) -> AttachKind:
         """Where it is computed: ``"root"``, ``"inline"`` or ``"at"``."""
         return self._state.attach.kind
 
@@ -159,10 +128,10 @@ class StageView:
     def attach_ivar(self) -> IterVar | None:
         """The loop at which it is computed, or None."""
         a = self._state.attach
-        return self.schedule._handle(a.stage, a.loop) if a.kind == "at" else None
+        return self.schedule._axis(a.stage, a.loop) if a.kind == "at" else None
 
     @property
-    def scope(self) -> str:
+    def scope(self) -> Scope:
         """Memory scope of its buffer: ``"global"``, ``"shared"`` or ``"local"``."""
         return self._state.scope
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loopwright.errors import ScheduleError
-from loopwright.schedule import steps
 from loopwright.schedule.apply import apply
 from loopwright.schedule.bounds.infer import infer_bounds
 from loopwright.schedule.state import StageId, StageState, State
+from loopwright.schedule.steps import Step
 from loopwright.schedule.validate import validate_bounds
 from loopwright.te.dag import Dag
 from loopwright.testing.random.values import Draw
@@ -57,7 +57,7 @@ class Attempts:
 
     # ------------------------------------------------------------ applying
 
-    def do(self, step: steps.Step) -> bool:
+    def do(self, step: Step) -> bool:
         """Apply a step if the rules, and the limits of testing, let it."""
         name = step.primitive
         try:

@@ -9,7 +9,7 @@ producers in shared and local memory whose loops the threads share, and reductio
 from __future__ import annotations
 
 from loopwright.errors import ScheduleError
-from loopwright.schedule import steps
+from loopwright.schedule import rules
 from loopwright.schedule.bounds.infer import infer_bounds
 from loopwright.schedule.bounds.launches import LAUNCH_TAGS, cross_tags
 from loopwright.schedule.bounds.results import launch_tag
@@ -54,7 +54,7 @@ class _Kernels(Drawing):
         for sid in self.state.order:
             stage = self.state.stages[sid]
             if sid in self.state.outputs and self.d.chance(35):
-                self.do(steps.CacheWrite(sid, self.d.pick(("local", "local", "shared"))))
+                self.do(rules.CacheWrite(sid, self.d.pick(("local", "local", "shared"))))
             users = [u for u in self.readers(sid) if self.d.chance(80)]
             if not users or not self.d.chance(45):
                 continue
@@ -64,11 +64,11 @@ class _Kernels(Drawing):
                 continue
             again = [u for u in users if self.d.chance(50)]
             if again and self.d.chance(30):
-                self.do(steps.CacheRead(f"s{t}", "local", tuple(again)))
+                self.do(rules.CacheRead(f"s{t}", "local", tuple(again)))
 
-    def copied(self, sid: StageId, users: list[StageId], k: int) -> steps.CacheRead:
+    def copied(self, sid: StageId, users: list[StageId], k: int) -> rules.CacheRead:
         """A cache of one output of a stage."""
-        return steps.CacheRead(sid, self.d.pick(("shared", "shared", "local")), tuple(users), k)
+        return rules.CacheRead(sid, self.d.pick(("shared", "shared", "local")), tuple(users), k)
 
     def place(self, sid: StageId) -> None:
         """A kernel of its own, a stage inside one, or no stage any more."""
@@ -76,13 +76,13 @@ class _Kernels(Drawing):
         if sid in self.state.outputs or self.d.chance(12):
             self.launch(stage)
         elif self._can_inline(stage) and self.d.chance(12):
-            self.do(steps.ComputeInline(sid))
+            self.do(rules.ComputeInline(sid))
         elif self.inside(stage):
             self.share(self.refresh(stage))
         elif stage.scope == "global":
             self.launch(stage)
         else:
-            self.do(steps.SetScope(sid, "global"))
+            self.do(rules.SetScope(sid, "global"))
             self.launch(stage)
 
     def inside(self, stage: StageState) -> bool:
@@ -90,22 +90,21 @@ class _Kernels(Drawing):
         users = self.readers(stage.id)
         if users and self.d.chance(35) and self.in_threads(stage, self.d.pick(users)):
             return True
-        for _ in range(3):
-            if users and self.attach_at(stage.id, self.d.pick(users)):
-                if self.d.chance(45):
-                    scope = self.d.pick(("shared", "shared", "local", "global"))
-                    self.do(steps.SetScope(stage.id, scope))
-                return True
-        return False
+        if not any(users and self.attach_at(stage.id, self.d.pick(users)) for _ in range(3)):
+            return False
+        if self.d.chance(45):
+            scope = self.d.pick(("shared", "shared", "local", "global"))
+            self.do(rules.SetScope(stage.id, scope))
+        return True
 
     def in_threads(self, stage: StageState, user: StageId) -> bool:
         """Compute a stage in a loop of threads, in memory that all of them share."""
         host = self.state.stages[user]
         marks = [(x, launch_tag(host.marks.get(x))) for x in host.leaves]
         bound = [x for x, tag in marks if tag in THREADS]
-        if not bound or not self.do(steps.ComputeAt(stage.id, host.id, self.d.pick(bound))):
+        if not bound or not self.do(rules.ComputeAt(stage.id, host.id, self.d.pick(bound))):
             return False
-        return self.do(steps.SetScope(stage.id, "shared"))
+        return self.do(rules.SetScope(stage.id, "shared"))
 
     # ------------------------------------------------------------ a launch
 
@@ -132,7 +131,7 @@ class _Kernels(Drawing):
             if len(stage.leaves) < 2:
                 return
             a, b = stage.leaves[:2]
-            if stage.loops[b].kind != "spatial" or not self.do(steps.Fuse(stage.id, a, b)):
+            if stage.loops[b].kind != "spatial" or not self.do(rules.Fuse(stage.id, a, b)):
                 return
 
     def env(self, stage: StageState, sized: bool) -> None:
@@ -143,7 +142,7 @@ class _Kernels(Drawing):
             if self.d.chance(20)
         )
         if axes:
-            self.do(steps.EnvThreads(stage.id, axes))
+            self.do(rules.EnvThreads(stage.id, axes))
 
     def bind_loops(self, stage: StageState, tags: list[str]) -> None:
         """Bind loops to some of the axes, outer loops rather to blocks."""
@@ -152,18 +151,19 @@ class _Kernels(Drawing):
             fit = [t for t in tags if t in THREADS or not reduce]
             if pos > 1 and self.d.chance(80):
                 fit = [t for t in fit if t not in BLOCKS]
-            if fit and self.d.chance(45 if reduce else 70):
-                tag = self.d.pick(fit[:3])
-                extent = self.d.pick((None, None, None, None, 4))
-                if self.do(steps.Bind(stage.id, x, tag, extent)):
-                    tags.remove(tag)
+            if not fit or not self.d.chance(45 if reduce else 70):
+                continue
+            tag = self.d.pick(fit[:3])
+            extent = self.d.pick((None, None, None, None, 4))
+            if self.do(rules.Bind(stage.id, x, tag, extent)):
+                tags.remove(tag)
 
     def predicate(self, stage: StageState) -> None:
         """Another thread stores the result of a reduction across threads."""
         bound = cross_tags(self.refresh(stage))
         chosen = tuple((t, self.d.integer(0, 3)) for t in bound if self.d.chance(85))
         if chosen and self.d.chance(85):
-            self.do(steps.SetStorePredicate(stage.id, chosen))
+            self.do(rules.SetStorePredicate(stage.id, chosen))
 
     # ------------------------------------------------------------ a stage inside
 
@@ -173,12 +173,7 @@ class _Kernels(Drawing):
             self.flatten(stage)
         extents = self.extents(stage)
         for x in self.refresh(stage).leaves:
-            n = self.d.pick([*extents.values(), 2, 3, 4])
-            while self.d.chance(45):
-                t = self.state.steps
-                if not self.do(steps.Split(stage.id, x, n, None)):
-                    break
-                x, n = f"{t}.0", self.d.pick([*extents.values(), 2, 4])
+            self.split_often(stage, x, list(extents.values()))
         if self.d.chance(30):
             self.shuffle(stage)
         if self.d.chance(80):
@@ -189,6 +184,15 @@ class _Kernels(Drawing):
             self.mark(stage, "vectorized", "spatial", last=True)
         if self.d.chance(20):
             self.mark(stage, "unrolled", None, last=True)
+
+    def split_often(self, stage: StageState, x: str, extents: list[int]) -> None:
+        """Split a loop by extents of thread axes, and what stays outside again."""
+        n = self.d.pick([*extents, 2, 3, 4])
+        while self.d.chance(45):
+            t = self.state.steps
+            if not self.do(rules.Split(stage.id, x, n, None)):
+                return
+            x, n = f"{t}.0", self.d.pick([*extents, 2, 4])
 
     def extents(self, stage: StageState) -> dict[str, int]:
         """Extents of the thread axes around a stage."""

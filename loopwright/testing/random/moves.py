@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from loopwright.schedule import steps
+from loopwright.ir.kinds import AxisKind, MarkKind
+from loopwright.schedule import rules
+from loopwright.schedule.nesting import loops_around
 from loopwright.schedule.rules.grouping import members
-from loopwright.schedule.rules.storage import loops_around
 from loopwright.schedule.state import StageId, StageState
 from loopwright.schedule.surface.layout_map import trace_map
 from loopwright.testing.random.attempts import Attempts
@@ -33,7 +34,7 @@ class Moves(Attempts):
         t = self.state.steps
         n = factor or self.d.pick(FACTORS)
         by_parts = factor is None and self.d.chance(25)
-        step = steps.Split(stage.id, x, None if by_parts else n, n if by_parts else None)
+        step = rules.Split(stage.id, x, None if by_parts else n, n if by_parts else None)
         return (f"{t}.0", f"{t}.1") if self.do(step) else None
 
     def fuse(self) -> None:
@@ -44,7 +45,7 @@ class Moves(Attempts):
         pairs = list(zip(stage.leaves, stage.leaves[1:], strict=False))
         like = [p for p in pairs if stage.loops[p[0]].kind == stage.loops[p[1]].kind]
         a, b = self.d.pick(like or pairs)
-        self.do(steps.Fuse(stage.id, a, b))
+        self.do(rules.Fuse(stage.id, a, b))
 
     def reorder(self) -> None:
         """Reorder some loops of a stage."""
@@ -60,19 +61,21 @@ class Moves(Attempts):
             j = self.d.integer(i, len(chosen) - 1)
             chosen[i], chosen[j] = chosen[j], chosen[i]
         if len(chosen) > 1:
-            self.do(steps.Reorder(stage.id, tuple(chosen)))
+            self.do(rules.Reorder(stage.id, tuple(chosen)))
 
-    def mark(self, stage: StageState | None, verb: str, kind: str | None, last: bool) -> None:
+    def mark(
+        self, stage: StageState | None, verb: MarkKind, kind: AxisKind | None, last: bool
+    ) -> None:
         """Annotate a loop of a stage."""
         x = self.loop(self.refresh(stage), kind, last) if stage else None
         if stage and x:
-            self.do(steps.Annotate(stage.id, x, verb))
+            self.do(rules.Annotate(stage.id, x, verb))
 
     def vectorize(self) -> None:
         """Vectorize a loop."""
         self.mark(self.stage(), "vectorized", self.vector_kind(), last=True)
 
-    def vector_kind(self) -> str:
+    def vector_kind(self) -> AxisKind:
         """Which loops to vectorize."""
         return "reduce" if self.d.chance(30) else "spatial"
 
@@ -91,9 +94,9 @@ class Moves(Attempts):
         if stage and x:
             n = self.d.pick((4, 16, 64))
             if self.d.chance(75):
-                self.do(steps.Pragma(stage.id, x, "auto_unroll_max_step", n))
+                self.do(rules.Pragma(stage.id, x, "auto_unroll_max_step", n))
             if self.d.chance(25):
-                self.do(steps.Pragma(stage.id, x, "unroll_explicit", self.d.chance(50)))
+                self.do(rules.Pragma(stage.id, x, "unroll_explicit", self.d.chance(50)))
 
     def inline(self) -> None:
         """Inline a stage, mostly one that can be."""
@@ -102,7 +105,7 @@ class Moves(Attempts):
             found = [x for x in self.state.stages.values() if self._can_inline(x)]
             stage = self.d.pick(found) if found else None
         if stage:
-            self.do(steps.ComputeInline(stage.id))
+            self.do(rules.ComputeInline(stage.id))
 
     def _can_inline(self, stage: StageState) -> bool:
         return (
@@ -115,7 +118,7 @@ class Moves(Attempts):
         """Compute a stage at root again."""
         stage = self.stage()
         if stage:
-            self.do(steps.ComputeRoot(stage.id))
+            self.do(rules.ComputeRoot(stage.id))
 
     def attach(self) -> None:
         """Compute a stage in a loop of a reader."""
@@ -132,7 +135,7 @@ class Moves(Attempts):
         while host.attach.kind == "at" and self.d.chance(40):
             host = self.state.stages[host.attach.stage]
         x = self.loop(host)
-        if x is None or not self.do(steps.ComputeAt(sid, host.id, x)):
+        if x is None or not self.do(rules.ComputeAt(sid, host.id, x)):
             return False
         if self.d.chance(15):
             self.mark(host, "unrolled", None, last=False)
@@ -147,7 +150,7 @@ class Moves(Attempts):
         for sid in reversed(self.state.order):
             movable = sid not in (stage.id, *self.state.outputs)
             if movable and self.state.stages[sid].op.body is not None and self.d.chance(80):
-                self.do(steps.ComputeAt(sid, stage.id, x))
+                self.do(rules.ComputeAt(sid, stage.id, x))
 
     def group(self) -> None:
         """Group what lies between a stage and one that it needs, and move a group."""
@@ -160,7 +163,7 @@ class Moves(Attempts):
         behind = [sid for sid in self.state.order if self._needs(output, sid)]
         if behind:
             inputs = tuple(sid for sid in behind if self.d.chance(40)) or (behind[0],)
-            self.do(steps.CreateGroup(output, (), inputs, self.d.chance(40)))
+            self.do(rules.CreateGroup(output, (), inputs, self.d.chance(40)))
         while self.state.groups and self.d.chance(60):
             self.move_group()
 
@@ -173,9 +176,9 @@ class Moves(Attempts):
         gid = self.d.pick(tuple(self.state.groups))
         own = members(self.state, gid)
         if self.d.chance(15):
-            self.do(steps.ComputeRoot(gid))
+            self.do(rules.ComputeRoot(gid))
         elif self.d.chance(15):
-            self.do(steps.ComputeRoot(self.d.pick(own)))
+            self.do(rules.ComputeRoot(self.d.pick(own)))
         users = [u for sid in own for u in self.readers(sid) if u not in own]
         if users:
             self.attach_at(gid, self.d.pick(users))
@@ -191,7 +194,7 @@ class Moves(Attempts):
         """Copy a tensor for readers, and schedule the copy."""
         t = self.state.steps
         scope = self.d.pick(("local", "global", "shared"))
-        step = steps.CacheRead(sid, scope, tuple(users), k)
+        step = rules.CacheRead(sid, scope, tuple(users), k)
         if not users or not self.do(step):
             return
         if self.d.chance(75):
@@ -207,7 +210,7 @@ class Moves(Attempts):
         """Compute a stage in a cache."""
         stage = self.stage()
         if stage:
-            self.do(steps.CacheWrite(stage.id, self.d.pick(("local", "global"))))
+            self.do(rules.CacheWrite(stage.id, self.d.pick(("local", "global"))))
 
     def rfactor(self) -> None:
         """Factor a loop of a reduction, split or not, and perhaps tune both stages."""
@@ -222,7 +225,7 @@ class Moves(Attempts):
         fit = [x for x in leaves if self.refresh(stage).loops[x].kind == "reduce"]
         t = self.state.steps
         x = self.d.pick(fit if self.d.chance(95) else leaves)
-        if not self.do(steps.RFactor(stage.id, x, self.d.integer(0, n))):
+        if not self.do(rules.RFactor(stage.id, x, self.d.integer(0, n))):
             return
         if self.d.chance(40):
             self.attach_at(f"s{t}", stage.id)
@@ -258,7 +261,7 @@ class Moves(Attempts):
 
         if shape:
             dims = trace_map(index_map, len(shape), "fuzz")
-            self.do(steps.TransformLayout(stage.id, dims, pad))
+            self.do(rules.TransformLayout(stage.id, dims, pad))
 
     def digits_of(self, stage: StageState, pad: int | None) -> None:
         """A layout of digits of the indices."""
@@ -278,7 +281,7 @@ class Moves(Attempts):
             j = self.d.integer(i, len(dims) - 1)
             dims[i], dims[j] = dims[j], dims[i]
         if dims:
-            self.do(steps.TransformLayout(stage.id, tuple(dims), pad))
+            self.do(rules.TransformLayout(stage.id, tuple(dims), pad))
 
     def storage(self) -> None:
         """Another scope or other strides for a stage."""
@@ -291,7 +294,7 @@ class Moves(Attempts):
         found = [x for x in self.state.stages.values() if self._at_serial_loop(x)]
         stage = self.d.pick(found) if found and self.d.chance(90) else self.stage()
         if stage:
-            self.do(steps.DoubleBuffer(stage.id))
+            self.do(rules.DoubleBuffer(stage.id))
 
     def _at_serial_loop(self, stage: StageState) -> bool:
         a = stage.attach
@@ -305,21 +308,21 @@ class Moves(Attempts):
             return
         around = loops_around(self.state, stage)
         if self.d.chance(30) or not around:
-            self.do(steps.StoreRoot(stage.id))
+            self.do(rules.StoreRoot(stage.id))
             return
         sid, pos = self.d.pick(around)
-        self.do(steps.StoreAt(stage.id, sid, self.state.stages[sid].leaves[pos]))
+        self.do(rules.StoreAt(stage.id, sid, self.state.stages[sid].leaves[pos]))
 
     def storage_of(self, stage: StageState) -> None:
         """Another scope, or gaps between the rows of a buffer."""
         stage = self.refresh(stage)
         if self.d.chance(30):
-            self.do(steps.SetScope(stage.id, self.d.pick(("local", "global", "shared"))))
+            self.do(rules.SetScope(stage.id, self.d.pick(("local", "global", "shared"))))
             return
         ndim = len(stage.layout if stage.layout is not None else stage.op.shape)
         factor = self.d.pick((1, 2, 4, 8, 16))
         offset = self.d.integer(0, factor)
-        self.do(steps.StorageAlign(stage.id, self.d.integer(0, max(ndim - 1, 0)), factor, offset))
+        self.do(rules.StorageAlign(stage.id, self.d.integer(0, max(ndim - 1, 0)), factor, offset))
 
     def tune(self, stage: StageState) -> None:
         """Split some loops, put them in some order, and mark some."""

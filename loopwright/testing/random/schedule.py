@@ -14,7 +14,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from loopwright.errors import ScheduleError
-from loopwright.schedule import steps
+from loopwright.schedule import rules
 from loopwright.schedule.bounds.infer import infer_bounds
 from loopwright.schedule.state import StageState
 from loopwright.te.dag import Dag
@@ -74,7 +74,7 @@ class Drawing(Moves):
             if tags and self.d.chance(60):
                 tag = self.d.pick(tags)
                 tags.remove(tag)
-                self.do(steps.Bind(stage.id, x, tag))
+                self.do(rules.Bind(stage.id, x, tag))
 
     def recipe_flat(self) -> None:
         """Fuse what can be fused, split again, vectorize."""
@@ -85,9 +85,9 @@ class Drawing(Moves):
         leaves = self.refresh(stage).leaves
         made = self.split_loop(stage, leaves[0]) if leaves else None
         if made and self.d.chance(60):
-            self.do(steps.Annotate(stage.id, made[1], "vectorized"))
+            self.do(rules.Annotate(stage.id, made[1], "vectorized"))
         if made and self.d.chance(40):
-            self.do(steps.Annotate(stage.id, made[0], "parallel"))
+            self.do(rules.Annotate(stage.id, made[0], "parallel"))
 
     def recipe_tail(self) -> None:
         """Few whole vectors and a last one of few lanes, known when compiling if unrolled."""
@@ -101,8 +101,8 @@ class Drawing(Moves):
             return
         factor = max(2, (extent - self.d.integer(1, 3)) // self.d.integer(1, 3))
         made = self.split_loop(stage, stage.leaves[0], factor)
-        if made and self.do(steps.Annotate(stage.id, made[1], "vectorized")):
-            self.do(steps.Annotate(stage.id, made[0], "unrolled"))
+        if made and self.do(rules.Annotate(stage.id, made[1], "vectorized")):
+            self.do(rules.Annotate(stage.id, made[0], "unrolled"))
 
     def _flatten(self, stage: StageState) -> None:
         """Fuse the outer loops of a stage, mostly all that can be."""
@@ -111,7 +111,7 @@ class Drawing(Moves):
             kinds = [self.refresh(stage).loops[x].kind for x in leaves]
             if len(leaves) < 2 or kinds[0] != kinds[1]:
                 break
-            if not self.do(steps.Fuse(stage.id, leaves[0], leaves[1])):
+            if not self.do(rules.Fuse(stage.id, leaves[0], leaves[1])):
                 break
 
     def recipe_cache(self) -> None:
@@ -120,17 +120,16 @@ class Drawing(Moves):
         if not stage:
             return
         t = self.state.steps
-        if not self.do(steps.CacheWrite(stage.id, "local")):
+        if not self.do(rules.CacheWrite(stage.id, "local")):
             return
         sid = f"s{t}"
         self.tune(stage)
         self.attach_at(sid, stage.id)
         self.tune(self.state.stages[sid])
-        if self.d.chance(50):
-            reads = self.state.stages[sid].op.reads()
-            for source, k in dict.fromkeys((r.source, r.value_index) for r in reads):
-                if self.d.chance(60):
-                    self.read_cache(source, [sid], k)
+        reads = self.state.stages[sid].op.reads() if self.d.chance(50) else []
+        for source, k in dict.fromkeys((r.source, r.value_index) for r in reads):
+            if self.d.chance(60):
+                self.read_cache(source, [sid], k)
 
     def prefetch(self) -> None:
         """Prefetch a tensor that a stage reads, mostly, at one of its loops."""
@@ -142,7 +141,7 @@ class Drawing(Moves):
         if not reads or self.d.chance(10):
             reads = [(sid, 0) for sid in self.state.order]
         sid, k = self.d.pick(reads)
-        self.do(steps.Prefetch(stage.id, x, sid, self.d.integer(1, 5), k))
+        self.do(rules.Prefetch(stage.id, x, sid, self.d.integer(1, 5), k))
 
     def tensorize(self) -> None:
         """Put a drawn intrinsic in the place of some of the inner loops."""
@@ -159,4 +158,4 @@ class Drawing(Moves):
             return
         intrin = random_intrinsic(self.d, bounds, loop) if bounds is not None else None
         if intrin is not None:
-            self.do(steps.Tensorize(stage.id, loop, intrin))
+            self.do(rules.Tensorize(stage.id, loop, intrin))

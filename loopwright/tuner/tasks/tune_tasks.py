@@ -66,8 +66,8 @@ def tune_tasks(
     """Tune several tasks, giving each round of trials to the task that promises most.
 
     Every task gets one round, then the gradient scheduler of Ansor (OSDI 2020) decides, see
-    `loopwright.tuner.tasks.scheduler`. A task gets no further round when its space is exhausted, when
-    its own limits are spent, or when its configurations only fail; the others go on.
+    `loopwright.tuner.tasks.scheduler`. A task gets no further round when its space is exhausted,
+    when its own limits are spent, or when its configurations only fail; the others go on.
 
     Args:
         tasks: the tasks, none twice.

@@ -9,8 +9,8 @@ import pytest
 
 from loopwright import te
 from loopwright.errors import ScheduleError
-from loopwright.schedule import State, apply
-from loopwright.schedule import steps as st
+from loopwright.schedule import State, apply, rules
+from loopwright.schedule.steps import Step
 from tests.unit.schedule.programs import chain, matmul
 
 
@@ -46,39 +46,39 @@ def snapshot(state: State) -> Any:
     )
 
 
-STEPS: list[st.Step] = [
-    st.CacheWrite(3, "local"),
-    st.CacheRead(1, "local", (2, "s0")),
-    st.Split(3, "a0", 4, None),
-    st.Split(3, "a1", None, 3),
-    st.Reorder(3, ("2.0", "3.0", "2.1", "3.1")),
-    st.Fuse(3, "2.0", "3.0"),
-    st.Annotate(3, "5.0", "parallel"),
-    st.Annotate(3, "3.1", "vectorized"),
-    st.Pragma(3, "2.1", "auto_unroll_max_step", 8),
-    st.Prefetch(3, "2.1", 1, 2),
-    st.ComputeAt("s0", 3, "5.0"),
-    st.ComputeInline(2),
-    st.ComputeRoot(2),
-    st.TransformLayout("s1", ((1, 1, None), (0, 1, None))),
-    st.Bind("s0", "a0", "threadIdx.x"),
-    st.SetScope("s1", "shared"),
-    st.StorageAlign("s1", 0, 16, 1),
-    st.ComputeAt("s1", "s0", "a0"),
-    st.StoreAt("s1", 3, "5.0"),
-    st.StoreRoot("s1"),
-    st.DoubleBuffer("s1"),
-    st.EnvThreads(3, (("threadIdx.x", 8), ("threadIdx.y", None))),
+STEPS: list[Step] = [
+    rules.CacheWrite(3, "local"),
+    rules.CacheRead(1, "local", (2, "s0")),
+    rules.Split(3, "a0", 4, None),
+    rules.Split(3, "a1", None, 3),
+    rules.Reorder(3, ("2.0", "3.0", "2.1", "3.1")),
+    rules.Fuse(3, "2.0", "3.0"),
+    rules.Annotate(3, "5.0", "parallel"),
+    rules.Annotate(3, "3.1", "vectorized"),
+    rules.Pragma(3, "2.1", "auto_unroll_max_step", 8),
+    rules.Prefetch(3, "2.1", 1, 2),
+    rules.ComputeAt("s0", 3, "5.0"),
+    rules.ComputeInline(2),
+    rules.ComputeRoot(2),
+    rules.TransformLayout("s1", ((1, 1, None), (0, 1, None))),
+    rules.Bind("s0", "a0", "threadIdx.x"),
+    rules.SetScope("s1", "shared"),
+    rules.StorageAlign("s1", 0, 16, 1),
+    rules.ComputeAt("s1", "s0", "a0"),
+    rules.StoreAt("s1", 3, "5.0"),
+    rules.StoreRoot("s1"),
+    rules.DoubleBuffer("s1"),
+    rules.EnvThreads(3, (("threadIdx.x", 8), ("threadIdx.y", None))),
 ]
 
 
 #: Steps of reductions, the matmul's.
-REDUCTION_STEPS: list[st.Step] = [st.Split(2, "r0", 4, None), st.RFactor(2, "0.1", 0)]
-GROUP_STEPS: list[st.Step] = [st.CreateGroup(2, (), (0,)), st.ComputeAt("s0", 3, "a0")]
-TENSOR_STEPS: list[st.Step] = [st.Tensorize(2, "a1", te.intrinsics.dot_uint8_int8_int32(4))]
-THREAD_STEPS: list[st.Step] = [
-    st.Bind(2, "r0", "threadIdx.x", 10),
-    st.SetStorePredicate(2, (("threadIdx.x", 3),)),
+REDUCTION_STEPS: list[Step] = [rules.Split(2, "r0", 4, None), rules.RFactor(2, "0.1", 0)]
+GROUP_STEPS: list[Step] = [rules.CreateGroup(2, (), (0,)), rules.ComputeAt("s0", 3, "a0")]
+TENSOR_STEPS: list[Step] = [rules.Tensorize(2, "a1", te.intrinsics.dot_uint8_int8_int32(4))]
+THREAD_STEPS: list[Step] = [
+    rules.Bind(2, "r0", "threadIdx.x", 10),
+    rules.SetStorePredicate(2, (("threadIdx.x", 3),)),
 ]
 
 
@@ -92,7 +92,7 @@ THREAD_STEPS: list[st.Step] = [
         (matmul, TENSOR_STEPS),
     ],
 )
-def test_states_are_never_changed(make: Any, steps: list[st.Step]) -> None:
+def test_states_are_never_changed(make: Any, steps: list[Step]) -> None:
     state = State.initial(make().s.dag)
     history = [(state, snapshot(state))]
     for step in steps:
@@ -107,12 +107,15 @@ def test_every_primitive_is_covered() -> None:
     every = {
         type(s) for s in (*STEPS, *GROUP_STEPS, *REDUCTION_STEPS, *THREAD_STEPS, *TENSOR_STEPS)
     }
-    assert every == set(st.Step.registry.values())
+    assert every == set(Step.registry.values())
 
 
 def test_states_with_a_common_prefix_share_it() -> None:
     base = apply(State.initial(chain().s.dag), STEPS[0])
-    left, right = apply(base, st.Split(3, "a0", 2, None)), apply(base, st.Split(3, "a0", 4, None))
+    left, right = (
+        apply(base, rules.Split(3, "a0", 2, None)),
+        apply(base, rules.Split(3, "a0", 4, None)),
+    )
     assert left.stages[1] is right.stages[1]
     assert left.stages[3].loops["1.1"].nominal == 2
     assert right.stages[3].loops["1.1"].nominal == 4
@@ -145,21 +148,24 @@ def test_apply_needs_no_mutable_mappings() -> None:
 @pytest.mark.parametrize(
     ("step", "text"),
     [
-        (st.Split(9, "a0", 2, None), r"split \(step 0\): there is no stage 9; stages: 0, 1, 2"),
+        (rules.Split(9, "a0", 2, None), r"split \(step 0\): there is no stage 9; stages: 0, 1, 2"),
         (
-            st.Split(0, "a0", 2, None),
+            rules.Split(0, "a0", 2, None),
             r"split \(step 0\): 'A' is an input and has no loops; use cache_",
         ),
         (
-            st.Split(2, "a3", 2, None),
+            rules.Split(2, "a3", 2, None),
             r"split \(step 0\): stage 'C' has no loop 'a3' \(did you mean 'a\d'\?\); its loops: "
             r"C\.i, C\.j, C\.k",
         ),
-        (st.Annotate(2, "a0", "wide"), r"annotate \(step 0\): unknown kind 'wide'; use vectorized"),
-        (st.ComputeAt(0, 2, "a0"), r"compute_at \(step 0\): 'A' is an input"),
-        (st.ComputeRoot("s7"), r"compute_root \(step 0\): there is no stage 's7'"),
+        (
+            rules.Annotate(2, "a0", "wide"),
+            r"annotate \(step 0\): unknown kind 'wide'; use vectorized",
+        ),
+        (rules.ComputeAt(0, 2, "a0"), r"compute_at \(step 0\): 'A' is an input"),
+        (rules.ComputeRoot("s7"), r"compute_root \(step 0\): there is no stage 's7'"),
     ],
 )
-def test_steps_that_fit_no_stage_or_loop(step: st.Step, text: str) -> None:
+def test_steps_that_fit_no_stage_or_loop(step: Step, text: str) -> None:
     with pytest.raises(ScheduleError, match=text):
         apply(matmul().s.state, step)

@@ -186,7 +186,7 @@ def test_axes_of_placeholders_do_not_exist() -> None:
 
 
 def everything(s: Schedule) -> tuple[Any, ...]:
-    return s.state, s.trace, dict(s._by_axis), dict(s._handles)
+    return s.state, s.trace, dict(s._loop_of_axis), dict(s._axis_of_loop)
 
 
 @pytest.mark.parametrize(

@@ -57,3 +57,24 @@ def test_labels_are_unique_whatever_the_names() -> None:
 def test_errors_name_step_and_index() -> None:
     with pytest.raises(ScheduleError, match=r"^split \(step 7\): why$"):
         refuse("split", 7, "why")
+
+
+def test_what_a_loop_is_used_for() -> None:
+    p = chain()
+    i, j = p.d.op.axis
+    assert not p.s.state.uses(p.s.state.stages[3], "a0")
+    p.s[p.d].pragma(i, "auto_unroll_max_step", 4)
+    p.s[p.d].prefetch(p.c, i, 2)
+    p.s[p.d].bind(i, "blockIdx.x")
+    p.s[p.b].compute_at(p.s[p.d], j)
+    p.s[p.b].store_at(p.s[p.d], i)
+    stage = p.s.state.stages[3]
+    assert [(u.kind, u.step, u.says("D.i")) for u in p.s.state.uses(stage, "a0")] == [
+        ("mark", 2, "loop 'D.i' is already thread blockIdx.x (step 2)"),
+        ("pragma", None, "loop 'D.i' carries a pragma"),
+        ("prefetch", 1, "loop 'D.i' prefetches a tensor"),
+        ("attached", 4, "stage 'B' is stored at loop 'D.i'"),
+    ]
+    (use,) = p.s.state.uses(stage, "a1")
+    assert (use.says("D.j"), use.stage) == ("stage 'B' is computed at loop 'D.j'", 1)
+    assert (use.kind, use.step, use.primitive) == ("attached", 3, "compute_at")

@@ -9,8 +9,8 @@ import pytest
 
 from loopwright import te
 from loopwright.errors import ScheduleError
-from loopwright.schedule import Schedule
-from loopwright.schedule import steps as st
+from loopwright.schedule import Schedule, rules
+from loopwright.schedule.steps import Step
 
 HEAD = "tensorize (step {}): the nest inside loop {!r} is not intrinsic 'dot': "
 DECLARE = "; declare an intrinsic that does what the nest does"
@@ -51,7 +51,7 @@ def test_a_nest_that_matches_is_accepted() -> None:
     s, Y, i = program()
     s[Y].tensorize(i, dot())
     s.validate()
-    assert s.trace[-1] == st.Tensorize(2, "a0", dot())
+    assert s.trace[-1] == rules.Tensorize(2, "a0", dot())
 
 
 def test_a_product_the_other_way_round_matches() -> None:
@@ -323,12 +323,12 @@ def test_a_loop_whose_extent_is_not_known() -> None:
 
 
 def test_json_of_a_step() -> None:
-    step = st.Tensorize(2, "a0", dot())
-    again = st.Step.from_json(step.to_json())
+    step = rules.Tensorize(2, "a0", dot())
+    again = Step.from_json(step.to_json())
     assert again == step
     bad = step.to_json()
     bad[3] = {**bad[3], "extra": 1}
     with pytest.raises(ScheduleError, match="trace: tensorize: the JSON of an intrinsic has the"):
-        st.Step.from_json(bad)
+        Step.from_json(bad)
     with pytest.raises(ScheduleError, match="which is no TensorIntrin"):
-        st.Step.from_json(["tensorize", 2, "a0", "dot"])
+        Step.from_json(["tensorize", 2, "a0", "dot"])
