@@ -2,6 +2,26 @@
 
 from __future__ import annotations
 
+from loopwright.driver.backends import (
+    LLVM,
+    Backend,
+    C,
+    Program,
+    register_backend,
+    unregister_backend,
+)
 from loopwright.driver.build import build, compile, compile_schedule
+from loopwright.driver.interp import INTERP
 
-__all__ = ["build", "compile", "compile_schedule"]
+__all__ = [
+    "Backend",
+    "Program",
+    "build",
+    "compile",
+    "compile_schedule",
+    "register_backend",
+    "unregister_backend",
+]
+
+for _backend in (LLVM, C, INTERP):
+    register_backend(_backend)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from loopwright import env
 from loopwright.errors import UsageError, did_you_mean
+from loopwright.runtime import artifact_kinds
 
 #: Names and DLPack codes of device types.
 DEVICE_TYPES = {
@@ -27,7 +28,7 @@ DEVICE_TYPES = {
     "ext_dev": 12,
     "micro_dev": 13,
 }
-_ALIASES = {"llvm": "cpu", "c": "cpu", "interp": "cpu", "gpu": "cuda", "cl": "opencl"}
+_ALIASES = {"gpu": "cuda", "cl": "opencl"}
 _NAMES = {code: name for name, code in DEVICE_TYPES.items()}
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _CLOCK = Path("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")
@@ -157,8 +158,7 @@ class Device:
 
 def _type_code(device_type: int | str) -> int:
     if isinstance(device_type, str):
-        name = device_type.strip().lower()
-        name = _ALIASES.get(name, name)
+        name = _type_name(device_type.strip())
         if name not in DEVICE_TYPES:
             raise _unknown(device_type, name)
         return DEVICE_TYPES[name]
@@ -168,6 +168,12 @@ def _type_code(device_type: int | str) -> int:
             + ", ".join(f"{code} ({name})" for code, name in _NAMES.items())
         )
     return int(device_type)
+
+
+def _type_name(text: str) -> str:
+    """The name of a type of devices, which may be given by a target whose code runs there."""
+    name = text.lower()
+    return _ALIASES.get(name) or artifact_kinds.device_of_target(name) or name
 
 
 def _number(device_id: int) -> int:
@@ -222,8 +228,7 @@ def device(text: str | Device, device_id: int | None = None) -> Device:
     match = re.fullmatch(r"(\w+)(?:\((\d+)\)|:(\d+))?", text.strip())
     if match is None:
         raise UsageError(f"device {text!r} is not understood; write it as cpu, cpu:0 or cpu(0)")
-    name = match[1].lower()
-    name = _ALIASES.get(name, name)
+    name = _type_name(match[1])
     if name not in DEVICE_TYPES:
         raise _unknown(text, name)
     number = match[2] or match[3]

@@ -20,7 +20,7 @@ import numpy as np
 
 from loopwright.errors import UsageError, did_you_mean
 from loopwright.runtime import linker
-from loopwright.runtime.device import Device, cpu, device
+from loopwright.runtime.device import Device, device
 from loopwright.runtime.function import Call, Function, failure
 from loopwright.runtime.symbolic import SymbolicFunction
 
@@ -84,8 +84,8 @@ def _unit(seconds: float) -> tuple[str, float]:
 @dataclass(frozen=True, slots=True)
 class _Native:
     code: linker.Linked
-    time: Any
-    flush: Any
+    time: ctypes._CFunctionType
+    flush: ctypes._CFunctionType
 
 
 @lru_cache(maxsize=1)
@@ -108,9 +108,14 @@ def _native() -> _Native:
 def time_call(call: Call, number: int) -> float:
     """Run a bound call `number` times back to back; returns seconds of all together.
 
+    A loop in compiled code calls it, unless its kind of artifact has a timer of its own.
+
     Raises:
         RunError: a call failed; those after it did not run.
     """
+    timer = call.function.timer
+    if timer is not None:
+        return timer(call.run, number)
     took = _native().time(call.entry, call.pointers, call.workspace, number)
     if took < 0:
         raise failure(call.function, ctypes.c_int32(took & 0xFFFFFFFF).value)
@@ -189,7 +194,7 @@ class Evaluator:
 
     Args:
         function: what to time.
-        dev: where it runs; only ``cpu(0)``.
+        dev: where it runs; default the device that its kind of code runs on.
         number: calls per repeat.
         repeat: repeats; each gives one entry of the results.
         min_repeat_ms: shortest length of a repeat in milliseconds.
@@ -219,7 +224,7 @@ class Evaluator:
         cache_flush_bytes: int = 0,
         f_preproc: str | Callable[..., object] = "",
     ) -> None:
-        (cpu(0) if dev is None else device(dev))._present()
+        (function.device if dev is None else device(dev))._present()
         self.function = function
         self.number = _at_least("number", number, 1)
         self.repeat = _at_least("repeat", repeat, 1)
@@ -231,7 +236,7 @@ class Evaluator:
         self._sweep = np.zeros(flush_bytes, dtype=np.uint8) if flush_bytes else None
         self._prepare = _preproc(f_preproc)
 
-    def __call__(self, *args: Any) -> BenchmarkResult:
+    def __call__(self, *args: object) -> BenchmarkResult:
         """Time the function on these arguments.
 
         Raises:

@@ -7,7 +7,15 @@ options, `cpu` knows the names of CPUs.
 
 from loopwright.target.cpu import COMMON_CPUS, has_instruction, host_cpu, stores_too_wide
 from loopwright.target.dots import dot_lanes
-from loopwright.target.kinds import COMMON, KINDS, OPTIONS, Kind
+from loopwright.target.kinds import (
+    COMMON,
+    KINDS,
+    OPTIONS,
+    Kind,
+    Option,
+    register_target_kind,
+    unregister_target_kind,
+)
 from loopwright.target.target import Target
 
 __all__ = [
@@ -16,9 +24,12 @@ __all__ = [
     "KINDS",
     "OPTIONS",
     "Kind",
+    "Option",
     "Target",
     "dot_lanes",
     "has_instruction",
     "host_cpu",
+    "register_target_kind",
     "stores_too_wide",
+    "unregister_target_kind",
 ]

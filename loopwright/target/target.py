@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import json
 import shlex
-import shutil
 from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any
 
 from loopwright.errors import TargetError
-from loopwright.target.cpu import host_cpu, resolve_cpu, vector_bytes
-from loopwright.target.kinds import KINDS, Kind, kind_of, option
+from loopwright.target.cpu import host_cpu, vector_bytes
+from loopwright.target.kinds import KINDS, kind_of, option
 
-#: Compilers that ``c`` looks for, in this order.
-_COMPILERS = ("gcc", "clang", "cc")
 #: Bytes of a "vector register" where there is none: templates ask.
 _NO_VECTORS = 16
 #: Targets in force, innermost last; per thread, so one Target may be entered by several.
@@ -31,7 +28,7 @@ class Target:
     Args:
         spec: a kind (``"llvm"``, ``"c"``, ``"interp"``) with options as on a command line, a
             dictionary with "kind", or a Target.
-        host: the target of the code that calls this one, for scripts of TVM: ``llvm`` or ``c``.
+        host: the target of the code that calls this one, for scripts of TVM: one for a CPU.
         options: more options, which win. `loopwright.target.KINDS` says which there are.
 
     Attributes:
@@ -59,7 +56,8 @@ class Target:
         self.host: Target | None = _host(host if host is not None else inner)
         self.keys: tuple[str, ...] = named.pop("keys", kind.keys)
         self.model: str = named.pop("model", "unknown")
-        self.options: dict[str, Any] = _resolved(kind, {**kind.defaults, **named})
+        self.options: dict[str, Any] = {**kind.defaults, **named}
+        kind.resolve(self.options)
 
     @property
     def canonical(self) -> dict[str, Any]:
@@ -175,15 +173,9 @@ def _host(spec: str | Mapping[str, Any] | Target | None) -> Target | None:
     if spec is None:
         return None
     host = Target(spec)
-    if host.kind == "interp":
-        raise TargetError("a host is a target that makes code for a CPU, llvm or c, not 'interp'")
+    if not KINDS[host.kind].is_host:
+        hosts = " or ".join(k.name for k in KINDS.values() if k.is_host)
+        raise TargetError(
+            f"a host is a target that makes code for a CPU, {hosts}, not {host.kind!r}"
+        )
     return host
-
-
-def _resolved(kind: Kind, options: dict[str, Any]) -> dict[str, Any]:
-    if "mcpu" in kind.options:
-        resolve_cpu(options)
-    if "cc" in kind.options and "cc" not in options:
-        found = (name for name in _COMPILERS if shutil.which(name))
-        options["cc"] = next(found, _COMPILERS[0])
-    return options

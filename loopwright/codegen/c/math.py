@@ -1,13 +1,11 @@
 """Math functions (`loopwright.ir.math.vector_math`, `loopwright.ir.half`) as C functions.
 
-Each is a static function of the file that uses it, one named value a step, and is inlined: the
-compiler makes it part of the vector loop around it. Nothing is contracted in C, so that results are
-those of every other code generator, to the bit.
+Each is a static function of the file that uses it, with one named value for each step, and is
+inlined: the compiler makes it part of the vector loop around it. Nothing is contracted in C, so
+that results are those of every other code generator, to the bit.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from loopwright.codegen.c.expressions import Expressions, Text
 from loopwright.codegen.c.prelude import Prelude, c_type, short
@@ -69,7 +67,7 @@ class _Writer(Expressions):
             lines.append(f"  const {c_type(v.dtype)} {v.name} = {self.expr(e).text};")
         return "\n".join([*lines, f"  return {self.expr(self.d.result).text};", "}"])
 
-    def expr(self, e: Any) -> Text:
+    def expr(self, e: Expr) -> Text:
         match e:
             case IfThenElse(cond=c, a=a, b=b) if not self.in_vector:
                 parts = self.expr(c).text, self.expr(a).text, self.expr(b).inside(3)

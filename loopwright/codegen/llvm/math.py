@@ -40,7 +40,7 @@ class _Writer(Emitter):
 
     def function(self, name: str, d: Definition) -> str:
         # In float64 on the way to a float32 nothing hangs on the second rounding.
-        self.loose = not self.m.has_fma and d.params[0].dtype == "float32"
+        self.loose = not self.module.has_fma and d.params[0].dtype == "float32"
         params = []
         for k, v in enumerate(d.params):
             self.values[v] = Value(f"%x{k}", v.dtype, self.lanes)
@@ -96,8 +96,8 @@ class _Writer(Emitter):
         self.put(f"br label %{after}")
         self.start(after)
         ty = llvm_type(usual.dtype, usual.lanes)
-        made = f"phi {ty} [ {usual.ref}, %{before} ], [ {other.ref}, %{rare} ]"
-        return Value(self.emit(made), usual.dtype, usual.lanes)
+        phi = f"phi {ty} [ {usual.ref}, %{before} ], [ {other.ref}, %{rare} ]"
+        return Value(self.emit(phi), usual.dtype, usual.lanes)
 
 
 def install(m: ModuleWriter) -> None:
