@@ -10,13 +10,14 @@ from loopwright.driver.backends import (
     register_backend,
     unregister_backend,
 )
-from loopwright.driver.build import build, compile, compile_schedule
+from loopwright.driver.build import build, build_func, compile, compile_schedule
 from loopwright.driver.interp import INTERP
 
 __all__ = [
     "Backend",
     "Program",
     "build",
+    "build_func",
     "compile",
     "compile_schedule",
     "register_backend",

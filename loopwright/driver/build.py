@@ -69,6 +69,23 @@ def build(
     return Module(built.artifact, built.sources, built.link)
 
 
+def build_func(f: Func, target: str | dict[str, Any] | Target | None = None) -> Module:
+    """Compile a lowered function alone, whatever it was lowered from.
+
+    Args:
+        f: the function, such as `loopwright.lower` and passes return it.
+        target: as of `build`.
+
+    Raises:
+        CodegenError: the function cannot run on the target.
+        BuildError: the target needs the schedule (``interp``), or no array determines a size.
+        TargetError: the target is not understood.
+    """
+    resolved = Target(target) if target is not None else Target.current()
+    built = _build_program(Program(f), resolved)
+    return Module(built.artifact, built.sources, built.link)
+
+
 def _order(s: Schedule, args: Sequence[Tensor | SizeVar]) -> list[int | SizeVar] | None:
     """The arguments of a call: arrays by number and sizes; None where no size is passed."""
     passed = [a for a in args if isinstance(a, SizeVar)]
@@ -150,15 +167,21 @@ def _build(
         )
     if name in C_FUNCTIONS:
         raise BuildError(f"build: the name {name!r} is that of a C function which code may call")
-    f = lower_ids(s, arg_ids, name)
-    code = compile_program(Program(f, s, arg_ids), target)
-    manifest = _manifest(f, code, target, s.dag, order)
+    return _build_program(Program(lower_ids(s, arg_ids, name), s, arg_ids), target, order)
+
+
+def _build_program(
+    program: Program, target: Target, order: Sequence[int | SizeVar] | None = None
+) -> _Built:
+    f, s = program.func, program.schedule
+    code = compile_program(program, target)
+    manifest = _manifest(f, code, target, s.dag if s is not None else None, order)
     sources: Sources = {**code.sources, "ir": lambda: str(f)}
     return _Built(Artifact(manifest.to_json(), code.objects), sources, code.link)
 
 
 def _manifest(
-    f: Func, code: Code, target: Target, dag: Dag, order: Sequence[int | SizeVar] | None
+    f: Func, code: Code, target: Target, dag: Dag | None, order: Sequence[int | SizeVar] | None
 ) -> Manifest:
     sizes = SizeManifest(f.sizes)
     args = [

@@ -35,12 +35,12 @@ class SizeManifest:
         formula: SizeFormula = size_json(e, self.names)
         return formula
 
-    def spec(self, f: Func, dag: Dag, order: Sequence[int | SizeVar] | None) -> SizesSpec:
+    def spec(self, f: Func, dag: Dag | None, order: Sequence[int | SizeVar] | None) -> SizesSpec:
         """What the manifest says of a function that has sizes.
 
         Args:
             f: the function.
-            dag: its program, whose extents a call checks.
+            dag: its program, whose extents and reads a call checks; None where there is none.
             order: arguments of a call: indices of arrays, and sizes that are passed; None for the
                 arrays alone.
 
@@ -56,11 +56,13 @@ class SizeManifest:
                     f"build: no dimension of an argument tells the size {v.name!r}; pass it as an "
                     f"argument: build(s, [{v.name}, ...])"
                 )
-        extents = dict.fromkeys(n for op in dag.ops for n in op.extents if not isinstance(n, int))
+        ops = dag.ops if dag is not None else ()
+        extents = dict.fromkeys(n for op in ops for n in op.extents if not isinstance(n, int))
+        needs = requirements(dag) if dag is not None else []
         return SizesSpec(
             tuple((self.names[v], v.dtype, v.nonnegative) for v in f.sizes),
             tuple((self.formula(e), print_expr(e)) for e in extents),
-            tuple((self.formula(e), shown) for e, shown in requirements(dag)),
+            tuple((self.formula(e), shown) for e, shown in needs),
             tuple(self.names[v] if isinstance(v, SizeVar) else v for v in given),
         )
 
