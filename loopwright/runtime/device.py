@@ -89,25 +89,25 @@ class Device:
     @property
     def device_name(self) -> str:
         """Model of the processor."""
-        self._present()
+        self.require()
         return env.cpu_info()[0]
 
     @property
     def multi_processor_count(self) -> int:
         """Cores that the calling thread may use."""
-        self._present()
+        self.require()
         return len(env.usable_cpus())
 
     @property
     def total_memory(self) -> int:
         """Bytes of memory."""
-        self._present()
+        self.require()
         return env.total_memory()
 
     @property
     def max_clock_rate(self) -> int | None:
         """Highest clock of core 0 in kHz; None where the system does not tell."""
-        self._present()
+        self.require()
         try:
             return int(_CLOCK.read_text())
         except (OSError, ValueError):
@@ -116,25 +116,25 @@ class Device:
     @property
     def max_threads_per_block(self) -> int | None:
         """Threads of one block: None, a CPU has no blocks. See `multi_processor_count`."""
-        self._present()
+        self.require()
         return None
 
     @property
     def warp_size(self) -> int | None:
         """Threads that run in lockstep: None, a CPU has vectors instead."""
-        self._present()
+        self.require()
         return None
 
     @property
     def compute_version(self) -> str | None:
         """Compute capability, such as ``9.0``: None, a CPU has features instead (see `Target`)."""
-        self._present()
+        self.require()
         return None
 
     @property
     def api_version(self) -> int | None:
         """Version of the driver's interface: None, a CPU is used without a driver."""
-        self._present()
+        self.require()
         return None
 
     @property
@@ -143,10 +143,15 @@ class Device:
 
         A level that the system does not tell is absent; no guesses.
         """
-        self._present()
+        self.require()
         return _cache_sizes()
 
-    def _present(self) -> None:
+    def require(self) -> None:
+        """Refuse a device that cannot be used.
+
+        Raises:
+            UsageError: kernels cannot run on it.
+        """
         if not self.exist:
             raise UsageError(f"{self} cannot be used: only cpu(0) runs kernels in this version")
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
@@ -23,6 +23,8 @@ from loopwright.runtime import linker
 from loopwright.runtime.device import Device, device
 from loopwright.runtime.function import Call, Function, failure
 from loopwright.runtime.symbolic import SymbolicFunction
+
+_Number = TypeVar("_Number", int, float)
 
 FLUSH_NON_FIRST = "cache_flush_cpu_non_first_arg"
 _GROWTH = 1.618
@@ -122,7 +124,7 @@ def time_call(call: Call, number: int) -> float:
     return float(took) * 1e-9
 
 
-def time_once(function: Function, args: Sequence[Any], number: int = 1) -> float:
+def time_once(function: Function, args: Sequence[object], number: int = 1) -> float:
     """Run a function `number` times back to back; returns seconds per call.
 
     Args:
@@ -224,7 +226,7 @@ class Evaluator:
         cache_flush_bytes: int = 0,
         f_preproc: str | Callable[..., object] = "",
     ) -> None:
-        (function.device if dev is None else device(dev))._present()
+        (function.device if dev is None else device(dev)).require()
         self.function = function
         self.number = _at_least("number", number, 1)
         self.repeat = _at_least("repeat", repeat, 1)
@@ -263,7 +265,7 @@ class Evaluator:
 _WHOLE = ("number", "repeat", "windows", "limit_zero_time_iterations", "repeats_to_cooldown")
 
 
-def _at_least(name: str, value: Any, low: int) -> Any:
+def _at_least(name: str, value: _Number, low: int) -> _Number:
     if name in _WHOLE and not isinstance(value, int):
         raise UsageError(f"{name} is {value!r}; it must be a whole number")
     if not value >= low:
@@ -288,7 +290,7 @@ def _preproc(f_preproc: str | Callable[..., object]) -> Callable[..., object]:
     return lambda *args: flush(*args[1:])
 
 
-def flush(*args: Any) -> None:
+def flush(*args: object) -> None:
     """Evict arrays (NumPy arrays or what exports ``__array__``) from the caches."""
     for arg in args:
         data = np.asarray(arg)
