@@ -1,4 +1,4 @@
-"""`Code`: what a code generator makes of one lowered function."""
+"""`Code`: what code generators give for a lowered function."""
 
 from __future__ import annotations
 

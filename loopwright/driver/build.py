@@ -57,7 +57,7 @@ def build(
         LowerError: an argument is missing.
         CodegenError: the schedule cannot run on the target (a loop is bound to a GPU thread).
         BuildError: ``s`` is no schedule; the name is not an identifier, or taken by a C function; a
-            size variable is neither told by an array nor passed.
+            size variable is neither determined by an array nor passed.
         TargetError: a target is not understood, or ``target_host`` is not a CPU.
     """
     if not isinstance(s, Schedule):
@@ -122,7 +122,7 @@ def compile(
         dag: what is computed.
         trace: steps as in a record.
         arg_ids: inputs and outputs in calling order.
-        target: for what code is made.
+        target: what the code is for.
         name: name of the function.
         passes: settings of the `PassContext` to lower in, as its ``to_json`` gave them in another
             process; None: the current context's.

@@ -138,21 +138,26 @@ def replace(files: Sequence[tuple[Path, bytes]]) -> None:
     replaced: list[tuple[Path, Path | None]] = []
     try:
         fresh = [_stage(path, data, temporary) for path, data in files]
-        # Copies, made while nothing is changed yet: restoring must not need space.
+        # Copies are written while nothing is changed yet: restoring must not need space.
         old = [_stage(p, p.read_bytes(), temporary) if p.exists() else None for p, _ in files[:-1]]
         for (path, _), new, before in zip(files, fresh, [*old, None], strict=True):
             os.replace(new, path)
             replaced.append((path, before))
     except BaseException:
-        for path, before in replaced[: len(files) - 1]:
-            if before is None:
-                path.unlink()
-            else:
-                os.replace(before, path)
+        _restore(replaced[: len(files) - 1])
         raise
     finally:
         for name in temporary:
             name.unlink(missing_ok=True)
+
+
+def _restore(replaced: Sequence[tuple[Path, Path | None]]) -> None:
+    """Put files back as they were, from their copies; None: there was no file."""
+    for path, before in replaced:
+        if before is None:
+            path.unlink()
+        else:
+            os.replace(before, path)
 
 
 def _stage(path: Path, data: bytes, temporary: list[Path]) -> Path:

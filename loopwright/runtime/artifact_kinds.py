@@ -30,7 +30,7 @@ class ArtifactKind:
 
     Attributes:
         name: as manifests say it, such as ``"llvm-object"``.
-        target: the kind of target that makes it; None where it comes from the code of any.
+        target: the kind of target that it is built for; None where it holds the code of any.
         extension: of the file that `Module.save` writes.
         holds: an object file that a linker takes, a shared library, or a program that something
             else runs.

@@ -130,14 +130,14 @@ def needs(manifest: Manifest, compiler: str) -> list[str]:
 
 
 def _compiler(cc: str | None) -> str:
-    found = shutil.which(cc) if cc else next(filter(None, map(shutil.which, _COMPILERS)), None)
-    if found is None:
+    path = shutil.which(cc) if cc else next(filter(None, map(shutil.which, _COMPILERS)), None)
+    if path is None:
         raise TargetError(
             f"export_library needs a linker, and there is no C compiler {cc or 'cc'!r} on this "
             f"machine; install one ({_INSTALL}), or use save(path), which needs none: an object "
             "file and its manifest, for load_module"
         )
-    return found
+    return path
 
 
 def _manifest_c(manifest: JsonObject, uses_pool: bool) -> str:
@@ -158,12 +158,12 @@ def _run(command: list[str], room: Path) -> None:
     )
     if done.returncode == 0:
         return
-    said = [x for x in done.stderr.splitlines() if x.strip()] or [f"exit {done.returncode}"]
+    lines = [x for x in done.stderr.splitlines() if x.strip()] or [f"exit {done.returncode}"]
     if re.search(r"cannot find (crti\.o|-lm|-lpthread)|\.h: No such file", done.stderr):
         raise TargetError(
-            f"export_library: the C library's files are missing ({said[0]}); install: {_INSTALL}"
+            f"export_library: the C library's files are missing ({lines[0]}); install: {_INSTALL}"
         )
-    raise RunError(f"export_library: {command[0]} failed: {said[0]}")
+    raise RunError(f"export_library: {command[0]} failed: {lines[0]}")
 
 
 def _write(path: Path, data: bytes) -> Path:

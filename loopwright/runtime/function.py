@@ -182,7 +182,7 @@ class Function:
         finally:
             if space and len(self._free) < _KEEP:
                 self._free.append(space)
-        del held  # arrays made from DLPack had to live until here
+        del held  # views of arrays from DLPack had to live until here
 
     def bind(self, *args: object) -> Call:
         """Check the arguments now and return a `Call` that runs without checking again.
@@ -282,7 +282,7 @@ class Function:
 
 
 def _fault(spec: Arg, data: npt.NDArray[Any]) -> str:
-    """Say why an array was refused; what a person would mend first is said first."""
+    """Why an array was refused; of several reasons, the one that a person would mend first."""
     if data.dtype != spec.dtype:
         if data.dtype.newbyteorder("=") == spec.dtype:
             return f"expected {spec.dtype.name} in native byte order, got {data.dtype.str!r}"

@@ -33,11 +33,14 @@ class Image:
 
     def address(self, name: str) -> int:
         """Address of a function; links the code first if need be."""
-        if self._linked is None:
-            with self._lock:
-                if self._linked is None:
-                    self._linked = self._link(self.artifact.contents, self.artifact.objects)
-        return self._linked.addresses[name]
+        linked = self._linked or self._link_once()
+        return linked.addresses[name]
+
+    def _link_once(self) -> Linked:
+        with self._lock:
+            if self._linked is None:
+                self._linked = self._link(self.artifact.contents, self.artifact.objects)
+            return self._linked
 
     def complaint(self, code: int) -> Exception | None:
         """What the code itself says about a failure that it reported in this thread, if it can."""

@@ -73,13 +73,14 @@ def _section(data: bytes, name: bytes) -> bytes | None:
     if not headers:
         raise ValueError("no sections")
     start = headers[names][4]
-    for head in headers:
-        at = start + head[0]
-        if data[at : at + len(name) + 1] == name + b"\0":
-            content = data[head[4] : head[4] + head[5]]
-            if len(content) != head[5]:
-                raise ValueError("cut short")
-            return content
+    for place, _, _, _, begin, length in headers:
+        at = start + place
+        if data[at : at + len(name) + 1] != name + b"\0":
+            continue
+        content = data[begin : begin + length]
+        if len(content) != length:
+            raise ValueError("cut short")
+        return content
     return None
 
 

@@ -96,7 +96,7 @@ class FunctionSpec:
         workspace_bytes: workspace of a call.
         parallel_workspace_bytes: workspace of each further thread of its parallel loops.
         uses_pool: whether it has parallel loops.
-        checks: messages of the checks that it makes while it runs, by number.
+        checks: messages of the checks inside of it, by number.
         sizes: of a function that serves every size; else None.
     """
 

@@ -44,7 +44,7 @@ class Module:
 
     @property
     def type_key(self) -> str:
-        """Kind of target that made it, such as ``llvm``; ``library`` if exported."""
+        """Kind of target that it was built for, such as ``llvm``; ``library`` if exported."""
         return self._kind.target or "library"
 
     @property
@@ -121,7 +121,7 @@ class Module:
         return text
 
     def get_ir(self) -> str:
-        """The loop nest that the code was made from; the same as ``get_source("ir")``.
+        """The loop nest that was compiled; the same as ``get_source("ir")``.
 
         Raises:
             UsageError: the module was loaded from a file.

@@ -1,7 +1,7 @@
 """`NDArray`: an array that kernels accept, NumPy storage inside.
 
-Row-major and contiguous always, 64-byte aligned when allocated here. It exchanges memory with NumPy,
-PyTorch and others through DLPack without a copy.
+Row-major and contiguous always, 64-byte aligned when allocated here. It exchanges memory with
+NumPy, PyTorch and others through DLPack without a copy.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def aligned_bytes(nbytes: int) -> npt.NDArray[np.uint8]:
 
 
 class NDArray:
-    """A row-major contiguous array on a device, made by `empty`, `array` or `from_dlpack`."""
+    """A row-major contiguous array on a device; `empty`, `array` and `from_dlpack` give one."""
 
     __slots__ = ("_data", "device")
 
@@ -145,7 +145,9 @@ class NDArray:
     def __dlpack_device__(self) -> tuple[int, int]:
         return (self.device.device_type, self.device.device_id)
 
-    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+    def __array__(
+        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
+    ) -> npt.NDArray[Any]:
         wanted = self._data.dtype if dtype is None else np.dtype(dtype)
         if wanted == self._data.dtype:
             return self._data.copy() if copy else self._data

@@ -1,4 +1,4 @@
-"""Targets: for which machine code is made, and with which options.
+"""Targets: the machine that code is for, and the options of its compiler.
 
 ``Target("llvm")`` is the host; ``Target("llvm -mcpu=znver4 -num-threads=2")`` or a dictionary
 ``{"kind": "llvm", "mcpu": "znver4", "num_threads": 2}`` say more. `kinds` lists the kinds and their

@@ -1,6 +1,6 @@
 """The kinds of targets and their options; open for kinds of others (`register_target_kind`).
 
-How a kind compiles is said in `loopwright.driver.backends`.
+How code for a kind is compiled stands in `loopwright.driver.backends`.
 """
 
 from __future__ import annotations
@@ -168,13 +168,13 @@ def option(kind: Kind, name: str, value: Any) -> tuple[str, Any]:
     """
     key = str(name).replace("-", "_")
     key = kind.aliases.get(key, key)
-    known = {**kind.options, **COMMON}
-    if key not in known:
+    options = {**kind.options, **COMMON}
+    if key not in options:
         raise TargetError(
-            f"unknown target option {key!r} of {kind.name!r}{did_you_mean(key, known)}; "
-            f"known: {', '.join(known)}"
+            f"unknown target option {key!r} of {kind.name!r}{did_you_mean(key, options)}; "
+            f"known: {', '.join(options)}"
         )
-    return key, _value(key, known[key], value)
+    return key, _value(key, options[key], value)
 
 
 def _value(key: str, option: Option, value: Any) -> str | int | bool | tuple[str, ...]:

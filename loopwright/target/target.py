@@ -1,7 +1,7 @@
 """`Target`: a kind with resolved options; equal targets compile equal code.
 
-Options are resolved when the target is made (an absent mcpu becomes the host's name). As a context
-manager a target is the default of everything inside.
+Options are resolved when the target is created (an absent mcpu becomes the host's name). As a
+context manager a target is the default of everything inside.
 """
 
 from __future__ import annotations

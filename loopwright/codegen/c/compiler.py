@@ -110,11 +110,16 @@ class CWriter(CFamilyWriter):
         unit.checks.append(s.text)
         unit.check_words = max(unit.check_words, 1 + len(s.values))
         record = record_name(unit.name)
+        take = f"if (__sync_bool_compare_and_swap(&{record}[0], 0, {code}))"
         with self.block(f"if (!({self.expr(s.cond).text}))"):
-            with self.block(f"if (__sync_bool_compare_and_swap(&{record}[0], 0, {code}))"):
-                for k, e in enumerate(s.values):
-                    self.put(f"{record}[{k + 1}] = {self.index(e).text};")
+            with self.block(take):
+                self.lines += self._recorded(record, s.values)
             self.put(f"return {code};")
+
+    def _recorded(self, record: str, values: Sequence[Expr]) -> list[str]:
+        """Lines that write values into a record."""
+        indent = "  " * self.depth
+        return [f"{indent}{record}[{k + 1}] = {self.index(e).text};" for k, e in enumerate(values)]
 
     def parameter(self, b: Buffer) -> str:
         """A buffer as a parameter, which no other parameter aliases."""
@@ -175,7 +180,7 @@ def write_c(f: Func, target: Target) -> tuple[str, Unit, Bytes]:
     ranges = Sizes.of_function(f.sizes, [n for b in f.params for n in b.shape]).ranges
     writer.ranges = {v: ranges[v] for v in f.sizes}
     writer.bound = dict.fromkeys(f.sizes, "int64_t")
-    # The sizes come first: types of the others are made of them.
+    # The sizes come first: types of the others depend on them.
     params = [f"const int64_t {writer.name(v)}" for v in f.sizes]
     params += [*map(writer.parameter, f.params), _WORKSPACE]
     writer.stmt(f.body)

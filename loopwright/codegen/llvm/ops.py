@@ -160,11 +160,11 @@ class Operations:
 
     def _divide(self, op: str, a: Value, b: Value, dtype: str) -> Value:
         """Integer division; by zero it gives 0, and it never traps."""
-        known = b.ref.lstrip("-").isdigit() and b.ref not in ("0", "-1")
+        is_safe_literal = b.ref.lstrip("-").isdigit() and b.ref not in ("0", "-1")
         zero = self.const(0, b)
         bad = None
         safe = b
-        if not known:
+        if not is_safe_literal:
             bad = self.compare("==", b, zero)
             unsafe = bad
             if not dtypes.is_unsigned(dtype):
