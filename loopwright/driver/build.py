@@ -22,7 +22,7 @@ from loopwright.runtime.artifact_kinds import Link
 from loopwright.runtime.manifest import ArgSpec, FunctionSpec, Manifest
 from loopwright.runtime.module import Module
 from loopwright.schedule.surface.schedule import Schedule, replay
-from loopwright.target import Target
+from loopwright.target import Target, TargetLike
 from loopwright.te.dag import ArgId, Dag
 from loopwright.te.tensor import Tensor
 from loopwright.version import __version__
@@ -34,9 +34,9 @@ Sources = dict[str, SourceText]
 def build(
     s: Schedule,
     args: Sequence[Tensor | SizeVar],
-    target: str | dict[str, Any] | Target | None = None,
+    target: TargetLike | None = None,
     name: str = "main",
-    target_host: str | dict[str, Any] | Target | None = None,
+    target_host: TargetLike | None = None,
 ) -> Module:
     """Compile a schedule.
 
@@ -69,7 +69,7 @@ def build(
     return Module(built.artifact, built.sources, built.link)
 
 
-def build_func(f: Func, target: str | dict[str, Any] | Target | None = None) -> Module:
+def build_func(f: Func, target: TargetLike | None = None) -> Module:
     """Compile a lowered function alone, whatever it was lowered from.
 
     Args:
@@ -99,7 +99,7 @@ def _order(s: Schedule, args: Sequence[Tensor | SizeVar]) -> list[int | SizeVar]
     return order if passed else None
 
 
-def _check_host(target_host: str | dict[str, Any] | Target | None) -> None:
+def _check_host(target_host: TargetLike | None) -> None:
     if target_host is None:
         return
     try:

@@ -16,7 +16,7 @@ from loopwright.target.kinds import (
     register_target_kind,
     unregister_target_kind,
 )
-from loopwright.target.target import Target
+from loopwright.target.target import Target, TargetLike
 
 __all__ = [
     "COMMON",
@@ -26,6 +26,7 @@ __all__ = [
     "Kind",
     "Option",
     "Target",
+    "TargetLike",
     "dot_lanes",
     "has_instruction",
     "host_cpu",

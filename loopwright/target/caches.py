@@ -41,10 +41,8 @@ def read_caches(folder: Path) -> Caches:
     """As `host_caches`, from a folder laid out as sysfs has it."""
     sizes: dict[int, int] = {}
     line = 64
-    for index in sorted(folder.glob("index*")):
+    for index in filter(_holds_data, sorted(folder.glob("index*"))):
         with suppress(OSError, ValueError):  # the system does not tell all of this cache
-            if _text(index, "type") == "Instruction":
-                continue
             size = _text(index, "size")
             sizes[int(_text(index, "level"))] = int(size.rstrip("KMG")) * _UNITS.get(size[-1:], 1)
             line = int(_text(index, "coherency_line_size"))
@@ -53,6 +51,13 @@ def read_caches(folder: Path) -> Caches:
     l1 = sizes.get(1, DEFAULTS[1])
     l2 = sizes.get(2, max(l1, DEFAULTS[2]))
     return Caches(l1, l2, max(sizes.get(3, l2), l2), line if line > 0 else 64)
+
+
+def _holds_data(index: Path) -> bool:
+    try:
+        return _text(index, "type") != "Instruction"
+    except OSError:
+        return False
 
 
 def _text(index: Path, name: str) -> str:

@@ -33,6 +33,8 @@ class Option:
 
 
 Options = Mapping[str, Option]
+#: Values of options by name, as JSON has them.
+OptionValues = dict[str, Any]
 
 _CPU: Options = {
     "mcpu": Option(str, "CPU name as LLVM knows it; default, and 'native', the host's"),
@@ -74,11 +76,11 @@ COMMON: Options = {
 _COMPILERS = ("gcc", "clang", "cc")
 
 
-def _no_resolution(options: dict[str, Any]) -> None:
+def _no_resolution(options: OptionValues) -> None:
     """All options have values already."""
 
 
-def _resolve_c(options: dict[str, Any]) -> None:
+def _resolve_c(options: OptionValues) -> None:
     """Fill in the CPU and the compiler."""
     resolve_cpu(options)
     if "cc" not in options:
@@ -106,7 +108,7 @@ class Kind:
     options: Options = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
-    resolve: Callable[[dict[str, Any]], None] = _no_resolution
+    resolve: Callable[[OptionValues], None] = _no_resolution
     is_host: bool = False
 
 
@@ -160,7 +162,7 @@ def kind_of(name: object) -> Kind:
     )
 
 
-def option(kind: Kind, name: str, value: Any) -> tuple[str, Any]:
+def option(kind: Kind, name: str, value: object) -> tuple[str, str | int | tuple[str, ...]]:
     """The name and value of an option as they are stored.
 
     Raises:
@@ -177,7 +179,7 @@ def option(kind: Kind, name: str, value: Any) -> tuple[str, Any]:
     return key, _value(key, options[key], value)
 
 
-def _value(key: str, option: Option, value: Any) -> str | int | bool | tuple[str, ...]:
+def _value(key: str, option: Option, value: object) -> str | int | tuple[str, ...]:
     """A value of an option; numbers and conditions may come as text."""
     want, text = option.type, str(value)
     if option.choices and text not in option.choices:
@@ -199,7 +201,8 @@ def _value(key: str, option: Option, value: Any) -> str | int | bool | tuple[str
     raise TargetError(f"target option {key}: expected {expected[want]}, got {value!r}")
 
 
-def _words(value: Any) -> tuple[str, ...]:
+def _words(value: object) -> tuple[str, ...]:
     words = value.split(",") if isinstance(value, str) else value
-    good = isinstance(words, list | tuple) and all(isinstance(w, str) and w for w in words)
-    return tuple(words) if good else ()
+    if not isinstance(words, list | tuple) or not all(isinstance(w, str) and w for w in words):
+        return ()
+    return tuple(words)
