@@ -6,7 +6,7 @@ from loopwright.driver.backends import (
     LLVM,
     Backend,
     C,
-    Program,
+    LoweredProgram,
     register_backend,
     unregister_backend,
 )
@@ -15,7 +15,7 @@ from loopwright.driver.interp import INTERP
 
 __all__ = [
     "Backend",
-    "Program",
+    "LoweredProgram",
     "build",
     "build_func",
     "compile",

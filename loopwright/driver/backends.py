@@ -30,7 +30,7 @@ from loopwright.te.dag import ArgId
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class LoweredProgram:
     """What a backend compiles.
 
     Attributes:
@@ -60,7 +60,7 @@ class Backend:
 
     kind: Kind
     artifact_kind: str
-    compile: Callable[[Program, Target], Code]
+    compile: Callable[[LoweredProgram, Target], Code]
     limits: Callable[[Target], GpuLimits] | None = None
 
 
@@ -99,7 +99,7 @@ def backend_of(target: Target) -> Backend:
     return _backends[target.kind]
 
 
-def compile_program(program: Program, target: Target) -> Code:
+def compile_program(program: LoweredProgram, target: Target) -> Code:
     """Compile a program for a target.
 
     Raises:
@@ -119,7 +119,7 @@ def compile_program(program: Program, target: Target) -> Code:
 
 def compile_func(f: Func, target: Target) -> Code:
     """Compile a lowered function alone; errors as `compile_program`."""
-    return compile_program(Program(f), target)
+    return compile_program(LoweredProgram(f), target)
 
 
 LLVM = Backend(KINDS["llvm"], LLVM_OBJECT.name, lambda p, target: llvm.compile_func(p.func, target))

@@ -10,7 +10,7 @@ from typing import Any
 
 from loopwright.codegen import Code, SourceText
 from loopwright.codegen.c_library import C_FUNCTIONS
-from loopwright.driver.backends import Program, backend_of, compile_program
+from loopwright.driver.backends import LoweredProgram, backend_of, compile_program
 from loopwright.driver.size_manifest import SizeManifest
 from loopwright.errors import BuildError, TargetError
 from loopwright.ir.sizes import SizeVar
@@ -82,7 +82,7 @@ def build_func(f: Func, target: TargetLike | None = None) -> Module:
         TargetError: the target is not understood.
     """
     resolved = Target(target) if target is not None else Target.current()
-    built = _build_program(Program(f), resolved)
+    built = _build_program(LoweredProgram(f), resolved)
     return Module(built.artifact, built.sources, built.link)
 
 
@@ -167,11 +167,11 @@ def _build(
         )
     if name in C_FUNCTIONS:
         raise BuildError(f"build: the name {name!r} is that of a C function which code may call")
-    return _build_program(Program(lower_ids(s, arg_ids, name), s, arg_ids), target, order)
+    return _build_program(LoweredProgram(lower_ids(s, arg_ids, name), s, arg_ids), target, order)
 
 
 def _build_program(
-    program: Program, target: Target, order: Sequence[int | SizeVar] | None = None
+    program: LoweredProgram, target: Target, order: Sequence[int | SizeVar] | None = None
 ) -> _Built:
     f, s = program.func, program.schedule
     code = compile_program(program, target)

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from loopwright import dtypes
 from loopwright.codegen import Code
-from loopwright.driver.backends import Backend, Program
+from loopwright.driver.backends import Backend, LoweredProgram
 from loopwright.errors import BuildError, RunError, ScheduleError, TensorError, UsageError
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.interp.interpreter import prepare
@@ -38,7 +38,7 @@ _FAILED = 2
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p)
 
 
-def compile_program(program: Program, target: Target) -> Code:
+def compile_program(program: LoweredProgram, target: Target) -> Code:
     """A program as the bytes of an artifact; in this process its function runs as it is.
 
     Raises:

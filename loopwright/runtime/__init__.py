@@ -12,7 +12,7 @@ from loopwright.runtime.artifact_kinds import (
     unregister_artifact_kind,
 )
 from loopwright.runtime.device import DEVICE_TYPES, Device, DeviceType, cpu, device
-from loopwright.runtime.function import Arg, Call, Function
+from loopwright.runtime.function import Arg, BoundCall, Function
 from loopwright.runtime.library import LIBRARY
 from loopwright.runtime.manifest import Manifest
 from loopwright.runtime.module import Module, load_module
@@ -40,7 +40,7 @@ __all__ = [
     "Artifact",
     "ArtifactKind",
     "BenchmarkResult",
-    "Call",
+    "BoundCall",
     "Device",
     "DeviceType",
     "Evaluator",

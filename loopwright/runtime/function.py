@@ -59,7 +59,7 @@ class Arg:
         return f"{self.name}: {self.dtype.name}{list(self.shape)}"
 
 
-class Call:
+class BoundCall:
     """A function with checked arguments and a workspace, ready to run any number of times.
 
     It keeps the arrays and the code alive. One thread at a time may run it.
@@ -184,8 +184,8 @@ class Function:
                 self._free.append(space)
         del held  # views of arrays from DLPack had to live until here
 
-    def bind(self, *args: object) -> Call:
-        """Check the arguments now and return a `Call` that runs without checking again.
+    def bind(self, *args: object) -> BoundCall:
+        """Check the arguments now and return a `BoundCall` that runs without checking again.
 
         Raises:
             ArgumentError: as when called, or no output has elements.
@@ -196,7 +196,7 @@ class Function:
             raise ArgumentError(f"{self.name}: no output has elements; there is nothing to run")
         self._check_limit()
         space = _allocate(self) if self.workspace_bytes else None
-        return Call(self, held, addresses, space)
+        return BoundCall(self, held, addresses, space)
 
     def _run(self, pointers: ctypes.Array[ctypes.c_void_p], workspace: int | None) -> None:
         assert self._native is not None

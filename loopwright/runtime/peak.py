@@ -16,7 +16,7 @@ from loopwright.runtime import linker, pool
 from loopwright.runtime.artifact import Artifact
 from loopwright.runtime.cpu_fit import enabled
 from loopwright.runtime.device import cpu
-from loopwright.runtime.function import Call
+from loopwright.runtime.function import BoundCall
 from loopwright.runtime.manifest import ArgSpec, FunctionSpec, Manifest
 from loopwright.runtime.module import Module
 from loopwright.runtime.ndarray import empty
@@ -189,7 +189,7 @@ class _Fma:
         seed = np.array([0.5, 1.0], dtype=np.float32)
         out = np.zeros(_OUT, dtype=np.float32)
         function = _module("fma", args, num_threads)["fma"]
-        self.call: Call = function.bind(self.work, seed, out)
+        self.call: BoundCall = function.bind(self.work, seed, out)
         width, count, _ = _shape()
         self.flop_per_unit = 2 * width * count * _TURNS
         self.units_per_second = 0.0

@@ -16,7 +16,7 @@ import numpy as np
 from loopwright import dtypes
 from loopwright.errors import ArgumentError
 from loopwright.runtime.device import Device
-from loopwright.runtime.function import Call, Function
+from loopwright.runtime.function import BoundCall, Function
 from loopwright.runtime.image import Image
 from loopwright.runtime.manifest import ArgSpec, FunctionSpec, SizesSpec
 from loopwright.runtime.ndarray import host_array
@@ -93,8 +93,8 @@ class SymbolicFunction:
         function, arrays = self.resolve(args)
         function(*arrays)
 
-    def bind(self, *args: object) -> Call:
-        """Check the arguments now and return a `Call` that runs without checking again.
+    def bind(self, *args: object) -> BoundCall:
+        """Check the arguments now and return a `BoundCall` that runs without checking again.
 
         Raises:
             ArgumentError: as when called.

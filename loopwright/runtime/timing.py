@@ -21,7 +21,7 @@ import numpy as np
 from loopwright.errors import UsageError, did_you_mean
 from loopwright.runtime import linker
 from loopwright.runtime.device import Device, device
-from loopwright.runtime.function import Call, Function, failure
+from loopwright.runtime.function import BoundCall, Function, failure
 from loopwright.runtime.symbolic import SymbolicFunction
 
 _Number = TypeVar("_Number", int, float)
@@ -84,14 +84,14 @@ def _unit(seconds: float) -> tuple[str, float]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Native:
+class _NativeTimer:
     code: linker.Linked
     time: ctypes._CFunctionType
     flush: ctypes._CFunctionType
 
 
 @lru_cache(maxsize=1)
-def _native() -> _Native:
+def _native() -> _NativeTimer:
     flush, declared = _FLUSH.get(linker.architecture(), ("", ""))
     text = (Path(__file__).parent / "timing.ll").read_text()
     text = text.replace("$CLOCK is", "It is").replace("$FLUSH evicts", "It evicts")
@@ -100,14 +100,14 @@ def _native() -> _Native:
         text += f"\ndeclare void @{declared}\n"
     code = linker.link(linker.compile_text(text), ["lw_time", "lw_flush"]).keep_forever()
     pointer, number = ctypes.c_void_p, ctypes.c_int64
-    return _Native(
+    return _NativeTimer(
         code,
         ctypes.CFUNCTYPE(number, pointer, pointer, pointer, number)(code.addresses["lw_time"]),
         ctypes.CFUNCTYPE(None, pointer, number)(code.addresses["lw_flush"]),
     )
 
 
-def time_call(call: Call, number: int) -> float:
+def time_call(call: BoundCall, number: int) -> float:
     """Run a bound call `number` times back to back; returns seconds of all together.
 
     A loop in compiled code calls it, unless its kind of artifact has a timer of its own.
@@ -140,7 +140,7 @@ def time_once(function: Function, args: Sequence[object], number: int = 1) -> fl
 
 
 def measure_windows(
-    call: Call, windows: int = 5, window_ms: float = 20.0, estimate: float | None = None
+    call: BoundCall, windows: int = 5, window_ms: float = 20.0, estimate: float | None = None
 ) -> tuple[float, ...]:
     """Time `windows` windows of about `window_ms` each; rank by the median of what is returned.
 

@@ -15,7 +15,7 @@ from loopwright import dtypes
 from loopwright.codegen.c.instructions import instruction
 from loopwright.codegen.c.math import install
 from loopwright.codegen.c.prelude import Prelude, memory_type
-from loopwright.codegen.c.statements import RESERVED, CFamilyWriter, Names
+from loopwright.codegen.c.statements import RESERVED, CFamilyWriter, Identifiers
 from loopwright.codegen.c.system_compiler import Source, compile_c, disassembly
 from loopwright.codegen.c_library import C_FUNCTIONS
 from loopwright.codegen.code import Code
@@ -67,10 +67,10 @@ class Unit:
     checks: list[str] = field(default_factory=list)
     check_words: int = 0
 
-    def names(self) -> Names:
+    def names(self) -> Identifiers:
         """Identifiers of one function."""
         own = {self.name, f"{self.name}_nest", *(f"{self.name}_par{k}" for k in range(64))}
-        return Names(RESERVED | C_FUNCTIONS | own)
+        return Identifiers(RESERVED | C_FUNCTIONS | own)
 
 
 class CWriter(CFamilyWriter):
@@ -88,7 +88,7 @@ class CWriter(CFamilyWriter):
         return f"#pragma GCC unroll {min(most, _UNROLL_LIMIT)}"
 
     def prefetch(self, b: Buffer, indices: tuple[Expr, ...]) -> None:
-        """The address is reckoned as an integer: a pointer outside of an array is no C."""
+        """The address is computed as an integer: C has no pointers outside of an array."""
         offset = self.flat(b, indices).text
         at = f"(uintptr_t){self.name(b)} + ({offset}) * {dtypes.nbytes(b.dtype)}"
         self.put(f"__builtin_prefetch((const void *)({at}), 0, 3);")

@@ -54,7 +54,7 @@ class Text(NamedTuple):
         return self.text if self.level >= level else f"({self.text})"
 
 
-class Expressions:
+class ExpressionWriter:
     """Writes expressions; the owner names variables and buffers, and knows ranges of axes.
 
     Attributes:

@@ -7,7 +7,7 @@ that results are those of every other code generator, to the bit.
 
 from __future__ import annotations
 
-from loopwright.codegen.c.expressions import Expressions, Text
+from loopwright.codegen.c.expressions import ExpressionWriter, Text
 from loopwright.codegen.c.prelude import Prelude, c_type, short
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Call, Expr, IfThenElse, Var
@@ -42,17 +42,17 @@ def math_function(prelude: Prelude, fn: str, dtype: str, lanes: bool) -> str | N
     if name not in prelude:
         prelude.strict = True
         how = _RARE if fn.startswith("_") and not many else _INLINE
-        prelude.put(name, _Writer(prelude, d, many).function(f"{how} ", name))
+        prelude.put(name, _DefinitionWriter(prelude, d, many).function(f"{how} ", name))
     return name
 
 
-class _Writer(Expressions):
+class _DefinitionWriter(ExpressionWriter):
     """Writes one definition."""
 
     def __init__(self, prelude: Prelude, d: Definition, lanes: bool) -> None:
         super().__init__(prelude)
         self.d, self.in_vector = d, lanes
-        # In float64 on the way to a float32 nothing hangs on the second rounding.
+        # Where a float32 is computed in float64, the second rounding does not matter.
         self.loose = not prelude.has_fma and d.params[0].dtype == "float32"
 
     def name(self, x: Var | Buffer) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 
 from loopwright import dtypes
-from loopwright.codegen.c.expressions import Expressions, Text, product_and_rest
+from loopwright.codegen.c.expressions import ExpressionWriter, Text, product_and_rest
 from loopwright.codegen.c.prelude import Prelude, c_type, memory_type
 from loopwright.codegen.program_queries import has_blocks
 from loopwright.codegen.workspace import Bytes, SizeDefinitions, buffer_bytes, larger
@@ -57,7 +57,7 @@ RESERVED = frozenset(
 _TAKEN = re.compile(r"_|lw_|M_|FP_|U?INT|HUGE|MATH|WCHAR|SIZE|PTRDIFF|SIG_|__")
 
 
-class Names:
+class Identifiers:
     """C identifiers, unique in a function: the first of a name keeps it, others get a number."""
 
     def __init__(self, taken: set[str] | frozenset[str]) -> None:
@@ -86,7 +86,7 @@ class Names:
         return name
 
 
-class CFamilyWriter(Expressions):
+class CFamilyWriter(ExpressionWriter):
     """Writes the statements of one function.
 
     Attributes:
@@ -98,7 +98,7 @@ class CFamilyWriter(Expressions):
         sizes: definitions of what was computed from sizes.
     """
 
-    def __init__(self, prelude: Prelude, names: Names, language: str = "c") -> None:
+    def __init__(self, prelude: Prelude, names: Identifiers, language: str = "c") -> None:
         super().__init__(prelude)
         self.names, self.language = names, language
         self.lines: list[str] = []

@@ -19,8 +19,8 @@ from loopwright.errors import BuildError, TargetError
 from loopwright.target import Target, host_cpu
 
 INSTALL = "apt-get install gcc libc6-dev"
-#: Same arithmetic as everywhere: integers wrap, no trap is awaited. Nothing is contracted: the text
-#: says ``fma`` where a product and a sum are rounded once, and math functions hang on it.
+#: Same arithmetic as everywhere: integers wrap, nothing traps. Nothing is contracted: the text says
+#: ``fma`` where a product and a sum are rounded once, and math functions depend on it.
 _FLAGS = (
     "-std=gnu11", "-fPIC", "-fwrapv", "-fno-math-errno", "-fno-trapping-math",
     "-fno-strict-aliasing", "-fopenmp-simd", "-ffp-contract=off", "-fno-stack-protector",
@@ -61,8 +61,9 @@ class Source:
     Attributes:
         text: the file.
         guarded: whether loads or stores stand under conditions.
-        strict: whether it has functions that hang on the rounding of every operation. A C compiler
-            relaxes a whole file or nothing, so the option ``-fastmath`` has no effect on it.
+        strict: whether it has functions that depend on the rounding of every operation. A C
+            compiler relaxes a whole file or nothing, so the option ``-fastmath`` has no effect on
+            such a file.
     """
 
     text: str

@@ -133,7 +133,7 @@ class Emitter:
         )
 
     def vector_mask(self) -> str:
-        """The mask, one bit a lane."""
+        """The mask, one bit for each lane."""
         assert self.mask is not None
         return self.splat(self.mask, self.lanes).ref if self.mask.lanes == 1 else self.mask.ref
 

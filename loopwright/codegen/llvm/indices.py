@@ -88,7 +88,7 @@ class IndexWriter(Emitter):
         return self.pure(f"add i64 {out}, {a.const}") if a.const else out
 
     def index_vector(self, a: Affine) -> Value:
-        """The value of an affine form, one i64 a lane."""
+        """The value of an affine form, one i64 for each lane."""
         stride = a.terms.get(LANE, 0)
         rest = Affine(a.const, {v: c for v, c in a.terms.items() if v is not LANE})
         first = 0 if rest.terms else rest.const
@@ -241,7 +241,7 @@ class IndexWriter(Emitter):
         return bounds[1] - 1 if bounds is not None else UNKNOWN[1]
 
     def atom(self, reg: str) -> Var:
-        """A register as a variable of affine forms; one object a register."""
+        """A register as a variable of affine forms, the same object each time."""
         if reg not in self._registers:
             self._registers[reg] = Var(reg, "int64")
             self.ranges[self._registers[reg]] = UNKNOWN

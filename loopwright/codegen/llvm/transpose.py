@@ -22,7 +22,7 @@ from loopwright.ir.stmt import For, If, Store
 _LARGEST = 16
 
 
-class _Access(NamedTuple):
+class _BufferOffset(NamedTuple):
     """Elements of a buffer, by their offset as an affine form."""
 
     buffer: Buffer
@@ -63,7 +63,7 @@ def transposed_copy(memory: Memory, s: For) -> bool:
             continue
         if b.terms.get(across.atom, 0) in (0, 1) or a.terms.get(along.atom, 0) in (0, 1):
             continue
-        _squares(memory, _Access(to, a), _Access(source, b), along, across, n)
+        _squares(memory, _BufferOffset(to, a), _BufferOffset(source, b), along, across, n)
         return True
     return False
 
@@ -101,7 +101,7 @@ def _atoms(w: IndexWriter, *loops: For) -> list[Var]:
 
 
 def _squares(
-    memory: Memory, to: _Access, source: _Access, along: _Loop, across: _Loop, n: int
+    memory: Memory, to: _BufferOffset, source: _BufferOffset, along: _Loop, across: _Loop, n: int
 ) -> None:
     """Call the function that turns a square, for each square of the copy."""
     w = memory.w

@@ -19,7 +19,7 @@ import pytest
 import loopwright as lw
 from loopwright import te
 from loopwright.codegen import Code
-from loopwright.driver import Backend, Program, register_backend, unregister_backend
+from loopwright.driver import Backend, LoweredProgram, register_backend, unregister_backend
 from loopwright.driver.backends import compile_func
 from loopwright.errors import (
     BuildError,
@@ -87,7 +87,7 @@ def write_python(f: Func, greeting: str) -> str:
     return "\n".join([f"# {greeting}", f"def {f.name}({params}):", *statement(f.body)]) + "\n"
 
 
-def compile_toy(program: Program, target: Target) -> Code:
+def compile_toy(program: LoweredProgram, target: Target) -> Code:
     """Compile a function: the artifact holds its text."""
     text = write_python(program.func, target.options["greeting"])
     return Code(text.encode(), {"py": text})
