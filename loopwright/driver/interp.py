@@ -38,7 +38,7 @@ _FAILED = 2
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p)
 
 
-def compile_program(program: LoweredProgram, target: Target) -> Code:
+def keep_program(program: LoweredProgram, target: Target) -> Code:
     """A program as the bytes of an artifact; in this process its function runs as it is.
 
     Raises:
@@ -53,7 +53,7 @@ def compile_program(program: LoweredProgram, target: Target) -> Code:
 
 
 def link_program(manifest: Manifest, objects: bytes) -> Linked:
-    """Link an artifact of `compile_program`: lower it again.
+    """Link an artifact of `keep_program`: lower it again.
 
     Raises:
         UsageError: it holds something else.
@@ -111,4 +111,4 @@ def _array(address: int, p: Buffer, sizes: Mapping[SizeVar, int]) -> npt.NDArray
 
 
 artifact_kinds.register_artifact_kind(replace(artifact_kinds.INTERP, link=link_program, needs=""))
-INTERP = Backend(KINDS["interp"], artifact_kinds.INTERP.name, compile_program)
+INTERP = Backend(KINDS["interp"], artifact_kinds.INTERP.name, keep_program)
