@@ -1,62 +1,65 @@
-"""Questions about loop IR that code generators ask, answered once a node: unrolling asks again."""
+"""Questions about loop IR that code generators ask.
+
+Some are asked again for every unrolled iteration, so their answers are kept.
+"""
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 from loopwright import dtypes
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Cast, Expr, IfThenElse, Select
+from loopwright.ir.node import Node
 from loopwright.ir.operations import COMPARE
-from loopwright.ir.stmt import Allocate, Check, For, If, Prefetch, Store, View
+from loopwright.ir.stmt import Allocate, Check, For, If, Prefetch, Stmt, Store, View
 from loopwright.ir.traversal import walk
 
 
 def touches_memory(e: Expr) -> bool:
     """Whether evaluating an expression loads something."""
-    found: list[Any] = []
-    walk(e, lambda n: found.append(n) if isinstance(n, Load) else None)
-    return bool(found)
+    loads: list[Load] = []
+    walk(e, lambda n: loads.append(n) if isinstance(n, Load) else None)
+    return bool(loads)
 
 
 @lru_cache(maxsize=1024)
-def has_blocks(s: Any) -> bool:
-    """Constructs that cannot stand inside vector code: the loop then runs one by one."""
-    found: list[Any] = []
+def has_blocks(s: Stmt) -> bool:
+    """Whether a body cannot stand inside vector code: the loop around it then runs one by one."""
+    blocks: list[Node] = []
 
-    def visit(n: Any) -> None:
+    def visit(n: Node) -> None:
         nested = isinstance(n, For) and n.kind in ("vectorized", "parallel", "thread")
         if nested or isinstance(n, Allocate | Check | View):
-            found.append(n)
+            blocks.append(n)
 
     walk(s, visit)
-    return bool(found)
+    return bool(blocks)
 
 
 @lru_cache(maxsize=1024)
-def widest(s: Any) -> int:
+def widest(s: Stmt) -> int:
     """Bytes of the widest element that a body loads, stores or computes.
 
     Integers of loops do not count: addresses and tests of them are affine and need no vectors.
     """
-    found = [1]
+    widths = [1]
 
-    def visit(n: Any) -> None:
+    def visit(n: Node) -> None:
         if isinstance(n, Load | Store):
-            found.append(_register_bytes(n.buffer.dtype))
+            widths.append(_register_bytes(n.buffer.dtype))
         elif isinstance(n, Cast):
-            found.append(_register_bytes(n.dtype))
+            widths.append(_register_bytes(n.dtype))
         for c in n.children():
             if not _of_loops(c):
                 visit(c)
 
     visit(s)
-    return max(found)
+    return max(widths)
 
 
-def _of_loops(n: Any) -> bool:
-    """Whether an expression is made of loops and sizes alone, or compares such."""
+def _of_loops(n: Node) -> bool:
+    """Whether an expression is arithmetic on loops and sizes alone, or compares such."""
     if isinstance(n, Binary) and n.op in COMPARE:
         return _of_loops(n.a) and _of_loops(n.b)
     return isinstance(n, Expr) and n.dtype == "int64" and not touches_memory(n)
@@ -66,19 +69,19 @@ def _register_bytes(dtype: str) -> int:
     return 4 if dtype in dtypes.HALVES else dtypes.nbytes(dtype)
 
 
-def has_guarded_accesses(s: Any) -> bool:
+def has_guarded_accesses(s: Stmt) -> bool:
     """Whether a load or store happens under a condition."""
-    found: list[Any] = []
+    guards: list[Node] = []
 
-    def visit(n: Any) -> None:
+    def visit(n: Node) -> None:
         if isinstance(n, If) or (isinstance(n, Select | IfThenElse) and touches_memory(n)):
-            found.append(n)
+            guards.append(n)
 
     walk(s, visit)
-    return bool(found)
+    return bool(guards)
 
 
-def buffers_of(s: Any) -> list[Buffer]:
+def buffers_of(s: Stmt) -> list[Buffer]:
     """Buffers that a statement uses, in order."""
     seen: dict[Buffer, None] = {}
     touches = Load | Store | Prefetch

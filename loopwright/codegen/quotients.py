@@ -8,25 +8,31 @@ contiguous even where a vector crosses from one row to the next.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal, NamedTuple
 
 from loopwright.ir.affine import Affine
 from loopwright.ir.expr import Binary, Const, Expr, Unary, Var
 
-#: Operation, number and divisor of a digit.
-Digit = tuple[str, Affine, int]
+
+class Division(NamedTuple):
+    """A quotient or remainder: the operation, the number, and the divisor."""
+
+    op: Literal["//", "%"]
+    number: Affine
+    divisor: int
 
 
-class Digits:
-    """Quotients and remainders as atoms of affine forms; equal ones are one atom."""
+class Quotients:
+    """Quotients and remainders as variables of affine forms; equal ones are one variable."""
 
     def __init__(self, affine: Callable[[Expr], Affine | None]) -> None:
         self._affine = affine
-        self._atoms: dict[Digit, Var] = {}
-        self._known: dict[Var, Digit] = {}
+        self._variables: dict[Division, Var] = {}
+        self._divisions: dict[Var, Division] = {}
         self._lets: dict[Var, Affine] = {}
 
     def let(self, v: Var, e: Expr) -> None:
-        """Note that ``v`` stands for ``e``, where that has a form with digits."""
+        """Note that ``v`` stands for ``e``, where that has a form with quotients."""
         form = self.form(e)
         if form is not None:
             self._lets[v] = form
@@ -36,9 +42,9 @@ class Digits:
         self._lets.pop(v, None)
 
     def form(self, e: Expr) -> Affine | None:
-        """An index as an affine form over registers, the lane and digits.
+        """An index as an affine form over registers, the lane, quotients and remainders.
 
-        The caller has made sure that its arithmetic does not wrap.
+        The caller has ensured that its arithmetic does not wrap.
         """
         if isinstance(e, Var) and e in self._lets:
             return self._lets[e]
@@ -59,38 +65,41 @@ class Digits:
                 return None if x is None else x * int(k)
             case Binary(op="//" | "%" as op, a=a, b=Const(value=n)) if n > 0:
                 x = self.form(a)
-                if x is None:
-                    return None
-                made = self._quotient(x, int(n)) if op == "//" else self._atom((op, x, int(n)))
-                return Affine.of(made)
+                return None if x is None else Affine.of(self._divided(op, x, int(n)))
         return None
 
-    def _atom(self, digit: Digit) -> Var:
-        if digit not in self._atoms:
-            self._atoms[digit] = atom = Var(f"digit{len(self._atoms)}", "int64")
-            self._known[atom] = digit
-        return self._atoms[digit]
-
     def joined(self, form: Affine) -> Affine | None:
-        """The form with ``n * (x // n) + x % n`` turned into ``x``; None if digits are left."""
-        again = True
-        while again:
-            again = False
-            for r in [v for v in form.terms if v in self._known]:
-                op, x, n = self._known[r]
-                c = form.terms[r]
-                q = self._quotient(x, n)
-                if op == "%" and form.terms.get(q, 0) == c * n:
-                    form = form + x * c - Affine(0, {q: c * n, r: c})
-                    again = True
-                    break
-        return None if any(v in self._known for v in form.terms) else form
+        """The form with ``n * (x // n) + x % n`` turned into ``x``; None if quotients are left."""
+        while (shorter := self._join_one(form)) is not None:
+            form = shorter
+        return None if any(v in self._divisions for v in form.terms) else form
+
+    def _join_one(self, form: Affine) -> Affine | None:
+        """The form with one remainder joined to its quotient; None where there is no such pair."""
+        for r, c in form.terms.items():
+            division = self._divisions.get(r)
+            if division is None or division.op != "%":
+                continue
+            _, x, n = division
+            q = self._quotient(x, n)
+            if form.terms.get(q, 0) == c * n:
+                return form + x * c - Affine(0, {q: c * n, r: c})
+        return None
+
+    def _divided(self, op: Literal["//", "%"], x: Affine, n: int) -> Var:
+        return self._quotient(x, n) if op == "//" else self._variable(Division(op, x, n))
 
     def _quotient(self, x: Affine, n: int) -> Var:
-        """The atom of ``x // n``; a quotient of a quotient is one quotient."""
+        """The variable of ``x // n``; a quotient of a quotient is one quotient."""
         if x.const == 0 and len(x.terms) == 1:
             ((v, c),) = x.terms.items()
-            if c == 1 and self._known.get(v, ("",))[0] == "//":
-                _, y, m = self._known[v]
-                return self._quotient(y, m * n)
-        return self._atom(("//", x, n))
+            inner = self._divisions.get(v)
+            if c == 1 and inner is not None and inner.op == "//":
+                return self._quotient(inner.number, inner.divisor * n)
+        return self._variable(Division("//", x, n))
+
+    def _variable(self, division: Division) -> Var:
+        if division not in self._variables:
+            v = Var(f"quotient{len(self._variables)}", "int64")
+            self._variables[division], self._divisions[v] = v, division
+        return self._variables[division]

@@ -2,6 +2,27 @@
 
 from __future__ import annotations
 
-from loopwright.driver.build import build, compile, compile_schedule
+from loopwright.driver.backends import (
+    LLVM,
+    Backend,
+    C,
+    LoweredProgram,
+    register_backend,
+    unregister_backend,
+)
+from loopwright.driver.build import build, build_func, compile, compile_schedule
+from loopwright.driver.interp import INTERP
 
-__all__ = ["build", "compile", "compile_schedule"]
+__all__ = [
+    "Backend",
+    "LoweredProgram",
+    "build",
+    "build_func",
+    "compile",
+    "compile_schedule",
+    "register_backend",
+    "unregister_backend",
+]
+
+for _backend in (LLVM, C, INTERP):
+    register_backend(_backend)

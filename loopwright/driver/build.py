@@ -1,41 +1,42 @@
-"""`build` for people, `compile` for builder processes; both end in the same artefact."""
+"""`build` for people, `compile` for builder processes; both end in the same artifact."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-from loopwright.codegen import Code, compile_func
-from loopwright.codegen.llvm.compiler import triple
-from loopwright.codegen.llvm.ops import C_FUNCTIONS
-from loopwright.driver import interp
+from loopwright.codegen import Code, SourceText
+from loopwright.codegen.c_library import C_FUNCTIONS
+from loopwright.driver.backends import LoweredProgram, backend_of, compile_program
 from loopwright.driver.size_manifest import SizeManifest
 from loopwright.errors import BuildError, TargetError
 from loopwright.ir.sizes import SizeVar
 from loopwright.ir.stmt import Func
-from loopwright.lowering import lower_ids, too_deep
+from loopwright.lowering import lower_ids
 from loopwright.lowering.context import PassContext
-from loopwright.runtime.artifact import C_KIND, KIND, Artifact
+from loopwright.runtime.artifact import Artifact
+from loopwright.runtime.artifact_kinds import Link
+from loopwright.runtime.manifest import ArgSpec, FunctionSpec, Manifest
 from loopwright.runtime.module import Module
 from loopwright.schedule.surface.schedule import Schedule, replay
-from loopwright.target import Target
+from loopwright.target import Target, TargetLike
 from loopwright.te.dag import ArgId, Dag
 from loopwright.te.tensor import Tensor
 from loopwright.version import __version__
 
-#: Texts of a program by kind, or functions that make them.
-Sources = dict[str, str | Callable[[], str]]
+#: Texts of a program by kind, or functions that write them.
+Sources = dict[str, SourceText]
 
 
 def build(
     s: Schedule,
     args: Sequence[Tensor | SizeVar],
-    target: str | dict[str, Any] | Target | None = None,
+    target: TargetLike | None = None,
     name: str = "main",
-    target_host: str | dict[str, Any] | Target | None = None,
+    target_host: TargetLike | None = None,
 ) -> Module:
     """Compile a schedule.
 
@@ -56,7 +57,7 @@ def build(
         LowerError: an argument is missing.
         CodegenError: the schedule cannot run on the target (a loop is bound to a GPU thread).
         BuildError: ``s`` is no schedule; the name is not an identifier, or taken by a C function; a
-            size variable is neither told by an array nor passed.
+            size variable is neither determined by an array nor passed.
         TargetError: a target is not understood, or ``target_host`` is not a CPU.
     """
     if not isinstance(s, Schedule):
@@ -64,10 +65,25 @@ def build(
     _check_host(target_host)
     resolved = Target(target) if target is not None else Target.current()
     tensors = [a for a in args if not isinstance(a, SizeVar)]
-    made = _make(s, s.arg_ids(tensors), resolved, name, _order(s, args))
-    if resolved.kind == "interp":
-        return Module(made.artifact, made.sources, lambda _: interp.link_func(made.func))
-    return Module(made.artifact, made.sources)
+    built = _build(s, s.arg_ids(tensors), resolved, name, _order(s, args))
+    return Module(built.artifact, built.sources, built.link)
+
+
+def build_func(f: Func, target: TargetLike | None = None) -> Module:
+    """Compile a lowered function alone, whatever it was lowered from.
+
+    Args:
+        f: the function, such as `loopwright.lower` and passes return it.
+        target: as of `build`.
+
+    Raises:
+        CodegenError: the function cannot run on the target.
+        BuildError: the target needs the schedule (``interp``), or no array determines a size.
+        TargetError: the target is not understood.
+    """
+    resolved = Target(target) if target is not None else Target.current()
+    built = _build_program(LoweredProgram(f), resolved)
+    return Module(built.artifact, built.sources, built.link)
 
 
 def _order(s: Schedule, args: Sequence[Tensor | SizeVar]) -> list[int | SizeVar] | None:
@@ -83,7 +99,7 @@ def _order(s: Schedule, args: Sequence[Tensor | SizeVar]) -> list[int | SizeVar]
     return order if passed else None
 
 
-def _check_host(target_host: str | dict[str, Any] | Target | None) -> None:
+def _check_host(target_host: TargetLike | None) -> None:
     if target_host is None:
         return
     try:
@@ -106,7 +122,7 @@ def compile(
         dag: what is computed.
         trace: steps as in a record.
         arg_ids: inputs and outputs in calling order.
-        target: for what code is made.
+        target: what the code is for.
         name: name of the function.
         passes: settings of the `PassContext` to lower in, as its ``to_json`` gave them in another
             process; None: the current context's.
@@ -124,24 +140,26 @@ def compile_schedule(
     s: Schedule, arg_ids: Sequence[ArgId], target: Target, name: str
 ) -> tuple[Artifact, Sources]:
     """Lower, generate code, and describe the result in a manifest; also its texts by kind."""
-    made = _make(s, arg_ids, target, name)
-    return made.artifact, made.sources
+    built = _build(s, arg_ids, target, name)
+    return built.artifact, built.sources
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class _Built:
+    """An artifact, its texts, and how this process links it (None: as any of its kind)."""
+
     artifact: Artifact
     sources: Sources
-    func: Func
+    link: Link | None
 
 
-def _make(
+def _build(
     s: Schedule,
     arg_ids: Sequence[ArgId],
     target: Target,
     name: str,
     order: Sequence[int | SizeVar] | None = None,
-) -> _Made:
+) -> _Built:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", str(name)) or name.startswith("lw_"):
         raise BuildError(
             f"build: the name {name!r} cannot be used; take letters, digits and underscores, "
@@ -149,61 +167,45 @@ def _make(
         )
     if name in C_FUNCTIONS:
         raise BuildError(f"build: the name {name!r} is that of a C function which code may call")
-    f = lower_ids(s, arg_ids, name)
-    if target.kind == "interp":
-        manifest = _manifest(f, None, target, interp.KIND, s.dag, order)
-        artifact = Artifact(manifest, interp.program(s, arg_ids))
-        return _Made(artifact, {"ir": lambda: str(f)}, f)
-    try:
-        code = compile_func(f, target)
-    except RecursionError:
-        raise too_deep(s) from None
-    sources: Sources = {"c": code.text, "asm": code.assembly}
-    if target.kind == "llvm":
-        sources = {"ll": code.optimised, "asm": code.assembly, "ll-unoptimised": code.text}
-    kind = C_KIND if target.kind == "c" else KIND
-    manifest = _manifest(f, code, target, kind, s.dag, order)
-    return _Made(Artifact(manifest, code.objects), {**sources, "ir": lambda: str(f)}, f)
+    return _build_program(LoweredProgram(lower_ids(s, arg_ids, name), s, arg_ids), target, order)
+
+
+def _build_program(
+    program: LoweredProgram, target: Target, order: Sequence[int | SizeVar] | None = None
+) -> _Built:
+    f, s = program.func, program.schedule
+    code = compile_program(program, target)
+    manifest = _manifest(f, code, target, s.dag if s is not None else None, order)
+    sources: Sources = {**code.sources, "ir": lambda: str(f)}
+    return _Built(Artifact(manifest.to_json(), code.objects), sources, code.link)
 
 
 def _manifest(
-    f: Func,
-    code: Code | None,
-    target: Target,
-    kind: str = KIND,
-    dag: Dag | None = None,
-    order: Sequence[int | SizeVar] | None = None,
-) -> dict[str, Any]:
+    f: Func, code: Code, target: Target, dag: Dag | None, order: Sequence[int | SizeVar] | None
+) -> Manifest:
     sizes = SizeManifest(f.sizes)
     args = [
-        {
-            "name": p.name,
-            "shape": [sizes.json(n) for n in p.shape],
-            "dtype": p.dtype,
-            "output": out,
-        }
-        for p, out in zip(f.params, f.outputs, strict=True)
+        ArgSpec(p.name, tuple(sizes.formula(n) for n in p.shape), p.dtype, output)
+        for p, output in zip(f.params, f.outputs, strict=True)
     ]
-    function = {
-        "name": f.name,
-        "args": args,
-        "workspace_bytes": sizes.json(code.workspace_bytes) if code else 0,
-        "parallel_workspace_bytes": sizes.json(code.parallel_workspace_bytes) if code else 0,
-        "uses_pool": bool(code and code.uses_pool),
-    }
-    if code and code.checks:
-        function["checks"] = list(code.checks)
-    if f.sizes:
-        function |= sizes.fields(f, dag, order)
-    return {
-        "format": 2 if f.sizes else 1,
-        "kind": kind,
-        "entry": f.name,
-        "triple": triple() if code else "",
-        "cpu": target.options.get("mcpu", ""),
-        "features": target.options.get("mattr", ""),
-        "num_threads": target.options.get("num_threads", 1),
-        "functions": [function],
-        "loopwright": __version__,
-        "llvmlite": version("llvmlite"),
-    }
+    function = FunctionSpec(
+        f.name,
+        tuple(args),
+        sizes.formula(code.workspace_bytes),
+        sizes.formula(code.parallel_workspace_bytes),
+        code.uses_pool,
+        code.checks,
+        sizes.spec(f, dag, order) if f.sizes else None,
+    )
+    return Manifest(
+        backend_of(target).artifact_kind,
+        f.name,
+        code.triple,
+        target.options.get("mcpu", ""),
+        target.options.get("mattr", ""),
+        target.options.get("num_threads", 1),
+        (function,),
+        2 if f.sizes else 1,
+        __version__,
+        version("llvmlite"),
+    )

@@ -10,49 +10,61 @@ from __future__ import annotations
 import ctypes
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from loopwright import dtypes
-from loopwright.errors import RunError, ScheduleError, TensorError, UsageError
+from loopwright.codegen import Code
+from loopwright.driver.backends import Backend, LoweredProgram
+from loopwright.errors import BuildError, RunError, ScheduleError, TensorError, UsageError
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.interp.interpreter import prepare
 from loopwright.ir.sizes import SizeVar, evaluate
 from loopwright.ir.stmt import Func
 from loopwright.lowering import lower_ids
-from loopwright.runtime import image
-from loopwright.runtime.artifact import Artifact
+from loopwright.runtime import artifact_kinds
 from loopwright.runtime.linker import Linked
-from loopwright.schedule.surface.schedule import Schedule, replay
-from loopwright.te.dag import ArgId, Dag
+from loopwright.runtime.manifest import Manifest
+from loopwright.schedule.surface.schedule import replay
+from loopwright.target import KINDS, Target
+from loopwright.te.dag import Dag
 
-KIND = "interp"
 _FAILED = 2
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p)
 
 
-def program(s: Schedule, arg_ids: Sequence[ArgId]) -> bytes:
-    """A schedule as the bytes of an artifact."""
-    parts = {"dag": s.dag.to_json(), "trace": s.trace_json(), "arg_ids": list(arg_ids)}
-    return json.dumps(parts, separators=(",", ":")).encode()
+def keep_program(program: LoweredProgram, target: Target) -> Code:
+    """A program as the bytes of an artifact; in this process its function runs as it is.
+
+    Raises:
+        BuildError: only the lowered function is there.
+    """
+    s = program.schedule
+    if s is None:
+        raise BuildError("build: the target interp keeps the schedule, and was given a function")
+    parts = {"dag": s.dag.to_json(), "trace": s.trace_json(), "arg_ids": list(program.arg_ids)}
+    objects = json.dumps(parts, separators=(",", ":")).encode()
+    return Code(objects, {}, link=lambda manifest, objects: link_func(program.func))
 
 
-def link_program(source: Artifact) -> Linked:
-    """Link an artifact of `program`: lower it again.
+def link_program(manifest: Manifest, objects: bytes) -> Linked:
+    """Link an artifact of `keep_program`: lower it again.
 
     Raises:
         UsageError: it holds something else.
     """
     try:
-        parts = json.loads(source.objects)
+        parts = json.loads(objects)
         s = replay(Dag.from_json(parts["dag"]), parts["trace"])
         ids = parts["arg_ids"]
     except (ValueError, KeyError, TypeError, TensorError, ScheduleError) as error:
-        raise UsageError(f"the program of {source.entry!r} is damaged: {error}") from error
-    return link_func(lower_ids(s, ids, source.entry))
+        raise UsageError(f"the program of {manifest.entry!r} is damaged: {error}") from error
+    return link_func(lower_ids(s, ids, manifest.entry))
 
 
 def link_func(f: Func) -> Linked:
@@ -92,10 +104,11 @@ def _integer(slot: int | None) -> int:
     return ctypes.c_int64(slot or 0).value
 
 
-def _array(address: int, p: Buffer, sizes: Mapping[SizeVar, int]) -> np.ndarray[Any, Any]:
+def _array(address: int, p: Buffer, sizes: Mapping[SizeVar, int]) -> npt.NDArray[Any]:
     shape = tuple(evaluate(n, sizes) for n in p.shape)
     raw = (ctypes.c_char * (prod(shape) * dtypes.nbytes(p.dtype))).from_address(address)
     return np.frombuffer(memoryview(raw), p.dtype).reshape(shape)
 
 
-image.register(KIND, link_program)
+artifact_kinds.register_artifact_kind(replace(artifact_kinds.INTERP, link=link_program, needs=""))
+INTERP = Backend(KINDS["interp"], artifact_kinds.INTERP.name, keep_program)

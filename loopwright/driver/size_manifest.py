@@ -1,19 +1,20 @@
-"""What a manifest says of a function's sizes: names, extents and requirements as JSON.
+"""What a manifest says of a function's sizes: names, extents and requirements as formulas.
 
-``["+", "n", 1]`` is an expression; the runtime evaluates it without any of the compiler.
+``["+", "n", 1]`` is a formula; the runtime evaluates it without any of the compiler.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from loopwright.errors import BuildError
-from loopwright.ir.affine import Affine, to_affine
-from loopwright.ir.expr import IfThenElse, Read, as_expr
+from loopwright.ir.affine import Affine, Extent, to_affine
+from loopwright.ir.expr import Expr, IfThenElse, Read, Var, as_expr
 from loopwright.ir.printer import print_expr
 from loopwright.ir.sizes import Sizes, SizeVar, size_json
 from loopwright.ir.stmt import Func
+from loopwright.runtime.manifest import SizesSpec
+from loopwright.runtime.size_formulas import SizeFormula
 from loopwright.te.dag import Dag, OpNode
 from loopwright.te.tensor import body_parts
 
@@ -22,58 +23,56 @@ class SizeManifest:
     """The size variables of one function under unique names."""
 
     def __init__(self, variables: Sequence[SizeVar]) -> None:
-        self.names: dict[Any, str] = {}
+        self.names: dict[Var, str] = {}
         for v in variables:
             name, n = v.name, 1
             while name in self.names.values():
                 name, n = f"{v.name}_{n}", n + 1
             self.names[v] = name
 
-    def json(self, e: Any) -> Any:
-        """An extent or a number of bytes."""
-        return size_json(e, self.names)
+    def formula(self, e: int | Expr) -> SizeFormula:
+        """An extent or a number of bytes, as the manifest has it."""
+        formula: SizeFormula = size_json(e, self.names)
+        return formula
 
-    def fields(
-        self, f: Func, dag: Dag | None, order: Sequence[int | SizeVar] | None
-    ) -> dict[str, Any]:
-        """The entries of a function that has sizes.
+    def spec(self, f: Func, dag: Dag | None, order: Sequence[int | SizeVar] | None) -> SizesSpec:
+        """What the manifest says of a function that has sizes.
 
         Args:
             f: the function.
-            dag: its program, whose extents a call checks; None where there is none.
+            dag: its program, whose extents and reads a call checks; None where there is none.
             order: arguments of a call: indices of arrays, and sizes that are passed; None for the
                 arrays alone.
 
         Raises:
-            BuildError: a size is neither told by an array nor passed.
+            BuildError: a size is neither determined by an array nor passed.
         """
         given = list(order) if order is not None else list(range(len(f.params)))
         passed = {v for v in given if isinstance(v, SizeVar)}
-        told = {v for p in f.params for n in p.shape for v in _told_by(n)}
+        determined = {v for p in f.params for n in p.shape for v in _determined_by(n)}
         for v in f.sizes:
-            if v not in told | passed:
+            if v not in determined | passed:
                 raise BuildError(
                     f"build: no dimension of an argument tells the size {v.name!r}; pass it as an "
                     f"argument: build(s, [{v.name}, ...])"
                 )
-        extents = [
-            n for op in (dag.ops if dag else ()) for n in op.extents if not isinstance(n, int)
-        ]
-        needs = requirements(dag) if dag else []
-        return {
-            "requires": [[self.json(e), shown] for e, shown in needs],
-            "sizes": [[self.names[v], v.dtype, v.nonnegative] for v in f.sizes],
-            "extents": [[self.json(e), print_expr(e)] for e in dict.fromkeys(extents)],
-            "order": [self.names[v] if isinstance(v, SizeVar) else v for v in given],
-        }
+        ops = dag.ops if dag is not None else ()
+        extents = dict.fromkeys(n for op in ops for n in op.extents if not isinstance(n, int))
+        needs = requirements(dag) if dag is not None else []
+        return SizesSpec(
+            tuple((self.names[v], v.dtype, v.nonnegative) for v in f.sizes),
+            tuple((self.formula(e), print_expr(e)) for e in extents),
+            tuple((self.formula(e), shown) for e, shown in needs),
+            tuple(self.names[v] if isinstance(v, SizeVar) else v for v in given),
+        )
 
 
-def requirements(dag: Dag) -> list[tuple[Any, str]]:
+def requirements(dag: Dag) -> list[tuple[Expr, str]]:
     """Expressions that must not be negative, so that reads which nothing guards stay inside.
 
     Only affine indices are judged; whether they stay inside may depend on the sizes.
     """
-    out: dict[Any, str] = {}
+    needs: dict[Expr, str] = {}
     for op in dag.ops:
         sizes = Sizes(n for other in dag.ops for n in other.extents)
         for v in dag.sizes:
@@ -81,29 +80,40 @@ def requirements(dag: Dag) -> list[tuple[Any, str]]:
         for a in (*op.axes, *op.reduce_axes):
             sizes.ranges.enter(a.var, sizes.of(a.extent))
         for read in _unguarded(op):
-            source = dag.ops[read.source]
-            for d, (i, dim) in enumerate(zip(read.indices, source.shape, strict=True)):
-                form = to_affine(i, {}, sizes.ranges)
-                if form is None:
-                    continue
-                lo, hi = sizes.span(form)
-                for room in (lo, sizes.of(dim) - 1 - hi):
-                    if isinstance(room, Affine) and room.bounds(sizes.ranges)[0] < 0:
-                        low, high = (print_expr(as_expr(sizes.dim(x))) for x in (lo, hi))
-                        out[sizes.definition(sizes.dim(room))] = (
-                            f"index {d} of {source.name} in {op.name} runs from {low} to {high}, "
-                            f"the dimension has {print_expr(as_expr(dim))} elements"
-                        )
-    return list(out.items())
+            needs |= _needs_of_read(dag, op, read, sizes)
+    return list(needs.items())
+
+
+def _needs_of_read(dag: Dag, op: OpNode, read: Read, sizes: Sizes) -> dict[Expr, str]:
+    """What must not be negative for one read, and what to say where it is."""
+    needs: dict[Expr, str] = {}
+    source = dag.ops[read.source]
+    for d, (i, dim) in enumerate(zip(read.indices, source.shape, strict=True)):
+        form = to_affine(i, {}, sizes.ranges)
+        if form is None:
+            continue
+        lo, hi = sizes.span(form)
+        low, high = (print_expr(as_expr(sizes.dim(x))) for x in (lo, hi))
+        text = (
+            f"index {d} of {source.name} in {op.name} runs from {low} to {high}, "
+            f"the dimension has {print_expr(as_expr(dim))} elements"
+        )
+        rooms = (lo, sizes.of(dim) - 1 - hi)
+        needs |= {sizes.definition(sizes.dim(r)): text for r in rooms if _may_be_negative(r, sizes)}
+    return needs
+
+
+def _may_be_negative(room: Extent, sizes: Sizes) -> bool:
+    return isinstance(room, Affine) and room.bounds(sizes.ranges)[0] < 0
 
 
 def _unguarded(op: OpNode) -> list[Read]:
     """Reads that happen at every point of an operation."""
-    found: list[Read] = []
+    reads: list[Read] = []
 
-    def visit(e: Any) -> None:
+    def visit(e: Expr) -> None:
         if isinstance(e, Read):
-            found.append(e)
+            reads.append(e)
         for c in (e.cond,) if isinstance(e, IfThenElse) else e.children():
             visit(c)
 
@@ -111,10 +121,10 @@ def _unguarded(op: OpNode) -> list[Read]:
     parts = body_parts(op.body) if op.body is not None else []
     for e in [p for p in parts if red is None or red.where is None or p is red.where]:
         visit(e)
-    return found
+    return reads
 
 
-def _told_by(n: Any) -> list[Any]:
+def _determined_by(n: int | Expr) -> list[SizeVar]:
     """The size variable that a dimension determines: the only one in a linear expression."""
     form = Sizes().of(n)
     if isinstance(form, int) or len(form.terms) != 1:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from contextlib import AbstractContextManager
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from loopwright.measure.buffers import Array, Buffers
 from loopwright.measure.protocol import Frame
 from loopwright.measure.result import ErrorKind
 from loopwright.runtime import timing
+from loopwright.runtime.artifact_kinds import artifact_kind
 
 Answer = tuple[dict[str, Any], bytes]
 
@@ -36,8 +38,9 @@ class Kernel:
     """One linked candidate, bound to the runner's arrays."""
 
     def __init__(self, manifest: dict[str, Any], objects: bytes, buffers: Buffers) -> None:
-        if manifest["kind"] == "interp":
-            import loopwright.driver  # noqa: F401 - it knows how to run such a program
+        needs = artifact_kind(manifest["kind"]).needs
+        if needs:
+            import_module(needs)  # it registers how such a program is linked
 
         module = runtime.Module(runtime.Artifact(manifest, objects))
         self.function = module.get_function(manifest["entry"])

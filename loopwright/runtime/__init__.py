@@ -5,10 +5,19 @@ does not load LLVM; linking the first program does.
 """
 
 from loopwright.runtime.artifact import Artifact
+from loopwright.runtime.artifact_kinds import (
+    INTERP,
+    ArtifactKind,
+    register_artifact_kind,
+    unregister_artifact_kind,
+)
 from loopwright.runtime.device import DEVICE_TYPES, Device, DeviceType, cpu, device
-from loopwright.runtime.function import Arg, Call, Function
+from loopwright.runtime.function import Arg, BoundCall, Function
+from loopwright.runtime.library import LIBRARY
+from loopwright.runtime.manifest import Manifest
 from loopwright.runtime.module import Module, load_module
 from loopwright.runtime.ndarray import NDArray, array, empty, from_dlpack
+from loopwright.runtime.objects import C_OBJECT, LLVM_OBJECT
 from loopwright.runtime.peak import bandwidth, fma_peak
 from loopwright.runtime.pool import get_num_threads, pinned, set_num_threads
 from loopwright.runtime.timing import (
@@ -22,16 +31,21 @@ from loopwright.runtime.timing import (
 #: The field's name for a compiled function.
 PackedFunc = Function
 
+for _kind in (LLVM_OBJECT, C_OBJECT, LIBRARY, INTERP):
+    register_artifact_kind(_kind)
+
 __all__ = [
     "DEVICE_TYPES",
     "Arg",
     "Artifact",
+    "ArtifactKind",
     "BenchmarkResult",
-    "Call",
+    "BoundCall",
     "Device",
     "DeviceType",
     "Evaluator",
     "Function",
+    "Manifest",
     "Module",
     "NDArray",
     "PackedFunc",
@@ -46,7 +60,9 @@ __all__ = [
     "load_module",
     "measure_windows",
     "pinned",
+    "register_artifact_kind",
     "set_num_threads",
     "time_call",
     "time_once",
+    "unregister_artifact_kind",
 ]

@@ -11,34 +11,12 @@ import json
 import os
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from loopwright.errors import RunError, TargetError, UsageError
-from loopwright.runtime import linker
-
-#: Newest format that is read; 2 adds functions of symbolic sizes (see `loopwright.runtime.sizes`).
-FORMAT = 2
-KIND = "llvm-object"
-C_KIND = "c-object"
-LIBRARY = "shared-library"
-#: Every kind of artifact: object files of LLVM and of a C compiler, a shared object, a program for
-#: the interpreter.
-KINDS = (KIND, C_KIND, LIBRARY, "interp")
-_FIELDS = ("format", "kind", "entry", "triple", "cpu", "features", "num_threads", "functions")
-_FUNCTION_FIELDS = ("name", "args", "workspace_bytes", "parallel_workspace_bytes", "uses_pool")
-#: What the CPU names that are no CPU stand for.
-LEVELS = {
-    "": "",
-    "generic": "",
-    "x86-64": "",
-    "x86-64-v2": "sse4.2 popcnt",
-    "x86-64-v3": "sse4.2 popcnt avx2 fma bmi bmi2 f16c lzcnt movbe",
-    "x86-64-v4": "sse4.2 popcnt avx2 fma bmi bmi2 f16c lzcnt movbe "
-    "avx512f avx512bw avx512cd avx512dq avx512vl",
-}
+from loopwright.errors import RunError, UsageError
+from loopwright.runtime import artifact_kinds
+from loopwright.runtime.manifest import JsonObject, Manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,27 +24,30 @@ class Artifact:
     """A compiled program.
 
     Attributes:
-        manifest: what the object holds and for which CPU: ``format`` (1, with sizes 2), ``kind``
-            (of `KINDS`), ``entry``, ``triple``, ``cpu``, ``features``, ``num_threads`` (0: the
-            pool's default), ``functions``, ``loopwright`` and ``llvmlite`` (versions).
-        objects: the object file; of ``interp`` the program as JSON.
+        manifest: what the object holds and for which machine, as JSON (`Manifest.to_json`).
+        objects: the object file, or what its kind has in its place.
+        contents: the manifest as data.
+
+    Raises:
+        UsageError: the manifest is not one, of a newer format or another kind, or lacks something.
     """
 
-    manifest: dict[str, Any]
+    manifest: JsonObject
     objects: bytes
+    contents: Manifest = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        _check_manifest(self.manifest, "the manifest")
+        object.__setattr__(self, "contents", _contents(self.manifest, "the manifest"))
 
     @property
     def kind(self) -> str:
-        """What ``objects`` holds, one of `KINDS`."""
-        return str(self.manifest["kind"])
+        """What ``objects`` holds, such as ``"llvm-object"``."""
+        return self.contents.kind
 
     @property
     def entry(self) -> str:
         """Name of the function that calling the module runs."""
-        return str(self.manifest["entry"])
+        return self.contents.entry
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the object file at `path` and the manifest at ``path.json``, replacing both.
@@ -112,14 +93,19 @@ class Artifact:
         if not isinstance(manifest, dict):
             raise UsageError(f"{manifest_path} is not a manifest of loopwright; build it again")
         digest = manifest.pop("object_sha256", None)
-        _check_manifest(manifest, str(manifest_path))
+        contents = _contents(manifest, str(manifest_path))
         if digest != hashlib.sha256(objects).hexdigest():
             raise UsageError(
                 f"{target} is not the object that {manifest_path} describes; build it again"
             )
-        made = cls(manifest, objects)
-        check_host(manifest)
-        return made
+        check = artifact_kinds.artifact_kind(contents.kind).check
+        if check is not None:
+            check(contents)
+        return cls(manifest, objects)
+
+
+def _contents(manifest: JsonObject, source: str) -> Manifest:
+    return Manifest.from_json(manifest, source, artifact_kinds.names())
 
 
 def _manifest_path(path: Path) -> Path:
@@ -149,24 +135,29 @@ def destination(path: Path) -> Path:
 def replace(files: Sequence[tuple[Path, bytes]]) -> None:
     """Replace all files or none. A reader sees each as it was or as it will be."""
     temporary: list[Path] = []
-    done: list[tuple[Path, Path | None]] = []
+    replaced: list[tuple[Path, Path | None]] = []
     try:
         fresh = [_stage(path, data, temporary) for path, data in files]
-        # Copies, made while nothing is changed yet: restoring must not need space.
+        # Copies are written while nothing is changed yet: restoring must not need space.
         old = [_stage(p, p.read_bytes(), temporary) if p.exists() else None for p, _ in files[:-1]]
         for (path, _), new, before in zip(files, fresh, [*old, None], strict=True):
             os.replace(new, path)
-            done.append((path, before))
+            replaced.append((path, before))
     except BaseException:
-        for path, before in done[: len(files) - 1]:
-            if before is None:
-                path.unlink()
-            else:
-                os.replace(before, path)
+        _restore(replaced[: len(files) - 1])
         raise
     finally:
         for name in temporary:
             name.unlink(missing_ok=True)
+
+
+def _restore(replaced: Sequence[tuple[Path, Path | None]]) -> None:
+    """Put files back as they were, from their copies; None: there was no file."""
+    for path, before in replaced:
+        if before is None:
+            path.unlink()
+        else:
+            os.replace(before, path)
 
 
 def _stage(path: Path, data: bytes, temporary: list[Path]) -> Path:
@@ -177,65 +168,3 @@ def _stage(path: Path, data: bytes, temporary: list[Path]) -> Path:
         file.write(data)
         os.fchmod(file.fileno(), 0o644)
     return Path(name)
-
-
-def _check_manifest(manifest: dict[str, Any], source: str) -> None:
-    version = manifest.get("format")
-    if not isinstance(version, int) or "kind" not in manifest:
-        raise UsageError(f"{source} is not a manifest of loopwright; build the program again")
-    if version > FORMAT:
-        raise UsageError(
-            f"{source} has format {version}, this version of loopwright reads up to {FORMAT}; "
-            "upgrade loopwright or build the program again"
-        )
-    if manifest["kind"] not in KINDS:
-        raise UsageError(
-            f"{source} holds a {manifest['kind']!r}; this runtime runs {', '.join(KINDS)}"
-        )
-    missing = [name for name in _FIELDS if name not in manifest]
-    if missing:
-        raise UsageError(f"{source} lacks {', '.join(missing)}; build the program again")
-    names = [function.get("name") for function in manifest["functions"]]
-    for function in manifest["functions"]:
-        gaps = [name for name in _FUNCTION_FIELDS if name not in function]
-        if gaps:
-            raise UsageError(f"{source}: function {function.get('name')!r} lacks {', '.join(gaps)}")
-    if manifest["entry"] not in names:
-        raise UsageError(f"{source}: the entry {manifest['entry']!r} is not among {names}")
-
-
-def check_host(manifest: dict[str, Any]) -> None:
-    """Refuse a program that this machine's CPU may not be able to run.
-
-    Raises:
-        TargetError: architecture, CPU or a feature differs; the message names both sides.
-    """
-    if manifest["kind"] == "interp":
-        return
-    reason = _unfit(str(manifest["triple"]), str(manifest["cpu"]), str(manifest["features"]))
-    if reason:
-        raise TargetError(reason)
-
-
-@lru_cache(maxsize=64)
-def _unfit(triple: str, cpu: str, features: str) -> str:
-    host = linker.host_cpu()
-    arch, host_arch = triple.partition("-")[0], linker.host_triple().partition("-")[0]
-    again = "build it on this machine, or for a CPU that both are"
-    if arch != host_arch:
-        return f"the program was built for {arch} ({cpu}), this machine is {host_arch} ({host})"
-    if cpu != host and cpu not in LEVELS:
-        return f"the program was built for the CPU {cpu}, this machine is a {host}; {again}"
-    have = enabled(linker.host_features())
-    missing = sorted((set(LEVELS.get(cpu, "").split()) | enabled(features)) - have)
-    if missing:
-        return (
-            f"the program was built for {cpu or 'generic'} with {', '.join(missing)}, "
-            f"which this machine's {host} lacks; {again}"
-        )
-    return ""
-
-
-def enabled(features: str) -> set[str]:
-    """The features that a string such as ``+avx2,-avx512f`` turns on."""
-    return {name[1:] for name in features.split(",") if name.startswith("+")}

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from loopwright import env
 from loopwright.errors import UsageError, did_you_mean
+from loopwright.runtime import artifact_kinds
 
 #: Names and DLPack codes of device types.
 DEVICE_TYPES = {
@@ -27,7 +28,7 @@ DEVICE_TYPES = {
     "ext_dev": 12,
     "micro_dev": 13,
 }
-_ALIASES = {"llvm": "cpu", "c": "cpu", "interp": "cpu", "gpu": "cuda", "cl": "opencl"}
+_ALIASES = {"gpu": "cuda", "cl": "opencl"}
 _NAMES = {code: name for name, code in DEVICE_TYPES.items()}
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _CLOCK = Path("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")
@@ -88,25 +89,25 @@ class Device:
     @property
     def device_name(self) -> str:
         """Model of the processor."""
-        self._present()
+        self.require()
         return env.cpu_info()[0]
 
     @property
     def multi_processor_count(self) -> int:
         """Cores that the calling thread may use."""
-        self._present()
+        self.require()
         return len(env.usable_cpus())
 
     @property
     def total_memory(self) -> int:
         """Bytes of memory."""
-        self._present()
+        self.require()
         return env.total_memory()
 
     @property
     def max_clock_rate(self) -> int | None:
         """Highest clock of core 0 in kHz; None where the system does not tell."""
-        self._present()
+        self.require()
         try:
             return int(_CLOCK.read_text())
         except (OSError, ValueError):
@@ -115,25 +116,25 @@ class Device:
     @property
     def max_threads_per_block(self) -> int | None:
         """Threads of one block: None, a CPU has no blocks. See `multi_processor_count`."""
-        self._present()
+        self.require()
         return None
 
     @property
     def warp_size(self) -> int | None:
         """Threads that run in lockstep: None, a CPU has vectors instead."""
-        self._present()
+        self.require()
         return None
 
     @property
     def compute_version(self) -> str | None:
         """Compute capability, such as ``9.0``: None, a CPU has features instead (see `Target`)."""
-        self._present()
+        self.require()
         return None
 
     @property
     def api_version(self) -> int | None:
         """Version of the driver's interface: None, a CPU is used without a driver."""
-        self._present()
+        self.require()
         return None
 
     @property
@@ -142,10 +143,15 @@ class Device:
 
         A level that the system does not tell is absent; no guesses.
         """
-        self._present()
+        self.require()
         return _cache_sizes()
 
-    def _present(self) -> None:
+    def require(self) -> None:
+        """Refuse a device that cannot be used.
+
+        Raises:
+            UsageError: kernels cannot run on it.
+        """
         if not self.exist:
             raise UsageError(f"{self} cannot be used: only cpu(0) runs kernels in this version")
 
@@ -157,8 +163,7 @@ class Device:
 
 def _type_code(device_type: int | str) -> int:
     if isinstance(device_type, str):
-        name = device_type.strip().lower()
-        name = _ALIASES.get(name, name)
+        name = _type_name(device_type.strip())
         if name not in DEVICE_TYPES:
             raise _unknown(device_type, name)
         return DEVICE_TYPES[name]
@@ -168,6 +173,12 @@ def _type_code(device_type: int | str) -> int:
             + ", ".join(f"{code} ({name})" for code, name in _NAMES.items())
         )
     return int(device_type)
+
+
+def _type_name(text: str) -> str:
+    """The name of a type of devices, which may be given by a target whose code runs there."""
+    name = text.lower()
+    return _ALIASES.get(name) or artifact_kinds.device_of_target(name) or name
 
 
 def _number(device_id: int) -> int:
@@ -222,8 +233,7 @@ def device(text: str | Device, device_id: int | None = None) -> Device:
     match = re.fullmatch(r"(\w+)(?:\((\d+)\)|:(\d+))?", text.strip())
     if match is None:
         raise UsageError(f"device {text!r} is not understood; write it as cpu, cpu:0 or cpu(0)")
-    name = match[1].lower()
-    name = _ALIASES.get(name, name)
+    name = _type_name(match[1])
     if name not in DEVICE_TYPES:
         raise _unknown(text, name)
     number = match[2] or match[3]

@@ -16,6 +16,9 @@ from pathlib import Path
 
 from loopwright.errors import RunError, TargetError, UsageError
 from loopwright.runtime import artifact, library, linker, pool
+from loopwright.runtime.artifact_kinds import artifact_kind
+from loopwright.runtime.cpu_fit import LEVELS, enabled
+from loopwright.runtime.manifest import JsonObject, Manifest
 
 _COMPILERS = ("cc", "gcc", "clang")
 _INSTALL = "apt-get install gcc libc6-dev"
@@ -45,22 +48,25 @@ def export(
             "export_library: fcompile is a function fcompile(output, files, options=...) that "
             f"links, got {fcompile!r}; to name a compiler write cc=..."
         )
-    if source.kind == artifact.LIBRARY:
+    kind = artifact_kind(source.kind)
+    if kind.holds == "library":
         return _write(Path(path), source.objects)
-    if source.kind == "interp":
-        raise UsageError("export_library: the target interp makes no code; build for llvm or c")
+    if kind.holds == "program":
+        raise UsageError(
+            f"export_library: the target {kind.target} makes no code; build for llvm or c"
+        )
     if not linker.on_linux():
         raise UsageError("export_library writes ELF files, for Linux; save(path) works anywhere")
     compiler = _compiler(cc) if fcompile is None else cc or "cc"
     manifest = {
         **source.manifest,
-        "kind": artifact.LIBRARY,
+        "kind": library.LIBRARY.name,
         "made_by": source.kind,
-        "needs": needs(source.manifest, compiler),
+        "needs": needs(source.contents, compiler),
         "sha256": library.ZEROS,
     }
-    uses_pool = any(f["uses_pool"] for f in manifest["functions"])
-    names = [f["name"] for f in manifest["functions"]]
+    uses_pool = any(f.uses_pool for f in source.contents.functions)
+    names = [f.name for f in source.contents.functions]
     with tempfile.TemporaryDirectory(prefix="loopwright-export-") as folder:
         room = Path(folder)
         (room / "kernel.o").write_bytes(source.objects)
@@ -69,8 +75,8 @@ def export(
         (room / "symbols").write_text(f"{{ global: {'; '.join(exported)}; local: *; }};\n")
         files = ["manifest.c", "kernel.o"]
         if uses_pool:
-            made = linker.compile_text(pool.pool_text("auto"), portable=True)
-            (room / "pool.o").write_bytes(made)
+            threads = linker.compile_text(pool.pool_text("auto"), portable=True)
+            (room / "pool.o").write_bytes(threads)
             files.append("pool.o")
         options = ["-shared", "-fPIC", "-O1", "-std=gnu11", "-w"]
         options += [f"-Wl,--version-script={room / 'symbols'}", "-Wl,--no-undefined"]
@@ -84,9 +90,9 @@ def export(
     return _write(Path(path), data.replace(library.ZEROS.encode(), digest.encode(), 1))
 
 
-def _linked(made: Path) -> bytes:
+def _linked(output: Path) -> bytes:
     """What the linker wrote: a shared object that holds the manifest."""
-    data = made.read_bytes() if made.is_file() else b""
+    data = output.read_bytes() if output.is_file() else b""
     if library.is_shared_object(data) and library.ZEROS.encode() in data:
         return data
     raise RunError(
@@ -95,18 +101,17 @@ def _linked(made: Path) -> bytes:
     )
 
 
-def needs(manifest: dict[str, object], compiler: str) -> list[str]:
+def needs(manifest: Manifest, compiler: str) -> list[str]:
     """The CPU features that a program may use, by LLVM's names, sorted.
 
     Raises:
         TargetError: the compiler does not know the CPU that the program is for.
     """
-    cpu, features = str(manifest["cpu"]), str(manifest["features"])
-    named = artifact.enabled(features)
-    if cpu in artifact.LEVELS:
-        return sorted(named | set(artifact.LEVELS[cpu].split()))
+    cpu, named = manifest.cpu, enabled(manifest.features)
+    if cpu in LEVELS:
+        return sorted(named | set(LEVELS[cpu].split()))
     if cpu == linker.host_cpu():
-        return sorted(named or artifact.enabled(linker.host_features()))
+        return sorted(named or enabled(linker.host_features()))
     done = None
     if shutil.which(compiler):
         done = subprocess.run(
@@ -125,17 +130,17 @@ def needs(manifest: dict[str, object], compiler: str) -> list[str]:
 
 
 def _compiler(cc: str | None) -> str:
-    found = shutil.which(cc) if cc else next(filter(None, map(shutil.which, _COMPILERS)), None)
-    if found is None:
+    path = shutil.which(cc) if cc else next(filter(None, map(shutil.which, _COMPILERS)), None)
+    if path is None:
         raise TargetError(
             f"export_library needs a linker, and there is no C compiler {cc or 'cc'!r} on this "
             f"machine; install one ({_INSTALL}), or use save(path), which needs none: an object "
             "file and its manifest, for load_module"
         )
-    return found
+    return path
 
 
-def _manifest_c(manifest: dict[str, object], uses_pool: bool) -> str:
+def _manifest_c(manifest: JsonObject, uses_pool: bool) -> str:
     text = json.dumps(json.dumps(manifest))  # ASCII, quoted as C quotes
     lines = [
         "#include <stdint.h>",
@@ -153,12 +158,12 @@ def _run(command: list[str], room: Path) -> None:
     )
     if done.returncode == 0:
         return
-    said = [x for x in done.stderr.splitlines() if x.strip()] or [f"exit {done.returncode}"]
+    lines = [x for x in done.stderr.splitlines() if x.strip()] or [f"exit {done.returncode}"]
     if re.search(r"cannot find (crti\.o|-lm|-lpthread)|\.h: No such file", done.stderr):
         raise TargetError(
-            f"export_library: the C library's files are missing ({said[0]}); install: {_INSTALL}"
+            f"export_library: the C library's files are missing ({lines[0]}); install: {_INSTALL}"
         )
-    raise RunError(f"export_library: {command[0]} failed: {said[0]}")
+    raise RunError(f"export_library: {command[0]} failed: {lines[0]}")
 
 
 def _write(path: Path, data: bytes) -> Path:

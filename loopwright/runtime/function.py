@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -20,8 +20,12 @@ import numpy.typing as npt
 from loopwright import dtypes, env
 from loopwright.errors import ArgumentError, RunError
 from loopwright.runtime import pool
+from loopwright.runtime.artifact_kinds import Timer
+from loopwright.runtime.device import Device
 from loopwright.runtime.image import Image
+from loopwright.runtime.manifest import ArgSpec, FunctionSpec
 from loopwright.runtime.ndarray import NDArray, aligned_bytes, host_array
+from loopwright.runtime.size_formulas import evaluate
 
 _SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
 # Workspaces that are kept for the next call; more threads than this allocate each time.
@@ -41,10 +45,10 @@ class Arg:
     output: bool
 
     @classmethod
-    def from_manifest(cls, entry: Mapping[str, Any]) -> Arg:
-        """Read one entry of the manifest's ``args``."""
-        name = dtypes.check(entry["dtype"])
-        return cls(str(entry["name"]), tuple(entry["shape"]), np.dtype(name), bool(entry["output"]))
+    def of(cls, spec: ArgSpec) -> Arg:
+        """The argument that a manifest describes, whose extents are numbers."""
+        dtype = np.dtype(dtypes.check(spec.dtype))
+        return cls(spec.name, tuple(evaluate(n, {}) for n in spec.shape), dtype, spec.output)
 
     @property
     def nbytes(self) -> int:
@@ -55,7 +59,7 @@ class Arg:
         return f"{self.name}: {self.dtype.name}{list(self.shape)}"
 
 
-class Call:
+class BoundCall:
     """A function with checked arguments and a workspace, ready to run any number of times.
 
     It keeps the arrays and the code alive. One thread at a time may run it.
@@ -72,7 +76,7 @@ class Call:
     def __init__(
         self,
         function: Function,
-        held: Sequence[Any],
+        held: Sequence[npt.NDArray[Any]],
         addresses: Sequence[int],
         space: npt.NDArray[np.uint8] | None,
     ) -> None:
@@ -107,19 +111,19 @@ class Function:
 
     Args:
         image: the code.
-        entry: what the manifest says of the function, all sizes known.
+        spec: what the manifest says of the function, with numbers for all sizes.
         values: the sizes.
     """
 
-    def __init__(self, image: Image, entry: Mapping[str, Any], values: Sequence[int] = ()) -> None:
-        self.name = str(entry["name"])
+    def __init__(self, image: Image, spec: FunctionSpec, values: Sequence[int] = ()) -> None:
+        self.name = spec.name
         self.values = list(values)
-        self.args = tuple(Arg.from_manifest(arg) for arg in entry["args"])
-        self.workspace_bytes = int(entry["workspace_bytes"])
-        self.parallel_workspace_bytes = int(entry["parallel_workspace_bytes"])
+        self.args = tuple(map(Arg.of, spec.args))
+        self.workspace_bytes = evaluate(spec.workspace_bytes, {})
+        self.parallel_workspace_bytes = evaluate(spec.parallel_workspace_bytes, {})
         self._image = image
         self._free: list[tuple[npt.NDArray[np.uint8], int]] = []
-        self._native: Any = None
+        self._native: ctypes._CFunctionType | None = None
         self._address = 0
         self._array_type = ctypes.c_void_p * (len(self.args) + len(self.values))
         self._sizes = tuple(arg.nbytes for arg in self.args)
@@ -141,7 +145,21 @@ class Function:
             self._native = _SIGNATURE(self._address)
         return self._address
 
-    def __call__(self, *args: Any) -> None:
+    @property
+    def device(self) -> Device:
+        """The device that runs it."""
+        return Device(self._image.kind.device)
+
+    @property
+    def timer(self) -> Timer | None:
+        """What times it, where that is not the loop in compiled code (`time_call`)."""
+        return self._image.kind.timer
+
+    def complaint(self, code: int) -> Exception | None:
+        """What the code itself says about a failure that it reported in this thread, if it can."""
+        return self._image.complaint(code)
+
+    def __call__(self, *args: object) -> None:
         """Check the arguments, then run.
 
         Raises:
@@ -164,10 +182,10 @@ class Function:
         finally:
             if space and len(self._free) < _KEEP:
                 self._free.append(space)
-        del held  # arrays made from DLPack had to live until here
+        del held  # views of arrays from DLPack had to live until here
 
-    def bind(self, *args: Any) -> Call:
-        """Check the arguments now and return a `Call` that runs without checking again.
+    def bind(self, *args: object) -> BoundCall:
+        """Check the arguments now and return a `BoundCall` that runs without checking again.
 
         Raises:
             ArgumentError: as when called, or no output has elements.
@@ -178,9 +196,10 @@ class Function:
             raise ArgumentError(f"{self.name}: no output has elements; there is nothing to run")
         self._check_limit()
         space = _allocate(self) if self.workspace_bytes else None
-        return Call(self, held, addresses, space)
+        return BoundCall(self, held, addresses, space)
 
-    def _run(self, pointers: Any, workspace: int | None) -> None:
+    def _run(self, pointers: ctypes.Array[ctypes.c_void_p], workspace: int | None) -> None:
+        assert self._native is not None
         code = self._native(pointers, workspace)
         if code:
             raise failure(self, code)
@@ -204,17 +223,18 @@ class Function:
                 "LOOPWRIGHT_WORKSPACE_LIMIT"
             )
 
-    def _check(self, args: Sequence[Any]) -> tuple[list[Any], list[int]]:
+    def _check(self, args: Sequence[object]) -> tuple[list[npt.NDArray[Any]], list[int]]:
         if len(args) != len(self.args):
             takes = ", ".join(str(arg) for arg in self.args)
             raise ArgumentError(
                 f"{self.name} takes {len(self.args)} arguments ({takes}), got {len(args)}"
             )
-        held: list[Any] = []
+        held: list[npt.NDArray[Any]] = []
         addresses: list[int] = []
         for spec, arg in zip(self.args, args, strict=True):
-            data = arg
-            if type(arg) is not np.ndarray:
+            if type(arg) is np.ndarray:
+                data = arg
+            else:
                 data = arg._data if type(arg) is NDArray else self._host(len(held), arg)
             flags = data.flags
             if (
@@ -228,7 +248,7 @@ class Function:
             # The buffer protocol tells the address four times faster, but only of writable arrays.
             # bfloat16 has no buffer protocol, and what has no elements no first byte.
             quick = flags.writeable and spec.dtype.kind != "V" and data.size
-            at = _addressof(_view(data)) if quick else int(data.ctypes.data)
+            at = _addressof(_view(data)) if quick else int(data.ctypes.data)  # type: ignore[arg-type]
             addresses.append(at)
         for i, j in self._pairs:
             a, b = addresses[i], addresses[j]
@@ -239,7 +259,7 @@ class Function:
                 )
         return held, addresses + self.values
 
-    def _host(self, index: int, arg: Any) -> npt.NDArray[Any]:
+    def _host(self, index: int, arg: object) -> npt.NDArray[Any]:
         if isinstance(arg, np.ma.MaskedArray):
             raise ArgumentError(
                 f"{self._prefix(index)}is a masked array, and kernels know no masks; pass "
@@ -262,7 +282,7 @@ class Function:
 
 
 def _fault(spec: Arg, data: npt.NDArray[Any]) -> str:
-    """Say why an array was refused; the order is that in which a person would mend it."""
+    """Why an array was refused; of several reasons, the one that a person would mend first."""
     if data.dtype != spec.dtype:
         if data.dtype.newbyteorder("=") == spec.dtype:
             return f"expected {spec.dtype.name} in native byte order, got {data.dtype.str!r}"
@@ -298,9 +318,9 @@ def _limit() -> int:
 
 def failure(function: Function, code: int) -> Exception:
     """The error of a function that returned `code` in this thread."""
-    said = function._image.complaint(code)
-    if said is not None:
-        return said
+    complaint = function.complaint(code)
+    if complaint is not None:
+        return complaint
     if code == _NO_MEMORY:
         return RunError(
             f"{function.name}: a thread got no memory for its workspace of "

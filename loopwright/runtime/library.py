@@ -15,11 +15,15 @@ import os
 import struct
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from loopwright import env
 from loopwright.errors import RunError, TargetError, UsageError
-from loopwright.runtime import artifact, image, linker, pool
+from loopwright.runtime import linker, pool
+from loopwright.runtime.artifact import Artifact
+from loopwright.runtime.artifact_kinds import ArtifactKind
+from loopwright.runtime.cpu_fit import check_host
+from loopwright.runtime.linker import Linked
+from loopwright.runtime.manifest import Manifest
 
 SECTION = b".loopwright"
 ZEROS = "0" * 64
@@ -34,7 +38,7 @@ def is_shared_object(data: bytes) -> bool:
     return data[:4] == b"\x7fELF" and len(data) > 18 and data[16:18] == b"\x03\x00"
 
 
-def read_library(path: Path, data: bytes) -> artifact.Artifact:
+def read_library(path: Path, data: bytes) -> Artifact:
     """The artifact in an exported library.
 
     Raises:
@@ -51,9 +55,9 @@ def read_library(path: Path, data: bytes) -> artifact.Artifact:
     digest = str(manifest.pop("sha256"))
     if digest != checksum(data, digest):
         raise UsageError(f"{path} is damaged: its checksum differs; export it again")
-    made = artifact.Artifact(manifest, data)
-    check_cpu(manifest)
-    return made
+    library = Artifact(manifest, data)
+    check_cpu(library.contents)
+    return library
 
 
 def checksum(data: bytes, digest: str) -> str:
@@ -69,35 +73,36 @@ def _section(data: bytes, name: bytes) -> bytes | None:
     if not headers:
         raise ValueError("no sections")
     start = headers[names][4]
-    for head in headers:
-        at = start + head[0]
-        if data[at : at + len(name) + 1] == name + b"\0":
-            found = data[head[4] : head[4] + head[5]]
-            if len(found) != head[5]:
-                raise ValueError("cut short")
-            return found
+    for place, _, _, _, begin, length in headers:
+        at = start + place
+        if data[at : at + len(name) + 1] != name + b"\0":
+            continue
+        content = data[begin : begin + length]
+        if len(content) != length:
+            raise ValueError("cut short")
+        return content
     return None
 
 
-def check_cpu(manifest: dict[str, Any]) -> None:
+def check_cpu(manifest: Manifest) -> None:
     """Refuse a library that this machine's CPU cannot run; asks the system, not LLVM.
 
     Raises:
         TargetError: the architecture differs or a feature is missing; both CPUs are named.
     """
-    arch = str(manifest["triple"]).partition("-")[0]
+    arch = manifest.triple.partition("-")[0]
     if arch == linker.architecture() != "x86_64":
-        artifact.check_host(manifest)  # the system's names of features are those of x86 only
+        check_host(manifest)  # the system's names of features are those of x86 only
         return
     model, there = env.cpu_info()[0], linker.architecture()
-    made = f"the library was built for {manifest['cpu'] or 'any'} {arch}"
+    built = f"the library was built for {manifest.cpu or 'any'} {arch}"
     if arch != there:
-        raise TargetError(f"{made}, this machine is {there} ({model}); export it for {there}")
+        raise TargetError(f"{built}, this machine is {there} ({model}); export it for {there}")
     have = {_plain(flag) for flag in env.cpu_flags()}
-    missing = [n for n in manifest["needs"] if _plain(_FLAGS.get(n, n)) not in have]
+    missing = [n for n in manifest.needs if _plain(_FLAGS.get(n, n)) not in have]
     if missing:
         raise TargetError(
-            f"{made} with {', '.join(missing)}, which this machine's {model} lacks; export it for "
+            f"{built} with {', '.join(missing)}, which this machine's {model} lacks; export it for "
             "a CPU that both are, such as mcpu=x86-64-v3"
         )
 
@@ -106,34 +111,38 @@ def _plain(name: str) -> str:
     return name.replace("_", "").replace(".", "")
 
 
-def _link(source: artifact.Artifact) -> linker.Linked:
-    """Load a library from memory: the file may be replaced or removed while its code is used."""
-    check_cpu(source.manifest)
-    functions = source.manifest["functions"]
-    library = _open(source)
-    found = {f["name"]: _address(library, f["name"]) for f in functions}
-    linked = linker.Linked(found, library)
-    if any(f["uses_pool"] for f in functions):
+def link_library(manifest: Manifest, data: bytes) -> Linked:
+    """Load a library from memory: the file may be replaced or removed while its code is used.
+
+    Raises:
+        TargetError: this CPU cannot run it.
+        RunError: the system cannot load it.
+        UsageError: it lacks a function.
+    """
+    check_cpu(manifest)
+    library = _open(manifest.entry, data)
+    linked = Linked({f.name: _address(library, f.name) for f in manifest.functions}, library)
+    if any(f.uses_pool for f in manifest.functions):
         configure = ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_int32)(
             _address(library, _CONFIGURE)
         )
-        pool.follow(configure, int(source.manifest["num_threads"]))
+        pool.follow(configure, manifest.num_threads)
     return linked
 
 
-def _open(source: artifact.Artifact) -> ctypes.CDLL:
+def _open(entry: str, data: bytes) -> ctypes.CDLL:
     descriptor, name = -1, ""
     try:
         if hasattr(os, "memfd_create"):
-            descriptor = os.memfd_create(source.entry)
+            descriptor = os.memfd_create(entry)
             name = _name_of(descriptor)
         else:
             descriptor, name = tempfile.mkstemp(prefix="loopwright-", suffix=".so")
         with os.fdopen(os.dup(descriptor), "wb") as file:
-            file.write(source.objects)
+            file.write(data)
         return ctypes.CDLL(name)
     except OSError as error:
-        raise RunError(f"{source.entry}: the library cannot be loaded: {error}") from error
+        raise RunError(f"{entry}: the library cannot be loaded: {error}") from error
     finally:
         if descriptor >= 0:
             os.close(descriptor)
@@ -160,4 +169,4 @@ def _address(library: ctypes.CDLL, name: str) -> int:
     return address
 
 
-image.register(artifact.LIBRARY, _link)
+LIBRARY = ArtifactKind("shared-library", None, "so", "library", link=link_library, check=check_host)

@@ -20,11 +20,14 @@ from typing import Any
 
 from loopwright.errors import InternalError, RunError
 
+#: What llvmlite gives; it has no types.
+_Llvmlite = Any
+
 _lock = threading.RLock()
 # A library name can never be used again in one engine, not even after unlinking.
 _numbers = itertools.count()
 _LINKS_PER_ENGINE = 256
-_engine: Any = None
+_engine: _Llvmlite = None
 _engine_links = 0
 
 
@@ -38,7 +41,7 @@ class Linked:
     """
 
     addresses: Mapping[str, int]
-    _tracker: Any = field(repr=False)
+    _tracker: object = field(repr=False)
     complaint: Callable[[int], Exception | None] | None = None
 
     def keep_forever(self) -> Linked:
@@ -53,7 +56,7 @@ def _immortal(owner: object) -> None:
 
 
 @lru_cache(maxsize=1)
-def _binding() -> Any:
+def _binding() -> _Llvmlite:
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -65,7 +68,7 @@ def _binding() -> Any:
     return llvm
 
 
-def _lljit() -> Any:
+def _lljit() -> _Llvmlite:
     global _engine, _engine_links
     if _engine is None or _engine_links == _LINKS_PER_ENGINE:
         _engine = _binding().create_lljit_compiler(use_jit_link=True)

@@ -5,23 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from loopwright.errors import UsageError, did_you_mean
 from loopwright.runtime import export, library, timing
 from loopwright.runtime.artifact import Artifact
+from loopwright.runtime.artifact_kinds import Link
 from loopwright.runtime.device import Device
 from loopwright.runtime.function import Function
-from loopwright.runtime.image import Image, Link
-from loopwright.runtime.symbolic import SymbolicFunction, make_function
-
-#: Kind of artifact -> kind of target, and what its file is.
-_FORMS = {
-    "llvm-object": ("llvm", "o"),
-    "c-object": ("c", "o"),
-    "shared-library": ("library", "so"),
-    "interp": ("interp", "json"),
-}
+from loopwright.runtime.image import Image
+from loopwright.runtime.symbolic import SymbolicFunction, function_of
 
 
 class Module:
@@ -32,9 +24,9 @@ class Module:
 
     Args:
         artifact: the compiled program.
-        sources: texts it was made from by kind (``ll``, ``asm``, ``c``, ``ir``), or functions that
-            make them; the first is what `get_source` gives unasked.
-        link: makes the code of the artifact; default by its kind.
+        sources: its texts by kind (``ll``, ``asm``, ``c``, ``ir``), or functions that write them;
+            the first is what `get_source` gives unasked.
+        link: links the artifact; default as its kind says.
     """
 
     def __init__(
@@ -46,24 +38,24 @@ class Module:
         self.artifact = artifact
         self._sources = dict(sources or {})
         image = Image(artifact, link)
-        entries = artifact.manifest["functions"]
-        self._functions = {entry["name"]: make_function(image, entry) for entry in entries}
+        self._kind = image.kind
+        self._functions = {f.name: function_of(image, f) for f in artifact.contents.functions}
         self._entry = self._functions[artifact.entry]
 
     @property
     def type_key(self) -> str:
-        """The target that made it, ``llvm``, ``c`` or ``interp``; ``library`` if exported."""
-        return _FORMS[self.artifact.kind][0]
+        """Kind of target that it was built for, such as ``llvm``; ``library`` if exported."""
+        return self._kind.target or "library"
 
     @property
     def format(self) -> str:
-        """Kind of file that `save` writes: ``o``, ``so`` or ``json``."""
-        return _FORMS[self.artifact.kind][1]
+        """Kind of file that `save` writes, such as ``o``, ``so`` or ``json``."""
+        return self._kind.extension
 
     @property
     def is_binary(self) -> bool:
         """Whether that file holds machine code."""
-        return self.format != "json"
+        return self._kind.holds != "program"
 
     @property
     def entry_name(self) -> str:
@@ -100,7 +92,7 @@ class Module:
     def __getitem__(self, name: str) -> Function | SymbolicFunction:
         return self.get_function(name)
 
-    def __call__(self, *args: Any) -> None:
+    def __call__(self, *args: object) -> None:
         """Run the entry function; see `Function`."""
         self._entry(*args)
 
@@ -129,7 +121,7 @@ class Module:
         return text
 
     def get_ir(self) -> str:
-        """The loop nest that the code was made from; the same as ``get_source("ir")``.
+        """The loop nest that was compiled; the same as ``get_source("ir")``.
 
         Raises:
             UsageError: the module was loaded from a file.
@@ -223,7 +215,7 @@ class Module:
 
     def __repr__(self) -> str:
         names = ", ".join(self.functions)
-        where = self.artifact.manifest["cpu"] or self.type_key
+        where = self.artifact.contents.cpu or self.type_key
         return f"<Module {self.entry_name} for {where}: {names}>"
 
 

@@ -1,7 +1,7 @@
 """`NDArray`: an array that kernels accept, NumPy storage inside.
 
-Row-major and contiguous always, 64-byte aligned when made here. It exchanges memory with NumPy,
-PyTorch and others through DLPack without a copy.
+Row-major and contiguous always, 64-byte aligned when allocated here. It exchanges memory with
+NumPy, PyTorch and others through DLPack without a copy.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def aligned_bytes(nbytes: int) -> npt.NDArray[np.uint8]:
 
 
 class NDArray:
-    """A row-major contiguous array on a device, made by `empty`, `array` or `from_dlpack`."""
+    """A row-major contiguous array on a device; `empty`, `array` and `from_dlpack` give one."""
 
     __slots__ = ("_data", "device")
 
@@ -145,7 +145,9 @@ class NDArray:
     def __dlpack_device__(self) -> tuple[int, int]:
         return (self.device.device_type, self.device.device_id)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+    def __array__(
+        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
+    ) -> npt.NDArray[Any]:
         wanted = self._data.dtype if dtype is None else np.dtype(dtype)
         if wanted == self._data.dtype:
             return self._data.copy() if copy else self._data
@@ -174,9 +176,9 @@ def _shape(shape: Sequence[int] | int) -> tuple[int, ...]:
 
 
 def _on_cpu(where: Device | str | None) -> Device:
-    found = cpu(0) if where is None else device(where)
-    found._present()
-    return found
+    home = cpu(0) if where is None else device(where)
+    home.require()
+    return home
 
 
 def empty(
@@ -220,12 +222,12 @@ def array(
         dtype, device = None, dtype if device is None else device
     name = None if dtype is None else dtypes.check(dtype)
     data = np.asarray(source, dtype=name)
-    made = empty(data.shape, dtypes.check(data.dtype), device)
-    np.copyto(made._data, data)
-    return made
+    copy = empty(data.shape, dtypes.check(data.dtype), device)
+    np.copyto(copy._data, data)
+    return copy
 
 
-def from_dlpack(source: Any) -> NDArray:
+def from_dlpack(source: object) -> NDArray:
     """The memory of another library's CPU array as an `NDArray`, without a copy.
 
     Args:
@@ -245,7 +247,7 @@ def from_dlpack(source: Any) -> NDArray:
     return NDArray(data, cpu(0))
 
 
-def host_array(source: Any) -> npt.NDArray[Any]:
+def host_array(source: object) -> npt.NDArray[Any]:
     """A NumPy view of an object with ``__dlpack__`` in host memory, without a copy.
 
     Raises:

@@ -6,18 +6,21 @@ else, quick enough to be interleaved with the samples that are compared with the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
 from loopwright import env
 from loopwright.runtime import linker, pool
-from loopwright.runtime.artifact import FORMAT, KIND, Artifact, enabled
+from loopwright.runtime.artifact import Artifact
+from loopwright.runtime.cpu_fit import enabled
 from loopwright.runtime.device import cpu
-from loopwright.runtime.function import Call
+from loopwright.runtime.function import BoundCall
+from loopwright.runtime.manifest import ArgSpec, FunctionSpec, Manifest
 from loopwright.runtime.module import Module
 from loopwright.runtime.ndarray import empty
+from loopwright.runtime.objects import LLVM_OBJECT
 from loopwright.runtime.timing import time_call
 
 # Loop turns of one unit of work: 10 to 20 us, long against handing it out.
@@ -158,28 +161,19 @@ def _object(name: str) -> bytes:
     return linker.compile_text(_fma_text() if name == "fma" else _triad_text())
 
 
-def _module(name: str, args: list[tuple[str, list[int], str, bool]], num_threads: int) -> Module:
-    fields = ("name", "shape", "dtype", "output")
-    function = {
-        "name": name,
-        "args": [dict(zip(fields, arg, strict=True)) for arg in args],
-        "workspace_bytes": 0,
-        "parallel_workspace_bytes": 0,
-        "uses_pool": True,
-    }
-    manifest: dict[str, Any] = {
-        "format": FORMAT,
-        "kind": KIND,
-        "entry": name,
-        "triple": linker.host_triple(),
-        "cpu": linker.host_cpu(),
-        "features": linker.host_features(),
-        "num_threads": num_threads,
-        "functions": [function],
-        "loopwright": env.version("loopwright"),
-        "llvmlite": env.version("llvmlite"),
-    }
-    return Module(Artifact(manifest, _object(name)))
+def _module(name: str, args: Sequence[ArgSpec], num_threads: int) -> Module:
+    manifest = Manifest(
+        LLVM_OBJECT.name,
+        name,
+        linker.host_triple(),
+        linker.host_cpu(),
+        linker.host_features(),
+        num_threads,
+        (FunctionSpec(name, tuple(args), uses_pool=True),),
+        loopwright=env.version("loopwright"),
+        llvmlite=env.version("llvmlite"),
+    )
+    return Module(Artifact(manifest.to_json(), _object(name)))
 
 
 class _Fma:
@@ -187,15 +181,15 @@ class _Fma:
 
     def __init__(self, num_threads: int) -> None:
         args = [
-            ("work", [1], "int64", False),
-            ("seed", [2], "float32", False),
-            ("out", [_OUT], "float32", True),
+            ArgSpec("work", (1,), "int64", output=False),
+            ArgSpec("seed", (2,), "float32", output=False),
+            ArgSpec("out", (_OUT,), "float32", output=True),
         ]
         self.work = np.ones(1, dtype=np.int64)
         seed = np.array([0.5, 1.0], dtype=np.float32)
         out = np.zeros(_OUT, dtype=np.float32)
         function = _module("fma", args, num_threads)["fma"]
-        self.call: Call = function.bind(self.work, seed, out)
+        self.call: BoundCall = function.bind(self.work, seed, out)
         width, count, _ = _shape()
         self.flop_per_unit = 2 * width * count * _TURNS
         self.units_per_second = 0.0
@@ -261,8 +255,9 @@ def bandwidth(
     arrays = [empty(size) for _ in range(3)]
     for part in arrays:
         part[:] = 1.0
-    specs = [(name, [size], "float32", name == "a") for name in ("b", "c", "a")]
-    module = _module("triad", [("work", [1], "int64", False), *specs], threads)
+    work = ArgSpec("work", (1,), "int64", output=False)
+    specs = [ArgSpec(name, (size,), "float32", output=name == "a") for name in ("b", "c", "a")]
+    module = _module("triad", [work, *specs], threads)
     call = module["triad"].bind(np.array([units], dtype=np.int64), *arrays)
     once = time_call(call, 1)
     passes = max(3, round(seconds / once))

@@ -106,7 +106,7 @@ def check_num_threads(n: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Native:
+class _NativePool:
     code: linker.Linked
     configure: ctypes._CFunctionType
     start: ctypes._CFunctionType
@@ -145,19 +145,19 @@ def pool_text(kind: str = "auto") -> str:
     return f"{text}\n{_PAUSE_DECLARED.get(arch, '')}\n"
 
 
-def _configure(native: _Native) -> None:
+def _configure(native: _NativePool) -> None:
     native.configure(get_num_threads(), env.settings().spin)
 
 
 @lru_cache(maxsize=1)
-def _native() -> _Native:
+def _native() -> _NativePool:
     names = ("lw_pool_configure", "lw_pool_start", "lw_pool_thread")
     text = pool_text(env.settings().pool)
     # Detached threads sleep in this code until the process is gone.
     code = linker.link(linker.compile_text(text), [*names, LAUNCH, f"{LAUNCH}_n"]).keep_forever()
     at = code.addresses
     number = ctypes.c_int32
-    native = _Native(
+    native = _NativePool(
         code,
         ctypes.CFUNCTYPE(None, number, number)(at[names[0]]),
         ctypes.CFUNCTYPE(number, number)(at[names[1]]),

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from loopwright import dtypes
 from loopwright.errors import ArgumentError
-from loopwright.runtime.function import Call, Function
+from loopwright.runtime.device import Device
+from loopwright.runtime.function import BoundCall, Function
 from loopwright.runtime.image import Image
+from loopwright.runtime.manifest import ArgSpec, FunctionSpec, SizesSpec
 from loopwright.runtime.ndarray import host_array
-from loopwright.runtime.sizes import ManifestSizes, evaluate, text
+from loopwright.runtime.size_formulas import evaluate, text
+from loopwright.runtime.sizes import CallSizes
 
 # Sizes whose functions, with their workspaces, are kept for the next call.
 _KEEP = 8
@@ -32,11 +36,10 @@ class SymbolicArg(NamedTuple):
     output: bool
 
     @classmethod
-    def from_manifest(cls, entry: Mapping[str, Any]) -> SymbolicArg:
-        """Read one entry of the manifest's ``args``."""
-        shape = tuple(n if isinstance(n, int) else text(n) for n in entry["shape"])
-        dtype = np.dtype(dtypes.check(entry["dtype"]))
-        return cls(str(entry["name"]), shape, dtype, bool(entry["output"]))
+    def of(cls, spec: ArgSpec) -> SymbolicArg:
+        """The argument that a manifest describes."""
+        shape = tuple(n if isinstance(n, int) else text(n) for n in spec.shape)
+        return cls(spec.name, shape, np.dtype(dtypes.check(spec.dtype)), spec.output)
 
     def __str__(self) -> str:
         return f"{self.name}: {self.dtype.name}[{', '.join(map(str, self.shape))}]"
@@ -52,12 +55,12 @@ class SymbolicFunction:
         args: its arrays, in order.
     """
 
-    def __init__(self, image: Image, entry: Mapping[str, Any]) -> None:
-        self.name = str(entry["name"])
-        self._image, self._entry = image, entry
-        self._sizes = ManifestSizes(entry)
-        self.args = tuple(map(SymbolicArg.from_manifest, entry["args"]))
-        self._order = list(entry["order"])
+    def __init__(self, image: Image, spec: FunctionSpec, sizes: SizesSpec) -> None:
+        self.name = spec.name
+        self._image, self._spec = image, spec
+        self._sizes = CallSizes(sizes, spec.args)
+        self.args = tuple(map(SymbolicArg.of, spec.args))
+        self._order = sizes.order
         self._kept: OrderedDict[tuple[int, ...], Function] = OrderedDict()
 
     @property
@@ -71,11 +74,16 @@ class SymbolicFunction:
         return self._image.address(self.name)
 
     @property
+    def device(self) -> Device:
+        """The device that runs it."""
+        return Device(self._image.kind.device)
+
+    @property
     def signature(self) -> tuple[str, ...]:
         """The arguments as text, in order."""
         return tuple(f"{k}: int" if isinstance(k, str) else str(self.args[k]) for k in self._order)
 
-    def __call__(self, *args: Any) -> None:
+    def __call__(self, *args: object) -> None:
         """Find the sizes, check the arguments, then run.
 
         Raises:
@@ -85,8 +93,8 @@ class SymbolicFunction:
         function, arrays = self.resolve(args)
         function(*arrays)
 
-    def bind(self, *args: Any) -> Call:
-        """Check the arguments now and return a `Call` that runs without checking again.
+    def bind(self, *args: object) -> BoundCall:
+        """Check the arguments now and return a `BoundCall` that runs without checking again.
 
         Raises:
             ArgumentError: as when called.
@@ -107,7 +115,7 @@ class SymbolicFunction:
             )
         return self._at(self._sizes.check(self.name, values))
 
-    def resolve(self, args: Sequence[Any]) -> tuple[Function, list[Any]]:
+    def resolve(self, args: Sequence[object]) -> tuple[Function, list[object]]:
         """The function for the sizes of these arguments, and the arrays that it takes.
 
         Raises:
@@ -123,11 +131,11 @@ class SymbolicFunction:
         shapes = [self._shape(k, a) for k, a in enumerate(arrays)]
         return self._at(self._sizes.bind(self.name, shapes, given)), arrays
 
-    def _shape(self, k: int, array: Any) -> tuple[int, ...]:
+    def _shape(self, k: int, array: object) -> tuple[int, ...]:
         shape = getattr(array, "shape", None)
-        if isinstance(array, np.ndarray) or shape is not None:
-            return tuple(int(n) for n in array.shape)
-        name = self._entry["args"][k]["name"]
+        if shape is not None:
+            return tuple(int(n) for n in shape)
+        name = self.args[k].name
         try:
             return host_array(array).shape
         except ArgumentError as error:
@@ -141,21 +149,23 @@ class SymbolicFunction:
             self._kept[key] = Function(self._image, self._concrete(values), key)
         return self._kept[key]
 
-    def _concrete(self, values: Mapping[str, int]) -> dict[str, Any]:
-        """The manifest's entry for given sizes."""
-        args = [
-            {**a, "shape": [evaluate(e, values) for e in a["shape"]]} for a in self._entry["args"]
-        ]
-        sizes = {
-            n: evaluate(self._entry[n], values)
-            for n in ("workspace_bytes", "parallel_workspace_bytes")
-        }
-        return {**self._entry, **sizes, "args": args}
+    def _concrete(self, values: Mapping[str, int]) -> FunctionSpec:
+        """What the manifest says, for given sizes."""
+        spec = self._spec
+        args = [replace(a, shape=tuple(evaluate(n, values) for n in a.shape)) for a in spec.args]
+        return replace(
+            spec,
+            args=tuple(args),
+            workspace_bytes=evaluate(spec.workspace_bytes, values),
+            parallel_workspace_bytes=evaluate(spec.parallel_workspace_bytes, values),
+        )
 
     def __repr__(self) -> str:
         return f"<SymbolicFunction {self.name}({', '.join(self.signature)})>"
 
 
-def make_function(image: Image, entry: Mapping[str, Any]) -> Function | SymbolicFunction:
-    """The function of an entry of a manifest."""
-    return SymbolicFunction(image, entry) if entry.get("sizes") else Function(image, entry)
+def function_of(image: Image, spec: FunctionSpec) -> Function | SymbolicFunction:
+    """The function that a manifest describes."""
+    if spec.sizes is None:
+        return Function(image, spec)
+    return SymbolicFunction(image, spec, spec.sizes)

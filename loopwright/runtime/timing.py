@@ -14,15 +14,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
 from loopwright.errors import UsageError, did_you_mean
 from loopwright.runtime import linker
-from loopwright.runtime.device import Device, cpu, device
-from loopwright.runtime.function import Call, Function, failure
+from loopwright.runtime.device import Device, device
+from loopwright.runtime.function import BoundCall, Function, failure
 from loopwright.runtime.symbolic import SymbolicFunction
+
+_Number = TypeVar("_Number", int, float)
 
 FLUSH_NON_FIRST = "cache_flush_cpu_non_first_arg"
 _GROWTH = 1.618
@@ -82,14 +84,14 @@ def _unit(seconds: float) -> tuple[str, float]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Native:
+class _NativeTimer:
     code: linker.Linked
-    time: Any
-    flush: Any
+    time: ctypes._CFunctionType
+    flush: ctypes._CFunctionType
 
 
 @lru_cache(maxsize=1)
-def _native() -> _Native:
+def _native() -> _NativeTimer:
     flush, declared = _FLUSH.get(linker.architecture(), ("", ""))
     text = (Path(__file__).parent / "timing.ll").read_text()
     text = text.replace("$CLOCK is", "It is").replace("$FLUSH evicts", "It evicts")
@@ -98,26 +100,31 @@ def _native() -> _Native:
         text += f"\ndeclare void @{declared}\n"
     code = linker.link(linker.compile_text(text), ["lw_time", "lw_flush"]).keep_forever()
     pointer, number = ctypes.c_void_p, ctypes.c_int64
-    return _Native(
+    return _NativeTimer(
         code,
         ctypes.CFUNCTYPE(number, pointer, pointer, pointer, number)(code.addresses["lw_time"]),
         ctypes.CFUNCTYPE(None, pointer, number)(code.addresses["lw_flush"]),
     )
 
 
-def time_call(call: Call, number: int) -> float:
+def time_call(call: BoundCall, number: int) -> float:
     """Run a bound call `number` times back to back; returns seconds of all together.
+
+    A loop in compiled code calls it, unless its kind of artifact has a timer of its own.
 
     Raises:
         RunError: a call failed; those after it did not run.
     """
+    timer = call.function.timer
+    if timer is not None:
+        return timer(call.run, number)
     took = _native().time(call.entry, call.pointers, call.workspace, number)
     if took < 0:
         raise failure(call.function, ctypes.c_int32(took & 0xFFFFFFFF).value)
     return float(took) * 1e-9
 
 
-def time_once(function: Function, args: Sequence[Any], number: int = 1) -> float:
+def time_once(function: Function, args: Sequence[object], number: int = 1) -> float:
     """Run a function `number` times back to back; returns seconds per call.
 
     Args:
@@ -133,7 +140,7 @@ def time_once(function: Function, args: Sequence[Any], number: int = 1) -> float
 
 
 def measure_windows(
-    call: Call, windows: int = 5, window_ms: float = 20.0, estimate: float | None = None
+    call: BoundCall, windows: int = 5, window_ms: float = 20.0, estimate: float | None = None
 ) -> tuple[float, ...]:
     """Time `windows` windows of about `window_ms` each; rank by the median of what is returned.
 
@@ -189,7 +196,7 @@ class Evaluator:
 
     Args:
         function: what to time.
-        dev: where it runs; only ``cpu(0)``.
+        dev: where it runs; default the device that its kind of code runs on.
         number: calls per repeat.
         repeat: repeats; each gives one entry of the results.
         min_repeat_ms: shortest length of a repeat in milliseconds.
@@ -219,7 +226,7 @@ class Evaluator:
         cache_flush_bytes: int = 0,
         f_preproc: str | Callable[..., object] = "",
     ) -> None:
-        (cpu(0) if dev is None else device(dev))._present()
+        (function.device if dev is None else device(dev)).require()
         self.function = function
         self.number = _at_least("number", number, 1)
         self.repeat = _at_least("repeat", repeat, 1)
@@ -231,7 +238,7 @@ class Evaluator:
         self._sweep = np.zeros(flush_bytes, dtype=np.uint8) if flush_bytes else None
         self._prepare = _preproc(f_preproc)
 
-    def __call__(self, *args: Any) -> BenchmarkResult:
+    def __call__(self, *args: object) -> BenchmarkResult:
         """Time the function on these arguments.
 
         Raises:
@@ -258,7 +265,7 @@ class Evaluator:
 _WHOLE = ("number", "repeat", "windows", "limit_zero_time_iterations", "repeats_to_cooldown")
 
 
-def _at_least(name: str, value: Any, low: int) -> Any:
+def _at_least(name: str, value: _Number, low: int) -> _Number:
     if name in _WHOLE and not isinstance(value, int):
         raise UsageError(f"{name} is {value!r}; it must be a whole number")
     if not value >= low:
@@ -283,7 +290,7 @@ def _preproc(f_preproc: str | Callable[..., object]) -> Callable[..., object]:
     return lambda *args: flush(*args[1:])
 
 
-def flush(*args: Any) -> None:
+def flush(*args: object) -> None:
     """Evict arrays (NumPy arrays or what exports ``__array__``) from the caches."""
     for arg in args:
         data = np.asarray(arg)

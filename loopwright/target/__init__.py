@@ -1,4 +1,4 @@
-"""Targets: for which machine code is made, and with which options.
+"""Targets: the machine that code is for, and the options of its compiler.
 
 ``Target("llvm")`` is the host; ``Target("llvm -mcpu=znver4 -num-threads=2")`` or a dictionary
 ``{"kind": "llvm", "mcpu": "znver4", "num_threads": 2}`` say more. `kinds` lists the kinds and their
@@ -7,8 +7,16 @@ options, `cpu` knows the names of CPUs.
 
 from loopwright.target.cpu import COMMON_CPUS, has_instruction, host_cpu, stores_too_wide
 from loopwright.target.dots import dot_lanes
-from loopwright.target.kinds import COMMON, KINDS, OPTIONS, Kind
-from loopwright.target.target import Target
+from loopwright.target.kinds import (
+    COMMON,
+    KINDS,
+    OPTIONS,
+    Kind,
+    Option,
+    register_target_kind,
+    unregister_target_kind,
+)
+from loopwright.target.target import Target, TargetLike
 
 __all__ = [
     "COMMON",
@@ -16,9 +24,13 @@ __all__ = [
     "KINDS",
     "OPTIONS",
     "Kind",
+    "Option",
     "Target",
+    "TargetLike",
     "dot_lanes",
     "has_instruction",
     "host_cpu",
+    "register_target_kind",
     "stores_too_wide",
+    "unregister_target_kind",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -38,21 +39,26 @@ def host_caches() -> Caches:
 
 def read_caches(folder: Path) -> Caches:
     """As `host_caches`, from a folder laid out as sysfs has it."""
-    found: dict[int, int] = {}
+    sizes: dict[int, int] = {}
     line = 64
-    for index in sorted(folder.glob("index*")):
-        try:
-            level, kind, size = (
-                (index / name).read_text().strip() for name in ("level", "type", "size")
-            )
-            if kind == "Instruction":
-                continue
-            found[int(level)] = int(size.rstrip("KMG")) * _UNITS.get(size[-1:], 1)
-            line = int((index / "coherency_line_size").read_text())
-        except (OSError, ValueError):
-            continue
-    if not found:
-        found = dict(DEFAULTS)
-    l1 = found.get(1, DEFAULTS[1])
-    l2 = found.get(2, max(l1, DEFAULTS[2]))
-    return Caches(l1, l2, max(found.get(3, l2), l2), line if line > 0 else 64)
+    for index in filter(_holds_data, sorted(folder.glob("index*"))):
+        with suppress(OSError, ValueError):  # the system does not tell all of this cache
+            size = _text(index, "size")
+            sizes[int(_text(index, "level"))] = int(size.rstrip("KMG")) * _UNITS.get(size[-1:], 1)
+            line = int(_text(index, "coherency_line_size"))
+    if not sizes:
+        sizes = dict(DEFAULTS)
+    l1 = sizes.get(1, DEFAULTS[1])
+    l2 = sizes.get(2, max(l1, DEFAULTS[2]))
+    return Caches(l1, l2, max(sizes.get(3, l2), l2), line if line > 0 else 64)
+
+
+def _holds_data(index: Path) -> bool:
+    try:
+        return _text(index, "type") != "Instruction"
+    except OSError:
+        return False
+
+
+def _text(index: Path, name: str) -> str:
+    return (index / name).read_text().strip()

@@ -9,7 +9,7 @@ from typing import Any
 
 from loopwright.errors import TargetError, did_you_mean
 
-#: CPU names by machine that LLVM has known for long: these need no question, and serve as hints.
+#: CPU names by machine that every LLVM of today knows: these are not asked for, and serve as hints.
 COMMON_CPUS = {
     "x86_64": (
         "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "nehalem", "sandybridge", "ivybridge",
@@ -94,20 +94,20 @@ def _ask_llvm(cpu: str, features: str) -> None:
     child = subprocess.run(
         [sys.executable, "-c", _PROBE, cpu, features], capture_output=True, text=True, check=False
     )
-    said = child.stderr.strip().splitlines()
+    lines = child.stderr.strip().splitlines()
     if "is not a recognized processor" in child.stderr:
         raise TargetError(
             f"unknown CPU {cpu!r}{did_you_mean(cpu, _common_cpus())}; leave mcpu out for this "
             f"machine's ({host_cpu()[0]}), or take one that LLVM knows: {', '.join(_common_cpus())}"
         )
-    odd = next((x for x in said if "is not a recognized feature" in x), None)
+    odd = next((x for x in lines if "is not a recognized feature" in x), None)
     if odd is not None:
         raise TargetError(
             f"target option mattr: LLVM says: {odd.replace(' (ignoring feature)', '')}"
         )
     if child.returncode != 0:
         raise TargetError(
-            f"LLVM makes no code for mcpu={cpu} mattr={features} here: {(said or ['no text'])[-1]}"
+            f"LLVM makes no code for mcpu={cpu} mattr={features} here: {(lines or ['no text'])[-1]}"
         )
 
 
@@ -120,7 +120,7 @@ def vector_bytes(cpu: str, features: str) -> int:
 
 @lru_cache(maxsize=16)
 def _vector_bytes(cpu: str, features: str) -> int:
-    """Bytes of a CPU's widest vector register: those that the sum of 64-byte values is made in."""
+    """Bytes of a CPU's widest vector register: those in which it adds 64-byte values."""
     v = "<16 x float>"
     text = f"define {v} @f({v} %a) {{\n %b = fadd {v} %a, %a\n ret {v} %b\n}}\n"
     asm = _assembly(cpu, features, text)
@@ -128,7 +128,7 @@ def _vector_bytes(cpu: str, features: str) -> int:
 
 
 def _assembly(cpu: str, features: str, text: str) -> str:
-    """What LLVM makes of IR text for a CPU."""
+    """The assembly that LLVM writes for IR text and a CPU."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -160,7 +160,7 @@ def has_instruction(cpu: str, features: str, what: str) -> bool:
     return library not in _assembly(cpu, features, text)
 
 
-#: Stores the first of eight integers, made half as wide.
+#: Stores the first of eight integers, cut to half their width.
 _NARROW_STORE = f"""
 declare void @llvm.masked.store.v8i32.p0(<8 x i32>, ptr, i32, <8 x i1>)
 define void @f(ptr %p, <8 x i64> %x) {{

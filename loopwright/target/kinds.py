@@ -1,45 +1,91 @@
-"""The kinds of targets and their options."""
+"""The kinds of targets and their options; open for kinds of others (`register_target_kind`).
+
+How code for a kind is compiled stands in `loopwright.driver.backends`.
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from loopwright.errors import TargetError, did_you_mean
+from loopwright.target.cpu import resolve_cpu
 
-#: Option name -> (type, what it does).
-Options = dict[str, tuple[type, str]]
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option of a kind of target.
+
+    Attributes:
+        type: of its values: str, int (0 or more), bool, or tuple (of words).
+        help: what it does, and its default.
+        choices: the only values, as text; empty: all of the type.
+        may_be_empty: whether an empty text is a value.
+    """
+
+    type: type
+    help: str
+    choices: tuple[str, ...] = ()
+    may_be_empty: bool = False
+
+
+Options = Mapping[str, Option]
+#: Values of options by name, as JSON has them.
+OptionValues = dict[str, Any]
 
 _CPU: Options = {
-    "mcpu": (str, "CPU name as LLVM knows it; default, and 'native', the host's"),
-    "mattr": (
+    "mcpu": Option(str, "CPU name as LLVM knows it; default, and 'native', the host's"),
+    "mattr": Option(
         str,
         "feature string such as '+avx2,-avx512f'; default the host's, or none with mcpu",
+        may_be_empty=True,
     ),
-    "num_threads": (int, "threads of parallel loops; 0 = all usable cores"),
-    "prefer_vector_width": (int, "widest vector in bits; 0 = the widest the CPU has"),
+    "num_threads": Option(int, "threads of parallel loops; 0 = all usable cores"),
+    "prefer_vector_width": Option(
+        int, "widest vector in bits; 0 = the widest the CPU has", ("0", "128", "256", "512")
+    ),
 }
-_CPU_DEFAULTS: dict[str, Any] = {"num_threads": 0, "prefer_vector_width": 0}
+_CPU_DEFAULTS: Mapping[str, Any] = {"num_threads": 0, "prefer_vector_width": 0}
 #: The options of ``llvm``.
 OPTIONS: Options = {
     **_CPU,
-    "fastmath": (bool, "let LLVM reassociate and ignore NaN; default false (contract only)"),
-    "loop_vectorize": (bool, "LLVM's own loop vectoriser; default false"),
-    "loop_unroll": (bool, "LLVM's own loop unrolling; default false"),
+    "fastmath": Option(bool, "let LLVM reassociate and ignore NaN; default false (contract only)"),
+    "loop_vectorize": Option(bool, "LLVM's own loop vectoriser; default false"),
+    "loop_unroll": Option(bool, "LLVM's own loop unrolling; default false"),
 }
 _C_OPTIONS: Options = {
     **_CPU,
-    "cc": (str, "compiler, a name or a path; default the first of gcc, clang, cc that is there"),
-    "opt_level": (int, "0 to 3: -O0 to -O3; default 2"),
-    "cflags": (str, "more flags for the compiler, such as '-mtune=intel -g'"),
-    "fastmath": (bool, "-ffast-math: reassociate and ignore NaN; default false"),
+    "cc": Option(
+        str, "compiler, a name or a path; default the first of gcc, clang, cc that is there"
+    ),
+    "opt_level": Option(int, "0 to 3: -O0 to -O3; default 2", ("0", "1", "2", "3")),
+    "cflags": Option(
+        str, "more flags for the compiler, such as '-mtune=intel -g'", may_be_empty=True
+    ),
+    "fastmath": Option(bool, "-ffast-math: reassociate and ignore NaN; default false"),
 }
 #: Options of every kind; they stand in a canonical form only where they are given.
 COMMON: Options = {
-    "keys": (tuple, "words that name families of targets, such as 'cpu'; default by kind"),
-    "model": (str, "name of the machine, for records of a machine that has no CPU name"),
+    "keys": Option(tuple, "words that name families of targets, such as 'cpu'; default by kind"),
+    "model": Option(str, "name of the machine, for records of a machine that has no CPU name"),
 }
+#: Compilers that ``c`` looks for, in this order.
+_COMPILERS = ("gcc", "clang", "cc")
+
+
+def _no_resolution(options: OptionValues) -> None:
+    """All options have values already."""
+
+
+def _resolve_c(options: OptionValues) -> None:
+    """Fill in the CPU and the compiler."""
+    resolve_cpu(options)
+    if "cc" not in options:
+        there = (name for name in _COMPILERS if shutil.which(name))
+        options["cc"] = next(there, _COMPILERS[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +96,20 @@ class Kind:
         name: as a target string begins.
         keys: families it belongs to.
         options: its options, `COMMON` aside.
-        defaults: values of options that are not given; ``mcpu``, ``mattr`` and ``cc`` are found.
+        defaults: values of options that are not given.
         aliases: other spellings of options.
+        resolve: fills in the options whose values depend on the machine, and refuses bad ones by a
+            TargetError.
+        is_host: whether its code runs on a CPU and may call that of other targets.
     """
 
     name: str
     keys: tuple[str, ...]
-    options: Options
-    defaults: dict[str, Any]
-    aliases: dict[str, str]
+    options: Options = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    resolve: Callable[[OptionValues], None] = _no_resolution
+    is_host: bool = False
 
 
 KINDS: dict[str, Kind] = {
@@ -67,7 +118,8 @@ KINDS: dict[str, Kind] = {
         ("cpu",),
         OPTIONS,
         {**_CPU_DEFAULTS, "fastmath": False, "loop_vectorize": False, "loop_unroll": False},
-        {},
+        resolve=resolve_cpu,
+        is_host=True,
     ),
     "c": Kind(
         "c",
@@ -75,9 +127,26 @@ KINDS: dict[str, Kind] = {
         _C_OPTIONS,
         {**_CPU_DEFAULTS, "opt_level": 2, "cflags": "", "fastmath": False},
         {"march": "mcpu"},
+        resolve=_resolve_c,
+        is_host=True,
     ),
-    "interp": Kind("interp", ("cpu",), {}, {}, {}),
+    "interp": Kind("interp", ("cpu",)),
 }
+
+
+def register_target_kind(kind: Kind) -> None:
+    """Enter a kind of target.
+
+    Raises:
+        TargetError: another kind has this name.
+    """
+    if KINDS.setdefault(kind.name, kind) is not kind:
+        raise TargetError(f"there is a target {kind.name!r} already")
+
+
+def unregister_target_kind(name: str) -> None:
+    """Take a kind of target away; nothing happens where there is none of that name."""
+    KINDS.pop(name, None)
 
 
 def kind_of(name: object) -> Kind:
@@ -93,7 +162,7 @@ def kind_of(name: object) -> Kind:
     )
 
 
-def option(kind: Kind, name: str, value: Any) -> tuple[str, Any]:
+def option(kind: Kind, name: str, value: object) -> tuple[str, str | int | tuple[str, ...]]:
     """The name and value of an option as they are stored.
 
     Raises:
@@ -101,33 +170,39 @@ def option(kind: Kind, name: str, value: Any) -> tuple[str, Any]:
     """
     key = str(name).replace("-", "_")
     key = kind.aliases.get(key, key)
-    known = {**kind.options, **COMMON}
-    if key not in known:
-        owner = "" if kind.name == "llvm" else f" of {kind.name!r}"
+    options = {**kind.options, **COMMON}
+    if key not in options:
         raise TargetError(
-            f"unknown target option {key!r}{owner}{did_you_mean(key, known)}; "
-            f"known: {', '.join(known)}"
+            f"unknown target option {key!r} of {kind.name!r}{did_you_mean(key, options)}; "
+            f"known: {', '.join(options)}"
         )
-    want, text = known[key][0], str(value)
-    if key == "prefer_vector_width" and text not in ("0", "128", "256", "512"):
-        raise TargetError(f"target option {key}: expected 0, 128, 256 or 512, got {value!r}")
-    if key == "opt_level" and text not in ("0", "1", "2", "3"):
-        raise TargetError(f"target option {key}: expected 0, 1, 2 or 3, got {value!r}")
+    return key, _value(key, options[key], value)
+
+
+def _value(key: str, option: Option, value: object) -> str | int | tuple[str, ...]:
+    """A value of an option; numbers and conditions may come as text."""
+    want, text = option.type, str(value)
+    if option.choices and text not in option.choices:
+        *most, last = option.choices
+        raise TargetError(
+            f"target option {key}: expected {', '.join(most)} or {last}, got {value!r}"
+        )
     if want is bool and text.lower() in ("true", "false", "1", "0"):
-        return key, text.lower() in ("true", "1")
+        return text.lower() in ("true", "1")
     if want is int and re.fullmatch("[0-9]+", text):
-        return key, int(text)
-    if want is str and isinstance(value, str) and (value or key in ("mattr", "cflags")):
-        return key, value
+        return int(text)
+    if want is str and isinstance(value, str) and (value or option.may_be_empty):
+        return value
     if want is tuple and (words := _words(value)):
-        return key, words
-    kinds = {
+        return words
+    expected = {
         int: "a number, 0 or more", bool: "true or false", str: "text", tuple: "words with commas",
     }  # fmt: skip
-    raise TargetError(f"target option {key}: expected {kinds[want]}, got {value!r}")
+    raise TargetError(f"target option {key}: expected {expected[want]}, got {value!r}")
 
 
-def _words(value: Any) -> tuple[str, ...]:
+def _words(value: object) -> tuple[str, ...]:
     words = value.split(",") if isinstance(value, str) else value
-    good = isinstance(words, list | tuple) and all(isinstance(w, str) and w for w in words)
-    return tuple(words) if good else ()
+    if not isinstance(words, list | tuple) or not all(isinstance(w, str) and w for w in words):
+        return ()
+    return tuple(words)

@@ -1,24 +1,21 @@
 """`Target`: a kind with resolved options; equal targets compile equal code.
 
-Options are resolved when the target is made (an absent mcpu becomes the host's name). As a context
-manager a target is the default of everything inside.
+Options are resolved when the target is created (an absent mcpu becomes the host's name). As a
+context manager a target is the default of everything inside.
 """
 
 from __future__ import annotations
 
 import json
 import shlex
-import shutil
 from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any
 
 from loopwright.errors import TargetError
-from loopwright.target.cpu import host_cpu, resolve_cpu, vector_bytes
-from loopwright.target.kinds import KINDS, Kind, kind_of, option
+from loopwright.target.cpu import host_cpu, vector_bytes
+from loopwright.target.kinds import KINDS, OptionValues, kind_of, option
 
-#: Compilers that ``c`` looks for, in this order.
-_COMPILERS = ("gcc", "clang", "cc")
 #: Bytes of a "vector register" where there is none: templates ask.
 _NO_VECTORS = 16
 #: Targets in force, innermost last; per thread, so one Target may be entered by several.
@@ -31,7 +28,7 @@ class Target:
     Args:
         spec: a kind (``"llvm"``, ``"c"``, ``"interp"``) with options as on a command line, a
             dictionary with "kind", or a Target.
-        host: the target of the code that calls this one, for scripts of TVM: ``llvm`` or ``c``.
+        host: the target of the code that calls this one, for scripts of TVM: one for a CPU.
         options: more options, which win. `loopwright.target.KINDS` says which there are.
 
     Attributes:
@@ -47,30 +44,31 @@ class Target:
 
     def __init__(
         self,
-        spec: str | Mapping[str, Any] | Target = "llvm",
-        host: str | Mapping[str, Any] | Target | None = None,
+        spec: TargetLike = "llvm",
+        host: TargetLike | None = None,
         **options: Any,
     ) -> None:
         given = {**_parse(spec), **options}
         kind = kind_of(given.pop("kind", "llvm"))
         inner = given.pop("host", None)
-        named = dict(option(kind, k, v) for k, v in given.items())
+        named: OptionValues = dict(option(kind, k, v) for k, v in given.items())
         self.kind: str = kind.name
         self.host: Target | None = _host(host if host is not None else inner)
         self.keys: tuple[str, ...] = named.pop("keys", kind.keys)
         self.model: str = named.pop("model", "unknown")
-        self.options: dict[str, Any] = _resolved(kind, {**kind.defaults, **named})
+        self.options: OptionValues = {**kind.defaults, **named}
+        kind.resolve(self.options)
 
     @property
-    def canonical(self) -> dict[str, Any]:
+    def canonical(self) -> OptionValues:
         """JSON-able form with every option resolved; `from_canonical` is its inverse.
 
         ``keys``, ``model`` and ``host`` are in it only where they are not what the kind has anyway.
         """
         return {"kind": self.kind, **dict(sorted({**self.options, **self._extras()}.items()))}
 
-    def _extras(self) -> dict[str, Any]:
-        extras: dict[str, Any] = {}
+    def _extras(self) -> OptionValues:
+        extras: OptionValues = {}
         if self.keys != KINDS[self.kind].keys:
             extras["keys"] = list(self.keys)
         if self.model != "unknown":
@@ -80,7 +78,7 @@ class Target:
         return extras
 
     @staticmethod
-    def from_canonical(data: dict[str, Any]) -> Target:
+    def from_canonical(data: Mapping[str, Any]) -> Target:
         """Rebuild a target from its canonical form."""
         return Target(dict(data))
 
@@ -91,11 +89,11 @@ class Target:
         return stack[-1] if stack else Target("llvm")
 
     @property
-    def attrs(self) -> dict[str, Any]:
+    def attrs(self) -> OptionValues:
         """The options by name, as a copy."""
         return dict(self.options)
 
-    def with_host(self, host: str | Mapping[str, Any] | Target | None) -> Target:
+    def with_host(self, host: TargetLike | None) -> Target:
         """This target with another host; None takes the host away."""
         plain = {k: v for k, v in self.canonical.items() if k != "host"}
         return Target(plain, host)
@@ -128,10 +126,10 @@ class Target:
             given_cpu = self.options["mcpu"] != name
             defaults |= {"mcpu": name, "mattr": "" if given_cpu else features}
         parts = [self.kind]
-        parts += [_said(k, v) for k, v in self.options.items() if v != defaults.get(k)]
-        parts += [_said(k, v) for k, v in self._extras().items() if k != "host"]
+        parts += [_word(k, v) for k, v in self.options.items() if v != defaults.get(k)]
+        parts += [_word(k, v) for k, v in self._extras().items() if k != "host"]
         if self.host is not None:
-            parts.append(_said("host", str(self.host)))
+            parts.append(_word("host", str(self.host)))
         return " ".join(parts)
 
     def __repr__(self) -> str:
@@ -144,14 +142,18 @@ class Target:
         return hash(json.dumps(self.canonical))
 
 
-def _said(name: str, value: Any) -> str:
+#: A target as people write it: a string, a dictionary, or a `Target`.
+TargetLike = str | Mapping[str, Any] | Target
+
+
+def _word(name: str, value: Any) -> str:
     """One option as a word of a target string."""
     text = ",".join(value) if isinstance(value, list) else str(value)
     text = text.lower() if isinstance(value, bool) else text
     return f"-{name.replace('_', '-')}={shlex.quote(text)}"
 
 
-def _parse(spec: object) -> dict[str, Any]:
+def _parse(spec: object) -> OptionValues:
     if isinstance(spec, Target):
         return spec.canonical
     if isinstance(spec, Mapping):
@@ -162,7 +164,7 @@ def _parse(spec: object) -> dict[str, Any]:
         words = shlex.split(spec)
     except ValueError as e:
         raise TargetError(f"target {spec!r}: {e}") from e
-    out: dict[str, Any] = {"kind": words[0]}
+    out: OptionValues = {"kind": words[0]}
     for w in words[1:]:
         key, eq, value = w.lstrip("-").partition("=")
         if not w.startswith("-") or not eq:
@@ -171,19 +173,13 @@ def _parse(spec: object) -> dict[str, Any]:
     return out
 
 
-def _host(spec: str | Mapping[str, Any] | Target | None) -> Target | None:
+def _host(spec: TargetLike | None) -> Target | None:
     if spec is None:
         return None
     host = Target(spec)
-    if host.kind == "interp":
-        raise TargetError("a host is a target that makes code for a CPU, llvm or c, not 'interp'")
+    if not KINDS[host.kind].is_host:
+        hosts = " or ".join(k.name for k in KINDS.values() if k.is_host)
+        raise TargetError(
+            f"a host is a target that makes code for a CPU, {hosts}, not {host.kind!r}"
+        )
     return host
-
-
-def _resolved(kind: Kind, options: dict[str, Any]) -> dict[str, Any]:
-    if "mcpu" in kind.options:
-        resolve_cpu(options)
-    if "cc" in kind.options and "cc" not in options:
-        found = (name for name in _COMPILERS if shutil.which(name))
-        options["cc"] = next(found, _COMPILERS[0])
-    return options

@@ -66,6 +66,6 @@ def test_matmul_of_bytes(left: str, right: str, vector: bool) -> None:
 def test_vector_code_widens_what_it_loads(dtype: str, load: str, cpu: str) -> None:
     s, args = matmul(dtype, dtype, True)
     target = Target(f"llvm -num-threads=1 -mcpu={cpu}")
-    words = compile_func(lower(s, args), target).assembly().split()
+    words = compile_func(lower(s, args), target).source("asm").split()
     assert any(w.startswith(load) for w in words)
     assert not any(w.startswith("vpinsr") for w in words), "no lane is loaded by itself"

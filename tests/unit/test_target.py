@@ -60,11 +60,11 @@ def test_native_is_the_host() -> None:
         ({"kind": None}, "unknown target None"),
         (
             "llvm -num-thread=2",
-            r"unknown target option 'num_thread' \(did you mean 'num_threads'\?\)",
+            r"unknown target option 'num_thread' of 'llvm' \(did you mean 'num_threads'\?\)",
         ),
         (
             {"kind": "llvm", "cpu": "x"},
-            r"unknown target option 'cpu' \(did you mean 'mcpu'\?\); known",
+            r"unknown target option 'cpu' of 'llvm' \(did you mean 'mcpu'\?\); known",
         ),
         ("llvm fast", "options are written -name=value, got 'fast'"),
         ("llvm -fastmath", "options are written -name=value, got '-fastmath'"),

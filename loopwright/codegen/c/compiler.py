@@ -8,25 +8,26 @@ the thread pool calls through ``lw_parallel_launch``.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from loopwright import dtypes
 from loopwright.codegen.c.instructions import instruction
 from loopwright.codegen.c.math import install
 from loopwright.codegen.c.prelude import Prelude, memory_type
-from loopwright.codegen.c.statements import RESERVED, CFamilyWriter, Names
+from loopwright.codegen.c.statements import RESERVED, CFamilyWriter, Identifiers
 from loopwright.codegen.c.system_compiler import Source, compile_c, disassembly
-from loopwright.codegen.llvm.compiler import Code
-from loopwright.codegen.llvm.ops import C_FUNCTIONS
-from loopwright.codegen.llvm.sizes import Bytes, SizeNames, larger
+from loopwright.codegen.c_library import C_FUNCTIONS
+from loopwright.codegen.code import Code
 from loopwright.codegen.program_queries import buffers_of, has_guarded_accesses
+from loopwright.codegen.workspace import Bytes, SizeDefinitions, larger
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Expr, Var
 from loopwright.ir.sizes import Sizes
 from loopwright.ir.stmt import Check, For, Func, IntrinsicCall, Store
 from loopwright.ir.traversal import free_vars, walk
-from loopwright.runtime.image import FIRST_CODE, record_name
+from loopwright.runtime.check_records import FIRST_CODE, record_name
+from loopwright.runtime.linker import host_triple
 from loopwright.target import Target, dot_lanes, has_instruction
 from loopwright.version import __version__
 
@@ -66,10 +67,10 @@ class Unit:
     checks: list[str] = field(default_factory=list)
     check_words: int = 0
 
-    def names(self) -> Names:
+    def names(self) -> Identifiers:
         """Identifiers of one function."""
         own = {self.name, f"{self.name}_nest", *(f"{self.name}_par{k}" for k in range(64))}
-        return Names(RESERVED | C_FUNCTIONS | own)
+        return Identifiers(RESERVED | C_FUNCTIONS | own)
 
 
 class CWriter(CFamilyWriter):
@@ -87,7 +88,7 @@ class CWriter(CFamilyWriter):
         return f"#pragma GCC unroll {min(most, _UNROLL_LIMIT)}"
 
     def prefetch(self, b: Buffer, indices: tuple[Expr, ...]) -> None:
-        """The address is reckoned as an integer: a pointer outside of an array is no C."""
+        """The address is computed as an integer: C has no pointers outside of an array."""
         offset = self.flat(b, indices).text
         at = f"(uintptr_t){self.name(b)} + ({offset}) * {dtypes.nbytes(b.dtype)}"
         self.put(f"__builtin_prefetch((const void *)({at}), 0, 3);")
@@ -109,11 +110,16 @@ class CWriter(CFamilyWriter):
         unit.checks.append(s.text)
         unit.check_words = max(unit.check_words, 1 + len(s.values))
         record = record_name(unit.name)
+        take = f"if (__sync_bool_compare_and_swap(&{record}[0], 0, {code}))"
         with self.block(f"if (!({self.expr(s.cond).text}))"):
-            with self.block(f"if (__sync_bool_compare_and_swap(&{record}[0], 0, {code}))"):
-                for k, e in enumerate(s.values):
-                    self.put(f"{record}[{k + 1}] = {self.index(e).text};")
+            with self.block(take):
+                self.lines += self._recorded(record, s.values)
             self.put(f"return {code};")
+
+    def _recorded(self, record: str, values: Sequence[Expr]) -> list[str]:
+        """Lines that write values into a record."""
+        indent = "  " * self.depth
+        return [f"{indent}{record}[{k + 1}] = {self.index(e).text};" for k, e in enumerate(values)]
 
     def parameter(self, b: Buffer) -> str:
         """A buffer as a parameter, which no other parameter aliases."""
@@ -142,14 +148,14 @@ class CWriter(CFamilyWriter):
         inner = CWriter(unit, inside_parallel=True)
         inner.ranges = {v: self.ranges[v] for v in outer if v in self.ranges}
         inner.bound = {v: self.bound[v] for v in outer}
-        inner.sizes = SizeNames(self.sizes.known)
+        inner.sizes = SizeDefinitions(self.sizes.by_variable)
         _write_parallel(inner, s, name, buffers, outer)
         size = inner.workspace
         unit.parallel_workspace = larger(unit.parallel_workspace, self.sizes.definition(size))
-        given = ", ".join([*(self.name(v) for v in outer), *(self.name(b) for b in buffers)]) or "0"
+        values = ", ".join([*map(self.name, outer), *map(self.name, buffers)]) or "0"
         spare = self.spare(size)
         with self.block(""):
-            self.put(f"struct {name} closure = {{{given}}};")
+            self.put(f"struct {name} closure = {{{values}}};")
             self.put(
                 f"int32_t rc = lw_parallel_launch({name}, &closure, {self.count(s.extent).text}, "
                 f"{self.count(size).text}, {spare});"
@@ -158,23 +164,23 @@ class CWriter(CFamilyWriter):
         return True
 
 
-def write_c(f: Func, target: Target) -> tuple[str, Unit, Any]:
+def write_c(f: Func, target: Target) -> tuple[str, Unit, Bytes]:
     """The C text of a function; also what its parts share, and the entry's workspace bytes."""
-    found: list[Buffer] = []
-    walk(f.body, lambda n: found.append(n.buffer) if isinstance(n, Store) else None)
+    written: set[Buffer] = set()
+    walk(f.body, lambda n: written.add(n.buffer) if isinstance(n, Store) else None)
     name = f"{f.name}_" if f.name in RESERVED or _MATH_H.fullmatch(f.name) else f.name
     options = target.options
     prelude = Prelude(has_instruction(options["mcpu"], options["mattr"], "fma"))
     install(prelude)
-    unit = Unit(f.name, options["num_threads"], prelude, frozenset(found), [])
+    unit = Unit(f.name, options["num_threads"], prelude, frozenset(written), [])
     lanes = dot_lanes(options["mcpu"], options["mattr"])
     unit.dot_lanes = min(lanes, target.vector_bytes // 4)
     writer = CWriter(unit, inside_parallel=False)
     writer.buffers = dict.fromkeys(f.params)
-    known = Sizes.of_function(f.sizes, [n for b in f.params for n in b.shape]).ranges
-    writer.ranges = {v: known[v] for v in f.sizes}
+    ranges = Sizes.of_function(f.sizes, [n for b in f.params for n in b.shape]).ranges
+    writer.ranges = {v: ranges[v] for v in f.sizes}
     writer.bound = dict.fromkeys(f.sizes, "int64_t")
-    # The sizes come first: types of the others are made of them.
+    # The sizes come first: types of the others depend on them.
     params = [f"const int64_t {writer.name(v)}" for v in f.sizes]
     params += [*map(writer.parameter, f.params), _WORKSPACE]
     writer.stmt(f.body)
@@ -202,6 +208,9 @@ def write_c(f: Func, target: Target) -> tuple[str, Unit, Any]:
 def compile_func(f: Func, target: Target) -> Code:
     """Compile a lowered function with the system's compiler.
 
+    Returns:
+        The object file. Its sources are ``c`` and ``asm``.
+
     Raises:
         CodegenError: the function holds something that the target cannot run (thread axes).
         TargetError: the compiler is not there, or does not know the CPU.
@@ -212,17 +221,18 @@ def compile_func(f: Func, target: Target) -> Code:
     objects = compile_c(source, target)
     return Code(
         objects,
-        text,
-        lambda: text,
-        lambda: disassembly(source, target),
+        {"c": text, "asm": lambda: disassembly(source, target)},
         workspace,
         unit.parallel_workspace,
         unit.loops > 0,
         tuple(unit.checks),
+        triple=host_triple(),
     )
 
 
-def _write_parallel(w: CWriter, s: For, name: str, buffers: list[Buffer], outer: list[Var]) -> None:
+def _write_parallel(
+    w: CWriter, s: For, name: str, buffers: Sequence[Buffer], outer: Sequence[Var]
+) -> None:
     """Write the nest of one iteration, the closure, and the function over a range."""
     w.buffers = dict.fromkeys(buffers)
     i = w.name(s.var)

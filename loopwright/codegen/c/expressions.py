@@ -7,7 +7,7 @@ does it. Narrow integers are cut after every operation, since C computes them as
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -54,7 +54,7 @@ class Text(NamedTuple):
         return self.text if self.level >= level else f"({self.text})"
 
 
-class Expressions:
+class ExpressionWriter:
     """Writes expressions; the owner names variables and buffers, and knows ranges of axes.
 
     Attributes:
@@ -104,7 +104,7 @@ class Expressions:
         """An integer in any type that holds it."""
         return self.plain(e) if self.is_plain(e) else self.expr(e)
 
-    def plain(self, e: Any) -> Text:
+    def plain(self, e: Expr) -> Text:
         """Arithmetic on axes, in int64_t."""
         match e:
             case Var():
@@ -130,12 +130,12 @@ class Expressions:
 
     # ------------------------------------------------------------ values
 
-    def expr(self, e: Any) -> Text:
+    def expr(self, e: Expr) -> Text:
         """A value in its own dtype."""
         match e:
             case Var():
-                known = Text(self.name(e))
-                return _convert(known, e.dtype) if e in self.ranges else known
+                variable = Text(self.name(e))
+                return _convert(variable, e.dtype) if e in self.ranges else variable
             case Const(value=v, dtype=d):
                 return literal(v, d)
             case Load(buffer=b, indices=idx):
@@ -172,8 +172,8 @@ class Expressions:
             return _call(self.prelude.divide(op, dtype), x, y)
         if op in ("<<", ">>"):
             return _call(self.prelude.shift(op, dtype), x, y)
-        done = _join(_LOGIC.get(op, op), x, y)
-        return done if op in COMPARE or op in _LOGIC else self._rounded(done, dtype)
+        result = _join(_LOGIC.get(op, op), x, y)
+        return result if op in COMPARE or op in _LOGIC else self._rounded(result, dtype)
 
     def _own(self, fn: str, dtype: str, *args: Text) -> Text | None:
         """A call of the file's own function, where there is one."""
@@ -182,10 +182,10 @@ class Expressions:
 
     def _half(self, what: str, x: Text, dtype: str) -> Text:
         """A conversion of `loopwright.ir.half`."""
-        made = self._own(what, dtype, x)
-        if made is None:
+        call = self._own(what, dtype, x)
+        if call is None:
             raise CodegenError(f"c: no conversion of {dtype}")
-        return made
+        return call
 
     def _loaded(self, x: Text, dtype: str) -> Text:
         """The value of an element of memory."""
@@ -251,7 +251,7 @@ def product_and_rest(e: Binary) -> tuple[Expr, Expr, Expr] | None:
     return None
 
 
-def literal(value: Any, dtype: str) -> Text:
+def literal(value: float, dtype: str) -> Text:
     """A literal; the text of a float is the shortest that is read back as the same number."""
     if dtype == "bool":
         return Text("true" if value else "false")

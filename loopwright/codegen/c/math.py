@@ -1,15 +1,13 @@
 """Math functions (`loopwright.ir.math.vector_math`, `loopwright.ir.half`) as C functions.
 
-Each is a static function of the file that uses it, one named value a step, and is inlined: the
-compiler makes it part of the vector loop around it. Nothing is contracted in C, so that results are
-those of every other code generator, to the bit.
+Each is a static function of the file that uses it, with one named value for each step, and is
+inlined: the compiler makes it part of the vector loop around it. Nothing is contracted in C, so
+that results are those of every other code generator, to the bit.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-from loopwright.codegen.c.expressions import Expressions, Text
+from loopwright.codegen.c.expressions import ExpressionWriter, Text
 from loopwright.codegen.c.prelude import Prelude, c_type, short
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Call, Expr, IfThenElse, Var
@@ -44,17 +42,17 @@ def math_function(prelude: Prelude, fn: str, dtype: str, lanes: bool) -> str | N
     if name not in prelude:
         prelude.strict = True
         how = _RARE if fn.startswith("_") and not many else _INLINE
-        prelude.put(name, _Writer(prelude, d, many).function(f"{how} ", name))
+        prelude.put(name, _DefinitionWriter(prelude, d, many).function(f"{how} ", name))
     return name
 
 
-class _Writer(Expressions):
+class _DefinitionWriter(ExpressionWriter):
     """Writes one definition."""
 
     def __init__(self, prelude: Prelude, d: Definition, lanes: bool) -> None:
         super().__init__(prelude)
         self.d, self.in_vector = d, lanes
-        # In float64 on the way to a float32 nothing hangs on the second rounding.
+        # Where a float32 is computed in float64, the second rounding does not matter.
         self.loose = not prelude.has_fma and d.params[0].dtype == "float32"
 
     def name(self, x: Var | Buffer) -> str:
@@ -69,7 +67,7 @@ class _Writer(Expressions):
             lines.append(f"  const {c_type(v.dtype)} {v.name} = {self.expr(e).text};")
         return "\n".join([*lines, f"  return {self.expr(self.d.result).text};", "}"])
 
-    def expr(self, e: Any) -> Text:
+    def expr(self, e: Expr) -> Text:
         match e:
             case IfThenElse(cond=c, a=a, b=b) if not self.in_vector:
                 parts = self.expr(c).text, self.expr(a).text, self.expr(b).inside(3)

@@ -49,7 +49,7 @@ class Prelude:
 
     Attributes:
         has_fma: whether ``fma`` of C is an instruction, so that ``a * b + c`` becomes one.
-        strict: whether a helper hangs on the rounding of every operation.
+        strict: whether a helper depends on the rounding of every operation.
         define: writes math functions (`loopwright.codegen.c.math`).
     """
 

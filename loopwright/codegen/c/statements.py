@@ -7,15 +7,14 @@ compiler is told to vectorise, an unrolled one a loop that it is told to unroll.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 
 from loopwright import dtypes
-from loopwright.codegen.c.expressions import Expressions, Text, product_and_rest
+from loopwright.codegen.c.expressions import ExpressionWriter, Text, product_and_rest
 from loopwright.codegen.c.prelude import Prelude, c_type, memory_type
-from loopwright.codegen.llvm.sizes import Bytes, SizeNames, larger, nbytes
 from loopwright.codegen.program_queries import has_blocks
+from loopwright.codegen.workspace import Bytes, SizeDefinitions, buffer_bytes, larger
 from loopwright.errors import CodegenError
 from loopwright.ir.affine import interval
 from loopwright.ir.buffer import STACK_LIMIT, Buffer, Load
@@ -31,6 +30,7 @@ from loopwright.ir.stmt import (
     Let,
     Prefetch,
     Seq,
+    Stmt,
     Store,
     View,
 )
@@ -57,11 +57,11 @@ RESERVED = frozenset(
 _TAKEN = re.compile(r"_|lw_|M_|FP_|U?INT|HUGE|MATH|WCHAR|SIZE|PTRDIFF|SIG_|__")
 
 
-class Names:
+class Identifiers:
     """C identifiers, unique in a function: the first of a name keeps it, others get a number."""
 
     def __init__(self, taken: set[str] | frozenset[str]) -> None:
-        self._names: dict[Any, str] = {}
+        self._names: dict[Var | Buffer, str] = {}
         self._taken = set(taken)
 
     def __call__(self, x: Var | Buffer) -> str:
@@ -86,7 +86,7 @@ class Names:
         return name
 
 
-class CFamilyWriter(Expressions):
+class CFamilyWriter(ExpressionWriter):
     """Writes the statements of one function.
 
     Attributes:
@@ -95,10 +95,10 @@ class CFamilyWriter(Expressions):
         bound: C types of the variables in scope.
         buffers: buffers in scope.
         workspace: bytes of workspace that the function needs; with sizes maybe an expression.
-        sizes: what the names made of sizes stand for.
+        sizes: definitions of what was computed from sizes.
     """
 
-    def __init__(self, prelude: Prelude, names: Names, language: str = "c") -> None:
+    def __init__(self, prelude: Prelude, names: Identifiers, language: str = "c") -> None:
         super().__init__(prelude)
         self.names, self.language = names, language
         self.lines: list[str] = []
@@ -106,7 +106,7 @@ class CFamilyWriter(Expressions):
         self.bound: dict[Var, str] = {}
         self.buffers: dict[Buffer, None] = {}
         self.workspace: Bytes = 0
-        self.sizes = SizeNames()
+        self.sizes = SizeDefinitions()
         self._used: Bytes = 0
         self._stack = 0
         self.contracts = prelude.has_fma
@@ -154,16 +154,11 @@ class CFamilyWriter(Expressions):
 
     # ------------------------------------------------------------ statements
 
-    def stmt(self, s: Any) -> None:
+    def stmt(self, s: Stmt) -> None:
         """Write a statement."""
         match s:
             case Seq(stmts=stmts):
-                for k, x in enumerate(stmts):
-                    if _declares(x) and k < len(stmts) - 1:
-                        with self.block(""):
-                            self.stmt(x)
-                    else:
-                        self.stmt(x)
+                self._sequence(stmts)
             case Store(buffer=b, indices=idx, value=v):
                 self._store(b, idx, v)
             case For():
@@ -188,6 +183,13 @@ class CFamilyWriter(Expressions):
             case _:
                 raise CodegenError(f"{self.language}: no code for {type(s).__name__}")
 
+    def _sequence(self, stmts: Sequence[Stmt]) -> None:
+        """Statements in order; the names that one declares are its own, unless it is the last."""
+        for k, x in enumerate(stmts):
+            alone = _declares(x) and k < len(stmts) - 1
+            with self.block("") if alone else nullcontext():
+                self.stmt(x)
+
     def _store(self, b: Buffer, idx: tuple[Expr, ...], v: Expr) -> None:
         at = self.element(b, idx)
         single = dtypes.bits(b.dtype) >= 32
@@ -199,14 +201,14 @@ class CFamilyWriter(Expressions):
             case _:
                 self.put(f"{at} = {self.stored(v).text};")
 
-    def _if(self, c: Expr, then: Any, other: Any) -> None:
+    def _if(self, c: Expr, then: Stmt, other: Stmt | None) -> None:
         with self.block(f"if ({self.expr(c).text})"):
             self.stmt(then)
         if other is not None:
             with self.block("else"):
                 self.stmt(other)
 
-    def _let(self, v: Var, e: Expr, body: Any) -> None:
+    def _let(self, v: Var, e: Expr, body: Stmt) -> None:
         """Arithmetic on axes is kept in int64_t, all else in its own dtype."""
         if e.dtype != v.dtype:
             raise CodegenError(f"{self.language}: {v.name!r} is {v.dtype}, not {e.dtype}")
@@ -258,7 +260,7 @@ class CFamilyWriter(Expressions):
 
     # ------------------------------------------------------------ memory
 
-    def count(self, n: Any) -> Text:
+    def count(self, n: int | Expr) -> Text:
         """An extent, or a number of bytes."""
         return Text(str(n)) if isinstance(n, int) else self.index(n)
 
@@ -277,7 +279,7 @@ class CFamilyWriter(Expressions):
         rows = "".join(f"[{n}]" for n in self.extents(b)[1:])
         return f"{memory_type(b.dtype)} " + (f"(*{name}){rows}" if rows else f"*{name}")
 
-    def _allocate(self, b: Buffer, body: Any) -> None:
+    def _allocate(self, b: Buffer, body: Stmt) -> None:
         """A small buffer is an array of the block, a larger one a piece of the workspace."""
         small = not b.symbolic and b.nbytes <= STACK_LIMIT
         if small and self._stack + b.nbytes <= STACK_TOTAL:
@@ -289,7 +291,7 @@ class CFamilyWriter(Expressions):
             return
         start = self._used
         self._place(b, f"ws + {self.count(start).inside(_SUM)}")
-        self._used = start + nbytes(b)
+        self._used = start + buffer_bytes(b)
         self.workspace = larger(self.workspace, self._used)
         self.stmt(body)
         self._used = start
@@ -302,7 +304,10 @@ class CFamilyWriter(Expressions):
 
     def _leave(self, x: Var | Buffer) -> None:
         """End the scope of a variable or buffer."""
-        (self.bound if isinstance(x, Var) else self.buffers).pop(x)  # type: ignore[arg-type]
+        if isinstance(x, Var):
+            self.bound.pop(x)
+        else:
+            self.buffers.pop(x)
         self.names.release(x)
 
     def spare(self, size: Bytes) -> str:
@@ -311,7 +316,7 @@ class CFamilyWriter(Expressions):
         return f"ws + {self.count(self._used).inside(_SUM)}"
 
 
-def _declares(s: Any) -> bool:
+def _declares(s: Stmt) -> bool:
     """Whether a statement declares names in the block that it is written in."""
     while isinstance(s, Seq) and s.stmts:
         s = s.stmts[-1]

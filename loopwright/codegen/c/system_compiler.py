@@ -19,15 +19,15 @@ from loopwright.errors import BuildError, TargetError
 from loopwright.target import Target, host_cpu
 
 INSTALL = "apt-get install gcc libc6-dev"
-#: Same arithmetic as everywhere: integers wrap, no trap is awaited. Nothing is contracted: the text
-#: says ``fma`` where a product and a sum are rounded once, and math functions hang on it.
+#: Same arithmetic as everywhere: integers wrap, nothing traps. Nothing is contracted: the text says
+#: ``fma`` where a product and a sum are rounded once, and math functions depend on it.
 _FLAGS = (
     "-std=gnu11", "-fPIC", "-fwrapv", "-fno-math-errno", "-fno-trapping-math",
     "-fno-strict-aliasing", "-fopenmp-simd", "-ffp-contract=off", "-fno-stack-protector",
     "-fno-asynchronous-unwind-tables", "-w", "-pipe",
 )  # fmt: skip
 #: For code whose loads or stores stand under conditions. GCC 12 miscompiles masked loads of vector
-#: loops: it gives the three loads of an interleaved group one mask, and makes a blend of a load
+#: loops: it gives the three loads of an interleaved group one mask, and forms a blend of a load
 #: whose mask is constant, which touches the lanes that are off. Without if-conversion there are no
 #: masked loads, and such loops stay scalar.
 GUARDED = "-fno-tree-loop-if-convert"
@@ -61,8 +61,9 @@ class Source:
     Attributes:
         text: the file.
         guarded: whether loads or stores stand under conditions.
-        strict: whether it has functions that hang on the rounding of every operation. A C compiler
-            relaxes a whole file or nothing, so the option ``-fastmath`` has no effect on it.
+        strict: whether it has functions that depend on the rounding of every operation. A C
+            compiler relaxes a whole file or nothing, so the option ``-fastmath`` has no effect on
+            such a file.
     """
 
     text: str
@@ -89,14 +90,15 @@ def cpu_flags(target: Target) -> list[str]:
     host, host_features = host_cpu()
     x86 = platform.machine().lower() in ("x86_64", "amd64")
     name = "native" if cpu == host else cpu
-    found = [f"-{'march' if x86 else 'mcpu'}={name}"] if name not in ("", "generic") else []
+    names = [f"-{'march' if x86 else 'mcpu'}={name}"] if name not in ("", "generic") else []
     if not x86:
-        return found
-    known = set(host_features.split(",")) if cpu == host else set()
+        return names
+    implied = set(host_features.split(",")) if cpu == host else set()
+    switches = []
     for feature in features.split(","):
-        if feature and feature not in known and feature[1:] not in _NO_FLAG:
-            found.append(f"-m{'' if feature[0] == '+' else 'no-'}{feature[1:]}")
-    return [*found, f"-mprefer-vector-width={8 * target.vector_bytes}"]
+        if feature and feature not in implied and feature[1:] not in _NO_FLAG:
+            switches.append(f"-m{'' if feature[0] == '+' else 'no-'}{feature[1:]}")
+    return [*names, *switches, f"-mprefer-vector-width={8 * target.vector_bytes}"]
 
 
 def compile_c(source: Source, target: Target) -> bytes:
@@ -123,10 +125,14 @@ def remove_abandoned() -> None:
     no process has the number that is in its name.
     """
     for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
-        number = folder.name.removeprefix(_FOLDER).partition("-")[0]
         with suppress(OSError):  # another process removes it as well, or it is another user's
-            if time.time() - folder.stat().st_mtime > _ABANDONED and not _alive(number):
-                shutil.rmtree(folder)
+            _remove_if_abandoned(folder)
+
+
+def _remove_if_abandoned(folder: Path) -> None:
+    number = folder.name.removeprefix(_FOLDER).partition("-")[0]
+    if time.time() - folder.stat().st_mtime > _ABANDONED and not _alive(number):
+        shutil.rmtree(folder)
 
 
 def _alive(number: str) -> bool:
@@ -146,19 +152,20 @@ def _run(source: Source, target: Target, what: str) -> bytes:
         out = Path(folder) / "out"
         command = [compiler, *flags(target, source), what, "-x", "c", "-", "-o", str(out)]
         environ = {**os.environ, "LC_ALL": "C", "TMPDIR": folder}
-        done = subprocess.run(
+        run = subprocess.run(
             command, input=source.text.encode(), capture_output=True, env=environ, check=False
         )
-        if done.returncode == 0:
+        if run.returncode == 0:
             return out.read_bytes()
-    raise _refusal(target, done.stderr.decode(errors="replace"), done.returncode)
+    raise _refusal(target, run.stderr.decode(errors="replace"), run.returncode)
 
 
-def _refusal(target: Target, said: str, code: int) -> Exception:
+def _refusal(target: Target, output: str, code: int) -> Exception:
+    """The error of a compiler that failed, from what it printed and its exit status."""
     cc, cpu = target.options["cc"], target.options["mcpu"]
-    lines = [x for x in said.splitlines() if "error" in x] or said.strip().splitlines()
+    lines = [x for x in output.splitlines() if "error" in x] or output.strip().splitlines()
     first = lines[0] if lines else f"exit status {code}"
-    if re.search(r"(fatal error: \S+\.h: No such file|'\S+\.h' file not found)", said):
+    if re.search(r"(fatal error: \S+\.h: No such file|'\S+\.h' file not found)", output):
         return TargetError(f"the target c is not available: {first}; install it ({INSTALL})")
     if re.search(r"(-march|-mcpu)=", first) or "unknown target CPU" in first:
         return TargetError(

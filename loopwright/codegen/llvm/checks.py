@@ -7,27 +7,23 @@ values of the check that failed. Of threads that fail at once one takes it. The 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from loopwright.codegen.llvm.indices import IndexWriter
 from loopwright.errors import CodegenError
 from loopwright.ir.stmt import Check
-from loopwright.runtime.image import FIRST_CODE, record_name
-
-if TYPE_CHECKING:
-    from loopwright.codegen.llvm.writer import FunctionWriter
+from loopwright.runtime.check_records import FIRST_CODE, record_name
 
 
-def write_check(w: FunctionWriter, s: Check) -> None:
+def write_check(w: IndexWriter, s: Check) -> None:
     """Leave the function with a code unless the condition holds."""
     cond = w.expr(s.cond)
     if cond.lanes != 1:
         raise CodegenError("llvm: a check stands in vector code; run the loop one by one")
-    number = len(w.m.checks)
-    w.m.checks.append(s.text)
-    w.m.check_words = max(w.m.check_words, 1 + len(s.values))
-    record = f"@{record_name(w.m.name)}"
-    size = f"[{w.m.check_words} x i64]"
-    w.m.declares["checks"] = f"{record} = global {size} zeroinitializer, align 8"
+    number = len(w.module.checks)
+    w.module.checks.append(s.text)
+    w.module.check_words = max(w.module.check_words, 1 + len(s.values))
+    record = f"@{record_name(w.module.name)}"
+    size = f"[{w.module.check_words} x i64]"
+    w.module.declares["checks"] = f"{record} = global {size} zeroinitializer, align 8"
     ok, bad, mine, out = (w.label(x) for x in ("holds", "fails", "record", "leave"))
     w.put(f"br i1 {cond.ref}, label %{ok}, label %{bad}")
     w.start(bad)

@@ -2,47 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from loopwright.codegen.code import Code
 from loopwright.codegen.llvm.emitter import ModuleWriter
 from loopwright.codegen.llvm.functions import write_entry
 from loopwright.codegen.llvm.math import install
-from loopwright.codegen.llvm.writer import FunctionWriter
+from loopwright.codegen.workspace import Bytes
 from loopwright.errors import InternalError
 from loopwright.ir.stmt import Func
 from loopwright.target import Target, dot_lanes, has_instruction, stores_too_wide
 
-
-@dataclass(frozen=True, slots=True)
-class Code:
-    """A compiled function.
-
-    Attributes:
-        objects: the object file.
-        text: LLVM IR before optimisation.
-        optimised: LLVM IR after optimisation, made when asked for.
-        assembly: assembly text, made when asked for.
-        workspace_bytes: bytes that a caller provides: an int, or an expression over sizes.
-        parallel_workspace_bytes: bytes of each worker of the pool.
-        uses_pool: whether `lw_parallel_launch` must be bound when linking.
-        checks: messages of the checks in it, by number.
-    """
-
-    objects: bytes
-    text: str
-    optimised: Callable[[], str]
-    assembly: Callable[[], str]
-    workspace_bytes: Any
-    parallel_workspace_bytes: Any
-    uses_pool: bool
-    checks: tuple[str, ...] = ()
+#: What llvmlite gives; it has no types.
+_TargetMachine = Any
+_ModuleRef = Any
 
 
-def write_module(f: Func, target: Target) -> tuple[str, ModuleWriter, Any]:
-    """LLVM IR text of a function; also the module's facts and the entry's workspace bytes."""
+def write_module(f: Func, target: Target) -> tuple[str, ModuleWriter, Bytes]:
+    """LLVM IR text of a function, what its functions share, and the entry's workspace bytes."""
     threads = target.options["num_threads"]
     module = ModuleWriter(f.name, target.options["fastmath"], target.vector_bytes, threads)
     cpu = target.options["mcpu"], target.options["mattr"]
@@ -51,13 +29,16 @@ def write_module(f: Func, target: Target) -> tuple[str, ModuleWriter, Any]:
     module.hides_masks = stores_too_wide(*cpu)
     module.dot_lanes = min(dot_lanes(*cpu), target.vector_bytes // 4)
     install(module)
-    entry = FunctionWriter(module, f.name, inside_parallel=False)
-    write_entry(entry, f)
-    return module.text(), module, entry.sizes.definition(entry.memory.workspace)
+    workspace = write_entry(module, f)
+    return module.text(), module, workspace
 
 
 def compile_func(f: Func, target: Target) -> Code:
     """Compile a lowered function for a target.
+
+    Returns:
+        The object file. Its sources are ``ll`` (LLVM IR, optimised), ``asm`` and
+        ``ll-unoptimised``.
 
     Raises:
         CodegenError: the function holds something that the target cannot run (thread axes).
@@ -65,20 +46,22 @@ def compile_func(f: Func, target: Target) -> Code:
     """
     text, module, workspace = write_module(f, target)
     machine = target_machine(target)
-    ref = _optimise(text, machine, target)
     return Code(
-        machine.emit_object(ref),
-        text,
-        lambda: str(_optimise(text, machine, target)),
-        lambda: str(machine.emit_assembly(_optimise(text, machine, target))),
+        machine.emit_object(_optimise(text, machine, target)),
+        {
+            "ll": lambda: str(_optimise(text, machine, target)),
+            "asm": lambda: str(machine.emit_assembly(_optimise(text, machine, target))),
+            "ll-unoptimised": text,
+        },
         workspace,
         module.parallel_workspace,
         module.uses_pool,
         tuple(module.checks),
+        triple=machine.triple,
     )
 
 
-def _optimise(text: str, machine: Any, target: Target) -> Any:
+def _optimise(text: str, machine: _TargetMachine, target: Target) -> _ModuleRef:
     import llvmlite.binding as llvm
 
     try:
@@ -99,20 +82,13 @@ def _optimise(text: str, machine: Any, target: Target) -> Any:
     return ref
 
 
-def triple() -> str:
-    """LLVM's triple of this machine, for which all code is made."""
-    import llvmlite.binding as llvm
-
-    return str(llvm.get_default_triple())
-
-
-def target_machine(target: Target) -> Any:
-    """LLVM's target machine for a target, made once."""
+def target_machine(target: Target) -> _TargetMachine:
+    """LLVM's target machine for a target, created once."""
     return _machine(target.options["mcpu"], target.options["mattr"])
 
 
 @lru_cache(maxsize=16)
-def _machine(cpu: str, features: str) -> Any:
+def _machine(cpu: str, features: str) -> _TargetMachine:
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any
 
 from loopwright.codegen.llvm.ops import MathSource, Operations, Value, llvm_type
+from loopwright.codegen.workspace import Bytes
 from loopwright.ir.affine import Affine
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Expr
@@ -19,7 +19,7 @@ class ModuleWriter:
         self.vector_bytes, self.threads = vector_bytes, threads
         self.declares: dict[str, str] = {}
         self.functions: list[str] = []
-        self.parallel_workspace: Any = 0
+        self.parallel_workspace: Bytes = 0
         self.squares: set[str] = set()
         self.uses_pool = False
         self.checks: list[str] = []
@@ -32,7 +32,7 @@ class ModuleWriter:
         self.has_float16 = False
         self.hides_masks = False
         self.dot_lanes = 0
-        self.flat: dict[tuple[Buffer, tuple[Expr, ...]], Affine | None] = {}
+        self.offsets: dict[tuple[Buffer, tuple[Expr, ...]], Affine | None] = {}
 
     def text(self) -> str:
         """The module."""
@@ -49,10 +49,10 @@ class ModuleWriter:
 
 
 class Emitter:
-    """Writes instructions in order; registers that are asked for again are made once a scope."""
+    """Writes instructions in order; within a scope, equal ones that have no effect are shared."""
 
     def __init__(self, module: ModuleWriter) -> None:
-        self.m = module
+        self.module = module
         self.lines: list[str] = []
         self.allocas: list[str] = []
         self.lanes = 1
@@ -99,14 +99,14 @@ class Emitter:
 
     def declare(self, name: str, text: str) -> None:
         """Declare an external function once."""
-        self.m.declares.setdefault(name, text)
+        self.module.declares.setdefault(name, text)
 
-    def cached(self, key: Hashable, make: Callable[[], str]) -> str:
-        """A register made once in this scope or one around it."""
+    def cached(self, key: Hashable, write: Callable[[], str]) -> str:
+        """A register that is computed once in this scope or one around it."""
         for scope in reversed(self.scopes):
             if key in scope:
                 return scope[key]
-        self.scopes[-1][key] = reg = make()
+        self.scopes[-1][key] = reg = write()
         return reg
 
     # ------------------------------------------------------------ vectors and masks
@@ -133,7 +133,7 @@ class Emitter:
         )
 
     def vector_mask(self) -> str:
-        """The mask, one bit a lane."""
+        """The mask, one bit for each lane."""
         assert self.mask is not None
         return self.splat(self.mask, self.lanes).ref if self.mask.lanes == 1 else self.mask.ref
 
@@ -162,11 +162,11 @@ class Emitter:
         self.declare(name, f"declare i1 @{name}({ty})")
         return self.pure(f"call i1 @{name}({ty} {mask.ref})")
 
-    def under(self, cond: Value, make: Callable[[], Any]) -> Any:
-        """Do something with ``cond`` added to the mask."""
+    def under(self, cond: Value, write: Callable[[], Value]) -> Value:
+        """Write a value with ``cond`` added to the mask."""
         old = self.mask
         self.mask = cond if old is None else self.ops.binary("and", old, cond, "bool")
         try:
-            return make()
+            return write()
         finally:
             self.mask = old

@@ -7,11 +7,12 @@ and LLVM then spills accumulators in every iteration.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from loopwright.codegen.llvm.emitter import ModuleWriter
+from loopwright.codegen.llvm.indices import UNKNOWN
 from loopwright.codegen.llvm.ops import Value, llvm_type
-from loopwright.codegen.llvm.sizes import SizeNames, larger, last_index
+from loopwright.codegen.llvm.writer import FunctionWriter
 from loopwright.codegen.program_queries import buffers_of
+from loopwright.codegen.workspace import Bytes, SizeDefinitions, larger
 from loopwright.ir.affine import Affine
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Expr, Var
@@ -19,28 +20,24 @@ from loopwright.ir.sizes import Sizes
 from loopwright.ir.stmt import For, Func
 from loopwright.ir.traversal import free_vars
 
-if TYPE_CHECKING:
-    from loopwright.codegen.llvm.writer import FunctionWriter
-
-#: Bounds of a register of which nothing is known.
-UNKNOWN = (-(1 << 40), 1 << 40)
 _LAUNCH = "lw_parallel_launch"
 
 
-def write_entry(w: FunctionWriter, f: Func) -> None:
-    """Write the exported function and its inlined body."""
+def write_entry(module: ModuleWriter, f: Func) -> Bytes:
+    """Write the exported function and its inlined body; returns the workspace that it needs."""
+    w = FunctionWriter(module, f.name, None if module.threads == 1 else _launch)
     count = len(f.params)
     w.pointers = {b: f"%p{k}" for k, b in enumerate(f.params)}
-    known = Sizes.of_function(f.sizes, [n for b in f.params for n in b.shape]).ranges
+    ranges = Sizes.of_function(f.sizes, [n for b in f.params for n in b.shape]).ranges
     for k, v in enumerate(f.sizes):
         w.env[v] = Affine.of(w.atom(f"%n{k}"))
-        w.ranges[w.atom(f"%n{k}")] = known[v]
+        w.ranges[w.atom(f"%n{k}")] = ranges[v]
     w.stmt(f.body)
     w.put("ret i32 0")
     given = [f"ptr noalias %p{k}" for k in range(count)] + [
         f"i64 %n{k}" for k in range(len(f.sizes))
     ]
-    w.m.functions.append(_body_function(w, ", ".join([*given, "ptr noalias %ws"])))
+    w.module.functions.append(_body_function(w, ", ".join([*given, "ptr noalias %ws"])))
     loads, args = [], []
     for k, ty in enumerate(["ptr"] * count + ["i64"] * len(f.sizes)):
         loads.append(f"  %s{k} = getelementptr ptr, ptr %args, i64 {k}")
@@ -48,14 +45,15 @@ def write_entry(w: FunctionWriter, f: Func) -> None:
         args.append(f"{ty} %x{k}")
     call = f"  %rc = call i32 @{w.name}.body({', '.join([*args, 'ptr %ws'])})"
     lines = [f"define i32 @{w.name}(ptr %args, ptr %ws) nounwind {{", "entry:"]
-    w.m.functions.append("\n".join([*lines, *loads, call, "  ret i32 %rc", "}"]))
+    module.functions.append("\n".join([*lines, *loads, call, "  ret i32 %rc", "}"]))
+    return w.sizes.definition(w.memory.workspace)
 
 
-def launch(w: FunctionWriter, s: For) -> None:
+def _launch(w: FunctionWriter, s: For) -> None:
     """Hand a loop to the pool; the body sees buffers and outer variables through a closure."""
-    w.m.uses_pool = True
-    w.m.counter += 1
-    inner = w.inner(f"{w.name}.par{w.m.counter}")
+    w.module.uses_pool = True
+    w.module.counter += 1
+    inner = FunctionWriter(w.module, f"{w.name}.par{w.module.counter}", None)
     buffers = [b for b in buffers_of(s.body) if b in w.pointers]
     used = free_vars(s.body)
     for n in (n for b in buffers_of(s.body) for n in b.shape if isinstance(n, Expr)):
@@ -66,15 +64,15 @@ def launch(w: FunctionWriter, s: For) -> None:
     given = [("ptr", w.pointers[b]) for b in buffers] + [("i64", a.name) for a in atoms]
     given += [(llvm_type(x.dtype), x.ref) for x in values.values()]
     _write_parallel(inner, s, buffers, atoms, values, w)
-    w.m.functions.append(_range_function(inner.name, [ty for ty, _ in given]))
-    closure = f"%c{w.m.counter}"
+    w.module.functions.append(_range_function(inner.name, [ty for ty, _ in given]))
+    closure = f"%c{w.module.counter}"
     w.allocas.append(f"  {closure} = alloca [{max(1, len(given))} x i64], align 64")
     for k, (ty, ref) in enumerate(given):
         at = w.emit(f"getelementptr i64, ptr {closure}, i64 {k}")
         w.put(f"store {ty} {ref}, ptr {at}, align 8")
     size = inner.memory.workspace
     spare = w.memory.spare(size)
-    w.m.parallel_workspace = larger(w.m.parallel_workspace, w.sizes.definition(size))
+    w.module.parallel_workspace = larger(w.module.parallel_workspace, w.sizes.definition(size))
     w.declare(_LAUNCH, f"declare i32 @{_LAUNCH}(ptr, ptr, i64, i64, ptr)")
     rc = w.emit(
         f"call i32 @{_LAUNCH}(ptr @{inner.name}, ptr {closure}, i64 {w.count_of(s.extent)}, "
@@ -96,7 +94,7 @@ def _write_parallel(
     values: dict[Var, Value],
     outer: FunctionWriter,
 ) -> None:
-    """Write the inlined nest of one iteration; what it is given comes in `launch`'s order."""
+    """Write the inlined nest of one iteration; what it is given comes in `_launch`'s order."""
     fresh = {a: Var(f"%a{k}", "int64") for k, a in enumerate(atoms)}
     sub = {a: Affine.of(f) for a, f in fresh.items()}
     w.env = {v: a.substitute(sub) for v, a in outer.env.items()}
@@ -105,14 +103,14 @@ def _write_parallel(
     w.bound = {v: Value(f"%d{k}", x.dtype) for k, (v, x) in enumerate(values.items())}
     w.ranges |= {v: outer.ranges[v] for v in values if v in outer.ranges}
     loop_var = Var("%i", "int64")
-    w.ranges[loop_var] = (0, last_index(outer, s.extent))
-    w.sizes = SizeNames(outer.sizes.known)
+    w.ranges[loop_var] = (0, outer.last_index(s.extent))
+    w.sizes = SizeDefinitions(outer.sizes.by_variable)
     w.iteration(s, Affine.of(loop_var))
     w.put("ret i32 0")
     params = [f"ptr noalias %p{k}" for k in range(len(buffers))]
     params += [f"i64 %a{k}" for k in range(len(atoms))]
     params += [f"{llvm_type(x.dtype)} {x.ref}" for x in w.bound.values()]
-    w.m.functions.append(_body_function(w, ", ".join(["i64 %i", *params, "ptr noalias %ws"])))
+    w.module.functions.append(_body_function(w, ", ".join(["i64 %i", *params, "ptr noalias %ws"])))
 
 
 def _range_function(name: str, types: list[str]) -> str:

@@ -6,45 +6,65 @@ are values in i64.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from loopwright.codegen.llvm.emitter import Emitter, ModuleWriter
-from loopwright.codegen.llvm.functions import UNKNOWN
-from loopwright.codegen.llvm.memory import LANE, Memory
 from loopwright.codegen.llvm.ops import Value, literal
-from loopwright.codegen.llvm.sizes import flat_symbolic
-from loopwright.codegen.quotients import Digits
+from loopwright.codegen.quotients import Quotients
 from loopwright.errors import CodegenError
-from loopwright.ir.affine import Affine, exact, fits, to_affine
+from loopwright.ir.affine import Affine, Interval, exact, fits, interval, to_affine
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Binary, Cast, Expr, Unary, Var
 from loopwright.ir.traversal import free_vars
 
+#: Bounds of a register of which nothing is known.
+UNKNOWN = (-(1 << 40), 1 << 40)
+#: The lane number inside a vectorized loop, as a variable of affine forms.
+LANE = Var("lane", "int64")
 
-class _AnyRange(dict[Var, tuple[int, int]]):
+
+class _AnyRange(dict[Var, Interval]):
     """Ranges of variables of which nothing is known: no division is decided."""
 
-    def __missing__(self, _: Var) -> tuple[int, int]:
+    def __missing__(self, _: Var) -> Interval:
         return UNKNOWN
 
 
 _ANY = _AnyRange()
 
 
-class IndexWriter(Emitter):
-    """The part of `loopwright.codegen.llvm.writer.FunctionWriter` that makes offsets of indices."""
+def flat_offset(b: Buffer, indices: Sequence[Affine]) -> Affine:
+    """Offset in elements of an affine access to a buffer whose extents are known."""
+    out = Affine(0)
+    if b.strides is not None:
+        for i, stride in zip(indices, b.strides, strict=True):
+            out = out + i * stride
+        return out
+    for i, n in zip(indices, b.shape, strict=True):
+        out = out * n + i
+    return out
 
-    memory: Memory
+
+class IndexWriter(Emitter):
+    """The part of a function's writer that turns indices into offsets.
+
+    Attributes:
+        env: variables of the IR that have an affine form.
+        bound: variables of the IR that have only a value.
+        ranges: bounds of the variables of affine forms.
+        pointers: where the buffers in scope begin.
+    """
 
     def __init__(self, module: ModuleWriter) -> None:
         super().__init__(module)
         self.env: dict[Var, Affine] = {}
         self.bound: dict[Var, Value] = {}
-        self.atoms: dict[str, Var] = {}
-        self.ranges: dict[Var, tuple[int, int]] = {}
-        self.digits = Digits(self.affine)
+        self.ranges: dict[Var, Interval] = {}
+        self.pointers: dict[Buffer, str] = {}
+        self.quotients = Quotients(self.affine)
+        self._registers: dict[str, Var] = {}
 
-    def expr(self, e: Any) -> Value:
+    def expr(self, e: Expr) -> Value:
         """The value of an expression."""
         raise NotImplementedError
 
@@ -68,7 +88,7 @@ class IndexWriter(Emitter):
         return self.pure(f"add i64 {out}, {a.const}") if a.const else out
 
     def index_vector(self, a: Affine) -> Value:
-        """The value of an affine form, one i64 a lane."""
+        """The value of an affine form, one i64 for each lane."""
         stride = a.terms.get(LANE, 0)
         rest = Affine(a.const, {v: c for v, c in a.terms.items() if v is not LANE})
         first = 0 if rest.terms else rest.const
@@ -117,17 +137,17 @@ class IndexWriter(Emitter):
         lo, hi = (x - y).bounds(self.ranges)
         match op:
             case "<":
-                known = hi < 0 if hi < 0 or lo >= 0 else None
+                answer = hi < 0 if hi < 0 or lo >= 0 else None
             case "<=":
-                known = hi <= 0 if hi <= 0 or lo > 0 else None
+                answer = hi <= 0 if hi <= 0 or lo > 0 else None
             case ">":
-                known = lo > 0 if lo > 0 or hi <= 0 else None
+                answer = lo > 0 if lo > 0 or hi <= 0 else None
             case ">=":
-                known = lo >= 0 if lo >= 0 or hi < 0 else None
+                answer = lo >= 0 if lo >= 0 or hi < 0 else None
             case _:
                 same = lo == hi == 0
-                known = (same == (op == "==")) if same or lo > 0 or hi < 0 else None
-        return None if known is None else Value(literal(known, "bool"), "bool")
+                answer = (same == (op == "==")) if same or lo > 0 or hi < 0 else None
+        return None if answer is None else Value(literal(answer, "bool"), "bool")
 
     def _combined(self, op: str, x: Affine | Value, y: Affine | Value) -> Affine | Value:
         """A sum or product; affine in the lane where what is not affine is the same in all."""
@@ -154,10 +174,10 @@ class IndexWriter(Emitter):
 
     def offset_form(self, b: Buffer, indices: tuple[Expr, ...]) -> Affine | None:
         """Offset in elements of an access as an affine form, where it has one."""
-        known = self._flat(b, indices)
-        if known is not None and self.bound.keys().isdisjoint(known.terms):
-            return known.substitute(self.env)
-        return self._joined(b, indices)
+        form = self._form_of_loops(b, indices)
+        if form is not None and self.bound.keys().isdisjoint(form.terms):
+            return form.substitute(self.env)
+        return self._form_of_quotients(b, indices)
 
     def offset(self, b: Buffer, indices: tuple[Expr, ...]) -> Affine | Value:
         """Offset in elements of an access."""
@@ -167,9 +187,13 @@ class IndexWriter(Emitter):
         parts = [self.index(i) for i in indices]
         atoms = [a for p in parts if (a := self._atom(p)) is not None]
         if len(atoms) == len(parts):
-            flat = flat_symbolic(self, b, atoms) if b.symbolic else self.memory.flat(b, atoms)
+            flat = self._flat_symbolic(b, atoms) if b.symbolic else flat_offset(b, atoms)
             if flat is not None:
                 return flat
+        return self._offset_value(b, parts)
+
+    def _offset_value(self, b: Buffer, parts: Sequence[Affine | Value]) -> Value:
+        """Offset in elements, computed in i64."""
         out = Value("0", "int64")
         if b.strides is not None:
             for p, stride in zip(parts, b.strides, strict=True):
@@ -182,36 +206,68 @@ class IndexWriter(Emitter):
             out = self.ops.binary("+", out, self.i64(p), "int64")
         return out
 
-    def _joined(self, b: Buffer, indices: tuple[Expr, ...]) -> Affine | None:
+    def _form_of_loops(self, b: Buffer, indices: tuple[Expr, ...]) -> Affine | None:
+        """The offset over the variables of the IR, if that needs no ranges; worked out once."""
+        if b.symbolic:
+            return None
+        key = (b, indices)
+        if key not in self.module.offsets:
+            parts = [to_affine(i, {}, _ANY) for i in indices]
+            forms = [p for p in parts if p is not None]
+            self.module.offsets[key] = flat_offset(b, forms) if len(forms) == len(parts) else None
+        return self.module.offsets[key]
+
+    def _form_of_quotients(self, b: Buffer, indices: tuple[Expr, ...]) -> Affine | None:
         """The offset where quotients and remainders in the indices meet again."""
         if b.symbolic or not all(
             self._exact(i) and fits(i, self.env, self.ranges) for i in indices
         ):
             return None
-        forms = [self.digits.form(i) for i in indices]
-        known = [f for f in forms if f is not None]
-        whole = len(known) == len(forms)
-        return self.digits.joined(self.memory.flat(b, known)) if whole else None
+        parts = [self.quotients.form(i) for i in indices]
+        forms = [f for f in parts if f is not None]
+        return self.quotients.joined(flat_offset(b, forms)) if len(forms) == len(parts) else None
 
-    def count_of(self, n: Any) -> str:
+    # ------------------------------------------------------------ symbolic sizes
+
+    def count_of(self, n: int | Expr) -> str:
         """An extent, or a number of bytes, as an i64 operand."""
         return str(n) if isinstance(n, int) else self.i64(self.index(n)).ref
 
-    def atom(self, reg: str) -> Var:
-        """A register as a variable of affine forms; one object a register."""
-        if reg not in self.atoms:
-            self.atoms[reg] = Var(reg, "int64")
-            self.ranges[self.atoms[reg]] = UNKNOWN
-        return self.atoms[reg]
+    def last_index(self, n: int | Expr) -> int:
+        """The largest index below an extent, as far as known."""
+        if isinstance(n, int):
+            return n - 1
+        bounds = interval(n, self.env, self.ranges)
+        return bounds[1] - 1 if bounds is not None else UNKNOWN[1]
 
-    def _flat(self, b: Buffer, indices: tuple[Expr, ...]) -> Affine | None:
-        """The offset over the variables of the IR, if that needs no ranges; worked out once."""
-        if b.symbolic:
-            return None
-        key = (b, indices)
-        if key not in self.m.flat:
-            parts = [to_affine(i, {}, _ANY) for i in indices]
-            known = [p for p in parts if p is not None]
-            whole = len(known) == len(parts)
-            self.m.flat[key] = self.memory.flat(b, known) if whole else None
-        return self.m.flat[key]
+    def atom(self, reg: str) -> Var:
+        """A register as a variable of affine forms, the same object each time."""
+        if reg not in self._registers:
+            self._registers[reg] = Var(reg, "int64")
+            self.ranges[self._registers[reg]] = UNKNOWN
+        return self._registers[reg]
+
+    def _flat_symbolic(self, b: Buffer, indices: Sequence[Affine]) -> Affine | None:
+        """Offset in elements of an access to a buffer of symbolic shape, over registers.
+
+        None where the lanes of a vector lie a symbolic distance apart.
+        """
+        out = Affine(0)
+        for i, n in zip(indices, b.shape, strict=True):
+            if LANE in out.terms and not isinstance(n, int):
+                return None
+            out = (out * n if isinstance(n, int) else self._times(out, n)) + i
+        return out
+
+    def _times(self, x: Affine, n: Expr) -> Affine:
+        """``x * n``: one multiplication for each register of x, shared within a scope."""
+        length = self.count_of(n)
+        if not length.startswith("%"):
+            return x * int(length)
+        out = Affine(0, {self.atom(length): x.const} if x.const else {})
+        for v, c in x.terms.items():
+            out = out + Affine(0, {self.atom(self._product(v, length)): c})
+        return out
+
+    def _product(self, v: Var, length: str) -> str:
+        return self.cached(("product", v, length), lambda: self.emit(f"mul i64 {v.name}, {length}"))

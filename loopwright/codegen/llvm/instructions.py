@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from loopwright.codegen.llvm.emitter import Emitter
+from loopwright.codegen.llvm.memory import Memory
 from loopwright.ir.buffer import Load
 from loopwright.ir.stmt import IntrinsicCall
-
-if TYPE_CHECKING:
-    from loopwright.codegen.llvm.writer import FunctionWriter
 
 #: Lanes of the instruction for dot products of bytes.
 _DOTS = {f"dot_{lanes}x4_u8s8s32": lanes for lanes in (4, 8, 16)}
@@ -16,15 +13,16 @@ _DOTS = {f"dot_{lanes}x4_u8s8s32": lanes for lanes in (4, 8, 16)}
 _BITS = {4: 128, 8: 256, 16: 512}
 
 
-def write_instruction(w: FunctionWriter, s: IntrinsicCall) -> bool:
+def write_instruction(memory: Memory, s: IntrinsicCall) -> bool:
     """Write an instruction; False: the CPU has none, or it stands in vector code."""
+    w = memory.w
     lanes = _DOTS.get(s.name, 0)
-    native = min(lanes, w.m.dot_lanes)
+    native = min(lanes, w.module.dot_lanes)
     if not native or w.lanes != 1 or w.mask is not None:
         return False
     c, a, b = s.operands
-    four = w.emit(f"load i32, ptr {_pointer(w, a)}, align 1")
-    at = [_pointer(w, x) for x in (c, b)]
+    four = w.emit(f"load i32, ptr {_pointer(memory, a)}, align 1")
+    at = [_pointer(memory, x) for x in (c, b)]
     ty = f"<{native} x i32>"
     name = f"llvm.x86.avx512.vpdpbusd.{_BITS[native]}"
     w.declare(name, f"declare {ty} @{name}({ty}, {ty}, {ty})")
@@ -39,9 +37,9 @@ def write_instruction(w: FunctionWriter, s: IntrinsicCall) -> bool:
     return True
 
 
-def _pointer(w: FunctionWriter, x: Load) -> str:
-    return w.memory.pointer(x.buffer, w.offset(x.buffer, x.indices))
+def _pointer(memory: Memory, x: Load) -> str:
+    return memory.pointer(x.buffer, memory.w.offset(x.buffer, x.indices))
 
 
-def _further(w: FunctionWriter, pointer: str, words: int) -> str:
+def _further(w: Emitter, pointer: str, words: int) -> str:
     return pointer if not words else w.emit(f"getelementptr i32, ptr {pointer}, i64 {words}")

@@ -24,11 +24,11 @@ def math_function(m: ModuleWriter, fn: str, dtype: str, lanes: int) -> str | Non
     name = f"lw.{fn}.{'v' + str(lanes) if lanes > 1 else ''}{dtype}"
     if name not in m.math:
         m.math.add(name)
-        m.functions.append(_Writer(m, lanes).function(name, d))
+        m.functions.append(_DefinitionWriter(m, lanes).function(name, d))
     return name
 
 
-class _Writer(Emitter):
+class _DefinitionWriter(Emitter):
     """Writes one definition."""
 
     def __init__(self, module: ModuleWriter, lanes: int) -> None:
@@ -39,8 +39,8 @@ class _Writer(Emitter):
         self.values: dict[Var, Value] = {}
 
     def function(self, name: str, d: Definition) -> str:
-        # In float64 on the way to a float32 nothing hangs on the second rounding.
-        self.loose = not self.m.has_fma and d.params[0].dtype == "float32"
+        # Where a float32 is computed in float64, the second rounding does not matter.
+        self.loose = not self.module.has_fma and d.params[0].dtype == "float32"
         params = []
         for k, v in enumerate(d.params):
             self.values[v] = Value(f"%x{k}", v.dtype, self.lanes)
@@ -96,8 +96,8 @@ class _Writer(Emitter):
         self.put(f"br label %{after}")
         self.start(after)
         ty = llvm_type(usual.dtype, usual.lanes)
-        made = f"phi {ty} [ {usual.ref}, %{before} ], [ {other.ref}, %{rare} ]"
-        return Value(self.emit(made), usual.dtype, usual.lanes)
+        phi = f"phi {ty} [ {usual.ref}, %{before} ], [ {other.ref}, %{rare} ]"
+        return Value(self.emit(phi), usual.dtype, usual.lanes)
 
 
 def install(m: ModuleWriter) -> None:

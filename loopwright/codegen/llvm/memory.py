@@ -8,24 +8,18 @@ workspace.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from loopwright import dtypes
+from loopwright.codegen.llvm.indices import LANE, IndexWriter
 from loopwright.codegen.llvm.ops import Value, llvm_type
-from loopwright.codegen.llvm.sizes import Bytes, larger, nbytes
+from loopwright.codegen.workspace import Bytes, buffer_bytes, larger
 from loopwright.ir.affine import Affine
 from loopwright.ir.buffer import STACK_LIMIT, Buffer
-from loopwright.ir.expr import Var
-
-if TYPE_CHECKING:
-    from loopwright.codegen.llvm.writer import FunctionWriter
 
 #: Most bytes of all buffers together that are kept on the stack.
 STACK_TOTAL = 1 << 16
 #: Largest distance of lanes for which whole vectors are loaded and shuffled.
 MAX_SHUFFLED = 4
-#: The lane number inside a vectorized loop, as a variable of affine forms.
-LANE = Var("lane", "int64")
 
 
 def memory_type(dtype: str) -> str:
@@ -36,9 +30,14 @@ def memory_type(dtype: str) -> str:
 
 
 class Memory:
-    """Places, addresses and accesses of one function; ``workspace`` is the bytes that it needs."""
+    """Places of buffers and accesses to them, in one function.
 
-    def __init__(self, writer: FunctionWriter) -> None:
+    Attributes:
+        w: writes the function.
+        workspace: bytes of workspace that the function needs.
+    """
+
+    def __init__(self, writer: IndexWriter) -> None:
         self.w = writer
         self.workspace: Bytes = 0
         self._used: Bytes = 0
@@ -56,7 +55,7 @@ class Memory:
             return
         start = self._used
         w.pointers[b] = w.pure(f"getelementptr i8, ptr %ws, i64 {w.count_of(start)}")
-        self._used = start + nbytes(b)
+        self._used = start + buffer_bytes(b)
         self.workspace = larger(self.workspace, self._used)
         body()
         self._used = start
@@ -71,17 +70,6 @@ class Memory:
         """Pointer to workspace of a launch that runs inline; free again after it."""
         self.workspace = larger(self.workspace, self._used + size)
         return self.w.pure(f"getelementptr i8, ptr %ws, i64 {self.w.count_of(self._used)}")
-
-    def flat(self, b: Buffer, indices: list[Affine]) -> Affine:
-        """Offset in elements of an affine access."""
-        out = Affine(0)
-        if b.strides is not None:
-            for i, stride in zip(indices, b.strides, strict=True):
-                out = out + i * stride
-            return out
-        for i, n in zip(indices, b.shape, strict=True):
-            out = out * n + i
-        return out
 
     def address(self, b: Buffer, offset: Affine) -> str:
         """Pointer to the element at ``offset`` (without the lane), shared within a scope."""
@@ -131,7 +119,7 @@ class Memory:
         w.put(f"call void @{name}(ptr {ptr}, i32 0, i32 3, i32 1)")
 
     def _load_vector(self, b: Buffer, ptr: str, mask: str | None) -> str:
-        """Adjacent elements, one a lane; zeros where ``mask`` does not hold."""
+        """Adjacent elements, one for each lane; zeros where ``mask`` does not hold."""
         w = self.w
         ty, size = f"<{w.lanes} x {memory_type(b.dtype)}>", dtypes.nbytes(b.dtype)
         if mask is None:
@@ -181,7 +169,7 @@ class Memory:
         return Value(out, b.dtype, w.lanes)
 
     def _deinterleave(self, b: Buffer, first: Affine, stride: int) -> str:
-        """Every stride-th element from ``first``: whole vectors, and the wanted lanes of each.
+        """Every stride-th element from ``first``, picked out of whole vectors.
 
         Nothing beyond the last wanted element is touched, so the last vector ends there. With fewer
         lanes than the stride a vector before it would reach further.
@@ -212,7 +200,7 @@ class Memory:
         return w.pure(f"shufflevector {ty} {mask}, {ty} zeroinitializer, <{n} x i32> <{picks}>")
 
     def _gather(self, b: Buffer, index: Value) -> Value:
-        """Load from computed indices (one, or one a lane)."""
+        """Load from computed indices: one index, or one for each lane."""
         w = self.w
         ty, size = memory_type(b.dtype), dtypes.nbytes(b.dtype)
         if index.lanes == 1:
@@ -234,7 +222,7 @@ class Memory:
         return Value(out, b.dtype, w.lanes)
 
     def store(self, b: Buffer, offset: Affine | Value, value: Value) -> None:
-        """Store one element, or one a lane, under the writer's mask."""
+        """Store one element, or one for each lane, under the writer's mask."""
         w = self.w
         if b.dtype == "bool":
             ty = "i1" if value.lanes == 1 else f"<{value.lanes} x i1>"
@@ -261,7 +249,7 @@ class Memory:
         name = f"llvm.masked.store.v{w.lanes}{_suffix(b.dtype)}.p0"
         mty = f"<{w.lanes} x i1>"
         w.declare(name, f"declare void @{name}({vty}, ptr, i32, {mty})")
-        narrow = w.m.hides_masks and ty in ("i8", "i16", "i32")
+        narrow = w.module.hides_masks and ty in ("i8", "i16", "i32")
         mask = w.hidden_mask() if narrow else w.vector_mask()
         w.put(f"call void @{name}({vty} {value.ref}, ptr {ptr}, i32 {size}, {mty} {mask})")
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from loopwright import dtypes
+from loopwright.codegen.c_library import MATH_FUNCTIONS
 from loopwright.errors import CodegenError
 from loopwright.ir.operations import SHIFTS
 
@@ -14,13 +15,6 @@ from loopwright.ir.operations import SHIFTS
 _NATIVE = {
     "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven",
 }  # fmt: skip
-#: Functions of the C library, called a lane at a time.
-_LIBM = {
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sinh", "cosh", "sin", "cos",
-    "tan", "atan", "erf", "pow", "fmod",
-}  # fmt: skip
-#: Functions that generated code may call, or LLVM on its behalf: no kernel may have such a name.
-C_FUNCTIONS = frozenset({*_LIBM, *(f"{n}f" for n in _LIBM), "memcpy", "memmove", "memset"})
 _BITS = {"&": "and", "|": "or", "^": "xor"}
 #: Values of 16-bit floats are kept as the float32 that equals them.
 _REGISTERS = {
@@ -166,11 +160,11 @@ class Operations:
 
     def _divide(self, op: str, a: Value, b: Value, dtype: str) -> Value:
         """Integer division; by zero it gives 0, and it never traps."""
-        known = b.ref.lstrip("-").isdigit() and b.ref not in ("0", "-1")
+        is_safe_literal = b.ref.lstrip("-").isdigit() and b.ref not in ("0", "-1")
         zero = self.const(0, b)
         bad = None
         safe = b
-        if not known:
+        if not is_safe_literal:
             bad = self.compare("==", b, zero)
             unsafe = bad
             if not dtypes.is_unsigned(dtype):
@@ -256,8 +250,8 @@ class Operations:
         assert self.define is not None
         name = self.define(what, v.dtype, v.lanes)
         src = llvm_type("int32" if what == "unpack" else "float32", v.lanes)
-        made = self.emit(f"call {llvm_type(to, v.lanes)} @{name}({src} {ref})")
-        return Value(made, v.dtype, v.lanes)
+        result = self.emit(f"call {llvm_type(to, v.lanes)} @{name}({src} {ref})")
+        return Value(result, v.dtype, v.lanes)
 
     def negate(self, v: Value) -> Value:
         """``-v``."""
@@ -315,7 +309,7 @@ class Operations:
         own = self._own(fn, args)
         if own is not None:
             return own
-        if fn in _LIBM:
+        if fn in MATH_FUNCTIONS:
             return self._libm(fn, args)
         raise CodegenError(f"llvm: no code for the intrinsic {fn!r}")
 

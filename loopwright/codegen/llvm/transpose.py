@@ -8,32 +8,44 @@ would take n*n (Eklundh, IEEE Trans. Computers 1972).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from loopwright import dtypes
-from loopwright.codegen.llvm.memory import memory_type
+from loopwright.codegen.llvm.indices import IndexWriter
+from loopwright.codegen.llvm.memory import Memory, memory_type
 from loopwright.ir.affine import Affine
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Var
 from loopwright.ir.stmt import For, If, Store
 
-if TYPE_CHECKING:
-    from loopwright.codegen.llvm.writer import FunctionWriter
-
 #: Largest square that is turned, in elements a side; its rows are to stay in registers.
 _LARGEST = 16
 
 
-def transposed_copy(w: FunctionWriter, s: For) -> bool:
+class _BufferOffset(NamedTuple):
+    """Elements of a buffer, by their offset as an affine form."""
+
+    buffer: Buffer
+    offset: Affine
+
+
+class _Loop(NamedTuple):
+    """A loop of the copy: the variable that stands for it in offsets, and its extent."""
+
+    atom: Var
+    extent: int
+
+
+def transposed_copy(memory: Memory, s: For) -> bool:
     """Write an unrolled loop as turned squares if it is such a copy; whether it was."""
-    inner = s.body
+    w, inner = memory.w, s.body
     if not isinstance(inner, For) or inner.kind != "vectorized":
         return False
     copy = inner.body
     if not isinstance(copy, Store) or not isinstance(copy.value, Load):
         return False
     to, source = copy.buffer, copy.value.buffer
-    n = min(w.m.vector_bytes // dtypes.nbytes(to.dtype), _LARGEST)
+    n = min(w.module.vector_bytes // dtypes.nbytes(to.dtype), _LARGEST)
     whole = n > 1 and s.extent % n == 0 and inner.extent % n == 0
     if not whole or w.lanes != 1 or w.mask is not None:
         return False
@@ -44,19 +56,19 @@ def transposed_copy(w: FunctionWriter, s: For) -> bool:
     b = w.offset_form(source, copy.value.indices)
     if a is None or b is None:
         return False
-    sides = ((u, s.extent), (v, inner.extent))
+    sides = (_Loop(u, s.extent), _Loop(v, inner.extent))
     for along, across in (sides, sides[::-1]):
         # ``along`` runs through memory where it is read, ``across`` where it is written.
-        if (b.terms.get(along[0]), a.terms.get(across[0])) != (1, 1):
+        if (b.terms.get(along.atom), a.terms.get(across.atom)) != (1, 1):
             continue
-        if b.terms.get(across[0], 0) in (0, 1) or a.terms.get(along[0], 0) in (0, 1):
+        if b.terms.get(across.atom, 0) in (0, 1) or a.terms.get(along.atom, 0) in (0, 1):
             continue
-        _squares(w, to, a, source, b, along, across, n)
+        _squares(memory, _BufferOffset(to, a), _BufferOffset(source, b), along, across, n)
         return True
     return False
 
 
-def rest_of_copy(w: FunctionWriter, s: For) -> For | None:
+def rest_of_copy(w: IndexWriter, s: For) -> For | None:
     """Plain loops for an unrolled one that copies what is left of a tile; None for any other.
 
     Such a loop holds elements behind a guard, with lanes that lie apart. It runs once where the
@@ -79,7 +91,7 @@ def rest_of_copy(w: FunctionWriter, s: For) -> For | None:
     return None
 
 
-def _atoms(w: FunctionWriter, *loops: For) -> list[Var]:
+def _atoms(w: IndexWriter, *loops: For) -> list[Var]:
     """Let a variable of affine forms stand for each loop's."""
     atoms = [Var(f"%u{k}", "int64") for k in range(len(loops))]
     for loop, atom in zip(loops, atoms, strict=True):
@@ -89,38 +101,32 @@ def _atoms(w: FunctionWriter, *loops: For) -> list[Var]:
 
 
 def _squares(
-    w: FunctionWriter,
-    to: Buffer,
-    a: Affine,
-    source: Buffer,
-    b: Affine,
-    along: tuple[Var, int],
-    across: tuple[Var, int],
-    n: int,
+    memory: Memory, to: _BufferOffset, source: _BufferOffset, along: _Loop, across: _Loop, n: int
 ) -> None:
-    """Call the function that turns a square for each; a loop is its atom in the offsets, extent."""
-    steps_to, steps_source = a.terms[along[0]], b.terms[across[0]]
-    here = {along[0]: Affine(0), across[0]: Affine(0)}
-    first, start = (x.substitute(here) for x in (a, b))
-    turn = _turning(w, memory_type(to.dtype), dtypes.nbytes(to.dtype), n)
-    for i in range(0, along[1], n):
-        for j in range(0, across[1], n):
-            rows = w.memory.address(source, start + (i + steps_source * j))
-            columns = w.memory.address(to, first + (j + steps_to * i))
+    """Call the function that turns a square, for each square of the copy."""
+    w = memory.w
+    steps_to, steps_source = to.offset.terms[along.atom], source.offset.terms[across.atom]
+    corner = {along.atom: Affine(0), across.atom: Affine(0)}
+    first, start = to.offset.substitute(corner), source.offset.substitute(corner)
+    turn = _turning(w, memory_type(to.buffer.dtype), dtypes.nbytes(to.buffer.dtype), n)
+    for i in range(0, along.extent, n):
+        for j in range(0, across.extent, n):
+            rows = memory.address(source.buffer, start + (i + steps_source * j))
+            columns = memory.address(to.buffer, first + (j + steps_to * i))
             w.put(
                 f"call void @{turn}(ptr {rows}, i64 {steps_source}, ptr {columns}, i64 {steps_to})"
             )
 
 
-def _turning(w: FunctionWriter, ty: str, align: int, n: int) -> str:
-    """Name of the module's function that turns a square of n x n elements, written once.
+def _turning(w: IndexWriter, ty: str, align: int, n: int) -> str:
+    """Name of the module's function that transposes a square of n x n elements, written once.
 
     It is called and not inlined: the optimiser takes 5 to 10 ms for each copy of the network.
     """
     name = f"turn_{ty}x{n}"
-    if name in w.m.squares:
+    if name in w.module.squares:
         return name
-    w.m.squares.add(name)
+    w.module.squares.add(name)
     vty = f"<{n} x {ty}>"
     lines = []
     for k in range(n):
@@ -132,7 +138,7 @@ def _turning(w: FunctionWriter, ty: str, align: int, n: int) -> str:
         lines.append(f"  %t{k} = getelementptr {ty}, ptr %to, i64 %j{k}")
         lines.append(f"  store {vty} {column}, ptr %t{k}, align {align}")
     head = "ptr noalias %from, i64 %from.step, ptr noalias %to, i64 %to.step"
-    w.m.functions.append(
+    w.module.functions.append(
         "\n".join(
             [
                 f"define internal void @{name}({head}) noinline nounwind {{",

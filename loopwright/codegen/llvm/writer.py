@@ -1,25 +1,24 @@
 """One function of the loop IR as LLVM IR text.
 
-Indices are affine forms (`indices_llvm`), so constants fold and addresses are shared. Vector loops
-are cut into pieces of the native width; unrolled loops are written out.
+Indices are affine forms (`loopwright.codegen.llvm.indices`), so constants fold and addresses are
+shared. Vector loops are cut into pieces of the native width; unrolled loops are written out.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from loopwright import dtypes
 from loopwright.codegen.llvm.checks import write_check
 from loopwright.codegen.llvm.emitter import ModuleWriter
-from loopwright.codegen.llvm.functions import launch
-from loopwright.codegen.llvm.gather import load_runs
-from loopwright.codegen.llvm.indices import IndexWriter
+from loopwright.codegen.llvm.gather import load_stretches
+from loopwright.codegen.llvm.indices import LANE, IndexWriter
 from loopwright.codegen.llvm.instructions import write_instruction
-from loopwright.codegen.llvm.memory import LANE, Memory
+from loopwright.codegen.llvm.memory import Memory
 from loopwright.codegen.llvm.ops import FALSE, TRUE, Value, literal
-from loopwright.codegen.llvm.sizes import SizeNames, last_index
 from loopwright.codegen.llvm.transpose import rest_of_copy, transposed_copy
 from loopwright.codegen.program_queries import has_blocks, touches_memory, widest
+from loopwright.codegen.workspace import SizeDefinitions
 from loopwright.errors import CodegenError
 from loopwright.ir.affine import Affine, fits, interval
 from loopwright.ir.buffer import Buffer, Load
@@ -36,28 +35,41 @@ from loopwright.ir.stmt import (
     Let,
     Prefetch,
     Seq,
+    Stmt,
     Store,
     View,
 )
 
 
 class FunctionWriter(IndexWriter):
-    """Writes the body of one function: the entry's, or a parallel loop's (`functions_llvm`)."""
+    """Writes the body of one function: the entry's, or a parallel loop's.
 
-    def __init__(self, module: ModuleWriter, name: str, inside_parallel: bool) -> None:
+    Args:
+        module: what the functions of the module share.
+        name: of the function.
+        launch: hands a parallel loop to the pool (`loopwright.codegen.llvm.functions`); None where
+            such loops run one iteration after the other.
+
+    Attributes:
+        memory: places of the buffers in scope.
+        sizes: definitions of what was computed from sizes.
+    """
+
+    def __init__(
+        self,
+        module: ModuleWriter,
+        name: str,
+        launch: Callable[[FunctionWriter, For], None] | None,
+    ) -> None:
         super().__init__(module)
-        self.name, self.inside_parallel = name, inside_parallel
-        self.pointers: dict[Buffer, str] = {}
-        self.sizes = SizeNames()
+        self.name = name
         self.memory = Memory(self)
-
-    def inner(self, name: str) -> FunctionWriter:
-        """A writer for the body of a parallel loop of this function."""
-        return FunctionWriter(self.m, name, inside_parallel=True)
+        self.sizes = SizeDefinitions()
+        self._launch = launch
 
     # ------------------------------------------------------------ expressions
 
-    def expr(self, e: Any) -> Value:
+    def expr(self, e: Expr) -> Value:
         """The value of an expression."""
         match e:
             case Const(value=v, dtype=d):
@@ -66,8 +78,7 @@ class FunctionWriter(IndexWriter):
                 value = self.bound[e] if e in self.bound else self.i64(self._wide(e))
                 return self.ops.cast(value, e.dtype)
             case Load(buffer=b, indices=idx):
-                runs = None if self.offset_form(b, idx) is not None else load_runs(self, b, idx)
-                return runs or self.memory.load(b, self.offset(b, idx))
+                return self._load(b, idx)
             case Binary():
                 return self._binary(e)
             case Cast(value=v, dtype=d):
@@ -88,13 +99,19 @@ class FunctionWriter(IndexWriter):
                 return self.ops.call(fn, [self.expr(a) for a in args])
         raise CodegenError(f"llvm: no code for {type(e).__name__}")
 
+    def _load(self, b: Buffer, indices: tuple[Expr, ...]) -> Value:
+        if self.offset_form(b, indices) is None:
+            value = load_stretches(self.memory, b, indices)
+            if value is not None:
+                return value
+        return self.memory.load(b, self.offset(b, indices))
+
     def _binary(self, e: Binary) -> Value:
         if e.op in COMPARE and all(
             self._exact(x) and fits(x, self.env, self.ranges) for x in (e.a, e.b)
         ):
             x, y = self._wide(e.a), self._wide(e.b)
-            known = self.decided(e.op, x, y)
-            return known or self.ops.compare(e.op, self.i64(x), self.i64(y))
+            return self.decided(e.op, x, y) or self.ops.compare(e.op, self.i64(x), self.i64(y))
         if dtypes.is_int(e.dtype) and self._exact(e):
             return self.ops.cast(self.i64(self._wide(e)), e.dtype)
         return self.ops.binary(e.op, self.expr(e.a), self.expr(e.b), e.dtype)
@@ -119,7 +136,7 @@ class FunctionWriter(IndexWriter):
 
     # ------------------------------------------------------------ statements
 
-    def stmt(self, s: Any) -> None:
+    def stmt(self, s: Stmt) -> None:
         """Write a statement."""
         match s:
             case Seq(stmts=stmts):
@@ -143,33 +160,33 @@ class FunctionWriter(IndexWriter):
                 self.memory.view(b, of, k)
                 self.stmt(body)
             case IntrinsicCall():
-                if not write_instruction(self, s):
+                if not write_instruction(self.memory, s):
                     self.stmt(s.body)
             case _:
                 raise CodegenError(f"llvm: no code for {type(s).__name__}")
 
-    def _let(self, v: Var, e: Expr, body: Any) -> None:
+    def _let(self, v: Var, e: Expr, body: Stmt) -> None:
         """Arithmetic on axes is kept as an affine form or in i64, all else in its own dtype."""
         if e.dtype != v.dtype:
             raise CodegenError(f"llvm: {v.name!r} is {v.dtype}, its value is of {e.dtype}")
         self.sizes.learn(v, e)
-        known = interval(e, self.env, self.ranges) if dtypes.is_int(e.dtype) else None
-        if known is None or not fits(e, self.env, self.ranges):
+        bounds = interval(e, self.env, self.ranges) if dtypes.is_int(e.dtype) else None
+        if bounds is None or not fits(e, self.env, self.ranges):
             self._bind(v, self.expr(e))
         else:
             i = self.index(e)
             if not isinstance(i, Value):
                 self.env[v] = i
             elif i.lanes > 1:
-                self.digits.let(v, e)
+                self.quotients.let(v, e)
                 self._bind(v, i)
-                self.ranges[v] = known
+                self.ranges[v] = bounds
             else:
                 reg = Var(i.ref, "int64")
-                self.env[v], self.ranges[reg] = Affine.of(reg), known
+                self.env[v], self.ranges[reg] = Affine.of(reg), bounds
         self.stmt(body)
         self.bound.pop(v, None)
-        self.digits.forget(v)
+        self.quotients.forget(v)
 
     def _bind(self, v: Var, value: Value) -> None:
         """Let a variable stand for a value of which no affine form is known."""
@@ -183,7 +200,7 @@ class FunctionWriter(IndexWriter):
         if s.orelse is not None:
             self._branch(self.ops.invert(cond), s.orelse)
 
-    def _branch(self, cond: Value, body: Any) -> None:
+    def _branch(self, cond: Value, body: Stmt) -> None:
         """Run a body where a condition holds: a jump, and in vector code a mask as well."""
         if cond.ref in (TRUE, FALSE):
             if cond.ref == TRUE:
@@ -215,13 +232,10 @@ class FunctionWriter(IndexWriter):
             self._vector_loop(s)
         elif s.kind == "unrolled":
             self._unrolled_loop(s)
-        elif s.kind == "parallel" and self._may_launch():
-            launch(self, s)
+        elif s.kind == "parallel" and self._launch is not None and self.lanes == 1:
+            self._launch(self, s)
         else:
             self._serial_loop(s)
-
-    def _may_launch(self) -> bool:
-        return not self.inside_parallel and self.m.threads != 1 and self.lanes == 1
 
     def iteration(self, s: For, value: Affine) -> None:
         """One iteration of a loop, with ``value`` for its variable."""
@@ -232,7 +246,7 @@ class FunctionWriter(IndexWriter):
         rest = rest_of_copy(self, s)
         if rest is not None:
             self._serial_loop(rest)
-        elif not transposed_copy(self, s):
+        elif not transposed_copy(self.memory, s):
             for k in range(s.extent):
                 self.iteration(s, Affine(k))
 
@@ -248,7 +262,7 @@ class FunctionWriter(IndexWriter):
         back = self.label("back")
         self.lines.append(f"  {reg} = phi i64 [ 0, %{before} ], [ {nxt}, %{back} ]")
         atom = Var(reg, "int64")
-        self.ranges[atom] = (0, last_index(self, s.extent))
+        self.ranges[atom] = (0, self.last_index(s.extent))
         self.scopes.append({})
         self.iteration(s, Affine.of(atom))
         self.scopes.pop()
@@ -256,12 +270,12 @@ class FunctionWriter(IndexWriter):
         self.start(back)
         self.lines.append(f"  {nxt} = add nuw nsw i64 {reg}, 1")
         more = self.emit(f"icmp ult i64 {nxt}, {count}")
-        hint = f", !llvm.loop {self.m.unroll_hint()}" if UNROLL_HINT in s.pragmas else ""
+        hint = f", !llvm.loop {self.module.unroll_hint()}" if UNROLL_HINT in s.pragmas else ""
         self.put(f"br i1 {more}, label %{head}, label %{done}{hint}")
         self.start(done)
 
     def _vector_loop(self, s: For) -> None:
-        native = max(1, self.m.vector_bytes // widest(s.body))
+        native = max(1, self.module.vector_bytes // widest(s.body))
         at = 0
         while at < s.extent:
             lanes = min(native, s.extent - at)

@@ -15,9 +15,10 @@ import pytest
 
 import loopwright as lw
 from loopwright import te
-from loopwright.codegen import c, compile_func
+from loopwright.codegen.c import compiler as c
 from loopwright.codegen.c import system_compiler as cc
-from loopwright.driver import build
+from loopwright.driver import build, build_func
+from loopwright.driver.backends import compile_func
 from loopwright.errors import BuildError, CodegenError, TargetError, UsageError
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Var, cast, const
@@ -125,11 +126,7 @@ def test_lets_of_any_type(kind: str) -> None:
     data = np.arange(1, 10).astype("float32")
     want, got = np.zeros(9, "float32"), np.zeros(9, "float32")
     interpret(f, [data, want])
-    code = compile_func(f, Target("c -num-threads=2"))
-    from loopwright.driver.build import _manifest
-    from loopwright.runtime import Artifact, Module
-
-    Module(Artifact(_manifest(f, code, Target("c"), "c-object"), code.objects))(data, got)
+    build_func(f, "c -num-threads=2")(data, got)
     np.testing.assert_array_equal(got, want)
     np.testing.assert_array_equal(want[::-1], data[np.arange(9) * 2 % 9] * 1.5)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from loopwright import te
-from loopwright.codegen import c
+from loopwright.codegen.c import compiler as c
 from loopwright.codegen.c import system_compiler as cc
 from loopwright.driver import build
 from loopwright.ir.math.vector_math import DEFINED

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from loopwright import te
-from loopwright.codegen import Code, compile_func
+from loopwright.codegen import Code
 from loopwright.codegen.llvm.emitter import ModuleWriter
+from loopwright.driver.backends import compile_func
 from loopwright.errors import CodegenError, InternalError
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Var, const
@@ -24,6 +25,8 @@ from tests.unit.schedule.programs import chain, matmul
 x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="reads x86-64 assembly")
 AVX512 = "llvm -mcpu=skylake-avx512"
 AVX2 = "llvm -mcpu=x86-64-v3"
+#: The kind of source that is the text as it was written, before LLVM optimised it.
+WRITTEN = "ll-unoptimised"
 
 
 def compiled(case: Any, target: str) -> Code:
@@ -77,7 +80,7 @@ def test_a_register_tile_stays_in_registers(
     case = packed_matmul(48, 192, 64, *tile)
     code = compiled(case, f"{target} -num-threads={threads}")
     assert code.uses_pool == (threads != 1)
-    hot = max(loops(code.assembly()), key=lambda body: len(fmas(body)))
+    hot = max(loops(code.source("asm")), key=lambda body: len(fmas(body)))
     written = fmas(hot)
     assert len(written) == len(set(written)) == count
     assert all(register in r for r in written)
@@ -88,7 +91,7 @@ def test_a_register_tile_stays_in_registers(
 def test_a_tile_that_does_not_divide_keeps_its_hot_loop() -> None:
     case = packed_matmul(50, 200, 66, 8, 32)
     code = compiled(case, f"{AVX512} -num-threads=2")
-    hot = [body for body in loops(code.assembly()) if len(fmas(body)) >= 16]
+    hot = [body for body in loops(code.source("asm")) if len(fmas(body)) >= 16]
     assert hot
     assert min(len(vector_stores(body)) for body in hot) == 0
 
@@ -105,7 +108,7 @@ def test_vectors_are_of_the_width_wanted() -> None:
         (AVX2, "<8 x float>", "<16 x float>"),
         ("llvm -mcpu=x86-64", "<4 x float>", "<8 x float>"),
     ):
-        text = compile_func(f, Target(target)).text
+        text = compile_func(f, Target(target)).source(WRITTEN)
         assert f"fmul contract {own}" in text
         assert others not in text
 
@@ -116,7 +119,7 @@ def test_a_vector_that_does_not_divide_ends_in_shorter_ones() -> None:
     p.s[p.b].compute_inline()
     p.s[p.c].compute_inline()
     p.s[p.d].vectorize(p.d.op.axis[1])
-    text = compile_func(lower(p.s, [p.a, p.d]), Target(AVX512)).text
+    text = compile_func(lower(p.s, [p.a, p.d]), Target(AVX512)).source(WRITTEN)
     found = re.findall(r"store (<\d+ x float>|float) %", text)
     assert found == ["<16 x float>", "<4 x float>", "<2 x float>", "float"]
 
@@ -126,18 +129,20 @@ def test_an_unannotated_nest_stays_what_it_says() -> None:
     """LLVM's own vectoriser is off, or records and features would lie; an option turns it on."""
     p = chain(64, 64)
     f = lower(p.s, [p.a, p.d])
-    assert "<16 x float>" not in compile_func(f, Target(AVX512)).optimised()
-    assert "x float>" in compile_func(f, Target(f"{AVX512} -loop-vectorize=true")).optimised()
+    assert "<16 x float>" not in compile_func(f, Target(AVX512)).source("ll")
+    assert "x float>" in compile_func(f, Target(f"{AVX512} -loop-vectorize=true")).source("ll")
 
 
 @x86
 def test_contraction_is_the_default_and_reassociation_an_option() -> None:
     p = matmul()
     f = lower(p.s, [p.a, p.b, p.c])
-    text = compile_func(f, Target(AVX512)).text
+    text = compile_func(f, Target(AVX512)).source(WRITTEN)
     assert "fadd contract" in text
     assert "fast" not in text
-    assert "fadd fast" in compile_func(f, Target(f"{AVX512} -fastmath=true")).text
+    assert "fadd fast" in compile_func(f, Target(f"{AVX512} -fastmath=true")).source(
+        "ll-unoptimised"
+    )
 
 
 # ------------------------------------------------------------------ functions
@@ -148,13 +153,15 @@ def test_contraction_is_the_default_and_reassociation_an_option() -> None:
 def test_llvm_accepts_every_case(name: str, threads: int) -> None:
     code = compiled(CASES[name](), f"llvm -num-threads={threads}")
     assert code.objects[:4] == b"\x7fELF" or platform.system() != "Linux"
-    assert re.search(r"^define .*i32 @f\(ptr", code.optimised(), re.MULTILINE)
-    assert len(code.assembly()) > 100
+    assert re.search(r"^define .*i32 @f\(ptr", code.source("ll"), re.MULTILINE)
+    assert len(code.source("asm")) > 100
 
 
 def test_arguments_do_not_alias() -> None:
     p = chain()
-    text = compile_func(lower(p.s, [p.a, p.d], "f"), Target("llvm -num-threads=1")).text
+    text = compile_func(lower(p.s, [p.a, p.d], "f"), Target("llvm -num-threads=1")).source(
+        "ll-unoptimised"
+    )
     assert re.search(
         r"define internal i32 @f\.body\(ptr noalias %p0, ptr noalias %p1, ptr noalias %ws\) "
         "alwaysinline",
@@ -166,8 +173,11 @@ def test_a_parallel_body_has_its_own_noalias_parameters() -> None:
     p = chain()
     p.s[p.d].parallel(p.d.op.axis[0])
     code = compile_func(lower(p.s, [p.a, p.d], "f"), Target("llvm -num-threads=2"))
-    assert re.search(r"define internal i32 @f\.par1\.body\(i64 %i, ptr noalias %p0", code.text)
-    assert "@lw_parallel_launch" in code.text
+    assert re.search(
+        r"define internal i32 @f\.par1\.body\(i64 %i, ptr noalias %p0",
+        code.source(WRITTEN),
+    )
+    assert "@lw_parallel_launch" in code.source(WRITTEN)
     assert code.uses_pool
 
 
@@ -177,7 +187,7 @@ def test_one_thread_needs_no_pool(spec: str) -> None:
     p.s[p.d].parallel(p.d.op.axis[0])
     code = compile_func(lower(p.s, [p.a, p.d], "f"), Target(spec))
     assert not code.uses_pool
-    assert "lw_parallel_launch" not in code.text
+    assert "lw_parallel_launch" not in code.source(WRITTEN)
 
 
 def test_a_parallel_loop_inside_another_runs_inline() -> None:
@@ -185,7 +195,9 @@ def test_a_parallel_loop_inside_another_runs_inline() -> None:
     i, j = p.d.op.axis
     p.s[p.d].parallel(i)
     p.s[p.d].parallel(j)
-    text = compile_func(lower(p.s, [p.a, p.d], "f"), Target("llvm -num-threads=2")).text
+    text = compile_func(lower(p.s, [p.a, p.d], "f"), Target("llvm -num-threads=2")).source(
+        "ll-unoptimised"
+    )
     assert text.count("call i32 @lw_parallel_launch") == 1
 
 
@@ -246,7 +258,7 @@ def test_the_workspace_of_an_inline_launch_lies_behind_the_callers() -> None:
     row, whole = 4096 * 4, 64 * 4096 * 4
     assert code.parallel_workspace_bytes == row
     assert code.workspace_bytes == whole + row
-    assert f"getelementptr i8, ptr %ws, i64 {whole}" in code.text
+    assert f"getelementptr i8, ptr %ws, i64 {whole}" in code.source(WRITTEN)
 
 
 # ------------------------------------------------------------------ refusals

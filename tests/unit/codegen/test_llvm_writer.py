@@ -9,18 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loopwright.codegen import compile_func
 from loopwright.codegen.llvm.emitter import ModuleWriter
 from loopwright.codegen.llvm.writer import FunctionWriter
-from loopwright.driver.build import _manifest
+from loopwright.driver import build_func
+from loopwright.driver.backends import compile_func
 from loopwright.errors import CodegenError, LowerError
 from loopwright.ir.affine import Affine
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Expr, IfThenElse, Select, Var, binary, cast, const
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.ir.stmt import For, Func, If, Let, Store, seq
-from loopwright.runtime.artifact import Artifact
-from loopwright.runtime.module import Module
 from loopwright.target import Target
 
 Array = np.ndarray[Any, Any]
@@ -39,9 +37,7 @@ def run(f: Func, *inputs: Array) -> list[Array]:
         outs = [np.zeros(p.shape, p.dtype) for p in written]
         arrays = [*inputs, *outs]
         if threads:
-            target = Target(f"llvm -num-threads={threads}")
-            code = compile_func(f, target)
-            Module(Artifact(_manifest(f, code, target), code.objects))(*arrays)
+            build_func(f, f"llvm -num-threads={threads}")(*arrays)
         else:
             interpret(f, arrays)
         results.append(outs)
@@ -175,7 +171,7 @@ def test_a_guard_that_always_holds_leaves_no_mask() -> None:
     f = Func("main", (a, c), (False, True), For(i, 64, "vectorized", Store(c, (i,), value)))
     x = random(62, "float32")
     np.testing.assert_array_equal(run(f, x)[0], np.pad(x, 1))
-    text = compile_func(f, Target("llvm -num-threads=1 -mcpu=x86-64")).text
+    text = compile_func(f, Target("llvm -num-threads=1 -mcpu=x86-64")).source("ll-unoptimised")
     assert text.count("= call <4 x float> @llvm.masked.load") == 2
     assert text.count("= load <4 x float>") == 14
 
@@ -193,4 +189,4 @@ def test_what_operands_determine_is_written_once_a_scope() -> None:
 
 
 def function_writer() -> FunctionWriter:
-    return FunctionWriter(ModuleWriter("main", False, 64, 1), "main", inside_parallel=False)
+    return FunctionWriter(ModuleWriter("main", False, 64, 1), "main", None)

@@ -7,7 +7,7 @@ import pytest
 
 import loopwright as lw
 from loopwright import te
-from loopwright.codegen.quotients import Digits
+from loopwright.codegen.quotients import Quotients
 from loopwright.ir.affine import Affine, to_affine
 from loopwright.ir.expr import Var
 from loopwright.schedule import create_schedule
@@ -16,9 +16,9 @@ TARGET = "llvm -num-threads=1"
 
 
 def form(e: object, f: Var) -> Affine | None:
-    digits = Digits(lambda x: to_affine(x, {}, {f: (0, 10**6)}))
-    found = digits.form(e)  # type: ignore[arg-type]
-    return None if found is None else digits.joined(found)
+    quotients = Quotients(lambda x: to_affine(x, {}, {f: (0, 10**6)}))
+    found = quotients.form(e)  # type: ignore[arg-type]
+    return None if found is None else quotients.joined(found)
 
 
 def test_a_quotient_and_its_remainder_make_the_number() -> None:
@@ -31,7 +31,7 @@ def test_a_quotient_and_its_remainder_make_the_number() -> None:
     assert form(nested, f) == Affine.of(f)
 
 
-def test_digits_that_do_not_meet_are_no_form() -> None:
+def test_quotients_that_do_not_meet_are_no_form() -> None:
     f = Var("f")
     for e in ((f // 56) * 57 + f % 56, f // 56 + f % 56, (f // 55) * 56 + f % 56, (f % 56) * 2):
         assert form(e, f) is None

@@ -126,7 +126,7 @@ def called(f: Func) -> Module:
     manifest["functions"][0]["args"] = [
         {"name": "B", "shape": list(b.shape), "dtype": b.dtype, "output": True}
     ]
-    return Module(Artifact(manifest, b"{}"), link=lambda _: link_func(f))
+    return Module(Artifact(manifest, b"{}"), link=lambda manifest, objects: link_func(f))
 
 
 def test_an_access_outside_is_reported_when_called_and_when_timed() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from loopwright import te
-from loopwright.codegen import c
+from loopwright.codegen.c import compiler as c
 from loopwright.driver import build
 from loopwright.errors import ArgumentError, BuildError, TaskError
 from loopwright.lowering import lower

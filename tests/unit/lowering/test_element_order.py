@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from loopwright import te
-from loopwright.codegen import compile_func
+from loopwright.driver.backends import compile_func
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.lowering import lower
 from loopwright.schedule import Schedule, create_schedule
@@ -60,6 +60,6 @@ def test_lanes_of_a_fused_and_split_index_lie_together() -> None:
         _, ji = s[t].split(s[t].op.axis[1], factor=4)
         s[t].vectorize(ji)
     checked(s, a, c)
-    text = compile_func(lower(s, [a, c]), Target("llvm")).text
+    text = compile_func(lower(s, [a, c]), Target("llvm")).source("ll-unoptimised")
     assert len(re.findall(r"store <4 x float>", text)) == 2
     assert "extractelement" not in text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from loopwright import te
-from loopwright.codegen import compile_func
+from loopwright.driver.backends import compile_func
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Var, const
 from loopwright.ir.stmt import For, Func, Stmt, Store, seq
@@ -98,9 +98,9 @@ def test_a_hint_instead_of_copies() -> None:
     assert "# unroll = True\n    for j in range(8)" in str(f)
     assert str(f).count("unroll = True") == 1
     code = compile_func(f, Target("llvm"))
-    assert code.text.count("!llvm.loop") == 1
-    assert "distinct !{!1, !0}" in code.text
-    assert code.optimised().count("store float") == 8, "LLVM wrote the inner loop out"
+    assert code.source("ll-unoptimised").count("!llvm.loop") == 1
+    assert "distinct !{!1, !0}" in code.source("ll-unoptimised")
+    assert code.source("ll").count("store float") == 8, "LLVM wrote the inner loop out"
 
 
 def test_pragmas_of_the_user_stand_in_the_loops() -> None:

@@ -7,13 +7,14 @@ import pytest
 
 from loopwright.errors import UsageError
 from loopwright.runtime import bandwidth, fma_peak, peak
+from loopwright.runtime.manifest import ArgSpec
 
 
 def test_the_fma_kernel_runs_every_turn() -> None:
     # x -> x / 2 + 1 converges to 2: only many turns from 1 * m, 2 * m, ... get there.
     seed, out = np.array([0.5, 1.0], np.float32), np.zeros(1024, np.float32)
-    args = [("work", [1], "int64", False), ("seed", [2], "float32", False)]
-    module = peak._module("fma", [*args, ("out", [1024], "float32", True)], 2)
+    args = [ArgSpec("work", (1,), "int64", False), ArgSpec("seed", (2,), "float32", False)]
+    module = peak._module("fma", [*args, ArgSpec("out", (1024,), "float32", True)], 2)
     module(np.array([40]), seed, out)
     accumulators = peak._shape()[1]
     assert (out[:40] == 2 * accumulators).all()
@@ -37,8 +38,8 @@ def test_peaks_are_positive_and_cached_per_number_of_threads() -> None:
 
 def test_bandwidth_moves_the_bytes() -> None:
     assert bandwidth(1, seconds=0.001, nbytes=1 << 20) > 1e7
-    args = [("work", [1], "int64", False)]
-    args += [(name, [1 << 15], "float32", name == "a") for name in ("b", "c", "a")]
+    args = [ArgSpec("work", (1,), "int64", False)]
+    args += [ArgSpec(name, (1 << 15,), "float32", name == "a") for name in ("b", "c", "a")]
     b, c, a = (np.full(1 << 15, x, np.float32) for x in (1, 2, 0))
     peak._module("triad", args, 2)(np.array([2]), b, c, a)
     assert (a == 7).all()

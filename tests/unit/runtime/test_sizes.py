@@ -7,17 +7,15 @@ from typing import Any
 import pytest
 
 from loopwright.errors import ArgumentError, UsageError
-from loopwright.runtime.sizes import MAX_EXTENT, ManifestSizes, evaluate, linear, text
+from loopwright.runtime.manifest import ArgSpec, SizesSpec
+from loopwright.runtime.size_formulas import evaluate, linear, text
+from loopwright.runtime.sizes import MAX_EXTENT, CallSizes
 
 
-def sizes(*shapes: list[Any], extents: Any = (), nonnegative: bool = False) -> ManifestSizes:
-    return ManifestSizes(
-        {
-            "sizes": [["n", "int32", nonnegative], ["m", "int32", False]],
-            "extents": extents,
-            "args": [{"name": "ABC"[k], "shape": s} for k, s in enumerate(shapes)],
-        }
-    )
+def sizes(*shapes: list[Any], extents: Any = (), nonnegative: bool = False) -> CallSizes:
+    variables = (("n", "int32", nonnegative), ("m", "int32", False))
+    args = [ArgSpec("ABC"[k], tuple(s), "float32", False) for k, s in enumerate(shapes)]
+    return CallSizes(SizesSpec(variables, tuple(extents)), args)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +126,7 @@ def test_values_come_from_dimensions_and_arguments() -> None:
         (sizes(["m"]), [(1,)], {"n": True}, "f: the size 'n' is an int, got True"),
     ],
 )
-def test_refusals(s: ManifestSizes, shapes: Any, given: Any, message: str) -> None:
+def test_refusals(s: CallSizes, shapes: Any, given: Any, message: str) -> None:
     with pytest.raises(ArgumentError) as e:
         s.bind("f", shapes, given)
     assert str(e.value) == message

@@ -1,0 +1,47 @@
+"""`Code`: what code generators give for a lowered function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from loopwright.codegen.workspace import Bytes
+from loopwright.runtime.artifact_kinds import Link
+
+#: A text of a program, or a function that writes it when somebody asks.
+SourceText = str | Callable[[], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A compiled function.
+
+    Attributes:
+        objects: what the artifact holds: an object file, or what the target has in its place.
+        sources: texts by kind of source, the one that people ask for first.
+        workspace_bytes: bytes that a caller provides.
+        parallel_workspace_bytes: bytes of each worker of the pool.
+        uses_pool: whether `lw_parallel_launch` must be bound when linking.
+        checks: messages of the checks in it, by number.
+        triple: LLVM's name of the machine whose code it is; empty for code of no machine.
+        link: links it in the process that compiled it, where that is less work than starting from
+            ``objects``; None: as any artifact of its kind.
+    """
+
+    objects: bytes
+    sources: Mapping[str, SourceText]
+    workspace_bytes: Bytes = 0
+    parallel_workspace_bytes: Bytes = 0
+    uses_pool: bool = False
+    checks: tuple[str, ...] = ()
+    triple: str = ""
+    link: Link | None = None
+
+    def source(self, kind: str) -> str:
+        """The text of one kind, written now if need be.
+
+        Raises:
+            KeyError: there is none of that kind.
+        """
+        text = self.sources[kind]
+        return text if isinstance(text, str) else text()

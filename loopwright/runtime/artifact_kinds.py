@@ -1,0 +1,111 @@
+"""The registry of artifact kinds: how each is linked, where it runs and how it is timed.
+
+The runtime works without the compiler, so that a backend has two entries that meet by the name of
+an artifact kind: the one here, and `loopwright.driver.backends.Backend`, which says how a target
+compiles. A third party registers both without any change to ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from loopwright.errors import UsageError
+from loopwright.runtime.linker import Linked
+from loopwright.runtime.manifest import Manifest
+
+#: Puts the code of an artifact into this process, from its manifest and its bytes.
+Link = Callable[[Manifest, bytes], Linked]
+#: Runs a bound call so many times and gives the seconds of all together.
+Timer = Callable[[Callable[[], None], int], float]
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactKind:
+    """What the runtime does with one kind of artifact.
+
+    Every function of it is ``int32_t f(void **args, void *workspace)`` at an address, also where
+    that is only the door to something else, so that arguments are checked and bound alike.
+
+    Attributes:
+        name: as manifests say it, such as ``"llvm-object"``.
+        target: the kind of target that it is built for; None where it holds the code of any.
+        extension: of the file that `Module.save` writes.
+        holds: an object file that a linker takes, a shared library, or a program that something
+            else runs.
+        device: type of the device that runs it (`loopwright.runtime.device.DEVICE_TYPES`).
+        link: puts its code into this process; None where the module ``needs`` brings that.
+        needs: a module whose import says how it is linked; empty: nothing is missing.
+        check: refuses an artifact that this machine cannot run, by a TargetError.
+        timer: times its functions; None: a loop in compiled code calls them back to back.
+    """
+
+    name: str
+    target: str | None
+    extension: str
+    holds: Literal["object", "library", "program"]
+    device: str = "cpu"
+    link: Link | None = None
+    needs: str = ""
+    check: Callable[[Manifest], None] | None = None
+    timer: Timer | None = None
+
+
+#: Linked by the compiler, and named here so that such a file is recognised without it.
+INTERP = ArtifactKind("interp", "interp", "json", "program", needs="loopwright.driver")
+_kinds: dict[str, ArtifactKind] = {}
+
+
+def register_artifact_kind(kind: ArtifactKind) -> None:
+    """Enter a kind of artifact; one that says what it ``needs`` may be completed by that.
+
+    Raises:
+        UsageError: another kind has this name.
+    """
+    before = _kinds.get(kind.name)
+    if before is not None and before != kind and not before.needs:
+        raise UsageError(f"there is an artifact kind {kind.name!r} already")
+    _kinds[kind.name] = kind
+
+
+def unregister_artifact_kind(name: str) -> None:
+    """Take a kind of artifact away; nothing happens where there is none of that name."""
+    _kinds.pop(name, None)
+
+
+def names() -> list[str]:
+    """Names of all kinds that this runtime knows, in the order in which they were registered."""
+    return list(_kinds)
+
+
+def artifact_kind(name: str) -> ArtifactKind:
+    """The kind of that name.
+
+    Raises:
+        UsageError: there is none; those that there are, are named.
+    """
+    if name not in _kinds:
+        raise UsageError(f"no artifact kind {name!r}; this runtime runs {', '.join(_kinds)}")
+    return _kinds[name]
+
+
+def device_of_target(target: str) -> str | None:
+    """Type of the device on which code of a kind of target runs; None for an unknown kind."""
+    devices = (k.device for k in _kinds.values() if k.target == target)
+    return next(devices, None)
+
+
+def link(manifest: Manifest, objects: bytes) -> Linked:
+    """Put the code of an artifact into this process, as its kind says.
+
+    Raises:
+        UsageError: the kind is linked by a module that is not imported; it is named. Others as the
+            kind's ``link``.
+    """
+    kind = artifact_kind(manifest.kind)
+    if kind.link is None:
+        raise UsageError(
+            f"a program of kind {kind.name!r} runs in the compiler; import {kind.needs} first"
+        )
+    return kind.link(manifest, objects)

@@ -1,0 +1,48 @@
+"""Checks inside of generated code: how one that failed is reported.
+
+A function with checks has a record of int64 numbers: whether it is taken, then the values of the
+check that failed. Of threads that fail at once one takes it. The function returns `FIRST_CODE` and
+the number of the check.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from string import Formatter
+
+from loopwright.errors import RunError
+
+#: What a function returns when its first check fails, one more for each further one.
+FIRST_CODE = 16
+
+
+def record_name(function: str) -> str:
+    """The symbol of a function's record."""
+    return f"lw_checks_{function}"
+
+
+def failed_check(
+    addresses: Mapping[str, int], checks: Mapping[str, Sequence[str]], code: int
+) -> RunError | None:
+    """The error of a check that failed; its record is free again after it.
+
+    Args:
+        addresses: of the records, by symbol.
+        checks: messages of the checks of each function.
+        code: what a function returned.
+
+    Returns:
+        None where the code is none of a check.
+    """
+    for name, texts in checks.items():
+        record = ctypes.cast(addresses[record_name(name)], ctypes.POINTER(ctypes.c_int64))
+        if record[0] >= FIRST_CODE:
+            text = texts[record[0] - FIRST_CODE]
+            count = len({field for _, field, _, _ in Formatter().parse(text) if field})
+            error = RunError(f"{name}: {text.format(*record[1 : count + 1])}")
+            record[0] = 0
+            return error
+        if FIRST_CODE <= code < FIRST_CODE + len(texts):
+            return RunError(f"{name}: a check failed in several calls at once (code {code})")
+    return None

@@ -1,0 +1,248 @@
+"""`Manifest`: what an artifact says of its code, as data, read from JSON and checked.
+
+Format 2 adds functions of symbolic sizes (see `loopwright.runtime.size_formulas`); format 1 is
+still read and written for all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from loopwright.errors import UsageError
+from loopwright.runtime.size_formulas import SizeFormula
+
+#: Newest format that is read.
+FORMAT = 2
+#: A JSON object as `json.loads` gives it.
+JsonObject = Mapping[str, Any]
+_FIELDS = ("format", "kind", "entry", "triple", "cpu", "features", "num_threads", "functions")
+_FUNCTION_FIELDS = ("name", "args", "workspace_bytes", "parallel_workspace_bytes", "uses_pool")
+_ARG_FIELDS = ("name", "shape", "dtype", "output")
+
+
+@dataclass(frozen=True, slots=True)
+class ArgSpec:
+    """An array among the arguments of a function.
+
+    Attributes:
+        name: for messages.
+        shape: its extents.
+        dtype: its element type by name.
+        output: whether the function writes it.
+    """
+
+    name: str
+    shape: tuple[SizeFormula, ...]
+    dtype: str
+    output: bool
+
+    @classmethod
+    def from_json(cls, data: JsonObject) -> ArgSpec:
+        """Read one entry of a function's ``args``."""
+        return cls(str(data["name"]), tuple(data["shape"]), data["dtype"], bool(data["output"]))
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry in the manifest."""
+        shape = list(self.shape)
+        return {"name": self.name, "shape": shape, "dtype": self.dtype, "output": self.output}
+
+
+@dataclass(frozen=True, slots=True)
+class SizesSpec:
+    """The sizes of a function that serves every size.
+
+    Attributes:
+        variables: name, dtype, and whether it is never negative, of each size variable, in the
+            order in which code takes their values behind the arrays.
+        extents: extents that must be positive, and their texts.
+        requires: numbers that must not be negative, and what to say where they are.
+        order: arguments of a call: arrays by number, and names of sizes that are passed.
+    """
+
+    variables: tuple[tuple[str, str, bool], ...]
+    extents: tuple[tuple[SizeFormula, str], ...] = ()
+    requires: tuple[tuple[SizeFormula, str], ...] = ()
+    order: tuple[int | str, ...] = ()
+
+    @classmethod
+    def from_json(cls, data: JsonObject) -> SizesSpec:
+        """Read what the entry of a function says of its sizes."""
+        return cls(
+            tuple((str(n), str(t), bool(p)) for n, t, p in data["sizes"]),
+            tuple((e, str(shown)) for e, shown in data["extents"]),
+            tuple((e, str(shown)) for e, shown in data.get("requires", ())),
+            tuple(data["order"]),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """What is added to the entry of the function."""
+        return {
+            "requires": [list(x) for x in self.requires],
+            "sizes": [list(x) for x in self.variables],
+            "extents": [list(x) for x in self.extents],
+            "order": list(self.order),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionSpec:
+    """One function of an artifact.
+
+    Attributes:
+        name: the symbol that is called.
+        args: its arrays, in order.
+        workspace_bytes: workspace of a call.
+        parallel_workspace_bytes: workspace of each further thread of its parallel loops.
+        uses_pool: whether it has parallel loops.
+        checks: messages of the checks inside of it, by number.
+        sizes: of a function that serves every size; else None.
+    """
+
+    name: str
+    args: tuple[ArgSpec, ...]
+    workspace_bytes: SizeFormula = 0
+    parallel_workspace_bytes: SizeFormula = 0
+    uses_pool: bool = False
+    checks: tuple[str, ...] = ()
+    sizes: SizesSpec | None = None
+
+    @classmethod
+    def from_json(cls, data: JsonObject, source: str) -> FunctionSpec:
+        """Read one entry of a manifest's ``functions``.
+
+        Raises:
+            UsageError: it lacks something; ``source`` says whose manifest it is.
+        """
+        _ask_for(_FUNCTION_FIELDS, data, f"{source}: function {data.get('name')!r}")
+        for arg in data["args"]:
+            _ask_for(_ARG_FIELDS, arg, f"{source}: an argument of {data['name']!r}")
+        return cls(
+            str(data["name"]),
+            tuple(map(ArgSpec.from_json, data["args"])),
+            data["workspace_bytes"],
+            data["parallel_workspace_bytes"],
+            bool(data["uses_pool"]),
+            tuple(data.get("checks", ())),
+            SizesSpec.from_json(data) if data.get("sizes") else None,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry in the manifest."""
+        return {
+            "name": self.name,
+            "args": [a.to_json() for a in self.args],
+            "workspace_bytes": self.workspace_bytes,
+            "parallel_workspace_bytes": self.parallel_workspace_bytes,
+            "uses_pool": self.uses_pool,
+            **({"checks": list(self.checks)} if self.checks else {}),
+            **(self.sizes.to_json() if self.sizes is not None else {}),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What an artifact holds, and for which machine.
+
+    Attributes:
+        kind: of artifact, such as ``"llvm-object"`` (`loopwright.runtime.artifact_kinds`).
+        entry: name of the function that calling the module runs.
+        triple: LLVM's name of the machine; empty for code of no machine.
+        cpu: LLVM's name of the CPU, or a level such as ``x86-64-v3``.
+        features: CPU features that the code uses, as ``+avx2,-avx512f``.
+        num_threads: threads of parallel loops; 0: the pool's default.
+        functions: the functions.
+        format: 1, or 2 where functions have symbolic sizes.
+        loopwright: version that built it.
+        llvmlite: version that it was built with.
+        needs: CPU features by name; exported libraries say them.
+    """
+
+    kind: str
+    entry: str
+    triple: str
+    cpu: str
+    features: str
+    num_threads: int
+    functions: tuple[FunctionSpec, ...]
+    format: int = FORMAT
+    loopwright: str = ""
+    llvmlite: str = ""
+    needs: tuple[str, ...] = ()
+
+    @classmethod
+    def from_json(cls, data: JsonObject, source: str, kinds: Collection[str]) -> Manifest:
+        """Read a manifest.
+
+        Args:
+            data: the JSON object.
+            source: what it is, for messages.
+            kinds: the kinds of artifacts that this runtime runs.
+
+        Raises:
+            UsageError: it is no manifest, of a newer format or another kind, or lacks something.
+        """
+        version = data.get("format")
+        if not isinstance(version, int) or "kind" not in data:
+            raise UsageError(f"{source} is not a manifest of loopwright; build the program again")
+        if version > FORMAT:
+            raise UsageError(
+                f"{source} has format {version}, this version of loopwright reads up to {FORMAT}; "
+                "upgrade loopwright or build the program again"
+            )
+        if data["kind"] not in kinds:
+            raise UsageError(
+                f"{source} holds a {data['kind']!r}; this runtime runs {', '.join(kinds)}"
+            )
+        _ask_for(_FIELDS, data, source, "; build the program again")
+        functions = tuple(FunctionSpec.from_json(f, source) for f in data["functions"])
+        names = [f.name for f in functions]
+        if data["entry"] not in names:
+            raise UsageError(f"{source}: the entry {data['entry']!r} is not among {names}")
+        return cls(
+            str(data["kind"]),
+            str(data["entry"]),
+            str(data["triple"]),
+            str(data["cpu"]),
+            str(data["features"]),
+            int(data["num_threads"]),
+            functions,
+            version,
+            str(data.get("loopwright", "")),
+            str(data.get("llvmlite", "")),
+            tuple(data.get("needs", ())),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The manifest as a JSON object."""
+        return {
+            "format": self.format,
+            "kind": self.kind,
+            "entry": self.entry,
+            "triple": self.triple,
+            "cpu": self.cpu,
+            "features": self.features,
+            "num_threads": self.num_threads,
+            "functions": [f.to_json() for f in self.functions],
+            "loopwright": self.loopwright,
+            "llvmlite": self.llvmlite,
+            **({"needs": list(self.needs)} if self.needs else {}),
+        }
+
+    def function(self, name: str) -> FunctionSpec:
+        """The function of that name.
+
+        Raises:
+            KeyError: there is none.
+        """
+        for f in self.functions:
+            if f.name == name:
+                return f
+        raise KeyError(name)
+
+
+def _ask_for(fields: Sequence[str], data: JsonObject, who: str, remedy: str = "") -> None:
+    missing = [name for name in fields if name not in data]
+    if missing:
+        raise UsageError(f"{who} lacks {', '.join(missing)}{remedy}")
