@@ -24,8 +24,11 @@ StageId = int | str
 PragmaValue = str | int | float | bool | None
 #: ``(dim, div, mod)`` for ``(index[dim] // div) % mod``; mod None means no limit.
 Digit = tuple[int, int, int | None]
-#: A number, ``"i<d>"`` for index d, or ``(op, a, b)``; see `loopwright.schedule.rules.index_map`.
-IndexExpr: TypeAlias = "int | str | tuple[str, IndexExpr, IndexExpr]"
+#: A number, ``"i<d>"`` for index d, a sum of two, or one times, divided by or modulo a number; see
+#: `loopwright.schedule.rules.index_map`.
+IndexExpr: TypeAlias = "int | str | IndexSum | IndexByNumber"
+IndexSum: TypeAlias = "tuple[Literal['+'], IndexExpr, IndexExpr]"
+IndexByNumber: TypeAlias = "tuple[Literal['*', '//', '%'], IndexExpr, int]"
 #: One dimension of a layout. A `loopwright.ir.symbol.Symbol` may stand for a number, as in factors.
 LayoutDim: TypeAlias = "Digit | IndexExpr"
 

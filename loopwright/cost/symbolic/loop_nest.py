@@ -296,10 +296,6 @@ def _buffer(
 
 def _placed(source: LayoutDim, indices: Sequence[Index]) -> Index:
     """A dimension of a layout, from the indices of an element."""
-    if isinstance(source, tuple) and not isinstance(source[0], str):
-        d, div, mod = source
-        whole = mod is None and isinstance(div, int) and div == 1
-        return indices[d] if whole else indices[d].digit(div, mod)
     match source:
         case int() | Symbol():
             return Index(source, ())
@@ -311,8 +307,11 @@ def _placed(source: LayoutDim, indices: Sequence[Index]) -> Index:
             return _placed(a, indices).times(k)
         case ("//", a, k):
             return _placed(a, indices).digit(k, None)
-        case (_, a, k):
+        case ("%", a, k):
             return _placed(a, indices).digit(1, k)
+        case (int(d), div, mod):
+            whole = mod is None and isinstance(div, int) and div == 1
+            return indices[d] if whole else indices[d].digit(div, mod)
 
 
 def _accesses(
