@@ -182,7 +182,7 @@ class StageState:
     ``laid_out`` is the step that made ``layout``, ``pad_value`` what fills the buffer's padding.
     ``align`` holds (dimension of the buffer, factor, offset) of its strides. ``store`` is where its
     buffer exists, if not where it is computed; ``double`` is the step that asked for two halves.
-    ``group`` is the innermost group that it belongs to. ``notes`` are of primitives without a field.
+    ``group`` is the innermost group that it belongs to. ``notes`` are what other primitives say.
     ``since`` has, for primitives whose effect carries no step of its own, the last one that acted.
     """
 
