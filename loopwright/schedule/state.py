@@ -24,8 +24,10 @@ StageId = int | str
 PragmaValue = str | int | float | bool | None
 #: ``(dim, div, mod)`` for ``(index[dim] // div) % mod``; mod None means no limit.
 Digit = tuple[int, int, int | None]
-#: A number, ``"i<d>"`` for index d, or ``(op, a, b)``; see `loopwright.schedule.rules.index_map`.
-IndexExpr: TypeAlias = "int | str | tuple[str, IndexExpr, IndexExpr]"
+#: A number, ``"i<d>"`` for index d, a sum, or one with a number; see `rules.index_map`.
+IndexExpr: TypeAlias = "int | str | IndexSum | IndexByNumber"
+IndexSum: TypeAlias = "tuple[Literal['+'], IndexExpr, IndexExpr]"
+IndexByNumber: TypeAlias = "tuple[Literal['*', '//', '%'], IndexExpr, int]"
 #: One dimension of a layout. A `loopwright.ir.symbol.Symbol` may stand for a number, as in factors.
 LayoutDim: TypeAlias = "Digit | IndexExpr"
 
@@ -180,8 +182,7 @@ class StageState:
     ``laid_out`` is the step that made ``layout``, ``pad_value`` what fills the buffer's padding.
     ``align`` holds (dimension of the buffer, factor, offset) of its strides. ``store`` is where its
     buffer exists, if not where it is computed; ``double`` is the step that asked for two halves.
-    ``group`` is the innermost group that it belongs to. ``notes`` is what primitives say about
-    loops that have no field of their own.
+    ``group`` is the innermost group that it belongs to. ``notes`` are what other primitives say.
     ``since`` has, for primitives whose effect carries no step of its own, the last one that acted.
     """
 

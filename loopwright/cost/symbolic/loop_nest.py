@@ -33,7 +33,7 @@ from loopwright.ir.expr import Binary, Expr, IfThenElse, Read, Var
 from loopwright.ir.reduction import outputs_of
 from loopwright.schedule.bounds.infer import inline_ops
 from loopwright.schedule.bounds.relations import loop_extents, loop_values
-from loopwright.schedule.state import IndexExpr, LayoutDim, StageId, StageState, State
+from loopwright.schedule.state import LayoutDim, StageId, StageState, State
 from loopwright.te.dag import OpNode
 
 _ARITHMETIC = SteppedArithmetic()
@@ -277,10 +277,6 @@ def _buffer(
 
 def _placed(source: LayoutDim, indices: Sequence[SteppedIndex]) -> SteppedIndex:
     """A dimension of a layout, from the indices of an element."""
-    if isinstance(source, tuple) and not isinstance(source[0], str):
-        d, div, mod = source
-        whole = mod is None and isinstance(div, int) and div == 1
-        return indices[d] if whole else indices[d].digit(div, mod)
     match source:
         case int() | Sym():
             return SteppedIndex(source, ())
@@ -291,15 +287,12 @@ def _placed(source: LayoutDim, indices: Sequence[SteppedIndex]) -> SteppedIndex:
         case ("*", a, k):
             return _placed(a, indices).times(_number(k))
         case ("//", a, k):
-            return _placed(a, indices).digit(_number(k), None)
-        case (_, a, k):
-            return _placed(a, indices).digit(1, _number(k))
-
-
-def _number(e: IndexExpr) -> Number:
-    """The number that ``*``, ``//`` and ``%`` have on their right; a symbol may stand for it."""
-    assert isinstance(e, int | Sym)
-    return e
+            return _placed(a, indices).digit(k, None)
+        case ("%", a, k):
+            return _placed(a, indices).digit(1, k)
+        case (int(d), div, mod):
+            whole = mod is None and isinstance(div, int) and div == 1
+            return indices[d] if whole else indices[d].digit(div, mod)
 
 
 def _accesses(

@@ -57,24 +57,23 @@ def _value(x: IndexExpr, local: list[Affine | Expr], ranges: Ranges) -> Affine |
         return Affine(x)
     if isinstance(x, str):
         return local[int(x[1:])]
-    op, a, b = x
-    left = _value(a, local, ranges)
-    if op == "+":
-        right = _value(b, local, ranges)
+    left = _value(x[1], local, ranges)
+    if x[0] == "+":
+        right = _value(x[2], local, ranges)
         if isinstance(left, Affine) and isinstance(right, Affine):
             return left + right
         return binary("+", as_index(left), as_index(right))
-    k = im.constant(b)
+    op, _, b = x
     if op == "*":
-        return left * k if isinstance(left, Affine) else binary("*", left, k)
-    exact = to_affine(binary(op, as_index(left), k), {}, ranges)
+        return left * b if isinstance(left, Affine) else binary("*", left, b)
+    exact = to_affine(binary(op, as_index(left), b), {}, ranges)
     if exact is not None:
         return exact
     if not isinstance(left, Affine):
-        return binary(op, left, k)
+        return binary(op, left, b)
     # Digits below the divisor stay affine, so that lanes of a vector lie beside each other.
-    high, low, d = split_digits(left, k, ranges)
-    top = binary(op, high.to_expr(), k // d)
+    high, low, d = split_digits(left, b, ranges)
+    top = binary(op, high.to_expr(), b // d)
     return top if op == "//" else binary("+", binary("*", top, d), low.to_expr())
 
 

@@ -120,23 +120,16 @@ def _sum(e: IndexExpr, shape: tuple[int, ...]) -> _Sum | None:
         d = int(e[1:])
         digit = _Digit(_Source(d, shape[d]), 1, shape[d])
         return _Sum(0, ((digit, 1),) if shape[d] > 1 else ())
-    op, a, b = e
-    x = _sum(a, shape)
+    x = _sum(e[1], shape)
     if x is None:
         return None
-    if op == "+":
-        y = _sum(b, shape)
+    if e[0] == "+":
+        y = _sum(e[2], shape)
         return None if y is None else _plus(x, y)
-    k = constant(b)
+    op, _, k = e
     if op == "*":
         return _Sum(x.base * k, tuple((d, s * k) for d, s in x.terms) if k else ())
     return _divided(x, op, k)
-
-
-def constant(e: IndexExpr) -> int:
-    """The number that ``*``, ``//`` and ``%`` have on their right."""
-    assert isinstance(e, int)
-    return e
 
 
 def _plus(x: _Sum, y: _Sum) -> _Sum:
@@ -180,12 +173,11 @@ def bounds(e: IndexExpr, shape: tuple[Extent, ...]) -> Interval:
         n = shape[int(e[1:])]
         assert isinstance(n, int)
         return 0, n - 1
-    op, a, b = e
-    lo, hi = bounds(a, shape)
-    if op == "+":
-        lo2, hi2 = bounds(b, shape)
+    lo, hi = bounds(e[1], shape)
+    if e[0] == "+":
+        lo2, hi2 = bounds(e[2], shape)
         return lo + lo2, hi + hi2
-    k = constant(b)
+    op, _, k = e
     if op == "*":
         return min(lo * k, hi * k), max(lo * k, hi * k)
     return (lo // k, hi // k) if op == "//" else (0, k - 1)
