@@ -14,7 +14,8 @@ from loopwright.ir.expr import IfThenElse, Read, as_expr
 from loopwright.ir.printer import print_expr
 from loopwright.ir.sizes import Sizes, SizeVar, size_json
 from loopwright.ir.stmt import Func
-from loopwright.te.dag import Dag, OpNode
+from loopwright.te.dag import Dag
+from loopwright.te.op_node import OpNode
 from loopwright.te.tensor import body_parts
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from loopwright.ir.expr import Expr
+from loopwright.ir.node import Node
 
 
 class Symbol(Expr):
@@ -25,11 +26,11 @@ class Symbol(Expr):
     def __hash__(self) -> int:
         return id(self) >> 4
 
-    def map_children(self, f: Callable[[Any], Any]) -> Self:
+    def map_children(self, f: Callable[[Node], Node]) -> Self:
         """Itself: it has none."""
         return self
 
-    def children(self) -> list[Any]:
+    def children(self) -> list[Node]:
         """None."""
         return []
 

@@ -14,7 +14,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from loopwright.errors import ScheduleError, did_you_mean
-from loopwright.te.dag import Dag, OpNode
+from loopwright.ir.kinds import AxisKind
+from loopwright.te.dag import Dag
+from loopwright.te.op_node import OpNode
 from loopwright.te.tensor_intrin import TensorIntrin
 
 StageId = int | str
@@ -26,7 +28,7 @@ class Loop:
 
     id: str
     name: str
-    kind: str
+    kind: AxisKind
     nominal: Any
 
 

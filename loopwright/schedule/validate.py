@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from math import prod
 
-from loopwright.ir.printer import print_expr
 from loopwright.schedule.bounds.infer import Bounds, LoopBound, StageBounds, attach_position
 from loopwright.schedule.rules.layout import check_one_to_one
 from loopwright.schedule.rules.prefetch import check_prefetches
@@ -146,7 +145,7 @@ def _check_constant(state: State, sb: StageBounds, x: LoopBound) -> None:
     refuse(
         verb,
         x.mark.step,
-        f"loop {name!r} has {print_expr(sb.sizes.dim(x.extent))} iterations, which is known only "
+        f"loop {name!r} has {sb.sizes.dim(x.extent)} iterations, which is known only "
         f"when the program runs; split it by a constant factor and {verb} the inner part",
     )
 

@@ -164,4 +164,5 @@ def _check_expr(e: Expr, op: ComputeOp, scope: Sizes, guarded: bool) -> None:
         _check_expr(e.b, op, scope, True)
         return
     for c in e.children():
+        assert isinstance(c, Expr)  # only a reduction holds other nodes
         _check_expr(c, op, scope, guarded)

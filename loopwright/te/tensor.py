@@ -13,10 +13,10 @@ from typing import Any, NoReturn
 
 from loopwright import dtypes
 from loopwright.errors import TensorError
-from loopwright.ir.expr import Const, Expr, ExprOps, IterVar, Read, Var, as_expr
+from loopwright.ir.expr import Const, Dim, Expr, ExprLike, ExprOps, IterVar, Read, Var, as_expr
 from loopwright.ir.printer import shape_text
 from loopwright.ir.reduction import Reduce, outputs_of
-from loopwright.ir.sizes import Dim, Shape, check_extent
+from loopwright.ir.sizes import Shape, check_extent
 from loopwright.ir.traversal import walk
 
 #: What a loop can be bound to.
@@ -27,7 +27,7 @@ class Tensor:
     """A multi-dimensional value: the output of an operation. ``A[i, j]`` is an element.
 
     Attributes:
-        op: the operation that makes it.
+        op: the operation that computes it.
         shape: extents, outermost first: ints, or expressions over size variables.
         dtype: name of the element type.
         value_index: which output of the operation it is.
@@ -48,11 +48,21 @@ class Tensor:
         """Number of dimensions."""
         return len(self.shape)
 
-    def __call__(self, *indices: Any) -> Any:
+    @property
+    def static_shape(self) -> tuple[int, ...]:
+        """The shape as numbers.
+
+        Raises:
+            TensorError: it depends on sizes.
+        """
+        return static_shape(self.shape)
+
+    def __call__(self, *indices: ExprLike) -> Any:
         """``A(i, j)``: the same as ``A[i, j]``."""
         return self[indices]
 
-    def __getitem__(self, indices: Any) -> Any:
+    # Any: an element, or a slice that waits for more indices.
+    def __getitem__(self, indices: ExprLike | tuple[ExprLike, ...]) -> Any:
         idx = indices if isinstance(indices, tuple) else (indices,)
         if len(idx) > self.ndim or (self.ndim == 0 and idx):
             raise TensorError(
@@ -61,8 +71,8 @@ class Tensor:
             )
         if len(idx) < self.ndim:
             return TensorSlice(self, idx)
-        indices = tuple(_index(self, d, i) for d, i in enumerate(idx))
-        return Read(self, indices, self.dtype, self.value_index)
+        at = tuple(_index(self, d, i) for d, i in enumerate(idx))
+        return Read(self, at, self.dtype, self.value_index)
 
     def __iter__(self) -> NoReturn:
         raise TensorError(
@@ -74,14 +84,14 @@ class Tensor:
 
 
 class TensorSlice(ExprOps):
-    """``A[i]`` of a two-dimensional ``A``: waits for the remaining indices."""
+    """``A[i]`` of a two-dimensional ``A``: an element, once the remaining indices follow."""
 
     __slots__ = ("indices", "tensor")
 
-    def __init__(self, tensor: Tensor, indices: tuple[Any, ...]) -> None:
+    def __init__(self, tensor: Tensor, indices: tuple[ExprLike, ...]) -> None:
         self.tensor, self.indices = tensor, indices
 
-    def __getitem__(self, more: Any) -> Any:
+    def __getitem__(self, more: ExprLike | tuple[ExprLike, ...]) -> Any:
         extra = more if isinstance(more, tuple) else (more,)
         return self.tensor[self.indices + extra]
 
@@ -89,7 +99,7 @@ class TensorSlice(ExprOps):
         return f"{self.tensor.name} with {len(self.indices)} of its {self.tensor.ndim} indices"
 
 
-def _index(t: Tensor, dim: int, i: Any) -> Expr:
+def _index(t: Tensor, dim: int, i: object) -> Expr:
     if isinstance(i, slice):
         raise TensorError(f"{t.name}: slices are not indices; use one index a dimension")
     e = as_expr(i)
@@ -101,7 +111,15 @@ def _index(t: Tensor, dim: int, i: Any) -> Expr:
 
 
 class Operation:
-    """Base class of operations; compared by identity. ``op.output(k)`` are its tensors."""
+    """Base class of operations, which are compared by identity.
+
+    Attributes:
+        name: printed name.
+        tag: free text about the operation.
+        attrs: free attributes.
+        axis: one axis for each dimension of the outputs; none of an input.
+        reduce_axis: the axes of the reduction, if it is one.
+    """
 
     name: str
     tag: str
@@ -121,7 +139,7 @@ class Operation:
 
     @property
     def num_outputs(self) -> int:
-        """Number of tensors that the operation makes."""
+        """Number of tensors that the operation computes."""
         return len(self._outputs)
 
     def output(self, index: int) -> Tensor:
@@ -170,6 +188,19 @@ def body_parts(body: Expr) -> list[Expr]:
     return list(outputs_of(body))
 
 
+def static_shape(shape: Iterable[Dim]) -> tuple[int, ...]:
+    """Extents as numbers.
+
+    Raises:
+        TensorError: one of them depends on sizes.
+    """
+    dims = tuple(shape)
+    extents = tuple(n for n in dims if isinstance(n, int))
+    if len(extents) != len(dims):
+        raise TensorError(f"the shape {shape_text(dims)} depends on sizes; bind them to numbers")
+    return extents
+
+
 def shape_of(shape: Any, what: str) -> Shape:
     """Check a shape: a sequence of extents (a single one is a vector).
 
@@ -184,7 +215,7 @@ def shape_of(shape: Any, what: str) -> Shape:
     return tuple(_extent(d, dims, what) for d in dims)
 
 
-def _extent(d: Any, dims: tuple[Any, ...], what: str) -> Dim:
+def _extent(d: object, dims: tuple[object, ...], what: str) -> Dim:
     if isinstance(d, Expr) and not isinstance(d, Const):
         return check_extent(d, what)
     n = _as_int(d.value if isinstance(d, Const) else d)
@@ -195,15 +226,15 @@ def _extent(d: Any, dims: tuple[Any, ...], what: str) -> Dim:
     return n
 
 
-def _as_int(x: Any) -> int | None:
+def _as_int(x: object) -> int | None:
     """An integer of Python or NumPy as an int; None for everything else, bool included."""
     try:
-        return None if isinstance(x, bool) else operator.index(x)
+        return None if isinstance(x, bool) else operator.index(x)  # type: ignore[arg-type]
     except TypeError:
         return None
 
 
-def placeholder(shape: Any, dtype: Any = "float32", name: str = "placeholder") -> Tensor:
+def placeholder(shape: Any, dtype: str | None = "float32", name: str = "placeholder") -> Tensor:
     """Declare an input tensor.
 
     Args:

@@ -44,7 +44,7 @@ def transposed_copy(w: FunctionWriter, s: For) -> bool:
     b = w.offset_form(source, copy.value.indices)
     if a is None or b is None:
         return False
-    sides = ((u, s.extent), (v, inner.extent))
+    sides = ((u, s.count), (v, inner.count))
     for along, across in (sides, sides[::-1]):
         # ``along`` runs through memory where it is read, ``across`` where it is written.
         if (b.terms.get(along[0]), a.terms.get(across[0])) != (1, 1):
@@ -84,7 +84,7 @@ def _atoms(w: FunctionWriter, *loops: For) -> list[Var]:
     atoms = [Var(f"%u{k}", "int64") for k in range(len(loops))]
     for loop, atom in zip(loops, atoms, strict=True):
         w.env[loop.var] = Affine.of(atom)
-        w.ranges[atom] = (0, loop.extent - 1)
+        w.ranges[atom] = (0, loop.count - 1)
     return atoms
 
 

@@ -25,11 +25,12 @@ from loopwright.cost.symbolic.symbols import (
     where,
 )
 from loopwright.ir.expr import Binary, Expr, IfThenElse, Read, Var
+from loopwright.ir.node import Node
 from loopwright.ir.reduction import outputs_of
 from loopwright.ir.symbol import Symbol
 from loopwright.schedule.bounds.infer import inline_ops
 from loopwright.schedule.state import FuseRel, LayoutDim, SplitRel, StageId, StageState, State
-from loopwright.te.dag import OpNode
+from loopwright.te.op_node import OpNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,7 +335,7 @@ def _accesses(
 
 
 def _guards(nest: StageNest) -> Iterator[Guard]:
-    todo: list[Expr] = [] if nest.op.body is None else [*outputs_of(nest.op.body)]
+    todo: list[Node] = [] if nest.op.body is None else [*outputs_of(nest.op.body)]
     while todo:
         e = todo.pop()
         todo += [e.a, e.b] if isinstance(e, IfThenElse) else e.children()
@@ -353,7 +354,7 @@ def _tests(cond: Expr) -> list[Expr]:
 def _moved(test: Expr, nest: StageNest) -> frozenset[LoopKey]:
     """The loops that move the sides of a comparison; those of its variables' axes."""
     found: set[LoopKey] = set()
-    todo = [test]
+    todo: list[Node] = [test]
     while todo:
         e = todo.pop()
         todo += e.children()

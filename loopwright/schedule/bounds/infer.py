@@ -37,7 +37,7 @@ from loopwright.schedule.bounds.launches import (
 from loopwright.schedule.bounds.loop_values import extents_of, invert
 from loopwright.schedule.rules.storage import store_position
 from loopwright.schedule.state import Loop, Mark, SplitRel, StageId, StageState, State
-from loopwright.te.dag import OpNode, reads_of
+from loopwright.te.op_node import OpNode, reads_of
 
 
 @dataclass(eq=False)

@@ -24,7 +24,7 @@ from loopwright.schedule.state import Mark, StageId, StageState, State, refuse
 
 if TYPE_CHECKING:
     from loopwright.schedule.bounds.infer import StageBounds
-    from loopwright.te.dag import OpNode
+    from loopwright.te.op_node import OpNode
 
 #: Launch axes from the outermost inwards.
 LAUNCH_TAGS = tuple(f"{p}.{c}" for p in ("blockIdx", "threadIdx") for c in "zyx")

@@ -11,7 +11,7 @@ from loopwright.ir.traversal import substitute
 from loopwright.schedule import steps as st
 from loopwright.schedule.rules.storage import check_scope
 from loopwright.schedule.state import StageId, StageState, State, initial_stage, refuse
-from loopwright.te.dag import OpNode
+from loopwright.te.op_node import OpNode
 
 
 def fresh_axes(op: OpNode) -> tuple[IterVar, ...]:

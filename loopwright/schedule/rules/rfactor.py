@@ -25,7 +25,7 @@ from loopwright.schedule.state import (
     initial_stage,
     refuse,
 )
-from loopwright.te.dag import OpNode, reads_of
+from loopwright.te.op_node import OpNode, reads_of
 
 Relation = SplitRel | FuseRel
 
