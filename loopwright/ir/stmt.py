@@ -51,6 +51,16 @@ class For(Stmt):
         assert isinstance(self.extent, int)
         return self.extent
 
+    def of_kind(self, kind: LoopKind) -> For:
+        """The same loop run in another way."""
+        return For(self.var, self.extent, kind, self.body, self.pragmas, self.tag)
+
+    def with_body(self, body: Stmt) -> For:
+        """The loop with another body; itself when the body is the same object."""
+        if body is self.body:
+            return self
+        return For(self.var, self.extent, self.kind, body, self.pragmas, self.tag)
+
 
 @node
 class Let(Stmt):
