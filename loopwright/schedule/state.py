@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from loopwright.errors import ScheduleError, did_you_mean
-from loopwright.ir.kinds import AxisKind
+from loopwright.ir.kinds import AxisKind, MarkKind, Scope
 from loopwright.te.dag import Dag
 from loopwright.te.op_node import OpNode
 from loopwright.te.tensor_intrin import TensorIntrin
@@ -39,7 +39,7 @@ class Mark:
     ``tag`` is the thread axis; ``extent`` the one that it was declared with, if any.
     """
 
-    kind: str
+    kind: MarkKind
     step: int
     tag: str = ""
     extent: int | None = None
@@ -143,7 +143,7 @@ class StageState:
     pragmas: tuple[tuple[str, str, Any], ...] = ()
     prefetches: tuple[Prefetched, ...] = ()
     attach: Attach = ROOT
-    scope: str = "global"
+    scope: Scope = "global"
     layout: tuple[LayoutDim, ...] | None = None
     laid_out: int = -1
     pad_value: float | None = None
@@ -168,7 +168,7 @@ class StageState:
         return {**self.since, primitive: step}
 
 
-def initial_stage(sid: StageId, op: OpNode, scope: str = "global") -> StageState:
+def initial_stage(sid: StageId, op: OpNode, scope: Scope = "global") -> StageState:
     """A stage with the loops of its operation, spatial before reduction."""
     loops = {f"a{d}": Loop(f"a{d}", a.name, "spatial", op.shape[d]) for d, a in enumerate(op.axes)}
     loops |= {

@@ -86,9 +86,9 @@ class _Spread:
             case AllReduce(buffers=bs, indices=idx):  # all of them or none: they share the indices
                 if under or self.differs(*idx) or set(bs) & self.buffers:
                     self.buffers |= set(bs) & self.inside
-        for c in s.children():
-            if isinstance(c, Stmt):
-                self._mark_differing(c, under)
+        for inner in s.children():
+            if isinstance(inner, Stmt):
+                self._mark_differing(inner, under)
 
     def _each_differs(self, s: Stmt, under: bool = False) -> list[bool]:
         """For every statement that writes, whether it differs; ``under`` as above."""

@@ -22,6 +22,7 @@ from typing import Any
 from loopwright.errors import InternalError, ScheduleError
 from loopwright.ir.affine import Affine, Extent, SizeRanges, to_affine
 from loopwright.ir.expr import Expr, Read, Var, cast
+from loopwright.ir.kinds import Scope
 from loopwright.ir.reduction import outputs_of
 from loopwright.ir.sizes import Sizes
 from loopwright.ir.traversal import substitute
@@ -100,7 +101,7 @@ class StageBounds:
     position: dict[Var, int] = field(default_factory=dict)
     enclosing: set[Var] = field(default_factory=set)
     kernel: Kernel | None = None
-    scope: str = "global"
+    scope: Scope = "global"
 
     def visible(self, upto: int) -> set[Var]:
         """Variables known inside loop ``upto`` (those around the stage, and sizes, included)."""

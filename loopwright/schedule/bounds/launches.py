@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from loopwright.ir.affine import Affine, Extent
 from loopwright.ir.expr import Expr, Var
+from loopwright.ir.kinds import Scope
 from loopwright.ir.traversal import free_vars
 from loopwright.schedule.bounds.loop_values import loop_var
 from loopwright.schedule.state import Mark, StageId, StageState, State, refuse
@@ -109,7 +110,7 @@ def _root(state: State, sid: StageId) -> StageId:
     return sid
 
 
-def memory_scope(state: State, stage: StageState, kernel: Kernel | None) -> str:
+def memory_scope(state: State, stage: StageState, kernel: Kernel | None) -> Scope:
     """Where a stage's buffer lives.
 
     Inside a kernel there is no global buffer of its own: ``global``, the default of a stage, means

@@ -55,7 +55,7 @@ def cache_read(state: State, step: st.CacheRead, t: int) -> State:
 
 
 def _cache(new_id: str, op: OpNode, scope: str, who: str, t: int) -> StageState:
-    stage = initial_stage(new_id, op, scope)
+    stage = initial_stage(new_id, op, scope)  # type: ignore[arg-type]
     return replace(stage, since=stage.after(who, t))
 
 

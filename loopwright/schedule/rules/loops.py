@@ -160,7 +160,7 @@ def annotate(state: State, step: st.Annotate, t: int) -> State:
             f"loop {state.loop_label(stage, loop.id)!r} is a reduction: its iterations add to one "
             "element; use a spatial loop, or rfactor to make the loop one",
         )
-    return put_mark(state, stage, loop.id, Mark(step.kind, t), verb, t)
+    return put_mark(state, stage, loop.id, Mark(step.kind, t), verb, t)  # type: ignore[arg-type]
 
 
 def put_mark(state: State, stage: StageState, loop: str, mark: Mark, who: str, t: int) -> State:
