@@ -14,7 +14,6 @@ from loopwright.ir.expr import Expr
 from loopwright.ir.node import Node
 from loopwright.ir.stmt import Stmt
 
-
 S = TypeVar("S", bound=Stmt)
 
 
