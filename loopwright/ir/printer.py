@@ -1,4 +1,4 @@
-"""The loop IR as readable text."""
+"""The loop IR as readable text; importing this module gives nodes and functions their text."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def _element(b: Buffer, idx: tuple[Expr, ...], names: Names) -> str:
 
 
 def node_text(n: Node) -> str:
-    """What ``repr`` shows of a node: an expression as text, else what kind of node it is."""
+    """What ``repr`` shows of a node: an expression as text, of others the name of their class."""
     return print_expr(n) if isinstance(n, Expr) else f"<{type(n).__name__}>"
 
 

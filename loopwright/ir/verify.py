@@ -1,9 +1,10 @@
 """Whether a function of the loop IR is well formed: what every pass may rely on and must keep.
 
 Checked are names (a variable is defined before it is used and once on each path, a buffer exists
-where it is touched), accesses (one integer index a dimension, element types), expression types,
-loops (extent, kind), and that iterations of a parallel or vectorized loop write places of their
-own. Not checked are bounds: `instrument_bound_checkers` does that while a program runs.
+where it is touched), accesses (one integer index for each dimension, element types), types of
+expressions, loops (extent, kind), and that the iterations of a parallel or vectorized loop write
+different elements. Bounds are not checked: `instrument_bound_checkers` does that while a program
+runs.
 """
 
 from __future__ import annotations

@@ -90,8 +90,9 @@ from loopwright.te.tensor import (
 from loopwright.te.tensor_intrin import TensorIntrin, decl_buffer, decl_tensor_intrin
 
 
+# Any: the schedule's types stand a floor above this package.
 def create_schedule(ops: Any) -> Any:
-    """A schedule of what ``ops`` compute: `loopwright.create_schedule`, at TE's place."""
+    """A schedule of what ``ops`` compute: `loopwright.create_schedule`, where TE has it."""
     from loopwright.schedule import create_schedule as create
 
     return create(ops)

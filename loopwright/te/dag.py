@@ -1,8 +1,8 @@
 """The DAG of a program: operations in topological order, canonical JSON, hash and FLOP count.
 
-A `Dag` holds no lambdas and no user objects: a body reads other operations by their index. The JSON
-renames axes by position and keeps names only as labels, so its hash says what is computed and
-nothing else; it is the same in another process and on another machine.
+A `Dag` holds no functions and no objects of users: a body reads other operations by their index.
+The JSON names axes by position and keeps their names only as labels, so that the hash depends only
+on what is computed; it is the same in another process and on another machine.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from loopwright.te.serial import Json
 from loopwright.te.source import program_source
 from loopwright.te.tensor import ComputeOp, Operation, Tensor, shape_of
 
-#: An argument as data: the index of an operation, or that and which of its outputs.
+#: An argument as data: the index of an operation, or that and the number of one of its outputs.
 ArgId = int | tuple[int, int]
 
 
@@ -53,14 +53,19 @@ def read_arg_id(x: Json) -> tuple[int, int]:
 
 @dataclass(frozen=True, eq=False)
 class Dag:
-    """Operations in topological order (`Read.source` is an index into ``ops``) and the outputs."""
+    """The operations of a program.
+
+    Attributes:
+        ops: in topological order; `Read.source` is an index into them.
+        outputs: indices of the operations whose results are asked for.
+    """
 
     ops: tuple[OpNode, ...]
     outputs: tuple[int, ...]
 
     @staticmethod
     def from_ops(outputs: Sequence[Operation]) -> tuple[Dag, dict[Operation, int]]:
-        """Collect everything that ``outputs`` need; returns the index of each operation too."""
+        """The DAG of everything that ``outputs`` need, and the index of each operation in it."""
         index: dict[Operation, int] = {}
         for op in outputs:
             _visit(op, index)
@@ -112,7 +117,7 @@ class Dag:
         return dag
 
     def _check(self) -> None:
-        """Refuse what no program can have made: JSON may come from a damaged log."""
+        """Refuse what no program can have written: JSON may come from a damaged log."""
         for i, op in enumerate(self.ops):
             shape_of(op.shape, f"operation {i}")
             for dtype in (op.dtype, *op.dtypes):

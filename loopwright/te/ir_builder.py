@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from loopwright import dtypes
 from loopwright.errors import TensorError
@@ -16,7 +16,7 @@ from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Expr, ExprLike, Var, as_expr, cast
 from loopwright.ir.instructions import call_instruction
 from loopwright.ir.stmt import Allocate, For, If, IntrinsicCall, Stmt, Store, seq
-from loopwright.te.tensor import shape_of, static_shape
+from loopwright.te.tensor import ShapeLike, shape_of, static_shape
 
 #: Kinds of loops that a body may have.
 _BodyLoop = Literal["serial", "vectorized", "unrolled"]
@@ -120,7 +120,7 @@ class IRBuilder:
         self.emit(If(cast(cond, "bool"), self._close()))
 
     @contextmanager
-    def allocate(self, shape: Any, dtype: str, name: str = "buf") -> Iterator[BufferView]:
+    def allocate(self, shape: ShapeLike, dtype: str, name: str = "buf") -> Iterator[BufferView]:
         """A buffer of the body's own, which exists for what is added inside."""
         b = Buffer(name, shape_of(shape, f"allocate {name!r}"), dtypes.check(dtype), "local")
         self._open.append([])

@@ -1,7 +1,8 @@
-"""JSON of expressions and operations. Axes are written by position: ``a0``, ``r1``.
+"""JSON of expressions and operations.
 
-Size variables are ``s0``, ``s1``, in the order of first use; an extent that depends on them is
-written as an expression where others are numbers.
+Axes are written by position: ``a0`` is the first axis of the output, ``r1`` the second reduction
+axis. Size variables are ``s0``, ``s1``, in the order of first use. An extent that depends on them
+is written as an expression, others as numbers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """JSON of the statements of a tensor intrinsic: loops, stores, branches, buffers, instructions.
 
-Buffers are written by number, those of the operands first; variables by name, ``v0``, ``v1``.
+Buffers are written as numbers, those of the operands first; variables as ``v0``, ``v1``.
 """
 
 from __future__ import annotations
@@ -46,12 +46,13 @@ class _JsonWriter:
         except KeyError as v:
             raise TensorError(f"the body uses the variable {v}, which no loop of it makes") from v
 
+    # Any: an expression gives an expression.
     def reads(self, e: Any) -> Any:
-        """Loads as reads of a buffer's number."""
-        made = e.map_children(self.reads)
-        if isinstance(made, Load):
-            return Read(self.buffer(made.buffer), made.indices, made.dtype)
-        return made
+        """An expression with reads of a buffer's number in place of loads."""
+        e = e.map_children(self.reads)
+        if isinstance(e, Load):
+            return Read(self.buffer(e.buffer), e.indices, e.dtype)
+        return e
 
     def stmt(self, s: Stmt) -> list[Json]:
         match s:
@@ -96,18 +97,20 @@ class _JsonReader:
         self.scope[key] = v = Var(str(name), dtype)
         return v
 
+    # Any: the operands of instructions, which are loads, are read as expressions, too.
     def expr(self, data: Json) -> Any:
         return self.loads(expr_from_json(data, self.scope))
 
     def loads(self, e: Any) -> Any:
-        made = e.map_children(self.loads)
-        if isinstance(made, Read):
-            b = self.buffers[made.source]
-            self.dimensions(b, made.indices)
-            return Load(b, made.indices, b.dtype)
-        return made
+        """Inverse of `_JsonWriter.reads`."""
+        e = e.map_children(self.loads)
+        if isinstance(e, Read):
+            b = self.buffers[e.source]
+            self.check_dimensions(b, e.indices)
+            return Load(b, e.indices, b.dtype)
+        return e
 
-    def dimensions(self, b: Buffer, indices: Sequence[Expr]) -> None:
+    def check_dimensions(self, b: Buffer, indices: Sequence[Expr]) -> None:
         if len(indices) != len(b.shape):
             raise ValueError(f"{b.name} has {len(b.shape)} dimensions, not {len(indices)}")
 
@@ -126,7 +129,7 @@ class _JsonReader:
                 return If(self.expr(cond), self.stmt(then), orelse)
             case ["store", k, at, value]:
                 b, indices = self.buffers[k], tuple(self.expr(i) for i in at)
-                self.dimensions(b, indices)
+                self.check_dimensions(b, indices)
                 return Store(b, indices, self.expr(value))
             case ["alloc", k, name, shape, dtype, body]:
                 extents = shape_of(shape, "the shape of a buffer")

@@ -11,6 +11,8 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
+import numpy as np
+
 from loopwright import dtypes
 from loopwright.errors import TensorError
 from loopwright.ir.expr import Const, Dim, Expr, ExprLike, ExprOps, IterVar, Read, Var, as_expr
@@ -19,6 +21,11 @@ from loopwright.ir.reduction import Reduce, outputs_of
 from loopwright.ir.sizes import Shape, check_extent
 from loopwright.ir.traversal import walk
 
+#: An extent as users give it, and a shape, of which a single extent is the one dimension.
+DimLike = int | np.integer[Any] | Expr
+ShapeLike = DimLike | Iterable[DimLike]
+#: The domain of an axis: ``(0, extent)``, or the extent alone.
+Domain = DimLike | tuple[int, DimLike] | list[DimLike]
 #: What a loop can be bound to.
 THREAD_TAGS = (*(f"{p}.{c}" for p in ("blockIdx", "threadIdx") for c in "xyz"), "vthread")
 
@@ -201,17 +208,18 @@ def static_shape(shape: Iterable[Dim]) -> tuple[int, ...]:
     return extents
 
 
-def shape_of(shape: Any, what: str) -> Shape:
-    """Check a shape: a sequence of extents (a single one is a vector).
+def shape_of(shape: ShapeLike, what: str) -> Shape:
+    """The extents of a shape, checked; a single extent is the shape of a vector.
 
     Raises:
         TensorError: it is no sequence, or an extent is neither a positive integer nor an
             expression over size variables.
     """
-    single = _as_int(shape) is not None or isinstance(shape, Expr)
-    if not single and not isinstance(shape, Iterable):
+    if isinstance(shape, Expr) or _as_int(shape) is not None:
+        return (_extent(shape, (shape,), what),)
+    if not isinstance(shape, Iterable):
         raise TensorError(f"{what}: a shape is a sequence of positive integers, got {shape!r}")
-    dims = (shape,) if single else tuple(shape)
+    dims = tuple(shape)
     return tuple(_extent(d, dims, what) for d in dims)
 
 
@@ -234,7 +242,9 @@ def _as_int(x: object) -> int | None:
         return None
 
 
-def placeholder(shape: Any, dtype: str | None = "float32", name: str = "placeholder") -> Tensor:
+def placeholder(
+    shape: ShapeLike, dtype: str | None = "float32", name: str = "placeholder"
+) -> Tensor:
     """Declare an input tensor.
 
     Args:
@@ -250,7 +260,7 @@ def placeholder(shape: Any, dtype: str | None = "float32", name: str = "placehol
     return PlaceholderOp(name, dims, [dtypes.check(dtype or "float32")]).output(0)
 
 
-def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "") -> IterVar:
+def reduce_axis(dom: Domain, name: str = "rv", thread_tag: str = "") -> IterVar:
     """Declare a reduction axis over ``dom = (0, extent)`` (or ``extent`` alone).
 
     Args:
@@ -269,19 +279,23 @@ def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "") -> IterVar:
     return IterVar(Var(name), _domain(dom, f"reduce_axis {name!r}"), "reduce")
 
 
-def _domain(dom: Any, what: str) -> Dim:
+def _domain(dom: Domain, what: str) -> Dim:
     """The extent of a domain ``(0, extent)``, or of ``extent`` alone."""
-    single = _as_int(dom) is not None or isinstance(dom, Expr)
-    if not single and not (isinstance(dom, list | tuple) and len(dom) == 2):
+    if isinstance(dom, list | tuple):
+        if len(dom) != 2:
+            raise TensorError(f"{what}: expected (0, extent), got {dom!r}")
+        lo, hi = dom
+    elif isinstance(dom, Expr) or _as_int(dom) is not None:
+        lo, hi = 0, dom
+    else:
         raise TensorError(f"{what}: expected (0, extent), got {dom!r}")
-    lo, hi = (0, dom) if single else dom
     if lo != 0:
         raise TensorError(f"{what}: domains start at 0, got ({lo}, {hi}); shift the index instead")
     (extent,) = shape_of((hi,), what)
     return extent
 
 
-def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> IterVar:
+def thread_axis(dom: Domain | str | None = None, tag: str = "", name: str = "") -> IterVar:
     """Declare a GPU thread axis for ``bind``, e.g. ``thread_axis("threadIdx.x")``.
 
     Args:
@@ -294,7 +308,7 @@ def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> IterVar:
         TensorError: an unknown tag; a domain that is empty or does not start at 0.
     """
     if isinstance(dom, str):
-        dom, tag = None, dom
+        return thread_axis(None, dom, name)
     if tag not in THREAD_TAGS:
         raise TensorError(f"thread_axis: unknown tag {tag!r}; use one of {', '.join(THREAD_TAGS)}")
     extent = 0 if dom is None else _domain(dom, f"thread_axis {name or tag!r}")

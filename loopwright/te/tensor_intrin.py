@@ -11,7 +11,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from math import prod
-from typing import Any
 
 from loopwright import dtypes
 from loopwright.errors import TensorError
@@ -27,7 +26,7 @@ from loopwright.te.ir_builder import BufferView
 from loopwright.te.op_node import OpNode
 from loopwright.te.serial import Json
 from loopwright.te.stmt_serial import stmt_from_json, stmt_to_json
-from loopwright.te.tensor import ComputeOp, Operation, Tensor, shape_of, static_shape
+from loopwright.te.tensor import ComputeOp, Operation, ShapeLike, Tensor, shape_of, static_shape
 
 #: For each dimension of an operand its stride in elements; None where any will do.
 Strides = tuple[int | None, ...]
@@ -42,7 +41,7 @@ class OperandBuffer:
 
 
 def decl_buffer(
-    shape: Any,
+    shape: ShapeLike,
     dtype: str = "float32",
     name: str = "buffer",
     strides: Sequence[int | Expr | None] | None = None,

@@ -64,8 +64,8 @@ class _Simplifier(Mutator):
         ranges: bounds of variables.
         env: variables that stand for a literal or another variable.
         forms: those of them that are integers, as affine forms.
-        facts: conditions that are known to hold, or not to hold, at the place at hand.
-        memo: simplified expressions, valid for these ranges, variables and facts.
+        decided: conditions that hold (True) or do not hold (False) around the node at hand.
+        memo: simplified expressions, valid for the other attributes as they are.
     """
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class _Simplifier(Mutator):
         self.ranges: dict[Var, Interval] = {}
         self.env: dict[Var, Expr] = {}
         self.forms: dict[Var, Affine] = {}
-        self.facts: dict[Expr, bool] = {}
+        self.decided: dict[Expr, bool] = {}
         self.memo: dict[Expr, Expr] = {}
 
     # ------------------------------------------------------------ statements
@@ -137,12 +137,12 @@ class _Simplifier(Mutator):
         parts = _parts(cond) if holds else [cond]
         # A condition that reads memory may change while a statement runs.
         new = {c: holds for c in parts if not contains(c, Load)}
-        facts, memo = self.facts, self.memo
+        decided, memo = self.decided, self.memo
         if new:
-            self.facts, self.memo = {**facts, **new}, {}
+            self.decided, self.memo = {**decided, **new}, {}
         out: N = self.visit(n)
         if new:
-            self.facts, self.memo = facts, memo
+            self.decided, self.memo = decided, memo
         return out
 
     # ------------------------------------------------------------ expressions
@@ -215,8 +215,8 @@ class _Simplifier(Mutator):
         folded = fold(rebuilt)
         if folded is not rebuilt:
             return folded
-        if rebuilt in self.facts:
-            return _TRUE if self.facts[rebuilt] else _FALSE
+        if rebuilt in self.decided:
+            return _TRUE if self.decided[rebuilt] else _FALSE
         match rebuilt:
             case Binary():
                 return self.binary(rebuilt)
