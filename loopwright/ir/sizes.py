@@ -256,7 +256,7 @@ class Sizes:
         return x if isinstance(x, int) else form_expr(x, self.ranges)
 
     def definition(self, e: Dim) -> Dim:
-        """An extent over the program's own variables only, for whoever computes it outside."""
+        """An extent over the program's own variables, as code outside of a function computes it."""
         if not isinstance(e, Expr):
             return e
         for var, value in reversed(self.lets):  # a definition may use those before it

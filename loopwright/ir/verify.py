@@ -218,7 +218,7 @@ class _Verifier:
         del self.vars[s.var]
 
     def in_kernel(self, what: str) -> None:
-        """Only the threads of a kernel can meet."""
+        """Refuse what only the threads of a kernel can do together."""
         if not self.launches:
             self.fail(f"{what} stands outside of every kernel")
 

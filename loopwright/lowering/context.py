@@ -210,7 +210,7 @@ class PassContext:
 
     @property
     def added_passes(self) -> Sequence[AddedPass]:
-        """The passes that the setting ``add_lower_pass`` puts behind phases."""
+        """The passes of the setting ``add_lower_pass``, each with the phase that it follows."""
         added = self.config.get("add_lower_pass", ())
         return added if isinstance(added, Sequence) else ()
 
@@ -223,7 +223,7 @@ class PassContext:
         return info.name in self.required or info.opt_level <= self.opt_level
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON what makes programs differ from those of the default context.
+        """The settings by which programs differ from those of the default context, as JSON.
 
         Empty for the default context. ``verify`` is left out: other processes follow
         ``LOOPWRIGHT_VERIFY``.

@@ -131,7 +131,7 @@ class IRBuilder:
         return seq(*self._open.pop())
 
     def get(self) -> Stmt:
-        """All that was added."""
+        """All statements that were added."""
         if len(self._open) != 1:
             raise TensorError("get: a loop is still open; call it after the with block")
         return seq(*self._open[0])

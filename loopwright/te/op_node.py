@@ -44,7 +44,7 @@ class OpNode:
 
     @property
     def num_outputs(self) -> int:
-        """Number of tensors that it makes."""
+        """Number of tensors that it computes."""
         return 1 if self.body is None else len(outputs_of(self.body))
 
     def output_name(self, index: int) -> str:

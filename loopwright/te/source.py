@@ -70,7 +70,7 @@ def program_source(ops: Sequence[OpNode], outputs: Sequence[int]) -> str:
 
 
 def tensor_names(ops: Sequence[OpNode]) -> list[list[str]]:
-    """What `program_source` calls the tensors: for each operation a name for each output."""
+    """The names that `program_source` gives tensors: for each operation one for each output."""
     return _Program(ops).tensors
 
 
@@ -124,7 +124,7 @@ class _Program:
 
 
 def called(head: str, args: Sequence[str]) -> list[str]:
-    """A call on one line, or on one line an argument where that is too long."""
+    """A call on one line, or with each argument on its own line where that is too long."""
     line = f"{head}({', '.join(args)})"
     return [line] if len(line) <= _WIDTH else [f"{head}(", *(f"    {a}," for a in args), ")"]
 

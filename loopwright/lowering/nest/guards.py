@@ -57,7 +57,7 @@ class Guards:
         return equal, [g for g in here if self._differs(g)]
 
     def _differs(self, g: Guard) -> bool:
-        """Whether the threads of a block may differ about a guard."""
+        """Whether a guard may hold for some threads of a block and not for others."""
         kernel = self.sb.kernel
         return kernel is not None and any(v in kernel.varying for v in g.value.terms)
 
