@@ -33,9 +33,9 @@ from loopwright.lowering.passes.loop_invariant import (
 )
 from loopwright.lowering.passes.remove_no_op import remove_no_op as RemoveNoOp
 from loopwright.lowering.passes.simplify import simplify as Simplify
+from loopwright.lowering.passes.skip_vectorize import skip_vectorize as SkipVectorize
 from loopwright.lowering.passes.storage_rewrite import storage_rewrite as StorageRewrite
 from loopwright.lowering.passes.unroll import unroll_loop as UnrollLoop
-from loopwright.lowering.passes.vectorize import skip_vectorize as SkipVectorize
 from loopwright.lowering.passes.vectorize import vectorize_loop as VectorizeLoop
 from loopwright.lowering.pipeline import pass_order, run_passes
 

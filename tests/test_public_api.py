@@ -75,7 +75,7 @@ DOCUMENTED = [
     "ir",
     "te",
     "schedule",
-    "lower",
+    "lowering",
     "codegen",
     "driver",
     "task",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import reduce as fold
+from typing import Any
 
 from loopwright import dtypes
 from loopwright.ir.buffer import Buffer
@@ -38,7 +39,7 @@ class SizeDefinitions:
         """A number of bytes over the size variables only."""
         return n if isinstance(n, int) else self._expand(n)
 
-    def _expand(self, e: Expr) -> Expr:
+    def _expand(self, e: Any) -> Any:  # an expression gives an expression
         if isinstance(e, Var) and e in self.by_variable:
             return self._expand(self.by_variable[e])
         return e.map_children(self._expand)

@@ -23,8 +23,9 @@ from loopwright.codegen import Code
 from loopwright.driver.backends import Backend, LoweredProgram
 from loopwright.errors import BuildError, RunError, ScheduleError, TensorError, UsageError
 from loopwright.ir.buffer import Buffer
+from loopwright.ir.expr import Var
 from loopwright.ir.interp.interpreter import prepare
-from loopwright.ir.sizes import SizeVar, evaluate
+from loopwright.ir.sizes import evaluate
 from loopwright.ir.stmt import Func
 from loopwright.lowering import lower_ids
 from loopwright.runtime import artifact_kinds
@@ -76,7 +77,7 @@ def link_func(f: Func) -> Linked:
         try:
             with np.errstate(all="ignore"):
                 values = [_integer(args[len(f.params) + k]) for k in range(len(f.sizes))]
-                sizes = dict(zip(f.sizes, values, strict=True))
+                sizes: dict[Var, int] = dict(zip(f.sizes, values, strict=True))
                 run(*(_array(args[k], p, sizes) for k, p in enumerate(f.params)), *values)
         except BaseException as error:
             last.error = error
@@ -104,7 +105,7 @@ def _integer(slot: int | None) -> int:
     return ctypes.c_int64(slot or 0).value
 
 
-def _array(address: int, p: Buffer, sizes: Mapping[SizeVar, int]) -> npt.NDArray[Any]:
+def _array(address: int, p: Buffer, sizes: Mapping[Var, int]) -> npt.NDArray[Any]:
     shape = tuple(evaluate(n, sizes) for n in p.shape)
     raw = (ctypes.c_char * (prod(shape) * dtypes.nbytes(p.dtype))).from_address(address)
     return np.frombuffer(memoryview(raw), p.dtype).reshape(shape)

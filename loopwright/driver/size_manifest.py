@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from loopwright.errors import BuildError
 from loopwright.ir.affine import Affine, Extent, to_affine
 from loopwright.ir.expr import Expr, IfThenElse, Read, Var, as_expr
+from loopwright.ir.node import Node
 from loopwright.ir.printer import print_expr
 from loopwright.ir.sizes import Sizes, SizeVar, size_json
 from loopwright.ir.stmt import Func
 from loopwright.runtime.manifest import SizesSpec
 from loopwright.runtime.size_formulas import SizeFormula
-from loopwright.te.dag import Dag, OpNode
+from loopwright.te.dag import Dag
+from loopwright.te.op_node import OpNode
 from loopwright.te.tensor import body_parts
 
 
@@ -99,7 +101,8 @@ def _needs_of_read(dag: Dag, op: OpNode, read: Read, sizes: Sizes) -> dict[Expr,
             f"the dimension has {print_expr(as_expr(dim))} elements"
         )
         rooms = (lo, sizes.of(dim) - 1 - hi)
-        needs |= {sizes.definition(sizes.dim(r)): text for r in rooms if _may_be_negative(r, sizes)}
+        short = [as_expr(sizes.dim(r)) for r in rooms if _may_be_negative(r, sizes)]
+        needs |= {as_expr(sizes.definition(r)): text for r in short}
     return needs
 
 
@@ -111,7 +114,7 @@ def _unguarded(op: OpNode) -> list[Read]:
     """Reads that happen at every point of an operation."""
     reads: list[Read] = []
 
-    def visit(e: Expr) -> None:
+    def visit(e: Node) -> None:
         if isinstance(e, Read):
             reads.append(e)
         for c in (e.cond,) if isinstance(e, IfThenElse) else e.children():

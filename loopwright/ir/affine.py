@@ -18,11 +18,14 @@ Ranges = Mapping[Var, Interval]
 
 
 class SizeRanges(dict[Var, Interval]):
-    """Bounds of variables, some of which are at most a form over size variables.
+    """Bounds of variables, some of which depend on sizes.
 
-    A loop over ``range(n)`` is entered in ``upper`` as ``n - 1``; the plain interval holds for
-    every n. With it ``i - n`` is known to be at most -1. ``quotients`` holds what a variable is the
-    quotient of: ``q = x // m`` tells that ``m * q`` lies between ``x - m + 1`` and ``x``.
+    Attributes:
+        upper: upper bounds that are forms over size variables. The variable of a loop over
+            ``range(n)`` has ``n - 1``, so that ``i - n`` is known to be at most -1; its plain
+            interval holds for every n.
+        quotients: for a variable ``q = x // m`` the pair (x, m): ``m * q`` lies between
+            ``x - m + 1`` and ``x``.
     """
 
     def __init__(self) -> None:
@@ -103,7 +106,7 @@ class Affine:
         return lo, hi
 
     def _through(self, ranges: SizeRanges) -> Affine:
-        """A form that is at least this one, with multiples of quotients gone."""
+        """A form that is at least as large as this one, without multiples of quotients."""
         out = self
         for v, c in self.terms.items():
             if v in ranges.quotients and c % ranges.quotients[v][1] == 0:
@@ -114,13 +117,13 @@ class Affine:
 
     def extremes(self, ranges: SizeRanges) -> tuple[Affine, Affine]:
         """Least and largest value, as forms over the variables without a symbolic upper bound."""
-        known = {v: c for v, c in self.terms.items() if v in ranges.upper}
-        if not known:
+        symbolic = {v: c for v, c in self.terms.items() if v in ranges.upper}
+        if not symbolic:
             return self, self
-        least = {v: Affine(ranges[v][0]) for v in known}
-        most = {v: ranges.upper[v] for v in known}
-        lo = {v: (least if c > 0 else most)[v] for v, c in known.items()}
-        hi = {v: (most if c > 0 else least)[v] for v, c in known.items()}
+        least = {v: Affine(ranges[v][0]) for v in symbolic}
+        most = {v: ranges.upper[v] for v in symbolic}
+        lo = {v: (least if c > 0 else most)[v] for v, c in symbolic.items()}
+        hi = {v: (most if c > 0 else least)[v] for v, c in symbolic.items()}
         return self.substitute(lo), self.substitute(hi)
 
     def _interval(self, ranges: Ranges) -> Interval:
@@ -257,7 +260,10 @@ def div_mod(
 
 
 def split_digits(x: Affine, m: int, ranges: Ranges) -> tuple[Affine, Affine, int]:
-    """``x = d * high + low`` with ``0 <= low < d``, ``d`` a divisor of ``m`` as large as found."""
+    """``x = d * high + low`` with ``0 <= low < d``, where ``d`` divides ``m``.
+
+    The largest such ``d`` for which ``high`` takes whole terms of ``x``.
+    """
     terms = sorted(x.terms.items(), key=lambda t: abs(t[1]))
     for cut in range(len(terms) - 1, 0, -1):
         d = m

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 from loopwright import dtypes
-from loopwright.ir.expr import Expr
+from loopwright.ir.expr import Dim, Expr
+from loopwright.ir.kinds import Scope
 from loopwright.ir.node import node
 
 #: Largest buffer, in bytes, that code keeps on the stack, where it may become registers.
@@ -17,10 +17,12 @@ class Buffer:
     """Memory: an argument or an allocation. Compared by identity.
 
     Attributes:
-        name, dtype, scope: what they say.
+        name: printed name; it need not be unique.
+        dtype: element type.
+        scope: the memory that it lies in.
         shape: extents, outermost first: ints, or expressions over size variables.
-        strides: elements from one index to the next, one a dimension (then the shape is known);
-            None stands for row-major without gaps.
+        strides: for each dimension the number of elements from one index to the next; only of a
+            buffer whose shape is known. None stands for row-major without gaps.
     """
 
     __slots__ = ("dtype", "name", "scope", "shape", "strides")
@@ -28,9 +30,9 @@ class Buffer:
     def __init__(
         self,
         name: str,
-        shape: tuple[Any, ...],
+        shape: tuple[Dim, ...],
         dtype: str,
-        scope: str = "global",
+        scope: Scope = "global",
         strides: tuple[int, ...] | None = None,
     ) -> None:
         self.name, self.shape, self.dtype, self.scope = name, shape, dtype, scope
@@ -42,9 +44,17 @@ class Buffer:
         return not all(isinstance(n, int) for n in self.shape)
 
     @property
+    def extents(self) -> tuple[int, ...]:
+        """The shape as numbers; only of a shape that is known (see `symbolic`)."""
+        extents = tuple(n for n in self.shape if isinstance(n, int))
+        assert len(extents) == len(self.shape), f"{self!r} has a shape that depends on sizes"
+        return extents
+
+    @property
     def size(self) -> int:
         """Elements that it takes, gaps included; only of a known shape (see `symbolic`)."""
-        return prod(self.shape) if not self.strides else int(self.shape[0] * self.strides[0])
+        extents = self.extents
+        return prod(extents) if not self.strides else extents[0] * self.strides[0]
 
     @property
     def nbytes(self) -> int:
@@ -52,14 +62,13 @@ class Buffer:
         return self.size * dtypes.nbytes(self.dtype)
 
     def __repr__(self) -> str:
-        from loopwright.ir.printer import shape_text
-
-        return f"Buffer({self.name}: {self.dtype}{shape_text(self.shape)} {self.scope})"
+        shape = ", ".join(map(str, self.shape))
+        return f"Buffer({self.name}: {self.dtype}[{shape}] {self.scope})"
 
 
 @node
 class Load(Expr):
-    """An element of a buffer, one index a dimension."""
+    """An element of a buffer, with one index for each dimension."""
 
     buffer: Buffer
     indices: tuple[Expr, ...]

@@ -15,17 +15,22 @@ import numpy as np
 
 from loopwright import dtypes
 from loopwright.errors import TensorError
+from loopwright.ir.kinds import IterVarKind
 from loopwright.ir.node import Node, node
 from loopwright.ir.operations import BITWISE, COMPARE, FOLD, SHIFTS
 
-ExprLike = Union["Expr", "IterVar", int, float, bool]
-
+#: What arithmetic takes as an operand.
+ExprLike = Union[
+    "Expr", "IterVar", int, float, bool, "np.integer[Any]", "np.floating[Any]", np.bool_
+]
+#: An extent in the loop IR: a number, or an expression over size variables.
+Dim = Union[int, "Expr"]
 
 _Method = Callable[["ExprOps", ExprLike], "Expr"]
 
 
 def _operators(op: str) -> tuple[_Method, _Method]:
-    """The method of an operator, and the one for the operand on the right."""
+    """The method of an operator, and the one that Python calls for the operand on the right."""
     return lambda a, b: binary(op, a, b), lambda a, b: binary(op, b, a)
 
 
@@ -105,7 +110,10 @@ class Var(Expr):
 
 @node
 class Const(Expr):
-    """A literal; floats are stored as Python floats already rounded to their dtype."""
+    """A literal; floats are stored as Python floats already rounded to their dtype.
+
+    ``value`` is a Python bool, int or float, as the dtype says.
+    """
 
     value: Any
     dtype: str
@@ -173,9 +181,10 @@ class Call(Expr):
 
 @node
 class Read(Expr):
-    """An element of a tensor (te) or of a stage (schedule), before buffers exist.
+    """An element of a tensor, before buffers exist.
 
-    ``value_index`` tells which output of a stage with several.
+    ``source`` is the tensor (te), the index of an operation in a DAG, or a stage (schedule);
+    ``value_index`` tells which output of a stage that has several.
     """
 
     source: Any
@@ -196,13 +205,19 @@ class IterVar(ExprOps):
 
     __slots__ = ("extent", "kind", "thread_tag", "var")
 
-    def __init__(self, var: Var, extent: Any, kind: str, thread_tag: str = "") -> None:
+    def __init__(self, var: Var, extent: Dim, kind: IterVarKind, thread_tag: str = "") -> None:
         self.var, self.extent, self.kind, self.thread_tag = var, extent, kind, thread_tag
 
     @property
     def name(self) -> str:
         """Name of the variable."""
         return self.var.name
+
+    @property
+    def count(self) -> int:
+        """The extent as a number; only of an axis whose extent does not depend on sizes."""
+        assert isinstance(self.extent, int)
+        return self.extent
 
     @property
     def dom(self) -> Range:
@@ -218,7 +233,7 @@ class Range:
 
     __slots__ = ("extent", "min")
 
-    def __init__(self, min_: int, extent: Any) -> None:
+    def __init__(self, min_: int, extent: Dim) -> None:
         self.min, self.extent = min_, extent
 
 
@@ -275,11 +290,14 @@ def cast(x: ExprLike | ExprOps, dtype: str) -> Expr:
     return const(dtypes.truncate(e.value, dtype) if to_int else e.value, dtype)
 
 
-def meet(a: ExprLike | ExprOps, b: ExprLike | ExprOps) -> tuple[Expr, Expr, str]:
-    """Bring two operands to one dtype; a Python number takes the other side's dtype if it can."""
+def promote(a: ExprLike | ExprOps, b: ExprLike | ExprOps) -> tuple[Expr, Expr, str]:
+    """Two operands converted to one dtype, and that dtype.
+
+    A Python number takes the dtype of the other operand where its value fits.
+    """
     if isinstance(a, int | float) and not isinstance(b, int | float):
         y = as_expr(b)
-        return _literal(a, y.dtype), *_common(_literal(a, y.dtype), y)[1:]
+        return _common(_literal(a, y.dtype), y)
     if isinstance(b, int | float) and not isinstance(a, int | float):
         x = as_expr(a)
         return _common(x, _literal(b, x.dtype))
@@ -308,7 +326,7 @@ def binary(op: str, a: ExprLike | ExprOps, b: ExprLike | ExprOps) -> Expr:
         TensorError: ``/`` on two integers (ambiguous: use ``//``, te.truncdiv or a cast), division
             by the constant zero, arithmetic on ``bool``, or bits of floats.
     """
-    x, y, dtype = meet(a, b)
+    x, y, dtype = promote(a, b)
     if op in BITWISE:
         return _bitwise(op, x, y, dtype)
     if op == "/" and not dtypes.is_float(dtype):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from loopwright import dtypes
@@ -85,11 +83,12 @@ def _divided(op: str, x: int, y: int) -> int:
     return q if op == "tdiv" else x - q * y
 
 
-def _scalar(v: float, dtype: str) -> Any:
-    return np.dtype(dtype).type(v)
+def _scalar(v: float, dtype: str) -> np.generic:
+    scalar: np.generic = np.dtype(dtype).type(v)
+    return scalar
 
 
-def _rounded(v: Any, dtype: str) -> Const:
+def _rounded(v: np.generic, dtype: str) -> Const:
     return Const(float(v), dtype) if dtypes.is_float(dtype) else const(int(v), dtype)
 
 

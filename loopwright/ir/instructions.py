@@ -1,8 +1,8 @@
-"""Instructions of CPUs that loops alone do not reach, each with its meaning as loops.
+"""Instructions of CPUs that compilers do not find in loops, each with its meaning as loops.
 
-An instruction is named in programs by `IntrinsicCall`, which carries the meaning with it. So a
-program with instructions runs everywhere, and with equal results: code generators that know one
-write it where the CPU has it (`loopwright.codegen.llvm.instructions`).
+The statement `IntrinsicCall` names an instruction and holds its meaning as loops. So a program with
+instructions runs everywhere and gives equal results: a code generator writes the instruction where
+it knows it and the CPU has it (`loopwright.codegen.llvm.instructions`), and the loops elsewhere.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce as fold
-from typing import Any
 
 from loopwright.errors import TensorError, did_you_mean
 from loopwright.ir.buffer import Load
@@ -44,7 +43,7 @@ class Instruction:
     plain: Callable[[Sequence[Load]], Stmt]
 
 
-def _moved(x: Load, by: tuple[Any, ...]) -> tuple[Expr, ...]:
+def _moved(x: Load, by: tuple[int | Var, ...]) -> tuple[Expr, ...]:
     """Indices of the element that lies ``by`` further in the last dimensions."""
     kept = len(x.indices) - len(by)
     moved = (binary("+", i, n) for i, n in zip(x.indices[kept:], by, strict=True))
@@ -86,7 +85,7 @@ def _dot(lanes: int) -> Instruction:
 INSTRUCTIONS = {x.name: x for x in map(_dot, (4, 8, 16))}
 
 
-def call_instruction(name: str, operands: Sequence[Any]) -> IntrinsicCall:
+def call_instruction(name: str, operands: Sequence[object]) -> IntrinsicCall:
     """The statement that runs an instruction.
 
     Args:
@@ -96,27 +95,34 @@ def call_instruction(name: str, operands: Sequence[Any]) -> IntrinsicCall:
     Raises:
         TensorError: no such instruction; number, dtypes or dimensions of the operands are wrong.
     """
-    known = INSTRUCTIONS.get(name)
-    if known is None:
+    instruction = INSTRUCTIONS.get(name)
+    if instruction is None:
         raise TensorError(
             f"call_intrin: unknown instruction {name!r}{did_you_mean(name, INSTRUCTIONS)}; known: "
             f"{', '.join(INSTRUCTIONS)}"
         )
-    if len(operands) != len(known.operands):
-        names = ", ".join(x.name for x in known.operands)
+    if len(operands) != len(instruction.operands):
+        names = ", ".join(x.name for x in instruction.operands)
         raise TensorError(
-            f"call_intrin: {name} takes {len(known.operands)} operands ({names}), got "
+            f"call_intrin: {name} takes {len(instruction.operands)} operands ({names}), got "
             f"{len(operands)}"
         )
-    for x, want in zip(operands, known.operands, strict=True):
-        text = f"call_intrin: operand {want.name!r} of {name}"
-        if not isinstance(x, Load):
-            raise TensorError(f"{text} is the element where it begins, such as c[0]; got {x!r}")
-        if x.dtype != want.dtype:
-            raise TensorError(f"{text} is {want.dtype}, got an element of {x.dtype}")
-        if len(x.indices) < len(want.shape):
-            raise TensorError(
-                f"{text} is {list(want.shape)}, the last dimensions of a buffer; "
-                f"{x.buffer.name!r} has {len(x.indices)}"
-            )
-    return IntrinsicCall(name, tuple(operands), known.plain(operands))
+    loads = [
+        _checked(x, want, f"call_intrin: operand {want.name!r} of {name}")
+        for x, want in zip(operands, instruction.operands, strict=True)
+    ]
+    return IntrinsicCall(name, tuple(loads), instruction.plain(loads))
+
+
+def _checked(x: object, want: Operand, what: str) -> Load:
+    """The element where an operand begins, if it can be that operand."""
+    if not isinstance(x, Load):
+        raise TensorError(f"{what} is the element where it begins, such as c[0]; got {x!r}")
+    if x.dtype != want.dtype:
+        raise TensorError(f"{what} is {want.dtype}, got an element of {x.dtype}")
+    if len(x.indices) < len(want.shape):
+        raise TensorError(
+            f"{what} is {list(want.shape)}, the last dimensions of a buffer; "
+            f"{x.buffer.name!r} has {len(x.indices)}"
+        )
+    return x

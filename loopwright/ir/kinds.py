@@ -21,6 +21,9 @@ MARK_KINDS: tuple[MarkKind, ...] = get_args(MarkKind)
 AxisKind = Literal["spatial", "reduce"]
 AXIS_KINDS: tuple[AxisKind, ...] = get_args(AxisKind)
 
+#: What an `IterVar` stands for: an axis of a compute, or a thread axis that loops are bound to.
+IterVarKind = Literal["spatial", "reduce", "thread"]
+
 #: Where a buffer lies: in memory of all threads, of one thread, or of one block of a kernel.
 Scope = Literal["global", "local", "shared"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 _C = TypeVar("_C", bound=type)
-#: Annotations of fields that hold no node.
-_PLAIN = ("str", "int", "bool", "float")
+#: Annotations of fields that hold no node; passes need not look into them.
+_PLAIN = ("str", "int", "bool", "float", "LoopKind", "Scope")
 
 
 class Node:
@@ -23,21 +23,23 @@ class Node:
     __slots__ = ("_hash",)
     _fields: ClassVar[tuple[str, ...]] = ()
 
-    def map_children(self, f: Callable[[Any], Any]) -> Self:
+    #: What `repr` gives. `loopwright.ir.printer` knows every class of nodes and puts its function
+    #: here; this file knows none of them.
+    _text: ClassVar[Callable[[Any], str]]
+
+    def __repr__(self) -> str:
+        return self._text()
+
+    def map_children(self, f: Callable[[Node], Node]) -> Self:
         """Return a node whose child nodes are ``f(child)``; ``self`` when no child changed."""
         raise NotImplementedError  # `node` writes it for each class
 
-    def __repr__(self) -> str:
-        from loopwright.ir.printer import node_text
-
-        return node_text(self)
-
-    def children(self) -> list[Any]:
+    def children(self) -> list[Node]:
         """Child nodes in field order, those inside tuples included."""
         raise NotImplementedError  # `node` writes it for each class
 
 
-def _map_tuple(values: tuple[Any, ...], f: Callable[[Any], Any]) -> tuple[Any, ...]:
+def _map_tuple(values: tuple[object, ...], f: Callable[[Node], Node]) -> tuple[object, ...]:
     mapped = [f(v) if isinstance(v, Node) else v for v in values]
     for new, old in zip(mapped, values, strict=True):
         if new is not old:
@@ -78,12 +80,12 @@ def node(cls: _C) -> _C:
     body["_fields"] = fields
     if "__eq__" not in cls.__dict__:
         body["__eq__"], body["__hash__"] = _eq, _hash
-    made = type(cls)(cls.__name__, cls.__bases__, body)
-    made.__init__ = _make_init(made, fields, defaults)  # type: ignore[misc]
-    made.map_children, made.children = _make_walks(made, fields)  # type: ignore[attr-defined]
+    built = type(cls)(cls.__name__, cls.__bases__, body)
+    built.__init__ = _make_init(built, fields, defaults)  # type: ignore[misc]
+    built.map_children, built.children = _make_walks(built, fields)  # type: ignore[attr-defined]
     if __debug__:
-        made.__setattr__ = _refuse  # type: ignore[method-assign, assignment]
-    return made
+        built.__setattr__ = _refuse  # type: ignore[method-assign, assignment]
+    return built
 
 
 def _make_init(cls: type, fields: tuple[str, ...], defaults: dict[str, Any]) -> Any:
@@ -97,18 +99,20 @@ def _make_init(cls: type, fields: tuple[str, ...], defaults: dict[str, Any]) -> 
 
 
 def _make_walks(cls: type, fields: tuple[str, ...]) -> tuple[Any, Any]:
-    """Write ``map_children`` and ``children`` out as source: passes live in them, and fields of
-    plain values, known by their annotations, are left out."""
+    """Write ``map_children`` and ``children`` out as source, since passes spend their time in them.
+
+    Fields whose annotations say that they hold plain values are left out.
+    """
     annotations = inspect.get_annotations(cls)
     inner = [n for n in fields if annotations.get(n) not in _PLAIN]
-    mapped, found = [], []
+    mapped, collected = [], []
     for n in inner:
         mapped += [
             f"  {n} = self.{n}",
             f"  new_{n} = f({n}) if isinstance({n}, Node) else "
             f"_map_tuple({n}, f) if type({n}) is tuple else {n}",
         ]
-        found += [
+        collected += [
             f"  {n} = self.{n}",
             f"  if isinstance({n}, Node): out.append({n})",
             f"  elif type({n}) is tuple: out.extend([v for v in {n} if isinstance(v, Node)])",
@@ -120,7 +124,7 @@ def _make_walks(cls: type, fields: tuple[str, ...]) -> tuple[Any, Any]:
         f"  return cls({values})",
         "def children(self):",
         "  out = []",
-        *found,
+        *collected,
         "  return out",
     ]
     scope: dict[str, Any] = {"Node": Node, "_map_tuple": _map_tuple, "cls": cls}

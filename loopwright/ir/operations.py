@@ -7,7 +7,6 @@ of CPUs do, so every amount has a meaning. ``>>`` of a signed integer copies the
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 COMPARE = ("==", "!=", "<", "<=", ">", ">=")
 SHIFTS = ("<<", ">>")
@@ -29,7 +28,7 @@ FUNCTIONS = (*INTRINSICS, "fma", "reinterpret")
 
 #: What can be folded on Python integers; the result is then wrapped to the dtype. The amount of a
 #: shift must have been cut to the width.
-FOLD: dict[str, Callable[[Any, Any], Any]] = {
+FOLD: dict[str, Callable[[int, int], int]] = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
     "*": lambda a, b: a * b,

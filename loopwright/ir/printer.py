@@ -1,17 +1,31 @@
-"""The loop IR as readable text."""
+"""The loop IR as readable text; importing this module gives nodes and functions their text."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import assert_never
 
 from loopwright.ir.buffer import Buffer, Load
-from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, IfThenElse, Read, Select, Unary, Var
+from loopwright.ir.expr import (
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Dim,
+    Expr,
+    IfThenElse,
+    Read,
+    Select,
+    Unary,
+    Var,
+)
+from loopwright.ir.node import Node
 from loopwright.ir.operations import COMPARE
 from loopwright.ir.reduction import Reduce, Tuple
 from loopwright.ir.stmt import (
     Allocate,
     AllReduce,
+    AnyStmt,
     Barrier,
     Check,
     For,
@@ -21,6 +35,7 @@ from loopwright.ir.stmt import (
     Let,
     Prefetch,
     Seq,
+    Stmt,
     Store,
     View,
 )
@@ -37,7 +52,7 @@ class Names:
     """Unique printed names: the first of a name keeps it, later ones get a number."""
 
     def __init__(self) -> None:
-        self._names: dict[Any, str] = {}
+        self._names: dict[Var | Buffer, str] = {}
         self._taken: set[str] = set()
 
     def __call__(self, x: Var | Buffer) -> str:
@@ -64,15 +79,18 @@ def print_func(f: Func) -> str:
     return f"def {f.name}({', '.join(params)}):\n" + "\n".join(lines)
 
 
-def print_stmt(s: Any) -> str:
+def print_stmt(s: Stmt) -> str:
     """A statement as text."""
     lines: list[str] = []
     _stmt(s, 0, lines, Names())
     return "\n".join(lines)
 
 
-def _stmt(s: Any, depth: int, out: list[str], names: Names) -> None:
+def _stmt(s: Stmt, depth: int, out: list[str], names: Names) -> None:
     pad = "  " * depth
+    if not isinstance(s, AnyStmt):  # a statement of an extension
+        out.append(f"{pad}{node_text(s)}")
+        return
     match s:
         case Seq(stmts=stmts):
             for x in stmts:
@@ -114,33 +132,35 @@ def _stmt(s: Any, depth: int, out: list[str], names: Names) -> None:
         case AllReduce(combiner=c, buffers=buffers, indices=idx, tags=tags):
             own = ", ".join(_element(b, idx, names) for b in buffers)
             out.append(f"{pad}{own} = {c.name}({own}, over {', '.join(tags)})")
+        case _:
+            assert_never(s)
 
 
 def _for(s: For, pad: str, out: list[str], names: Names) -> None:
     for k, v in s.pragmas:
         out.append(f"{pad}# {k} = {v}")
-    head = "range" if s.kind == "serial" else s.kind
+    head: str = "range" if s.kind == "serial" else s.kind
     if s.kind == "thread" and names(s.var) != s.tag:
         head = s.tag
     out.append(f"{pad}for {names(s.var)} in {head}({_dim(s.extent, names)}):")
 
 
-def _dim(x: Any, names: Names) -> str:
+def _dim(x: Dim, names: Names) -> str:
     return str(x) if isinstance(x, int) else print_expr(x, names)
 
 
-def shape_text(shape: Sequence[Any], names: Names | None = None) -> str:
+def shape_text(shape: Sequence[Dim], names: Names | None = None) -> str:
     """A shape as text: ``[n, 4]``."""
-    known = names or Names()
-    return f"[{', '.join(_dim(x, known) for x in shape)}]"
+    names = names or Names()
+    return f"[{', '.join(_dim(x, names) for x in shape)}]"
 
 
 def _element(b: Buffer, idx: tuple[Expr, ...], names: Names) -> str:
     return f"{names(b)}[{', '.join(print_expr(i, names) for i in idx)}]"
 
 
-def node_text(n: Any) -> str:
-    """What ``repr`` shows of a node: an expression as text, else what kind of node it is."""
+def node_text(n: Node) -> str:
+    """What ``repr`` shows of a node: an expression as text, of others the name of their class."""
     return print_expr(n) if isinstance(n, Expr) else f"<{type(n).__name__}>"
 
 
@@ -149,7 +169,7 @@ def print_expr(e: Expr, names: Names | None = None) -> str:
     return _expr(e, names or Names(), 0)
 
 
-def _expr(e: Any, names: Names, outer: int) -> str:
+def _expr(e: Expr, names: Names, outer: int) -> str:
     match e:
         case Var():
             return names(e)
@@ -186,3 +206,7 @@ def _expr(e: Any, names: Names, outer: int) -> str:
             what = _expr(s[0], names, 0) if len(s) == 1 else _expr(Tuple(s, e.dtype), names, 0)
             return f"{c.name}({what}, over {over})"
     raise TypeError(f"no text for {type(e).__name__}")
+
+
+Node._text = node_text
+Func._source = print_func

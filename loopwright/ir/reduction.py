@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from loopwright.ir.expr import Expr, Var
+from loopwright.ir.expr import Expr, IterVar, Var
 from loopwright.ir.node import Node, node
 from loopwright.ir.traversal import substitute
 
@@ -14,8 +13,8 @@ from loopwright.ir.traversal import substitute
 class Combiner(Node):
     """A commutative, associative reducer of one or more values at once.
 
-    ``result`` combines the variables ``lhs`` and ``rhs``; all fields but the name have one entry an
-    output.
+    ``result`` combines the variables ``lhs`` and ``rhs``. All fields but the name have one
+    entry for each output.
     """
 
     name: str
@@ -32,16 +31,16 @@ class Combiner(Node):
 
 @node
 class Reduce(Expr):
-    """The reduction of ``source`` (one expression an output) over ``axes``; a whole body.
+    """The reduction of ``source`` (one expression for each output) over ``axes``; a whole body.
 
-    ``where`` (may be None) restricts the points that are combined; ``init`` (may be None) replaces
-    the combiner's identity as the starting values. ``dtype`` is that of output 0.
+    Only points where ``where`` holds are combined. ``init`` gives starting values in place of the
+    combiner's identity. ``dtype`` is that of output 0.
     """
 
     combiner: Combiner
     source: tuple[Expr, ...]
-    axes: tuple[Any, ...]
-    where: Any
+    axes: tuple[IterVar, ...]
+    where: Expr | None
     init: tuple[Expr, ...] | None
     dtype: str
 
@@ -66,7 +65,7 @@ class Reduced(Expr):
 
 @node
 class Tuple(Expr):
-    """The body of a compute with several outputs: one value each, of any dtype.
+    """The body of a compute with several outputs: one value for each, of any dtype.
 
     ``dtype`` is that of output 0.
     """
@@ -76,7 +75,7 @@ class Tuple(Expr):
 
 
 def outputs_of(body: Expr) -> tuple[Expr, ...]:
-    """One expression an output of a body; for a reduction what it combines."""
+    """One expression for each output of a body; of a reduction what it combines."""
     if isinstance(body, Reduce):
         return body.source
     return body.values if isinstance(body, Tuple) else (body,)

@@ -12,27 +12,30 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce as fold
-from typing import Any
+from typing import TypeAlias, overload
 
 from loopwright import dtypes
 from loopwright.errors import TensorError
 from loopwright.ir.affine import Affine, Extent, Interval, SizeRanges
-from loopwright.ir.expr import Binary, Cast, Const, Expr, Unary, Var, as_expr, binary, cast
-from loopwright.ir.node import node
-from loopwright.ir.traversal import walk
+from loopwright.ir.expr import Binary, Cast, Const, Dim, Expr, Unary, Var, as_expr, binary, cast
+from loopwright.ir.node import Node, node
+from loopwright.ir.traversal import substitute, walk
 
 #: Largest extent that a size may give. Tiles that over-run stay within int32.
 MAX_EXTENT = 1 << 30
-#: An extent as a user writes it: a positive int or an expression over size variables.
-Dim = Any
+#: Extents of a tensor, outermost first.
 Shape = tuple[Dim, ...]
+#: An extent as JSON: a number, the name of a size, or ``[operation, a, b]``.
+SizeJson: TypeAlias = "int | str | list[SizeJson]"
+#: What tells one derived variable from another: the operation and its operands.
+_Key = tuple[str, Affine, int] | tuple[str, tuple[Var, ...]]
 
 
 @node
 class SizeVar(Var):
     """An integer that is known only when a program runs; made by ``te.var`` and ``te.size_var``.
 
-    ``nonnegative`` is what is promised of it where it is no extent (extents are at least 1).
+    ``nonnegative`` is the promise made about it where it is no extent (extents are at least 1).
     """
 
     name: str
@@ -45,7 +48,7 @@ class SizeVar(Var):
     __hash__ = object.__hash__
 
 
-def size_vars(parts: Iterable[Any]) -> list[SizeVar]:
+def size_vars(parts: Iterable[Dim]) -> list[SizeVar]:
     """Size variables of expressions, in the order of first use, each once; ints have none."""
     seen: dict[SizeVar, None] = {}
     for e in parts:
@@ -67,7 +70,7 @@ def check_extent(e: Expr, what: str) -> Expr:
     return e
 
 
-def _check_part(n: Any, what: str) -> None:
+def _check_part(n: Node, what: str) -> None:
     match n:
         case SizeVar() | Const() | Cast() | Unary(op="-"):
             return
@@ -97,7 +100,7 @@ class Sizes:
     def __init__(self, extents: Iterable[Dim] = ()) -> None:
         self.ranges = SizeRanges()
         self.lets: list[tuple[Var, Expr]] = []
-        self._made: dict[Any, Var] = {}
+        self._derived: dict[_Key, Var] = {}
         self._rank: list[Var] = []
         self._factors: dict[Var, tuple[Var, ...]] = {}
         for e in extents:
@@ -106,10 +109,10 @@ class Sizes:
     @classmethod
     def of_function(cls, variables: Iterable[SizeVar], extents: Iterable[Dim]) -> Sizes:
         """The sizes of a lowered function; ``extents`` are those of its parameters."""
-        made = cls(extents)
+        sizes = cls(extents)
         for v in variables:
-            made.declare(v)
-        return made
+            sizes.declare(v)
+        return sizes
 
     def declare(self, v: SizeVar) -> None:
         """Enter a size variable; `of` does it for those of extents."""
@@ -119,7 +122,7 @@ class Sizes:
             self._rank.append(v)
 
     def _narrow(self, form: Extent) -> None:
-        """Extents are 1 to `MAX_EXTENT`: what that says about the one variable of a form."""
+        """Narrow the bounds of the one variable of a form: extents are 1 to `MAX_EXTENT`."""
         if isinstance(form, int) or len(form.terms) != 1:
             return
         ((v, c),) = form.terms.items()
@@ -186,12 +189,12 @@ class Sizes:
         if lo // m == hi // m:
             return _plain(whole + lo // m)
         key = ("//", part, m)
-        if key not in self._made:
+        if key not in self._derived:
             name = ".".join(v.name for v in part.terms)
             value = binary("//", form_expr(part, self.ranges), m)
-            made = self._define(key, f"{name}.{m}", value, (lo // m, hi // m))
-            self.ranges.quotients[made] = (part, m)
-        return _plain(whole + Affine.of(self._made[key]))
+            quotient = self._define(key, f"{name}.{m}", value, (lo // m, hi // m))
+            self.ranges.quotients[quotient] = (part, m)
+        return _plain(whole + Affine.of(self._derived[key]))
 
     def ceil_div(self, a: Extent, m: int) -> Extent:
         """``ceil(a / m)`` for a positive constant m."""
@@ -200,22 +203,22 @@ class Sizes:
     def _product(self, a: Var, b: Var) -> Var:
         factors = [*self._factors.get(a, (a,)), *self._factors.get(b, (b,))]
         factors.sort(key=self._rank.index)
-        key = ("*", *factors)
-        if key not in self._made:
+        key = ("*", tuple(factors))
+        if key not in self._derived:
             (p, q), (r, s) = self.ranges[a], self.ranges[b]
             corners = [p * r, p * s, q * r, q * s]
             name = ".".join(v.name for v in factors)
             value = fold(lambda x, y: binary("*", x, y), [cast(v, "int64") for v in factors])
-            made = self._define(key, name, value, (min(corners), max(corners)))
-            self._factors[made] = tuple(factors)
-        return self._made[key]
+            product = self._define(key, name, value, (min(corners), max(corners)))
+            self._factors[product] = tuple(factors)
+        return self._derived[key]
 
-    def _define(self, key: Any, name: str, value: Expr, bounds: Interval) -> Var:
-        self._made[key] = made = Var(name, value.dtype)
-        self.ranges[made] = bounds
-        self._rank.append(made)
-        self.lets.append((made, value))
-        return made
+    def _define(self, key: _Key, name: str, value: Expr, bounds: Interval) -> Var:
+        self._derived[key] = var = Var(name, value.dtype)
+        self.ranges[var] = bounds
+        self._rank.append(var)
+        self.lets.append((var, value))
+        return var
 
     def least(self, a: Extent, b: Extent) -> Extent | None:
         """The smaller of two, or None when neither is known to be."""
@@ -242,21 +245,26 @@ class Sizes:
             out.append(_plain(sizes + rest.bounds(self.ranges)[k]))
         return out[0], out[1]
 
+    @overload
+    def dim(self, x: int) -> int: ...
+
+    @overload
+    def dim(self, x: Extent) -> Dim: ...
+
     def dim(self, x: Extent) -> Dim:
         """An extent for the loop IR: an int or an expression."""
         return x if isinstance(x, int) else form_expr(x, self.ranges)
 
     def definition(self, e: Dim) -> Dim:
-        """An extent over the program's own variables only, for whoever computes it outside."""
-        known: dict[Var, Expr] = dict(self.lets)
+        """An extent over the program's own variables, as code outside of a function computes it."""
+        if not isinstance(e, Expr):
+            return e
+        for var, value in reversed(self.lets):  # a definition may use those before it
+            e = substitute(e, {var: value})
+        return e
 
-        def go(n: Any) -> Any:
-            return go(known[n]) if n in known else n.map_children(go)
 
-        return go(e) if isinstance(e, Expr) else e
-
-
-def evaluate(e: Dim, env: Mapping[Any, int]) -> int:
+def evaluate(e: Dim, env: Mapping[Var, int]) -> int:
     """The number that an extent is for given values of its variables."""
     match e:
         case int():
@@ -275,7 +283,7 @@ def evaluate(e: Dim, env: Mapping[Any, int]) -> int:
             raise TensorError(f"{type(e).__name__} cannot be part of an extent")
 
 
-def size_json(e: Dim, names: Mapping[Var, str]) -> Any:
+def size_json(e: Dim, names: Mapping[Var, str]) -> SizeJson:
     """An extent, or a number of bytes, as JSON: an int, a name, or ``[operation, a, b]``."""
     match e:
         case int():
@@ -298,23 +306,23 @@ def solve(
     variables: Iterable[SizeVar],
     shapes: Iterable[tuple[Shape, Sequence[int]]],
     known: Mapping[str, int],
-) -> dict[SizeVar, int]:
+) -> dict[Var, int]:
     """Values of size variables, from names and from dimensions that are linear in one of them.
 
     Args:
         variables: the size variables.
         shapes: for each array its declared and its real shape.
-        known: values by name; they come first.
+        known: values by name, which are taken before those that dimensions tell.
     """
-    out = {v: known[v.name] for v in variables if v.name in known}
-    for declared, real in shapes:
-        for n, x in zip(declared, real, strict=False):
-            form = Sizes().of(n)
-            if isinstance(form, int) or len(form.terms) != 1:
-                continue
-            ((v, c),) = form.terms.items()
-            if isinstance(v, SizeVar) and (x - form.const) % c == 0:
-                out.setdefault(v, (x - form.const) // c)
+    out: dict[Var, int] = {v: known[v.name] for v in variables if v.name in known}
+    dims = (pair for shape, real in shapes for pair in zip(shape, real, strict=False))
+    for declared, actual in dims:
+        form = Sizes().of(declared)
+        if isinstance(form, int) or len(form.terms) != 1:
+            continue
+        ((v, c),) = form.terms.items()
+        if isinstance(v, SizeVar) and (actual - form.const) % c == 0:
+            out.setdefault(v, (actual - form.const) // c)
     return out
 
 

@@ -5,15 +5,20 @@ Loops start at 0. ``vectorized`` and ``unrolled`` stay kinds of a loop until cod
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from loopwright.ir.buffer import Buffer, Load
-from loopwright.ir.expr import Expr, Var
+from loopwright.ir.expr import Dim, Expr, Var
+from loopwright.ir.kinds import LoopKind, Scope
 from loopwright.ir.node import Node, node
 from loopwright.ir.reduction import Combiner
+from loopwright.ir.sizes import SizeVar
 
+#: What a pragma says about a loop: its name and its value.
+Pragma = tuple[str, str | int | float | bool | None]
 #: A pragma of serial loops: the compiler of the generated code should unroll this one.
-UNROLL_HINT = ("unroll", True)
+UNROLL_HINT: Pragma = ("unroll", True)
 
 
 class Stmt(Node):
@@ -24,28 +29,44 @@ class Stmt(Node):
 
 @node
 class For(Stmt):
-    """``for var in range(extent): body``; ``pragmas`` is a tuple of (key, value).
+    """``for var in range(extent): body``.
 
-    ``kind`` is serial, vectorized, unrolled, parallel or thread; a thread loop has a ``tag``. The
-    thread loops of a kernel enclose all of it: blockIdx, then buffers in shared memory, then
-    threadIdx. A loop tagged vthread stands anywhere until virtual threads are injected.
+    A loop of kind ``thread`` has the name of its thread axis as ``tag``. The thread loops of a
+    kernel enclose all of it: blockIdx, then buffers in shared memory, then threadIdx. A loop tagged
+    ``vthread`` stands anywhere until virtual threads are injected.
     ``extent`` is a positive int, or an expression over size variables that is never below 1; that
     of a vectorized or unrolled loop is an int.
     """
 
     var: Var
-    extent: Any
-    kind: str
+    extent: Dim
+    kind: LoopKind
     body: Stmt
-    pragmas: tuple[tuple[str, Any], ...] = ()
+    pragmas: tuple[Pragma, ...] = ()
     tag: str = ""
+
+    @property
+    def count(self) -> int:
+        """The extent as a number; only of loops that have one, as those of vectors always do."""
+        assert isinstance(self.extent, int)
+        return self.extent
+
+    def of_kind(self, kind: LoopKind) -> For:
+        """The same loop run in another way."""
+        return For(self.var, self.extent, kind, self.body, self.pragmas, self.tag)
+
+    def with_body(self, body: Stmt) -> For:
+        """The loop with another body; itself when the body is the same object."""
+        if body is self.body:
+            return self
+        return For(self.var, self.extent, self.kind, body, self.pragmas, self.tag)
 
 
 @node
 class Let(Stmt):
-    """Bind ``var`` to ``value``, of the same dtype (any), in ``body``.
+    """Bind ``var`` to ``value``, which has the same dtype, in ``body``.
 
-    The value is computed once, where the statement stands: inside a vector loop once a lane.
+    The value is computed once, where the statement stands; inside a vector loop once for each lane.
     """
 
     var: Var
@@ -55,11 +76,11 @@ class Let(Stmt):
 
 @node
 class If(Stmt):
-    """Run ``then`` when ``cond`` holds, else ``orelse`` (may be None)."""
+    """Run ``then`` when ``cond`` holds, else ``orelse``, if there is one."""
 
     cond: Expr
     then: Stmt
-    orelse: Any = None
+    orelse: Stmt | None = None
 
 
 @node
@@ -73,7 +94,7 @@ class Store(Stmt):
 
 @node
 class Seq(Stmt):
-    """Statements one after the other; empty does nothing."""
+    """Statements one after the other; an empty sequence does nothing."""
 
     stmts: tuple[Stmt, ...]
 
@@ -83,7 +104,7 @@ class Allocate(Stmt):
     """``buffer`` exists, uninitialised, while ``body`` runs.
 
     With ``halves`` (the variable of the loop around it) the body is a `Seq` of two statements, the
-    first of which fills the buffer: InjectDoubleBuffer may let it run an iteration ahead.
+    first of which fills the buffer: the pass InjectDoubleBuffer may run it an iteration ahead.
     """
 
     buffer: Buffer
@@ -105,9 +126,10 @@ class Check(Stmt):
 
 @node
 class View(Stmt):
-    """``buffer`` lies in ``of``, bytes of their own scope, from ``offset`` on, in ``body``.
+    """``buffer`` uses the memory of ``of`` from byte ``offset`` on, while ``body`` runs.
 
-    It begins uninitialised. What another view has in the same bytes is lost.
+    ``of`` is a buffer of uint8. The view begins uninitialised, and what another view has stored in
+    the same bytes is lost.
     """
 
     buffer: Buffer
@@ -120,7 +142,7 @@ class View(Stmt):
 class Prefetch(Stmt):
     """Bring the cache line of ``buffer[indices]`` nearer: a hint, which changes no value.
 
-    The indices may lie outside of the buffer, and in vector code it is the first lane's line.
+    The indices may lie outside of the buffer. Vector code prefetches the line of its first lane.
     """
 
     buffer: Buffer
@@ -131,15 +153,15 @@ class Prefetch(Stmt):
 class Barrier(Stmt):
     """Every thread of a block waits here for the others, and sees what they wrote to ``scope``."""
 
-    scope: str
+    scope: Scope
 
 
 @node
 class AllReduce(Stmt):
-    """``buffer[indices]`` of each thread becomes the combination over all threads of ``tags``.
+    """``buffer[indices]`` of each thread becomes the combination over all threads of its group.
 
-    ``buffers`` are local, one for each result of the combiner; threads that differ only in the
-    axes ``tags`` (names of thread axes) form a group. Every thread of the block runs it.
+    Threads that differ only in the thread axes named by ``tags`` form a group. ``buffers`` are
+    local, one for each result of the combiner. Every thread of the block runs the statement.
     """
 
     combiner: Combiner
@@ -152,8 +174,8 @@ class AllReduce(Stmt):
 class IntrinsicCall(Stmt):
     """What instruction ``name`` of `loopwright.ir.instructions` does to its operands.
 
-    ``operands`` are the elements where they begin. ``body`` means the same: it is what the
-    interpreter runs, and what code generators write that have no such instruction.
+    ``operands`` are the elements where the operands begin. ``body`` means the same as the
+    instruction: the interpreter runs it, and code generators without the instruction write it.
     """
 
     name: str
@@ -163,32 +185,40 @@ class IntrinsicCall(Stmt):
 
 @node
 class Func(Node):
-    """A lowered function: buffer parameters (``outputs[i]`` tells which are written) and a body.
+    """A lowered function: a body over buffers, which are its parameters.
 
-    ``sizes`` are the size variables, passed after the buffers.
+    ``outputs[i]`` tells whether parameter i is written. ``sizes`` are the size variables, which are
+    passed after the buffers.
     """
+
+    #: What `str` gives; `loopwright.ir.printer` puts its function here.
+    _source: ClassVar[Callable[[Any], str]]
 
     name: str
     params: tuple[Buffer, ...]
     outputs: tuple[bool, ...]
     body: Stmt
-    sizes: tuple[Any, ...] = ()
+    sizes: tuple[SizeVar, ...] = ()
 
     def __str__(self) -> str:
-        from loopwright.ir.printer import print_func
-
-        return print_func(self)
+        return self._source()
 
     def with_body(self, body: Stmt) -> Func:
         """This function with another body; itself when the body is the same object."""
         if body is self.body:
             return self
-        values = {n: getattr(self, n) for n in self._fields}
-        return Func(**{**values, "body": body})
+        return Func(self.name, self.params, self.outputs, body, self.sizes)
+
+
+#: Every class of statements. A `match` over it that forgets one does not pass the type checker.
+AnyStmt = (
+    For | Let | If | Store | Seq | Allocate | Check | View | Prefetch | Barrier | AllReduce
+    | IntrinsicCall
+)  # fmt: skip
 
 
 def seq(*stmts: Stmt) -> Stmt:
-    """Sequence that flattens nested sequences and unwraps a single statement."""
+    """A sequence with nested sequences flattened; of one statement that statement itself."""
     flat: list[Stmt] = []
     for s in stmts:
         flat.extend(s.stmts if isinstance(s, Seq) else (s,))

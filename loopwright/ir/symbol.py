@@ -1,7 +1,7 @@
-"""Whole numbers that stand for many: what a schedule may be given in place of a factor.
+"""Symbolic whole numbers, which a schedule accepts in place of factors.
 
-Features of candidates are derived once for a whole population: a template then runs with split
-factors that are `Symbol`. Such a schedule can be looked at, but not lowered.
+Features of candidates are derived once for a whole population: a template runs with split factors
+that are `Symbol`. Such a schedule can be analysed, but not lowered.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from loopwright.ir.expr import Expr
+from loopwright.ir.node import Node
 
 
 class Symbol(Expr):
-    """A positive whole number that is not known; a leaf of expressions.
+    """A positive whole number that stands for many; a leaf of expressions.
 
-    Subclasses say what arithmetic on it gives. It is equal to itself only, and whoever needs its
-    value (a test, ``int``, ``range``) is refused by the subclass.
+    Subclasses define arithmetic on it, and refuse operations that need its value (a test, ``int``,
+    ``range``). It is equal only to itself.
     """
 
     __slots__ = ()
@@ -25,14 +26,14 @@ class Symbol(Expr):
     def __hash__(self) -> int:
         return id(self) >> 4
 
-    def map_children(self, f: Callable[[Any], Any]) -> Self:
-        """Itself: it has none."""
+    def map_children(self, f: Callable[[Node], Node]) -> Self:
+        """The symbol itself, as it has no children."""
         return self
 
-    def children(self) -> list[Any]:
-        """None."""
+    def children(self) -> list[Node]:
+        """No children."""
         return []
 
     def at_most(self, n: Any) -> Any:
-        """The smaller of it and ``n``."""
+        """The smaller of the symbol and ``n``."""
         raise TypeError(f"{type(self).__name__} has no order")

@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from loopwright.ir.expr import Expr, Var
 from loopwright.ir.node import Node
 
+N = TypeVar("N", bound=Node)
 
-def substitute(e: Any, env: dict[Var, Expr]) -> Any:
-    """Replace variables in an expression or statement."""
 
+def substitute(n: N, env: Mapping[Var, Expr]) -> N:
+    """An expression or statement with other expressions in place of variables."""
+
+    # Any: an expression gives an expression and a statement a statement.
     def go(n: Any) -> Any:
         if isinstance(n, Var):
             return env.get(n, n)
         return n.map_children(go)
 
-    return go(e) if env else e
+    out: N = go(n) if env else n
+    return out
 
 
-def walk(e: Node, visit: Callable[[Any], None]) -> None:
+def walk(n: Node, visit: Callable[[Node], object]) -> None:
     """Call ``visit`` on a node and everything below it, parents first."""
-    visit(e)
-    for c in e.children():
+    visit(n)
+    for c in n.children():
         walk(c, visit)
 
 
-def free_vars(e: Node) -> set[Var]:
-    """All variables that occur in an expression."""
+def contains(n: Node, kind: type[Node] | tuple[type[Node], ...]) -> bool:
+    """Whether a node, or one below it, is of a class."""
+    return isinstance(n, kind) or any(contains(c, kind) for c in n.children())
+
+
+def free_vars(n: Node) -> set[Var]:
+    """All variables that occur in an expression or statement."""
     out: set[Var] = set()
-    walk(e, lambda n: out.add(n) if isinstance(n, Var) else None)
+    walk(n, lambda x: out.add(x) if isinstance(x, Var) else None)
     return out

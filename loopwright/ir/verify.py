@@ -1,14 +1,15 @@
 """Whether a function of the loop IR is well formed: what every pass may rely on and must keep.
 
 Checked are names (a variable is defined before it is used and once on each path, a buffer exists
-where it is touched), accesses (one integer index a dimension, element types), expression types,
-loops (extent, kind), and that iterations of a parallel or vectorized loop write places of their
-own. Not checked are bounds: `instrument_bound_checkers` does that while a program runs.
+where it is touched), accesses (one integer index for each dimension, element types), types of
+expressions, loops (extent, kind), and that the iterations of a parallel or vectorized loop write
+different elements. Bounds are not checked: `instrument_bound_checkers` does that while a program
+runs.
 """
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from loopwright import dtypes
 from loopwright.errors import LowerError, TensorError
@@ -26,6 +27,7 @@ from loopwright.ir.expr import (
 )
 from loopwright.ir.instructions import INSTRUCTIONS
 from loopwright.ir.kinds import LOOP_KINDS
+from loopwright.ir.node import Node
 from loopwright.ir.operations import COMPARE, OPERATIONS
 from loopwright.ir.printer import print_expr, print_stmt
 from loopwright.ir.reduction import Reduce
@@ -65,7 +67,7 @@ class _Verifier:
         self.buffers: set[Buffer] = set()
         # Defined variables, each with the variables of loops on which its value depends.
         self.vars: dict[Var, frozenset[Var]] = {}
-        self.at: Any = f
+        self.at: Node = f
         # Loops whose iterations run at once, with the buffers that exist outside them.
         self.apart: list[tuple[For, set[Buffer]]] = []
         self.guards: list[frozenset[Var]] = []
@@ -82,7 +84,7 @@ class _Verifier:
 
     def fail(self, what: str) -> NoReturn:
         when = f" {self.when}" if self.when else ""
-        text = "" if self.at is self.f else print_stmt(self.at).strip().partition("\n")[0]
+        text = print_stmt(self.at).partition("\n")[0] if isinstance(self.at, Stmt) else ""
         shown = f", in: {text}" if text else ""
         raise LowerError(f"verify{when}: function {self.f.name!r}: {what}{shown}")
 
@@ -103,21 +105,21 @@ class _Verifier:
             self.fail(f"variable {v.name!r} is defined where it already is")
         self.vars[v] = depends
 
-    def depends(self, *es: Any) -> frozenset[Var]:
+    def depends(self, *es: Expr) -> frozenset[Var]:
         """Loop variables on which values depend."""
-        found: set[Var] = set()
-        stack = list(es)
+        loops: set[Var] = set()
+        stack: list[Node] = list(es)
         while stack:
             e = stack.pop()
             if isinstance(e, Var):
-                found |= self.vars.get(e, frozenset())
+                loops |= self.vars.get(e, frozenset())
             else:
                 stack.extend(e.children())
-        return frozenset(found)
+        return frozenset(loops)
 
     # ------------------------------------------------------------ statements
 
-    def stmt(self, s: Any) -> None:
+    def stmt(self, s: Node) -> None:
         outer, self.at = self.at, s
         match s:
             case For():
@@ -168,20 +170,20 @@ class _Verifier:
             case IntrinsicCall(name=name, operands=operands):
                 self.instruction(name, operands)
                 self.other(s)
-            case _:
+            case _:  # sequences, and statements of extensions
                 self.other(s)
         self.at = outer
 
-    def instruction(self, name: str, operands: tuple[Any, ...]) -> None:
-        known = INSTRUCTIONS.get(name)
-        if known is None:
+    def instruction(self, name: str, operands: tuple[Expr, ...]) -> None:
+        instruction = INSTRUCTIONS.get(name)
+        if instruction is None:
             self.fail(f"the instruction {name!r} is unknown")
         types = [x.dtype if isinstance(x, Load) else type(x).__name__ for x in operands]
-        want = [x.dtype for x in known.operands]
+        want = [x.dtype for x in instruction.operands]
         if types != want:
             self.fail(f"the operands of {name!r} are {', '.join(types)}, not {', '.join(want)}")
 
-    def other(self, s: Any) -> None:
+    def other(self, s: Node) -> None:
         if not isinstance(s, Stmt):
             self.fail(f"a {type(s).__name__} stands where a statement belongs")
         for c in s.children():
@@ -216,11 +218,11 @@ class _Verifier:
         del self.vars[s.var]
 
     def in_kernel(self, what: str) -> None:
-        """Only the threads of a kernel can meet."""
+        """Refuse what only the threads of a kernel can do together."""
         if not self.launches:
             self.fail(f"{what} stands outside of every kernel")
 
-    def own_place(self, b: Buffer, indices: tuple[Any, ...]) -> None:
+    def own_place(self, b: Buffer, indices: tuple[Expr, ...]) -> None:
         """Iterations that run at once must not all write one element."""
         if not self.apart:
             return
@@ -234,7 +236,7 @@ class _Verifier:
 
     # ------------------------------------------------------------ expressions
 
-    def value(self, e: Any) -> None:
+    def value(self, e: Node) -> None:
         """Check an expression and all in it."""
         if not isinstance(e, Expr):
             self.fail(f"a {type(e).__name__} stands where an expression belongs")
@@ -287,7 +289,7 @@ class _Verifier:
         if e.dtype != dtype:
             self.fail(f"{what} is {e.dtype}, not {dtype}: {print_expr(e)}")
 
-    def access(self, b: Buffer, indices: tuple[Any, ...]) -> None:
+    def access(self, b: Buffer, indices: tuple[Expr, ...]) -> None:
         if b not in self.buffers:
             self.fail(f"buffer {b.name!r} is touched where it does not exist")
         if len(indices) != len(b.shape):

@@ -1,18 +1,25 @@
 """Base classes for passes: visitors look at a program, mutators build another.
 
-A subclass defines ``visit_Load(self, e)`` and the like, one method a node class that it cares
-about; every other node goes to `generic_visit`. Functions with ``match`` and ``map_children`` do as
-well; the classes save the dispatch where a pass keeps state.
+A subclass defines a method such as ``visit_Load(self, e)`` for each class of nodes that it cares
+about; every other node goes to `generic_visit`. The classes are for passes that keep state. Others
+are as well written as functions with ``match``, `map_statements` and ``map_children``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from loopwright.ir.expr import Expr
 from loopwright.ir.node import Node
 from loopwright.ir.stmt import Stmt
+
+S = TypeVar("S", bound=Stmt)
+
+
+def map_statements(s: S, f: Callable[[Stmt], Stmt]) -> S:
+    """A statement with ``f(child)`` for each statement directly in it; expressions are kept."""
+    return s.map_children(lambda c: f(c) if isinstance(c, Stmt) else c)
 
 
 class _Dispatch:
@@ -22,7 +29,8 @@ class _Dispatch:
     def __init__(self) -> None:
         self._methods: dict[type, Callable[[Any], Any]] = {}
 
-    def visit(self, n: Any) -> Any:
+    # Any: a method for a class of nodes takes that class and says what it returns.
+    def visit(self, n: Node) -> Any:
         """Call the method for a node's class, or `generic_visit`."""
         kind = type(n)
         if kind not in self._methods:
@@ -30,7 +38,7 @@ class _Dispatch:
             self._methods[kind] = getattr(self, name, self.generic_visit)
         return self._methods[kind](n)
 
-    def generic_visit(self, n: Any) -> Any:
+    def generic_visit(self, n: Node) -> Any:
         """What happens to nodes without a method of their own."""
         raise NotImplementedError
 
@@ -38,7 +46,7 @@ class _Dispatch:
 class Visitor(_Dispatch):
     """Visits every expression and statement, parents first."""
 
-    def generic_visit(self, n: Any) -> Any:
+    def generic_visit(self, n: Node) -> Any:
         """Visit the children."""
         for c in n.children():
             if isinstance(c, self.enters):
@@ -60,7 +68,7 @@ class StmtVisitor(Visitor):
 class Mutator(_Dispatch):
     """Rebuilds every expression and statement; what did not change stays the same object."""
 
-    def generic_visit(self, n: Any) -> Any:
+    def generic_visit(self, n: Node) -> Any:
         """The node with its children rebuilt."""
         enters = self.enters
         return n.map_children(lambda c: self.visit(c) if isinstance(c, enters) else c)

@@ -1,30 +1,43 @@
 """Passes, and the context that says which of them run: `PassContext`, `func_pass`, `Sequential`.
 
 Names and meaning are those of ``tvm.transform``. The settings of a context reach the builder
-processes of a tuning run (`PassContext.to_json`); what is made of Python functions cannot.
+processes of a tuning run (`PassContext.to_json`); passes and instruments, which are Python objects,
+cannot.
+
+This module knows no pass. Passes enter themselves in its table when their modules are imported;
+`loopwright.lowering` imports those of the pipeline.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from loopwright import env
 from loopwright.errors import LowerError, UsageError, did_you_mean
 from loopwright.ir.stmt import Func
 from loopwright.ir.verify import verify
+from loopwright.lowering.settings import (
+    ON_REQUEST,
+    AddedPass,
+    ConfigValue,
+    changes_program,
+    check_setting,
+    is_count,
+)
 
+T = TypeVar("T")
+#: What a pass does.
 Transform = Callable[[Func], Func]
-#: Levels: 0 what every program needs, 1 cheap clean-up, 2 the default, 3 all there is.
+#: Levels: 0 for what every program needs, 1 for cheap clean-up, 2 the default, 3 for every pass.
 OPT_LEVELS = range(4)
 DEFAULT_LEVEL = 2
-#: Phases after which `add_lower_pass` may put a pass.
-PHASES = range(4)
 
-_passes: dict[str, Pass] = {}
+#: Every pass by its name.
+_registered: dict[str, Pass] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +67,7 @@ class Pass:
 
 
 def func_pass(opt_level: int, name: str | None = None) -> Callable[[Transform], Pass]:
-    """Make a pass of a function ``Func -> Func`` and register its name.
+    """Turn a function ``Func -> Func`` into a pass and register its name.
 
     A later definition of a name replaces the earlier one, except that of a built-in pass.
 
@@ -63,17 +76,17 @@ def func_pass(opt_level: int, name: str | None = None) -> Callable[[Transform], 
         name: default the function's name.
 
     Raises:
-        UsageError: the level is none, or a built-in pass has the name.
+        UsageError: there is no such level, or a built-in pass has the name.
     """
     _check_level(opt_level, "func_pass")
 
     def decorate(run: Transform) -> Pass:
-        made = Pass(name or run.__name__, opt_level, run)
-        old = _passes.get(made.name)
+        p = Pass(name or run.__name__, opt_level, run)
+        old = _registered.get(p.name)
         if old is not None and _built_in(old):
-            raise UsageError(f"func_pass: {made.name!r} is a pass of loopwright; take another name")
-        _passes[made.name] = made
-        return made
+            raise UsageError(f"func_pass: {p.name!r} is a pass of loopwright; take another name")
+        _registered[p.name] = p
+        return p
 
     return decorate
 
@@ -82,10 +95,19 @@ def _built_in(p: Pass) -> bool:
     return p.run.__module__.startswith("loopwright.lowering")
 
 
-def named_work(opt_level: int, name: str) -> Pass:
-    """Register the name of work that is done while the nest is built: contexts can disable it."""
-    made = _passes[name] = Pass(name, opt_level, lambda f: f)
-    return made
+def find_pass(name: Pass | str) -> Pass:
+    """The registered pass of a name, which may have ``tir.`` in front.
+
+    Raises:
+        UsageError: there is none; names the nearest.
+    """
+    short = str(name.name if isinstance(name, Pass) else name).removeprefix("tir.")
+    if short not in _registered:
+        raise UsageError(
+            f"PassContext: unknown pass {name!r}{did_you_mean(short, _registered)}; "
+            f"passes are {', '.join(sorted(_registered))}"
+        )
+    return _registered[short]
 
 
 class Instrument(Protocol):
@@ -104,57 +126,13 @@ class Instrument(Protocol):
         """The pass is about to run on ``f``."""
 
     def run_after_pass(self, f: Func, info: Pass) -> None:
-        """The pass has made ``f``."""
-
-
-def _is_flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _is_hooks(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(
-        isinstance(x, list | tuple) and len(x) == 2 and _is_phase(x[0]) and callable(x[1])
-        for x in value
-    )
-
-
-def _is_phase(value: Any) -> bool:
-    return _is_count(value) and value in PHASES
-
-
-#: Key of ``config`` -> (what it must be, the test of it).
-_CONFIG: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "add_lower_pass": ("a list of (phase 0 to 3, pass)", _is_hooks),
-    "verify": ("True or False", _is_flag),
-    "partition_cap": ("a whole number of 0 or more", _is_count),
-    "disable_vectorize": ("True or False", _is_flag),
-    "instrument_bound_checkers": ("True or False", _is_flag),
-    "unroll_max_step": ("a whole number of 0 or more", _is_count),
-}
-
-
-#: Keys of ``config`` that make another program, and the values of them that do not.
-_MAKES_ANOTHER = {
-    "partition_cap": None,
-    "disable_vectorize": False,
-    "instrument_bound_checkers": False,
-    "unroll_max_step": 0,
-}
-#: Passes that run only where a key of ``config`` asks for them.
-_ASKED = {
-    "InstrumentBoundCheckers": "instrument_bound_checkers",
-    "SkipVectorize": "disable_vectorize",
-}
+        """The pass has returned ``f``."""
 
 
 class PassContext:
     """How programs are lowered inside ``with PassContext(...):``.
 
-    The innermost context counts, alone: nothing is taken over from those around it.
+    Only the innermost context counts: it takes nothing over from those around it.
 
     Args:
         opt_level: passes up to this level run; 0 to 3, default 2.
@@ -163,17 +141,17 @@ class PassContext:
         config: settings. Keys, each also with ``tir.`` in front as in TVM:
             ``add_lower_pass``, a list of ``(phase, pass)``, each run after that phase of
             `loopwright.lowering.pipeline.PIPELINE`; ``verify``, check the program after every pass
-            (default: ``LOOPWRIGHT_VERIFY``); ``partition_cap``, largest product of unrolled extents
-            of which loop partition makes a second copy (default 512; 0: no partition);
-            ``unroll_max_step``, limit of unrolling where no pragma says one (default 0);
-            ``disable_vectorize``, vectorized loops run one by one;
+            (default: ``LOOPWRIGHT_VERIFY``); ``partition_cap``, the largest product of unrolled
+            extents of which loop partition writes a second copy (default 512; 0: no partition);
+            ``unroll_max_step``, the limit of unrolling where no pragma gives one (default 0);
+            ``disable_vectorize``, run the iterations of vectorized loops one by one;
             ``instrument_bound_checkers``, compiled code checks every access, and a call that
             would touch memory outside a tensor raises RunError with tensor, index and loops.
-        instruments: objects that are told before and after each pass
+        instruments: objects whose methods are called before and after each pass
             (`loopwright.lowering.instruments`).
 
     Raises:
-        UsageError: a level, pass, key or value that does not exist; names the nearest.
+        UsageError: a level, pass, key or value does not exist; names the nearest.
     """
 
     __slots__ = ("_tokens", "config", "disabled", "instruments", "opt_level", "required", "verify")
@@ -181,22 +159,22 @@ class PassContext:
     def __init__(
         self,
         opt_level: int = DEFAULT_LEVEL,
-        required_pass: Iterable[str] = (),
-        disabled_pass: Iterable[str] = (),
-        config: Mapping[str, Any] | None = None,
+        required_pass: Iterable[str | Pass] = (),
+        disabled_pass: Iterable[str | Pass] = (),
+        config: Mapping[str, ConfigValue] | None = None,
         instruments: Sequence[Instrument] = (),
     ) -> None:
         _check_level(opt_level, "PassContext")
         self.opt_level = opt_level
-        self.required = frozenset(_pass_name(n) for n in _names(required_pass, "required_pass"))
-        self.disabled = frozenset(_pass_name(n) for n in _names(disabled_pass, "disabled_pass"))
+        self.required = frozenset(_names(required_pass, "required_pass"))
+        self.disabled = frozenset(_names(disabled_pass, "disabled_pass"))
         if config is not None and not isinstance(config, Mapping):
             raise UsageError(f"PassContext: config is a dictionary of settings, got {config!r}")
-        self.config = dict(_setting(k, v) for k, v in (config or {}).items())
+        self.config = dict(check_setting(k, v) for k, v in (config or {}).items())
         self.instruments = tuple(_instrument(x) for x in _listed(instruments, "instruments"))
-        wanted = self.config.get("verify")
-        self.verify = env.settings().verify if wanted is None else wanted
-        self._tokens: list[Any] = []
+        asked = "verify" in self.config
+        self.verify = self.flag("verify") if asked else env.settings().verify
+        self._tokens: list[Token[PassContext | None]] = []
 
     @staticmethod
     def current() -> PassContext:
@@ -220,38 +198,54 @@ class PassContext:
             f"disabled_pass={sorted(self.disabled)}, config={self.config})"
         )
 
+    def flag(self, key: str) -> bool:
+        """A setting that is on or off; off by default."""
+        return self.config.get(key) is True
+
+    def count(self, key: str, default: int) -> int:
+        """A setting that is a number."""
+        value = self.config.get(key, default)
+        assert isinstance(value, int)
+        return value
+
+    @property
+    def added_passes(self) -> Sequence[AddedPass]:
+        """The passes of the setting ``add_lower_pass``, each with the phase that it follows."""
+        added = self.config.get("add_lower_pass", ())
+        return added if isinstance(added, Sequence) else ()
+
     def enabled(self, info: Pass | Sequential) -> bool:
         """Whether a pass runs in this context."""
         if info.name in self.disabled:
             return False
-        if info.name in _ASKED and not self.config.get(_ASKED[info.name]):
+        if info.name in ON_REQUEST and not self.flag(ON_REQUEST[info.name]):
             return info.name in self.required
         return info.name in self.required or info.opt_level <= self.opt_level
 
     def to_json(self) -> dict[str, Any]:
-        """The settings that make another program than the default ones, for other processes.
+        """The settings by which programs differ from those of the default context, as JSON.
 
-        Empty for the default context. ``verify`` is not in it: other processes follow
+        Empty for the default context. ``verify`` is left out: other processes follow
         ``LOOPWRIGHT_VERIFY``.
 
         Raises:
             UsageError: the context has instruments or adds passes, which are functions of this
                 process.
         """
-        added = self.config.get("add_lower_pass")
-        here = "instruments" if self.instruments else "passes of add_lower_pass" if added else None
+        here = "passes of add_lower_pass" if self.added_passes else None
+        here = "instruments" if self.instruments else here
         if here is not None:
             raise UsageError(
                 f"PassContext: its {here} live in this process, and a tuning run lowers in builder "
                 "processes; tune outside of this context, or without them"
             )
-        levels = {} if self.opt_level == DEFAULT_LEVEL else {"opt_level": self.opt_level}
+        level = {} if self.opt_level == DEFAULT_LEVEL else {"opt_level": self.opt_level}
         named = {"required_pass": self.required, "disabled_pass": self.disabled}
-        # A user's pass runs by add_lower_pass only, so that its name says nothing elsewhere.
-        lists = {k: sorted(n for n in v if _built_in(_passes[n])) for k, v in named.items()}
-        config = {k: self.config.get(k, default) for k, default in _MAKES_ANOTHER.items()}
-        told = {**lists, "config": {k: v for k, v in config.items() if v != _MAKES_ANOTHER[k]}}
-        return {**levels, **{k: v for k, v in told.items() if v}}
+        # A user's pass runs by add_lower_pass only, so that its name means nothing elsewhere.
+        lists = {k: sorted(n for n in v if _built_in(_registered[n])) for k, v in named.items()}
+        config = {k: v for k, v in self.config.items() if changes_program(k, v)}
+        parts = {**lists, "config": config}
+        return {**level, **{k: v for k, v in parts.items() if v}}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> PassContext:
@@ -263,10 +257,10 @@ class PassContext:
         return PassContext(**data)
 
     def run_pass(self, info: Pass, f: Func) -> Func:
-        """Run one pass under this context's instruments; verifies the result if asked to.
+        """Run one pass under this context's instruments, and verify the result if ``verify`` is on.
 
         Raises:
-            LowerError: the pass gave something else than a function, or a malformed one.
+            LowerError: the pass returned something else than a function, or a malformed one.
         """
         if not isinstance(f, Func):
             raise LowerError(
@@ -277,17 +271,17 @@ class PassContext:
             return f
         for x in self.instruments:
             x.run_before_pass(f, info)
-        made = info.run(f)
-        if not isinstance(made, Func):
+        result = info.run(f)
+        if not isinstance(result, Func):
             raise LowerError(
-                f"pass {info.name}: gave a {type(made).__name__}; a pass takes a Func and returns "
-                "one (the same one when it changes nothing)"
+                f"pass {info.name}: gave a {type(result).__name__}; a pass takes a Func and "
+                "returns one (the same one when it changes nothing)"
             )
         for x in self.instruments:
-            x.run_after_pass(made, info)
+            x.run_after_pass(result, info)
         if self.verify:
-            verify(made, f"after pass {info.name}")
-        return made
+            verify(result, f"after pass {info.name}")
+        return result
 
 
 class Sequential:
@@ -300,7 +294,7 @@ class Sequential:
     """
 
     def __init__(
-        self, passes: Iterable[Pass | Transform], opt_level: int = 0, name: str = "sequential"
+        self, passes: Iterable[Transform], opt_level: int = 0, name: str = "sequential"
     ) -> None:
         _check_level(opt_level, "Sequential")
         self.passes: tuple[Pass | Sequential, ...] = tuple(as_pass(p) for p in passes)
@@ -317,8 +311,8 @@ class Sequential:
         return f"{self.name}[{', '.join(p.name for p in self.passes)}]"
 
 
-def as_pass(p: Any) -> Any:
-    """A pass as it is; a plain function as a pass of level 0."""
+def as_pass(p: Transform) -> Pass | Sequential:
+    """A plain function as a pass of level 0; a pass as it is."""
     if isinstance(p, Pass | Sequential):
         return p
     if not callable(p):
@@ -326,57 +320,31 @@ def as_pass(p: Any) -> Any:
     return Pass(getattr(p, "__name__", type(p).__name__), 0, p)
 
 
-def _check_level(level: Any, who: str) -> None:
-    if not _is_count(level) or level not in OPT_LEVELS:
+def _check_level(level: object, who: str) -> None:
+    if not is_count(level) or level not in OPT_LEVELS:
         raise UsageError(f"{who}: opt_level {level!r} is not 0, 1, 2 or 3")
 
 
-def _names(given: Any, what: str) -> Iterable[str]:
+def _names(given: Iterable[str | Pass], what: str) -> list[str]:
     if isinstance(given, str):
         raise UsageError(f"PassContext: {what} is a list of names, got the text {given!r}")
-    return _listed(given, what)
+    return [find_pass(name).name for name in _listed(given, what)]
 
 
-def _listed(given: Any, what: str) -> Iterable[Any]:
+def _listed(given: Iterable[T], what: str) -> Iterable[T]:
     if not isinstance(given, Iterable):
         raise UsageError(f"PassContext: {what} is a list, got {given!r}; write [{given!r}]")
     return given
 
 
-def _instrument(x: Any) -> Instrument:
+def _instrument(x: Instrument) -> Instrument:
     calls = [n for n in vars(Instrument) if not n.startswith("_")]
     if isinstance(x, type) or not all(callable(getattr(x, n, None)) for n in calls):
         raise UsageError(
             f"PassContext: {x!r} is no instrument; derive a class from transform.PassInstrument "
             "and give an object of it"
         )
-    made: Instrument = x
-    return made
-
-
-def _pass_name(name: Any) -> str:
-    import loopwright.lowering.pipeline  # noqa: F401  (registers the built-in passes)
-
-    short = str(name.name if isinstance(name, Pass) else name).removeprefix("tir.")
-    if short not in _passes:
-        raise UsageError(
-            f"PassContext: unknown pass {name!r}{did_you_mean(short, _passes)}; "
-            f"passes are {', '.join(sorted(_passes))}"
-        )
-    return short
-
-
-def _setting(key: str, value: Any) -> tuple[str, Any]:
-    short = str(key).removeprefix("tir.")
-    if short not in _CONFIG:
-        raise UsageError(
-            f"PassContext: unknown config key {key!r}{did_you_mean(short, _CONFIG)}; "
-            f"keys are {', '.join(_CONFIG)}"
-        )
-    what, fits = _CONFIG[short]
-    if not fits(value):
-        raise UsageError(f"PassContext: config {key!r} must be {what}, got {value!r}")
-    return short, value
+    return x
 
 
 _current: ContextVar[PassContext | None] = ContextVar("pass_context", default=None)

@@ -1,19 +1,21 @@
-"""What a GPU can launch and hold: limits, and the check of a lowered function against them.
+"""The limits of a GPU, and the check of a lowered function against them.
 
 A target for GPUs calls `verify_gpu_limits` before it writes code, so that a candidate that no
-driver would launch is refused at once, with the reason. Extents that depend on sizes are left to
-whoever launches the kernel.
+driver would launch is refused at once, with the reason. Extents that depend on sizes are checked
+when the kernel is launched.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from math import prod
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from loopwright import dtypes
 from loopwright.errors import LowerError
 from loopwright.ir.buffer import Buffer, Load
+from loopwright.ir.expr import Expr, Var
+from loopwright.ir.node import Node
 from loopwright.ir.stmt import Allocate, For, Func, Stmt, Store, View
 from loopwright.ir.traversal import free_vars
 from loopwright.lowering.nest.launch import is_launch
@@ -31,8 +33,7 @@ class GpuLimits:
         max_block_x, max_block_y, max_block_z: extents of the blockIdx axes.
         max_shared_memory_per_block: bytes of all shared buffers of a kernel.
         max_local_memory_per_thread: bytes of the local buffers that a thread has at one time.
-        max_vthread: extent of a loop of virtual threads (of a schedule; they are gone once it is
-            lowered).
+        max_vthread: extent of a loop of virtual threads in a schedule; lowering removes them.
         max_vector_bytes: bytes that a vectorized loop touches of one buffer that threads share.
     """
 
@@ -66,7 +67,7 @@ def verify_gpu_limits(
         schedule: what ``f`` was lowered from, to check its virtual threads as well.
 
     Raises:
-        LowerError: a limit is exceeded; names the limit, its value, what there is, and the loop or
+        LowerError: a limit is exceeded; names the limit, its value, the program's, and the loop or
             the buffers.
     """
     limits = limits or GpuLimits()
@@ -75,30 +76,37 @@ def verify_gpu_limits(
     _go(f.body, f.name, limits)
 
 
-def _go(s: Any, name: str, limits: GpuLimits) -> None:
-    if not isinstance(s, Stmt):
-        return
+def _go(s: Stmt, name: str, limits: GpuLimits) -> None:
     if is_launch(s):
-        _Kernel(name, limits).check(s)
+        _KernelCheck(name, limits).check(s)
         return
     for c in s.children():
-        _go(c, name, limits)
+        if isinstance(c, Stmt):
+            _go(c, name, limits)
 
 
 def _check_vthreads(schedule: Schedule, limits: GpuLimits) -> None:
     state = schedule.state
-    for sb in infer_bounds(state).stages.values():
-        for x in sb.loops if sb.kernel is not None else ():
-            if x.mark is not None and x.mark.tag == "vthread" and x.count > limits.max_vthread:
-                name = state.loop_label(sb.stage, x.loop.id)
-                raise LowerError(
-                    f"gpu limits: loop {name!r} is bound to {x.count} virtual threads (step "
-                    f"{x.mark.step}), max_vthread is {limits.max_vthread}; split it and bind a "
-                    "smaller part"
-                )
+    stages = [sb for sb in infer_bounds(state).stages.values() if sb.kernel is not None]
+    for sb, x in [(stage, x) for stage in stages for x in stage.loops]:
+        if x.mark is not None and x.mark.tag == "vthread" and x.count > limits.max_vthread:
+            name = state.loop_label(sb.stage, x.loop.id)
+            raise LowerError(
+                f"gpu limits: loop {name!r} is bound to {x.count} virtual threads (step "
+                f"{x.mark.step}), max_vthread is {limits.max_vthread}; split it and bind a "
+                "smaller part"
+            )
 
 
-class _Kernel:
+class _KernelCheck:
+    """Checks one kernel.
+
+    Attributes:
+        threads: its threadIdx loops.
+        shared: its buffers in shared memory.
+        vectors: the vectorized loops around the node at hand.
+    """
+
     def __init__(self, name: str, limits: GpuLimits) -> None:
         self.name, self.limits = name, limits
         self.threads: list[For] = []
@@ -115,8 +123,12 @@ class _Kernel:
     def refuse(self, text: str) -> NoReturn:
         raise LowerError(f"gpu limits: function {self.name!r}: {text}")
 
-    def walk(self, s: Any) -> list[Buffer]:
-        """Check axes and vectors; the local buffers of the path that has most of them."""
+    def walk(self, s: Node) -> list[Buffer]:
+        """Check thread axes and vectorized loops.
+
+        Returns:
+            The local buffers that exist at one time where they take most memory.
+        """
         match s:
             case For(kind="thread") if is_launch(s):
                 self.axis(s)
@@ -130,13 +142,14 @@ class _Kernel:
                 return self.walk(body)
             case Allocate(buffer=b, body=body):
                 return [b, *self.walk(body)]
-            case View(body=body):  # lies in a buffer that was counted
+            case View(body=body):  # its memory is that of a buffer that was counted
                 return self.walk(body)
             case Load(buffer=b, indices=idx) | Store(buffer=b, indices=idx) if b.scope != "local":
                 self.vector(b, idx)
         return self.children(s)
 
-    def children(self, s: Any) -> list[Buffer]:
+    def children(self, s: Node) -> list[Buffer]:
+        """`walk` over the children of a node."""
         return max((self.walk(c) for c in s.children()), key=_bytes, default=[])
 
     def axis(self, s: For) -> None:
@@ -154,7 +167,7 @@ class _Kernel:
 
     def count(self) -> None:
         """Check the number of threads of a block."""
-        total, most = prod(x.extent for x in self.threads), self.limits.max_threads_per_block
+        total, most = prod(x.count for x in self.threads), self.limits.max_threads_per_block
         if total > most:
             axes = ", ".join(f"{x.tag} {x.extent} ({_bound(x)})" for x in self.threads)
             self.refuse(
@@ -172,11 +185,11 @@ class _Kernel:
                 f"{what} takes {total} bytes ({parts}), {limit} is {most}; make the tiles smaller"
             )
 
-    def vector(self, b: Buffer, indices: tuple[Any, ...]) -> None:
+    def vector(self, b: Buffer, indices: tuple[Expr, ...]) -> None:
         """Check the width of an access in a vectorized loop."""
-        used = set().union(*(free_vars(i) for i in indices))
+        used: set[Var] = set().union(*(free_vars(i) for i in indices))
         for x in self.vectors:
-            size, most = x.extent * dtypes.nbytes(b.dtype), self.limits.max_vector_bytes
+            size, most = x.count * dtypes.nbytes(b.dtype), self.limits.max_vector_bytes
             if x.var in used and size > most:
                 self.refuse(
                     f"the vectorized loop {x.var.name!r} touches {size} bytes of {b.name!r} at a "
@@ -189,5 +202,6 @@ def _bytes(buffers: list[Buffer]) -> int:
 
 
 def _bound(s: For) -> str:
+    """Which loops a launch axis stands for, in words."""
     text = str(dict(s.pragmas).get("bound", s.var.name))
     return text if text.startswith("env_threads") else f"loop {text}"

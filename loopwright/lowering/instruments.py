@@ -11,10 +11,10 @@ from loopwright.lowering.context import Pass
 
 
 class PassInstrument:
-    """Does nothing; a base for instruments that need some of the calls only.
+    """An instrument that does nothing; a base class for those that need only some of the calls.
 
-    A context calls `should_run`, `run_before_pass` and `run_after_pass` for each pass, in this
-    order, and `enter_pass_ctx` and `exit_pass_ctx` at its own begin and end.
+    For each pass a context calls `should_run`, `run_before_pass` and `run_after_pass`, in this
+    order; when it is entered and left it calls `enter_pass_ctx` and `exit_pass_ctx`.
     """
 
     def enter_pass_ctx(self) -> None:
@@ -31,7 +31,7 @@ class PassInstrument:
         """The pass is about to run on ``f``."""
 
     def run_after_pass(self, f: Func, info: Pass) -> None:
-        """The pass has made ``f``."""
+        """The pass has returned ``f``."""
 
 
 class PassTimingInstrument(PassInstrument):

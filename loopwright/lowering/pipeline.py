@@ -1,7 +1,7 @@
-"""The passes from a schedule to a function, in order.
+"""From a schedule to a function: the nest is built, then the passes of `PIPELINE` run in order.
 
-`PIPELINE` is the whole list. The current `PassContext` says which of them run, and may add a user's
-passes after each phase.
+The current `PassContext` decides which of the passes run, and can add a user's passes after each
+phase.
 """
 
 from __future__ import annotations
@@ -14,34 +14,42 @@ from loopwright.ir.buffer import Buffer
 from loopwright.ir.sizes import SizeVar
 from loopwright.ir.stmt import Func
 from loopwright.ir.verify import verify
-from loopwright.lowering.context import Pass, PassContext, as_pass, named_work
+from loopwright.lowering.context import Pass, PassContext, as_pass, func_pass
 from loopwright.lowering.nest.builder import NestBuilder
-from loopwright.lowering.nest.launch import place_shared
 from loopwright.lowering.nest.partition import PARTITION_CAP
 from loopwright.lowering.passes.allreduce import lower_thread_allreduce
 from loopwright.lowering.passes.bound_checkers import instrument_bound_checkers
 from loopwright.lowering.passes.common_subexpr import common_subexpr_elim
-from loopwright.lowering.passes.constant_folding import constant_folding  # noqa: F401  (its name)
+from loopwright.lowering.passes.constant_folding import constant_folding  # noqa: F401  (registers it)
 from loopwright.lowering.passes.double_buffer import inject_double_buffer
 from loopwright.lowering.passes.loop_invariant import loop_invariant_code_motion
+from loopwright.lowering.passes.place_shared import place_shared
 from loopwright.lowering.passes.remove_no_op import remove_no_op
 from loopwright.lowering.passes.simplify import simplify
+from loopwright.lowering.passes.skip_vectorize import skip_vectorize
 from loopwright.lowering.passes.storage_rewrite import storage_rewrite
 from loopwright.lowering.passes.thread_sync import thread_sync
 from loopwright.lowering.passes.unroll import unroll_loop
-from loopwright.lowering.passes.vectorize import skip_vectorize, vectorize_loop
+from loopwright.lowering.passes.vectorize import vectorize_loop
 from loopwright.lowering.passes.vthread import inject_virtual_thread
-from loopwright.schedule.state import StageId
+from loopwright.schedule.state import StageId, StageState
 from loopwright.schedule.surface.schedule import Schedule
 from loopwright.te.dag import ArgId, read_arg_id
 from loopwright.te.tensor import Tensor
 
-#: Done while the nest is built (its text says how); listed here so that a context can disable it.
-loop_partition = named_work(opt_level=1, name="LoopPartition")
 
-#: The passes in order. After each phase come the passes that `add_lower_pass` put there.
+@func_pass(opt_level=1, name="LoopPartition")
+def loop_partition(f: Func) -> Func:
+    """Stands for work that the nest's builder does (`loopwright.lowering.nest.partition`).
+
+    So contexts can disable it by name as they disable passes.
+    """
+    return f
+
+
+#: The passes in order. After each phase run the passes that `add_lower_pass` puts there.
 PIPELINE: tuple[tuple[Pass, ...], ...] = (
-    # 0: what the nest leaves open; barriers go last, when all accesses of shared memory are there
+    # 0: complete the nest. Barriers go last, when all accesses of shared memory are there.
     (
         inject_double_buffer,
         inject_virtual_thread,
@@ -49,15 +57,18 @@ PIPELINE: tuple[tuple[Pass, ...], ...] = (
         place_shared,
         thread_sync,
     ),
-    (simplify, remove_no_op),  # 1: cleaned up
-    (  # 2: loops as they will run
+    # 1: clean up.
+    (simplify, remove_no_op),
+    # 2: bring loops into the form in which they will run.
+    (
         vectorize_loop,
         skip_vectorize,
         unroll_loop,
         loop_invariant_code_motion,
         common_subexpr_elim,
     ),
-    (storage_rewrite, instrument_bound_checkers),  # 3: storage, and what watches the program
+    # 3: arrange storage, and insert checks that watch the program.
+    (storage_rewrite, instrument_bound_checkers),
 )
 
 
@@ -90,7 +101,8 @@ def lower_ids(
 ) -> Func:
     """`lower` with arguments given as data: see `loopwright.te.dag.ArgId`."""
     try:
-        return _lower(s, arg_ids, name, simple_mode)
+        f = build_nest(s, arg_ids, name)
+        return f if simple_mode else run_passes(f)
     except RecursionError:
         raise too_deep(s) from None
 
@@ -104,78 +116,79 @@ def too_deep(s: Schedule) -> LowerError:
     )
 
 
-def _lower(s: Schedule, arg_ids: Sequence[ArgId], name: str, simple_mode: bool) -> Func:
+def build_nest(s: Schedule, arg_ids: Sequence[ArgId], name: str) -> Func:
+    """The loop nest of a schedule, as it is before the first pass."""
+    context = PassContext.current()
     bounds = s.validate()
     params = _parameters(s, [read_arg_id(a) for a in arg_ids])
-    context = PassContext.current()
-    body = NestBuilder(s.state, bounds, params, _partition_cap(context)).build()
-    outputs = tuple(not s.dag.ops[int(i)].is_placeholder for i, _ in params)
+    partition = context.enabled(loop_partition)
+    cap = context.count("partition_cap", PARTITION_CAP) if partition else 0
+    body = NestBuilder(s.state, bounds, params, cap).build()
+    outputs = tuple(not s.state.stages[sid].op.is_placeholder for sid, _ in params)
     f = Func(name, tuple(params.values()), outputs, body, s.dag.sizes)
     if context.verify:
         verify(f, "after the nest was built")
-    return f if simple_mode else run_passes(f)
+    return f
 
 
 def run_passes(f: Func) -> Func:
-    """Run the pipeline of the current context on a function, a user's passes among it."""
+    """Run the pipeline of the current context on a function, with the passes that a user added."""
     context = PassContext.current()
-    hooks = context.config.get("add_lower_pass", ())
     for phase, passes in enumerate(PIPELINE):
-        for p in passes:
-            f = p(f) if context.enabled(p) else f
-        for p in (as_pass(hook) for at, hook in hooks if at == phase):
+        added = (as_pass(p) for after, p in context.added_passes if after == phase)
+        for p in (*passes, *added):
             f = p(f) if context.enabled(p) else f
     return f
 
 
 def pass_order() -> list[list[str]]:
-    """Names of the passes that the current context runs, a list for each phase, in order."""
+    """Names of the passes that the current context runs: for each phase a list, in order."""
     context = PassContext.current()
     phases = [(loop_partition, *PIPELINE[0]), *PIPELINE[1:]]
     order = [[p.name for p in passes if context.enabled(p)] for passes in phases]
-    for phase, hook in context.config.get("add_lower_pass", ()):
-        if context.enabled(as_pass(hook)):
-            order[phase].append(as_pass(hook).name)
+    for phase, added in context.added_passes:
+        p = as_pass(added)
+        order[phase] += [p.name] if context.enabled(p) else []
     return order
-
-
-def _partition_cap(context: PassContext) -> int:
-    if not context.enabled(loop_partition):
-        return 0
-    return int(context.config.get("partition_cap", PARTITION_CAP))
 
 
 def _parameters(
     s: Schedule, arg_ids: Sequence[tuple[int, int]]
 ) -> dict[tuple[StageId, int], Buffer]:
-    """Buffers of the arguments in calling order.
+    """Buffers of the arguments in calling order, by stage and output.
 
     Of an output with several tensors one suffices; the others live inside the function.
     """
+    state = s.state
     if len(set(arg_ids)) != len(arg_ids):
         raise LowerError("lower: a tensor is given twice in the arguments")
     given = {i for i, _ in arg_ids}
-    for i in s.state.outputs:
+    for i in state.outputs:
         if i not in given:
-            raise LowerError(f"lower: the output {s.state.label(i)!r} is not in the arguments")
+            raise LowerError(f"lower: the output {state.label(i)!r} is not in the arguments")
     params: dict[tuple[StageId, int], Buffer] = {}
     for i, k in arg_ids:
-        if i not in s.state.stages or k not in range(s.state.stages[i].op.num_outputs):
+        if i not in state.stages or k not in range(state.stages[i].op.num_outputs):
             raise LowerError(f"lower: the program has no tensor {[i, k] if k else i}")
-        stage = s.state.stages[i]
-        if stage.attach.kind != "root":
-            raise LowerError(
-                f"lower: {s.state.label(i)!r} is an argument, so it must be computed at root "
-                f"(it is computed {stage.attach.kind})"
-            )
-        if stage.align:
-            raise LowerError(f"lower: the strides of the argument {s.state.label(i)!r} are fixed")
-        if stage.layout is not None:
-            raise LowerError(f"lower: the layout of the argument {s.state.label(i)!r} is fixed")
-        if stage.scope != "global":
-            raise LowerError(
-                f"lower: the argument {s.state.label(i)!r} lies in global memory, and set_scope "
-                f"asked for {stage.scope}; leave one of the two out"
-            )
-        params[i, k] = Buffer(s.state.output_label(i, k), stage.op.shape, stage.op.dtypes[k])
+        stage = state.stages[i]
+        _check_argument(stage, state.label(i))
+        params[i, k] = Buffer(state.output_label(i, k), stage.op.shape, stage.op.dtypes[k])
     return params
+
+
+def _check_argument(stage: StageState, label: str) -> None:
+    """Refuse a stage whose buffer cannot be the caller's array."""
+    if stage.attach.kind != "root":
+        raise LowerError(
+            f"lower: {label!r} is an argument, so it must be computed at root "
+            f"(it is computed {stage.attach.kind})"
+        )
+    if stage.align:
+        raise LowerError(f"lower: the strides of the argument {label!r} are fixed")
+    if stage.layout is not None:
+        raise LowerError(f"lower: the layout of the argument {label!r} is fixed")
+    if stage.scope != "global":
+        raise LowerError(
+            f"lower: the argument {label!r} lies in global memory, and set_scope asked for "
+            f"{stage.scope}; leave one of the two out"
+        )

@@ -81,7 +81,8 @@ def _geometry(
     """The window and (O, OH, OW) of a convolution whose operands fit together."""
     check_layout(layout)
     _, c, h, w = by_role(X.shape, layout)
-    o, cw, kh, kw = W.shape if layout == "NCHW" else (W.shape[3], W.shape[2], *W.shape[:2])
+    weight = W.static_shape
+    o, cw, kh, kw = weight if layout == "NCHW" else (weight[3], weight[2], *weight[:2])
     check_groups(groups, c, o)
     if c != cw * groups:
         per = f" in each of {groups} groups" if groups > 1 else ""

@@ -46,7 +46,8 @@ def depthwise_conv2d_compute(
     check_layout(layout, _NAME)
     first = layout == "NCHW"
     n, c, h, w = by_role(X.shape, layout)
-    cw, one, kh, kw = W.shape if first else (*W.shape[2:], *W.shape[:2])
+    weight = W.static_shape
+    cw, one, kh, kw = weight if first else (*weight[2:], *weight[:2])
     if cw != c or one != 1:
         raise TensorError(
             f"{_NAME}: the input has {c} channels, the weight {cw} x {one}, not {c} x 1"

@@ -37,8 +37,8 @@ def _product(
         out = te.compute(C.shape, lambda *i: C[i].astype(final), name="D")
     s = te.create_schedule(out.op)
     cfg = get_config()
-    *_, m, n = C.shape
-    define_matmul_space(cfg, m, n, C.op.reduce_axis[0].extent, C.dtype, trans_b)
+    *_, m, n = C.static_shape
+    define_matmul_space(cfg, m, n, C.op.reduce_axis[0].count, C.dtype, trans_b)
     acc = s.cache_write(C, "local") if out is C else C
     schedule_matmul(cfg, s, out, acc, B, trans_b)
     return s, [A, B, out]

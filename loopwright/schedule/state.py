@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, NoReturn, TypeAlias
 
 from loopwright.errors import ScheduleError, did_you_mean
+from loopwright.ir.expr import Dim
 from loopwright.ir.kinds import AttachKind, AxisKind, MarkKind, Scope
-from loopwright.ir.sizes import Dim
-from loopwright.te.dag import Dag, OpNode
+from loopwright.te.dag import Dag
+from loopwright.te.op_node import OpNode
 from loopwright.te.tensor_intrin import TensorIntrin
 
 StageId = int | str

@@ -7,7 +7,7 @@ from typing import Any
 from loopwright.ir.expr import Expr, IterVar, Var, cast
 from loopwright.te import builtin_intrinsics as intrinsics
 from loopwright.te.computes import compute
-from loopwright.te.dag import Dag, OpNode
+from loopwright.te.dag import Dag
 from loopwright.te.ir_builder import BufferView, IRBuilder, call_intrin, ir_builder
 from loopwright.te.math import (
     abs,
@@ -65,6 +65,7 @@ from loopwright.te.math import (
     truncdiv,
     truncmod,
 )
+from loopwright.te.op_node import OpNode
 from loopwright.te.reducer import (
     argmax,
     argmin,
@@ -89,8 +90,9 @@ from loopwright.te.tensor import (
 from loopwright.te.tensor_intrin import TensorIntrin, decl_buffer, decl_tensor_intrin
 
 
+# Any: the schedule's types stand a floor above this package.
 def create_schedule(ops: Any) -> Any:
-    """A schedule of what ``ops`` compute: `loopwright.create_schedule`, at TE's place."""
+    """A schedule of what ``ops`` compute: `loopwright.create_schedule`, where TE has it."""
     from loopwright.schedule import create_schedule as create
 
     return create(ops)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from loopwright.ir.stmt import Stmt
 from loopwright.te.computes import compute
 from loopwright.te.ir_builder import BufferView, call_intrin, ir_builder
 from loopwright.te.reducer import sum as te_sum
@@ -34,7 +35,7 @@ def dot_uint8_int8_int32(lanes: int = 16) -> TensorIntrin:
         name="C",
     )
 
-    def statements(ins: list[BufferView], outs: list[BufferView]) -> tuple[object, ...]:
+    def statements(ins: list[BufferView], outs: list[BufferView]) -> tuple[Stmt, Stmt, Stmt]:
         a, b = ins
         (c,) = outs
         add = call_intrin(f"dot_{lanes}x4_u8s8s32", c[0], a[0], b[0, 0])

@@ -1,6 +1,7 @@
-"""`compute`: a function of axes, traced once, becomes the body of an operation.
+"""`compute`: a function of axes, called once, becomes the body of an operation.
 
-What it gives is checked here: the dtype and place of every index, reductions, axes of others.
+The body is checked: every index lies inside its tensor, a reduction is the whole body, and all axes
+belong to the operation.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from loopwright.ir.expr import Expr, IfThenElse, IterVar, Read, Var, as_expr
 from loopwright.ir.reduction import Reduce, Reduced, Tuple, outputs_of
 from loopwright.ir.sizes import Sizes, SizeVar
 from loopwright.te.reads import check_read
-from loopwright.te.tensor import ComputeOp, shape_of
+from loopwright.te.tensor import ComputeOp, ShapeLike, shape_of
 
 
 def compute(
-    shape: Any,
+    shape: ShapeLike,
     fcompute: Callable[..., Any],
     name: str = "compute",
     tag: str = "",
@@ -34,13 +35,14 @@ def compute(
 
     Args:
         shape: extents of the result: positive integers or expressions over size variables.
-        fcompute: gets one axis a dimension and returns the element's expression, or a tuple of
-            them, one an output; of reductions only a whole reduction of tuples. It is called once.
+        fcompute: gets one axis for each dimension and returns the element's expression, or a tuple
+            with one for each output. A reduction of tuples must be returned as a whole. The
+            function is called once.
         name: printed name; it need not be unique.
         tag: free text about the operation.
         attrs: free attributes.
-        varargs_names: names of the axes that a function with ``*args`` gets through it; default
-            ``i0``, ``i1`` and so on, by dimension.
+        varargs_names: names of the axes that a function gets through ``*args``; default ``i0``,
+            ``i1`` and so on, by dimension.
 
     Returns:
         The tensor; with several outputs a tuple of them.
@@ -49,6 +51,7 @@ def compute(
         TensorError: wrong number of arguments, a value that is no expression, a reduction inside
             another expression, an element that lies outside its tensor, a bool from ``==``.
     """
+    # Any in the signature: what the function returns says whether there is one tensor.
     dims = shape_of(shape, f"compute {name!r}")
     names = _axis_names(fcompute, len(dims), name, varargs_names)
     axes = [IterVar(Var(n), d, "spatial") for n, d in zip(names, dims, strict=True)]
@@ -63,8 +66,8 @@ def compute(
     return op.output(0) if op.num_outputs == 1 else op._outputs
 
 
-def _body(result: Any, name: str) -> Expr:
-    """The body that a function's result stands for."""
+def _body(result: object, name: str) -> Expr:
+    """The body of a compute, from what its function returned."""
     given = list(result) if isinstance(result, list | tuple) else [result]
     if not given:
         raise TensorError(f"compute {name!r}: the function returned no expression")
@@ -164,4 +167,5 @@ def _check_expr(e: Expr, op: ComputeOp, scope: Sizes, guarded: bool) -> None:
         _check_expr(e.b, op, scope, True)
         return
     for c in e.children():
+        assert isinstance(c, Expr)  # only a reduction holds other nodes
         _check_expr(c, op, scope, guarded)

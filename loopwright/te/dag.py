@@ -1,97 +1,34 @@
 """The DAG of a program: operations in topological order, canonical JSON, hash and FLOP count.
 
-A `Dag` holds no lambdas and no user objects: a body reads other operations by their index. The JSON
-renames axes by position and keeps names only as labels, so its hash says what is computed and
-nothing else; it is the same in another process and on another machine.
+A `Dag` holds no functions and no objects of users: a body reads other operations by their index.
+The JSON names axes by position and keeps their names only as labels, so that the hash depends only
+on what is computed; it is the same in another process and on another machine.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Any
 
 from loopwright import dtypes
 from loopwright.errors import TensorError
-from loopwright.ir.expr import Binary, Call, Expr, IfThenElse, IterVar, Read, Select, Unary, Var
+from loopwright.ir.expr import Binary, Call, IfThenElse, Read, Select, Unary, Var
 from loopwright.ir.node import Node
-from loopwright.ir.reduction import Reduce, outputs_of
-from loopwright.ir.sizes import Dim, Shape, SizeVar, size_vars
-from loopwright.ir.traversal import walk
+from loopwright.ir.reduction import outputs_of
+from loopwright.ir.sizes import SizeVar
 from loopwright.te import serial
-from loopwright.te.bind_sizes import bind_sizes
-from loopwright.te.source import dag_as_python
-from loopwright.te.tensor import ComputeOp, Operation, Tensor, body_parts, shape_of
+from loopwright.te.bind_sizes import SizeValues, bind_sizes
+from loopwright.te.op_node import OpNode, sizes_of
+from loopwright.te.serial import Json
+from loopwright.te.source import program_source
+from loopwright.te.tensor import ComputeOp, Operation, Tensor, shape_of
 
-
-@dataclass(frozen=True, eq=False)
-class OpNode:
-    """One operation: a placeholder (``body`` is None) or a compute over ``axes``.
-
-    ``dtype`` is that of output 0; all outputs have the one shape.
-    """
-
-    name: str
-    shape: Shape
-    dtype: str
-    axes: tuple[IterVar, ...] = ()
-    reduce_axes: tuple[IterVar, ...] = ()
-    body: Expr | None = None
-    tag: str = ""
-
-    @property
-    def is_placeholder(self) -> bool:
-        """True for an input."""
-        return self.body is None
-
-    @property
-    def dtypes(self) -> tuple[str, ...]:
-        """The dtype of each output."""
-        return (self.dtype,) if self.body is None else tuple(e.dtype for e in outputs_of(self.body))
-
-    @property
-    def num_outputs(self) -> int:
-        """Number of tensors that it makes."""
-        return 1 if self.body is None else len(outputs_of(self.body))
-
-    def output_name(self, index: int) -> str:
-        """Printed name of an output: ``T``, or ``T.v1`` where there are several."""
-        return self.name if self.num_outputs == 1 else f"{self.name}.v{index}"
-
-    @property
-    def reduction(self) -> Reduce | None:
-        """The body when it is a reduction."""
-        return self.body if isinstance(self.body, Reduce) else None
-
-    @property
-    def extents(self) -> list[Dim]:
-        """Extents of the output's dimensions and of the reduction axes."""
-        return [*self.shape, *(a.extent for a in self.reduce_axes)]
-
-    @cached_property
-    def sizes(self) -> tuple[SizeVar, ...]:
-        """Size variables of the extents and of the body, in the order of first use."""
-        parts = body_parts(self.body) if self.body is not None else []
-        return tuple(size_vars([*self.extents, *parts]))
-
-    def reads(self) -> list[Read]:
-        """All reads of the body, in order, repeated ones included."""
-        parts = body_parts(self.body) if self.body is not None else []
-        return [r for part in parts for r in reads_of(part)]
-
-
-def reads_of(e: Node) -> list[Read]:
-    """All reads of an expression, in order, repeated ones included."""
-    out: list[Read] = []
-    walk(e, lambda n: out.append(n) if isinstance(n, Read) else None)
-    return out
-
-
-#: An argument as data: the index of an operation, or that and which of its outputs.
+#: An argument as data: the index of an operation, or that and the number of one of its outputs.
 ArgId = int | tuple[int, int]
 
 
@@ -100,7 +37,7 @@ def arg_id(index: int, output: int = 0) -> ArgId:
     return index if output == 0 else (index, output)
 
 
-def read_arg_id(x: Any) -> tuple[int, int]:
+def read_arg_id(x: Json) -> tuple[int, int]:
     """Operation and output of an `ArgId`, from JSON as well.
 
     Raises:
@@ -116,14 +53,19 @@ def read_arg_id(x: Any) -> tuple[int, int]:
 
 @dataclass(frozen=True, eq=False)
 class Dag:
-    """Operations in topological order (`Read.source` is an index into ``ops``) and the outputs."""
+    """The operations of a program.
+
+    Attributes:
+        ops: in topological order; `Read.source` is an index into them.
+        outputs: indices of the operations whose results are asked for.
+    """
 
     ops: tuple[OpNode, ...]
     outputs: tuple[int, ...]
 
     @staticmethod
     def from_ops(outputs: Sequence[Operation]) -> tuple[Dag, dict[Operation, int]]:
-        """Collect everything that ``outputs`` need; returns the index of each operation too."""
+        """The DAG of everything that ``outputs`` need, and the index of each operation in it."""
         index: dict[Operation, int] = {}
         for op in outputs:
             _visit(op, index)
@@ -133,9 +75,9 @@ class Dag:
     @cached_property
     def sizes(self) -> tuple[SizeVar, ...]:
         """Size variables in the order of first use; a program of known sizes has none."""
-        return tuple(dict.fromkeys(v for op in self.ops for v in op.sizes))
+        return sizes_of(self.ops)
 
-    def bind(self, values: Mapping[Any, int]) -> Dag:
+    def bind(self, values: SizeValues) -> Dag:
         """The program for given sizes: what it would be had it been written with these numbers.
 
         Args:
@@ -144,12 +86,12 @@ class Dag:
         Raises:
             TensorError: a variable has no value, or an extent is not positive.
         """
-        return bind_sizes(self, values)
+        return replace(self, ops=bind_sizes(self.ops, values)) if self.sizes else self
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Json]:
         """JSON-able form; `from_json` is its inverse."""
-        names: dict[Any, str] = {v: f"s{k}" for k, v in enumerate(self.sizes)}
-        out: dict[str, Any] = {
+        names: dict[Var, str] = {v: f"s{k}" for k, v in enumerate(self.sizes)}
+        out: dict[str, Json] = {
             "v": 1,
             "ops": [serial.op_to_json(op, names) for op in self.ops],
             "outputs": list(self.outputs),
@@ -157,7 +99,7 @@ class Dag:
         return out | {"sizes": serial.sizes_to_json(self.sizes)} if names else out
 
     @staticmethod
-    def from_json(data: dict[str, Any]) -> Dag:
+    def from_json(data: dict[str, Json]) -> Dag:
         """Rebuild a DAG.
 
         Raises:
@@ -167,7 +109,7 @@ class Dag:
             raise TensorError("this is not the JSON of a DAG in version 1")
         try:
             scope = serial.sizes_from_json(data.get("sizes", []))
-            ops = tuple(OpNode(**serial.op_from_json(d, scope)) for d in data["ops"])
+            ops = tuple(serial.op_from_json(d, scope) for d in data["ops"])
             dag = Dag(ops, tuple(int(i) for i in data["outputs"]))
         except (KeyError, IndexError, TypeError, ValueError) as e:
             raise TensorError(f"malformed JSON of a DAG: {type(e).__name__}: {e}") from e
@@ -175,27 +117,26 @@ class Dag:
         return dag
 
     def _check(self) -> None:
-        """Refuse what no program can have made: JSON may come from a damaged log."""
+        """Refuse what no program can have written: JSON may come from a damaged log."""
         for i, op in enumerate(self.ops):
             shape_of(op.shape, f"operation {i}")
             for dtype in (op.dtype, *op.dtypes):
                 dtypes.check(dtype)
             for r in op.reads():
-                if r.source not in range(i):
-                    raise TensorError(f"malformed JSON of a DAG: operation {i} reads {r.source}")
-                if r.value_index not in range(self.ops[r.source].num_outputs):
-                    raise TensorError(
-                        f"malformed JSON of a DAG: operation {i} reads output {r.value_index} of "
-                        f"{r.source}"
-                    )
-                if len(r.indices) != len(self.ops[r.source].shape):
-                    raise TensorError(
-                        f"malformed JSON of a DAG: operation {i} reads {r.source} "
-                        f"with {len(r.indices)} indices"
-                    )
+                self._check_read(i, r)
         for o in self.outputs:
             if o not in range(len(self.ops)):
                 raise TensorError(f"malformed JSON of a DAG: output {o} is no operation")
+
+    def _check_read(self, i: int, r: Read) -> None:
+        """Refuse a read by operation ``i`` of what does not stand before it."""
+        what = f"malformed JSON of a DAG: operation {i} reads"
+        if r.source not in range(i):
+            raise TensorError(f"{what} {r.source}")
+        if r.value_index not in range(self.ops[r.source].num_outputs):
+            raise TensorError(f"{what} output {r.value_index} of {r.source}")
+        if len(r.indices) != len(self.ops[r.source].shape):
+            raise TensorError(f"{what} {r.source} with {len(r.indices)} indices")
 
     def as_python(self) -> str:
         """The program as Python source that writes it with ``te``.
@@ -213,7 +154,7 @@ class Dag:
         Dtypes and conversions are written out. Of a DAG from JSON that te's functions cannot have
         made (constants not folded, operations in another order) the hash may differ.
         """
-        return dag_as_python(self)
+        return program_source(self.ops, self.outputs)
 
     @cached_property
     def hash(self) -> str:
@@ -244,7 +185,10 @@ class Dag:
 
 
 def _visit(op: Operation, index: dict[Operation, int]) -> None:
-    """Depth first with an own stack, so that deep chains do not hit Python's recursion limit."""
+    """Enter an operation and what it needs into ``index``, after what they read.
+
+    Depth first with a stack of its own, so that deep chains do not hit Python's recursion limit.
+    """
     stack: list[tuple[Operation, bool]] = [(op, False)]
     while stack:
         cur, done = stack.pop()
@@ -262,30 +206,29 @@ def _to_node(op: Operation, index: dict[Operation, int]) -> OpNode:
     if not isinstance(op, ComputeOp):
         return OpNode(op.name, out.shape, out.dtype)
 
-    def go(e: Any) -> Any:
-        new = e.map_children(go)
+    # Any: an expression gives an expression.
+    def by_index(e: Any) -> Any:
+        new = e.map_children(by_index)
         if isinstance(new, Read) and isinstance(new.source, Tensor):
             return Read(index[new.source.op], new.indices, new.dtype, new.value_index)
         return new
 
-    body = go(op.body)
-    return OpNode(
-        op.name, out.shape, out.dtype, tuple(op.axis), tuple(op.reduce_axis), body, op.tag
-    )
+    axes, reduce_axes = tuple(op.axis), tuple(op.reduce_axis)
+    return OpNode(op.name, out.shape, out.dtype, axes, reduce_axes, by_index(op.body), op.tag)
 
 
 def _op_flop(op: OpNode) -> int:
     if op.body is None:
         return 0
-    points = prod(op.shape)
+    points = prod(op.static_shape)
     red = op.reduction
     if red is None:
         return points * sum(_expr_flop(e) for e in outputs_of(op.body))
     per_point = sum(_expr_flop(e) for e in (*red.source, *red.combiner.result))
-    return points * prod(a.extent for a in op.reduce_axes) * per_point
+    return points * prod(a.count for a in op.reduce_axes) * per_point
 
 
-def _expr_flop(e: Expr) -> int:
+def _expr_flop(e: Node) -> int:
     match e:
         case Read() | Var():
             return 0

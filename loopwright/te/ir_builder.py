@@ -1,31 +1,35 @@
 """Statements written by hand, for the bodies of tensor intrinsics.
 
-The function of an intrinsic gets one `BufferView` an operand, and returns statements: what
-`BufferView.store` and `call_intrin` give, or loops around several of them, from an `IRBuilder`.
+The function of an intrinsic gets a `BufferView` for each operand and returns statements: those of
+`BufferView.store` and `call_intrin`, or loops around several of them, built by an `IRBuilder`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Literal, get_args
 
 from loopwright import dtypes
 from loopwright.errors import TensorError
 from loopwright.ir.buffer import Buffer, Load
-from loopwright.ir.expr import Expr, Var, as_expr, cast
+from loopwright.ir.expr import Expr, ExprLike, Var, as_expr, cast
 from loopwright.ir.instructions import call_instruction
 from loopwright.ir.stmt import Allocate, For, If, IntrinsicCall, Stmt, Store, seq
-from loopwright.te.tensor import shape_of
+from loopwright.te.tensor import ShapeLike, shape_of, static_shape
 
-_KINDS = ("serial", "vectorized", "unrolled")
+#: Kinds of loops that a body may have.
+_BodyLoop = Literal["serial", "vectorized", "unrolled"]
+_KINDS: tuple[_BodyLoop, ...] = get_args(_BodyLoop)
 
 
 class BufferView:
     """A buffer in a body that is being written: ``a[i, k]`` is an element.
 
     Attributes:
-        name, shape, dtype: what they say.
+        name: printed name.
+        shape: extents, outermost first.
+        dtype: type of an element.
     """
 
     def __init__(self, buffer: Buffer) -> None:
@@ -39,22 +43,22 @@ class BufferView:
     @property
     def shape(self) -> tuple[int, ...]:
         """Extents, outermost first."""
-        return self.buffer.shape
+        return self.buffer.extents
 
     @property
     def dtype(self) -> str:
         """Type of an element."""
         return self.buffer.dtype
 
-    def __getitem__(self, indices: Any) -> Load:
+    def __getitem__(self, indices: ExprLike | tuple[ExprLike, ...]) -> Load:
         return Load(self.buffer, self._indices(indices), self.buffer.dtype)
 
-    def store(self, indices: Any, value: Any) -> Store:
+    def store(self, indices: ExprLike | tuple[ExprLike, ...], value: ExprLike) -> Store:
         """The statement ``buffer[indices] = value``; the value is cast to the buffer's dtype."""
         e = as_expr(value, None if isinstance(value, Expr) else self.dtype)
         return Store(self.buffer, self._indices(indices), cast(e, self.dtype))
 
-    def _indices(self, indices: Any) -> tuple[Expr, ...]:
+    def _indices(self, indices: ExprLike | tuple[ExprLike, ...]) -> tuple[Expr, ...]:
         idx = tuple(as_expr(i) for i in (indices if isinstance(indices, tuple) else (indices,)))
         if len(idx) != len(self.shape):
             raise TensorError(
@@ -89,7 +93,7 @@ class IRBuilder:
         self._open[-1].append(stmt)
 
     @contextmanager
-    def for_range(self, extent: int, name: str = "i", kind: str = "serial") -> Iterator[Var]:
+    def for_range(self, extent: int, name: str = "i", kind: _BodyLoop = "serial") -> Iterator[Var]:
         """A loop ``for name in range(extent)`` around what is added inside.
 
         Args:
@@ -98,9 +102,9 @@ class IRBuilder:
             kind: ``"serial"``, ``"vectorized"`` or ``"unrolled"``.
 
         Raises:
-            TensorError: extent or kind are none of these.
+            TensorError: the extent is no positive number, or the kind is another one.
         """
-        (n,) = shape_of((extent,), f"for_range {name!r}")
+        (n,) = static_shape(shape_of((extent,), f"for_range {name!r}"))
         if kind not in _KINDS:
             raise TensorError(f"for_range {name!r}: kind is one of {', '.join(_KINDS)}")
         var = Var(name)
@@ -116,7 +120,7 @@ class IRBuilder:
         self.emit(If(cast(cond, "bool"), self._close()))
 
     @contextmanager
-    def allocate(self, shape: Any, dtype: str, name: str = "buf") -> Iterator[BufferView]:
+    def allocate(self, shape: ShapeLike, dtype: str, name: str = "buf") -> Iterator[BufferView]:
         """A buffer of the body's own, which exists for what is added inside."""
         b = Buffer(name, shape_of(shape, f"allocate {name!r}"), dtypes.check(dtype), "local")
         self._open.append([])
@@ -127,7 +131,7 @@ class IRBuilder:
         return seq(*self._open.pop())
 
     def get(self) -> Stmt:
-        """All that was added."""
+        """All statements that were added."""
         if len(self._open) != 1:
             raise TensorError("get: a loop is still open; call it after the with block")
         return seq(*self._open[0])
@@ -138,8 +142,8 @@ def ir_builder() -> IRBuilder:
     return IRBuilder()
 
 
-def call_intrin(name: str, *operands: Any) -> IntrinsicCall:
-    """The statement that runs an instruction of the CPU, or what means the same where it has none.
+def call_intrin(name: str, *operands: Expr) -> IntrinsicCall:
+    """The statement that runs an instruction; on CPUs without it, loops that do the same.
 
     Args:
         name: one of `loopwright.ir.instructions.INSTRUCTIONS`.

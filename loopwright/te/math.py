@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
 
 from loopwright import dtypes
 from loopwright.errors import TensorError, did_you_mean
@@ -11,6 +11,7 @@ from loopwright.ir.expr import (
     Binary,
     Call,
     Expr,
+    ExprLike,
     IfThenElse,
     Select,
     Unary,
@@ -18,7 +19,7 @@ from loopwright.ir.expr import (
     binary,
     cast,
     invert,
-    meet,
+    promote,
 )
 from loopwright.ir.operations import INTRINSICS
 
@@ -52,7 +53,7 @@ def logical(op: str, items: tuple[object, ...]) -> Expr:
     return out
 
 
-def const(value: Any, dtype: Any = None) -> Expr:
+def const(value: ExprLike, dtype: str | None = None) -> Expr:
     """A literal; without ``dtype`` int32, float32 or bool, by the Python type.
 
     Raises:
@@ -61,79 +62,85 @@ def const(value: Any, dtype: Any = None) -> Expr:
     return as_expr(value) if dtype is None else cast(value, dtypes.check(dtype))
 
 
-def select(cond: Any, true_value: Any, false_value: Any) -> Expr:
-    """The one value or the other; both are evaluated (so both must be in bounds)."""
-    a, b, dtype = meet(true_value, false_value)
+def select(cond: ExprLike, true_value: ExprLike, false_value: ExprLike) -> Expr:
+    """``true_value`` where the condition holds, else the other; both are evaluated.
+
+    So both must read inside their tensors, whatever the condition says.
+    """
+    a, b, dtype = promote(true_value, false_value)
     return Select(condition(cond, "te.select"), a, b, dtype)
 
 
-def if_then_else(cond: Any, true_value: Any, false_value: Any) -> Expr:
-    """The one value or the other; only the side that is taken touches memory (padding)."""
-    a, b, dtype = meet(true_value, false_value)
+def if_then_else(cond: ExprLike, true_value: ExprLike, false_value: ExprLike) -> Expr:
+    """``true_value`` where the condition holds, else the other; only that one is evaluated.
+
+    It guards reads outside of a tensor, as padding needs it.
+    """
+    a, b, dtype = promote(true_value, false_value)
     return IfThenElse(condition(cond, "te.if_then_else"), a, b, dtype)
 
 
-def all(*conds: Any) -> Expr:
+def all(*conds: ExprLike) -> Expr:
     """True where every condition is."""
     return logical("and", conds)
 
 
-def any(*conds: Any) -> Expr:
+def any(*conds: ExprLike) -> Expr:
     """True where at least one condition is."""
     return logical("or", conds)
 
 
-def logical_not(cond: Any) -> Expr:
+def logical_not(cond: ExprLike) -> Expr:
     """Negation of a condition."""
     return Unary("not", condition(cond, "te.logical_not"), "bool")
 
 
-def equal(a: Any, b: Any) -> Expr:
+def equal(a: ExprLike, b: ExprLike) -> Expr:
     """``a == b`` as part of the program (the operator compares structure)."""
     return binary("==", a, b)
 
 
-def not_equal(a: Any, b: Any) -> Expr:
+def not_equal(a: ExprLike, b: ExprLike) -> Expr:
     """``a != b`` as part of the program."""
     return binary("!=", a, b)
 
 
-def floordiv(a: Any, b: Any) -> Expr:
+def floordiv(a: ExprLike, b: ExprLike) -> Expr:
     """Integer division rounded towards minus infinity."""
     return binary("//", a, b)
 
 
-def floormod(a: Any, b: Any) -> Expr:
+def floormod(a: ExprLike, b: ExprLike) -> Expr:
     """Remainder of `floordiv`; it has the sign of ``b``."""
     return binary("%", a, b)
 
 
-def truncdiv(a: Any, b: Any) -> Expr:
+def truncdiv(a: ExprLike, b: ExprLike) -> Expr:
     """Integer division rounded towards zero."""
     return binary("tdiv", a, b)
 
 
-def truncmod(a: Any, b: Any) -> Expr:
+def truncmod(a: ExprLike, b: ExprLike) -> Expr:
     """Remainder of `truncdiv`; it has the sign of ``a``."""
     return binary("tmod", a, b)
 
 
-def indexdiv(a: Any, b: Any) -> Expr:
+def indexdiv(a: ExprLike, b: ExprLike) -> Expr:
     """`floordiv`, by the name that TE has for indices."""
     return floordiv(a, b)
 
 
-def indexmod(a: Any, b: Any) -> Expr:
+def indexmod(a: ExprLike, b: ExprLike) -> Expr:
     """`floormod`, by the name that TE has for indices."""
     return floormod(a, b)
 
 
-def div(a: Any, b: Any) -> Expr:
+def div(a: ExprLike, b: ExprLike) -> Expr:
     """Division as in C: of floats exact up to rounding, of integers `truncdiv`."""
-    return binary("/" if dtypes.is_float(meet(a, b)[2]) else "tdiv", a, b)
+    return binary("/" if dtypes.is_float(promote(a, b)[2]) else "tdiv", a, b)
 
 
-def isnan(x: Any) -> Expr:
+def isnan(x: ExprLike) -> Expr:
     """True where x is not a number; never for integers.
 
     Not to be relied on under the target's ``-fastmath``, which assumes that there are none.
@@ -145,7 +152,7 @@ def isnan(x: Any) -> Expr:
     return binary("!=", e, e) if dtypes.is_float(e.dtype) else const(False)
 
 
-def isinf(x: Any) -> Expr:
+def isinf(x: ExprLike) -> Expr:
     """True where x is infinite, of either sign; never for integers. Otherwise as `isnan`."""
     e = _number("isinf", x)
     if not dtypes.is_float(e.dtype):
@@ -153,7 +160,7 @@ def isinf(x: Any) -> Expr:
     return binary("==", call("abs", e), const(math.inf, e.dtype))
 
 
-def isfinite(x: Any) -> Expr:
+def isfinite(x: ExprLike) -> Expr:
     """True where x is neither infinite nor not a number; always for integers. See `isnan`."""
     e = _number("isfinite", x)
     if not dtypes.is_float(e.dtype):
@@ -161,14 +168,14 @@ def isfinite(x: Any) -> Expr:
     return logical_not(any(isnan(e), isinf(e)))
 
 
-def _number(fn: str, x: Any) -> Expr:
+def _number(fn: str, x: ExprLike) -> Expr:
     e = as_expr(x)
     if e.dtype == "bool":
         raise TensorError(f"te.{fn} of bool: cast the operand first")
     return e
 
 
-def call(fn: str, *args: Any) -> Expr:
+def call(fn: str, *args: ExprLike) -> Expr:
     """Call an intrinsic of `loopwright.ir.expr.INTRINSICS` by name.
 
     Integers are converted to float32 first, except for ``abs``.
@@ -183,7 +190,7 @@ def call(fn: str, *args: Any) -> Expr:
         )
     es = [as_expr(a) for a in args]
     if len(es) == 2:
-        first, second, _ = meet(*args)
+        first, second, _ = promote(*args)
         es = [first, second]
     if es[0].dtype == "bool":
         raise TensorError(f"te.{fn} of bool: cast the operand first")
@@ -194,37 +201,37 @@ def call(fn: str, *args: Any) -> Expr:
     return Call(fn, tuple(es), es[0].dtype)
 
 
-def bitwise_and(a: Any, b: Any) -> Expr:
+def bitwise_and(a: ExprLike, b: ExprLike) -> Expr:
     """``a & b`` of integers."""
     return binary("&", a, b)
 
 
-def bitwise_or(a: Any, b: Any) -> Expr:
+def bitwise_or(a: ExprLike, b: ExprLike) -> Expr:
     """``a | b`` of integers."""
     return binary("|", a, b)
 
 
-def bitwise_xor(a: Any, b: Any) -> Expr:
+def bitwise_xor(a: ExprLike, b: ExprLike) -> Expr:
     """``a ^ b`` of integers."""
     return binary("^", a, b)
 
 
-def bitwise_not(a: Any) -> Expr:
+def bitwise_not(a: ExprLike) -> Expr:
     """``~a`` of an integer."""
     return invert(a)
 
 
-def shift_left(a: Any, b: Any) -> Expr:
+def shift_left(a: ExprLike, b: ExprLike) -> Expr:
     """``a << b``; the amount counts modulo the width of the operands."""
     return binary("<<", a, b)
 
 
-def shift_right(a: Any, b: Any) -> Expr:
+def shift_right(a: ExprLike, b: ExprLike) -> Expr:
     """``a >> b``, which copies the sign of signed integers; the amount as in `shift_left`."""
     return binary(">>", a, b)
 
 
-def fma(a: Any, b: Any, c: Any) -> Expr:
+def fma(a: ExprLike, b: ExprLike, c: ExprLike) -> Expr:
     """``a * b + c`` of floats, rounded once.
 
     Integers are converted to float32 first.
@@ -232,16 +239,16 @@ def fma(a: Any, b: Any, c: Any) -> Expr:
     Raises:
         TensorError: an operand is of dtype bool.
     """
-    a, b, _ = meet(a, b)
-    a, c, _ = meet(a, c)
-    b, c, dtype = meet(b, c)
+    x, y, _ = promote(a, b)
+    x, z, _ = promote(x, c)
+    y, z, dtype = promote(y, z)
     if dtype == "bool":
         raise TensorError("te.fma of bool: cast the operands first")
     dtype = dtype if dtypes.is_float(dtype) else "float32"
-    return Call("fma", (cast(a, dtype), cast(b, dtype), cast(c, dtype)), dtype)
+    return Call("fma", (cast(x, dtype), cast(y, dtype), cast(z, dtype)), dtype)
 
 
-def reinterpret(dtype: Any, x: Any) -> Expr:
+def reinterpret(dtype: str, x: ExprLike) -> Expr:
     """The bits of ``x`` as another dtype of the same width, as TE writes it: dtype first.
 
     Raises:
@@ -259,8 +266,8 @@ def reinterpret(dtype: Any, x: Any) -> Expr:
 
 
 # Errors are in units in the last place of float32 and float64: docs/math.md, with special values.
-def _unary(fn: str, doc: str) -> Any:
-    def f(x: Any) -> Expr:
+def _unary(fn: str, doc: str) -> Callable[[ExprLike], Expr]:
+    def f(x: ExprLike) -> Expr:
         return call(fn, x)
 
     f.__name__ = f.__qualname__ = fn
@@ -294,12 +301,12 @@ trunc = _unary("trunc", "x rounded towards zero.")
 abs = _unary("abs", "Absolute value.")
 
 
-def power(x: Any, y: Any) -> Expr:
+def power(x: ExprLike, y: ExprLike) -> Expr:
     """X to the power y, both floats; within 1.4 ulp, float32 within 0.6."""
     return call("pow", x, y)
 
 
-def fmod(x: Any, y: Any) -> Expr:
+def fmod(x: ExprLike, y: ExprLike) -> Expr:
     """Remainder of x / y with the sign of x, for floats."""
     return call("fmod", x, y)
 

@@ -1,29 +1,48 @@
 """Reducers: `sum`, `prod`, `min`, `max`, `argmin`, `argmax`, and user-defined ones.
 
-A reducer made by `comm_reducer` combines single values or tuples of them; what it is called with
-decides.
+A reducer made by `comm_reducer` combines single values or tuples of them, whichever it is called
+with.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from loopwright import dtypes
 from loopwright.errors import TensorError
-from loopwright.ir.expr import Expr, IterVar, Select, Var, as_expr, binary, cast, const
+from loopwright.ir.expr import Expr, ExprLike, IterVar, Select, Var, as_expr, binary, cast, const
 from loopwright.ir.reduction import Combiner, Reduce
 from loopwright.te.math import all, any, condition, equal, isnan, logical_not
+
+#: One value, or for tuples one for each output.
+Values = ExprLike | tuple[ExprLike, ...] | list[ExprLike]
+
+
+def _listed(x: Values) -> list[ExprLike]:
+    return list(x) if isinstance(x, tuple | list) else [x]
+
+
+def _single(x: Values | Sequence[IterVar]) -> ExprLike:
+    return as_expr(x) if isinstance(x, Sequence) else x  # which says what is wrong with a list
+
+
+def _are_reduced(axis: object) -> TypeGuard[IterVar | Sequence[IterVar]]:
+    """Whether an argument is a reduction axis, or a list that begins with one."""
+    first = axis[0] if isinstance(axis, list | tuple) and axis else axis
+    return isinstance(first, IterVar) and first.kind == "reduce"
 
 
 class CommReducer:
     """A commutative, associative reducer, made by `comm_reducer`; call it to reduce."""
 
-    def __init__(self, fcombine: Callable[..., Any], fidentity: Callable[..., Any], name: str):
+    def __init__(
+        self, fcombine: Callable[..., Values], fidentity: Callable[..., Values], name: str
+    ) -> None:
         self._fcombine, self._fidentity, self.name = fcombine, fidentity, name
 
     def combiner(self, types: Sequence[str], as_tuple: bool) -> Combiner:
-        """The reducer traced for some dtypes, one an output.
+        """The reducer traced for the given dtypes, one for each output.
 
         Raises:
             TensorError: the functions give another number of values, or of another dtype.
@@ -40,8 +59,10 @@ class CommReducer:
         starts = tuple(cast(e, t) for e, t in zip(identity, types, strict=True))
         return Combiner(self.name, lhs, rhs, result, starts)
 
-    def _entries(self, x: Any, types: Sequence[str], as_tuple: bool, what: str) -> tuple[Expr, ...]:
-        given = tuple(x) if isinstance(x, tuple | list) else (x,)
+    def _entries(
+        self, x: Values, types: Sequence[str], as_tuple: bool, what: str
+    ) -> tuple[Expr, ...]:
+        given = _listed(x)
         if isinstance(x, tuple | list) != as_tuple or len(given) != len(types):
             got = f"{len(given)} values" if isinstance(x, tuple | list) else "one value"
             want = f"a tuple of {len(types)}" if as_tuple else types[0]
@@ -50,10 +71,10 @@ class CommReducer:
 
     def __call__(
         self,
-        expr: Any,
+        expr: Values,
         axis: IterVar | Sequence[IterVar],
-        where: Any = None,
-        init: Any = None,
+        where: Expr | None = None,
+        init: Values | None = None,
     ) -> Any:
         """Reduce ``expr`` over ``axis``.
 
@@ -61,11 +82,11 @@ class CommReducer:
             expr: the expression to combine, or a tuple of them for a reducer of tuples.
             axis: one reduce_axis or several.
             where: condition; points for which it is false are left out.
-            init: starting value (of tuples: a tuple) instead of the reducer's identity.
+            init: starting value instead of the reducer's identity; for tuples a tuple.
 
         Returns:
-            The reduction; of a tuple a tuple with one entry an output, to be returned whole by the
-            function of a compute.
+            The reduction. Of a tuple it is a tuple with an entry for each output, which the
+            function of a compute must return as a whole.
 
         Raises:
             TensorError: an axis is not a reduce_axis, or occurs twice; the functions of the reducer
@@ -78,19 +99,19 @@ class CommReducer:
         if not axes or len(set(map(id, axes))) != len(axes):
             raise TensorError(f"te.{self.name}: expected distinct reduction axes, got {axes}")
         as_tuple = isinstance(expr, list | tuple)
-        source = tuple(as_expr(e) for e in (expr if as_tuple else [expr]))
+        source = tuple(as_expr(e) for e in _listed(expr))
         types = [e.dtype for e in source]
         if not source or "bool" in types:
             what = "of bool: cast the operand to an integer type" if source else "of no expression"
             raise TensorError(f"te.{self.name} {what}")
-        where = None if where is None else condition(where, f"te.{self.name} where")
+        cond = None if where is None else condition(where, f"te.{self.name} where")
         start = None if init is None else self._init(init, types, as_tuple)
-        out = Reduce(self.combiner(types, as_tuple), source, axes, where, start, types[0])
+        out = Reduce(self.combiner(types, as_tuple), source, axes, cond, start, types[0])
         return out.outputs() if as_tuple else out
 
-    def _init(self, init: Any, types: Sequence[str], as_tuple: bool) -> tuple[Expr, ...]:
-        given = tuple(init) if as_tuple and isinstance(init, list | tuple) else (init,)
-        if len(given) != len(types):
+    def _init(self, init: Values, types: Sequence[str], as_tuple: bool) -> tuple[Expr, ...]:
+        given = _listed(init)
+        if len(given) != len(types) or (isinstance(init, tuple | list) and not as_tuple):
             raise TensorError(
                 f"te.{self.name}: init must be a tuple of {len(types)} values, got {init!r}"
             )
@@ -98,8 +119,8 @@ class CommReducer:
 
 
 def comm_reducer(
-    fcombine: Callable[..., Any],
-    fidentity: Callable[..., Any],
+    fcombine: Callable[..., Values],
+    fidentity: Callable[..., Values],
     name: str = "reduce",
 ) -> CommReducer:
     """Define a reducer, of single values or of tuples.
@@ -119,7 +140,7 @@ def comm_reducer(
             and associative, else the result depends on the schedule (the example above depends on
             it where two elements are equal; `argmax` does not).
         fidentity: gives the neutral element of a dtype, e.g. ``lambda t: te.const(0, t)``; for
-            tuples it gets one dtype an output and returns a tuple.
+            tuples it gets a dtype for each output and returns a tuple.
         name: printed name.
     """
     return CommReducer(fcombine, fidentity, name)
@@ -142,12 +163,17 @@ prod = CommReducer(lambda x, y: x * y, lambda t: const(1, t), "prod")
 class _MinMax(CommReducer):
     """`min`/`max`: with an axis a reduction, with two expressions the elementwise operation."""
 
-    def __call__(self, expr: Any, axis: Any, where: Any = None, init: Any = None) -> Any:
+    def __call__(
+        self,
+        expr: Values,
+        axis: IterVar | Sequence[IterVar] | ExprLike,
+        where: Expr | None = None,
+        init: Values | None = None,
+    ) -> Any:
         """Reduce over ``axis``, or the smaller (larger) of two expressions."""
-        many = axis[0] if isinstance(axis, list | tuple) and axis else axis
-        if isinstance(many, IterVar) and many.kind == "reduce":
+        if _are_reduced(axis):
             return super().__call__(expr, axis, where, init)
-        return binary(self.name, expr, axis)
+        return binary(self.name, _single(expr), _single(axis))
 
 
 min = _MinMax(lambda x, y: binary("min", x, y), max_value, "min")
@@ -167,14 +193,20 @@ class _ArgReducer(CommReducer):
         super().__init__(self._first, lambda t0, t1: (max_value(t0), worst(t1)), name)
         self._compare = compare
 
-    def __call__(self, expr: Any, axis: Any, where: Any = None, init: Any = None) -> Any:
+    def __call__(
+        self,
+        expr: Values,
+        axis: IterVar | Sequence[IterVar],
+        where: Expr | None = None,
+        init: Values | None = None,
+    ) -> Any:
         """Reduce ``expr = (index, value)`` over ``axis``; see `CommReducer`.
 
         Raises:
             TensorError: ``expr`` is no pair, or its index no integer.
         """
-        pair = isinstance(expr, list | tuple) and len(expr) == 2
-        if not pair or not dtypes.is_int(as_expr(expr[0]).dtype):
+        pair = expr if isinstance(expr, list | tuple) and len(expr) == 2 else None
+        if pair is None or not dtypes.is_int(as_expr(pair[0]).dtype):
             raise TensorError(f"te.{self.name}: expected (integer index, value), got {expr!r}")
         return super().__call__(expr, axis, where, init)
 

@@ -1,14 +1,15 @@
-"""JSON of expressions and operations. Axes are written by position: ``a0``, ``r1``.
+"""JSON of expressions and operations.
 
-Size variables are ``s0``, ``s1``, in the order of first use; an extent that depends on them is
-written as an expression where others are numbers.
+Axes are written by position: ``a0`` is the first axis of the output, ``r1`` the second reduction
+axis. Size variables are ``s0``, ``s1``, in the order of first use. An extent that depends on them
+is written as an expression, others as numbers.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from loopwright import dtypes
 from loopwright.errors import TensorError
@@ -17,6 +18,7 @@ from loopwright.ir.expr import (
     Call,
     Cast,
     Const,
+    Dim,
     Expr,
     IfThenElse,
     IterVar,
@@ -28,17 +30,23 @@ from loopwright.ir.expr import (
 from loopwright.ir.operations import FUNCTIONS, OPERATIONS
 from loopwright.ir.reduction import Combiner, Reduce, Tuple
 from loopwright.ir.sizes import SizeVar
+from loopwright.te.op_node import OpNode
 
+#: A value of JSON.
+Json: TypeAlias = Any
+#: What written names stand for.
+Scope = Mapping[str, Var | IterVar]
+#: Entries of an operation that its hash leaves out.
 _LABELS = ("name", "axes", "reduce", "tag", "reducer")
 
 
-def op_to_json(op: Any, sizes: Mapping[Var, str]) -> dict[str, Any]:
-    """One operation of a DAG (`loopwright.te.dag.OpNode`); ``sizes`` names its size variables."""
+def op_to_json(op: OpNode, sizes: Mapping[Var, str]) -> dict[str, Json]:
+    """One operation of a DAG; ``sizes`` gives the written names of size variables."""
     shape = [_dim_to_json(n, sizes) for n in op.shape]
-    out: dict[str, Any] = {"name": op.name, "shape": shape, "dtype": op.dtype}
+    out: dict[str, Json] = {"name": op.name, "shape": shape, "dtype": op.dtype}
     if op.body is None:
         return out
-    names = {**sizes, **{a.var: f"a{i}" for i, a in enumerate(op.axes)}}
+    names: dict[Var, str] = {**sizes, **{a.var: f"a{i}" for i, a in enumerate(op.axes)}}
     names |= {a.var: f"r{i}" for i, a in enumerate(op.reduce_axes)}
     out["axes"] = [a.name for a in op.axes]
     out["reduce"] = [a.name for a in op.reduce_axes]
@@ -49,49 +57,48 @@ def op_to_json(op: Any, sizes: Mapping[Var, str]) -> dict[str, Any]:
     return out
 
 
-def _dim_to_json(n: Any, sizes: Mapping[Var, str]) -> Any:
-    return expr_to_json(n, dict(sizes)) if isinstance(n, Expr) else n
+def _dim_to_json(n: Dim, sizes: Mapping[Var, str]) -> Json:
+    return expr_to_json(n, sizes) if isinstance(n, Expr) else n
 
 
-def _dim_from_json(x: Any, sizes: Mapping[str, SizeVar]) -> Any:
-    return expr_from_json(x, dict(sizes)) if isinstance(x, list) else int(x)
+def _dim_from_json(x: Json, sizes: Mapping[str, SizeVar]) -> Dim:
+    return expr_from_json(x, sizes) if isinstance(x, list) else int(x)
 
 
-def sizes_to_json(sizes: Sequence[SizeVar]) -> list[list[Any]]:
+def sizes_to_json(sizes: Sequence[SizeVar]) -> list[list[Json]]:
     """Size variables as ``[name, dtype, nonnegative]``."""
     return [[v.name, v.dtype, v.nonnegative] for v in sizes]
 
 
-def sizes_from_json(data: Sequence[Any]) -> dict[str, SizeVar]:
+def sizes_from_json(data: Sequence[Json]) -> dict[str, SizeVar]:
     """Inverse of `sizes_to_json`, by written name."""
     return {f"s{k}": SizeVar(str(n), str(d), bool(p)) for k, (n, d, p) in enumerate(data)}
 
 
-def op_from_json(d: dict[str, Any], sizes: Mapping[str, SizeVar]) -> dict[str, Any]:
-    """Fields of an operation from its JSON; ``sizes`` holds the size variables by written name."""
+def op_from_json(d: dict[str, Json], sizes: Mapping[str, SizeVar]) -> OpNode:
+    """Inverse of `op_to_json`; ``sizes`` holds the size variables by written name."""
     shape = tuple(_dim_from_json(x, sizes) for x in d["shape"])
-    out: dict[str, Any] = {"name": d["name"], "shape": shape, "dtype": d["dtype"]}
     if "body" not in d:
-        return out
+        return OpNode(d["name"], shape, d["dtype"])
     axes = tuple(IterVar(Var(n), e, "spatial") for n, e in zip(d["axes"], shape, strict=True))
     reduce = tuple(
         IterVar(Var(n), _dim_from_json(e, sizes), "reduce")
         for n, e in zip(d["reduce"], d["reduce_extents"], strict=True)
     )
-    scope: dict[str, Any] = {**sizes, **{f"a{i}": a for i, a in enumerate(axes)}}
+    scope: dict[str, Var | IterVar] = {**sizes, **{f"a{i}": a for i, a in enumerate(axes)}}
     scope |= {f"r{i}": a for i, a in enumerate(reduce)}
     body = expr_from_json(d["body"], scope)
-    return out | {"axes": axes, "reduce_axes": reduce, "body": body, "tag": d.get("tag", "")}
+    return OpNode(d["name"], shape, d["dtype"], axes, reduce, body, d.get("tag", ""))
 
 
-def without_names(dag: dict[str, Any]) -> dict[str, Any]:
+def without_names(dag: dict[str, Json]) -> dict[str, Json]:
     """The JSON of a DAG without labels: what its hash covers."""
     ops = [{k: v for k, v in op.items() if k not in _LABELS} for op in dag["ops"]]
     out = {"v": dag["v"], "ops": _drop_reducer_names(ops), "outputs": dag["outputs"]}
     return out | {"sizes": [x[1:] for x in dag["sizes"]]} if "sizes" in dag else out
 
 
-def _drop_reducer_names(x: Any) -> Any:
+def _drop_reducer_names(x: Json) -> Json:
     if isinstance(x, list):
         if x and x[0] == "reduce":
             return ["reduce", *[_drop_reducer_names(v) for v in x[2:]]]
@@ -101,17 +108,17 @@ def _drop_reducer_names(x: Any) -> Any:
     return x
 
 
-def _number(v: Any) -> Any:
-    """Floats that JSON has no syntax for are written as text."""
+def _number(v: float) -> Json:
+    """A number as JSON: floats for which it has no syntax are written as text."""
     if isinstance(v, float) and not math.isfinite(v):
         return repr(v)
     return v
 
 
-def expr_to_json(e: Expr, names: dict[Var, str]) -> list[Any]:
+def expr_to_json(e: Expr, names: Mapping[Var, str]) -> list[Json]:
     """An expression as nested lists; ``names`` gives the written name of each variable."""
 
-    def go(n: Any) -> Any:
+    def go(n: Expr) -> list[Json]:
         match n:
             case Var():
                 return ["var", names[n]]
@@ -137,18 +144,17 @@ def expr_to_json(e: Expr, names: dict[Var, str]) -> list[Any]:
                 return _reduce_to_json(n, go, names)
         raise TensorError(f"{type(n).__name__} has no JSON form")
 
-    out: list[Any] = go(e)
-    return out
+    return go(e)
 
 
-def _reduce_to_json(n: Reduce, go: Any, names: dict[Var, str]) -> list[Any]:
+def _reduce_to_json(n: Reduce, go: Callable[[Expr], Json], names: Mapping[Var, str]) -> list[Json]:
     c = n.combiner
     many = len(n.source) > 1
     inner = {v: f"x{k}" if many else "x" for k, v in enumerate(c.lhs)}
     inner |= {v: f"y{k}" if many else "y" for k, v in enumerate(c.rhs)}
 
-    def each(items: Any) -> Any:
-        """One reducer's entry is written bare, as it was before there were tuples."""
+    def each(items: Iterable[Json]) -> Json:
+        """The entries of a reducer of tuples as a list; of others the one entry itself."""
         return list(items) if many else next(iter(items))
 
     return [
@@ -163,7 +169,7 @@ def _reduce_to_json(n: Reduce, go: Any, names: dict[Var, str]) -> list[Any]:
     ]
 
 
-def _reduce_from_json(t: list[Any], go: Any, scope: dict[str, Any]) -> Reduce:
+def _reduce_from_json(t: list[Json], go: Callable[[Json], Expr], scope: Scope) -> Reduce:
     _, name, [result, identity], source, axes, where, init, d = t
     many = isinstance(d, list)
     types = d if many else [d]
@@ -172,33 +178,39 @@ def _reduce_from_json(t: list[Any], go: Any, scope: dict[str, Any]) -> Reduce:
     rhs = tuple(Var(f"y{m}", t) for m, t in zip(marks, types, strict=True))
     inner = {v.name: v for v in (*lhs, *rhs)}
 
-    def each(items: Any, f: Any) -> tuple[Expr, ...]:
-        found = tuple(f(e) for e in (items if many else [items]))
-        if len(found) != len(types):
-            raise ValueError(f"a reduction of {len(types)} values has {len(found)} of a kind")
-        return found
+    def each(items: Json, f: Callable[[Json], Expr]) -> tuple[Expr, ...]:
+        parts = tuple(f(e) for e in (items if many else [items]))
+        if len(parts) != len(types):
+            raise ValueError(f"a reduction of {len(types)} values has {len(parts)} of a kind")
+        return parts
 
-    def inside(e: Any) -> Expr:
+    def inside(e: Json) -> Expr:
         return expr_from_json(e, inner)
+
+    def axis(name: str) -> IterVar:
+        a = scope[name]
+        if not isinstance(a, IterVar):
+            raise ValueError(f"{name} is no axis")
+        return a
 
     return Reduce(
         Combiner(name, lhs, rhs, each(result, inside), each(identity, inside)),
         each(source, go),
-        tuple(scope[a] for a in axes),
+        tuple(axis(a) for a in axes),
         None if where is None else go(where),
         None if init is None else each(init, go),
         types[0],
     )
 
 
-def expr_from_json(x: list[Any], scope: dict[str, Any]) -> Expr:
+def expr_from_json(x: Json, scope: Scope) -> Expr:
     """Inverse of `expr_to_json`; ``scope`` maps written names to axes or variables."""
 
     def var(name: str) -> Var:
         v = scope[name]
         return v.var if isinstance(v, IterVar) else v
 
-    def go(t: list[Any]) -> Any:
+    def go(t: Json) -> Expr:
         match t:
             case ["var", name]:
                 return var(name)
@@ -226,11 +238,10 @@ def expr_from_json(x: list[Any], scope: dict[str, Any]) -> Expr:
             case ["read", s, idx, d, *rest]:
                 return Read(s, tuple(go(i) for i in idx), d, *rest)
             case ["tuple", values] if len(values) > 1:
-                made = tuple(go(v) for v in values)
-                return Tuple(made, made[0].dtype)
+                entries = tuple(go(v) for v in values)
+                return Tuple(entries, entries[0].dtype)
             case ["reduce", _, _, _, _, _, _, _]:
                 return _reduce_from_json(t, go, scope)
         raise TensorError(f"unknown expression in JSON: {str(t)[:60]}")
 
-    out: Expr = go(x)
-    return out
+    return go(x)

@@ -7,7 +7,6 @@ import keyword
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
 
 from loopwright.errors import TensorError
 from loopwright.ir.expr import (
@@ -15,6 +14,7 @@ from loopwright.ir.expr import (
     Call,
     Cast,
     Const,
+    Dim,
     Expr,
     IfThenElse,
     IterVar,
@@ -25,10 +25,8 @@ from loopwright.ir.expr import (
 )
 from loopwright.ir.reduction import Combiner, Reduce, outputs_of
 from loopwright.te import reducer as reducers
-from loopwright.te.serial import expr_to_json
-
-if TYPE_CHECKING:
-    from loopwright.te.dag import Dag, OpNode
+from loopwright.te.op_node import OpNode, sizes_of
+from loopwright.te.serial import Json, expr_to_json
 
 _WIDTH = 100
 #: How tightly operators bind in Python; everything else is a call, a name or a literal.
@@ -64,34 +62,35 @@ class Identifiers:
         return name
 
 
-def dag_as_python(dag: Dag) -> str:
-    """See `Dag.as_python`."""
-    return _Source(dag).text()
+def program_source(ops: Sequence[OpNode], outputs: Sequence[int]) -> str:
+    """The Python source of a DAG, given its operations and the indices of its outputs."""
+    program = _Program(ops)
+    results = ", ".join(program.tensors[i][0] for i in outputs)
+    return "\n".join([*program.lines(), f"outputs = [{results}]"]) + "\n"
 
 
-def tensor_names(dag: Dag) -> list[list[str]]:
-    """What `dag_as_python` calls the tensors: for each operation one name an output."""
-    return _Source(dag).tensors
+def tensor_names(ops: Sequence[OpNode]) -> list[list[str]]:
+    """The names that `program_source` gives tensors: for each operation one for each output."""
+    return _Program(ops).tensors
 
 
-class _Source:
-    def __init__(self, dag: Dag) -> None:
-        self.dag = dag
+class _Program:
+    def __init__(self, ops: Sequence[OpNode]) -> None:
+        self.ops = ops
         self.ids = Identifiers(_TAKEN)
         self.tensors = [
-            [self.ids.fresh(op.output_name(k)) for k in range(op.num_outputs)] for op in dag.ops
+            [self.ids.fresh(op.output_name(k)) for k in range(op.num_outputs)] for op in ops
         ]
-        self.sizes: dict[Var, str] = {v: self.ids.fresh(v.name) for v in dag.sizes}
+        self.sizes: dict[Var, str] = {v: self.ids.fresh(v.name) for v in sizes_of(ops)}
 
-    def text(self) -> str:
+    def lines(self) -> list[str]:
         lines = ["from loopwright import te", ""]
-        for v, name in self.sizes.items():
-            make = "te.size_var" if v.nonnegative else "te.var"  # type: ignore[attr-defined]
-            lines.append(f"{name} = {make}({quoted(v.name)}, {quoted(v.dtype)})")
-        for op, names in zip(self.dag.ops, self.tensors, strict=True):
+        for v in sizes_of(self.ops):
+            make = "te.size_var" if v.nonnegative else "te.var"
+            lines.append(f"{self.sizes[v]} = {make}({quoted(v.name)}, {quoted(v.dtype)})")
+        for op, names in zip(self.ops, self.tensors, strict=True):
             lines += self.operation(op, names)
-        outputs = ", ".join(self.tensors[i][0] for i in self.dag.outputs)
-        return "\n".join([*lines, f"outputs = [{outputs}]"]) + "\n"
+        return lines
 
     def operation(self, op: OpNode, names: Sequence[str]) -> list[str]:
         shape = self.tuple_of(self.dim(n) for n in op.shape)
@@ -108,15 +107,15 @@ class _Source:
         local = Identifiers(self.ids.taken)
         axes = [local.fresh(a.name) for a in op.axes]
         inner |= {a.var: name for a, name in zip(op.axes, axes, strict=True)}
-        writer = _Writer(inner, op.reduce_axes, self.tensors)
+        writer = _Expressions(inner, op.reduce_axes, self.tensors)
         head = f"lambda {', '.join(axes)}: " if axes else "lambda: "
         body, defined = writer.body(op.body, self.ids)
         args = [shape, head + body, f"name={quoted(op.name)}"]
         args += [f"tag={quoted(op.tag)}"] if op.tag else []
         return [*lines, *defined, *called(f"{', '.join(names)} = te.compute", args)]
 
-    def dim(self, n: Any) -> str:
-        return _Writer(self.sizes, (), ()).text(n) if isinstance(n, Expr) else repr(n)
+    def dim(self, n: Dim) -> str:
+        return _Expressions(self.sizes, (), ()).text(n) if isinstance(n, Expr) else repr(n)
 
     @staticmethod
     def tuple_of(items: Iterable[str]) -> str:
@@ -125,12 +124,12 @@ class _Source:
 
 
 def called(head: str, args: Sequence[str]) -> list[str]:
-    """A call on one line, or on one line an argument where that is too long."""
+    """A call on one line, or with each argument on its own line where that is too long."""
     line = f"{head}({', '.join(args)})"
     return [line] if len(line) <= _WIDTH else [f"{head}(", *(f"    {a}," for a in args), ")"]
 
 
-class _Writer:
+class _Expressions:
     """Expressions over named variables and tensors."""
 
     def __init__(
@@ -170,7 +169,7 @@ class _Writer:
         many = len(c.result) > 1
         names = {v: f"x[{k}]" if many else "x" for k, v in enumerate(c.lhs)}
         names |= {v: f"y[{k}]" if many else "y" for k, v in enumerate(c.rhs)}
-        inside = _Writer(names, (), ())
+        inside = _Expressions(names, (), ())
         return [
             f"lambda x, y: {inside.values(c.result)}",
             f"lambda *_: {inside.values(c.identity)}",
@@ -179,11 +178,11 @@ class _Writer:
 
     # ------------------------------------------------------------ expressions
 
-    def text(self, e: Any) -> str:
+    def text(self, e: Expr) -> str:
         """An expression that stands alone; a literal keeps its dtype."""
         return self.bound(e)[0]
 
-    def bound(self, e: Any) -> tuple[str, int]:
+    def bound(self, e: Expr) -> tuple[str, int]:
         """The text of an expression, and how tightly its outermost operator binds."""
         match e:
             case Var():
@@ -212,14 +211,15 @@ class _Writer:
                 return f"{self.tensors[s][k]}[{at or '()'}]", _ATOM
         raise TensorError(f"{type(e).__name__} has no source form")
 
-    def within(self, e: Any, least: int) -> str:
+    def within(self, e: Expr, least: int) -> str:
         """An operand, in parentheses unless it binds at least so tightly."""
         text, binds = self.bound(e)
         return text if binds >= least else f"({text})"
 
-    def index(self, e: Any) -> str:
-        plain = isinstance(e, Const) and e.dtype == "int32"
-        return repr(e.value) if plain else self.text(e)
+    def index(self, e: Expr) -> str:
+        if isinstance(e, Const) and e.dtype == "int32":
+            return repr(e.value)
+        return self.text(e)
 
     def binary(self, e: Binary) -> tuple[str, int]:
         a, b, op = e.a, e.b, e.op
@@ -232,14 +232,15 @@ class _Writer:
         left = left or self.within(a, binds + compare)
         return f"{left} {op} {_number(b, a) or self.within(b, binds + 1)}", binds
 
-    def pair(self, a: Any, b: Any) -> str:
+    def pair(self, a: Expr, b: Expr) -> str:
         """Two operands of one dtype as arguments."""
         # Over a bare reduction axis te.min and te.max would reduce.
-        last = f"{self.names[b]}.var" if b in self.reduced else self.text(b)
+        bare = isinstance(b, Var) and b in self.reduced
+        last = f"{self.text(b)}.var" if bare else self.text(b)
         return f"{_number(a, b) or self.text(a)}, {_number(b, a) or last}"
 
 
-def _number(e: Any, other: Any) -> str:
+def _number(e: Expr, other: Expr) -> str:
     """A finite number as Python writes it, where it takes the dtype of ``other``; or ''."""
     if not isinstance(e, Const) or e.dtype == "bool" or isinstance(other, Const):
         return ""
@@ -262,11 +263,11 @@ def _known_reducer(c: Combiner) -> str:
     types = [e.dtype for e in c.result]
     if c.name not in _REDUCERS or len(types) != (2 if c.name.startswith("arg") else 1):
         return ""
-    made = getattr(reducers, c.name).combiner(types, len(types) > 1)
-    return f"te.{c.name}" if _form(made) == _form(c) else ""
+    own = getattr(reducers, c.name).combiner(types, len(types) > 1)
+    return f"te.{c.name}" if _form(own) == _form(c) else ""
 
 
-def _form(c: Combiner) -> Any:
+def _form(c: Combiner) -> Json:
     names = {v: f"x{k}" for k, v in enumerate(c.lhs)}
     names |= {v: f"y{k}" for k, v in enumerate(c.rhs)}
     return [[expr_to_json(e, names) for e in part] for part in (c.result, c.identity)]

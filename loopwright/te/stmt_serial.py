@@ -1,6 +1,6 @@
 """JSON of the statements of a tensor intrinsic: loops, stores, branches, buffers, instructions.
 
-Buffers are written by number, those of the operands first; variables by name, ``v0``, ``v1``.
+Buffers are written as numbers, those of the operands first; variables as ``v0``, ``v1``.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Expr, Read, Var
 from loopwright.ir.instructions import call_instruction
 from loopwright.ir.stmt import Allocate, For, If, IntrinsicCall, Let, Seq, Stmt, Store
-from loopwright.te.serial import expr_from_json, expr_to_json
+from loopwright.te.serial import Json, expr_from_json, expr_to_json
 from loopwright.te.tensor import shape_of
 
 
-def stmt_to_json(s: Stmt, params: Sequence[Buffer]) -> list[Any]:
+def stmt_to_json(s: Stmt, params: Sequence[Buffer]) -> list[Json]:
     """A statement over the buffers ``params`` as nested lists.
 
     Raises:
         TensorError: it touches another buffer, uses a foreign variable, or has no JSON form.
     """
-    return _Writer(params).stmt(s)
+    return _JsonWriter(params).stmt(s)
 
 
-class _Writer:
+class _JsonWriter:
     def __init__(self, params: Sequence[Buffer]) -> None:
         self.buffers = {b: k for k, b in enumerate(params)}
         self.names: dict[Var, str] = {}
@@ -40,20 +40,21 @@ class _Writer:
     def define(self, v: Var) -> str:
         return self.names.setdefault(v, f"v{len(self.names)}")
 
-    def expr(self, e: Expr) -> list[Any]:
+    def expr(self, e: Expr) -> list[Json]:
         try:
             return expr_to_json(self.reads(e), self.names)
         except KeyError as v:
             raise TensorError(f"the body uses the variable {v}, which no loop of it makes") from v
 
+    # Any: an expression gives an expression.
     def reads(self, e: Any) -> Any:
-        """Loads as reads of a buffer's number."""
-        made = e.map_children(self.reads)
-        if isinstance(made, Load):
-            return Read(self.buffer(made.buffer), made.indices, made.dtype)
-        return made
+        """An expression with reads of a buffer's number in place of loads."""
+        e = e.map_children(self.reads)
+        if isinstance(e, Load):
+            return Read(self.buffer(e.buffer), e.indices, e.dtype)
+        return e
 
-    def stmt(self, s: Any) -> list[Any]:
+    def stmt(self, s: Stmt) -> list[Json]:
         match s:
             case Seq(stmts=stmts):
                 return ["seq", [self.stmt(x) for x in stmts]]
@@ -75,19 +76,19 @@ class _Writer:
         raise TensorError(f"the body of an intrinsic cannot hold a {type(s).__name__}")
 
 
-def stmt_from_json(data: Any, params: Sequence[Buffer]) -> Stmt:
+def stmt_from_json(data: Json, params: Sequence[Buffer]) -> Stmt:
     """Inverse of `stmt_to_json`.
 
     Raises:
         TensorError: malformed.
     """
     try:
-        return _Reader(params).stmt(data)
+        return _JsonReader(params).stmt(data)
     except (KeyError, TypeError, ValueError) as e:
         raise TensorError(f"malformed JSON of a body: {type(e).__name__}: {e}") from e
 
 
-class _Reader:
+class _JsonReader:
     def __init__(self, params: Sequence[Buffer]) -> None:
         self.buffers = dict(enumerate(params))
         self.scope: dict[str, Var] = {}
@@ -96,22 +97,24 @@ class _Reader:
         self.scope[key] = v = Var(str(name), dtype)
         return v
 
-    def expr(self, data: Any) -> Any:
+    # Any: the operands of instructions, which are loads, are read as expressions, too.
+    def expr(self, data: Json) -> Any:
         return self.loads(expr_from_json(data, self.scope))
 
     def loads(self, e: Any) -> Any:
-        made = e.map_children(self.loads)
-        if isinstance(made, Read):
-            b = self.buffers[made.source]
-            self.dimensions(b, made.indices)
-            return Load(b, made.indices, b.dtype)
-        return made
+        """Inverse of `_JsonWriter.reads`."""
+        e = e.map_children(self.loads)
+        if isinstance(e, Read):
+            b = self.buffers[e.source]
+            self.check_dimensions(b, e.indices)
+            return Load(b, e.indices, b.dtype)
+        return e
 
-    def dimensions(self, b: Buffer, indices: Sequence[Any]) -> None:
+    def check_dimensions(self, b: Buffer, indices: Sequence[Expr]) -> None:
         if len(indices) != len(b.shape):
             raise ValueError(f"{b.name} has {len(b.shape)} dimensions, not {len(indices)}")
 
-    def stmt(self, data: Any) -> Stmt:
+    def stmt(self, data: Json) -> Stmt:
         match data:
             case ["seq", stmts]:
                 return Seq(tuple(self.stmt(x) for x in stmts))
@@ -126,7 +129,7 @@ class _Reader:
                 return If(self.expr(cond), self.stmt(then), orelse)
             case ["store", k, at, value]:
                 b, indices = self.buffers[k], tuple(self.expr(i) for i in at)
-                self.dimensions(b, indices)
+                self.check_dimensions(b, indices)
                 return Store(b, indices, self.expr(value))
             case ["alloc", k, name, shape, dtype, body]:
                 extents = shape_of(shape, "the shape of a buffer")

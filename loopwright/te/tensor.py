@@ -11,14 +11,21 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
+import numpy as np
+
 from loopwright import dtypes
 from loopwright.errors import TensorError
-from loopwright.ir.expr import Const, Expr, ExprOps, IterVar, Read, Var, as_expr
+from loopwright.ir.expr import Const, Dim, Expr, ExprLike, ExprOps, IterVar, Read, Var, as_expr
 from loopwright.ir.printer import shape_text
 from loopwright.ir.reduction import Reduce, outputs_of
-from loopwright.ir.sizes import Dim, Shape, check_extent
+from loopwright.ir.sizes import Shape, check_extent
 from loopwright.ir.traversal import walk
 
+#: An extent as users give it, and a shape, of which a single extent is the one dimension.
+DimLike = int | np.integer[Any] | Expr
+ShapeLike = DimLike | Iterable[DimLike]
+#: The domain of an axis: ``(0, extent)``, or the extent alone.
+Domain = DimLike | tuple[int, DimLike] | list[DimLike]
 #: What a loop can be bound to.
 THREAD_TAGS = (*(f"{p}.{c}" for p in ("blockIdx", "threadIdx") for c in "xyz"), "vthread")
 
@@ -27,7 +34,7 @@ class Tensor:
     """A multi-dimensional value: the output of an operation. ``A[i, j]`` is an element.
 
     Attributes:
-        op: the operation that makes it.
+        op: the operation that computes it.
         shape: extents, outermost first: ints, or expressions over size variables.
         dtype: name of the element type.
         value_index: which output of the operation it is.
@@ -48,11 +55,21 @@ class Tensor:
         """Number of dimensions."""
         return len(self.shape)
 
-    def __call__(self, *indices: Any) -> Any:
+    @property
+    def static_shape(self) -> tuple[int, ...]:
+        """The shape as numbers.
+
+        Raises:
+            TensorError: it depends on sizes.
+        """
+        return static_shape(self.shape)
+
+    def __call__(self, *indices: ExprLike) -> Any:
         """``A(i, j)``: the same as ``A[i, j]``."""
         return self[indices]
 
-    def __getitem__(self, indices: Any) -> Any:
+    # Any: an element, or a slice that waits for more indices.
+    def __getitem__(self, indices: ExprLike | tuple[ExprLike, ...]) -> Any:
         idx = indices if isinstance(indices, tuple) else (indices,)
         if len(idx) > self.ndim or (self.ndim == 0 and idx):
             raise TensorError(
@@ -61,8 +78,8 @@ class Tensor:
             )
         if len(idx) < self.ndim:
             return TensorSlice(self, idx)
-        indices = tuple(_index(self, d, i) for d, i in enumerate(idx))
-        return Read(self, indices, self.dtype, self.value_index)
+        at = tuple(_index(self, d, i) for d, i in enumerate(idx))
+        return Read(self, at, self.dtype, self.value_index)
 
     def __iter__(self) -> NoReturn:
         raise TensorError(
@@ -74,14 +91,14 @@ class Tensor:
 
 
 class TensorSlice(ExprOps):
-    """``A[i]`` of a two-dimensional ``A``: waits for the remaining indices."""
+    """``A[i]`` of a two-dimensional ``A``: an element, once the remaining indices follow."""
 
     __slots__ = ("indices", "tensor")
 
-    def __init__(self, tensor: Tensor, indices: tuple[Any, ...]) -> None:
+    def __init__(self, tensor: Tensor, indices: tuple[ExprLike, ...]) -> None:
         self.tensor, self.indices = tensor, indices
 
-    def __getitem__(self, more: Any) -> Any:
+    def __getitem__(self, more: ExprLike | tuple[ExprLike, ...]) -> Any:
         extra = more if isinstance(more, tuple) else (more,)
         return self.tensor[self.indices + extra]
 
@@ -89,7 +106,7 @@ class TensorSlice(ExprOps):
         return f"{self.tensor.name} with {len(self.indices)} of its {self.tensor.ndim} indices"
 
 
-def _index(t: Tensor, dim: int, i: Any) -> Expr:
+def _index(t: Tensor, dim: int, i: object) -> Expr:
     if isinstance(i, slice):
         raise TensorError(f"{t.name}: slices are not indices; use one index a dimension")
     e = as_expr(i)
@@ -101,7 +118,15 @@ def _index(t: Tensor, dim: int, i: Any) -> Expr:
 
 
 class Operation:
-    """Base class of operations; compared by identity. ``op.output(k)`` are its tensors."""
+    """Base class of operations, which are compared by identity.
+
+    Attributes:
+        name: printed name.
+        tag: free text about the operation.
+        attrs: free attributes.
+        axis: one axis for each dimension of the outputs; none of an input.
+        reduce_axis: the axes of the reduction, if it is one.
+    """
 
     name: str
     tag: str
@@ -121,7 +146,7 @@ class Operation:
 
     @property
     def num_outputs(self) -> int:
-        """Number of tensors that the operation makes."""
+        """Number of tensors that the operation computes."""
         return len(self._outputs)
 
     def output(self, index: int) -> Tensor:
@@ -170,21 +195,35 @@ def body_parts(body: Expr) -> list[Expr]:
     return list(outputs_of(body))
 
 
-def shape_of(shape: Any, what: str) -> Shape:
-    """Check a shape: a sequence of extents (a single one is a vector).
+def static_shape(shape: Iterable[Dim]) -> tuple[int, ...]:
+    """Extents as numbers.
+
+    Raises:
+        TensorError: one of them depends on sizes.
+    """
+    dims = tuple(shape)
+    extents = tuple(n for n in dims if isinstance(n, int))
+    if len(extents) != len(dims):
+        raise TensorError(f"the shape {shape_text(dims)} depends on sizes; bind them to numbers")
+    return extents
+
+
+def shape_of(shape: ShapeLike, what: str) -> Shape:
+    """The extents of a shape, checked; a single extent is the shape of a vector.
 
     Raises:
         TensorError: it is no sequence, or an extent is neither a positive integer nor an
             expression over size variables.
     """
-    single = _as_int(shape) is not None or isinstance(shape, Expr)
-    if not single and not isinstance(shape, Iterable):
+    if isinstance(shape, Expr) or _as_int(shape) is not None:
+        return (_extent(shape, (shape,), what),)
+    if not isinstance(shape, Iterable):
         raise TensorError(f"{what}: a shape is a sequence of positive integers, got {shape!r}")
-    dims = (shape,) if single else tuple(shape)
+    dims = tuple(shape)
     return tuple(_extent(d, dims, what) for d in dims)
 
 
-def _extent(d: Any, dims: tuple[Any, ...], what: str) -> Dim:
+def _extent(d: object, dims: tuple[object, ...], what: str) -> Dim:
     if isinstance(d, Expr) and not isinstance(d, Const):
         return check_extent(d, what)
     n = _as_int(d.value if isinstance(d, Const) else d)
@@ -195,15 +234,17 @@ def _extent(d: Any, dims: tuple[Any, ...], what: str) -> Dim:
     return n
 
 
-def _as_int(x: Any) -> int | None:
+def _as_int(x: object) -> int | None:
     """An integer of Python or NumPy as an int; None for everything else, bool included."""
     try:
-        return None if isinstance(x, bool) else operator.index(x)
+        return None if isinstance(x, bool) else operator.index(x)  # type: ignore[arg-type]
     except TypeError:
         return None
 
 
-def placeholder(shape: Any, dtype: Any = "float32", name: str = "placeholder") -> Tensor:
+def placeholder(
+    shape: ShapeLike, dtype: str | None = "float32", name: str = "placeholder"
+) -> Tensor:
     """Declare an input tensor.
 
     Args:
@@ -219,7 +260,7 @@ def placeholder(shape: Any, dtype: Any = "float32", name: str = "placeholder") -
     return PlaceholderOp(name, dims, [dtypes.check(dtype or "float32")]).output(0)
 
 
-def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "") -> IterVar:
+def reduce_axis(dom: Domain, name: str = "rv", thread_tag: str = "") -> IterVar:
     """Declare a reduction axis over ``dom = (0, extent)`` (or ``extent`` alone).
 
     Args:
@@ -238,19 +279,23 @@ def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "") -> IterVar:
     return IterVar(Var(name), _domain(dom, f"reduce_axis {name!r}"), "reduce")
 
 
-def _domain(dom: Any, what: str) -> Dim:
+def _domain(dom: Domain, what: str) -> Dim:
     """The extent of a domain ``(0, extent)``, or of ``extent`` alone."""
-    single = _as_int(dom) is not None or isinstance(dom, Expr)
-    if not single and not (isinstance(dom, list | tuple) and len(dom) == 2):
+    if isinstance(dom, list | tuple):
+        if len(dom) != 2:
+            raise TensorError(f"{what}: expected (0, extent), got {dom!r}")
+        lo, hi = dom
+    elif isinstance(dom, Expr) or _as_int(dom) is not None:
+        lo, hi = 0, dom
+    else:
         raise TensorError(f"{what}: expected (0, extent), got {dom!r}")
-    lo, hi = (0, dom) if single else dom
     if lo != 0:
         raise TensorError(f"{what}: domains start at 0, got ({lo}, {hi}); shift the index instead")
     (extent,) = shape_of((hi,), what)
     return extent
 
 
-def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> IterVar:
+def thread_axis(dom: Domain | str | None = None, tag: str = "", name: str = "") -> IterVar:
     """Declare a GPU thread axis for ``bind``, e.g. ``thread_axis("threadIdx.x")``.
 
     Args:
@@ -263,7 +308,7 @@ def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> IterVar:
         TensorError: an unknown tag; a domain that is empty or does not start at 0.
     """
     if isinstance(dom, str):
-        dom, tag = None, dom
+        return thread_axis(None, dom, name)
     if tag not in THREAD_TAGS:
         raise TensorError(f"thread_axis: unknown tag {tag!r}; use one of {', '.join(THREAD_TAGS)}")
     extent = 0 if dom is None else _domain(dom, f"thread_axis {name or tag!r}")

@@ -11,22 +11,24 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from math import prod
-from typing import Any
 
 from loopwright import dtypes
 from loopwright.errors import TensorError
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Const, Expr, Read, Var
 from loopwright.ir.instructions import INSTRUCTIONS
+from loopwright.ir.node import Node
 from loopwright.ir.stmt import Func, IntrinsicCall, Stmt, Store
 from loopwright.ir.traversal import walk
 from loopwright.ir.verify import verify
-from loopwright.te.dag import Dag, OpNode
+from loopwright.te.dag import Dag
 from loopwright.te.ir_builder import BufferView
+from loopwright.te.op_node import OpNode
+from loopwright.te.serial import Json
 from loopwright.te.stmt_serial import stmt_from_json, stmt_to_json
-from loopwright.te.tensor import ComputeOp, Tensor, shape_of
+from loopwright.te.tensor import ComputeOp, Operation, ShapeLike, Tensor, shape_of, static_shape
 
-#: Strides of an operand in elements, one a dimension; None: any.
+#: For each dimension of an operand its stride in elements; None where any will do.
 Strides = tuple[int | None, ...]
 _BODIES = ("body", "reset", "update")
 
@@ -39,7 +41,10 @@ class OperandBuffer:
 
 
 def decl_buffer(
-    shape: Any, dtype: str = "float32", name: str = "buffer", strides: Any = None
+    shape: ShapeLike,
+    dtype: str = "float32",
+    name: str = "buffer",
+    strides: Sequence[int | Expr | None] | None = None,
 ) -> OperandBuffer:
     """Say how an operand of an intrinsic must lie in memory, for `decl_tensor_intrin`.
 
@@ -47,13 +52,13 @@ def decl_buffer(
         shape: that of the tensor.
         dtype: that of the tensor.
         name: printed name.
-        strides: elements from one index to the next, one a dimension: a number, or a variable or
-            None where any will do. None: row-major without gaps.
+        strides: for each dimension the elements from one index to the next: a number, or a variable
+            or None where any stride will do. None: row-major without gaps.
 
     Raises:
         TensorError: strides of another number of dimensions.
     """
-    dims = shape_of(shape, f"decl_buffer {name!r}")
+    dims = static_shape(shape_of(shape, f"decl_buffer {name!r}"))
     if strides is None:
         return OperandBuffer(dims, dtypes.check(dtype), name, _compact(dims))
     given = tuple(s if isinstance(s, int) else None for s in strides)
@@ -65,6 +70,7 @@ def decl_buffer(
 
 
 def _compact(shape: Sequence[int]) -> Strides:
+    """Strides of a row-major buffer without gaps."""
     return tuple(prod(shape[d + 1 :]) for d in range(len(shape)))
 
 
@@ -77,8 +83,8 @@ class TensorIntrin:
         strides: of each input in the order of the DAG, then of the output.
         params: buffers that stand for the operands in the bodies.
         body: does the whole computation.
-        reset: sets the output to what a reduction starts from, or None.
-        update: adds the reduction to the output, or None.
+        reset: sets the output to the reduction's starting value; None if there is none.
+        update: adds the reduction to the output; None if there is none.
     """
 
     def __init__(
@@ -95,7 +101,7 @@ class TensorIntrin:
         """The operation that describes what is computed."""
         return self.dag.ops[-1]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Json]:
         """JSON-able form; `from_json` is its inverse."""
         parts = {k: getattr(self, k) for k in _BODIES}
         return {
@@ -106,7 +112,7 @@ class TensorIntrin:
         }
 
     @staticmethod
-    def from_json(data: Any) -> TensorIntrin:
+    def from_json(data: Json) -> TensorIntrin:
         """Rebuild an intrinsic.
 
         Raises:
@@ -135,20 +141,20 @@ class TensorIntrin:
         return f"TensorIntrin({self.name})"
 
 
-def _strides_from_json(s: Any) -> Strides:
+def _strides_from_json(s: Json) -> Strides:
     if not isinstance(s, list) or not all(x is None or isinstance(x, int) for x in s):
         raise TensorError(f"strides are a list of integers and nulls, got {s!r}")
     return tuple(s)
 
 
 def operand_buffers(dag: Dag) -> list[Buffer]:
-    """One buffer an operand of a description: the inputs, then the output."""
+    """A buffer for each operand of a description: the inputs, then the output."""
     return [Buffer(op.name, op.shape, op.dtype) for op in dag.ops]
 
 
 def decl_tensor_intrin(
-    op: Any,
-    fcompute: Callable[[list[BufferView], list[BufferView]], Any],
+    op: Operation | Tensor,
+    fcompute: Callable[[list[BufferView], list[BufferView]], Stmt | Sequence[Stmt | None]],
     name: str = "tensor_intrin",
     binds: Mapping[Tensor, OperandBuffer] | None = None,
 ) -> TensorIntrin:
@@ -159,7 +165,7 @@ def decl_tensor_intrin(
             dimension of an input is read at one axis, or at a literal.
         fcompute: gets the inputs (in the order in which ``op`` reads them) and the outputs, and
             returns the statement that does the computation; or ``(body, reset, update)``, where
-            ``reset`` sets the output to what the reduction starts from and ``update`` adds to it.
+            ``reset`` sets the output to the reduction's starting value and ``update`` adds to it.
             It is called once.
         name: its name in messages.
         binds: how operands lie in memory (`decl_buffer`); default row-major without gaps.
@@ -178,30 +184,38 @@ def decl_tensor_intrin(
     if any(isinstance(t.op, ComputeOp) for t in op.input_tensors):
         raise TensorError(f"{who}: the description reads what another compute makes; it is one "
                           "compute over placeholders")  # fmt: skip
-    tensors = [*op.input_tensors, *op._outputs]
     dag, _ = Dag.from_ops([op])
+    if dag.sizes:
+        raise TensorError(f"{who}: the extents of an intrinsic are numbers, not size variables")
     params = operand_buffers(dag)
     views = [BufferView(b) for b in params]
     result = fcompute(views[:-1], views[-1:])
-    bodies = list(result) if isinstance(result, list | tuple) else [result, None, None]
+    bodies = list(result) if isinstance(result, Sequence) else [result, None, None]
     if len(bodies) != len(_BODIES) or not all(s is None or isinstance(s, Stmt) for s in bodies):
         raise TensorError(
             f"{who}: the function returns a statement, or (body, reset, update); got {result!r}"
         )
-    known = dict(binds or {})
-    for t in known:
-        if t not in tensors:
+    strides = _declared_strides([*op.input_tensors, *op._outputs], binds or {}, who)
+    return TensorIntrin(name, dag, strides, bodies, params)
+
+
+def _declared_strides(
+    operands: Sequence[Tensor], binds: Mapping[Tensor, OperandBuffer], who: str
+) -> list[Strides]:
+    """Strides of the operands: those of the buffers in ``binds``, else of rows without gaps."""
+    for t in binds:
+        if t not in operands:
             raise TensorError(f"{who}: binds names {t!r}, which is no operand")
     strides = []
-    for t in tensors:
-        b = known.get(t)
+    for t in operands:
+        b = binds.get(t)
         if b is not None and (b.shape, b.dtype) != (t.shape, t.dtype):
             raise TensorError(
                 f"{who}: the buffer of {t.name!r} is {b.dtype}{list(b.shape)}, the tensor "
                 f"{t.dtype}{list(t.shape)}"
             )
-        strides.append(_compact(t.shape) if b is None else b.strides)
-    return TensorIntrin(name, dag, strides, bodies, params)
+        strides.append(_compact(t.static_shape) if b is None else b.strides)
+    return strides
 
 
 # ---------------------------------------------------------------- what an intrinsic must be
@@ -231,7 +245,7 @@ def _check_reads(who: str, op: OpNode) -> None:
     if red is not None and (red.where is not None or red.init is not None):
         raise TensorError(f"{who}: the description's reduction has where= or init=; leave them out")
 
-    def value(e: Expr) -> None:
+    def value(e: Node) -> None:
         if isinstance(e, Var):
             raise TensorError(
                 f"{who}: the description uses the axis {e.name!r} as a value; it may only be an "
@@ -255,16 +269,16 @@ def _check_reads(who: str, op: OpNode) -> None:
 
 def _check_body(who: str, x: TensorIntrin, body: Stmt) -> None:
     stmt_to_json(body, x.params)
-    known = {b: s for b, s in zip(x.params, x.strides, strict=True)}
+    declared = dict(zip(x.params, x.strides, strict=True))
 
-    def visit(n: Any) -> None:
+    def visit(n: Node) -> None:
         if isinstance(n, Store) and n.buffer in x.params[:-1]:
             raise TensorError(f"{who}: the body writes the input {n.buffer.name!r}")
         if not isinstance(n, IntrinsicCall):
             return
         for given, want in zip(n.operands, INSTRUCTIONS[n.name].operands, strict=True):
             last = len(want.shape)
-            strides = known.get(given.buffer, _compact(given.buffer.shape))[-last:]
+            strides = declared.get(given.buffer, _compact(given.buffer.extents))[-last:]
             if strides != _compact(want.shape):
                 raise TensorError(
                     f"{who}: operand {want.name!r} of {n.name} is {list(want.shape)} without gaps; "

@@ -302,7 +302,7 @@ def check_schedule(
     given = list(inputs)
     for i in ids[len(given) :]:
         op, k = read_arg_id(i)
-        given.append(poison(s.dag.ops[op].shape, s.dag.ops[op].dtypes[k]))
+        given.append(poison(s.dag.ops[op].static_shape, s.dag.ops[op].dtypes[k]))
     exact = Info(True, 0.0, 1.0, 0.0)
     known = [exact] * len(inputs) + list(infos or [exact] * (len(ids) - len(inputs)))
     own = checker or Checker()

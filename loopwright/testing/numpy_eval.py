@@ -21,7 +21,8 @@ from loopwright import dtypes
 from loopwright.errors import InternalError
 from loopwright.ir.expr import Binary, Call, Cast, Const, IfThenElse, Read, Select, Unary, Var
 from loopwright.ir.reduction import Reduce, outputs_of
-from loopwright.te.dag import ArgId, Dag, OpNode, arg_id
+from loopwright.te.dag import ArgId, Dag, arg_id
+from loopwright.te.op_node import OpNode
 
 Array = np.ndarray[Any, Any]
 
@@ -51,12 +52,12 @@ class _Evaluation:
     def __init__(self, op: OpNode, values: Mapping[ArgId, Array]) -> None:
         self.op, self.values = op, values
         axes = [*op.axes, *op.reduce_axes]
-        self.domain = tuple(a.extent for a in axes)
+        self.domain = tuple(a.count for a in axes)
         self.grid: dict[Var, Array] = {}
         for d, a in enumerate(axes):
             shape = [1] * len(axes)
-            shape[d] = a.extent
-            self.grid[a.var] = np.arange(a.extent, dtype=np.int32).reshape(shape)
+            shape[d] = self.domain[d]
+            self.grid[a.var] = np.arange(shape[d], dtype=np.int32).reshape(shape)
 
     def result(self) -> list[Array]:
         """The values of each output."""
@@ -82,13 +83,14 @@ class _Evaluation:
         """Combine the points one after the other, in the order of the axes."""
         n = len(self.op.axes)
         types = [e.dtype for e in body.source]
-        shape = (*self.op.shape, *[1] * (len(self.domain) - n))
+        own = self.op.static_shape
+        shape = (*own, *[1] * (len(self.domain) - n))
         acc = [
-            np.broadcast_to(x, shape).reshape(self.op.shape).astype(t)
+            np.broadcast_to(x, shape).reshape(own).astype(t)
             for x, t in zip(start, types, strict=True)
         ]
-        points = [p.reshape(*self.op.shape, -1) for p in points]
-        active = active.reshape(*self.op.shape, -1)
+        points = [p.reshape(*own, -1) for p in points]
+        active = active.reshape(*own, -1)
         c = body.combiner
         for k in range(active.shape[-1]):
             env = dict(zip((*c.lhs, *c.rhs), (*acc, *(p[..., k] for p in points)), strict=True))

@@ -20,7 +20,8 @@ from loopwright.errors import LoopwrightError
 from loopwright.ir.expr import Cast, Const, IterVar, Read, const
 from loopwright.ir.reduction import Combiner, Reduce, Tuple
 from loopwright.schedule.steps import Step
-from loopwright.te.dag import ArgId, Dag, OpNode, arg_id, read_arg_id
+from loopwright.te.dag import ArgId, Dag, arg_id, read_arg_id
+from loopwright.te.op_node import OpNode
 from loopwright.te.source import tensor_names
 from loopwright.testing.differential import Array, Case
 from loopwright.testing.numpy_eval import evaluate
@@ -133,8 +134,8 @@ def _extents(case: Case) -> Iterator[Case]:
             ops = [_resized(op, [m if x == n else x for x in op.extents]) for op in dag.ops]
             yield from _made(case, dag, ops, list(dag.outputs))
     for i in reversed(range(len(dag.ops))):
-        for d, n in enumerate(dag.ops[i].extents):
-            for m in _less(n) if isinstance(n, int) else ():
+        for d, extent in enumerate(dag.ops[i].extents):
+            for m in _less(extent) if isinstance(extent, int) else ():
                 ops = list(dag.ops)
                 extents = ops[i].extents
                 ops[i] = _resized(ops[i], [*extents[:d], m, *extents[d + 1 :]])
@@ -257,7 +258,7 @@ def _made(
                         (np.ascontiguousarray(source[cut]).reshape(source[cut].shape), known)
                     )
                 elif (i, k) in arrays or (number[i] in new.outputs and k == 0):
-                    shape = op.shape if not case.sizes else arrays[i, k].shape
+                    shape = op.static_shape if not case.sizes else arrays[i, k].shape
                     found.append((poison(shape, op.dtypes[k]), known))
                 else:
                     continue
@@ -280,7 +281,7 @@ def _rebuilt(dag: Dag) -> tuple[Dag, dict[int, int]]:
     scope: dict[str, Any] = {}
     exec(compile(dag.as_python(), "<smaller>", "exec"), scope)
     new, index = Dag.from_ops([t.op for t in scope["outputs"]])
-    made = {i: scope[names[0]].op for i, names in enumerate(tensor_names(dag))}
+    made = {i: scope[names[0]].op for i, names in enumerate(tensor_names(dag.ops))}
     return new, {i: index[op] for i, op in made.items() if op in index}
 
 

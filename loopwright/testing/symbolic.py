@@ -81,10 +81,10 @@ def _arrays(dag: Dag, arg_ids: Sequence[ArgId], n: int, d: Draw) -> list[Array] 
     for i, k in map(read_arg_id, arg_ids):
         op = bound.ops[i]
         if op.is_placeholder:
-            inputs[i] = random_array(rng, op.shape, op.dtype, False)
+            inputs[i] = random_array(rng, op.static_shape, op.dtype, False)
             arrays.append(inputs[i])
         else:
-            arrays.append(poison(op.shape, op.dtypes[k]))
+            arrays.append(poison(op.static_shape, op.dtypes[k]))
     try:
         evaluate(bound, inputs)
     except InternalError:

@@ -58,7 +58,7 @@ def test_a_pass_keeps_the_meaning(
     name: str, nests: list[tuple[Func, list[Any], list[Any]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(storage_rewrite, "STACK_LIMIT", 0)
-    p: Pass = context._passes[name]
+    p: Pass = context.find_pass(name)
     changed = 0
     for f, arrays, want in nests:
         made = p.run(f)

@@ -40,7 +40,7 @@ def flat_offset(b: Buffer, indices: Sequence[Affine]) -> Affine:
         for i, stride in zip(indices, b.strides, strict=True):
             out = out + i * stride
         return out
-    for i, n in zip(indices, b.shape, strict=True):
+    for i, n in zip(indices, b.extents, strict=True):
         out = out * n + i
     return out
 

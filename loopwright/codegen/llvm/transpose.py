@@ -56,7 +56,7 @@ def transposed_copy(memory: Memory, s: For) -> bool:
     b = w.offset_form(source, copy.value.indices)
     if a is None or b is None:
         return False
-    sides = (_Loop(u, s.extent), _Loop(v, inner.extent))
+    sides = (_Loop(u, s.count), _Loop(v, inner.count))
     for along, across in (sides, sides[::-1]):
         # ``along`` runs through memory where it is read, ``across`` where it is written.
         if (b.terms.get(along.atom), a.terms.get(across.atom)) != (1, 1):
@@ -96,7 +96,7 @@ def _atoms(w: IndexWriter, *loops: For) -> list[Var]:
     atoms = [Var(f"%u{k}", "int64") for k in range(len(loops))]
     for loop, atom in zip(loops, atoms, strict=True):
         w.env[loop.var] = Affine.of(atom)
-        w.ranges[atom] = (0, loop.extent - 1)
+        w.ranges[atom] = (0, loop.count - 1)
     return atoms
 
 

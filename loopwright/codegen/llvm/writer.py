@@ -247,7 +247,7 @@ class FunctionWriter(IndexWriter):
         if rest is not None:
             self._serial_loop(rest)
         elif not transposed_copy(self.memory, s):
-            for k in range(s.extent):
+            for k in range(s.count):
                 self.iteration(s, Affine(k))
 
     def _serial_loop(self, s: For) -> None:
@@ -277,8 +277,8 @@ class FunctionWriter(IndexWriter):
     def _vector_loop(self, s: For) -> None:
         native = max(1, self.module.vector_bytes // widest(s.body))
         at = 0
-        while at < s.extent:
-            lanes = min(native, s.extent - at)
+        while at < s.count:
+            lanes = min(native, s.count - at)
             lanes = 1 << (lanes.bit_length() - 1)
             self.lanes = lanes
             self.ranges[LANE] = (0, lanes - 1)

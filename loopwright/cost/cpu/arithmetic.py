@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from loopwright import dtypes
-from loopwright.ir.expr import Binary, Call, Cast, Expr, IfThenElse, Read, Select, Unary
+from loopwright.ir.expr import Binary, Call, Cast, IfThenElse, Read, Select, Unary
+from loopwright.ir.node import Node
 from loopwright.ir.reduction import outputs_of
-from loopwright.te.dag import OpNode
+from loopwright.te.op_node import OpNode
 
 
 @dataclass(slots=True)
@@ -39,7 +40,7 @@ def work_of(op: OpNode) -> Work:
     return out
 
 
-def _count(e: Expr, out: Work) -> None:
+def _count(e: Node, out: Work) -> None:
     match e:
         case Read():
             return

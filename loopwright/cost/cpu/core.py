@@ -16,7 +16,7 @@ from loopwright.cost.cpu.footprint import Touched, Touches
 from loopwright.cost.cpu.register_tile import Tile
 from loopwright.cost.symbolic.loop_nest import NestBuffer
 from loopwright.cost.symbolic.symbols import Number, at_most, least, most, total, where
-from loopwright.te.dag import OpNode
+from loopwright.te.op_node import OpNode
 
 #: Per cycle: arithmetic, loads and stores of one data path's width; instructions.
 OPERATIONS, LOADS, STORES, ISSUED = 2, 2, 1, 6

@@ -152,7 +152,7 @@ def nominal(nest: StageNest) -> int:
 
 def _elements(nest: StageNest) -> Number:
     """Iterations that the stage would have, were nothing computed twice."""
-    return product([*nest.op.shape, *(extent_of(a.extent) for a in nest.op.reduce_axes)])
+    return product(map(extent_of, nest.op.extents))
 
 
 def _whole(

@@ -30,11 +30,12 @@ from loopwright.cost.symbolic.index_steps import (
 )
 from loopwright.cost.symbolic.symbols import Number, Sym, at_most, least, most, product, where
 from loopwright.ir.expr import Binary, Expr, IfThenElse, Read, Var
+from loopwright.ir.node import Node
 from loopwright.ir.reduction import outputs_of
 from loopwright.schedule.bounds.infer import inline_ops
 from loopwright.schedule.bounds.relations import loop_extents, loop_values
 from loopwright.schedule.state import LayoutDim, StageId, StageState, State
-from loopwright.te.dag import OpNode
+from loopwright.te.op_node import OpNode
 
 _ARITHMETIC = SteppedArithmetic()
 
@@ -161,7 +162,7 @@ def _nest(stage: StageState, op: OpNode, nests: Mapping[StageId, StageNest]) -> 
     nest = StageNest(stage, op, stage.attach.kind == "at")
     outside = _outside(stage.attach.stage, stage.attach.loop, nests) if nest.attached else ()
     bases = [SteppedIndex(0, ()) for _ in op.shape]
-    nest.shape = list(op.shape)
+    nest.shape = [extent_of(n) for n in op.shape]
     if nest.attached:
         _cover(nest, bases, outside, nests)
     reduce = [extent_of(a.extent) for a in op.reduce_axes]
@@ -204,7 +205,7 @@ def _cover(
     still = {x.key for x in outside}
     readers = [(n, r) for n in nests.values() for r in n.op.reads() if r.source == nest.stage.id]
     padded = any(n.attached for n, _ in readers)
-    for d, extent in enumerate(nest.op.shape):
+    for d, extent in enumerate(map(extent_of, nest.op.shape)):
         hull = _hull([index_of(r.indices[d], n.axes) for n, r in readers], still)
         if hull is None:
             continue
@@ -285,7 +286,7 @@ def _placed(source: LayoutDim, indices: Sequence[SteppedIndex]) -> SteppedIndex:
         case ("+", a, b):
             return _placed(a, indices) + _placed(b, indices)
         case ("*", a, k):
-            return _placed(a, indices).times(_number(k))
+            return _placed(a, indices).times(k)
         case ("//", a, k):
             return _placed(a, indices).digit(k, None)
         case ("%", a, k):
@@ -309,12 +310,13 @@ def _accesses(
         source = nests[read.source].buffer if read.source in nests else None
         if source is None:
             op = ops[read.source]
-            source = _buffer(StageState(read.source, op, {}, ()), op.shape, op, frozenset())
+            shape = [extent_of(n) for n in op.shape]
+            source = _buffer(StageState(read.source, op, {}, ()), shape, op, frozenset())
         yield _access(source, [index_of(i, nest.axes) for i in read.indices], False)
 
 
 def _conditions(nest: StageNest) -> Iterator[ReadCondition]:
-    todo: list[Expr] = [] if nest.op.body is None else [*outputs_of(nest.op.body)]
+    todo: list[Node] = [] if nest.op.body is None else [*outputs_of(nest.op.body)]
     while todo:
         e = todo.pop()
         todo += [e.a, e.b] if isinstance(e, IfThenElse) else e.children()
@@ -334,7 +336,7 @@ def _tests(cond: Expr) -> list[Expr]:
 def _moved(test: Expr, nest: StageNest) -> frozenset[LoopKey]:
     """The loops that move the sides of a comparison; those of its variables' axes."""
     loops: set[LoopKey] = set()
-    todo = [test]
+    todo: list[Node] = [test]
     while todo:
         e = todo.pop()
         todo += e.children()

@@ -21,7 +21,19 @@ from loopwright import dtypes
 from loopwright.errors import LowerError, RunError
 from loopwright.ir.affine import Interval, exact, fits, interval
 from loopwright.ir.buffer import Buffer, Load
-from loopwright.ir.expr import Binary, Call, Cast, Const, IfThenElse, Select, Unary, Var, as_expr
+from loopwright.ir.expr import (
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Dim,
+    Expr,
+    IfThenElse,
+    Select,
+    Unary,
+    Var,
+    as_expr,
+)
 from loopwright.ir.interp.threads import Grid, Races
 from loopwright.ir.interp.values import NAMES, getter, intrinsic
 from loopwright.ir.operations import COMPARE
@@ -37,6 +49,7 @@ from loopwright.ir.stmt import (
     Let,
     Prefetch,
     Seq,
+    Stmt,
     Store,
     View,
 )
@@ -89,10 +102,10 @@ def prepare(f: Func, grid: Grid | None = None) -> Callable[..., None]:
 
     Nothing checks these. ``grid`` says how kernels run.
     """
-    return _Writer(grid or Grid()).function(f)
+    return _PythonWriter(grid or Grid()).function(f)
 
 
-class _Writer:
+class _PythonWriter:
     """Writes one function as Python source."""
 
     def __init__(self, grid: Grid) -> None:
@@ -100,13 +113,13 @@ class _Writer:
         self.barriers: list[str] | None = None  # of the kernel being written
         self.lines: list[str] = []
         self.scope: dict[str, Any] = {**NAMES, "_grid": grid, "_races": grid.races}
-        self.names: dict[Any, str] = {}
+        self.names: dict[Var | Buffer, str] = {}
         self.ranges: dict[Var, Interval] = {}
         self.loops = 0
         self.kernels = 0
 
     def function(self, f: Func) -> Callable[..., None]:
-        params = ", ".join(self.name(p) for p in (*f.params, *f.sizes))
+        params = ", ".join([*map(self.name, f.params), *map(self.name, f.sizes)])
         self.ranges |= Sizes.of_function(f.sizes, [n for p in f.params for n in p.shape]).ranges
         self.stmt(f.body, 1)
         source = f"def run({params}):\n" + "\n".join(self.lines or ["    pass"])
@@ -126,7 +139,7 @@ class _Writer:
     def put(self, depth: int, text: str) -> None:
         self.lines.append("    " * depth + text)
 
-    def stmt(self, s: Any, d: int) -> None:
+    def stmt(self, s: Stmt, d: int) -> None:
         match s:
             case Seq(stmts=stmts):
                 for x in stmts:
@@ -171,7 +184,7 @@ class _Writer:
             case _:
                 raise LowerError(f"the interpreter does not know {type(s).__name__}")
 
-    def let(self, v: Var, e: Any, d: int) -> None:
+    def let(self, v: Var, e: Expr, d: int) -> None:
         """Arithmetic on axes gives a Python integer of known range, all else a NumPy scalar."""
         if e.dtype != v.dtype:
             raise LowerError(f"{v.name!r} is {v.dtype}; it cannot be bound to a value of {e.dtype}")
@@ -205,14 +218,15 @@ class _Writer:
         extent = interval(as_expr(s.extent), {}, self.ranges) or (1, 1 << 31)
         self.ranges[s.var] = (0, extent[1] - 1)
 
-    def dim(self, n: Any) -> str:
+    def dim(self, n: Dim) -> str:
         """An extent as a Python integer."""
         return str(n) if isinstance(n, int) else self.index(n)
 
     def count(self, s: For) -> str:
         """Iterations of a loop; compiled code relies on there being one."""
-        known = isinstance(s.extent, int)
-        return str(s.extent) if known else f"_at_least_one({self.dim(s.extent)}, {s.var.name!r})"
+        if isinstance(s.extent, int):
+            return str(s.extent)
+        return f"_at_least_one({self.dim(s.extent)}, {s.var.name!r})"
 
     def kernel(self, s: For, d: int) -> None:
         """A kernel: a function of the block, which makes a generator for each thread."""
@@ -239,7 +253,7 @@ class _Writer:
         self.put(d, f"_grid.run(_block{k}, [{grid}], [{block}], {self.barriers})")
         self.barriers, self.loops = None, outer
 
-    def axes(self, s: Any, prefix: str) -> tuple[list[For], Any]:
+    def axes(self, s: Stmt, prefix: str) -> tuple[list[For], Stmt]:
         """Thread loops that enclose a statement, and the statement."""
         out: list[For] = []
         while isinstance(s, For) and s.kind == "thread" and s.tag.startswith(prefix):
@@ -258,16 +272,16 @@ class _Writer:
         """Whether races on a buffer are looked for here."""
         return self.barriers is not None and self.grid.races is not None and b.scope != "local"
 
-    def index(self, e: Any) -> str:
+    def index(self, e: Expr) -> str:
         """An integer as a Python integer."""
         if self.is_plain(e):
             return self.plain(e)
         return f"int({self.expr(e)})"
 
-    def is_plain(self, e: Any) -> bool:
+    def is_plain(self, e: Expr) -> bool:
         return exact(e, {}, self.ranges) and fits(e, {}, self.ranges)
 
-    def plain(self, e: Any) -> str:
+    def plain(self, e: Expr) -> str:
         """Arithmetic on axes, on Python integers."""
         match e:
             case Var():
@@ -289,7 +303,7 @@ class _Writer:
             test = " and ".join(f"0 <= _i[{k}] < {n}" for k, n in enumerate(sizes))
             self.put(d, f"if not ({test}): _outside({b.name!r}, _i, {shape})")
 
-    def load(self, b: Buffer, idx: tuple[Any, ...]) -> str:
+    def load(self, b: Buffer, idx: tuple[Expr, ...]) -> str:
         races = self.grid.races if self.watched(b) else None
         get = f"_get{'' if races is None else '_watched'}_{self.name(b)}"
         if get not in self.scope:
@@ -303,7 +317,7 @@ class _Writer:
         self.scope[name] = np.dtype(e.dtype).type(e.value)
         return name
 
-    def expr(self, e: Any) -> str:
+    def expr(self, e: Expr) -> str:
         """A value as a NumPy scalar of its dtype."""
         match e:
             case Var():

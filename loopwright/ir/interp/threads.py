@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from itertools import product
 from random import Random
-from typing import Any
+from typing import TypeVar
 
 from loopwright.errors import RunError
 from loopwright.ir.stmt import For
 
+T = TypeVar("T")
 Index = tuple[int, ...]
 _Thread = Generator[int, None, None]
 #: Which buffer (two may have one name), and an element.
@@ -55,7 +56,7 @@ class Races:
         self._phase = {}
 
     def touch(self, which: str, name: str, scope: str, at: Index, write: bool) -> None:
-        """The running thread reads or writes an element.
+        """Note that the running thread reads or writes an element.
 
         Args:
             which: tells buffers apart.
@@ -65,7 +66,7 @@ class Races:
             write: whether it is written.
 
         Raises:
-            RunError: another one did so too, and one of the two wrote.
+            RunError: another thread touched it too, and one of the two wrote.
         """
         key, shown = (which, at), f"{name}{list(at)}"
         seen = self._phase.get(key, _UNSEEN)
@@ -91,7 +92,7 @@ class Races:
 
 
 class Grid:
-    """Runs kernels; the writer's code calls ``run``.
+    """Runs kernels; interpreted programs call ``run``.
 
     Args:
         seed: None runs blocks and threads in ascending order; a number shuffles them, the threads
@@ -129,24 +130,33 @@ class Grid:
             make = block(*b)
             self._block([(t, make(*t)) for t in product(*map(range, threads))], b, barriers)
 
-    def _order(self, items: list[Any]) -> list[Any]:
+    def _order(self, items: list[T]) -> list[T]:
         if self._random:
             self._random.shuffle(items)
         return items
 
     def _block(self, alive: list[tuple[Index, _Thread]], b: Index, barriers: Sequence[str]) -> None:
         while True:
-            if self.races:
-                self.races.barrier()
-            at: dict[int, Index] = {}
-            for t, run in self._order(alive):
-                if self.races:
-                    self.races.thread = t
-                at.setdefault(next(run, -1), t)
+            at = self._to_next_barrier(alive)
             if len(at) > 1:
                 self._diverged(at, b, barriers)
             if -1 in at:
                 return
+
+    def _to_next_barrier(self, alive: list[tuple[Index, _Thread]]) -> dict[int, Index]:
+        """Run all threads of a block up to a barrier.
+
+        Returns:
+            The barriers at which threads wait, -1 for the end, each with one of these threads.
+        """
+        if self.races:
+            self.races.barrier()
+        at: dict[int, Index] = {}
+        for t, run in self._order(alive):
+            if self.races:
+                self.races.thread = t
+            at.setdefault(next(run, -1), t)
+        return at
 
     def _diverged(self, at: dict[int, Index], b: Index, barriers: Sequence[str]) -> None:
         places = " and ".join(

@@ -18,7 +18,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from loopwright.ir.expr import Call, Const, Expr, ExprLike, Select, Var, as_expr, cast, const, meet
+from loopwright.ir.expr import (
+    Call,
+    Const,
+    Expr,
+    ExprLike,
+    Select,
+    Var,
+    as_expr,
+    cast,
+    const,
+    promote,
+)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -123,7 +134,7 @@ class Body:
 
     def select(self, cond: Expr, a: ExprLike, b: ExprLike) -> Expr:
         """``a`` where the condition holds, else ``b``."""
-        x, y, dtype = meet(*(self.c(v) if isinstance(v, float) else v for v in (a, b)))
+        x, y, dtype = promote(*(self.c(v) if isinstance(v, float) else v for v in (a, b)))
         return self.let(Select(cond, x, y, dtype))
 
     def clamp(self, x: Expr, lo: float, hi: float) -> Expr:

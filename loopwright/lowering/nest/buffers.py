@@ -1,7 +1,8 @@
 """The buffers of a schedule: which there are, where elements lie in them, and where they exist.
 
-A stage's buffer covers the region that bound inference found, in the order of its layout. It exists
-around the nests that use it, or where ``store_at`` says; those of arguments exist already.
+A stage's buffer holds the region that bound inference gave the stage, in the order of its layout.
+It is allocated around the nests that use it, or where ``store_at`` says. Those of arguments are the
+caller's.
 """
 
 from __future__ import annotations
@@ -12,21 +13,22 @@ from loopwright.ir.affine import Affine, interval
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Expr, Var, binary
 from loopwright.ir.stmt import Allocate, If, Seq, Stmt, seq
-from loopwright.lowering.nest.element_order import as_index, padding_of, placed
+from loopwright.lowering.nest.element_order import as_index, fill_padding, indices_in_layout
 from loopwright.lowering.nest.guards import all_of
 from loopwright.schedule.bounds.results import Bounds, LoopBound, StageBounds
 from loopwright.schedule.nesting import store_position
 from loopwright.schedule.rules.layout import layout_shape
 from loopwright.schedule.rules.storage import aligned_strides
 from loopwright.schedule.state import StageId, State
+from loopwright.te.tensor import static_shape
 
 
 class Buffers:
     """The buffers of all stages of a schedule.
 
     Attributes:
-        of: those of a stage, one an output.
-        params: those of the arguments.
+        of: the buffers of each stage, one for each output.
+        params: the buffers of the arguments.
     """
 
     def __init__(
@@ -43,17 +45,19 @@ class Buffers:
             if sb is None:
                 continue
             self.of[sid] = tuple(
-                params.get((sid, k)) or self._make(sb, k) for k in range(sb.op.num_outputs)
+                params.get((sid, k)) or self._new_buffer(sb, k) for k in range(sb.op.num_outputs)
             )
             if sb.stage.store is not None:
                 self._stored.setdefault(store_position(state, sb.stage), []).append(sb)
 
-    def _make(self, sb: StageBounds, k: int) -> Buffer:
+    def _new_buffer(self, sb: StageBounds, k: int) -> Buffer:
+        """The buffer of output ``k`` of a stage."""
         shape, sizes = tuple(sb.shape), self.bounds.sizes
         if sb.stage.layout is not None:
             shape = layout_shape(shape, sb.stage.layout, sizes)
         dims = tuple(sizes.dim(n) for n in shape)
-        strides = aligned_strides(dims, sb.stage.align)
+        align = sb.stage.align
+        strides = aligned_strides(static_shape(dims), align) if align else None
         name = self.state.output_label(sb.stage.id, k)
         return Buffer(name, dims, sb.op.dtypes[k], sb.scope, strides)
 
@@ -67,7 +71,7 @@ class Buffers:
         local = [_minus(i, b) for i, b in zip(indices, sb.base, strict=True)]
         if sb.stage.layout is None:
             return tuple(as_index(i) for i in local)
-        return placed(sb.stage.layout, local, tuple(sb.shape), self.bounds.ranges)
+        return indices_in_layout(sb.stage.layout, local, tuple(sb.shape), self.bounds.ranges)
 
     def contains(self, sid: StageId, indices: list[Affine | Expr]) -> list[bool]:
         """For each dimension, whether the index provably lies in the buffer."""
@@ -79,23 +83,23 @@ class Buffers:
         for d, i in enumerate(indices):
             local = _minus(i, sb.base[d]) if sb is not None else i
             if isinstance(local, Affine):
-                past = (local - shape[d]).bounds(ranges)[1]
-                out.append(local.bounds(ranges)[0] >= 0 and past < 0)
-                continue
-            b = interval(local, {}, ranges) or (-1, -1)
-            out.append(b[0] >= 0 and (Affine(b[1]) - shape[d]).bounds(ranges)[1] < 0)
+                least, largest = local.bounds(ranges)[0], local
+            else:
+                least, most = interval(local, {}, ranges) or (-1, -1)
+                largest = Affine(most)
+            out.append(least >= 0 and (largest - shape[d]).bounds(ranges)[1] < 0)
         return out
 
     # ------------------------------------------------------------ where they exist
 
     def used(self, sb: StageBounds, nest: Stmt, rest: Stmt, loop: LoopBound | None) -> Stmt:
-        """The nest of a stage, then ``rest``, inside the buffers that exist for the two alone.
+        """The nest of a stage, then ``rest``, inside the allocations of the stage's buffers.
 
         Args:
             sb: the stage.
-            nest: what fills its buffers.
-            rest: what reads them.
-            loop: the loop directly around, of which double buffers fill a half each time.
+            nest: the statement that fills its buffers.
+            rest: the statement that reads them.
+            loop: the loop directly around both; each iteration fills a half of double buffers.
         """
         if sb.stage.store is not None:
             return seq(nest, rest)
@@ -108,17 +112,17 @@ class Buffers:
         return _allocated(own, seq(nest, rest))
 
     def stored(self, sid: StageId, pos: int, body: Stmt) -> Stmt:
-        """A statement with the buffers around it that exist inside loop ``pos`` of a stage."""
+        """A statement inside the allocations that ``store_at`` put at loop ``pos`` of a stage."""
         for sb in self._stored.get((sid, pos), []):
             body = _allocated(self.of[sb.stage.id], seq(self._padding(sb), body))
         return body
 
     def _padding(self, sb: StageBounds) -> Stmt:
-        """What fills the padding of a stage's buffers, if that was asked for."""
+        """The statement that fills the padding of a stage's buffers, if it has a pad value."""
         pad = sb.stage.pad_value
         if pad is None:
             return Seq(())
-        fill = padding_of(self.of[sb.stage.id], sb.shape, pad)
+        fill = fill_padding(self.of[sb.stage.id], sb.shape, pad)
         if sb.kernel is None or sb.scope != "shared" or fill == Seq(()):
             return fill
         threads = [binary("<", x.var, 1) for x in sb.kernel.threads() if x.extent != 1]
@@ -138,7 +142,7 @@ def _allocated(buffers: Sequence[Buffer], body: Stmt) -> Stmt:
 
 
 def _in_halves(buffers: Sequence[Buffer], fill: Stmt, rest: Stmt, var: Var) -> Stmt:
-    """Marked allocations; what fills all buffers stands in the innermost."""
+    """Allocations marked as double buffers; the innermost holds what fills all of them."""
     for b in reversed(buffers):
         rest, fill = Allocate(b, Seq((fill, rest)), var), Seq(())
     return rest

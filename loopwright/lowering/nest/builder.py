@@ -1,9 +1,10 @@
-"""From bounds to loops: one nest a stage, producers inside the loops where they are attached.
+"""From bounds to loops: a nest for each stage, with the producers attached to its loops inside.
 
-Layout of a stage's nest at loop p, outermost first: definitions, guards that are decided there,
-producers attached there, and the loops further in. `_Nest` puts that together; what stands in it is
-made by the modules beside this one: `buffers`, `guards`, `values`, `reductions` (with `lanes` and
-`cross_thread`), `tensorize`, `prefetch`, and `partition`, which makes a nest twice.
+Inside loop p of a stage's nest stand, outermost first: definitions, the guards that are decided
+there, producers attached there, and the loops further in. `_Nest` puts these together; the parts
+come from the modules beside this one: `buffers`, `guards`, `values`, `reductions` (with
+`vector_reduction` and `cross_thread`), `tensorize`, `prefetch`, and `partition`, which writes a
+nest twice.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from loopwright.ir.buffer import Buffer
+from loopwright.ir.kinds import LoopKind
 from loopwright.ir.reduction import Reduce, outputs_of
 from loopwright.ir.stmt import For, Let, Seq, Stmt
 from loopwright.lowering.nest.buffers import Buffers
@@ -24,7 +26,7 @@ from loopwright.lowering.nest.reductions import Reduction
 from loopwright.lowering.nest.size_lets import define_sizes
 from loopwright.lowering.nest.tensorize import Tensorization
 from loopwright.lowering.nest.values import Values
-from loopwright.lowering.nest.vector_reduction import lanes_of
+from loopwright.lowering.nest.vector_reduction import vector_reduction_of
 from loopwright.schedule.bounds.infer import attach_position
 from loopwright.schedule.bounds.results import Bounds, LoopBound, StageBounds
 from loopwright.schedule.rules.annotate import MAX_VECTOR
@@ -67,7 +69,13 @@ class NestBuilder:
     def produce(
         self, group: Iterable[StageBounds], rest: Stmt, loop: LoopBound | None = None
     ) -> Stmt:
-        """The nests of a group of stages, then ``rest``; buffers live as long as they are used."""
+        """The nests of a group of stages, then ``rest``, each inside its buffers.
+
+        Args:
+            group: the stages, producers first.
+            rest: the statement that reads what they compute.
+            loop: the loop directly around, if there is one.
+        """
         for sb in reversed(list(group)):
             nest = _Nest(self, sb).build()
             if sb.kernel is not None and not sb.padded:
@@ -88,36 +96,37 @@ class _Nest:
         self.buffers = builder.buffers
         sid, loops = sb.stage.id, range(len(sb.loops))
         attached = [p for p in loops if builder.attached(sid, p)]
-        lanes, cross = lanes_of(builder.state, sb), cross_thread_of(builder.state, sb)
+        vector, cross = vector_reduction_of(builder.state, sb), cross_thread_of(builder.state, sb)
         self.tensor = Tensorization(self.buffers, sb) if sb.stage.tensorized is not None else None
         first = next((p for p in loops if sb.loops[p].loop.kind == "reduce"), -1)
         late = _late_position(sb, attached, first, cross is not None)
-        self.guards = Guards(sb, late, None if lanes is None else lanes.position)
+        self.guards = Guards(sb, late, None if vector is None else vector.position)
         self.values = Values(self.buffers, sb, self.guards)
         self.reduction = None
         if sb.op.reduction is not None:
-            ways = (lanes, cross, self.tensor)
-            self.reduction = Reduction(self.buffers, sb, self.guards, self.values, ways)
+            self.reduction = Reduction(
+                self.buffers, sb, self.guards, self.values, vector, cross, self.tensor
+            )
         self.partition = Partition(sb, self.guards, attached, builder.partition_cap)
 
     def build(self) -> Stmt:
         """The whole nest."""
-        return self._entered(-1)
+        return self._inside(-1)
 
-    def _entered(self, p: int) -> Stmt:
-        """What stands directly inside loop p (-1: outside all loops), put together from within."""
+    def _inside(self, p: int) -> Stmt:
+        """What stands inside loop p (-1: outside all loops), built from the innermost outwards."""
         if self.partition.due(p):
             inner = self.partition.copies(p, lambda: self._loop(p + 1))
         else:
             inner = self._loop(p + 1)
-        together, each = self.guards.at(p)
-        inner = self.guards.around(each, inner)
+        equal, differing = self.guards.at(p)
+        inner = self.guards.around(differing, inner)
         if p >= 0:
             attached = self.builder.attached(self.sb.stage.id, p)
             inner = self.builder.produce(attached, inner, self.sb.loops[p])
             inner = prefetched(self.buffers, self.sb, p, inner)
         inner = self.buffers.stored(self.sb.stage.id, p, inner)
-        inner = self.guards.around(together, inner)
+        inner = self.guards.around(equal, inner)
         for var, value in reversed(self.sb.lets[p + 1]):
             inner = Let(var, value, inner)
         return inner
@@ -131,20 +140,24 @@ class _Nest:
     def _plain_loop(self, i: int) -> Stmt:
         if i == len(self.sb.loops):
             return self._statement()
-        x, red = self.sb.loops[i], self.reduction
-        outermost = red is not None and i == red.first
-        if red is not None and outermost and red.lanes is not None:
-            red.lanes.begin()
-        body = inner = self._entered(i)
+        red = self.reduction
+        if red is None or i != red.first:
+            return self._around_inside(i)
+        red.begin()
+        return red.around(self._around_inside(i))
+
+    def _around_inside(self, i: int) -> Stmt:
+        """Loop i around what stands inside it; no loop where it has one iteration."""
+        inner, x = self._inside(i), self.sb.loops[i]
         axis = self.sb.launch_var(x)
         if axis is not None:
-            body = inner if axis is x.var else Let(x.var, axis, inner)
-        elif x.extent != 1:
-            pragmas = tuple((k, v) for lid, k, v in self.sb.stage.pragmas if lid == x.loop.id)
-            kind = x.mark.kind if x.mark else self._unmarked(i)
-            extent, tag = self.sb.sizes.dim(x.extent), x.mark.tag if x.mark else ""
-            body = For(x.var, extent, kind, inner, pragmas, tag)
-        return red.around(body) if red is not None and outermost else body
+            return inner if axis is x.var else Let(x.var, axis, inner)
+        if x.extent == 1:
+            return inner
+        pragmas = tuple((k, v) for lid, k, v in self.sb.stage.pragmas if lid == x.loop.id)
+        kind = x.mark.kind if x.mark else self._unmarked(i)
+        extent, tag = self.sb.sizes.dim(x.extent), x.mark.tag if x.mark else ""
+        return For(x.var, extent, kind, inner, pragmas, tag)
 
     def _statement(self) -> Stmt:
         body = self.sb.op.body
@@ -156,20 +169,21 @@ class _Nest:
         return write_all(self.buffers.of[self.sb.stage.id], self.values.own_element(), values)
 
     def _tensorized(self, tensor: Tensorization) -> Stmt:
-        """The intrinsic; the nest as it is where a guard is left, as in the copy for tails."""
+        """The intrinsic; plain loops where they test a guard, as the copy for tails does."""
         guards = self.guards
         outer, guards.tested = guards.tested, set()
         plain = self._plain_loop(tensor.position)
         guarded, guards.tested = bool(guards.tested), outer | guards.tested
         part = tensor.intrin.body if tensor.match.whole else tensor.intrin.update
         assert part is not None
-        made = tensor.operate(part, self.values)
-        return plain if guarded else made
+        instead = tensor.operate(part, self.values)
+        return plain if guarded else instead
 
-    def _unmarked(self, i: int) -> str:
-        """Kind of a loop without a mark; a tensorized one is a vector in tails, where it can be.
+    def _unmarked(self, i: int) -> LoopKind:
+        """The kind of a loop without a mark.
 
-        So accumulators stay in registers though tails touch them as well.
+        A tensorized loop is vectorized in tails where it can be, so that accumulators, which tails
+        touch as well, stay in registers.
         """
         loops = self.sb.loops
         if self.tensor is None or i != self.tensor.position or loops[i].loop.kind == "reduce":
@@ -179,11 +193,12 @@ class _Nest:
 
 
 def _late_position(sb: StageBounds, attached: list[int], first: int, cross: bool) -> int:
-    """The loop inside which guards that differ between threads are tested.
+    """The loop inside which guards that differ between threads are tested (-1: none asks for it).
 
-    All threads fill the shared buffers of stages computed inside, and reduce together.
+    It lies inside all places where every thread of a block is needed: to fill the shared buffers of
+    stages computed there, and to reduce with the others.
     """
     if sb.kernel is None:
         return -1
-    meet = cross or sb.scope == "shared"
-    return max([-1, *attached, *([first] if meet else [])])
+    needs_all_threads = cross or sb.scope == "shared"
+    return max([-1, *attached, *([first] if needs_all_threads else [])])

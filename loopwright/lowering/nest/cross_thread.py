@@ -1,9 +1,8 @@
 """Reductions whose loops are bound to threads.
 
-Each thread accumulates what its iterations cover in a local buffer, `AllReduce` combines the
-threads' results, and one thread stores them. The accumulator has a dimension for each spatial loop
-inside the reduction. Guards that differ between threads stand around the accumulation and the
-store only, so that every thread takes part in the combination.
+Each thread accumulates its iterations in a local buffer, `AllReduce` combines the results of the
+threads, and one thread stores them. Guards that differ between threads stand around the
+accumulation and the store only, so that every thread takes part in the combination.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from collections.abc import Sequence
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Expr, binary
 from loopwright.ir.stmt import AllReduce, If, Stmt
+from loopwright.lowering.nest.accumulators import accumulators, tile_loops
 from loopwright.lowering.nest.multi_output import combine_into, write_all
 from loopwright.schedule.bounds.launches import cross_tags
 from loopwright.schedule.bounds.results import StageBounds
@@ -20,7 +20,7 @@ from loopwright.schedule.state import State
 
 
 def cross_thread_of(state: State, sb: StageBounds) -> CrossThread | None:
-    """The accumulator of a stage with a reduction loop bound to threads, else None."""
+    """The cross-thread reduction of a stage, or None if no loop of it asks for one."""
     tags = tuple(cross_tags(sb.stage))
     if not tags or sb.op.reduction is None:
         return None
@@ -28,26 +28,21 @@ def cross_thread_of(state: State, sb: StageBounds) -> CrossThread | None:
 
 
 class CrossThread:
-    """What a stage needs to reduce with the threads of ``tags``.
+    """The reduction of one stage by the threads of ``tags``.
 
     Attributes:
-        buffers: the accumulators of one thread, one an output.
+        buffers: the accumulators of one thread, one for each output.
+        element: where the element at hand is in them.
+        writer: thread axes with their values in the thread that stores the result.
     """
 
     def __init__(self, name: str, sb: StageBounds, tags: tuple[str, ...]) -> None:
         assert sb.op.reduction is not None
         assert sb.kernel is not None
         self.tags, self.combiner, self.name = tags, sb.op.reduction.combiner, name
-        first = next(p for p, x in enumerate(sb.loops) if x.loop.kind == "reduce")
-        inside = [
-            x
-            for x in sb.loops[first:]
-            if x.loop.kind != "reduce" and x.extent != 1 and sb.launch_var(x) is None
-        ]
-        self.element: tuple[Expr, ...] = tuple(x.var for x in inside)
-        shape, types = tuple(sb.sizes.dim(x.extent) for x in inside), sb.op.dtypes
-        names = [name] if len(types) == 1 else [f"{name}.v{k}" for k in range(len(types))]
-        self.buffers = [Buffer(n, shape, t, "local") for n, t in zip(names, types, strict=True)]
+        tile = tile_loops(sb)
+        self.element: tuple[Expr, ...] = tuple(x.var for x in tile)
+        self.buffers = accumulators(name, tuple(sb.sizes.dim(x.extent) for x in tile), sb.op.dtypes)
         # In local memory every thread keeps the result; else one thread stores it.
         axes = [] if sb.scope == "local" else [sb.kernel.launches[t] for t in tags]
         chosen = dict(sb.stage.predicate or ())
@@ -57,23 +52,23 @@ class CrossThread:
         return [Load(b, self.element, b.dtype) for b in self.buffers]
 
     def start(self) -> Stmt:
-        """The accumulators of one element at the reducer's identity."""
+        """Set the accumulators of one element to the reducer's identity."""
         return write_all(self.buffers, self.element, self.combiner.identity)
 
     def update(self, values: Sequence[Expr]) -> Stmt:
-        """One more value, one an output, in the accumulators."""
+        """Combine one more value of each output into the accumulators."""
         return combine_into(
             self.buffers, self.element, self.combiner, self._load(), values, self.name
         )
 
     def combine(self) -> Stmt:
-        """The accumulators of one element combined across the threads."""
+        """Combine the accumulators of one element across the threads."""
         return AllReduce(self.combiner, tuple(self.buffers), self.element, self.tags)
 
     def store(
         self, buffers: Sequence[Buffer], indices: tuple[Expr, ...], init: Sequence[Expr] | None
     ) -> Stmt:
-        """The result as the element, written by one thread where threads share the buffer."""
+        """Store the result as the element; where threads share the buffer, one thread does."""
         out = write_all(buffers, indices, self._load())
         if init is not None:
             out = combine_into(buffers, indices, self.combiner, init, self._load(), self.name)

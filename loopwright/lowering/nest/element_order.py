@@ -1,4 +1,4 @@
-"""Where elements lie in a buffer whose layout was transformed, and what fills its padding."""
+"""Buffers whose layout was transformed: where their elements lie, and what fills their padding."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from loopwright import dtypes
-from loopwright.ir.affine import Affine, Ranges, split_digits, to_affine
+from loopwright.ir.affine import Affine, Extent, Ranges, split_digits, to_affine
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Expr, Var, binary, const
 from loopwright.ir.stmt import For, Seq, Stmt, Store, seq
@@ -21,15 +21,15 @@ def as_index(i: Affine | Expr) -> Expr:
     return i.to_expr() if isinstance(i, Affine) else i
 
 
-def placed(
+def indices_in_layout(
     layout: tuple[Any, ...], local: list[Affine | Expr], shape: tuple[Any, ...], ranges: Ranges
 ) -> tuple[Expr, ...]:
-    """New indices of an element.
+    """The indices of an element in the transformed layout.
 
     Args:
         layout: of the stage.
         local: indices that count from the first element that the stage covers.
-        shape: extents that it covers.
+        shape: extents of the region that the stage covers.
         ranges: bounds of the variables.
     """
     out = []
@@ -77,9 +77,16 @@ def _value(x: IndexExpr, local: list[Affine | Expr], ranges: Ranges) -> Affine |
     return top if op == "//" else binary("+", binary("*", top, d), low.to_expr())
 
 
-def padding_of(buffers: Sequence[Buffer], shape: Sequence[Any], pad: float) -> Stmt:
-    """Fill buffers with a number, unless the elements of a stage (of ``shape``) fill them."""
-    return seq(*(_filled(b, pad) for b in buffers if prod(b.shape) != prod(shape)), Seq(()))
+def fill_padding(buffers: Sequence[Buffer], shape: Sequence[Extent], pad: float) -> Stmt:
+    """Fill buffers with a number, except those that the elements of a stage fill.
+
+    Args:
+        buffers: of the stage.
+        shape: extents of the region that the stage covers, which are numbers here.
+        pad: the number.
+    """
+    elements = prod(n for n in shape if isinstance(n, int))
+    return seq(*(_filled(b, pad) for b in buffers if prod(b.extents) != elements), Seq(()))
 
 
 def _filled(b: Buffer, pad: float) -> Stmt:

@@ -1,7 +1,7 @@
-"""The guards of one stage: at which loop each is tested, and what of it is still open there.
+"""The guards of one stage: at which loop each is tested, and which tests can be left out.
 
-A guard is open unless the copy of the nest that is being built assumes it
-(`loopwright.lowering.nest.partition`), or a condition of the expression around says the same.
+A test is left out where the copy of the nest that is being built assumes the guard
+(`loopwright.lowering.nest.partition`), or where a condition of the expression around it implies it.
 """
 
 from __future__ import annotations
@@ -20,84 +20,85 @@ class Guards:
     """The guards of a stage while its nest is built.
 
     Attributes:
-        assumed: those that hold in the copy being built.
-        tested: those that what was built so far tests.
+        assumed: guards that hold in the copy being built.
+        tested: guards that the statements built so far test.
     """
 
-    def __init__(self, sb: StageBounds, late: int, lanes_from: int | None) -> None:
-        """Place guards.
+    def __init__(self, sb: StageBounds, late: int, vector_loop: int | None) -> None:
+        """The guards of a stage.
 
         Args:
             sb: the stage.
             late: the loop inside which guards are tested that differ between threads.
-            lanes_from: the first loop of those that are lanes of a reduction, if any.
+            vector_loop: the vectorized reduction loop, if there is one.
         """
-        self.sb, self._late, self._lanes_from = sb, late, lanes_from
+        self.sb, self._late, self._vector_loop = sb, late, vector_loop
         self.assumed: set[Guard] = set()
         self.tested: set[Guard] = set()
-        self._facts: list[tuple[Affine, int]] = []
+        # Forms, each with the largest value that it has where the expression at hand is evaluated.
+        self._limits: list[tuple[Affine, int]] = []
 
     # ------------------------------------------------------------ where
 
     def position(self, g: Guard) -> int:
         """The loop inside which a guard is tested (-1: outside all loops)."""
-        known = max((self.sb.position.get(v, -1) for v in g.value.terms), default=-1)
-        return max(known, self._late) if self._differs(g) else known
+        earliest = max((self.sb.position.get(v, -1) for v in g.value.terms), default=-1)
+        return max(earliest, self._late) if self._differs(g) else earliest
 
     def in_lanes(self, g: Guard) -> bool:
-        """Whether a guard is tested lane by lane, where a reduction accumulates."""
-        first = self._lanes_from
+        """Whether a guard is tested for each vector lane, where a reduction accumulates."""
+        first = self._vector_loop
         return first is not None and g.kind == "reduce" and self.position(g) >= first
 
     def at(self, p: int) -> tuple[list[Guard], list[Guard]]:
-        """Guards tested on entering loop p: of all threads together, and of each by itself."""
+        """Guards tested inside loop p: those equal in all threads of a block, and the others."""
         here = [g for g in self.sb.guards if self.position(g) == p and not self.in_lanes(g)]
-        together = [g for g in here if not self._differs(g)]
-        return together, [g for g in here if self._differs(g)]
+        equal = [g for g in here if not self._differs(g)]
+        return equal, [g for g in here if self._differs(g)]
 
     def _differs(self, g: Guard) -> bool:
-        """Whether the threads of a block may differ about a guard."""
+        """Whether a guard may hold for some threads of a block and not for others."""
         kernel = self.sb.kernel
         return kernel is not None and any(v in kernel.varying for v in g.value.terms)
 
     # ------------------------------------------------------------ what
 
     def around(self, guards: list[Guard], body: Stmt) -> Stmt:
-        """A statement behind tests of what is open of guards."""
+        """A statement inside the tests of guards."""
         conds = [c for g in guards for c in self.conditions(g)]
         return If(all_of(conds), body) if conds else body
 
     def conditions(self, g: Guard) -> list[Expr]:
-        """What is open of a guard; it counts as tested from here on."""
+        """The tests of a guard that cannot be left out; it counts as tested from here on."""
         if g in self.assumed:
             return []
         value, out = g.value.to_expr(), []
-        if g.nonnegative and not self._known(g.value * -1, 0):
+        if g.nonnegative and not self._is_at_most(g.value * -1, 0):
             out.append(binary(">=", value, 0))
-        if g.below is not None and not self._known(g.value - g.below, -1):
+        if g.below is not None and not self._is_at_most(g.value - g.below, -1):
             out.append(binary("<", value, self.sb.sizes.dim(g.below)))
         if out:
             self.tested.add(g)
         return out
 
     def domain(self) -> list[Guard]:
-        """Guards of the spatial axes of a padded stage, which its stores do without."""
+        """Guards of the spatial axes of a padded stage, which its stores do not need."""
         return [g for gs in self.sb.domain.values() for g in gs]
 
     @contextmanager
     def supposing(self, cond: Expr) -> Iterator[None]:
-        """What a condition over the tensor's axes says need not be tested while this lasts."""
-        outside = self._facts
-        self._facts = [*outside, *self._said_by(cond)]
+        """Leave out tests that a condition over the tensor's axes implies, while this lasts."""
+        outside = self._limits
+        self._limits = [*outside, *self._implied_by(cond)]
         yield
-        self._facts = outside
+        self._limits = outside
 
-    def _said_by(self, cond: Expr) -> list[tuple[Affine, int]]:
-        """Forms and their largest values where a condition holds."""
+    def _implied_by(self, cond: Expr) -> list[tuple[Affine, int]]:
+        """Forms, each with its largest value where a condition holds."""
         values, ranges = self.sb.values, self.sb.sizes.ranges
         match cond:
             case Binary(op="and", a=a, b=b):
-                return [*self._said_by(a), *self._said_by(b)]
+                return [*self._implied_by(a), *self._implied_by(b)]
             case Binary(op="<" | "<=" | ">" | ">=" as op, a=a, b=b):
                 x, y = (to_affine(s, values, ranges) for s in (a, b))
                 sure = all(fits(s, values, ranges) for s in (a, b))
@@ -105,10 +106,10 @@ class Guards:
                     return [(x - y if op[0] == "<" else y - x, 0 if "=" in op else -1)]
         return []
 
-    def _known(self, value: Affine, most: int) -> bool:
+    def _is_at_most(self, value: Affine, most: int) -> bool:
         """Whether ``value <= most`` follows from one of the conditions around."""
-        gaps = ((value - form, limit) for form, limit in self._facts)
-        return any(not gap.terms and gap.const + limit <= most for gap, limit in gaps)
+        differences = ((value - form, limit) for form, limit in self._limits)
+        return any(not d.terms and d.const + limit <= most for d, limit in differences)
 
 
 def all_of(conds: list[Expr]) -> Expr:

@@ -1,16 +1,10 @@
-"""Kernels in the loop IR: the loops that launch them, and the shared buffers of a block.
-
-The loops of a launch stand around the whole kernel, blocks outside threads. A pass moves the
-buffers in shared memory between the two: one for each block, whatever loop its stage stands in.
-"""
+"""The loops that launch a kernel; they stand around all of it, blocks outside threads."""
 
 from __future__ import annotations
 
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
-from loopwright.ir.buffer import Buffer
-from loopwright.ir.stmt import Allocate, For, Func, Stmt
-from loopwright.lowering.context import func_pass
+from loopwright.ir.stmt import For, Stmt
 from loopwright.schedule.bounds.results import Bounds, KernelLaunch, launch_tag
 from loopwright.schedule.state import State
 
@@ -31,42 +25,6 @@ def launch(state: State, bounds: Bounds, kernel: KernelLaunch, body: Stmt) -> St
     return body
 
 
-def is_launch(s: Any) -> TypeGuard[For]:
+def is_launch(s: object) -> TypeGuard[For]:
     """Whether a statement is a launch loop (not one of virtual threads)."""
     return isinstance(s, For) and s.kind == "thread" and s.tag != "vthread"
-
-
-@func_pass(opt_level=0, name="PlaceSharedMemory")
-def place_shared(f: Func) -> Func:
-    """Move buffers in shared memory out of the threads of their kernel, into the block."""
-    return f.with_body(_place(f.body))
-
-
-def _place(s: Any) -> Any:
-    if not isinstance(s, Stmt):
-        return s
-    if not is_launch(s):
-        return s.map_children(_place)
-    found: list[Buffer] = []
-    return _around_threads(_taken(s, found), found)
-
-
-def _taken(s: Any, found: list[Buffer]) -> Any:
-    """A statement without the allocations of shared buffers, which are added to ``found``."""
-    if not isinstance(s, Stmt):
-        return s
-    if isinstance(s, Allocate) and s.buffer.scope == "shared":
-        if s.buffer not in found:  # what a double buffer repeats may allocate it twice
-            found.append(s.buffer)
-        return _taken(s.body, found)
-    return s.map_children(lambda c: _taken(c, found))
-
-
-def _around_threads(s: Any, buffers: list[Buffer]) -> Any:
-    if not isinstance(s, Stmt):
-        return s
-    if is_launch(s) and s.tag.startswith("blockIdx"):
-        return s.map_children(lambda c: _around_threads(c, buffers))
-    for b in reversed(buffers):
-        s = Allocate(b, s)
-    return s

@@ -1,4 +1,4 @@
-"""Statements that write several outputs of a stage at once."""
+"""Statements that write all outputs of a stage, of which there may be several."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Indices = tuple[Expr, ...]
 
 
 def write_all(buffers: Sequence[Buffer], indices: Indices, values: Sequence[Expr]) -> Stmt:
-    """One store an output; no value may read what is stored."""
+    """A store for each output; no value may read what is stored."""
     return seq(*(Store(b, indices, v) for b, v in zip(buffers, values, strict=True)))
 
 
@@ -26,18 +26,18 @@ def combine_into(
     label: str,
     chosen: Callable[[int, Expr], Expr] = lambda _, value: value,
 ) -> Stmt:
-    """Store what ``combiner`` makes of ``a`` and ``b``.
+    """Store the combination of ``a`` and ``b``.
 
-    Of a tuple, operands and results are bound to variables first, so that no store changes what
-    another output is made of.
+    For several outputs, operands and results are bound to variables first, so that no store changes
+    an operand of another output.
 
     Args:
-        buffers: one an output.
+        buffers: one for each output.
         indices: the element, in all of them.
         combiner: combines two values of each output.
-        a, b: one expression an output.
+        a, b: one expression for each output.
         label: begins the names of the variables.
-        chosen: makes of output k and its new value what is stored.
+        chosen: gives the value to store from the number of an output and its combined value.
     """
     if len(buffers) == 1:
         (whole,) = combiner.combine(a, b)
@@ -45,9 +45,9 @@ def combine_into(
     lets: list[tuple[Var, Expr]] = []
 
     def named(name: str, items: Sequence[Expr]) -> list[Var]:
-        made = [Var(f"{label}.{name}{k}", e.dtype) for k, e in enumerate(items)]
-        lets.extend(zip(made, items, strict=True))
-        return made
+        variables = [Var(f"{label}.{name}{k}", e.dtype) for k, e in enumerate(items)]
+        lets.extend(zip(variables, items, strict=True))
+        return variables
 
     new = named("new", combiner.combine(named("old", a), named("x", b)))
     out = write_all(buffers, indices, [chosen(k, v) for k, v in enumerate(new)])

@@ -1,8 +1,8 @@
-"""Loop partition: where a nest is made twice, and the test that chooses between the copies.
+"""Loop partition: a nest is written twice, and one test for each tile chooses between the copies.
 
-Where guards remain, the nest below the outermost guarded loop is made once for the part where all
-guards hold for the whole tile (hot, no tests inside) and once as it is (cold), and one test a tile
-chooses. More copies are never made.
+Where guards remain, the nest below the outermost guarded loop is written once without tests, for
+tiles in which all guards hold (the hot copy), and once with them (the cold copy). There are never
+more than these two copies.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from loopwright.ir.stmt import If, Stmt
 from loopwright.lowering.nest.guards import Guards, all_of
 from loopwright.schedule.bounds.results import Guard, StageBounds
 
-#: Largest product of unrolled extents for which a tail copy of the nest is made, by default.
+#: Largest product of unrolled extents for which a nest is written twice, by default.
 PARTITION_CAP = 512
 
 
@@ -23,7 +23,7 @@ class Partition:
     """How the nest of one stage is partitioned.
 
     Attributes:
-        point: the loop below which two copies are made (-1: outside all loops), or None.
+        point: the loop below which there are two copies (-1: outside all loops); None for one copy.
     """
 
     def __init__(self, sb: StageBounds, guards: Guards, attached: list[int], cap: int) -> None:
@@ -33,7 +33,7 @@ class Partition:
             sb: the stage.
             guards: of the stage.
             attached: its loops with stages computed at them, which are never copied.
-            cap: largest product of unrolled extents of which a copy is made.
+            cap: largest product of unrolled extents that is written twice.
         """
         self.sb, self.guards = sb, guards
         self._all = [*sb.guards, *guards.domain()]
@@ -60,11 +60,14 @@ class Partition:
         return point
 
     def due(self, p: int) -> bool:
-        """Whether the copies are to be made inside loop p, and this is neither of them."""
+        """Whether the copies are to be built inside loop p, and this is not one of them."""
         return p == self.point and not self.guards.assumed
 
-    def copies(self, p: int, make: Callable[[], Stmt]) -> Stmt:
-        """What ``make`` builds for the inside of loop p, twice where that leaves out a test."""
+    def copies(self, p: int, build: Callable[[], Stmt]) -> Stmt:
+        """The statement that ``build`` gives for the inside of loop p.
+
+        It is built twice where a copy can do without tests.
+        """
         guards = self.guards
         tests: dict[Guard, list[Expr]] = {}
         for g in self._all:
@@ -74,19 +77,23 @@ class Partition:
             if test is not None:
                 tests[g] = test
         guards.tested = set()
-        cold = make()
-        # A guard that the nest does not test, such as one of padding, is no reason to leave it.
-        held = [g for g in tests if g in guards.tested]
-        if not held:
+        cold = build()
+        # A guard that the nest does not test, such as one of padding, is no reason for a copy.
+        assumed = [g for g in tests if g in guards.tested]
+        if not assumed:
             return cold
-        guards.assumed = set(held)
-        hot = make()
+        guards.assumed = set(assumed)
+        hot = build()
         guards.assumed = set()
-        conds = [c for g in held for c in tests[g]]
+        conds = [c for g in assumed for c in tests[g]]
         return If(all_of(conds), hot, cold) if conds else hot
 
     def _holds_inside(self, g: Guard, p: int) -> list[Expr] | None:
-        """Conditions on the loops up to p under which ``g`` holds for all inner iterations."""
+        """Conditions on the loops up to p under which ``g`` holds for all inner iterations.
+
+        Returns:
+            None if it never holds for all of them.
+        """
         sizes, ranges = self.sb.sizes, self.sb.sizes.ranges
         outer, rest = g.value.split(self.sb.visible(p))
         lo, hi = sizes.span(rest)

@@ -1,7 +1,7 @@
-"""What a loop prefetches: the region that an iteration ahead will read, a line at a time.
+"""Prefetches of a loop: the region that a later iteration will read, one cache line at a time.
 
-The region is that of bound inference: read indices are affine over loops, those up to the loop
-stand still, at the values of the iteration ahead, and the others are run over.
+The region is found as in bound inference. Read indices are affine over loops: the loops up to the
+one that prefetches have the values of the later iteration, the others take all their values.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from loopwright.schedule.state import Prefetched
 LINE = 64
 #: Most prefetches that are written out one after the other.
 _WRITTEN_OUT = 16
-#: Of each dimension of a buffer the first element, over loops that stand still, and least and
+#: For each dimension of a buffer: an index over the loops that are fixed, and the least and the
 #: largest distance from it.
 Region = list[tuple[Affine, Extent, Extent]]
 
 
 def prefetched(b: Buffers, sb: StageBounds, p: int, body: Stmt) -> Stmt:
-    """The body of loop ``p`` of a stage after what it prefetches."""
+    """The body of loop ``p`` of a stage with the prefetches of the loop in front."""
     x = sb.loops[p]
     wanted = [w for w in sb.stage.prefetches if w.loop == x.loop.id and x.extent != 1]
-    return seq(*(_ahead(b, sb, p, w) for w in wanted), body) if wanted else body
+    return seq(*(_prefetch(b, sb, p, w) for w in wanted), body) if wanted else body
 
 
-def _ahead(b: Buffers, sb: StageBounds, p: int, want: Prefetched) -> Stmt:
-    """One prefetch, behind definitions that depend on the loop, for an iteration ahead."""
+def _prefetch(b: Buffers, sb: StageBounds, p: int, want: Prefetched) -> Stmt:
+    """One prefetch for a later iteration, inside the definitions that it needs for that one."""
     buffer = b.of[want.source][want.value_index]
     x = sb.loops[p]
     env: dict[Var, Expr] = {x.var: binary("+", x.var, want.offset)}
@@ -47,7 +47,7 @@ def _ahead(b: Buffers, sb: StageBounds, p: int, want: Prefetched) -> Stmt:
         lets.append((fresh, substitute(value, env)))
         env[var] = fresh
     regions = _regions(b, sb, p, want)
-    out: Stmt = substitute(seq(*(_lines(buffer, r, sb.sizes) for r in regions)), env)
+    out = substitute(seq(*(_lines(buffer, r, sb.sizes) for r in regions)), env)
     needed = free_vars(out)
     for var, value in reversed(lets):
         if var in needed:
@@ -57,41 +57,57 @@ def _ahead(b: Buffers, sb: StageBounds, p: int, want: Prefetched) -> Stmt:
 
 
 def _regions(b: Buffers, sb: StageBounds, p: int, want: Prefetched) -> list[Region]:
-    """What iteration p reads of a buffer; reads that move in step are taken together."""
-    known, sizes, buffer = sb.visible(p), sb.sizes, b.of[want.source][want.value_index]
-    found: list[Region] = []
+    """The regions of a buffer that one iteration of loop p reads.
+
+    Reads whose regions move in step, such as those of a stencil, share one region.
+    """
+    regions: list[Region] = []
     for reader, read in reads_inside(b.state, b.bounds, sb, want):
         forms = [to_affine(i, reader.values, b.bounds.ranges) for i in read.indices]
-        region: Region = []
         at = b.element(want.source, [a for a in forms if a is not None])
-        for e, n in zip(at, buffer.shape, strict=True):
-            a = to_affine(e, {}, b.bounds.ranges)
-            if a is None:  # a digit of a layout that the tile does not follow
-                region.append((Affine(0), 0, sizes.of(n) - 1))
-                continue
-            fixed, rest = a.split(known)
-            region.append((fixed, *sizes.span(rest)))
-        _add(found, region, sizes)
-    return found
+        _add(regions, _region(b, sb, p, want, at), sb.sizes)
+    return regions
 
 
-def _add(found: list[Region], region: Region, sizes: Sizes) -> None:
-    """Widen a region that moves in step with a new one by it, or add that."""
-    for k, old in enumerate(found):
-        wide: Region = []
-        for (fixed, lo, hi), (other, low, high) in zip(old, region, strict=True):
-            least, most = sizes.least(lo, low), sizes.most(hi, high)
-            if fixed != other or least is None or most is None:
-                break
-            wide.append((fixed, least, most))
-        if len(wide) == len(region):
-            found[k] = wide
+def _region(
+    b: Buffers, sb: StageBounds, p: int, want: Prefetched, indices: tuple[Expr, ...]
+) -> Region:
+    """The region of the elements at ``indices`` over the loops inside loop p."""
+    fixed_vars, sizes, buffer = sb.visible(p), sb.sizes, b.of[want.source][want.value_index]
+    region: Region = []
+    for index, n in zip(indices, buffer.shape, strict=True):
+        form = to_affine(index, {}, b.bounds.ranges)
+        if form is None:  # a digit of a layout that does not fit the tile: all of the dimension
+            region.append((Affine(0), 0, sizes.of(n) - 1))
+            continue
+        fixed, rest = form.split(fixed_vars)
+        region.append((fixed, *sizes.span(rest)))
+    return region
+
+
+def _add(regions: list[Region], region: Region, sizes: Sizes) -> None:
+    """Widen the region that moves in step with a new one, or else append the new one."""
+    for k, old in enumerate(regions):
+        wide = _union(old, region, sizes)
+        if wide is not None:
+            regions[k] = wide
             return
-    found.append(region)
+    regions.append(region)
+
+
+def _union(a: Region, b: Region, sizes: Sizes) -> Region | None:
+    """The smallest region around two; None where they do not move in step."""
+    out: Region = []
+    for (fixed, lo, hi), (other, low, high) in zip(a, b, strict=True):
+        least, most = sizes.least(lo, low), sizes.most(hi, high)
+        if fixed != other or least is None or most is None:
+            return None
+        out.append((fixed, least, most))
+    return out
 
 
 def _lines(buffer: Buffer, region: Region, sizes: Sizes) -> Stmt:
-    """Prefetch a region: all its rows, and of each row a line after the other."""
+    """Prefetch a region: all its rows, and in each row one cache line after the other."""
     stride = 1 if buffer.strides is None else buffer.strides[-1]
     step = max(1, LINE // (dtypes.nbytes(buffer.dtype) * stride))
     loops: list[tuple[Var, Extent]] = []
@@ -102,8 +118,8 @@ def _lines(buffer: Buffer, region: Region, sizes: Sizes) -> Stmt:
         at.append((fixed + lo + Affine.of(loops[-1][0]) * every).to_expr())
     out: Stmt = Prefetch(buffer, tuple(at))
     counts = [n for _, n in loops]
-    known = [n for n in counts if isinstance(n, int)]
-    few = len(known) == len(counts) and prod(known) <= _WRITTEN_OUT
+    numbers = [n for n in counts if isinstance(n, int)]
+    few = len(numbers) == len(counts) and prod(numbers) <= _WRITTEN_OUT
     for var, n in reversed(loops):
         out = For(var, sizes.dim(n), "unrolled" if few else "serial", out)
     return out

@@ -1,15 +1,15 @@
-"""An intrinsic in the place of a nest: its operands in memory, and its statements over them."""
+"""An intrinsic in place of a nest: where its operands lie, and its statements over these."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, NoReturn
 
 from loopwright.ir.affine import Affine, to_affine
 from loopwright.ir.buffer import Buffer, Load
-from loopwright.ir.expr import Const, Expr, Var, binary
+from loopwright.ir.expr import Dim, Expr, Var, binary
 from loopwright.ir.stmt import Stmt, Store
 from loopwright.lowering.nest.buffers import Buffers
 from loopwright.lowering.nest.values import Values
@@ -33,22 +33,33 @@ class _Operand:
     steps: tuple[tuple[int, ...] | None, ...]
 
     def element(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
+        """Indices into the buffer for an element of the operand."""
         out = [f.to_expr() for f in self.first]
-        for i, steps in zip(indices, self.steps, strict=True):
-            for q, step in enumerate(steps or ()):
-                if step:
-                    out[q] = binary("+", out[q], binary("*", i, step))
+        moves = [
+            (q, i, step)
+            for i, steps in zip(indices, self.steps, strict=True)
+            for q, step in enumerate(steps or ())
+            if step
+        ]
+        for q, i, step in moves:
+            out[q] = binary("+", out[q], binary("*", i, step))
         return tuple(out)
 
 
 class Tensorization:
-    """The intrinsic of one stage. ``first`` are the indices of the stage's own element."""
+    """The intrinsic of one stage.
+
+    Attributes:
+        intrin: the intrinsic.
+        match: which axes and reads of the stage are those of the intrinsic.
+        position: index of the tensorized loop.
+    """
 
     def __init__(self, buffers: Buffers, sb: StageBounds) -> None:
-        done = sb.stage.tensorized
-        assert done is not None
+        tensorized = sb.stage.tensorized
+        assert tensorized is not None
         self.b, self.sb = buffers, sb
-        self.intrin: TensorIntrin = done.intrin
+        self.intrin: TensorIntrin = tensorized.intrin
         self.match: Match = match_intrinsic(buffers.state, sb)
         self.position = self.match.position
 
@@ -72,21 +83,22 @@ class Tensorization:
         for k, (param, op) in enumerate(zip(self.intrin.params, dag.ops, strict=True)):
             if op.body is not None:
                 buffer, indices = self.b.of[self.sb.stage.id][0], own
-                axes: list[Any] = [a.var for a in op.axes]
+                described: list[Expr] = [a.var for a in op.axes]
             else:
                 buffer, indices = reads[k].buffer, reads[k].indices
-                axes = list(self._described(k))
-            operands[param] = self._operand(k, buffer, indices, axes)
+                described = list(self._described(k))
+            operands[param] = self._operand(k, buffer, indices, described)
 
+        # Any: an expression gives an expression and a statement a statement.
         def go(n: Any) -> Any:
-            made = n.map_children(go)
-            if isinstance(made, Load) and made.buffer in operands:
-                x = operands[made.buffer]
-                return Load(x.buffer, x.element(made.indices), made.dtype)
-            if isinstance(made, Store) and made.buffer in operands:
-                x = operands[made.buffer]
-                return Store(x.buffer, x.element(made.indices), made.value)
-            return made
+            n = n.map_children(go)
+            if isinstance(n, Load) and n.buffer in operands:
+                x = operands[n.buffer]
+                return Load(x.buffer, x.element(n.indices), n.dtype)
+            if isinstance(n, Store) and n.buffer in operands:
+                x = operands[n.buffer]
+                return Store(x.buffer, x.element(n.indices), n.value)
+            return n
 
         out: Stmt = go(part)
         return out
@@ -96,8 +108,15 @@ class Tensorization:
         return next(r.indices for r in self.intrin.op.reads() if r.source == k)
 
     def _operand(
-        self, k: int, buffer: Buffer, indices: tuple[Expr, ...], described: Sequence[Any]
+        self, k: int, buffer: Buffer, indices: tuple[Expr, ...], described: Sequence[Expr]
     ) -> _Operand:
+        """Where operand ``k`` lies.
+
+        Args:
+            k: its number.
+            buffer, indices: the element that the stage touches.
+            described: the indices at which the description touches the operand.
+        """
         name = self.intrin.dag.ops[k].name
         inner = {v for a in self.match.axes.values() if a for v in a.weights}
         forms: list[Affine] = []
@@ -114,8 +133,8 @@ class Tensorization:
         first = tuple(
             Affine(f.const, {v: c for v, c in f.terms.items() if v not in inner}) for f in forms
         )
-        of = [None if isinstance(i, Const) else steps[i] for i in described]
-        return _Operand(buffer, first, tuple(of))
+        by_dimension = tuple(steps[i] if isinstance(i, Var) else None for i in described)
+        return _Operand(buffer, first, by_dimension)
 
     def _steps(
         self, name: str, forms: Sequence[Affine], v: Var, buffer: Buffer
@@ -135,7 +154,11 @@ class Tensorization:
         return out
 
     def _compare(
-        self, k: int, buffer: Buffer, described: Sequence[Any], steps: dict[Var, Any]
+        self,
+        k: int,
+        buffer: Buffer,
+        described: Sequence[Expr],
+        steps: Mapping[Var, tuple[int, ...] | None],
     ) -> None:
         """Compare distances in memory with the strides that the intrinsic wants."""
         name, wanted = self.intrin.dag.ops[k].name, self.intrin.strides[k]
@@ -166,14 +189,19 @@ class Tensorization:
         refuse_match(self.b.state, self.sb.stage, text)
 
 
-def _elements(shape: Sequence[Any]) -> int | None:
-    """Elements of a shape; None where it is known only when the program runs."""
-    known = [n for n in shape if isinstance(n, int)]
-    return prod(known) if len(known) == len(shape) else None
+def _elements(shape: Sequence[Dim]) -> int | None:
+    """Elements of a shape; None where that is known only when the program runs."""
+    numbers = [n for n in shape if isinstance(n, int)]
+    return prod(numbers) if len(numbers) == len(shape) else None
 
 
 def _distance(by: Sequence[int], strides: Sequence[int | None]) -> int | None:
-    """Elements between neighbours; None where that is known only when the program runs."""
+    """Elements from one place to another; None where that is known only when the program runs.
+
+    Args:
+        by: for each dimension the difference of the indices.
+        strides: of the buffer.
+    """
     out = 0
     for step, stride in zip(by, strides, strict=True):
         if step and stride is None:

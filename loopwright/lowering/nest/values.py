@@ -1,7 +1,7 @@
-"""What a stage computes: expressions over its tensor's axes as ones over loops and buffers.
+"""The values of a stage: expressions over its tensor's axes become ones over loops and buffers.
 
-Lanes that over-run a padded stage compute what nobody reads; here is seen to that they read nothing
-outside of a buffer and do not trap.
+The iterations of a padded stage may run over its edge. Nobody reads what they compute there, but
+they must not read outside of a buffer nor trap.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class Values:
         values: list[Affine | Expr] = [self.sb.values[a.var] for a in self.sb.op.axes]
         return self.b.element(self.sb.stage.id, values)
 
+    # Any: a child of an expression is an expression.
     def of(self, e: Any) -> Expr:
         """An expression over the tensor's axes as one over loops and buffers."""
         if isinstance(e, Var):
@@ -55,7 +56,7 @@ class Values:
         return out
 
     def load_of(self, e: Read, indices: list[Affine | Expr] | None = None) -> Load:
-        """The load of a read, whether or not the element exists.
+        """The load of a read, without a test whether the element exists.
 
         Raises:
             LowerError: the tensor is an input that is not among the arguments.
@@ -78,7 +79,7 @@ class Values:
         return IfThenElse(all_of(conds), load, const(0, load.dtype), load.dtype)
 
     def _load_guard(self, e: Read, indices: list[Affine | Expr]) -> list[Expr]:
-        """Conditions under which an over-running lane may touch this element."""
+        """Conditions under which an iteration that may run over the edge reads this element."""
         if not self.sb.domain:
             return []
         inside = self.b.contains(e.source, indices)
@@ -104,14 +105,14 @@ class Values:
         return e if e.dtype == "int32" else Cast(e, "int64") if e.dtype != "int64" else e
 
     def _choice(self, e: IfThenElse) -> Expr:
-        """A guarded value; what its condition says need not be tested again inside."""
+        """A guarded value; guards that its condition implies are not tested again inside."""
         cond = self.of(e.cond)
         with self.guards.supposing(e.cond):
             taken = self.of(e.a)
         return IfThenElse(cond, taken, self.of(e.b), e.dtype)
 
     def _safe_division(self, e: Binary) -> Expr:
-        """In lanes that over-run, zeros were read: a division must not trap there."""
+        """A division that does not trap in iterations over the edge, where zeros are read."""
         if isinstance(e.b, Const):
             return e
         conds = [c for g in self.guards.domain() for c in self.guards.conditions(g)]

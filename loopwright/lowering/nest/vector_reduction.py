@@ -1,11 +1,11 @@
-"""Reductions whose iterations are the lanes of vectors: accumulators of their own, one a lane.
+"""Reductions over a vectorized loop: one accumulator for each vector lane.
 
-A vectorized reduction loop of n iterations adds into n accumulators beside each other, one set for
-each element that the loops inside the outermost reduction loop compute. They start from the
-reducer's identity; after the outermost reduction loop the n of an element are combined in halves,
-and the result, with what ``init`` gives, becomes the element. A reducer is commutative and
-associative, so this needs no other promise. Accumulators that are accessed at constant places, in
-pieces of the native vector length, become registers.
+A vectorized reduction loop of n iterations adds into n accumulators that lie side by side; each
+element that the loops inside the outermost reduction loop compute has its own n. They start from
+the reducer's identity. After the outermost reduction loop the n accumulators of an element are
+combined in halves, and the result, combined with ``init`` if there is one, becomes the element.
+This is valid since a reducer is commutative and associative. Accumulators that are accessed at
+constant places, in pieces of the native vector length, become registers.
 """
 
 from __future__ import annotations
@@ -18,72 +18,72 @@ from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Expr, IfThenElse, Select, Var, as_expr, binary, const
 from loopwright.ir.reduction import Combiner
 from loopwright.ir.stmt import Allocate, For, Stmt, seq
-from loopwright.ir.traversal import walk
+from loopwright.ir.traversal import contains
+from loopwright.lowering.nest.accumulators import accumulators, tile_loops
 from loopwright.lowering.nest.multi_output import combine_into, write_all
 from loopwright.schedule.bounds.results import StageBounds
 from loopwright.schedule.state import State
 
-#: Most accumulators whose elements are folded together: a tile that is kept in registers.
-TOGETHER = 1024
+#: Most accumulators of a tile whose elements are combined together: it is kept in registers.
+MAX_TILE = 1024
 
 
-def lanes_of(state: State, sb: StageBounds) -> Lanes | None:
-    """The lanes of a stage that has a vectorized reduction loop, else None."""
+def vector_reduction_of(state: State, sb: StageBounds) -> VectorReduction | None:
+    """The vector reduction of a stage, or None if it has no vectorized reduction loop."""
     red = sb.op.reduction
     for p, x in enumerate(sb.loops):
-        marked = x.mark is not None and x.mark.kind == "vectorized" and x.count > 1
-        if red is not None and marked and x.loop.kind == "reduce":
+        vectorized = x.mark is not None and x.mark.kind == "vectorized" and x.count > 1
+        if red is not None and vectorized and x.loop.kind == "reduce":
             name = f"{state.label(sb.stage.id)}.lanes"
-            return Lanes(name, sb, p, red.combiner)
+            return VectorReduction(name, sb, p, red.combiner)
     return None
 
 
-class Lanes:
+class VectorReduction:
     """The accumulators of one stage.
 
     Attributes:
         position: index of the vectorized reduction loop.
-        buffers: the accumulators, one buffer an output: spatial loops inside the outermost
-            reduction loop, then lanes.
+        lane, count: its variable and extent.
+        element, extents: variables and extents of the loops over elements inside the outermost
+            reduction loop.
+        points: number of these elements where all their loops are unrolled, else 0.
+        whole_tile: whether the elements are combined together (`fold_tile`), not one by one.
+        buffers: the accumulators, one buffer for each output: flat where ``whole_tile``, else with
+            a dimension for each loop over elements and one for the lanes.
     """
 
     def __init__(self, name: str, sb: StageBounds, position: int, combiner: Combiner) -> None:
         self.position, self.name, self.combiner = position, name, combiner
         self.types = sb.op.dtypes
         self.lane, self.count = sb.loops[position].var, sb.loops[position].count
-        first = next(p for p, x in enumerate(sb.loops) if x.loop.kind == "reduce")
-        # Each thread has accumulators of its own: a loop over threads is no dimension of them.
-        inside = [
-            x
-            for x in sb.loops[first:]
-            if x.loop.kind != "reduce" and x.extent != 1 and sb.launch_var(x) is None
-        ]
-        self.element: tuple[Expr, ...] = tuple(x.var for x in inside)
-        self.extents = tuple(sb.sizes.dim(x.extent) for x in inside)
-        unrolled = all(x.mark is not None and x.mark.kind == "unrolled" for x in inside)
-        self.points = prod(x.count for x in inside) if unrolled else 0
-        halves = self.count & (self.count - 1) == 0
-        self.together = halves and 1 < self.points <= TOGETHER // self.count
-        self.size = self.points * self.count if self.together else 0
-        self.buffers = self._fresh(self.size)
+        tile = tile_loops(sb)
+        self.element: tuple[Expr, ...] = tuple(x.var for x in tile)
+        self.extents = tuple(sb.sizes.dim(x.extent) for x in tile)
+        unrolled = all(x.mark is not None and x.mark.kind == "unrolled" for x in tile)
+        self.points = prod(x.count for x in tile) if unrolled else 0
+        power_of_two = self.count & (self.count - 1) == 0
+        self.whole_tile = power_of_two and 1 < self.points <= MAX_TILE // self.count
+        self.buffers = self._new_buffers()
 
-    def _fresh(self, size: int = 0) -> list[Buffer]:
-        """Buffers, one an output; flat ones of a size where elements are folded together."""
-        names = [f"{self.name}.v{k}" for k in range(len(self.types))]
-        names = [self.name] if len(names) == 1 else names
-        shape = (size,) if size else (*self.extents, self.count)
-        return [Buffer(n, shape, t, "local") for n, t in zip(names, self.types, strict=True)]
+    def _new_buffers(self) -> list[Buffer]:
+        if self.whole_tile:
+            return self._flat_buffers(self.points * self.count)
+        return accumulators(self.name, (*self.extents, self.count), self.types)
+
+    def _flat_buffers(self, size: int) -> list[Buffer]:
+        return accumulators(self.name, (size,), self.types)
 
     def begin(self) -> None:
         """Take new accumulators: each copy of a nest has its own."""
-        self.buffers = self._fresh(self.size)
+        self.buffers = self._new_buffers()
 
     def _at(self, lane: Expr) -> tuple[Expr, ...]:
-        """Where a lane of the element at hand is."""
-        return (self._point(self.count, lane),) if self.together else (*self.element, lane)
+        """Indices of the accumulator of a lane, for the element at hand."""
+        return (self._flat_index(self.count, lane),) if self.whole_tile else (*self.element, lane)
 
-    def _point(self, count: int, lane: Expr) -> Expr:
-        """Where a lane is in buffers of ``count`` lanes an element, one element after the other."""
+    def _flat_index(self, count: int, lane: Expr) -> Expr:
+        """Index of a lane in flat buffers with ``count`` lanes for each element."""
         out: Expr = as_expr(0)
         for var, extent in zip(self.element, self.extents, strict=True):
             out = binary("+", binary("*", out, extent), var)
@@ -92,25 +92,27 @@ class Lanes:
     def _load(self, lane: Expr) -> list[Expr]:
         return [Load(b, self._at(lane), b.dtype) for b in self.buffers]
 
-    def _each(self, count: int, value: Stmt, lane: Var) -> Stmt:
-        return For(lane, count, "vectorized", value)
+    def _vector_loop(self, count: int, body: Stmt, lane: Var) -> Stmt:
+        return For(lane, count, "vectorized", body)
 
     def start(self) -> Stmt:
-        """The accumulators of one element at the reducer's identity."""
+        """Set the accumulators of one element to the reducer's identity."""
         lane = Var(self.lane.name)
         set_lane = write_all(self.buffers, self._at(lane), self.combiner.identity)
-        return self._each(self.count, set_lane, lane)
+        return self._vector_loop(self.count, set_lane, lane)
 
     def update(self, values: list[Expr], guards: list[Expr], where: Expr | None) -> Stmt:
-        """One lane combined with values, one an output, where the conditions hold.
+        """Combine values, one for each output, into the accumulators of one lane.
 
-        Conditions choose values, not stores: a masked store would keep the accumulators in memory.
+        Where a guard or ``where`` does not hold, the old value is stored again: a masked store
+        would keep the accumulators in memory.
         """
         old = self._load(self.lane)
-        cond = _both(guards, where)
+        cond = _conjunction(guards, where)
         if cond is not None:
             values = [
-                IfThenElse(cond, v, const(0, v.dtype), v.dtype) if _loads(v) else v for v in values
+                IfThenElse(cond, v, const(0, v.dtype), v.dtype) if contains(v, Load) else v
+                for v in values
             ]
 
         def chosen(k: int, new: Expr) -> Expr:
@@ -119,44 +121,50 @@ class Lanes:
         at = self._at(self.lane)
         return combine_into(self.buffers, at, self.combiner, old, values, self.name, chosen)
 
-    def folded(
+    def fold_tile(
         self,
-        finish: Callable[[Stmt], Stmt],
+        over_elements: Callable[[Stmt], Stmt],
         buffers: Sequence[Buffer],
         indices: tuple[Expr, ...],
         init: Sequence[Expr] | None,
     ) -> Stmt:
-        """The elements of a tile folded together, then written.
+        """Combine the lanes of all elements of a tile together, then write the elements.
 
         Halves of two elements' lanes are interleaved and combined by one vector operation, and so
         on with the results, so a tile of 16 elements of 16 lanes takes 15 vector operations instead
-        of 64. ``finish`` makes a nest over the elements of the statement that writes one.
+        of 64.
+
+        Args:
+            over_elements: puts the loops over the tile around a statement that writes one element.
+            buffers: the stage's, one for each output.
+            indices: the element at hand in them.
+            init: starting values, if there are some.
         """
         steps: list[Stmt] = []
-        made: list[Buffer] = []
+        partial: list[Buffer] = []
         old, rows, width, mixed = self.buffers, self.points, self.count, 1
         while width > mixed:
             pairs = rows % 2 == 0
             rows, wide = (rows // 2, width) if pairs else (rows, width // 2)
-            new = self._fresh(rows * wide)
-            steps.append(self._level(old, new, rows, width, pairs))
-            made += new
+            new = self._flat_buffers(rows * wide)
+            steps.append(self._fold_level(old, new, rows, width, pairs))
+            partial += new
             old, width, mixed = new, wide, mixed * 2 if pairs else mixed
-        point = self._point(1, as_expr(0))
+        point = self._flat_index(1, as_expr(0))
         at = binary("+", binary("*", binary("%", point, rows), width), binary("//", point, rows))
         values: list[Expr] = [Load(b, (at,), b.dtype) for b in old]
         write = write_all(buffers, indices, values)
         if init is not None:
             write = combine_into(buffers, indices, self.combiner, init, values, self.name)
-        out = seq(*steps, finish(write))
-        for buffer in reversed(made):
+        out = seq(*steps, over_elements(write))
+        for buffer in reversed(partial):
             out = Allocate(buffer, out)
         return out
 
-    def _level(
+    def _fold_level(
         self, old: list[Buffer], new: list[Buffer], rows: int, width: int, pairs: bool
     ) -> Stmt:
-        """Upper halves of rows combined into lower ones; of pairs of rows interleaved."""
+        """Combine the upper halves of rows with the lower ones; of pairs of rows, interleaved."""
         lane, half = Var(self.lane.name), width // 2
         if pairs:
             row = binary("+", binary("//", lane, width), binary("*", binary("%", lane, 2), rows))
@@ -166,12 +174,12 @@ class Lanes:
         near = binary("+", binary("*", row, width), at)
         a, b = ([Load(x, (i,), x.dtype) for x in old] for i in (near, binary("+", near, half)))
         body = combine_into(new, (lane,), self.combiner, a, b, self.name)
-        return self._each(new[0].size, body, lane)
+        return self._vector_loop(new[0].size, body, lane)
 
     def end(
         self, buffers: Sequence[Buffer], indices: tuple[Expr, ...], init: Sequence[Expr] | None
     ) -> Stmt:
-        """The lanes of one element combined in halves, and the element written."""
+        """Combine the lanes of one element in halves, then write the element."""
         steps: list[Stmt] = []
         count = self.count
         while count > 2:
@@ -186,26 +194,20 @@ class Lanes:
         return seq(*steps, last)
 
     def _fold(self, count: int, distance: int, lane: Var) -> Stmt:
-        """Combine the first lanes with those at a distance."""
+        """Combine each of the first ``count`` lanes with the one at a distance."""
         at: Expr = lane if count > 1 else as_expr(0)
         far = self._load(binary("+", at, distance))
         store = combine_into(
             self.buffers, self._at(at), self.combiner, self._load(at), far, self.name
         )
-        return self._each(count, store, lane) if count > 1 else store
+        return self._vector_loop(count, store, lane) if count > 1 else store
 
 
-def _both(guards: list[Expr], where: Expr | None) -> Expr | None:
-    """Guards and the reduction's own condition, which is read only where the guards hold."""
+def _conjunction(guards: list[Expr], where: Expr | None) -> Expr | None:
+    """Guards and the reduction's own condition, which is evaluated only where the guards hold."""
     inside = fold(lambda a, b: Binary("and", a, b, "bool"), guards) if guards else None
     if where is None or inside is None:
         return where if inside is None else inside
-    if _loads(where):
+    if contains(where, Load):
         return IfThenElse(inside, where, const(0, "bool"), "bool")
     return Binary("and", inside, where, "bool")
-
-
-def _loads(e: Expr) -> bool:
-    found: list[object] = []
-    walk(e, lambda n: found.append(n) if isinstance(n, Load) else None)
-    return bool(found)

@@ -1,1 +1,1 @@
-"""The passes that run on a lowered function, one a file."""
+"""The passes that run on a lowered function, each in a file of its own."""

@@ -1,18 +1,17 @@
-"""Cross-thread reduction: a tree in shared memory for each `AllReduce`.
+"""LowerThreadAllreduce: each `AllReduce` becomes a tree of combinations in shared memory.
 
-Each thread puts its value into a row of shared memory, one row for each group of threads that
-reduce together; halves of the row are combined until one value is left, which all threads of the
-group read. Barriers are left to the pass `thread_sync`. TVM's LowerThreadAllreduce.
+Each thread stores its value in a row of shared memory, which the threads of its group share. Halves
+of the row are combined until one value is left, which all threads of the group read. The pass
+`thread_sync` inserts the barriers. As TVM's pass of this name.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from loopwright.ir.affine import Affine
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Expr, as_expr, binary
 from loopwright.ir.stmt import Allocate, AllReduce, For, Func, If, Stmt, Store, seq
+from loopwright.ir.visitor import map_statements
 from loopwright.lowering.context import func_pass
 from loopwright.lowering.nest.launch import is_launch
 from loopwright.lowering.nest.multi_output import combine_into
@@ -20,29 +19,28 @@ from loopwright.lowering.nest.multi_output import combine_into
 
 @func_pass(opt_level=0, name="LowerThreadAllreduce")
 def lower_thread_allreduce(f: Func) -> Func:
-    """Write every `AllReduce` out as loads and stores of shared memory."""
+    """Replace every `AllReduce` by loads and stores of shared memory."""
     return f.with_body(_go(f.body, []))
 
 
-def _go(s: Any, axes: list[For]) -> Any:
+def _go(s: Stmt, axes: list[For]) -> Stmt:
     if isinstance(s, AllReduce):
         return _tree(s, axes)
-    if not isinstance(s, Stmt):
-        return s
     inner = [*axes, s] if is_launch(s) and s.tag.startswith("threadIdx") else axes
-    return s.map_children(lambda c: _go(c, inner))
+    return map_statements(s, lambda c: _go(c, inner))
 
 
 def _flat(axes: list[For]) -> tuple[Expr, int]:
-    """The number of a thread in some axes, the first slowest, and how many there are."""
+    """The index of a thread over several thread axes, row-major, and the number of threads."""
     out, count = Affine(0), 1
     for x in axes:
-        out = out * x.extent + Affine.of(x.var)
-        count *= x.extent
+        out = out * x.count + Affine.of(x.var)
+        count *= x.count
     return out.to_expr(), count
 
 
 def _tree(s: AllReduce, axes: list[For]) -> Stmt:
+    """The tree for one `AllReduce` inside the thread loops ``axes``."""
     lane, lanes = _flat([x for x in axes if x.tag in s.tags])
     group, groups = _flat([x for x in axes if x.tag not in s.tags])
     if lanes == 1:
@@ -68,7 +66,7 @@ def _tree(s: AllReduce, axes: list[For]) -> Stmt:
 
 
 def _fold(s: AllReduce, rows: list[Buffer], group: Expr, lane: Expr, half: int) -> Stmt:
-    """Combine each lane with the one at a distance."""
+    """Combine the value at ``lane`` of each row with the one ``half`` places further."""
     near = [Load(r, (group, lane), r.dtype) for r in rows]
     far = [Load(r, (group, binary("+", lane, half)), r.dtype) for r in rows]
     return combine_into(rows, (group, lane), s.combiner, near, far, s.buffers[0].name)

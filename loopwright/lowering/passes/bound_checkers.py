@@ -1,17 +1,17 @@
 """InstrumentBoundCheckers: every load and store of compiled code checks its indices first.
 
-For ``PassContext(config={"instrument_bound_checkers": True})``. Vectorized loops run one by one, so
-that an error can name the iteration. Nothing is trusted: accesses that were proved to lie inside
-are checked as well.
+For ``PassContext(config={"instrument_bound_checkers": True})``. The iterations of vectorized loops
+run one by one, so that an error can name the iteration. Accesses that were proved to lie inside are
+checked as well.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Expr, IfThenElse, Var, as_expr, binary, cast
+from loopwright.ir.node import Node
 from loopwright.ir.stmt import Check, For, Func, If, IntrinsicCall, Let, Seq, Stmt, Store, seq
+from loopwright.ir.visitor import map_statements
 from loopwright.lowering.context import func_pass
 
 
@@ -35,12 +35,11 @@ def instrument_bound_checkers(f: Func) -> Func:
     return f.with_body(_stmt(f.body, ()))
 
 
-def _stmt(s: Any, loops: tuple[Var, ...]) -> Any:
+def _stmt(s: Stmt, loops: tuple[Var, ...]) -> Stmt:
     match s:
         case For():
-            body = _stmt(s.body, (*loops, s.var))
-            kind = "serial" if s.kind == "vectorized" else s.kind
-            return For(s.var, s.extent, kind, body, s.pragmas, s.tag)
+            loop = s.of_kind("serial") if s.kind == "vectorized" else s
+            return loop.with_body(_stmt(s.body, (*loops, s.var)))
         case Let(var=v, value=e, body=body):
             return seq(*_checks(e, loops), Let(v, e, _stmt(body, loops)))
         case If(cond=c, then=then, orelse=other):
@@ -49,12 +48,12 @@ def _stmt(s: Any, loops: tuple[Var, ...]) -> Any:
         case Store(buffer=b, indices=indices, value=e):
             before = [c for x in (e, *indices) for c in _checks(x, loops)]
             return seq(*before, _check("store", b, indices, loops), s)
-        case IntrinsicCall(body=body):  # its accesses are those of its plain form
+        case IntrinsicCall(body=body):  # its loops access the same elements
             return _stmt(body, loops)
-    return s.map_children(lambda c: _stmt(c, loops) if isinstance(c, Stmt) else c)
+    return map_statements(s, lambda c: _stmt(c, loops))
 
 
-def _checks(e: Expr, loops: tuple[Var, ...]) -> list[Stmt]:
+def _checks(e: Node, loops: tuple[Var, ...]) -> list[Stmt]:
     """Checks of the loads of an expression, in the order of evaluation."""
     if isinstance(e, IfThenElse):
         a, b = _checks(e.a, loops), _checks(e.b, loops)

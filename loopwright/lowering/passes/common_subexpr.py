@@ -1,4 +1,4 @@
-"""CommonSubexprElim: what a statement computes several times is computed once, by a let."""
+"""CommonSubexprElim: an expression that occurs several times is computed once, by a let."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Expr, IfThenElse, Var
 from loopwright.ir.stmt import Func, Let, Seq, Stmt, Store
+from loopwright.ir.visitor import map_statements
 from loopwright.lowering.context import func_pass
 from loopwright.lowering.passes.purity import is_cheap, loaded
 
@@ -16,9 +17,9 @@ from loopwright.lowering.passes.purity import is_cheap, loaded
 def common_subexpr_elim(f: Func) -> Func:
     """Bind expressions that occur several times in a run of stores.
 
-    Sums of loops are left alone: code generators share addresses. An expression that reads memory
-    is shared only where no store of the run writes what it reads, and one that occurs only in
-    branches of a choice stays there.
+    A run is one store, or several that follow each other. Sums of loops are left alone, since code
+    generators share addresses. An expression that reads memory is shared only where no store of the
+    run writes what it reads, and one that occurs only in branches of a choice stays there.
 
     Before::
 
@@ -32,31 +33,32 @@ def common_subexpr_elim(f: Func) -> Func:
     return f.with_body(_go(f.body))
 
 
-def _go(s: Any) -> Any:
-    if isinstance(s, Expr):
-        return s
+def _go(s: Stmt) -> Stmt:
     if isinstance(s, Store):
         return _bind([s])
     if not isinstance(s, Seq):
-        return s.map_children(_go)
-    made: list[Stmt] = []
+        return map_statements(s, _go)
+    out: list[Stmt] = []
     run: list[Store] = []
     for x in s.stmts:
         if isinstance(x, Store):
             run.append(x)
             continue
-        made += [_bind(run)] if run else []
+        out += [_bind(run)] if run else []
         run = []
-        made.append(_go(x))
-    made += [_bind(run)] if run else []
-    same = len(made) == len(s.stmts) and all(a is b for a, b in zip(made, s.stmts, strict=True))
+        out.append(_go(x))
+    out += [_bind(run)] if run else []
+    same = len(out) == len(s.stmts) and all(a is b for a, b in zip(out, s.stmts, strict=True))
     if same:
         return s
-    return made[0] if len(made) == 1 else Seq(tuple(made))
+    return out[0] if len(out) == 1 else Seq(tuple(out))
 
 
 class _Counter:
-    """How often each expression of a run occurs, children of a repeated one counted once."""
+    """Counts how often each expression of a run occurs.
+
+    What occurs only inside a repeated expression is counted once.
+    """
 
     def __init__(self, written: set[Buffer]) -> None:
         self.written = written
@@ -64,6 +66,7 @@ class _Counter:
         self.always: set[Expr] = set()
 
     def visit(self, e: Expr, always: bool) -> None:
+        """Count an expression; ``always``: it is computed whatever choices around it take."""
         if is_cheap(e):
             return
         if always:
@@ -76,9 +79,13 @@ class _Counter:
             self.visit(e.a, False)
             self.visit(e.b, False)
         else:
-            for c in e.children():
-                self.visit(c, always)
+            self._visit_children(e, always)
         self.count[e] = 1  # children first: a let may use those before it
+
+    def _visit_children(self, e: Expr, always: bool) -> None:
+        for c in e.children():
+            assert isinstance(c, Expr)
+            self.visit(c, always)
 
     def shared(self) -> list[Expr]:
         return [
@@ -96,6 +103,7 @@ def _bind(run: Sequence[Store]) -> Stmt:
             counter.visit(e, True)
     names = {e: Var("cse", e.dtype) for e in counter.shared()}
 
+    # Any: an expression gives an expression and a statement a statement.
     def replaced(n: Any) -> Any:
         return names[n] if n in names else n.map_children(replaced)
 

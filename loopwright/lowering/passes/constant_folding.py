@@ -1,8 +1,8 @@
-"""ConstantFolding: literals are computed while compiling. The example of how a pass is written.
+"""ConstantFolding: computes operations on literals. The example of how a pass is written.
 
 A pass is a function ``Func -> Func``. This one rebuilds the body with a mutator, bottom-up, and
-folds every node whose operands have become literals (`loopwright.ir.fold`). `Simplify` does this
-and more, so that the pipeline does not list this pass.
+folds every node whose operands have become literals (`loopwright.ir.fold`). The pipeline does not
+list it, since `Simplify` does this and more.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 from loopwright.ir.expr import Expr
 from loopwright.ir.fold import fold
+from loopwright.ir.node import Node
 from loopwright.ir.stmt import Func
 from loopwright.ir.visitor import Mutator
 from loopwright.lowering.context import func_pass
@@ -19,10 +20,10 @@ from loopwright.lowering.context import func_pass
 class ConstantFolder(Mutator):
     """Folds expressions, children first."""
 
-    def generic_visit(self, n: Any) -> Any:
+    def generic_visit(self, n: Node) -> Any:
         """Rebuild a node, then fold it."""
-        made = super().generic_visit(n)
-        return fold(made) if isinstance(made, Expr) else made
+        rebuilt = super().generic_visit(n)
+        return fold(rebuilt) if isinstance(rebuilt, Expr) else rebuilt
 
 
 @func_pass(opt_level=2, name="ConstantFolding")

@@ -1,9 +1,9 @@
 """InjectDoubleBuffer: a buffer of two halves, filled for the next iteration while one is read.
 
-The nest marks the allocation of a stage that asked for it (`Allocate.halves`). Before the loop the
-first half is filled for iteration 0; in iteration i the other half is filled for i + 1, if there is
-one, and then half i % 2 is read. What TVM's pass of this name does, with one difference: conditions
-that the loop tests before it fills the buffer are tested for i + 1.
+The nest marks the allocations of stages with `double_buffer` (`Allocate.halves`). Before the loop
+the first half is filled for iteration 0. Iteration i fills the other half for iteration i + 1, if
+there is one, and then reads half i % 2. TVM's pass of this name does the same, with one difference:
+here conditions that the loop tests before it fills the buffer are tested for i + 1.
 """
 
 from __future__ import annotations
@@ -14,21 +14,33 @@ from typing import Any
 from loopwright.errors import InternalError
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Expr, Var, as_expr, binary
+from loopwright.ir.node import Node
 from loopwright.ir.stmt import Allocate, AllReduce, For, Func, If, Let, Seq, Stmt, Store, seq
 from loopwright.ir.traversal import substitute, walk
+from loopwright.ir.visitor import map_statements
 from loopwright.lowering.context import func_pass
 from loopwright.lowering.passes.redirect import redirected
 
 
 @func_pass(opt_level=0, name="InjectDoubleBuffer")
 def inject_double_buffer(f: Func) -> Func:
-    """Give marked buffers two halves; disabled, a buffer is filled and read in one iteration."""
+    """Give marked buffers two halves.
+
+    Where the pass is disabled, every iteration fills such a buffer and then reads it.
+    """
     return f.with_body(_go(f.body))
 
 
-@dataclass
-class _Filled:
-    """A marked buffer, its two halves, what fills it, and the definitions and tests before that."""
+@dataclass(frozen=True)
+class _DoubleBuffer:
+    """A marked buffer.
+
+    Attributes:
+        old: the buffer.
+        new: the buffer of two halves that replaces it.
+        fill: the statement that fills it.
+        before: definitions, tests and allocations between the loop and ``fill``, outermost first.
+    """
 
     old: Buffer
     new: Buffer
@@ -36,32 +48,33 @@ class _Filled:
     before: tuple[Stmt, ...]
 
 
-def _go(s: Any) -> Any:
-    if not isinstance(s, Stmt):
+def _go(s: Stmt) -> Stmt:
+    s = map_statements(s, _go)
+    if not isinstance(s, For):
         return s
-    made = s.map_children(_go)
-    if not isinstance(made, For):
-        return made
-    found: list[_Filled] = []
-    body = _take(made.body, made.var, (), found)
-    return _pipelined(made, body, found) if found else made
+    doubles: list[_DoubleBuffer] = []
+    body = _take(s.body, s.var, (), doubles)
+    return _pipelined(s, body, doubles) if doubles else s
 
 
-def _take(s: Any, var: Var, before: tuple[Stmt, ...], found: list[_Filled]) -> Any:
-    """The body of a loop without what fills marked buffers, which is put into ``found``."""
+def _take(s: Stmt, var: Var, before: tuple[Stmt, ...], doubles: list[_DoubleBuffer]) -> Stmt:
+    """The body of a loop without the statements that fill marked buffers.
+
+    The buffers, with these statements, are appended to ``doubles``.
+    """
     match s:
         case Let(var=v, value=e, body=body):
-            return Let(v, e, _take(body, var, (*before, s), found))
+            return Let(v, e, _take(body, var, (*before, s), doubles))
         case If(cond=c, then=body, orelse=None):
-            return If(c, _take(body, var, (*before, s), found))
+            return If(c, _take(body, var, (*before, s), doubles))
         case Seq(stmts=stmts) if stmts:
-            return Seq((*stmts[:-1], _take(stmts[-1], var, before, found)))
+            return Seq((*stmts[:-1], _take(stmts[-1], var, before, doubles)))
         case Allocate(buffer=b, body=Seq(stmts=(fill, rest)), halves=v) if v is var:
-            found.append(_Filled(b, _two_halves(b), fill, before))
-            return _take(rest, var, before, found)
+            doubles.append(_DoubleBuffer(b, _two_halves(b), fill, before))
+            return _take(rest, var, before, doubles)
         case Allocate(buffer=b, body=body, halves=v):
-            return Allocate(b, _take(body, var, (*before, s), found), v)
-    return s
+            return Allocate(b, _take(body, var, (*before, s), doubles), v)
+    return s  # the buffer of a marked allocation is filled further out or not at all
 
 
 def _two_halves(b: Buffer) -> Buffer:
@@ -69,43 +82,44 @@ def _two_halves(b: Buffer) -> Buffer:
     return Buffer(b.name, (2, *b.shape), b.dtype, b.scope, strides)
 
 
-def _pipelined(loop: For, body: Stmt, found: list[_Filled]) -> Stmt:
+def _pipelined(loop: For, body: Stmt, doubles: list[_DoubleBuffer]) -> Stmt:
     var = loop.var
     half = Var("half")
     nxt = Var(var.name, var.dtype)
     more = binary("<", binary("+", var, 1), loop.extent)
-    ahead = If(more, Let(nxt, binary("+", var, 1), _fill(found, var, nxt)))
-    read = Let(half, binary("%", var, 2), _in_half(body, found, half))
+    ahead = If(more, Let(nxt, binary("+", var, 1), _fill(doubles, var, nxt)))
+    read = Let(half, binary("%", var, 2), _in_half(body, doubles, half))
     again = For(var, loop.extent, loop.kind, seq(ahead, read), loop.pragmas, loop.tag)
     first = Var(var.name, var.dtype)
-    out = seq(Let(first, as_expr(0), _fill(found, var, first)), again)
-    for x in reversed(found):
+    out = seq(Let(first, as_expr(0), _fill(doubles, var, first)), again)
+    for x in reversed(doubles):
         out = Allocate(x.new, out)
     return out
 
 
-def _fill(found: list[_Filled], var: Var, value: Var) -> Stmt:
+def _fill(doubles: list[_DoubleBuffer], var: Var, value: Var) -> Stmt:
     """What fills the buffers for the iteration ``value``."""
     half = Var("half")
-    parts = [_in_half(_at(x.before, x.fill, {var: value}), found, half) for x in found]
+    parts = [_in_half(_at(x.before, x.fill, {var: value}), doubles, half) for x in doubles]
     return Let(half, binary("%", value, 2), _with_own_buffers(seq(*parts)))
 
 
 def _with_own_buffers(s: Stmt) -> Stmt:
-    """A statement whose buffers are its own: another copy of it allocates others.
+    """A statement with new buffers in place of those allocated in it, for another copy of it.
 
-    Those in shared memory stay one, for all copies have the same place in the block.
+    Buffers in shared memory are kept, since all copies have one place in the block.
     """
     own: dict[Buffer, Buffer] = {}
 
-    def visit(n: Any) -> None:
+    def visit(n: Node) -> None:
         if isinstance(n, Allocate) and n.buffer.scope != "shared":
             b = n.buffer
             own[b] = Buffer(b.name, b.shape, b.dtype, b.scope, b.strides)
 
+    # Any: an expression gives an expression and a statement a statement.
     def go(n: Any) -> Any:
-        made = n.map_children(go)
-        match made:
+        n = n.map_children(go)
+        match n:
             case Allocate(buffer=b, body=body, halves=v) if b in own:
                 return Allocate(own[b], body, v)
             case Load(buffer=b, indices=idx, dtype=d) if b in own:
@@ -114,7 +128,7 @@ def _with_own_buffers(s: Stmt) -> Stmt:
                 return Store(own[b], idx, e)
             case AllReduce(combiner=c, buffers=bs, indices=idx, tags=tags):
                 return AllReduce(c, tuple(own.get(b, b) for b in bs), idx, tags)
-        return made
+        return n  # touches no buffer that is replaced
 
     walk(s, visit)
     out: Stmt = go(s)
@@ -122,10 +136,9 @@ def _with_own_buffers(s: Stmt) -> Stmt:
 
 
 def _at(before: tuple[Stmt, ...], fill: Stmt, env: dict[Var, Expr]) -> Stmt:
-    """A statement behind definitions and tests, all for another value of the loop."""
+    """``fill`` inside the definitions and tests ``before``, with ``env`` for their variables."""
     if not before:
-        moved: Stmt = substitute(fill, env)
-        return moved
+        return substitute(fill, env)
     match before[0]:
         case Let(var=v, value=e):
             fresh = Var(v.name, v.dtype)
@@ -140,16 +153,18 @@ def _at(before: tuple[Stmt, ...], fill: Stmt, env: dict[Var, Expr]) -> Stmt:
 
 
 def _uses(s: Stmt, b: Buffer) -> bool:
-    found: list[Any] = []
-    walk(s, lambda n: found.append(n) if isinstance(n, Load | Store) and n.buffer is b else None)
-    return bool(found)
+    accesses: list[Node] = []
+    walk(s, lambda n: accesses.append(n) if isinstance(n, Load | Store) and n.buffer is b else None)
+    return bool(accesses)
 
 
-def _in_half(s: Any, found: list[_Filled], half: Var) -> Any:
-    """A statement or expression in which the buffers are those of two halves."""
-    halves = {x.old: x.new for x in found}
+def _in_half(s: Stmt, doubles: list[_DoubleBuffer], half: Var) -> Stmt:
+    """A statement with accesses of the buffers in the half that the variable ``half`` names."""
+    halves = {x.old: x.new for x in doubles}
 
+    # Any: an expression gives an expression and a statement a statement.
     def go(n: Any) -> Any:
         return redirected(n.map_children(go), halves, lambda idx: (half, *idx))
 
-    return go(s)
+    out: Stmt = go(s)
+    return out

@@ -1,4 +1,4 @@
-"""LoopInvariantCodeMotion: what is the same in every iteration is computed before the loop."""
+"""LoopInvariantCodeMotion: an expression that no iteration changes is computed before the loop."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Expr, IfThenElse, Var
 from loopwright.ir.stmt import Allocate, For, Func, If, Let, Seq, Stmt, Store
 from loopwright.ir.traversal import free_vars
+from loopwright.ir.visitor import map_statements
 from loopwright.lowering.context import func_pass
 from loopwright.lowering.passes.purity import is_cheap, loaded, stored
 
 
 @func_pass(opt_level=3, name="LoopInvariantCodeMotion")
 def loop_invariant_code_motion(f: Func) -> Func:
-    """Move expressions out of the loops on which they do not depend, as far as they can go.
+    """Move expressions out of all loops on which they do not depend.
 
-    An expression leaves a loop only if every iteration computes it: it stays in the branch that
-    guards it. One that reads memory leaves only if the loop does not write that buffer. Sums of
-    loops stay: they are addresses.
+    An expression leaves a loop only if every iteration computes it; one in a branch stays there. An
+    expression that reads memory leaves only if the loop does not write that buffer. Sums of loops
+    stay, since they are parts of addresses.
 
     Before::
 
@@ -36,34 +37,39 @@ def loop_invariant_code_motion(f: Func) -> Func:
     return f.with_body(_go(f.body))
 
 
-def _go(s: Any) -> Any:
-    if isinstance(s, Expr) or not isinstance(s, Stmt):
-        return s
-    if not isinstance(s, For):
-        return s.map_children(_go)
-    if s.kind == "thread" or not isinstance(s.extent, int):
-        return s.map_children(_go)
+def _go(s: Stmt) -> Stmt:
+    if not isinstance(s, For) or not _is_surely_run(s):
+        return map_statements(s, _go)
     hoist = _Hoist(s)
-    body = _go(hoist.stmt(s.body, frozenset({s.var})))
-    made: Stmt = s.map_children(lambda c: body if c is s.body else c)
+    out: Stmt = s.with_body(_go(hoist.stmt(s.body, frozenset({s.var}))))
     for e, v in reversed(hoist.names.items()):
-        made = Let(v, e, made)
-    return made
+        out = Let(v, e, out)
+    return out
+
+
+def _is_surely_run(s: For) -> bool:
+    return s.kind != "thread" and isinstance(s.extent, int)
 
 
 class _Hoist:
-    """Replaces what can leave one loop by variables; ``inside`` are names that the loop defines."""
+    """Replaces expressions that can leave one loop by variables.
+
+    ``inside`` are always the variables that are defined between the loop and the place at hand.
+
+    Attributes:
+        names: the expressions, with their variables.
+        written: buffers that the loop writes; None where that is not known.
+    """
 
     def __init__(self, loop: For) -> None:
         self.names: dict[Expr, Var] = {}
         self.written: set[Buffer] | None = stored(loop.body)
 
-    def stmt(self, s: Any, inside: frozenset[Var]) -> Any:
+    def stmt(self, s: Stmt, inside: frozenset[Var]) -> Stmt:
         """A statement that runs in every iteration, at least once."""
         match s:
-            case For() if s.kind != "thread" and isinstance(s.extent, int):
-                body = self.stmt(s.body, inside | {s.var})
-                return s.map_children(lambda c: body if c is s.body else c)
+            case For() if _is_surely_run(s):
+                return s.with_body(self.stmt(s.body, inside | {s.var}))
             case Let(var=v, value=e, body=b):
                 value, body = self.expr(e, inside), self.stmt(b, inside | {v})
                 return s if value is e and body is b else Let(v, value, body)
@@ -71,12 +77,14 @@ class _Hoist:
                 cond = self.expr(c, inside)
                 return s if cond is c else If(cond, then, other)
             case Seq() | Allocate():
-                return s.map_children(lambda c: self.stmt(c, inside))
+                return map_statements(s, lambda c: self.stmt(c, inside))
             case Store():
                 return s.map_children(lambda e: self.expr(e, inside))
-        return s
+        return s  # nothing is moved out of other statements
 
+    # Any: a child of an expression or a store is an expression.
     def expr(self, e: Any, inside: frozenset[Var]) -> Any:
+        """An expression that every iteration computes."""
         if is_cheap(e):
             return e
         if self.may_leave(e, inside):
@@ -87,6 +95,7 @@ class _Hoist:
         return e if cond is e.cond else IfThenElse(cond, e.a, e.b, e.dtype)
 
     def may_leave(self, e: Expr, inside: frozenset[Var]) -> bool:
+        """Whether an expression is the same in all iterations."""
         if not inside.isdisjoint(free_vars(e)):
             return False
         read = loaded(e)

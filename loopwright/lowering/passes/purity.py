@@ -1,22 +1,27 @@
-"""What the passes that move expressions ask: is it worth it, and what memory does it read."""
+"""Questions of passes that move expressions: what is worth it, and what memory is touched."""
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 from loopwright import dtypes
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Const, Expr, Unary, Var
-from loopwright.ir.stmt import Allocate, For, If, IntrinsicCall, Let, Prefetch, Seq, Store
+from loopwright.ir.node import Node
+from loopwright.ir.stmt import Allocate, For, If, IntrinsicCall, Let, Prefetch, Seq, Stmt, Store
 from loopwright.ir.traversal import walk
 
+#: Nodes of which `stored` knows what they write.
 _KNOWN = (Allocate, For, If, IntrinsicCall, Let, Prefetch, Seq, Store, Expr)
 
 
 @lru_cache(maxsize=4096)
 def is_cheap(e: Expr) -> bool:
-    """Literals, names, and sums and multiples of loops: addresses, which code generators share."""
+    """Whether an expression is not worth a variable of its own.
+
+    Literals, variables, and sums and multiples of loops are not: the latter are parts of addresses,
+    which code generators share anyway.
+    """
     if isinstance(e, Const | Var):
         return True
     if not dtypes.is_int(e.dtype):
@@ -28,21 +33,25 @@ def is_cheap(e: Expr) -> bool:
 
 def loaded(e: Expr) -> set[Buffer]:
     """Buffers that an expression reads."""
-    found: set[Buffer] = set()
-    walk(e, lambda n: found.add(n.buffer) if isinstance(n, Load) else None)
-    return found
+    buffers: set[Buffer] = set()
+    walk(e, lambda n: buffers.add(n.buffer) if isinstance(n, Load) else None)
+    return buffers
 
 
-def stored(s: Any) -> set[Buffer] | None:
-    """Buffers that a statement writes or makes; None where it holds statements of other kinds."""
-    found: set[Buffer] = set()
-    strange: list[Any] = []
+def stored(s: Stmt) -> set[Buffer] | None:
+    """Buffers that a statement writes or allocates.
 
-    def visit(n: Any) -> None:
+    Returns:
+        None where it holds statements whose effect on memory is not known here.
+    """
+    buffers: set[Buffer] = set()
+    unknown: list[Node] = []
+
+    def visit(n: Node) -> None:
         if isinstance(n, Store | Allocate):
-            found.add(n.buffer)
+            buffers.add(n.buffer)
         elif not isinstance(n, _KNOWN):
-            strange.append(n)
+            unknown.append(n)
 
     walk(s, visit)
-    return None if strange else found
+    return None if unknown else buffers

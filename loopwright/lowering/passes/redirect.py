@@ -1,19 +1,19 @@
-"""Accesses of buffers that a pass has replaced by others."""
+"""Redirects accesses of buffers that a pass has replaced by others."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Expr
+from loopwright.ir.node import Node
 from loopwright.ir.stmt import Prefetch, Store
 
 Indices = tuple[Expr, ...]
 
 
-def redirected(n: Any, new: Mapping[Buffer, Buffer], at: Callable[[Indices], Indices]) -> Any:
-    """A node; an access of a buffer in ``new`` as one of its replacement.
+def redirected(n: Node, new: Mapping[Buffer, Buffer], at: Callable[[Indices], Indices]) -> Node:
+    """A node; an access of a buffer in ``new`` becomes one of its replacement.
 
     Args:
         n: an expression or statement, its children already redirected.

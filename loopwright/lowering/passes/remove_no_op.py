@@ -1,15 +1,17 @@
-"""RemoveNoOp: what does nothing is dropped."""
+"""RemoveNoOp: drops statements that do nothing."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
 
 from loopwright.ir.buffer import Buffer, Load
-from loopwright.ir.expr import Const, Expr, Unary, Var
+from loopwright.ir.expr import Const, Dim, Expr, Unary, Var
+from loopwright.ir.node import Node
 from loopwright.ir.stmt import Allocate, For, Func, If, Let, Prefetch, Seq, Stmt, Store, seq
 from loopwright.ir.visitor import Mutator
 from loopwright.lowering.context import func_pass
 
+N = TypeVar("N", bound=Node)
 _NOTHING = Seq(())
 
 
@@ -35,7 +37,11 @@ def remove_no_op(f: Func) -> Func:
 
 
 class _Remover(Mutator):
-    """Bottom-up, in one walk; ``used`` holds the names seen so far."""
+    """Rebuilds a program bottom-up, in one walk.
+
+    Attributes:
+        used: variables and buffers that were read or written so far.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,67 +51,73 @@ class _Remover(Mutator):
         self.used.add(e)
         return e
 
-    def use(self, n: Any) -> None:
-        """Count the names in an extent."""
+    def use(self, n: Dim) -> None:
+        """Note the variables in an extent as used."""
         if isinstance(n, Expr):
             self.visit(n)
 
-    def visit_Load(self, e: Load) -> Any:
+    def visit_Load(self, e: Load) -> Load:
         self.used.add(e.buffer)
-        return self.generic_visit(e)
+        return self.rebuilt(e)
 
     def visit_Store(self, s: Store) -> Stmt:
         value = s.value
         if isinstance(value, Load) and value.buffer is s.buffer and value.indices == s.indices:
             return _NOTHING
         self.used.add(s.buffer)
-        return self.generic_visit(s)
+        return self.rebuilt(s)
 
     def visit_Prefetch(self, s: Prefetch) -> Stmt:
         self.used.add(s.buffer)
-        return self.generic_visit(s)
+        return self.rebuilt(s)
 
     def visit_Seq(self, s: Seq) -> Stmt:
-        made = self.generic_visit(s)
-        flat = not any(isinstance(x, Seq) for x in made.stmts) and len(made.stmts) != 1
-        return made if flat else seq(*made.stmts)
+        s = self.rebuilt(s)
+        flat = not any(isinstance(x, Seq) for x in s.stmts) and len(s.stmts) != 1
+        return s if flat else seq(*s.stmts)
 
     def visit_For(self, s: For) -> Stmt:
         if s.extent == 0:
             return _NOTHING
-        made = self.visit(s.body)
-        if made == _NOTHING:
+        body: Stmt = self.visit(s.body)
+        if body == _NOTHING:
             return _NOTHING
         self.use(s.extent)
-        return s.map_children(lambda c: made if c is s.body else c)
+        return s.with_body(body)
 
     def visit_Let(self, s: Let) -> Stmt:
-        body = self.visit(s.body)
+        body: Stmt = self.visit(s.body)
         if s.var not in self.used:
             return body
         self.visit(s.value)
         return s if body is s.body else Let(s.var, s.value, body)
 
     def visit_Allocate(self, s: Allocate) -> Stmt:
-        made = self.generic_visit(s)
+        rebuilt = self.rebuilt(s)
         if s.buffer not in self.used:
-            return made.body
+            return rebuilt.body
         for n in s.buffer.shape:
             self.use(n)
-        return made
+        return rebuilt
 
     def visit_If(self, s: If) -> Stmt:
         if isinstance(s.cond, Const):
-            taken = s.then if s.cond.value else s.orelse
-            return _NOTHING if taken is None else self.visit(taken)
-        then = self.visit(s.then)
-        other = None if s.orelse is None else self.visit(s.orelse)
-        if other == _NOTHING:
-            other = None
-        if then == _NOTHING:
-            if other is None:
-                return _NOTHING
-            self.visit(s.cond)
-            return If(Unary("not", s.cond, "bool"), other)
+            return self.rest(s.then if s.cond.value else s.orelse) or _NOTHING
+        then, other = self.rest(s.then), self.rest(s.orelse)
+        if then is None and other is None:
+            return _NOTHING
         self.visit(s.cond)
+        if then is None:
+            assert other is not None
+            return If(Unary("not", s.cond, "bool"), other)
         return s if then is s.then and other is s.orelse else If(s.cond, then, other)
+
+    def rest(self, branch: Stmt | None) -> Stmt | None:
+        """What is left of a branch; None if that is nothing."""
+        rebuilt: Stmt | None = None if branch is None else self.visit(branch)
+        return None if rebuilt == _NOTHING else rebuilt
+
+    def rebuilt(self, n: N) -> N:
+        """A node with its children rebuilt."""
+        out: N = self.generic_visit(n)
+        return out

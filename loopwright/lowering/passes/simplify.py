@@ -1,16 +1,16 @@
 """Simplify: one bottom-up sweep over expressions; no fixpoint.
 
 Literals are folded, integer arithmetic on loops is brought to its affine form, comparisons and
-``min``/``max`` are decided by intervals, choices with a known condition are taken, and a condition
-that holds around a statement counts as true in it. Of floats only what is exact for every value,
-NaN and -0 included, is dropped: ``x * 1``, ``x / 1``, ``x - 0``, ``-(-x)``; never ``x + 0``, which
-is not -0 for -0, nor ``x * 0``.
+``min``/``max`` are decided by intervals, choices with a known condition are replaced by one of
+their sides, and a condition counts as true in the statements that it guards. Operations on floats
+are dropped only where that is exact for every value, NaN and -0 included: ``x * 1``, ``x / 1``,
+``x - 0``, ``-(-x)``; never ``x + 0``, which turns -0 into 0, nor ``x * 0``.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeVar
 
 from loopwright import dtypes
 from loopwright.ir.affine import Affine, Interval, exact, fits, interval, to_affine
@@ -27,12 +27,14 @@ from loopwright.ir.expr import (
     const,
 )
 from loopwright.ir.fold import fold
+from loopwright.ir.node import Node
 from loopwright.ir.operations import COMPARE
 from loopwright.ir.stmt import For, Func, If, Let, Seq, Stmt
-from loopwright.ir.traversal import walk
+from loopwright.ir.traversal import contains
 from loopwright.ir.visitor import Mutator
 from loopwright.lowering.context import func_pass
 
+N = TypeVar("N", bound=Node)
 _ARITHMETIC = ("+", "-", "*", "//", "%")
 _TRUE, _FALSE = const(True, "bool"), const(False, "bool")
 
@@ -56,34 +58,48 @@ def simplify(f: Func) -> Func:
 
 
 class _Simplifier(Mutator):
+    """Simplifies one function.
+
+    Attributes:
+        ranges: bounds of variables.
+        env: variables that stand for a literal or another variable.
+        forms: those of them that are integers, as affine forms.
+        decided: conditions that hold (True) or do not hold (False) around the node at hand.
+        memo: simplified expressions, valid for the other attributes as they are.
+    """
+
     def __init__(self) -> None:
         super().__init__()
         self.ranges: dict[Var, Interval] = {}
         self.env: dict[Var, Expr] = {}
         self.forms: dict[Var, Affine] = {}
-        self.facts: dict[Expr, bool] = {}
+        self.decided: dict[Expr, bool] = {}
         self.memo: dict[Expr, Expr] = {}
 
     # ------------------------------------------------------------ statements
 
-    def visit_For(self, s: For) -> Any:
+    def visit_For(self, s: For) -> Stmt:
         if s.extent == 1 and s.kind != "thread" and not s.pragmas:
             return self.standing_for(s.var, const(0, s.var.dtype), s.body)
         if isinstance(s.extent, int):
             self.learn(s.var, (0, s.extent - 1))
-        return self.generic_visit(s)
+        out: Stmt = self.generic_visit(s)
+        return out
 
-    def visit_Let(self, s: Let) -> Any:
-        value = self.visit(s.value)
+    def visit_Let(self, s: Let) -> Stmt:
+        value: Expr = self.visit(s.value)
         if isinstance(value, Const | Var):
             return self.standing_for(s.var, value, s.body)
         bounds = interval(value, {}, self.ranges) if dtypes.is_int(value.dtype) else None
         self.learn(s.var, bounds if bounds and fits(value, {}, self.ranges) else None)
-        body = self.visit(s.body)
+        body: Stmt = self.visit(s.body)
         return s if value is s.value and body is s.body else Let(s.var, value, body)
 
     def learn(self, v: Var, bounds: Interval | None) -> None:
-        """Note the bounds of a name that is defined here; copies of a nest may differ in them."""
+        """Note the bounds of a variable that is defined here.
+
+        It may be defined in several copies of a nest, with other bounds in each.
+        """
         if self.ranges.get(v) == bounds:
             return
         self.memo = {}
@@ -92,39 +108,42 @@ class _Simplifier(Mutator):
         else:
             self.ranges[v] = bounds
 
-    def standing_for(self, v: Var, value: Const | Var, body: Stmt) -> Any:
-        """A body with a literal or another name in place of a name."""
+    def standing_for(self, v: Var, value: Const | Var, body: Stmt) -> Stmt:
+        """A body with a literal or another variable in place of a variable."""
         memo, self.memo = self.memo, {}
         self.env[v] = value
         if dtypes.is_int(value.dtype):
             self.forms[v] = Affine.of(value) if isinstance(value, Var) else Affine(value.value)
-        made = self.visit(body)
+        out: Stmt = self.visit(body)
         self.memo = memo
         self.env.pop(v)
         self.forms.pop(v, None)
-        return made
+        return out
 
-    def visit_If(self, s: If) -> Any:
-        cond = self.visit(s.cond)
+    def visit_If(self, s: If) -> Stmt:
+        cond: Expr = self.visit(s.cond)
         if isinstance(cond, Const):
-            taken = s.then if cond.value else s.orelse
-            return self.visit(taken) if taken is not None else Seq(())
+            branch = (s.then if cond.value else s.orelse) or Seq(())
+            taken: Stmt = self.visit(branch)
+            return taken
         then = self.where(cond, True, s.then)
         other = s.orelse if s.orelse is None else self.where(cond, False, s.orelse)
         if cond is s.cond and then is s.then and other is s.orelse:
             return s
         return If(cond, then, other)
 
-    def where(self, cond: Expr, holds: bool, n: Any) -> Any:
+    def where(self, cond: Expr, holds: bool, n: N) -> N:
         """A node simplified where a condition is known to hold, or not to."""
-        known = {c: holds for c in (_parts(cond) if holds else [cond]) if _stays(c)}
-        if not known:
-            return self.visit(n)
-        outer, memo = self.facts, self.memo
-        self.facts, self.memo = {**outer, **known}, {}
-        made = self.visit(n)
-        self.facts, self.memo = outer, memo
-        return made
+        parts = _parts(cond) if holds else [cond]
+        # A condition that reads memory may change while a statement runs.
+        new = {c: holds for c in parts if not contains(c, Load)}
+        decided, memo = self.decided, self.memo
+        if new:
+            self.decided, self.memo = {**decided, **new}, {}
+        out: N = self.visit(n)
+        if new:
+            self.decided, self.memo = decided, memo
+        return out
 
     # ------------------------------------------------------------ expressions
 
@@ -144,34 +163,36 @@ class _Simplifier(Mutator):
         return self.remembered(e)
 
     def visit_Select(self, e: Select) -> Expr:
-        made = fold(self.generic_visit(e))
-        return made.a if isinstance(made, Select) and made.a == made.b else made
+        folded = fold(self.generic_visit(e))
+        return folded.a if isinstance(folded, Select) and folded.a == folded.b else folded
 
     def visit_IfThenElse(self, e: IfThenElse) -> Expr:
-        cond = self.visit(e.cond)
+        cond: Expr = self.visit(e.cond)
         if isinstance(cond, Const):
-            return self.visit(e.a if cond.value else e.b)
+            taken: Expr = self.visit(e.a if cond.value else e.b)
+            return taken
         a, b = self.where(cond, True, e.a), self.where(cond, False, e.b)
         if a == b:
             return a
         same = cond is e.cond and a is e.a and b is e.b
         return e if same else IfThenElse(cond, a, b, e.dtype)
 
-    def generic_visit(self, n: Any) -> Any:
-        made = super().generic_visit(n)
-        return fold(made) if isinstance(made, Expr) else made
+    def generic_visit(self, n: Node) -> Any:
+        rebuilt = super().generic_visit(n)
+        return fold(rebuilt) if isinstance(rebuilt, Expr) else rebuilt
 
-    def remembered(self, e: Any) -> Expr:
-        offset = e.op in ("+", "-") and isinstance(e.b, Const) if isinstance(e, Binary) else False
-        if self.settled(e.a if offset and e.b.value != 0 else e, set()):
+    def remembered(self, e: Binary | Unary | Cast) -> Expr:
+        """An operation simplified, once for each place where the same is known."""
+        if self.settled(_without_offset(e), set()):
             return e
-        known = self.memo.get(e)
-        if known is None:
-            known = self.memo[e] = self.simple(e)
-        return known
+        simplified = self.memo.get(e)
+        if simplified is None:
+            simplified = self.memo[e] = self.simple(e)
+        return simplified
 
+    # Any: the class of ``e`` is looked up once, as this runs for every index.
     def settled(self, e: Any, seen: set[Var]) -> bool:
-        """Whether a sum is as `Affine` writes it, but for its order. Most indices are."""
+        """Whether a sum has the form that `Affine` gives it, but for its order, as most have."""
         kind = type(e)
         if kind is Var:
             new = e not in seen and e not in self.env
@@ -184,25 +205,26 @@ class _Simplifier(Mutator):
             return k not in (0, 1) and type(e.a) is Var and self.settled(e.a, seen)
         return e.op == "+" and self.settled(e.a, seen) and self.settled(e.b, seen)
 
-    def simple(self, e: Any) -> Expr:
-        """An operation: as one affine form if it is one, else from its simplified operands."""
+    def simple(self, e: Binary | Unary | Cast) -> Expr:
+        """An operation as one affine form if it is one, else rebuilt from simplified operands."""
         if dtypes.is_int(e.dtype):
-            known = self.affine(e)
-            if known is not None:
-                return known
-        made = super().generic_visit(e)
-        folded = fold(made)
-        if folded is not made:
+            form = self.affine(e)
+            if form is not None:
+                return form
+        rebuilt: Expr = super().generic_visit(e)
+        folded = fold(rebuilt)
+        if folded is not rebuilt:
             return folded
-        if made in self.facts:
-            return _TRUE if self.facts[made] else _FALSE
-        if isinstance(made, Binary):
-            return self.binary(made)
-        if isinstance(made, Unary) and isinstance(made.a, Unary) and made.op == made.a.op:
-            return made.a.a
-        if isinstance(made, Cast) and made.value.dtype == made.dtype:
-            return made.value
-        return made
+        if rebuilt in self.decided:
+            return _TRUE if self.decided[rebuilt] else _FALSE
+        match rebuilt:
+            case Binary():
+                return self.binary(rebuilt)
+            case Unary(op=op, a=Unary(op=inner, a=a)) if op == inner:
+                return a
+            case Cast(value=v, dtype=d) if v.dtype == d:
+                return v
+        return rebuilt
 
     def affine(self, e: Expr) -> Expr | None:
         """Arithmetic on loops in its affine form, where it cannot wrap."""
@@ -215,12 +237,13 @@ class _Simplifier(Mutator):
         least, most = dtypes.limits(e.dtype)
         if lo < least or hi > most:
             return None
-        made = form.to_expr() if form.terms else const(form.const, e.dtype)
-        if made.dtype != e.dtype:
+        out = form.to_expr() if form.terms else const(form.const, e.dtype)
+        if out.dtype != e.dtype:
             return None
-        return e if made == e else made
+        return e if out == e else out
 
     def binary(self, e: Binary) -> Expr:
+        """An operation on operands that are simplified."""
         a, b = e.a, e.b
         if e.op in ("and", "or"):
             return _logic(e)
@@ -275,15 +298,16 @@ def _parts(cond: Expr) -> list[Expr]:
     return [cond]
 
 
-def _stays(cond: Expr) -> bool:
-    """Whether a condition stays what it is while the statement runs: it reads no memory."""
-    found: list[Any] = []
-    walk(cond, lambda n: found.append(n) if isinstance(n, Load) else None)
-    return not found
+def _without_offset(e: Expr) -> Expr:
+    """The sum without a literal that is added to it or subtracted from it."""
+    match e:
+        case Binary(op="+" | "-", a=a, b=Const(value=v)) if v != 0:
+            return a
+    return e
 
 
 def _decide(op: str, lo: int, hi: int) -> bool | None:
-    """What a comparison gives when the difference lies in ``lo..hi``."""
+    """The result of a comparison when the difference lies in ``lo..hi``; None if that is open."""
     yes, no = {
         "<": (hi < 0, lo >= 0), "<=": (hi <= 0, lo > 0), ">": (lo > 0, hi <= 0),
         ">=": (lo >= 0, hi < 0), "==": (lo == hi == 0, lo > 0 or hi < 0),
@@ -293,6 +317,7 @@ def _decide(op: str, lo: int, hi: int) -> bool | None:
 
 
 def _logic(e: Binary) -> Expr:
+    """``and`` and ``or`` without operands that do not matter."""
     for x, y in ((e.a, e.b), (e.b, e.a)):
         if isinstance(x, Const):
             neutral = x.value == (e.op == "and")

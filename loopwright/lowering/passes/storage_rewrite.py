@@ -1,19 +1,20 @@
 """StorageRewrite: large buffers that are never in use at the same time share memory.
 
-At each level of the program (the body of a function or of a loop) the statements stand in a line. A
-buffer is in use from the first to the last of them that touches it. Buffers are placed by size,
-largest first, each at the lowest offset where it meets no other that is in use with it (greedy by
-size: Pisarchyk & Lee, Efficient Memory Management for Deep Neural Net Inference, 2020).
+At each level of the program (the body of a function or of a loop) the statements run in a line. A
+buffer is in use from the first to the last of them that touches it. Buffers get their offsets by
+size, largest first: each the lowest at which it overlaps no other that is in use at the same time
+(greedy by size: Pisarchyk & Lee, Efficient Memory Management for Deep Neural Net Inference, 2020).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from loopwright.ir.buffer import STACK_LIMIT, Buffer, Load
+from loopwright.ir.kinds import Scope
 from loopwright.ir.stmt import Allocate, Func, Prefetch, Seq, Stmt, Store, View, seq
 from loopwright.ir.traversal import walk
+from loopwright.ir.visitor import map_statements
 from loopwright.lowering.context import func_pass
 from loopwright.lowering.nest.launch import is_launch
 
@@ -53,7 +54,16 @@ def storage_rewrite(f: Func) -> Func:
 
 
 @dataclass(slots=True)
-class _Place:
+class _PooledBuffer:
+    """A buffer in the common memory.
+
+    Attributes:
+        buffer: the buffer.
+        first, last: numbers of the first and the last statement that touch it.
+        size: bytes, rounded up.
+        offset: the byte where it begins.
+    """
+
     buffer: Buffer
     first: int
     last: int
@@ -61,35 +71,37 @@ class _Place:
     offset: int = 0
 
 
-def _level(s: Any, scope: str) -> Any:
-    """One level of the program, and those below; ``scope``: of what they share."""
-    scope = "local" if is_launch(s) else scope  # a thread has no global memory of its own
+def _level(s: Stmt, scope: Scope) -> Stmt:
+    """One level of the program and those below it; common memory lies in ``scope``."""
+    if is_launch(s):
+        scope = "local"  # a thread has no global memory of its own
     if not isinstance(s, Allocate | Seq):
-        return s.map_children(lambda c: _level(c, scope) if isinstance(c, Stmt) else c)
+        return map_statements(s, lambda c: _level(c, scope))
     line: list[Stmt] = []
-    made: list[Buffer] = []
-    _flatten(s, line, made)
-    wanted = [b for b in made if _large(b)]
-    if len(wanted) > 1:
-        places = _places(wanted, line)
-        total = _plan(places)
+    allocated: list[Buffer] = []
+    _flatten(s, line, allocated)
+    large = [b for b in allocated if _is_large(b)]
+    if len(large) > 1:
+        pooled = _pooled(large, line)
+        total = _plan(pooled)
         if total < _stacked(s):
             pool = Buffer("pool", (total,), "uint8", scope)
-            return _rewritten([_level(x, scope) for x in line], places, pool, made)
-    return s.map_children(lambda c: _level(c, scope) if isinstance(c, Stmt) else c)
+            return _rewritten([_level(x, scope) for x in line], pooled, pool, allocated)
+    return map_statements(s, lambda c: _level(c, scope))
 
 
-def _large(b: Buffer) -> bool:
+def _is_large(b: Buffer) -> bool:
     return b.scope in _SCOPES and not b.symbolic and b.nbytes > STACK_LIMIT
 
 
-def _flatten(s: Stmt, line: list[Stmt], made: list[Buffer]) -> None:
+def _flatten(s: Stmt, line: list[Stmt], allocated: list[Buffer]) -> None:
+    """Append the statements of a level, and the buffers allocated at it, to the two lists."""
     if isinstance(s, Allocate):
-        made.append(s.buffer)
-        _flatten(s.body, line, made)
+        allocated.append(s.buffer)
+        _flatten(s.body, line, allocated)
     elif isinstance(s, Seq):
         for x in s.stmts:
-            _flatten(x, line, made)
+            _flatten(x, line, allocated)
     else:
         line.append(s)
 
@@ -97,7 +109,7 @@ def _flatten(s: Stmt, line: list[Stmt], made: list[Buffer]) -> None:
 def _stacked(s: Stmt) -> int:
     """Bytes that the level takes as it is: scopes nest, and follow one another."""
     if isinstance(s, Allocate):
-        return (_rounded(s.buffer.nbytes) if _large(s.buffer) else 0) + _stacked(s.body)
+        return (_rounded(s.buffer.nbytes) if _is_large(s.buffer) else 0) + _stacked(s.body)
     return max(map(_stacked, s.stmts), default=0) if isinstance(s, Seq) else 0
 
 
@@ -105,39 +117,50 @@ def _rounded(n: int) -> int:
     return -(-n // _ALIGN) * _ALIGN
 
 
-def _places(wanted: list[Buffer], line: list[Stmt]) -> list[_Place]:
-    found: dict[Buffer, _Place] = {}
-    large = set(wanted)
+def _pooled(large: list[Buffer], line: list[Stmt]) -> list[_PooledBuffer]:
+    """When each of the buffers is in use; those that nothing touches are left out."""
+    pooled: dict[Buffer, _PooledBuffer] = {}
     for k, s in enumerate(line):
-        touched: set[Buffer] = set()
-        walk(s, lambda n: touched.add(n.buffer) if isinstance(n, _ACCESS) else None)  # noqa: B023
-        for b in touched & large:
-            found.setdefault(b, _Place(b, k, k, _rounded(b.nbytes))).last = k
-    return [found[b] for b in wanted if b in found]
+        for b in _touched(s).intersection(large):
+            pooled.setdefault(b, _PooledBuffer(b, k, k, _rounded(b.nbytes))).last = k
+    return [pooled[b] for b in large if b in pooled]
 
 
-def _plan(places: list[_Place]) -> int:
-    """Give every buffer an offset; returns the bytes of all."""
-    placed: list[_Place] = []
-    for p in sorted(places, key=lambda p: -p.size):
-        others = [q for q in placed if q.first <= p.last and p.first <= q.last]
-        for q in sorted(others, key=lambda q: q.offset):
-            if p.offset + p.size <= q.offset:
-                break
-            p.offset = max(p.offset, q.offset + q.size)
+def _touched(s: Stmt) -> set[Buffer]:
+    buffers: set[Buffer] = set()
+    walk(s, lambda n: buffers.add(n.buffer) if isinstance(n, _ACCESS) else None)
+    return buffers
+
+
+def _plan(pooled: list[_PooledBuffer]) -> int:
+    """Give every buffer its offset; returns the bytes that all of them take."""
+    placed: list[_PooledBuffer] = []
+    for p in sorted(pooled, key=lambda p: -p.size):
+        p.offset = _lowest_offset(p, placed)
         placed.append(p)
-    return max((p.offset + p.size for p in places), default=0)
+    return max((p.offset + p.size for p in pooled), default=0)
 
 
-def _rewritten(line: list[Stmt], places: list[_Place], pool: Buffer, made: list[Buffer]) -> Stmt:
+def _lowest_offset(p: _PooledBuffer, placed: list[_PooledBuffer]) -> int:
+    at_that_time = [q for q in placed if q.first <= p.last and p.first <= q.last]
+    offset = 0
+    for q in sorted(at_that_time, key=lambda q: q.offset):
+        if offset + p.size <= q.offset:
+            break
+        offset = max(offset, q.offset + q.size)
+    return offset
+
+
+def _rewritten(
+    line: list[Stmt], pooled: list[_PooledBuffer], pool: Buffer, allocated: list[Buffer]
+) -> Stmt:
+    """The statements of a level with views of the pool, each from its first use on."""
     out: Stmt = Seq(())
     for k in range(len(line) - 1, -1, -1):
         out = seq(line[k], out) if out != Seq(()) else line[k]
-        for p in places:
-            if p.first == k:
-                out = View(p.buffer, pool, p.offset, out)
-    shared = {p.buffer for p in places}
-    for b in reversed(made):
-        if b not in shared:
-            out = Allocate(b, out)
+        for p in (p for p in pooled if p.first == k):
+            out = View(p.buffer, pool, p.offset, out)
+    in_pool = {p.buffer for p in pooled}
+    for b in (b for b in reversed(allocated) if b not in in_pool):
+        out = Allocate(b, out)
     return Allocate(pool, out)

@@ -1,19 +1,19 @@
-"""Barriers between accesses of shared memory that must not overlap.
+"""ThreadSync: barriers between accesses of shared memory that must not overlap.
 
-A write and another access of one buffer conflict, whichever comes first, unless they are known to
-be done by one thread: some index tells threads apart, as ``threadIdx.x * 4 + i`` does where i is
-below 4, whatever i it is on either side. A statement
-that conflicts with one since the last barrier gets a barrier before it. What the end of a loop's
-body leaves conflicts with the beginning of the next iteration, where the loop's own variables
-differ. One store does not conflict with itself: a stage writes each element once. Two stores do
-(TVM's ThreadSync lets them), such as the padding of a buffer and what comes over it.
+A write and another access of one buffer conflict, whichever comes first, unless one thread is known
+to do both: then some index tells threads apart, as ``threadIdx.x * 4 + i`` does for i below 4,
+whatever the two values of i. A statement that conflicts with an access since the last barrier gets
+a barrier before it. Accesses at the end of a loop's body can also conflict with those at the
+beginning of the next iteration, where the variables of the loop have other values. One store does
+not conflict with itself, as a stage writes each element once. Two stores do, such as that of a
+buffer's padding and that of its elements (TVM's ThreadSync puts no barrier there).
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from loopwright import dtypes
 from loopwright.errors import LowerError
@@ -23,7 +23,8 @@ from loopwright.ir.expr import Binary, Const, Expr, Var
 from loopwright.ir.node import Node
 from loopwright.ir.printer import print_expr
 from loopwright.ir.stmt import Allocate, Barrier, For, Func, If, Let, Seq, Stmt, Store, seq
-from loopwright.ir.traversal import free_vars, substitute, walk
+from loopwright.ir.traversal import contains, free_vars, substitute, walk
+from loopwright.ir.visitor import map_statements
 from loopwright.lowering.context import func_pass
 from loopwright.lowering.nest.launch import is_launch
 
@@ -33,37 +34,37 @@ def thread_sync(f: Func) -> Func:
     """Put barriers into every kernel.
 
     Raises:
-        LowerError: threads would have to meet where only some of them come, or in a vector loop.
+        LowerError: a barrier would stand where only some threads come, or in a vectorized loop.
     """
     return f.with_body(_go(f.body))
 
 
-def _go(s: Any) -> Any:
-    if not isinstance(s, Stmt):
-        return s
-    return _kernel(s, []) if is_launch(s) else s.map_children(_go)
+def _go(s: Stmt) -> Stmt:
+    return _kernel(s, []) if is_launch(s) else map_statements(s, _go)
 
 
-def _kernel(s: Any, threads: list[For]) -> Any:
+def _kernel(s: Stmt, threads: list[For]) -> Stmt:
     """A kernel: barriers go inside its launch loops and the buffers of a block."""
-    if not isinstance(s, Stmt):
-        return s
     if isinstance(s, Allocate) and s.buffer.scope == "shared":
-        return s.map_children(lambda c: _kernel(c, threads))
+        return map_statements(s, lambda c: _kernel(c, threads))
     if is_launch(s):
         inner = [*threads, s] if s.tag.startswith("threadIdx") else threads
-        return s.map_children(lambda c: _kernel(c, inner))
+        return map_statements(s, lambda c: _kernel(c, inner))
     return _Sync(threads, s).stmt(s, (), frozenset())[0]
 
 
+#: Thread axes that conditions fix, with their values.
 Pins = frozenset[tuple[Var, int]]
 
 
 @dataclass(frozen=True)
 class _Access:
-    """One read or write; ``pins`` are thread axes that a condition around it fixes.
+    """One read or write.
 
-    ``store`` is the identity of the statement that writes, 0 for a read.
+    Attributes:
+        buffer, indices: the element.
+        store: identity of the statement that writes; 0 for a read.
+        pins: thread axes that a condition around the access fixes.
     """
 
     buffer: Buffer
@@ -72,6 +73,7 @@ class _Access:
     pins: Pins
 
 
+#: Accesses with which a later statement may conflict.
 Pending = tuple[_Access, ...]
 
 
@@ -79,40 +81,44 @@ class _Sync:
     """Puts barriers into one kernel with the given thread loops.
 
     Attributes:
-        varying: variables that may differ between threads at one time, or stand for two values
-            (what fills a double buffer stands in two places).
-        twice: those that are defined in two places.
-        ranges, forms: bounds of variables, and definitions that are affine.
-        rests: definitions ``form % n``, such as the half of a double buffer.
+        extents: extents of the thread axes of more than one thread.
+        varying: variables whose values may differ between threads at one time, or between two
+            places of the program.
+        twice: variables that are defined in two places, as in the copies of what fills a double
+            buffer.
+        ranges: bounds of variables.
+        forms: definitions that are affine.
+        remainders: definitions ``form % n``, such as the half of a double buffer.
+        barriers: how many were inserted so far.
     """
 
     def __init__(self, threads: list[For], body: Stmt) -> None:
-        self.extents = {x.var: x.extent for x in threads if x.extent > 1}
+        self.extents = {x.var: x.count for x in threads if x.count > 1}
         self.varying: set[Var] = set(self.extents)
-        self.ranges: dict[Var, Interval] = {x.var: (0, x.extent - 1) for x in threads}
+        self.ranges: dict[Var, Interval] = {x.var: (0, x.count - 1) for x in threads}
         self.forms: dict[Var, Affine] = {}
-        self.rests: dict[Var, tuple[Affine, int]] = {}
+        self.remainders: dict[Var, tuple[Affine, int]] = {}
         self.barriers = 0
-        made: Counter[Var] = Counter()
-        walk(body, lambda n: made.update([n.var]) if isinstance(n, For | Let) else None)
-        self.twice = {v for v, n in made.items() if n > 1}
+        definitions: Counter[Var] = Counter()
+        walk(body, lambda n: definitions.update([n.var]) if isinstance(n, For | Let) else None)
+        self.twice = {v for v, n in definitions.items() if n > 1}
         self.varying |= self.twice
         walk(body, self._survey)
 
-    def _survey(self, n: Any) -> None:
-        """Note what is known of a variable; definitions come before their uses."""
+    def _survey(self, n: Node) -> None:
+        """Note bounds and definition of a variable; definitions come before their uses."""
         if isinstance(n, For) and isinstance(n.extent, int):
             self._learn(n.var, (0, n.extent - 1))
         if not isinstance(n, Let) or not dtypes.is_int(n.var.dtype):
             return
-        if free_vars(n.value) & self.varying or _loads(n.value):
+        if free_vars(n.value) & self.varying or contains(n.value, Load):
             self.varying.add(n.var)
         if n.var in self.twice:
             return
         match n.value:
             case Binary(op="%", a=a, b=Const(value=m)):
-                rest = self._form(a)
-                self.rests |= {} if rest is None else {n.var: (rest, m)}
+                divided = self._form(a)
+                self.remainders |= {} if divided is None else {n.var: (divided, m)}
         form = self._form(n.value)
         self._learn(n.var, interval(n.value, self.forms, self.ranges))
         if form is not None:
@@ -126,9 +132,15 @@ class _Sync:
         return to_affine(e, self.forms, self.ranges)
 
     def stmt(self, s: Stmt, pending: Pending, pins: Pins) -> tuple[Stmt, Pending]:
-        """The statement with barriers, and the accesses that are open after it.
+        """Insert the barriers of one statement.
 
-        ``pending`` are those open before it.
+        Args:
+            s: the statement.
+            pending: accesses since the last barrier, before it.
+            pins: thread axes that conditions around it fix.
+
+        Returns:
+            The statement with barriers, and the accesses since the last barrier after it.
         """
         match s:
             case Barrier():
@@ -136,16 +148,16 @@ class _Sync:
             case Seq(stmts=stmts):
                 out = []
                 for c in stmts:
-                    made, pending = self.stmt(c, pending, pins)
-                    out.append(made)
+                    synced, pending = self.stmt(c, pending, pins)
+                    out.append(synced)
                 return seq(*out), pending
-            case Let(var=v, value=e, body=body) if not _together(s):
+            case Let(var=v, value=e, body=body) if not _reads_then_writes(s):
                 before, pending = self._before(_reads(e, pins), pending)
-                made, pending = self.stmt(body, pending, pins)
-                return seq(*before, Let(v, e, made)), pending
+                synced, pending = self.stmt(body, pending, pins)
+                return seq(*before, Let(v, e, synced)), pending
             case Allocate(buffer=b, body=body):
-                made, pending = self.stmt(body, pending, pins)
-                return Allocate(b, made), pending
+                synced, pending = self.stmt(body, pending, pins)
+                return Allocate(b, synced), pending
             case If():
                 return self._branch(s, pending, pins)
             case For() if any(a.store for a in _accesses(s, pins)):
@@ -154,31 +166,33 @@ class _Sync:
         return seq(*before, s), pending
 
     def _before(self, new: Pending, pending: Pending) -> tuple[list[Stmt], Pending]:
-        """A barrier if some access conflicts with one before it, and what is open then."""
+        """A barrier if a new access conflicts with a pending one, and what is pending then."""
         if not any(self._conflict(a, b) for a in pending for b in new):
             return [], tuple(dict.fromkeys((*pending, *new)))
         self.barriers += 1
         return [Barrier("shared")], new
 
     def _branch(self, s: If, pending: Pending, pins: Pins) -> tuple[Stmt, Pending]:
-        differs = bool(free_vars(s.cond) & self.varying) or _loads(s.cond)
-        if not differs:
-            # One barrier before the branch serves both ways through it.
-            before, _ = self._before(_accesses(s, pins), pending)
-            pending = () if before else pending
-            then, after = self.stmt(s.then, pending, pins)
-            orelse = s.orelse
-            other = pending
-            if orelse is not None:
-                orelse, other = self.stmt(orelse, pending, pins)
-            return seq(*before, If(s.cond, then, orelse)), tuple(dict.fromkeys((*after, *other)))
+        if free_vars(s.cond) & self.varying or contains(s.cond, Load):
+            return self._divergent_branch(s, pending, pins)
+        # One barrier before the branch serves both ways through it.
+        before, _ = self._before(_accesses(s, pins), pending)
+        pending = () if before else pending
+        then, after = self.stmt(s.then, pending, pins)
+        orelse, other = s.orelse, pending
+        if orelse is not None:
+            orelse, other = self.stmt(orelse, pending, pins)
+        return seq(*before, If(s.cond, then, orelse)), tuple(dict.fromkeys((*after, *other)))
+
+    def _divergent_branch(self, s: If, pending: Pending, pins: Pins) -> tuple[Stmt, Pending]:
+        """A branch that only some of the threads take: no barrier may stand in it."""
         inner = pins | _pinned(s.cond)
-        new = _accesses(s, pins, inner)
+        new = _accesses(s, pins)
         before, pending = self._before(new, pending)
         had = self.barriers
-        for body, known in ((s.then, inner), (s.orelse, pins)):
-            if body is not None:
-                self.stmt(body, (), known)
+        self.stmt(s.then, (), inner)
+        if s.orelse is not None:
+            self.stmt(s.orelse, (), pins)
         if self.barriers > had:
             names = ", ".join(dict.fromkeys(a.buffer.name for a in new))
             raise LowerError(
@@ -189,6 +203,11 @@ class _Sync:
         return seq(*before, s), pending
 
     def _loop(self, s: For, pending: Pending, pins: Pins) -> tuple[Stmt, Pending]:
+        """A loop that writes shared memory.
+
+        Its body is tried twice: ``alone``, after accesses of the iteration before, and after those
+        before the loop as well. If the latter needs more barriers, one before the loop serves.
+        """
         had = self.barriers
         _, left = self.stmt(s.body, (), pins)
         carried = self._renamed(left, s)
@@ -198,7 +217,7 @@ class _Sync:
         self.barriers = had
         body, after = self.stmt(s.body, tuple(dict.fromkeys((*pending, *carried))), pins)
         before: list[Stmt] = []
-        if self.barriers > inside:  # one before the loop serves, and costs less
+        if self.barriers > inside:
             before, body, after = [Barrier("shared")], alone, after_alone
             self.barriers = inside + 1
         if inside > had and s.kind == "vectorized":
@@ -206,25 +225,28 @@ class _Sync:
                 f"lower: the threads of a block must meet in the vectorized loop {s.var.name!r}; "
                 "vectorize another loop"
             )
-        return seq(*before, For(s.var, s.extent, s.kind, body, s.pragmas, s.tag)), after
+        return seq(*before, s.with_body(body)), after
 
     # ------------------------------------------------------------ conflicts
 
     def _conflict(self, a: _Access, b: _Access) -> bool:
+        """Whether two threads may touch one element by these accesses, and one of them writes."""
         if a.buffer is not b.buffer or a.store == b.store:
             return False
-        fixed = {v for v, _ in a.pins & b.pins}
-        left = set(self.extents) - fixed
+        threads = set(self.extents) - {v for v, _ in a.pins & b.pins}
+        # Thread axes that may differ between two threads that touch one element.
+        differing = set(threads)
         for i, j in zip(a.indices, b.indices, strict=True):
             x, y = self._form(i), self._form(j)
-            if x is not None and y is not None:
-                if self._other_half(x, y):
-                    return False
-                left -= self._told(x, y, set(self.extents) - fixed)
-        return bool(left)
+            if x is None or y is None:
+                continue
+            if self._in_other_half(x, y):
+                return False
+            differing -= self._determined(x, y, threads)
+        return bool(differing)
 
-    def _told(self, x: Affine, y: Affine, threads: set[Var]) -> set[Var]:
-        """Thread variables that are the same in two threads of which this index is the same."""
+    def _determined(self, x: Affine, y: Affine, threads: set[Var]) -> set[Var]:
+        """Thread axes that must be equal in two threads whose indices x and y are equal."""
         own = sorted((abs(c), v.name, v) for v, c in x.terms.items() if v in threads)
         if any(x.terms.get(v, 0) != y.terms.get(v, 0) for v in threads):
             return set()
@@ -235,53 +257,64 @@ class _Sync:
             reach += c * (self.extents[v] - 1)
         return {v for _, _, v in own}
 
-    def _other_half(self, x: Affine, y: Affine) -> bool:
-        """Whether two indices are remainders of numbers that differ by no multiple."""
-        one, other = (self._rest(form) for form in (x, y))
+    def _in_other_half(self, x: Affine, y: Affine) -> bool:
+        """Whether two indices are different remainders, as the halves of a double buffer are."""
+        one, other = (self._remainder(form) for form in (x, y))
         if one is None or other is None:
             return False
         (a, m), (b, n) = one, other
         apart = a - b
         return m == n and not apart.terms and apart.const % m != 0 and not self._differs(a)
 
-    def _rest(self, x: Affine) -> tuple[Affine, int] | None:
-        return next((self.rests.get(v) for v in x.terms if x == Affine.of(v)), None)
+    def _remainder(self, x: Affine) -> tuple[Affine, int] | None:
+        """What an index is the remainder of, and the divisor."""
+        return next((self.remainders.get(v) for v in x.terms if x == Affine.of(v)), None)
 
     def _differs(self, x: Affine) -> bool:
         return any(v in self.varying for v in x.terms)
 
     def _gap(self, x: Affine, y: Affine, threads: set[Var]) -> int | None:
-        """How far two indices may be from each other by all that is not ``threads``."""
+        """The largest distance of two indices, thread axes aside; None if that is not known."""
         lo = hi = x.const - y.const
-        for v in (x.terms | y.terms).keys() - threads:
-            c, d = x.terms.get(v, 0), y.terms.get(v, 0)
-            # A variable is one value in all threads, or may differ; those of a launch that are
-            # not in ``threads`` were fixed by the conditions around both accesses.
-            parts = (c, -d) if v in self.varying and v not in self.extents else (c - d,)
-            for k in parts:
-                if k and v not in self.ranges:
-                    return None
-                ends = [k * n for n in self.ranges[v]] if k else [0]
-                lo, hi = lo + min(ends), hi + max(ends)
+        for v, k in self._differences(x, y, threads):
+            if v not in self.ranges:
+                return None
+            ends = [k * n for n in self.ranges[v]]
+            lo, hi = lo + min(ends), hi + max(ends)
         return max(abs(lo), abs(hi))
 
+    def _differences(self, x: Affine, y: Affine, threads: set[Var]) -> Iterator[tuple[Var, int]]:
+        """The terms of ``x - y`` that are not in ``threads``.
+
+        A variable that may differ between the two gives a term for each of them. Thread axes that
+        are not in ``threads`` do not differ: conditions around both accesses fix them.
+        """
+        for v in (x.terms | y.terms).keys() - threads:
+            c, d = x.terms.get(v, 0), y.terms.get(v, 0)
+            differs = v in self.varying and v not in self.extents
+            yield from ((v, k) for k in ((c, -d) if differs else (c - d,)) if k)
+
     def _renamed(self, pending: Pending, loop: For) -> Pending:
-        """Accesses of an earlier iteration: variables of the loop, and in it, differed then."""
+        """The accesses as those of an earlier iteration.
+
+        Variables of the loop, and those defined in it, are replaced by others, as they had other
+        values then.
+        """
         own: dict[Var, Expr] = {}
         then: dict[Var, Affine] = {}
 
-        def visit(n: Any) -> None:
+        def visit(n: Node) -> None:
             if not isinstance(n, For | Let):
                 return
             own[n.var] = w = Var(n.var.name, n.var.dtype)
             then[n.var] = Affine.of(w)
             self._learn(w, self.ranges.get(n.var))
             self.varying |= {w} if n.var in self.varying else set()
-            if n.var in self.forms:  # what it is made of has been renamed before
+            if n.var in self.forms:  # its variables have been renamed before
                 self.forms[w] = self.forms[n.var].substitute(then)
-            if n.var in self.rests:
-                form, m = self.rests[n.var]
-                self.rests[w] = form.substitute(then), m
+            if n.var in self.remainders:
+                form, m = self.remainders[n.var]
+                self.remainders[w] = form.substitute(then), m
 
         walk(loop, visit)
         return tuple(
@@ -290,10 +323,10 @@ class _Sync:
         )
 
 
-def _together(s: Stmt) -> bool:
-    """Whether it reads everything into variables and then writes, as a reduction of tuples does.
+def _reads_then_writes(s: Stmt) -> bool:
+    """Whether a statement reads everything into variables before it writes.
 
-    It is one statement then: nothing that it writes does it read.
+    A reduction of tuples does. It counts as one statement, as it reads nothing that it has written.
     """
     while isinstance(s, Let):
         s = s.body
@@ -301,30 +334,24 @@ def _together(s: Stmt) -> bool:
     return all(isinstance(x, Store) and not _reads(x, frozenset()) for x in stores)
 
 
-def _loads(e: Node) -> bool:
-    found: list[Any] = []
-    walk(e, lambda n: found.append(n) if isinstance(n, Load) else None)
-    return bool(found)
+def _reads(n: Node, pins: Pins) -> Pending:
+    """Reads of shared memory."""
+    reads: dict[_Access, None] = {}
 
-
-def _reads(e: Node, pins: Pins) -> Pending:
-    found: list[_Access] = []
-
-    def visit(n: Any) -> None:
+    def visit(n: Node) -> None:
         if isinstance(n, Load) and n.buffer.scope == "shared":
-            found.append(_Access(n.buffer, n.indices, 0, pins))
+            reads[_Access(n.buffer, n.indices, 0, pins)] = None
 
-    walk(e, visit)
-    return tuple(dict.fromkeys(found))
+    walk(n, visit)
+    return tuple(reads)
 
 
-def _accesses(s: Any, pins: Pins, inner: Pins | None = None) -> Pending:
-    """Accesses of shared memory in a statement; ``inner`` pins hold inside a branch's ``then``."""
+def _accesses(s: Stmt, pins: Pins) -> Pending:
+    """Accesses of shared memory in a statement, each once."""
     match s:
         case If(cond=c, then=then, orelse=orelse):
-            known = pins | _pinned(c) if inner is None else inner
             other = () if orelse is None else _accesses(orelse, pins)
-            out = (*_reads(c, pins), *_accesses(then, known), *other)
+            out = (*_reads(c, pins), *_accesses(then, pins | _pinned(c)), *other)
         case Store(buffer=b, indices=idx):
             own = (_Access(b, idx, id(s), pins),) if b.scope == "shared" else ()
             out = (*_reads(s, pins), *own)
@@ -337,7 +364,7 @@ def _accesses(s: Any, pins: Pins, inner: Pins | None = None) -> Pending:
 
 
 def _pinned(cond: Expr) -> Pins:
-    """Variables that a condition fixes: ``v == n``, or ``v < 1`` (thread variables start at 0)."""
+    """Variables that a condition fixes: ``v == n``, or ``v < 1`` (thread axes start at 0)."""
     match cond:
         case Binary(op="and", a=a, b=b):
             return _pinned(a) | _pinned(b)

@@ -1,45 +1,43 @@
-"""Turn ``auto_unroll_max_step`` pragmas into unrolled loops."""
+"""UnrollLoop: serial loops become unrolled ones where a pragma or the context allows it."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from loopwright.ir.stmt import UNROLL_HINT, For, Func, Seq, Stmt, Store
+from loopwright.ir.visitor import map_statements
 from loopwright.lowering.context import PassContext, func_pass
 
 
 @func_pass(opt_level=0, name="UnrollLoop")
 def unroll_loop(f: Func) -> Func:
-    """Mark serial loops below a pragma as unrolled while their copies fit its limit.
+    """Mark serial loops below an ``auto_unroll_max_step`` pragma as unrolled, within its limit.
 
-    With ``unroll_explicit`` False they stay serial and carry a hint, which code generators hand to
-    their compilers. A loop's cost is its extent times the stores in it (a vectorized loop counts
-    once, as it becomes vector instructions). Loops are taken from the inside out. Outside all
-    pragmas the limit is that of the context's ``unroll_max_step``.
+    With the pragma ``unroll_explicit`` False they stay serial and carry a hint, which code
+    generators hand to their compilers. The cost of a loop, which the limit bounds, is the number of
+    stores that it would be written out to; a vectorized loop counts once, as it becomes vector
+    instructions. Inner loops are decided first. Outside all pragmas the limit is the context's
+    ``unroll_max_step``.
     """
-    limit = PassContext.current().config.get("unroll_max_step", 0)
-    return f.with_body(_go(f.body, limit, True))
+    return f.with_body(_go(f.body, PassContext.current().count("unroll_max_step", 0), True))
 
 
-def _go(s: Any, limit: int, explicit: bool) -> Any:
-    if not isinstance(s, Stmt) or isinstance(s, Store):
+def _go(s: Stmt, limit: int, explicit: bool) -> Stmt:
+    if isinstance(s, Store):
         return s
-    if not isinstance(s, For):
-        return s.map_children(lambda c: _go(c, limit, explicit))
-    own = dict(s.pragmas)
-    limit = int(own.get("auto_unroll_max_step", limit))
-    explicit = bool(own.get("unroll_explicit", explicit))
-    made = s.map_children(lambda c: _go(c, limit, explicit))
-    known = isinstance(made.extent, int) and made.extent > 1
-    if made.kind == "serial" and known and _cost(made) <= limit:
-        if not explicit:
-            hinted = (*made.pragmas, UNROLL_HINT)
-            return For(made.var, made.extent, "serial", made.body, hinted, made.tag)
-        return For(made.var, made.extent, "unrolled", made.body, made.pragmas, made.tag)
-    return made
+    if isinstance(s, For):
+        pragmas = dict(s.pragmas)
+        limit = int(pragmas.get("auto_unroll_max_step", limit) or 0)
+        explicit = bool(pragmas.get("unroll_explicit", explicit))
+    s = map_statements(s, lambda c: _go(c, limit, explicit))
+    if not isinstance(s, For) or s.kind != "serial":
+        return s
+    if not isinstance(s.extent, int) or s.extent <= 1 or _cost(s) > limit:
+        return s
+    if explicit:
+        return s.of_kind("unrolled")
+    return For(s.var, s.extent, "serial", s.body, (*s.pragmas, UNROLL_HINT), s.tag)
 
 
-def _cost(s: Any) -> int:
+def _cost(s: Stmt) -> int:
     if isinstance(s, Store):
         return 1
     if isinstance(s, For):

@@ -1,9 +1,10 @@
-"""VectorizeLoop: what stands inside a vectorized loop is made fit for vector code.
+"""VectorizeLoop: buffers inside vectorized loops get a dimension for the lanes.
 
 Code generators turn a vectorized loop into vector instructions: conditions that differ by lane
-become masks, serial loops inside run for all lanes at once. A buffer that is made inside the loop
-would be one a lane, and here becomes one buffer with a lane dimension. Where that is not possible
-(a vectorized loop inside another, a buffer of unknown or great size) the loop runs one by one.
+become masks, serial loops inside run for all lanes at once. Each lane would need a copy of its own
+of a buffer allocated inside the loop; this pass makes it one buffer with a dimension for the lanes.
+Where that is not possible (a vectorized loop inside another, a buffer of unknown or great size) the
+loop is left as it is, and its iterations run one by one.
 """
 
 from __future__ import annotations
@@ -11,18 +12,21 @@ from __future__ import annotations
 from typing import Any
 
 from loopwright.ir.buffer import Buffer
-from loopwright.ir.stmt import Allocate, For, Func, IntrinsicCall, Stmt, Store
+from loopwright.ir.kinds import LoopKind
+from loopwright.ir.node import Node
+from loopwright.ir.stmt import Allocate, For, Func, Stmt, Store
 from loopwright.ir.traversal import walk
+from loopwright.ir.visitor import map_statements
 from loopwright.lowering.context import func_pass
 from loopwright.lowering.passes.redirect import redirected
 
-#: Most bytes that the private buffers of a vectorized loop may take, all lanes together.
+#: Most bytes that the buffers allocated in a vectorized loop may take, for all lanes together.
 PRIVATE_LIMIT = 1 << 16
 
 
 @func_pass(opt_level=2, name="VectorizeLoop")
 def vectorize_loop(f: Func) -> Func:
-    """Give buffers that are made inside a vectorized loop a dimension for its lanes.
+    """Give buffers that are allocated inside a vectorized loop a dimension for its lanes.
 
     Before::
 
@@ -43,65 +47,55 @@ def vectorize_loop(f: Func) -> Func:
     return f.with_body(_go(f.body))
 
 
-@func_pass(opt_level=0, name="SkipVectorize")
-def skip_vectorize(f: Func) -> Func:
-    """Run vectorized loops one by one, for ``disable_vectorize``."""
-
-    def go(s: Any) -> Any:
-        if not isinstance(s, Stmt) or isinstance(s, Store):
-            return s
-        made = s.map_children(go)
-        if isinstance(made, IntrinsicCall):
-            return made.body
-        if isinstance(made, For) and made.kind == "vectorized":
-            return _of_kind(made, "serial")
-        return made
-
-    return f.with_body(go(f.body))
-
-
-def _go(s: Any) -> Any:
-    if not isinstance(s, Stmt) or isinstance(s, Store):
+def _go(s: Stmt) -> Stmt:
+    if isinstance(s, Store):
         return s
-    made = s.map_children(_go)
-    return _private(made) if isinstance(made, For) and made.kind == "vectorized" else made
+    s = map_statements(s, _go)
+    return _with_shared_buffers(s) if isinstance(s, For) and s.kind == "vectorized" else s
 
 
-def _of_kind(s: For, kind: str) -> For:
-    return For(s.var, s.extent, kind, s.body, s.pragmas, s.tag)
+def _with_shared_buffers(loop: For) -> Stmt:
+    """A vectorized loop with one buffer for all lanes in place of each buffer allocated in it."""
+    buffers = _buffers_for_all_lanes(loop)
+    if buffers is None:
+        return loop
 
-
-def _private(s: For) -> Stmt:
-    """One vectorized loop, with its buffers outside it."""
-    loops: list[For] = []
-    own: list[Buffer] = []
-
-    def visit(n: Any) -> None:
-        if isinstance(n, For):
-            loops.append(n)
-        elif isinstance(n, Allocate):
-            own.append(n.buffer)
-
-    walk(s.body, visit)
-    kinds = {x.kind for x in loops}
-    if kinds & {"vectorized", "thread"} or not (own or "parallel" in kinds):
-        return s
-    if not all(b.strides is None and not b.symbolic for b in own):
-        return s
-    if sum(b.nbytes for b in own) * s.extent > PRIVATE_LIMIT:
-        return s
-    wide = {b: Buffer(b.name, (*b.shape, s.extent), b.dtype, b.scope) for b in own}
-
-    def go(n: Any) -> Any:
-        made = redirected(n.map_children(go), wide, lambda idx: (*idx, s.var))
-        match made:
+    # Any: an expression gives an expression and a statement a statement.
+    def rewrite(n: Any) -> Any:
+        n = redirected(n.map_children(rewrite), buffers, lambda idx: (*idx, loop.var))
+        match n:
             case Allocate(body=body):
                 return body
             case For(kind="parallel"):
-                return _of_kind(made, "serial")
-        return made
+                return n.of_kind("serial")
+        return n
 
-    out: Stmt = s.map_children(lambda c: go(c) if c is s.body else c)
-    for b in reversed(wide.values()):
+    out: Stmt = loop.with_body(rewrite(loop.body))
+    for b in reversed(buffers.values()):
         out = Allocate(b, out)
     return out
+
+
+def _buffers_for_all_lanes(loop: For) -> dict[Buffer, Buffer] | None:
+    """Replacements of the buffers allocated in a vectorized loop, with a dimension for its lanes.
+
+    Returns:
+        None where nothing needs to change, or where the loop must run one by one.
+    """
+    kinds: set[LoopKind] = set()
+    private: list[Buffer] = []
+
+    def visit(n: Node) -> None:
+        if isinstance(n, For):
+            kinds.add(n.kind)
+        elif isinstance(n, Allocate):
+            private.append(n.buffer)
+
+    walk(loop.body, visit)
+    if kinds & {"vectorized", "thread"} or not (private or "parallel" in kinds):
+        return None
+    if not all(b.strides is None and not b.symbolic for b in private):
+        return None
+    if sum(b.nbytes for b in private) * loop.count > PRIVATE_LIMIT:
+        return None
+    return {b: Buffer(b.name, (*b.shape, loop.extent), b.dtype, b.scope) for b in private}

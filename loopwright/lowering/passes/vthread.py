@@ -1,10 +1,10 @@
-"""Virtual threads: the body of a vthread loop for each of them, what they share done once.
+"""InjectVirtualThread: what depends on the virtual thread runs for each of them, the rest once.
 
-TVM's InjectVirtualThread. A statement that depends on the virtual thread, by an index, a value, a
-condition or a buffer that differs between virtual threads, is repeated in an unrolled loop over
-them; statements that follow each other share one. Others, such as the filling of a shared buffer,
-run once, so that the loop is spread over the body. Buffers allocated inside whose contents differ
-get a leading dimension, one slice a virtual thread, where the loop was spread past them.
+A statement depends on the virtual thread by an index, a value, a condition or a buffer that differs
+between virtual threads. It is put into an unrolled loop over them; several such statements one
+after the other share a loop. Other statements, such as those that fill a shared buffer, run once.
+So the loop is spread over its body. A buffer whose contents differ, allocated between two such
+loops, gets a leading dimension with a slice for each virtual thread. As TVM's pass of this name.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from loopwright.ir.expr import Var
 from loopwright.ir.node import Node
 from loopwright.ir.stmt import Allocate, AllReduce, For, Func, If, Let, Seq, Stmt, Store, seq
 from loopwright.ir.traversal import substitute, walk
+from loopwright.ir.visitor import map_statements
 from loopwright.lowering.context import func_pass
 from loopwright.lowering.passes.redirect import redirected
 
@@ -26,20 +27,25 @@ def inject_virtual_thread(f: Func) -> Func:
     return f.with_body(_go(f.body))
 
 
-def _go(s: Any) -> Any:
-    if not isinstance(s, Stmt):
+def _go(s: Stmt) -> Stmt:
+    s = map_statements(s, _go)
+    if not (isinstance(s, For) and s.tag == "vthread"):
         return s
-    made = s.map_children(_go)
-    if not (isinstance(made, For) and made.tag == "vthread"):
-        return made
-    return _Spread(made).stmt(made.body)
+    return _Spread(s).stmt(s.body)
 
 
 class _Spread:
-    """Spreads one vthread loop over its body."""
+    """Spreads one vthread loop over its body.
+
+    Attributes:
+        var, count: the loop's variable and extent.
+        vars: variables whose values differ between virtual threads.
+        buffers: buffers whose contents differ between them.
+        inside: all buffers that are allocated in the loop.
+    """
 
     def __init__(self, loop: For) -> None:
-        self.var, self.count = loop.var, loop.extent
+        self.var, self.count = loop.var, loop.count
         self.vars: set[Var] = {loop.var}
         self.buffers: set[Buffer] = set()
         self.inside: set[Buffer] = set()
@@ -47,9 +53,9 @@ class _Spread:
         before = -1
         while before != len(self.vars) + len(self.buffers):
             before = len(self.vars) + len(self.buffers)
-            self._taint(loop.body, False)
+            self._mark_differing(loop.body, False)
 
-    def _collect(self, n: Any) -> None:
+    def _collect(self, n: Node) -> None:
         if isinstance(n, Allocate):
             self.inside.add(n.buffer)
 
@@ -57,18 +63,18 @@ class _Spread:
 
     def differs(self, *es: Node) -> bool:
         """Whether expressions differ between virtual threads."""
-        found = False
+        differing: list[Node] = []
 
-        def visit(n: Any) -> None:
-            nonlocal found
-            found |= n in self.vars if isinstance(n, Var) else False
-            found |= isinstance(n, Load) and n.buffer in self.buffers
+        def visit(n: Node) -> None:
+            own = isinstance(n, Var) and n in self.vars
+            if own or (isinstance(n, Load) and n.buffer in self.buffers):
+                differing.append(n)
 
         for e in es:
             walk(e, visit)
-        return found
+        return bool(differing)
 
-    def _taint(self, s: Any, under: bool) -> None:
+    def _mark_differing(self, s: Stmt, under: bool) -> None:
         """Mark variables and buffers that differ; ``under``: inside a condition that does."""
         match s:
             case Let(var=v, value=e):
@@ -80,12 +86,12 @@ class _Spread:
             case AllReduce(buffers=bs, indices=idx):  # all of them or none: they share the indices
                 if under or self.differs(*idx) or set(bs) & self.buffers:
                     self.buffers |= set(bs) & self.inside
-        for c in s.children():
-            if isinstance(c, Stmt):
-                self._taint(c, under)
+        for inner in s.children():
+            if isinstance(inner, Stmt):
+                self._mark_differing(inner, under)
 
-    def _each(self, s: Any, under: bool = False) -> list[bool]:
-        """For every statement that writes, whether it differs."""
+    def _each_differs(self, s: Stmt, under: bool = False) -> list[bool]:
+        """For every statement that writes, whether it differs; ``under`` as above."""
         match s:
             case Store(buffer=b, indices=idx, value=e):
                 return [under or b in self.buffers or self.differs(*idx, e)]
@@ -94,19 +100,19 @@ class _Spread:
             case If(cond=c):
                 under |= self.differs(c)
         inner = [c for c in s.children() if isinstance(c, Stmt)]
-        return [x for c in inner for x in self._each(c, under)]
+        return [x for c in inner for x in self._each_differs(c, under)]
 
-    def _meets(self, s: Stmt) -> bool:
-        """Whether threads meet in it: it fills shared memory or reduces."""
-        found: list[Any] = []
+    def _is_common(self, s: Stmt) -> bool:
+        """Whether all threads of the block do it together: it fills shared memory or reduces."""
+        common: list[Node] = []
 
-        def visit(n: Any) -> None:
+        def visit(n: Node) -> None:
             shared = isinstance(n, Store) and n.buffer.scope == "shared"
             if shared or isinstance(n, AllReduce):
-                found.append(n)
+                common.append(n)
 
         walk(s, visit)
-        return bool(found)
+        return bool(common)
 
     # ------------------------------------------------------------ spreading
 
@@ -114,14 +120,16 @@ class _Spread:
         """The statement for all virtual threads."""
         if isinstance(s, Seq):
             return self._sequence(s)
-        each = self._each(s)
+        each = self._each_differs(s)
         if not any(each):
             return s
-        if all(each) and not self._meets(s):
+        if all(each) and not self._is_common(s):
             return self._repeat(s)
         match s:
-            case For() | Allocate(buffer=Buffer()) if self._is_common(s):
-                return s.map_children(lambda c: self.stmt(c) if isinstance(c, Stmt) else c)
+            case For():
+                return map_statements(s, self.stmt)
+            case Allocate(buffer=b) if b not in self.buffers:
+                return map_statements(s, self.stmt)
             case Allocate(buffer=b, body=body):
                 wide = Buffer(b.name, (self.count, *b.shape), b.dtype, b.scope)
                 self.buffers.add(wide)
@@ -131,18 +139,15 @@ class _Spread:
                     return Let(v, e, self.stmt(body))
                 return self.stmt(substitute(body, {v: e}))
             case If(cond=c) if not self.differs(c):
-                return s.map_children(lambda c: self.stmt(c) if isinstance(c, Stmt) else c)
-        # Also where virtual threads differ about a condition: one after the other they are a loop.
+                return map_statements(s, self.stmt)
+        # Also a branch that only some of the virtual threads take.
         return self._repeat(s)
-
-    def _is_common(self, s: Stmt) -> bool:
-        return isinstance(s, For) or (isinstance(s, Allocate) and s.buffer not in self.buffers)
 
     def _sequence(self, s: Seq) -> Stmt:
         out: list[Stmt] = []
         group: list[Stmt] = []
         for c in s.stmts:
-            if all(self._each(c)) and not self._meets(c):
+            if all(self._each_differs(c)) and not self._is_common(c):
                 group.append(c)
                 continue
             if group:
@@ -152,22 +157,25 @@ class _Spread:
         return seq(*out, *([self._repeat(seq(*group))] if group else []))
 
     def _repeat(self, s: Stmt) -> Stmt:
+        """An unrolled loop over the virtual threads."""
         fresh = Var(self.var.name)
-        body: Stmt = substitute(s, {self.var: fresh})
+        body = substitute(s, {self.var: fresh})
         return For(fresh, self.count, "unrolled", body) if self.count > 1 else body
 
 
-def _widened(s: Any, old: Buffer, new: Buffer, v: Var) -> Any:
-    """Accesses of a buffer turned into accesses of a virtual thread's slice."""
+def _widened(s: Stmt, old: Buffer, new: Buffer, v: Var) -> Stmt:
+    """A statement with accesses of a virtual thread's slice of ``new`` in place of ``old``."""
 
+    # Any: an expression gives an expression and a statement a statement.
     def go(n: Any) -> Any:
-        made = redirected(n.map_children(go), {old: new}, lambda idx: (v, *idx))
-        if isinstance(made, AllReduce) and old in made.buffers:
-            buffers = tuple(new if b is old else b for b in made.buffers)
-            # Of several buffers, widened one after the other, the first brings the index.
-            narrow = len(made.indices) == len(old.shape)
-            indices = (v, *made.indices) if narrow else made.indices
-            return AllReduce(made.combiner, buffers, indices, made.tags)
-        return made
+        n = redirected(n.map_children(go), {old: new}, lambda idx: (v, *idx))
+        if not isinstance(n, AllReduce) or old not in n.buffers:
+            return n
+        buffers = tuple(new if b is old else b for b in n.buffers)
+        # Several buffers are widened one after the other; only the first adds the index.
+        narrow = len(n.indices) == len(old.shape)
+        indices = (v, *n.indices) if narrow else n.indices
+        return AllReduce(n.combiner, buffers, indices, n.tags)
 
-    return go(s)
+    out: Stmt = go(s)
+    return out

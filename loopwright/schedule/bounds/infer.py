@@ -42,7 +42,7 @@ from loopwright.schedule.bounds.relations import loop_extents, loop_values
 from loopwright.schedule.bounds.results import Bounds, Guard, LoopBound, StageBounds
 from loopwright.schedule.nesting import store_position
 from loopwright.schedule.state import SplitRel, StageId, StageState, State
-from loopwright.te.dag import OpNode, reads_of
+from loopwright.te.op_node import OpNode, reads_of
 
 
 def infer_bounds(state: State) -> Bounds:

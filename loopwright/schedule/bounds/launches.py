@@ -16,10 +16,11 @@ from collections.abc import Mapping
 
 from loopwright.ir.affine import Affine, Extent
 from loopwright.ir.expr import Var
+from loopwright.ir.kinds import Scope
 from loopwright.schedule.bounds.exact import loop_var
 from loopwright.schedule.bounds.results import KernelLaunch, Launch, StageBounds, launch_tag
 from loopwright.schedule.state import Mark, StageId, StageState, State, refuse
-from loopwright.te.dag import OpNode
+from loopwright.te.op_node import OpNode
 
 #: Launch axes from the outermost inwards.
 LAUNCH_TAGS = tuple(f"{p}.{c}" for p in ("blockIdx", "threadIdx") for c in "zyx")
@@ -52,7 +53,7 @@ def _root(state: State, sid: StageId) -> StageId:
     return sid
 
 
-def memory_scope(state: State, stage: StageState, kernel: KernelLaunch | None) -> str:
+def memory_scope(state: State, stage: StageState, kernel: KernelLaunch | None) -> Scope:
     """Where a stage's buffer lives.
 
     Inside a kernel there is no global buffer of its own: ``global``, the default of a stage, means

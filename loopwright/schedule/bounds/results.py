@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from loopwright.errors import InternalError
 from loopwright.ir.affine import Affine, Extent, SizeRanges
 from loopwright.ir.expr import Expr, Var
+from loopwright.ir.kinds import Scope
 from loopwright.ir.sizes import Sizes
 from loopwright.ir.traversal import free_vars
 from loopwright.schedule.state import Loop, Mark, StageId, StageState
-from loopwright.te.dag import OpNode
+from loopwright.te.op_node import OpNode
 
 
 @dataclass(eq=False)
@@ -137,7 +138,7 @@ class StageBounds:
     position: dict[Var, int] = field(default_factory=dict)
     enclosing: set[Var] = field(default_factory=set)
     kernel: KernelLaunch | None = None
-    scope: str = "global"
+    scope: Scope = "global"
 
     def visible(self, upto: int) -> set[Var]:
         """Variables known inside loop ``upto`` (those around the stage, and sizes, included)."""

@@ -8,7 +8,6 @@ from math import prod
 
 from loopwright.errors import did_you_mean
 from loopwright.ir.kinds import MarkKind
-from loopwright.ir.printer import print_expr
 from loopwright.schedule.bounds.infer import attach_position
 from loopwright.schedule.bounds.results import Bounds, LoopBound, StageBounds
 from loopwright.schedule.names import Names
@@ -145,7 +144,7 @@ def _check_constant(state: State, sb: StageBounds, x: LoopBound) -> None:
     refuse(
         verb,
         x.mark.step,
-        f"loop {name!r} has {print_expr(sb.sizes.dim(x.extent))} iterations, which is known only "
+        f"loop {name!r} has {sb.sizes.dim(x.extent)} iterations, which is known only "
         f"when the program runs; split it by a constant factor and {verb} the inner part",
     )
 

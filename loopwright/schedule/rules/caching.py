@@ -13,7 +13,7 @@ from loopwright.schedule.names import Names
 from loopwright.schedule.rules.storage import check_scope
 from loopwright.schedule.state import StageId, StageState, State, initial_stage, refuse
 from loopwright.schedule.steps import Step, register
-from loopwright.te.dag import OpNode
+from loopwright.te.op_node import OpNode
 
 
 def fresh_axes(op: OpNode) -> tuple[IterVar, ...]:

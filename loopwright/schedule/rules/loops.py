@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from loopwright.ir.sizes import Dim, Sizes
+from loopwright.ir.expr import Dim
+from loopwright.ir.sizes import Sizes
 from loopwright.ir.symbol import Symbol
 from loopwright.schedule.bounds.relations import ExtentArithmetic
 from loopwright.schedule.names import Names
@@ -72,9 +73,12 @@ class _NominalArithmetic(ExtentArithmetic[Dim]):
     def clipped(self, factor: Dim, n: Dim) -> Dim:
         if isinstance(n, int) and isinstance(factor, int):
             return min(factor, n)
+        smaller: Dim = factor
         if isinstance(n, Symbol):
-            return n.at_most(factor)
-        return factor.at_most(n) if isinstance(factor, Symbol) else factor
+            smaller = n.at_most(factor)
+        elif isinstance(factor, Symbol):
+            smaller = factor.at_most(n)
+        return smaller
 
 
 _NOMINAL = _NominalArithmetic()

@@ -28,7 +28,7 @@ from loopwright.schedule.state import (
     refuse,
 )
 from loopwright.schedule.steps import Step, register
-from loopwright.te.dag import OpNode, reads_of
+from loopwright.te.op_node import OpNode, reads_of
 
 Relation = SplitRel | FuseRel
 

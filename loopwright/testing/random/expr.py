@@ -287,13 +287,13 @@ class Expressions:
 
     def read(self, src: Known) -> Expr:
         """An element of a tensor at a random index that lies inside."""
-        return src.tensor[tuple(self.index(n) for n in src.tensor.shape)]
+        return src.tensor[tuple(self.index(n) for n in src.tensor.static_shape)]
 
     def guarded(self, src: Known) -> tuple[Expr, Info]:
         """A read that runs over an edge, behind if_then_else."""
         fill, info = constant(self.d, src.tensor.dtype)
         conds, at = [], []
-        for n in src.tensor.shape:
+        for n in src.tensor.static_shape:
             if not self.axes or self.d.chance(30):
                 at.append(self.index(n))
                 continue
@@ -350,7 +350,7 @@ class Expressions:
 
     def _gathered(self, n: int) -> Any:
         src = self.source(self.d.pick(("int32", "int64", "uint8", "int8")))
-        x = src.tensor[tuple(self.index(m, nested=True) for m in src.tensor.shape)]
+        x = src.tensor[tuple(self.index(m, nested=True) for m in src.tensor.static_shape)]
         if self.d.chance(50):
             return x % n
         return te.max(te.min(x, n - 1), 0)

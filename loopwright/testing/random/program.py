@@ -118,7 +118,7 @@ class _Builder(Tuples):
     def elementwise(self) -> Known:
         """Any expression over axes and tensors."""
         self.focus = self.source() if self.d.chance(75) else None
-        shape = self.focus.tensor.shape if self.focus else self.shape()
+        shape = self.focus.tensor.static_shape if self.focus else self.shape()
         want = self.d.pick(DTYPES)
         return self.compute(shape, lambda: self.value(want, self.d.integer(1, 3)), "E")
 
@@ -129,7 +129,7 @@ class _Builder(Tuples):
         for i in range(len(order) - 1):
             j = self.d.integer(i, len(order) - 1)
             order[i], order[j] = order[j], order[i]
-        shape = tuple(src.tensor.shape[o] for o in order)
+        shape = tuple(src.tensor.static_shape[o] for o in order)
 
         def make() -> tuple[Expr, Info]:
             at = {o: a.var for o, a in zip(order, self.axes, strict=True)}
@@ -140,7 +140,7 @@ class _Builder(Tuples):
     def stencil(self) -> Known:
         """A combination of neighbours, so that attached producers need a halo."""
         src = self.source()
-        dims = src.tensor.shape
+        dims = src.tensor.static_shape
         reach = [self.d.integer(0, min(2, n - 1)) for n in dims]
         step = [self.d.integer(1, 2) for _ in dims]
         shape = tuple((n - r - 1) // s + 1 for n, r, s in zip(dims, reach, step, strict=True))
@@ -170,7 +170,7 @@ class _Builder(Tuples):
 
     def pad(self, src: Known, border: Sequence[int]) -> Known:
         """A border of given widths; dimensions beyond those given get none."""
-        dims = src.tensor.shape
+        dims = src.tensor.static_shape
         border = [*border, *[0] * len(dims)]
         shape = tuple(n + 2 * p for n, p in zip(dims, border, strict=False))
         fill = constant(self.d, src.tensor.dtype)
@@ -200,7 +200,7 @@ class _Builder(Tuples):
         a = self.input((k, m) if ta else (m, k), dtype)
         b = self.input((n, k) if tb else (k, n), dtype)
         if self.d.chance(40):
-            a = self.compute(a.tensor.shape, lambda: self._scaled(a), "S")
+            a = self.compute(a.tensor.static_shape, lambda: self._scaled(a), "S")
             self.known.append(a)
         r = te.reduce_axis((0, k), name="k")
 
@@ -234,7 +234,9 @@ class _Builder(Tuples):
             self.known.append(padded)
         out = [
             (n - d * (k - 1) - 1) // s + 1
-            for n, k, s, d in zip(padded.tensor.shape[1:], kernel, stride, dilation, strict=True)
+            for n, k, s, d in zip(
+                padded.tensor.static_shape[1:], kernel, stride, dilation, strict=True
+            )
         ]
         if min(out) < 1:
             return padded if padded is not data else self.transpose()
@@ -255,7 +257,7 @@ class _Builder(Tuples):
     def reduction(self) -> Known:
         """A reduction of any expression by any reducer over one or two axes."""
         shape, axes = self.reduction_domain()
-        points = prod(a.extent for a in axes)
+        points = prod(a.count for a in axes)
         want = self.d.pick([t for t in DTYPES if t not in ("bool", *dtypes.HALVES)])
 
         def make() -> tuple[Expr, Info]:
@@ -263,7 +265,7 @@ class _Builder(Tuples):
             info: Info | None = None
             if self.d.chance(30):
                 start["init"], info = self.value(want, 1)
-            self.axes = self.axes + [Axis(a.var, a.extent) for a in axes]
+            self.axes = self.axes + [Axis(a.var, a.count) for a in axes]
             if self.d.chance(30):
                 start["where"] = self.condition(1)
             return self._reduce(want, axes, points, start, info)
@@ -302,7 +304,7 @@ def arrays(program: Program) -> list[np.ndarray[Any, Any]]:
     out = []
     for t in program.tensors:
         if is_input(t):
-            out.append(random_array(rng, t.shape, t.dtype, program.nan))
+            out.append(random_array(rng, t.static_shape, t.dtype, program.nan))
         else:
-            out.append(poison(t.shape, t.dtype))
+            out.append(poison(t.static_shape, t.dtype))
     return out

@@ -46,7 +46,7 @@ class Tuples(Expressions):
         shape = self.shape(limit=120)
         extents = [self.d.pick((1, 2, 3, 4, 5, 7, 8, 13)) for _ in range(self.d.pick((1, 1, 2)))]
         if self.focus:
-            whole = self.focus.tensor.shape
+            whole = self.focus.tensor.static_shape
             cut = self.d.integer(0, max(0, len(whole) - 1))
             shape, extents = whole[:cut], list(whole[cut:]) or extents
         while prod(extents) * prod(shape) > MAX_POINTS:
@@ -59,7 +59,7 @@ class Tuples(Expressions):
     def several(self) -> list[Known]:
         """Two or three values of any dtype in one nest."""
         self.focus = self.source() if self.d.chance(75) else None
-        shape = self.focus.tensor.shape if self.focus else self.shape()
+        shape = self.focus.tensor.static_shape if self.focus else self.shape()
         types = [self.d.pick(DTYPES) for _ in range(self.d.pick((2, 2, 3)))]
         return self.compute_several(
             shape, lambda: [self.value(t, self.d.integer(0, 2)) for t in types], "Q"
@@ -73,7 +73,7 @@ class Tuples(Expressions):
 
     def _condition(self, axes: list[IterVar]) -> dict[str, Any]:
         """Bring the axes into scope; sometimes only some of their points are combined."""
-        self.axes = self.axes + [Axis(a.var, a.extent) for a in axes]
+        self.axes = self.axes + [Axis(a.var, a.count) for a in axes]
         return {"where": self.condition(1)} if self.d.chance(30) else {}
 
     def _arg_reduction(self, axes: list[IterVar]) -> list[Made]:
@@ -100,7 +100,7 @@ class Tuples(Expressions):
 
     def _side_by_side(self, axes: list[IterVar]) -> list[Made]:
         """Outputs that each have a reducer of their own, in one reduction."""
-        n = prod(a.extent for a in axes)
+        n = prod(a.count for a in axes)
         types = [
             self.d.pick([t for t in DTYPES if t not in ("bool", *dtypes.HALVES)])
             for _ in range(self.d.pick((2, 2, 3)))

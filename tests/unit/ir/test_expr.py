@@ -253,3 +253,9 @@ def test_every_supported_type_has_a_width_and_limits() -> None:
         lo, hi = dtypes.limits(d)
         assert const(lo, d).value == lo
         assert const(hi, d).value == hi
+
+
+def test_a_bool_beside_an_integer_is_converted() -> None:
+    for e in (binary("+", True, Var("x")), binary("+", Var("x"), True)):
+        assert isinstance(e, Binary)
+        assert e.a.dtype == e.b.dtype == e.dtype == "int32"

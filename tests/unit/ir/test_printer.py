@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,8 +23,9 @@ from loopwright.ir.expr import (
     binary,
     const,
 )
+from loopwright.ir.node import node
 from loopwright.ir.printer import print_expr
-from loopwright.ir.stmt import Allocate, For, Func, If, Let, Seq, Store, seq
+from loopwright.ir.stmt import Allocate, For, Func, If, Let, Seq, Stmt, Store, seq
 
 IX, JX = Var("i"), Var("j")
 X = Var("x", "float32")
@@ -158,3 +162,21 @@ def test_a_function() -> None:
 
 def test_an_empty_function() -> None:
     assert str(Func("f", (), (), Seq(()))) == "def f():\n  pass"
+
+
+def test_a_statement_of_an_extension_is_shown_by_its_class() -> None:
+    @node
+    class Fence(Stmt):
+        level: int
+
+    assert repr(Fence(1)) == "<Fence>"
+    assert str(Func("f", (), (), For(IX, 2, "serial", Fence(1)))).splitlines()[1:] == [
+        "  for i in range(2):",
+        "    <Fence>",
+    ]
+
+
+def test_nodes_have_their_text_whatever_module_is_imported_first() -> None:
+    code = "from loopwright.ir.node import Node; print(Node._text.__name__)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "node_text\n"

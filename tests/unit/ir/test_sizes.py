@@ -9,13 +9,7 @@ import pytest
 
 from loopwright.ir.affine import Affine
 from loopwright.ir.expr import Expr, Var, binary
-from loopwright.ir.sizes import (
-    MAX_EXTENT,
-    Sizes,
-    SizeVar,
-    evaluate,
-    size_vars,
-)
+from loopwright.ir.sizes import MAX_EXTENT, Sizes, SizeVar, evaluate, size_vars
 
 N, M = SizeVar("n"), SizeVar("m")
 

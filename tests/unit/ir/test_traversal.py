@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from loopwright.ir.expr import Expr, Var
-from loopwright.ir.traversal import free_vars, substitute, walk
+from loopwright.ir.expr import Binary, Const, Var
+from loopwright.ir.node import Node
+from loopwright.ir.traversal import contains, free_vars, substitute, walk
 
 
 def test_substitute_shares_what_it_leaves() -> None:
@@ -19,7 +20,14 @@ def test_substitute_shares_what_it_leaves() -> None:
 def test_walk_visits_parents_first() -> None:
     x, y = Var("x"), Var("y")
     e = (x + y) * y
-    seen: list[Expr] = []
+    seen: list[Node] = []
     walk(e, seen.append)
     assert seen == [e, x + y, x, y, y]
     assert free_vars(e) == {x, y}
+
+
+def test_contains_looks_at_the_node_and_below() -> None:
+    e = Var("x") + Var("y")
+    assert contains(e, Binary)
+    assert contains(e, (Const, Var))
+    assert not contains(e, Const)

@@ -6,8 +6,15 @@ from typing import Any
 
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Const, Expr, Var, binary, const
-from loopwright.ir.stmt import For, Func, Let, Store
-from loopwright.ir.visitor import ExprMutator, ExprVisitor, StmtMutator, StmtVisitor, Visitor
+from loopwright.ir.stmt import For, Func, Let, Seq, Stmt, Store
+from loopwright.ir.visitor import (
+    ExprMutator,
+    ExprVisitor,
+    StmtMutator,
+    StmtVisitor,
+    Visitor,
+    map_statements,
+)
 from loopwright.lowering.passes.constant_folding import constant_folding
 
 A, B = Buffer("A", (8,), "float32"), Buffer("B", (8,), "float32")
@@ -90,3 +97,15 @@ def test_constant_folding() -> None:
     f = constant_folding(Func("f", (A, B), (False, True), BODY))
     assert "B[i] = A[i] * 3.0" in str(f)
     assert constant_folding(f) is f
+
+
+def test_map_statements_keeps_expressions() -> None:
+    seen: list[Stmt] = []
+
+    def visit(s: Stmt) -> Stmt:
+        seen.append(s)
+        return s
+
+    assert map_statements(BODY, visit) is BODY
+    assert seen == [BODY.body]
+    assert map_statements(BODY, lambda _: Seq(())) == For(i, 8, "serial", Seq(()))

@@ -18,7 +18,7 @@ from loopwright.ir.interp.interpreter import interpret
 from loopwright.ir.stmt import Func, Seq, View
 from loopwright.ir.verify import verify
 from loopwright.lowering import lower
-from loopwright.lowering.passes.storage_rewrite import _Place, _plan
+from loopwright.lowering.passes.storage_rewrite import _plan, _PooledBuffer
 from loopwright.schedule import Schedule, create_schedule
 from loopwright.target import Target
 
@@ -158,7 +158,9 @@ def test_a_plan_never_lets_two_meet() -> None:
             first = rng.randint(0, 8)
             size = 64 * rng.randint(1, 12)
             places.append(
-                _Place(Buffer(f"b{k}", (size,), "uint8"), first, first + rng.randint(0, 4), size)
+                _PooledBuffer(
+                    Buffer(f"b{k}", (size,), "uint8"), first, first + rng.randint(0, 4), size
+                )
             )
         total = _plan(places)
         for p, q in itertools.combinations(places, 2):

@@ -1,0 +1,94 @@
+"""`OpNode`: one operation of a DAG, as data.
+
+Its body reads other operations by their index in the DAG.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from loopwright.ir.expr import Dim, Expr, IterVar, Read
+from loopwright.ir.node import Node
+from loopwright.ir.reduction import Reduce, outputs_of
+from loopwright.ir.sizes import Shape, SizeVar, size_vars
+from loopwright.ir.traversal import walk
+from loopwright.te.tensor import body_parts, static_shape
+
+
+@dataclass(frozen=True, eq=False)
+class OpNode:
+    """One operation: a placeholder (``body`` is None) or a compute over ``axes``.
+
+    ``dtype`` is that of output 0; all outputs have the one shape.
+    """
+
+    name: str
+    shape: Shape
+    dtype: str
+    axes: tuple[IterVar, ...] = ()
+    reduce_axes: tuple[IterVar, ...] = ()
+    body: Expr | None = None
+    tag: str = ""
+
+    @property
+    def is_placeholder(self) -> bool:
+        """True for an input."""
+        return self.body is None
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """The dtype of each output."""
+        return (self.dtype,) if self.body is None else tuple(e.dtype for e in outputs_of(self.body))
+
+    @property
+    def num_outputs(self) -> int:
+        """Number of tensors that it computes."""
+        return 1 if self.body is None else len(outputs_of(self.body))
+
+    def output_name(self, index: int) -> str:
+        """Printed name of an output: ``T``, or ``T.v1`` where there are several."""
+        return self.name if self.num_outputs == 1 else f"{self.name}.v{index}"
+
+    @property
+    def reduction(self) -> Reduce | None:
+        """The body when it is a reduction."""
+        return self.body if isinstance(self.body, Reduce) else None
+
+    @property
+    def static_shape(self) -> tuple[int, ...]:
+        """The shape as numbers.
+
+        Raises:
+            TensorError: it depends on sizes.
+        """
+        return static_shape(self.shape)
+
+    @property
+    def extents(self) -> list[Dim]:
+        """Extents of the output's dimensions and of the reduction axes."""
+        return [*self.shape, *(a.extent for a in self.reduce_axes)]
+
+    @cached_property
+    def sizes(self) -> tuple[SizeVar, ...]:
+        """Size variables of the extents and of the body, in the order of first use."""
+        parts = body_parts(self.body) if self.body is not None else []
+        return tuple(size_vars([*self.extents, *parts]))
+
+    def reads(self) -> list[Read]:
+        """All reads of the body, in order, repeated ones included."""
+        parts = body_parts(self.body) if self.body is not None else []
+        return [r for part in parts for r in reads_of(part)]
+
+
+def sizes_of(ops: Iterable[OpNode]) -> tuple[SizeVar, ...]:
+    """Size variables of operations, in the order of first use, each once."""
+    return tuple(dict.fromkeys(v for op in ops for v in op.sizes))
+
+
+def reads_of(e: Node) -> list[Read]:
+    """All reads of an expression, in order, repeated ones included."""
+    out: list[Read] = []
+    walk(e, lambda n: out.append(n) if isinstance(n, Read) else None)
+    return out
