@@ -7,54 +7,45 @@ charged for it.
 from __future__ import annotations
 
 import json
-from typing import Any
 
+from loopwright import driver
 from loopwright.errors import InternalError
-from loopwright.measure.protocol import Frame
+from loopwright.measure.messages import BuildReply, BuildRequest
+from loopwright.measure.protocol import Message
+from loopwright.target import Target
+from loopwright.te import Dag
 
 
 class BuildRole:
-    """Answers ``build`` requests.
-
-    The payload of a request is the JSON of the DAG the first time that this process meets its hash,
-    and empty afterwards.
-    """
+    """Answers a `BuildRequest`; keeps the DAGs and targets that it has met."""
 
     def __init__(self) -> None:
-        from loopwright import driver
-        from loopwright.target import Target
-        from loopwright.te import Dag
+        self._dags: dict[str, Dag] = {}
+        self._targets: dict[str, Target] = {}
 
-        self._compile: Any = driver.compile
-        self._target_of: Any = Target.from_canonical
-        self._dag_of: Any = Dag.from_json
-        self._dags: dict[str, Any] = {}
-        self._targets: dict[str, Any] = {}
-
-    def answer(self, frame: Frame) -> tuple[dict[str, Any], bytes]:
-        """Compile one candidate; the reply carries the manifest and the object file."""
-        header = frame.header
-        dag = self._dag(header["dag"], frame.payload)
-        target = self._target(header["target"])
-        artifact = self._compile(
-            dag,
-            header["trace"],
-            header["arg_ids"],
-            target,
-            header["name"],
-            header["passes"],
+    def answer(self, request: Message) -> BuildReply:
+        """Compile one candidate."""
+        if not isinstance(request, BuildRequest):
+            raise InternalError(f"a builder was sent a {type(request).__name__}")
+        artifact = driver.compile(
+            self._dag(request),
+            request.trace,
+            request.arg_ids,
+            self._target(request),
+            request.name,
+            request.passes,
         )
-        return {"ok": True, "manifest": artifact.manifest}, artifact.objects
+        return BuildReply(manifest=artifact.manifest, payload=artifact.objects)
 
-    def _dag(self, key: str, payload: bytes) -> Any:
-        if payload:
-            self._dags[key] = self._dag_of(json.loads(payload))
-        if key not in self._dags:
-            raise InternalError(f"a builder was asked for DAG {key}, which it was never sent")
-        return self._dags[key]
+    def _dag(self, request: BuildRequest) -> Dag:
+        if request.payload:
+            self._dags[request.dag] = Dag.from_json(json.loads(request.payload))
+        if request.dag not in self._dags:
+            raise InternalError(f"a builder was asked for DAG {request.dag}, which it never got")
+        return self._dags[request.dag]
 
-    def _target(self, canonical: dict[str, Any]) -> Any:
-        key = json.dumps(canonical, sort_keys=True)
+    def _target(self, request: BuildRequest) -> Target:
+        key = json.dumps(request.target, sort_keys=True)
         if key not in self._targets:
-            self._targets[key] = self._target_of(canonical)
+            self._targets[key] = Target.from_canonical(request.target)
         return self._targets[key]

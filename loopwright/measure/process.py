@@ -14,51 +14,77 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from loopwright.errors import InternalError, RunError
 from loopwright.measure.process_exit import describe_exit, ended, kill_group
-from loopwright.measure.protocol import Decoder, encode
+from loopwright.measure.protocol import Decoder, Message, Reply, encode
 
 _START_S = 120.0
 _STARTS = 3
 _SLICE_S = 0.1  # a worker whose descendant keeps the pipe open is seen dead within this
 _TAIL = 2000
-_OOM_WORDS = ("out of memory", "bad_alloc", "Cannot allocate memory", "MemoryError")
+#: Last words of a process that found no memory. LLVM and C++ end the process where Python would
+#: raise, so that their text is all that is left to tell such an end from any other.
+_MEMORY_TEXTS = ("out of memory", "bad_alloc", "Cannot allocate memory", "MemoryError")
+
+#: Workers use NumPy only to fill and compare arrays: its own threads would disturb what is timed.
+_SINGLE_THREADED = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
-@dataclass(frozen=True)
-class Reply:
-    """What the worker answered."""
+class FailureCause(Enum):
+    """Why there is no reply."""
 
-    header: dict[str, Any]
-    payload: bytes
-    seconds: float
+    TIMEOUT = "the worker was killed at its deadline"
+    CRASH = "the worker died"
+    MEMORY = "the worker died for want of memory"
 
 
 @dataclass(frozen=True)
 class Failure:
-    """How the worker failed: ``how`` is "timeout", "crash" or "memory"."""
+    """A request without a reply, and a text for people."""
 
-    how: str
+    cause: FailureCause
     text: str
-    seconds: float
 
 
 Outcome = Reply | Failure
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a worker process runs.
+
+    Attributes:
+        module: run as ``python -m MODULE ROLE MEMORY_BYTES PARENT_PID``; its main calls
+            `loopwright.measure.worker.main`.
+        environment: variables that differ from those of this process; None unsets one.
+    """
+
+    module: str = "loopwright.measure.worker"
+    environment: Mapping[str, str | None] = field(default_factory=_SINGLE_THREADED.copy)
 
 
 class Worker:
     """One worker process; it is started by the first request or by `start`.
 
     Args:
-        role: ``"builder"`` or ``"runner"``.
+        role: what it does, such as ``"builder"`` or ``"runner"``.
         memory_bytes: memory it may take beyond what it starts with.
         max_requests: it is replaced after this many requests.
         max_rss: it is replaced when its resident memory has passed this many bytes.
+        program: what the process runs.
+
+    Attributes:
+        known: what this process was sent already; empty after a restart.
+        outcome: of the last request, until `take` is called.
+        seconds: that the last request took.
+        rss: resident memory in bytes after the last reply.
+        launched: how many processes were started.
     """
 
     def __init__(
@@ -67,14 +93,17 @@ class Worker:
         memory_bytes: int,
         max_requests: int = 2000,
         max_rss: int | None = None,
+        program: Program | None = None,
     ) -> None:
         self.role, self.memory_bytes = role, memory_bytes
         self.max_requests = max_requests
         self.max_rss = max_rss or max(1 << 30, memory_bytes // 2)
-        self.known: set[str] = set()  # what this process was sent already; empty after a restart
+        self.program = program or Program()
+        self.known: set[str] = set()
         self.outcome: Outcome | None = None
-        self.starts = 0  # in a row, without one that became ready
+        self.seconds = 0.0
         self.launched = 0
+        self._starts = 0  # in a row, without one that became ready
         self._proc: subprocess.Popen[bytes] | None = None
         self._stderr: IO[bytes] | None = None
         self._clear()
@@ -83,7 +112,7 @@ class Worker:
         self.known.clear()
         self._ready = False
         self._requests = 0
-        self._rss = 0
+        self.rss = 0
         self._decoder = Decoder()
         self._unsent = memoryview(b"")
         self._busy = False
@@ -110,41 +139,33 @@ class Worker:
         if self._stderr is None:
             self._stderr = tempfile.TemporaryFile(prefix="loopwright-worker-")  # noqa: SIM115
         self._empty_stderr()
-        args = ["-P", "-m", "loopwright.measure.worker", self.role]
+        args = ["-P", "-m", self.program.module, self.role]
         self._proc = subprocess.Popen(
             [sys.executable, *args, str(self.memory_bytes), str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
-            env=_environment(),
+            env=_environment(self.program.environment),
             bufsize=0,
             start_new_session=True,
         )
         for pipe in self._pipes():
             os.set_blocking(pipe, False)
-        self.starts += 1
+        self._starts += 1
         self.launched += 1
         self._begun = time.monotonic()
         self._deadline = self._begun + _START_S
 
     def refresh(self) -> None:
         """Replace the process when it has served long enough or grown too large."""
-        if self._requests >= self.max_requests or self._rss > self.max_rss:
+        if self._requests >= self.max_requests or self.rss > self.max_rss:
             self.kill()
 
-    def submit(
-        self,
-        header: dict[str, Any],
-        payload: bytes = b"",
-        *,
-        seconds: float,
-        restart: bool = True,
-    ) -> None:
+    def submit(self, request: Message, *, seconds: float, restart: bool = True) -> None:
         """Send a request; its answer becomes ``outcome`` in some later `wait_any`.
 
         Args:
-            header: JSON-able.
-            payload: raw bytes that go with it.
+            request: what the worker shall do.
             seconds: after this long the worker is killed. The time that it takes to start does
                 not count.
             restart: start a process where there is none; False when the request needs what the
@@ -156,13 +177,13 @@ class Worker:
         if not restart and (self._proc is None or ended(self._proc)):
             text = f"the {self.role} process had died before it was asked{self._stderr_text()}"
             self.kill()
-            self.outcome = Failure("crash", text, 0.0)
+            self.outcome, self.seconds = Failure(FailureCause.CRASH, text), 0.0
             return
         self.start()
         self._empty_stderr()
         self._busy, self._limit = True, seconds
         self._requests += 1
-        self._request = encode(header, payload)
+        self._request = encode(request)
         self._send()
 
     def _send(self) -> None:
@@ -226,23 +247,26 @@ class Worker:
             self._died()
             return
         self._decoder.feed(data)
-        self._take_frames()
+        self._take_messages()
 
-    def _take_frames(self) -> None:
-        while (frame := self._decoder.pop()) is not None:
-            if not self._ready:
-                self._ready, self.starts = True, 0
-                self._begun = time.monotonic()
-                self._deadline = self._begun + self._limit
+    def _take_messages(self) -> None:
+        while (message := self._decoder.pop()) is not None:
+            if not isinstance(message, Reply):
+                raise InternalError(f"a {self.role} sent a {type(message).__name__}")
+            self.rss = message.rss
+            if self._ready:
+                self._finish(message)
                 continue
-            self._rss = int(frame.header.get("rss", 0))
-            self._finish(Reply(frame.header, frame.payload, time.monotonic() - self._begun))
+            self._ready, self._starts = True, 0
+            self._begun = time.monotonic()
+            self._deadline = self._begun + self._limit
 
     def _finish(self, outcome: Outcome) -> None:
         if not self._busy:
             raise InternalError(f"{self.role} worker {self.pid} answered without being asked")
         self._busy = False
         self._request = b""
+        self.seconds = time.monotonic() - self._begun
         self.outcome = outcome
 
     def _check(self) -> None:
@@ -265,10 +289,9 @@ class Worker:
                 self._died()
                 return
             self._decoder.feed(data)
-            self._take_frames()
+            self._take_messages()
 
     def _late(self) -> None:
-        seconds = time.monotonic() - self._begun
         if not self._ready:
             raise RunError(
                 f"the {self.role} process did not start within {_START_S:.0f} s"
@@ -276,11 +299,10 @@ class Worker:
             )
         limit = self._limit
         text = f"no answer within {limit:.3g} s; the {self.role} was killed{self._stderr_text()}"
-        self._fail(Failure("timeout", text, seconds))
+        self._fail(Failure(FailureCause.TIMEOUT, text))
 
     def _died(self) -> None:
         assert self._proc is not None
-        seconds = time.monotonic() - self._begun
         until = time.monotonic() + 1.0
         while not (gone := ended(self._proc)) and time.monotonic() < until:
             time.sleep(0.001)  # the pipe closes an instant before the process has ended
@@ -294,12 +316,13 @@ class Worker:
         if not self._ready:
             self._start_failed(how_ended + tail)
             return
-        how = "memory" if any(word in tail for word in _OOM_WORDS) else "crash"
-        self._fail(Failure(how, how_ended + tail, seconds))
+        full = any(text in tail for text in _MEMORY_TEXTS)
+        cause = FailureCause.MEMORY if full else FailureCause.CRASH
+        self._fail(Failure(cause, how_ended + tail))
 
     def _start_failed(self, text: str) -> None:
         request, limit = self._request, self._limit
-        if self.starts >= _STARTS:
+        if self._starts >= _STARTS:
             self.kill()
             raise RunError(f"cannot start a {self.role} process: {text}")
         self.kill()
@@ -310,7 +333,7 @@ class Worker:
     def _fail(self, failure: Failure) -> None:
         self._finish(failure)
         self.kill()
-        self.starts = 0
+        self._starts = 0
         self.start()  # the next request finds it warm
 
     # -- stderr ----------------------------------------------------------------------------------
@@ -367,9 +390,9 @@ def take(worker: Worker) -> Outcome:
     return outcome
 
 
-def _environment() -> dict[str, str]:
-    env = dict(os.environ)
+def _environment(changes: Mapping[str, str | None]) -> dict[str, str]:
+    """The variables of a worker: those of this process, with changes, and our own package."""
     root = str(Path(__file__).resolve().parents[2])
-    env["PYTHONPATH"] = os.pathsep.join(filter(None, [root, env.get("PYTHONPATH", "")]))
-    env["OPENBLAS_NUM_THREADS"] = env["OMP_NUM_THREADS"] = "1"  # numpy only fills arrays there
-    return env
+    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
+    wanted = {**os.environ, "PYTHONPATH": path, **changes}
+    return {name: value for name, value in wanted.items() if value is not None}

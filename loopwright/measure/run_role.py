@@ -8,18 +8,32 @@ from __future__ import annotations
 
 import math
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
 from loopwright import runtime
-from loopwright.errors import InternalError, RunError
-from loopwright.measure.buffers import Array, Buffers
-from loopwright.measure.protocol import Frame
-from loopwright.measure.result import ErrorKind
+from loopwright.errors import InternalError
+from loopwright.measure.arguments import arguments
+from loopwright.measure.buffers import Buffers
+from loopwright.measure.check import Array
+from loopwright.measure.messages import (
+    CheckReply,
+    CheckRequest,
+    CountsRequest,
+    DataRequest,
+    Done,
+    Failed,
+    OutputsReply,
+    OutputsRequest,
+    RaceReply,
+    RaceRequest,
+    SamplesReply,
+    WindowsRequest,
+)
+from loopwright.measure.protocol import Message, Reply
+from loopwright.records import ErrorKind
 from loopwright.runtime import timing
-
-Answer = tuple[dict[str, Any], bytes]
 
 #: A warm-up that is this many times beyond the limit of the race decides it alone, if it is long.
 _HOPELESS = 2.0
@@ -27,27 +41,21 @@ _HOPELESS_S = 0.02
 #: Being cold makes no difference to a warm-up as long as this: it counts as the run.
 _LONG_S = 0.2
 
-
-class OutOfMemory(MemoryError):
-    """A kernel needs more memory than there is."""
+_Answer = TypeVar("_Answer", bound=Reply)
 
 
 class Kernel:
     """One linked candidate, bound to the runner's arrays."""
 
-    def __init__(self, manifest: dict[str, Any], objects: bytes, buffers: Buffers) -> None:
-        if manifest["kind"] == "interp":
+    def __init__(self, artifact: runtime.Artifact, buffers: Buffers) -> None:
+        if artifact.kind == "interp":
             import loopwright.driver  # noqa: F401 - it knows how to run such a program
 
-        module = runtime.Module(runtime.Artifact(manifest, objects))
-        self.function = module.get_function(manifest["entry"])
-        entry = next(f for f in manifest["functions"] if f["name"] == manifest["entry"])
+        self.function = runtime.Module(artifact).get_function(artifact.entry)
+        manifest = artifact.manifest
+        entry = next(f for f in manifest["functions"] if f["name"] == artifact.entry)
         self._threads = int(manifest["num_threads"]) or None if entry["uses_pool"] else 1
-        _ = self.function.address  # link now: a failure here is not one of memory
-        try:
-            self._call = self.function.bind(*buffers.arrays)
-        except RunError as e:
-            raise OutOfMemory(str(e)) from e
+        self._call = self.function.bind(*buffers.arrays)
         self._arrays = buffers.arrays
 
     def pinned(self) -> AbstractContextManager[None]:
@@ -58,16 +66,11 @@ class Kernel:
         """Seconds of ``number`` calls together; with ``flush`` of one call with cold caches."""
         if flush:
             timing.flush(*self._arrays)
-        try:
-            return runtime.time_call(self._call, 1 if flush else number)
-        except RunError as e:
-            if "no memory" in str(e):
-                raise OutOfMemory(str(e)) from e
-            raise
+        return runtime.time_call(self._call, 1 if flush else number)
 
 
 class RunRole:
-    """Answers ``prepare``, ``race``, ``sample``, ``check`` and ``outputs`` requests."""
+    """Holds the arrays of a task and a few kernels; times and checks them."""
 
     def __init__(self) -> None:
         self._buffers: Buffers | None = None
@@ -77,28 +80,29 @@ class RunRole:
         with runtime.pinned():
             timing.flush(np.zeros(1))
 
-    def answer(self, frame: Frame) -> Answer:
-        """Do what the request's ``op`` says."""
-        match frame.header["op"]:
-            case "prepare":
-                return self._prepare(frame.header, frame.payload)
-            case "race":
-                return self._race(frame.header, frame.payload)
-            case "sample":
-                return self._sample(frame.header)
-            case "check":
-                return self._check(frame.header, frame.payload)
-            case "outputs":
-                return self._outputs(frame.header, frame.payload)
-            case op:
-                raise InternalError(f"a runner was asked to {op!r}")
+    def answer(self, request: Message) -> Reply:
+        """Do what the request says."""
+        match request:
+            case DataRequest():
+                return self._make_data(request)
+            case RaceRequest():
+                return self._race(request)
+            case WindowsRequest():
+                return self._sample_windows(request)
+            case CountsRequest():
+                return self._sample_counts(request)
+            case CheckRequest():
+                return self._check(request)
+            case OutputsRequest():
+                return self._outputs(request)
+        raise InternalError(f"a runner was sent a {type(request).__name__}")
 
-    def _prepare(self, header: dict[str, Any], data: bytes) -> Answer:
+    def _make_data(self, request: DataRequest) -> Done:
         self._kernels.clear()
         self._references.clear()
         self._buffers = None
-        self._buffers = Buffers(header["args"], header["seed"], data)
-        return {"ok": True}, b""
+        self._buffers = Buffers(arguments(request.manifest), request.seed, request.payload)
+        return Done()
 
     @property
     def _data(self) -> Buffers:
@@ -111,70 +115,79 @@ class RunRole:
             raise InternalError(f"a runner has no kernel in slot {slot}")
         return self._kernels[slot]
 
-    def _race(self, header: dict[str, Any], objects: bytes) -> Answer:
-        slot, drop, flush = header["slot"], header["drop"], header["flush"]
-        if slot == 0:
+    def _race(self, request: RaceRequest) -> RaceReply | Failed:
+        if request.slot == 0:
             self._kernels.clear()
-        self._kernels.pop(slot, None)
-        kernel = Kernel(header["manifest"], objects, self._data)
-        self._kernels[slot] = kernel
+        self._kernels.pop(request.slot, None)
+        kernel = Kernel(runtime.Artifact(request.manifest, request.payload), self._data)
+        self._kernels[request.slot] = kernel
+        limit = math.inf if request.drop is None else request.drop
         with kernel.pinned():
             warm = first = kernel.run()
-            hopeless = drop is not None and warm > max(_HOPELESS * drop, _HOPELESS_S)
-            if not hopeless and warm < _LONG_S:
-                first = kernel.run(flush=flush)
-        return self._unless_trespass({"ok": True, "warm": warm, "first": first})
+            if warm < _LONG_S and warm <= max(_HOPELESS * limit, _HOPELESS_S):
+                first = kernel.run(flush=request.flush)
+        return self._unless_written_outside(
+            RaceReply(warm=warm, first=first, dropped=first > limit)
+        )
 
-    def _sample(self, header: dict[str, Any]) -> Answer:
-        kernel = self._kernel(header["slot"])
+    def _sample_windows(self, request: WindowsRequest) -> SamplesReply | Failed:
+        kernel = self._kernel(request.slot)
         with kernel.pinned():
-            times = _counts(kernel, header) if "counts" in header else _windows(kernel, header)
-        return self._unless_trespass({"ok": True, "times": times})
+            times = _windows(kernel, request)
+        return self._unless_written_outside(SamplesReply(times=times))
 
-    def _check(self, header: dict[str, Any], reference: bytes) -> Answer:
-        kernel, data = self._kernel(header["slot"]), self._data
-        if reference:
-            self._references[header["key"]] = data.split(reference)
-        if header["key"] not in self._references:
+    def _sample_counts(self, request: CountsRequest) -> SamplesReply | Failed:
+        kernel = self._kernel(request.slot)
+        with kernel.pinned():
+            times = _counts(kernel, request)
+        return self._unless_written_outside(SamplesReply(times=times))
+
+    def _check(self, request: CheckRequest) -> CheckReply:
+        kernel, data = self._kernel(request.slot), self._data
+        if request.payload:
+            self._references[request.key] = data.split(request.payload)
+        if request.key not in self._references:
             raise InternalError("a runner was asked to check against what it was never sent")
         data.restore()
         kernel.run()
-        verdict = data.judge(self._references[header["key"]], header["length"])
-        answer: dict[str, Any] = {"ok": True, "max_error": verdict.max_error}
-        if verdict.problem is not None:
-            answer |= {"ok": False, "kind": ErrorKind.WRONG_ANSWER, "text": verdict.problem}
+        result = data.judge(self._references[request.key], request.length)
+        outside = data.written_outside()
         data.restore()
-        return self._unless_trespass(answer)
+        problems = [text for text in (outside, result.problem) if text is not None]
+        return CheckReply(
+            max_error=result.max_error,
+            problem="; ".join(problems) or None,
+            tainted=outside is not None,
+        )
 
-    def _outputs(self, header: dict[str, Any], objects: bytes) -> Answer:
+    def _outputs(self, request: OutputsRequest) -> OutputsReply | Failed:
         data = self._data
         data.restore()
-        Kernel(header["manifest"], objects, data).run()
-        answer, _ = self._unless_trespass({"ok": True})
-        payload = data.output_bytes() if answer["ok"] else b""
+        Kernel(runtime.Artifact(request.manifest, request.payload), data).run()
+        reply = self._unless_written_outside(OutputsReply(payload=data.output_bytes()))
         data.restore()
-        return answer, payload
+        return reply
 
-    def _unless_trespass(self, answer: dict[str, Any]) -> Answer:
-        problem = self._data.trespass()
-        if problem is not None:
-            text = f"{problem}; {answer['text']}" if "text" in answer else problem
-            answer |= {"ok": False, "kind": ErrorKind.WRONG_ANSWER, "text": text, "tainted": True}
-        return answer, b""
+    def _unless_written_outside(self, reply: _Answer) -> _Answer | Failed:
+        """The reply, or that a kernel wrote outside of its arrays."""
+        problem = self._data.written_outside()
+        if problem is None:
+            return reply
+        return Failed(kind=ErrorKind.WRONG_ANSWER, text=problem, tainted=True)
 
 
-def _windows(kernel: Kernel, header: dict[str, Any]) -> list[float]:
+def _windows(kernel: Kernel, request: WindowsRequest) -> tuple[float, ...]:
     """Samples of about ``window_s`` each, as many as fit into the budget; of one call if cold.
 
     Two are enough where both are beyond ``clear``.
     """
-    window, flush, left = header["window_s"], header["flush"], header["budget"]
-    clear = math.inf if header["clear"] is None else header["clear"]
-    enough = left - header["enough"]
-    estimate = max(header["first"], 1e-9)
+    window, flush, left = request.window_s, request.flush, request.budget
+    clear = math.inf if request.clear is None else request.clear
+    enough = left - request.enough
+    estimate = max(request.first, 1e-9)
     number = 1 if flush else max(1, round(window / estimate))
     times: list[float] = []
-    while len(times) < header["windows"] and number * estimate <= left:
+    while len(times) < request.windows and number * estimate <= left:
         if times and (left <= enough or (len(times) > 1 and min(times) > clear)):
             break
         seconds = kernel.run(number, flush=flush)
@@ -185,18 +198,18 @@ def _windows(kernel: Kernel, header: dict[str, Any]) -> list[float]:
             number = max(1, round(window / estimate))
             continue
         times.append(seconds / number)
-    return times
+    return tuple(times)
 
 
-def _counts(kernel: Kernel, header: dict[str, Any]) -> list[float]:
+def _counts(kernel: Kernel, request: CountsRequest) -> tuple[float, ...]:
     """AutoTVM's samples: ``repeat`` of ``number`` calls, more calls to fill ``min_repeat_ms``."""
-    number, repeat, min_repeat_ms = header["counts"]
-    left, flush = header["budget"], header["flush"]
+    number, min_repeat_ms = request.number, request.min_repeat_ms
+    left, flush = request.budget, request.flush
     if flush:  # as AutoTVM: a cold cache is only seen by one call
         number, min_repeat_ms = 1, 0.0
-    estimate = header["first"]
+    estimate = request.first
     times: list[float] = []
-    while len(times) < repeat and number * estimate <= left:
+    while len(times) < request.repeat and number * estimate <= left:
         seconds = kernel.run(number, flush=flush)
         left -= seconds
         if seconds * 1e3 < min_repeat_ms:
@@ -204,4 +217,4 @@ def _counts(kernel: Kernel, header: dict[str, Any]) -> list[float]:
             continue
         times.append(seconds / number)
         estimate = max(estimate, seconds / number)
-    return times
+    return tuple(times)

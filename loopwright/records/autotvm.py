@@ -10,18 +10,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from loopwright.errors import RecordError
+from loopwright.records.error_kind import ErrorKind
 from loopwright.records.record import Record, task_key
 
-#: AutoTVM's numbers of errors, as the kinds that loopwright measures with.
+#: AutoTVM's numbers of errors, as kinds of loopwright.
 _ERRORS = {
-    1: ("INSTANTIATION", "the template refused the configuration"),
-    2: ("COMPILE", "the host code did not compile"),
-    3: ("COMPILE", "the device code did not compile"),
-    4: ("RUN_ERROR", "the device reported an error"),
-    5: ("WRONG_ANSWER", "the output differed from the reference"),
-    6: ("BUILD_TIMEOUT", "the build took too long"),
-    7: ("RUN_TIMEOUT", "the run took too long"),
-    8: ("RUN_ERROR", "unknown error"),
+    1: (ErrorKind.INSTANTIATION, "the template refused the configuration"),
+    2: (ErrorKind.COMPILE, "the host code did not compile"),
+    3: (ErrorKind.COMPILE, "the device code did not compile"),
+    4: (ErrorKind.RUN_ERROR, "the device reported an error"),
+    5: (ErrorKind.WRONG_ANSWER, "the output differed from the reference"),
+    6: (ErrorKind.BUILD_TIMEOUT, "the build took too long"),
+    7: (ErrorKind.RUN_TIMEOUT, "the run took too long"),
+    8: (ErrorKind.RUN_ERROR, "unknown error"),
 }
 #: The cost by which AutoTVM marks a failure.
 _SENTINEL = 1e9
@@ -90,5 +91,5 @@ def _target(text: str) -> dict[str, Any]:
 def _failure(error_no: int, costs: list[float]) -> dict[str, str] | None:
     if error_no == 0 and costs and max(costs) < _SENTINEL:
         return None
-    kind, text = _ERRORS.get(error_no, ("RUN_ERROR", "unknown error"))
+    kind, text = _ERRORS.get(error_no, (ErrorKind.RUN_ERROR, "unknown error"))
     return {"kind": kind, "text": f"{text} (AutoTVM error {error_no}; its text was not kept)"}

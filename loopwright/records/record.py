@@ -13,13 +13,16 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, TypeAlias
 
 from loopwright.errors import RecordError
 from loopwright.records.provenance import hardware, threads
 
 #: The version written, and the newest that is understood.
 VERSION = 1
+
+#: A value of JSON: None, bool, int, float, str, a list of such, or a dictionary of them by name.
+Json: TypeAlias = Any
 
 _Types = type | tuple[type, ...]
 _REQUIRED: dict[str, _Types] = {

@@ -13,7 +13,7 @@ from loopwright.task.sampling import generator
 from loopwright.task.vectors import indices_of, random_digits
 
 if TYPE_CHECKING:
-    from loopwright.task.config import ConfigEntity
+    from loopwright.task.space import ConfigEntity
     from loopwright.task.task import Task
 
 #: Points that are looked at.

@@ -6,16 +6,13 @@ Every function is deterministic for a seed, ends in bounded time, and never list
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from loopwright.errors import SpaceError
-
-if TYPE_CHECKING:
-    from loopwright.task.space import ConfigSpace
 
 #: Sources of randomness that are accepted; None means seed 0.
 Rng = np.random.Generator | random.Random | int | None
@@ -24,6 +21,31 @@ Rng = np.random.Generator | random.Random | int | None
 SMALL = 20_000
 _SAMPLE = 4_000
 _BLOCK = 256
+
+
+class Points(Protocol):
+    """What sampling needs to know of a `ConfigSpace`."""
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """Number of candidates of each knob."""
+
+    @property
+    def range_length(self) -> int:
+        """Number of points, valid or not."""
+
+    @property
+    def is_filtered(self) -> bool:
+        """True when some points may not be valid."""
+
+    def is_valid(self, index: int) -> bool:
+        """True when a point may be used."""
+
+    def point2knob(self, index: int) -> tuple[int, ...]:
+        """The choice of each knob at an index."""
+
+    def knob2point(self, vector: Sequence[int]) -> int:
+        """The index of the choices."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +77,7 @@ def generator(rng: Rng) -> np.random.Generator:
     return np.random.default_rng(0 if rng is None else rng)
 
 
-def valid_count(space: ConfigSpace) -> ValidCount:
+def valid_count(space: Points) -> ValidCount:
     """See ``ConfigSpace.valid_count``."""
     total = space.range_length
     if not space.is_filtered:
@@ -68,7 +90,7 @@ def valid_count(space: ConfigSpace) -> ValidCount:
 
 
 def sample_ints(
-    space: ConfigSpace, m: int, rng: Rng, exclude: Collection[int] = frozenset()
+    space: Points, m: int, rng: Rng, exclude: Collection[int] = frozenset()
 ) -> list[int]:
     """See ``ConfigSpace.sample_ints``."""
     source = generator(rng)
@@ -88,7 +110,7 @@ def sample_ints(
     return list(chosen)
 
 
-def rand_index(space: ConfigSpace, rng: Rng, to_exclude: Collection[int]) -> int:
+def rand_index(space: Points, rng: Rng, to_exclude: Collection[int]) -> int:
     """See ``ConfigSpace.get_rand_index``."""
     found = sample_ints(space, 1, rng, frozenset(to_exclude))
     if not found:
@@ -98,7 +120,7 @@ def rand_index(space: ConfigSpace, rng: Rng, to_exclude: Collection[int]) -> int
     return found[0]
 
 
-def random_walk(space: ConfigSpace, index: int, rng: Rng) -> int:
+def random_walk(space: Points, index: int, rng: Rng) -> int:
     """See ``ConfigSpace.random_walk``."""
     source = generator(rng)
     start = space.point2knob(index)
@@ -120,7 +142,7 @@ def random_walk(space: ConfigSpace, index: int, rng: Rng) -> int:
     return index
 
 
-def next_index(space: ConfigSpace, index: int, step: int) -> int | None:
+def next_index(space: Points, index: int, step: int) -> int | None:
     """See ``ConfigSpace.get_next_index``."""
     if step < 1:
         raise SpaceError(f"step must be at least 1, got {step}")
@@ -132,7 +154,7 @@ def next_index(space: ConfigSpace, index: int, step: int) -> int | None:
     return None
 
 
-def nearest_valid(space: ConfigSpace, index: int) -> int:
+def nearest_valid(space: Points, index: int) -> int:
     """A valid point that differs from a refused one in as few knobs as can be found: each
     neighbour in order, then walks of growing length, then points anywhere.
 
@@ -162,11 +184,11 @@ def nearest_valid(space: ConfigSpace, index: int) -> int:
     )
 
 
-def _moved(space: ConfigSpace, vector: tuple[int, ...], number: int, digit: int) -> int:
+def _moved(space: Points, vector: tuple[int, ...], number: int, digit: int) -> int:
     return space.knob2point([*vector[:number], digit, *vector[number + 1 :]])
 
 
-def _neighbours(space: ConfigSpace, vector: tuple[int, ...]) -> Iterator[int]:
+def _neighbours(space: Points, vector: tuple[int, ...]) -> Iterator[int]:
     """Points that differ in one knob, nearest candidates first."""
     for number, dim in enumerate(space.dims):
         here = vector[number]
@@ -175,7 +197,7 @@ def _neighbours(space: ConfigSpace, vector: tuple[int, ...]) -> Iterator[int]:
             yield _moved(space, vector, number, digit)
 
 
-def _draws(space: ConfigSpace, source: np.random.Generator) -> Iterator[int]:
+def _draws(space: Points, source: np.random.Generator) -> Iterator[int]:
     """Endless points at random, repetitions included."""
     total = space.range_length
     dims = np.array(space.dims)

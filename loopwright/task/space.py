@@ -1,4 +1,4 @@
-"""The search space of a task: ordered knobs, and the numbers of their combinations.
+"""The search space of a task: ordered knobs, the numbers of their combinations, and its points.
 
 A point is an index in mixed radix whose least significant digit is the first knob's choice. The
 product of the knobs is never enumerated.
@@ -11,15 +11,81 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from loopwright.errors import SpaceError
+from loopwright.errors import InstantiationError, SpaceError
 from loopwright.task import sampling
-from loopwright.task.config import ConfigEntity
-from loopwright.task.defining import Definitions, missing_knob
+from loopwright.task.entities import Entity
 from loopwright.task.knobs import Knob, value_text
 from loopwright.task.sampling import Rng, ValidCount
+from loopwright.task.template_config import TemplateConfig, missing_knob
 
 
-class ConfigSpace(Definitions):
+class ConfigEntity(TemplateConfig):
+    """A choice for every knob of a space.
+
+    Attributes:
+        space: The space.
+        index: Its index there; None when a recorded value is not among the candidates.
+    """
+
+    def __init__(
+        self, space: ConfigSpace, entities: Mapping[str, Entity], index: int | None
+    ) -> None:
+        self.space = space
+        self.index = index
+        self._entities = dict(entities)
+
+    def __getitem__(self, name: str) -> Any:
+        try:
+            return self._entities[name]
+        except KeyError:
+            raise missing_knob(name, list(self._entities)) from None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ConfigEntity) and self._entities == other._entities
+
+    def __hash__(self) -> int:
+        return hash(value_text(self.values))
+
+    def __str__(self) -> str:
+        return " ".join(f"{name}={entity}" for name, entity in self._entities.items())
+
+    def __repr__(self) -> str:
+        return f"<config {self.index}: {self}>"
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """JSON form of each knob's choice, as a record keeps it: ``{"tile_i": [-1, 8]}``."""
+        return {name: entity.value for name, entity in self._entities.items()}
+
+    @property
+    def is_fallback(self) -> bool:
+        """False: a record or a tuner chose this."""
+        return False
+
+    def raise_error(self, msg: str) -> None:
+        """Refuse this configuration.
+
+        Raises:
+            InstantiationError: with ``msg``.
+        """
+        raise InstantiationError(msg)
+
+    def valid(self) -> bool:
+        """True: a configuration that is refused never gets as far as this question."""
+        return True
+
+    def multi_filter(self, filter: Callable[[Any], bool]) -> None:
+        """Nothing to do: the space has the filter."""
+
+    def _define(self, name: str, build: Callable[[], Knob], default: Any) -> None:
+        if name not in self._entities:
+            raise InstantiationError(
+                f"knob {name!r} is defined for some configurations only; define every knob before "
+                "the template branches on one"
+            )
+
+
+class ConfigSpace(TemplateConfig):
     """Collects knobs while a template runs for the first time, and is searched afterwards.
 
     While it collects, ``cfg[name]`` acts with the default candidate, so that the template runs
@@ -243,7 +309,7 @@ class ConfigSpace(Definitions):
             return all(accepts(config) for accepts in self._filters)
         except KeyboardInterrupt:
             raise
-        except BaseException as exc:  # sys.exit in a filter does not end its caller
+        except BaseException as exc:  # a user's filter: one that calls sys.exit ends nothing
             text = f"a filter failed on configuration {index} ({config}): "
             raise SpaceError(f"{text}{type(exc).__name__}: {exc}") from exc
 

@@ -1,4 +1,4 @@
-"""What a template may call on its configuration, whichever kind that is.
+"""`TemplateConfig`: what a template calls on its configuration, whichever kind that is.
 
 The first run of a template is under a `ConfigSpace`, which collects the knobs; every later run is
 under a `ConfigEntity`, for which the definitions are known already.
@@ -16,8 +16,8 @@ from loopwright.task.entities import SplitEntity
 from loopwright.task.knobs import Knob, annotate_knob, other_knob, reorder_knob, split_knob
 
 
-class Definitions(ABC):
-    """The part of a configuration that defines knobs.
+class TemplateConfig(ABC):
+    """A configuration as a template sees it: it defines knobs on it, and reads them.
 
     Attributes:
         flop: What ``add_flop`` has counted in this run.

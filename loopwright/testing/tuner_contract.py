@@ -27,6 +27,7 @@ import pytest
 from loopwright.measure import ErrorKind, MeasureError, MeasureInput, MeasureResult
 from loopwright.task import ConfigEntity, ConfigSpace
 from loopwright.tuner.base import Tuner
+from loopwright.tuner.run.state import point
 from loopwright.tuner.run.summary import Summary
 
 
@@ -127,12 +128,13 @@ class FakeMeasurer:
     ) -> Iterator[MeasureResult]:
         """Results in the order of the inputs."""
         for item in inputs:
-            self.on_trial(item.config.index)
+            index = point(item.config)
+            self.on_trial(index)
             if len(self.measured) == self.interrupt_after:
                 raise KeyboardInterrupt
-            self.measured.append(item.config.index)
+            self.measured.append(index)
             self.incumbents.append(incumbent)
-            yield self.result(item.config.index)
+            yield self.result(index)
 
     def result(self, index: int) -> MeasureResult:
         """What measuring an index gives."""

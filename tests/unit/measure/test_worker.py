@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from loopwright.errors import CodegenError, InstantiationError, ScheduleError
+from loopwright.errors import CodegenError, InstantiationError, OutOfMemoryError, ScheduleError
+from loopwright.measure.messages import Failed
 from loopwright.measure.result import ErrorKind
 from loopwright.measure.worker import describe
 
@@ -26,7 +27,7 @@ option = measure_option(LocalBuilder(n_parallel=2), LocalRunner(timeout=2))
 with Measurer(task, option) as m:
     for r in m.measure(task.inputs(4, 8)):
         print("result", r.error, flush=True)
-    pids = [w.pid for w in [*m.builds.workers, m.runs.worker]]
+    pids = [w.pid for w in [*m.steps.builds.workers, m.steps.runs.worker]]
     print("pids", *pids, flush=True)
     {end}
 """
@@ -169,7 +170,7 @@ def test_workers_import_neither_templates_nor_operators(role: str, tmp_path: Pat
     program = f"""
 import sys
 from loopwright.measure import worker
-worker._make_role({role!r})
+worker.make_role({role!r})
 print(*sys.modules)
 """
     names = run(["-c", program], tmp_path).split()
@@ -182,14 +183,12 @@ print(*sys.modules)
 
 def test_errors_become_kinds() -> None:
     default = ErrorKind.COMPILE
-    assert describe(MemoryError(), default)["kind"] == ErrorKind.MEMORY
-    assert describe(ScheduleError("split: no"), default) == {
-        "ok": False,
-        "kind": ErrorKind.INSTANTIATION,
-        "text": "split: no",
-    }
-    assert describe(CodegenError("x"), default)["kind"] == ErrorKind.COMPILE
-    assert describe(InstantiationError("x"), ErrorKind.RUN_ERROR)["kind"] == ErrorKind.RUN_ERROR
+    assert describe(MemoryError(), default).kind == ErrorKind.MEMORY
+    assert describe(OutOfMemoryError("no"), default).kind == ErrorKind.MEMORY
+    refused = describe(ScheduleError("split: no"), default)
+    assert refused == Failed(kind=ErrorKind.INSTANTIATION, text="split: no")
+    assert describe(CodegenError("x"), default).kind == ErrorKind.COMPILE
+    assert describe(InstantiationError("x"), ErrorKind.RUN_ERROR).kind == ErrorKind.RUN_ERROR
 
 
 def test_unexpected_errors_say_where() -> None:
@@ -197,4 +196,4 @@ def test_unexpected_errors_say_where() -> None:
         [][1]
     except IndexError as e:
         found = describe(e, ErrorKind.COMPILE)
-    assert found["text"].startswith("IndexError: list index out of range (at test_worker.py:")
+    assert found.text.startswith("IndexError: list index out of range (at test_worker.py:")
