@@ -99,12 +99,12 @@ def _kernel(name: str, module: Module) -> Contestant:
 
 
 def _numpy(found: Workload, threads: int, stack: ExitStack) -> Contestant | None:
-    from loopwright.cli.numpy_process import NumpySide, reference_of
+    from loopwright.cli.numpy_process import NumpyProcess, reference_of
     from loopwright.cli.tune import input_specs
 
     if reference_of(found) is None:
         return None
-    side = stack.enter_context(NumpySide(found, input_specs(found), threads))
+    side = stack.enter_context(NumpyProcess(found, input_specs(found), threads))
     if side.problem:
         click.echo(side.problem, err=True)
         return None

@@ -162,7 +162,7 @@ def _yardsticks(found: Workload, console: Console) -> tuple[float | None, float 
 def _interleaved(found: Workload, with_numpy: bool) -> tuple[list[float], list[float], str]:
     """Samples of the peak in GFLOP/s and of NumPy in seconds, and why NumPy gave none."""
     from loopwright import runtime
-    from loopwright.cli.numpy_process import NumpySide, reference_of
+    from loopwright.cli.numpy_process import NumpyProcess, reference_of
 
     threads = _threads(found)
     peaks: list[float] = []
@@ -172,7 +172,7 @@ def _interleaved(found: Workload, with_numpy: bool) -> tuple[list[float], list[f
         side = None
         if with_numpy and reference_of(found) is not None:
             # Started before pinning, which it would inherit.
-            side = stack.enter_context(NumpySide(found, input_specs(found), threads))
+            side = stack.enter_context(NumpyProcess(found, input_specs(found), threads))
         stack.enter_context(runtime.pinned(threads))
         for _ in range(5):
             peaks.append(runtime.fma_peak(threads, seconds=0.03) / 1e9)

@@ -18,16 +18,17 @@ from typing import TYPE_CHECKING
 from loopwright.env import usable_cpus
 from loopwright.errors import UsageError
 from loopwright.measure.building import Build, Candidate
+from loopwright.measure.messages import CheckReply
 from loopwright.measure.options import MeasureOption, measure_option
 from loopwright.measure.playoff import playoff
 from loopwright.measure.result import (
-    ErrorKind,
     MeasureError,
     MeasureInput,
     MeasureResult,
     TaskLike,
     faster,
 )
+from loopwright.measure.running import wrong_answer
 from loopwright.measure.steps import Steps
 from loopwright.records import Json
 from loopwright.runtime import Artifact
@@ -271,14 +272,11 @@ class Measurer:
         if not option.check or faster(incumbent, result) == incumbent:
             return result
         checked = self.steps.check(candidate, artifact)
-        if checked is None:
-            return result
-        if isinstance(checked, MeasureError):
-            return MeasureResult(error=checked)
-        if checked.problem is not None:
-            error = MeasureError(ErrorKind.WRONG_ANSWER, checked.problem)
-            return MeasureResult(error=error, max_error=checked.max_error)
-        return replace(result, max_error=checked.max_error)
+        error = wrong_answer(checked)
+        max_error = checked.max_error if isinstance(checked, CheckReply) else None
+        if error is not None:
+            return MeasureResult(error=error, max_error=max_error)
+        return replace(result, max_error=max_error)
 
 
 def _pass_settings() -> dict[str, Json]:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from loopwright.errors import UsageError
 from loopwright.measure.building import Build
-from loopwright.measure.messages import CheckReply
 from loopwright.measure.options import PLAYOFF_WINDOW_S
-from loopwright.measure.result import ErrorKind, MeasureError
+from loopwright.measure.result import MeasureError
+from loopwright.measure.running import wrong_answer
 from loopwright.measure.steps import Steps
 
 if TYPE_CHECKING:
@@ -106,11 +106,9 @@ def _check(steps: Steps, f: Finalist) -> None:
     if not steps.option.runner.check or not _load(steps, f):
         return
     assert f.build is not None
-    checked = steps.check(f.build.candidate, f.artifact, slot=f.slot)
-    if isinstance(checked, CheckReply) and checked.problem is not None:
-        checked = MeasureError(ErrorKind.WRONG_ANSWER, checked.problem)
-    if isinstance(checked, MeasureError):
-        _fail(steps, f, checked)
+    error = wrong_answer(steps.check(f.build.candidate, f.artifact, slot=f.slot))
+    if error is not None:
+        _fail(steps, f, error)
 
 
 def _sample(steps: Steps, f: Finalist) -> None:

@@ -57,6 +57,15 @@ def seeded_inputs(args: Sequence[Arg]) -> list[Array] | None:
     return None
 
 
+def wrong_answer(checked: CheckReply | MeasureError | None) -> MeasureError | None:
+    """Why a checked kernel is out; None where nothing is wrong, or nothing was checked."""
+    if checked is None or isinstance(checked, MeasureError):
+        return checked
+    if checked.problem is None:
+        return None
+    return MeasureError(ErrorKind.WRONG_ANSWER, checked.problem)
+
+
 class RunSession:
     """A runner process and what it has been given.
 

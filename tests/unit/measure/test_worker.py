@@ -13,8 +13,10 @@ import pytest
 
 from loopwright.errors import CodegenError, InstantiationError, OutOfMemoryError, ScheduleError
 from loopwright.measure.messages import Failed
+from loopwright.measure.process import Program, Worker, take, wait_any
 from loopwright.measure.result import ErrorKind
 from loopwright.measure.worker import describe
+from tests.unit.measure.echo import EchoReply, EchoRequest
 
 ROOT = Path(__file__).parents[3]
 
@@ -197,3 +199,18 @@ def test_unexpected_errors_say_where() -> None:
     except IndexError as e:
         found = describe(e, ErrorKind.COMPILE)
     assert found.text.startswith("IndexError: list index out of range (at test_worker.py:")
+
+
+def test_a_program_has_the_variables_that_it_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LW_TEST_UNSET", "1")
+    program = Program("tests.unit.measure.echo", {"LW_TEST_UNSET": None, "LW_TEST_SET": "2"})
+    worker = Worker("echo", 1 << 30, program=program)
+    try:
+        worker.submit(EchoRequest(names=("LW_TEST_UNSET", "LW_TEST_SET")), seconds=30)
+        wait_any([worker])
+        reply = take(worker)
+    finally:
+        worker.close()
+    assert isinstance(reply, EchoReply)
+    assert reply.values == (None, "2")
+    assert reply.rss > 0
