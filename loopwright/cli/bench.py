@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -53,7 +53,6 @@ def command(
     if tuned is not None:
         modules["tuned"] = kernels.compiled(found, tuned)
     used = kernels.threads_of(modules["default"])
-    peaks: list[float] = []
     with ExitStack() as stack:
         stack.enter_context(kernels.alone())
         # NumPy's process is started before pinning, which it would inherit.
@@ -61,12 +60,7 @@ def command(
         stack.enter_context(runtime.pinned(used))
         contestants = [_kernel(name, module) for name, module in modules.items()]
         contestants += [] if numpy is None else [numpy]
-        for turn in range(rounds):
-            start = turn % len(contestants)
-            for one in contestants[start:] + contestants[:start]:
-                seconds = one.sample()
-                one.times += [] if seconds is None else [seconds]
-            peaks.append(runtime.fma_peak(used, seconds=0.02))
+        peaks = [_round(contestants, turn, used) for turn in range(rounds)]
     peak = statistics.median(peaks)
     flop = flop_of(found.task)
     rows = [_row(one, flop, peak) for one in contestants if one.times]
@@ -87,6 +81,17 @@ def command(
     if tuned is not None:
         click.echo(tuned.choice)
     _table(rows, peak, peaks)
+
+
+def _round(contestants: Sequence[Contestant], turn: int, threads: int) -> float:
+    """Take a sample of each, beginning with another one each round; returns the FMA peak."""
+    from loopwright import runtime
+
+    start = turn % len(contestants)
+    for one in [*contestants[start:], *contestants[:start]]:
+        seconds = one.sample()
+        one.times += [] if seconds is None else [seconds]
+    return runtime.fma_peak(threads, seconds=0.02)
 
 
 def _kernel(name: str, module: Module) -> Contestant:

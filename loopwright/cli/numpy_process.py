@@ -24,7 +24,8 @@ from loopwright.errors import InternalError, RunError
 from loopwright.measure.check import make_input
 from loopwright.measure.messages import Done, Failed
 from loopwright.measure.options import machine_memory
-from loopwright.measure.process import FailureCause, Outcome, Program, Worker, take, wait_any
+from loopwright.measure.process import FailureCause, Outcome, Worker, take, wait_any
+from loopwright.measure.program import Program
 from loopwright.measure.protocol import Message, Reply
 from loopwright.measure.worker import main
 

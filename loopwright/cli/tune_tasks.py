@@ -157,15 +157,22 @@ def _lines(file: Path, target: str, threads: int | None) -> Iterator[Line]:
         raise UsageError(f"{file} cannot be read as text: {error}") from error
     for number, line in enumerate(text.splitlines(), start=1):
         with _where(file, number):
-            words = shlex.split(line, comments=True)
-            if not words:
-                continue
-            weight = _weight(words[0])
-            name, *params = words if weight is None else words[1:] or [""]
-            if not name:
-                raise UsageError(f"{line.strip()!r} has no workload behind its number")
-            found = find_workload(name, params, target, threads)
-            yield Line(found, 1.0 if weight is None else weight)
+            parsed = _line(line, target, threads)
+        if parsed is not None:
+            yield parsed
+
+
+def _line(line: str, target: str, threads: int | None) -> Line | None:
+    """The workload of a line; None where it has none."""
+    words = shlex.split(line, comments=True)
+    if not words:
+        return None
+    weight = _weight(words[0])
+    name, *params = words if weight is None else words[1:] or [""]
+    if not name:
+        raise UsageError(f"{line.strip()!r} has no workload behind its number")
+    found = find_workload(name, params, target, threads)
+    return Line(found, 1.0 if weight is None else weight)
 
 
 def _weight(word: str) -> float | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import KW_ONLY, InitVar, dataclass
+from pathlib import Path
 from typing import Any
 
 from loopwright.env import total_memory, usable_cpus
@@ -24,11 +26,8 @@ def machine_memory() -> int:
     """Bytes of memory of this machine, or of the container when it is limited to less."""
     total = total_memory()
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            with open(path, encoding="ascii") as f:
-                total = min(total, int(f.read()))
-        except (OSError, ValueError):
-            continue  # not there, or "max"
+        with contextlib.suppress(OSError, ValueError):  # not there, or "max"
+            total = min(total, int(Path(path).read_text(encoding="ascii")))
     return total
 
 

@@ -8,20 +8,21 @@ when the worker died, or was killed because its time was up. The next request st
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 from typing import IO
 
 from loopwright.errors import InternalError, RunError
 from loopwright.measure.process_exit import describe_exit, ended, kill_group
+from loopwright.measure.program import Program
 from loopwright.measure.protocol import Decoder, Message, Reply, encode
 
 _START_S = 120.0
@@ -31,9 +32,6 @@ _TAIL = 2000
 #: Last words of a process that found no memory. LLVM and C++ end the process where Python would
 #: raise, so that their text is all that is left to tell such an end from any other.
 _MEMORY_TEXTS = ("out of memory", "bad_alloc", "Cannot allocate memory", "MemoryError")
-
-#: Workers use NumPy only to fill and compare arrays: its own threads would disturb what is timed.
-_SINGLE_THREADED = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
 class FailureCause(Enum):
@@ -53,20 +51,6 @@ class Failure:
 
 
 Outcome = Reply | Failure
-
-
-@dataclass(frozen=True)
-class Program:
-    """What a worker process runs.
-
-    Attributes:
-        module: run as ``python -m MODULE ROLE MEMORY_BYTES PARENT_PID``; its main calls
-            `loopwright.measure.worker.main`.
-        environment: variables that differ from those of this process; None unsets one.
-    """
-
-    module: str = "loopwright.measure.worker"
-    environment: Mapping[str, str | None] = field(default_factory=_SINGLE_THREADED.copy)
 
 
 class Worker:
@@ -145,7 +129,7 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
-            env=_environment(self.program.environment),
+            env=self.program.variables(),
             bufsize=0,
             start_new_session=True,
         )
@@ -198,9 +182,8 @@ class Worker:
         proc, self._proc = self._proc, None
         if proc is not None:
             kill_group(proc)
-            for pipe in (proc.stdin, proc.stdout):
-                if pipe is not None:
-                    pipe.close()
+            for pipe in filter(None, (proc.stdin, proc.stdout)):
+                pipe.close()
         self._clear()
 
     def close(self) -> None:
@@ -363,23 +346,27 @@ def wait_any(workers: Iterable[Worker], seconds: float | None = None) -> list[Wo
     Raises:
         RunError: a worker cannot be started.
     """
-    crew = list(workers)
-    end = None if seconds is None else time.monotonic() + seconds
+    watched = list(workers)
+    end = math.inf if seconds is None else time.monotonic() + seconds
     while True:
-        done = [w for w in crew if w.outcome is not None]
-        busy = [w for w in crew if w.busy]
-        now = time.monotonic()
-        if done or not busy or (end is not None and now >= end):
+        done = [w for w in watched if w.outcome is not None]
+        busy = [w for w in watched if w.busy]
+        if done or not busy or time.monotonic() >= end:
             return done
-        poller = select.poll()
-        owners = {fd: w for w in busy for fd in w._register(poller)}
-        until = min([w._deadline for w in busy] + ([end] if end is not None else []))
-        pause = max(0.0, min(until - now, _SLICE_S))
-        for fd, _ in poller.poll(pause * 1000 + 1):
-            if owners[fd].busy:
-                owners[fd]._event(fd)
-        for w in busy:
-            w._check()
+        _wait_once(busy, end)
+
+
+def _wait_once(busy: Sequence[Worker], end: float) -> None:
+    """Wait a moment for events of busy workers, and handle them."""
+    poller = select.poll()
+    owners = {fd: w for w in busy for fd in w._register(poller)}
+    until = min([end, *(w._deadline for w in busy)])
+    pause = max(0.0, min(until - time.monotonic(), _SLICE_S))
+    for fd, _ in poller.poll(pause * 1000 + 1):
+        if owners[fd].busy:
+            owners[fd]._event(fd)
+    for w in busy:
+        w._check()
 
 
 def take(worker: Worker) -> Outcome:
@@ -388,11 +375,3 @@ def take(worker: Worker) -> Outcome:
     if outcome is None:
         raise InternalError(f"{worker.role} worker {worker.pid} has no answer")
     return outcome
-
-
-def _environment(changes: Mapping[str, str | None]) -> dict[str, str]:
-    """The variables of a worker: those of this process, with changes, and our own package."""
-    root = str(Path(__file__).resolve().parents[2])
-    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
-    wanted = {**os.environ, "PYTHONPATH": path, **changes}
-    return {name: value for name, value in wanted.items() if value is not None}

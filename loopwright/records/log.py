@@ -74,9 +74,7 @@ def load(path: str | os.PathLike[str]) -> Log:
     """
     log = Log(Path(path))
     try:
-        with open(path, "rb") as file, _no_collector():
-            for number, raw in enumerate(file, 1):
-                _take(log, number, raw)
+        _read(log)
     except FileNotFoundError as exc:
         raise RecordError(f"no log at {str(path)!r}; tune first, or check the path") from exc
     except IsADirectoryError as exc:
@@ -84,6 +82,12 @@ def load(path: str | os.PathLike[str]) -> Log:
     except OSError as exc:
         raise RecordError(f"cannot read the log {str(path)!r}: {exc.strerror or exc}") from exc
     return log
+
+
+def _read(log: Log) -> None:
+    with open(log.path, "rb") as file, _no_collector():
+        for number, raw in enumerate(file, 1):
+            _take(log, number, raw)
 
 
 @contextmanager
@@ -121,11 +125,12 @@ def _take(log: Log, number: int, raw: bytes) -> None:
 
 def _shared(log: Log, data: dict[str, Any]) -> dict[str, Any]:
     """Let a record share what it has in common with the one before: most of its size."""
-    if log.records:
-        before = log.records[-1]
-        for name in ("task", "target", "env"):
-            if data.get(name) == getattr(before, name):
-                data[name] = getattr(before, name)
+    if not log.records:
+        return data
+    before = log.records[-1]
+    for name in ("task", "target", "env"):
+        if data.get(name) == getattr(before, name):
+            data[name] = getattr(before, name)
     return data
 
 

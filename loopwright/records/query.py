@@ -89,13 +89,17 @@ def pick_best(source: str | os.PathLike[str], out: str | os.PathLike[str]) -> li
     kept = distill(records)
     partial = Path(f"{os.fspath(out)}.{os.getpid()}.partial")
     try:
-        with Store(partial) as store:
-            for record in kept:
-                store.append(record)
-            store.sync()
+        _write(partial, kept)
         os.replace(partial, out)
     except OSError as exc:
         raise RecordError(f"cannot write {os.fspath(out)!r}: {exc.strerror or exc}") from exc
     finally:
         partial.unlink(missing_ok=True)
     return kept
+
+
+def _write(path: Path, records: Iterable[Record]) -> None:
+    with Store(path) as store:
+        for record in records:
+            store.append(record)
+        store.sync()

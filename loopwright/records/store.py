@@ -82,9 +82,10 @@ class Store:
             RecordError: the disk reports a failure.
         """
         with self._lock:
+            if self._fd is None:
+                return
             try:
-                if self._fd is not None:
-                    os.fsync(self._fd)
+                os.fsync(self._fd)
             except OSError as exc:
                 raise self._error(exc) from exc
 
@@ -162,7 +163,7 @@ def _append(fd: int, data: bytes) -> None:
     try:
         while done < len(data):
             done += os.write(fd, data[done:])
-    except BaseException:
+    except BaseException:  # Ctrl-C too must leave no part of a line
         if done:
             _undo(fd, start, done)
         raise

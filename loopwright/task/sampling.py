@@ -165,15 +165,9 @@ def nearest_valid(space: Points, index: int) -> int:
         if space.is_valid(found):
             return found
     source = generator(0)
-    start = space.point2knob(index)
-    for changes in range(2, len(start) + 1):
-        for _ in range(_BLOCK):
-            vector = list(start)
-            for number in source.permutation(len(start))[:changes]:
-                vector[number] = int(source.integers(space.dims[number]))
-            found = space.knob2point(vector)
-            if space.is_valid(found):
-                return found
+    for found in _far_neighbours(space, space.point2knob(index), source):
+        if space.is_valid(found):
+            return found
     anywhere = sample_ints(space, 1, source)
     if anywhere:
         return anywhere[0]
@@ -197,13 +191,23 @@ def _neighbours(space: Points, vector: tuple[int, ...]) -> Iterator[int]:
             yield _moved(space, vector, number, digit)
 
 
+def _far_neighbours(
+    space: Points, start: tuple[int, ...], source: np.random.Generator
+) -> Iterator[int]:
+    """Points at random that differ in two knobs, then some in three, and so on."""
+    for changes in (n for n in range(2, len(start) + 1) for _ in range(_BLOCK)):
+        vector = list(start)
+        for number in source.permutation(len(start))[:changes]:
+            vector[number] = int(source.integers(space.dims[number]))
+        yield space.knob2point(vector)
+
+
 def _draws(space: Points, source: np.random.Generator) -> Iterator[int]:
     """Endless points at random, repetitions included."""
     total = space.range_length
     dims = np.array(space.dims)
+    while total < 1 << 62:
+        yield from source.integers(total, size=_BLOCK).tolist()
     while True:
-        if total < 1 << 62:
-            yield from source.integers(total, size=_BLOCK).tolist()
-        else:
-            for vector in source.integers(dims, size=(_BLOCK, len(dims))).tolist():
-                yield space.knob2point(vector)
+        vectors = source.integers(dims, size=(_BLOCK, len(dims))).tolist()
+        yield from map(space.knob2point, vectors)

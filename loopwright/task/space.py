@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from loopwright.errors import InstantiationError, SpaceError
 from loopwright.task import sampling
@@ -85,6 +85,10 @@ class ConfigEntity(TemplateConfig):
             )
 
 
+#: A function given to ``multi_filter``: true for configurations to keep.
+Filter: TypeAlias = Callable[[ConfigEntity], bool]
+
+
 class ConfigSpace(TemplateConfig):
     """Collects knobs while a template runs for the first time, and is searched afterwards.
 
@@ -105,7 +109,7 @@ class ConfigSpace(TemplateConfig):
         self.errors: list[str] = []
         self.asked_fallback = False
         self._defaults = dict(defaults or {})
-        self._filters: list[Callable[[ConfigEntity], bool]] = []
+        self._filters: list[Filter] = []
         self._frozen = False
         self._dims: tuple[int, ...] = ()
         self._default: int | None = None
@@ -188,7 +192,7 @@ class ConfigSpace(TemplateConfig):
         return bool(self._filters)
 
     @property
-    def filters(self) -> tuple[Callable[[ConfigEntity], bool], ...]:
+    def filters(self) -> tuple[Filter, ...]:
         """The functions given to ``multi_filter``, in their order."""
         return tuple(self._filters)
 

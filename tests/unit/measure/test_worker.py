@@ -13,7 +13,8 @@ import pytest
 
 from loopwright.errors import CodegenError, InstantiationError, OutOfMemoryError, ScheduleError
 from loopwright.measure.messages import Failed
-from loopwright.measure.process import Program, Worker, take, wait_any
+from loopwright.measure.process import Worker, take, wait_any
+from loopwright.measure.program import Program
 from loopwright.measure.result import ErrorKind
 from loopwright.measure.worker import describe
 from tests.unit.measure.echo import EchoReply, EchoRequest
