@@ -7,12 +7,13 @@ import statistics
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from loopwright.cli import kernels
 from loopwright.cli.workload import Workload, counted, find_workload, workload_options
+from loopwright.records import Json
 
 if TYPE_CHECKING:
     from loopwright.runtime import Module
@@ -116,7 +117,7 @@ def _numpy(found: Workload, threads: int, stack: ExitStack) -> Contestant | None
     return Contestant("NumPy", side.sample)
 
 
-def _row(one: Contestant, flop: int, peak: float) -> dict[str, Any]:
+def _row(one: Contestant, flop: int, peak: float) -> dict[str, Json]:
     median = statistics.median(one.times)
     return {
         "name": one.name,
@@ -129,7 +130,7 @@ def _row(one: Contestant, flop: int, peak: float) -> dict[str, Any]:
     }
 
 
-def _table(rows: list[dict[str, Any]], peak: float, peaks: list[float]) -> None:
+def _table(rows: list[dict[str, Json]], peak: float, peaks: list[float]) -> None:
     click.echo(f"{'':10}{'median':>12}{'spread':>12}{'GFLOP/s':>10}{'of peak':>9}{'speed-up':>10}")
     base = rows[0]["median_s"]
     for row in rows:

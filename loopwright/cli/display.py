@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -94,7 +94,7 @@ class Display(Monitor):
             f"{clock(state.budget.elapsed)}{eta}{failed}"
         )
 
-    def _panel(self, state: RunState, trial: Trial) -> Any:
+    def _panel(self, state: RunState, trial: Trial) -> Group:
         grid = Table.grid(padding=(0, 2))
         default = None if state.default is None else state.seconds(state.default)
         error = trial.result.error
@@ -113,7 +113,7 @@ class Display(Monitor):
             grid.add_row(Text(name), Text(text, style="bold" if name == "best" else ""))
         return Group(self._bar(state), grid)
 
-    def _bar(self, state: RunState) -> Any:
+    def _bar(self, state: RunState) -> Table:
         budget = state.budget
         done, total = state.valid, budget.n_trial
         text = f"{done}" if total is None else f"{done}/{total}"

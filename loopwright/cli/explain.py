@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from loopwright.cli.workload import find_workload, workload_options
 from loopwright.errors import LoopwrightError, UsageError
+from loopwright.records import Json
 
 if TYPE_CHECKING:
     from loopwright.records import Log, Record
@@ -117,7 +118,7 @@ def _chosen(task: Task, config: str | None, log: Log | None, record: Record | No
 
 def _index(task: Task, text: str) -> int:
     try:
-        given: Any = json.loads(text)
+        given: Json = json.loads(text)
     except ValueError:
         given = None
     if isinstance(given, dict):
@@ -140,7 +141,7 @@ def _model(task: Task, log: Log, feature_type: str) -> XGBCostModel | None:
 
 def _json(
     task: Task, told: Explanation, measured: Choice | None, limit: int | None
-) -> dict[str, Any]:
+) -> dict[str, Json]:
     return {
         "task": str(task),
         "index": told.config.index,

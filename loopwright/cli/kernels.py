@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import numpy as np
@@ -15,7 +15,10 @@ from loopwright import dtypes
 from loopwright.cli.workload import Workload
 
 if TYPE_CHECKING:
+    from loopwright.measure.check import Array
     from loopwright.runtime import Module
+    from loopwright.schedule import Schedule
+    from loopwright.te import Tensor
 
 
 @contextmanager
@@ -41,8 +44,8 @@ class Scheduled:
         choice: which record it is, in words; empty for the default configuration.
     """
 
-    schedule: Any
-    args: list[Any]
+    schedule: Schedule
+    args: list[Tensor]
     choice: str = ""
 
 
@@ -85,7 +88,7 @@ def compiled(workload: Workload, scheduled: Scheduled) -> Module:
     return build(scheduled.schedule, scheduled.args, workload.task.target, name)
 
 
-def random_arguments(module: Module) -> list[Any]:
+def random_arguments(module: Module) -> list[Array]:
     """Arrays for the entry function: random inputs, outputs full of NaN or of a pattern."""
     from loopwright.measure.check import make_input
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from loopwright.records import Log, Record
 
 
-def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def log_options(command: Callable[..., object]) -> Callable[..., object]:
     """The argument and the filters that list, best and show share."""
     decorators = (
         click.argument("log"),

@@ -6,7 +6,6 @@ import re
 import statistics
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any
 
 import click
 from rich.console import Console
@@ -15,7 +14,7 @@ from loopwright.cli.tuning import TRIALS, chosen_tuner, repeated, tuner_options
 from loopwright.cli.workload import Workload, counted, find_workload, workload_options
 from loopwright.errors import UsageError
 from loopwright.measure import lock_log
-from loopwright.records import Store
+from loopwright.records import Json, Store
 from loopwright.tuner import Summary, Tuner, TuningInterrupted, log_to_file
 from loopwright.tuner.run.budget import count, seconds, share
 from loopwright.tuner.run.budget import speed as enough
@@ -91,7 +90,7 @@ def _tune(
     made: Tuner,
     found: Workload,
     path: str,
-    budget: Mapping[str, Any],
+    budget: Mapping[str, Json],
 ) -> int | None:
     from loopwright.cli.display import Display
 

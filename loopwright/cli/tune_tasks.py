@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
@@ -17,7 +16,7 @@ from loopwright.cli.tuning import TRIALS, chosen_tuner, repeated, tuner_options
 from loopwright.cli.workload import Workload, find_workload
 from loopwright.errors import UsageError
 from loopwright.measure import lock_log
-from loopwright.records import Store
+from loopwright.records import Json, Store
 from loopwright.tuner import TasksSummary, log_to_file, task_table, tune_tasks
 from loopwright.tuner.run.budget import count, seconds, share
 from loopwright.tuner.tasks.scheduler import STRATEGIES
@@ -130,7 +129,7 @@ def command(
     return None
 
 
-def _tune(lines: list[Line], path: str, options: dict[str, Any]) -> TasksSummary:
+def _tune(lines: list[Line], path: str, options: dict[str, Json]) -> TasksSummary:
     console = Console(highlight=False)
     tasks = [line.found.task for line in lines]
     many = f"{len(tasks)} workload{'s' * (len(tasks) != 1)}"

@@ -15,15 +15,18 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import click
 
 from loopwright.errors import LoopwrightError, TaskError, UsageError, did_you_mean
+from loopwright.records import Json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from loopwright.ops.operator import Operator
     from loopwright.target import Target
     from loopwright.task import Task, Template
 
@@ -49,7 +52,7 @@ class Workload:
 
     words: tuple[str, ...]
     task: Task
-    operator: Any
+    operator: Operator | None
     threads: int | None
     target: str
 
@@ -73,7 +76,7 @@ class Workload:
         return f"{'_'.join([name, 'x'.join(sizes)]).rstrip('_')}.jsonl"
 
 
-def workload_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def workload_options(command: Callable[..., object]) -> Callable[..., object]:
     """The arguments that every verb with a workload takes."""
     decorators = (
         click.argument("workload"),
@@ -115,7 +118,7 @@ def _target(text: str, threads: int | None) -> Target:
     return Target(text if threads is None else f"{text} -num-threads={threads}")
 
 
-def _from_operator(name: str, given: Mapping[str, Any], target: Target) -> tuple[Task, Any]:
+def _from_operator(name: str, given: Mapping[str, Json], target: Target) -> tuple[Task, Operator]:
     from loopwright import ops
     from loopwright.task import create_task
 
@@ -133,7 +136,7 @@ def _from_operator(name: str, given: Mapping[str, Any], target: Target) -> tuple
         return create_task(operator.template, operator.args(dict(given)), target), operator
 
 
-def _from_file(path: Path, template: str, given: Mapping[str, Any], target: Target) -> Task:
+def _from_file(path: Path, template: str, given: Mapping[str, Json], target: Target) -> Task:
     from loopwright.task import TASKS, Template, create_task
 
     module = _load(path)
@@ -149,7 +152,7 @@ def _from_file(path: Path, template: str, given: Mapping[str, Any], target: Targ
         return create_task(known[template], _bind(template, known[template], given), target)
 
 
-def _load(path: Path) -> Any:
+def _load(path: Path) -> ModuleType:
     if not path.is_file():
         raise UsageError(f"no file {str(path)!r}; name a Python file that defines the template")
     # One name per file: loading it again must not define its templates twice.
@@ -176,7 +179,7 @@ def _load(path: Path) -> Any:
     return module
 
 
-def _bind(name: str, template: Template, given: Mapping[str, Any]) -> tuple[Any, ...]:
+def _bind(name: str, template: Template, given: Mapping[str, Json]) -> tuple[Json, ...]:
     """The template's arguments in order, from parameters by name."""
     signature = inspect.signature(template.function)
     _check_names(name, given, list(signature.parameters))
@@ -192,8 +195,8 @@ def _bind(name: str, template: Template, given: Mapping[str, Any]) -> tuple[Any,
     return tuple(bound.arguments.values())
 
 
-def _parameters(words: Sequence[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _parameters(words: Sequence[str]) -> dict[str, Json]:
+    found: dict[str, Json] = {}
     for word in words:
         key, separator, text = word.partition("=")
         if not separator or not key.isidentifier() or not text:
@@ -204,7 +207,7 @@ def _parameters(words: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def _value(text: str) -> Any:
+def _value(text: str) -> Json:
     """``1024``, ``true``, ``1,2`` (a tuple), ``3x3`` (a tuple of integers), else a word."""
     if _NUMBER.fullmatch(text):
         return int(text)
@@ -218,7 +221,7 @@ def _value(text: str) -> Any:
     return text
 
 
-def _check_names(name: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
+def _check_names(name: str, given: Mapping[str, Json], known: Sequence[str]) -> None:
     for key in given:
         if key not in known:
             raise UsageError(
@@ -227,7 +230,7 @@ def _check_names(name: str, given: Mapping[str, Any], known: Sequence[str]) -> N
             )
 
 
-def _check_value(name: str, key: str, value: Any, default: Any) -> None:
+def _check_value(name: str, key: str, value: Json, default: object) -> None:
     """Refuse what no operator can mean; the template checks the rest."""
     from loopwright import dtypes, ops
 

@@ -54,8 +54,9 @@ def make_input(shape: Sequence[int], dtype: str, seed: int, index: int) -> Array
     rng = np.random.default_rng([seed, index])
     size = tuple(shape)
     if dtypes.is_float(dtype):
-        kind: Any = np.float32 if dtypes.bits(dtype) <= 32 else np.float64
-        return rng.standard_normal(size, dtype=kind).astype(dtype, copy=False)
+        single = dtypes.bits(dtype) <= 32
+        values = rng.standard_normal(size, dtype=np.float32 if single else np.float64)
+        return values.astype(dtype, copy=False)
     if dtype == "bool":
         return rng.integers(0, 2, size, dtype=np.uint8).view(np.bool_)
     if dtypes.is_unsigned(dtype):
@@ -150,7 +151,7 @@ def _problem(
     name: str,
     got: Array,
     expected: Array,
-    where: tuple[Any, ...],
+    where: tuple[np.intp, ...],
     bad: int,
     worst: float,
     allowed: float,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from dataclasses import KW_ONLY, InitVar, dataclass
 from pathlib import Path
-from typing import Any
 
 from loopwright.env import total_memory, usable_cpus
 from loopwright.errors import UsageError, did_you_mean
@@ -72,11 +71,11 @@ class LocalBuilder:
     build_func: str = "default"
     memory_bytes: int | None = None
     _: KW_ONLY
-    build_kwargs: InitVar[Any] = None
+    build_kwargs: InitVar[object] = None
     do_fork: InitVar[bool] = False
-    runtime: InitVar[Any] = None
+    runtime: InitVar[object] = None
 
-    def __post_init__(self, build_kwargs: Any, do_fork: bool, runtime: Any) -> None:
+    def __post_init__(self, build_kwargs: object, do_fork: bool, runtime: object) -> None:
         why = "what a builder compiles is told by schedule and target alone"
         _unsupported("LocalBuilder", "build_kwargs", build_kwargs, why)
         why = "builders are processes of their own, which live on from one build to the next"
@@ -143,9 +142,9 @@ class LocalRunner:
     memory_bytes: int | None = None
     seed: int = 0
     _: KW_ONLY
-    module_loader: InitVar[Any] = None
+    module_loader: InitVar[object] = None
 
-    def __post_init__(self, module_loader: Any) -> None:
+    def __post_init__(self, module_loader: object) -> None:
         why = "the runner links what builders send it"
         _unsupported("LocalRunner", "module_loader", module_loader, why)
         _positive("LocalRunner", "timeout", self.timeout)

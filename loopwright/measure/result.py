@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy.typing as npt
 
-from loopwright.records import ErrorKind
+from loopwright.records import ErrorKind, Json
 from loopwright.target import Target
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class TaskLike(Protocol):
     """
 
     name: str
-    args: tuple[Any, ...]
+    args: tuple[Json, ...]
     key: str
     target: Target
 

@@ -5,11 +5,12 @@ imported. Traces and targets stay raw JSON here. ``docs/records.md`` specifies t
 """
 
 from loopwright.records.error_kind import ErrorKind
+from loopwright.records.json_value import Json
 from loopwright.records.log import Log, Skipped, load
 from loopwright.records.provenance import build_hash, environment, hardware, new_run, threads
 from loopwright.records.query import best, by_task, distill, pick_best, top_k
 from loopwright.records.ranking import Ranking, ranked
-from loopwright.records.record import VERSION, Json, Record, canonical_json, task_key
+from loopwright.records.record import VERSION, Record, canonical_json, task_key
 from loopwright.records.reuse import Conditions, Reuse, differences, reuse_of
 from loopwright.records.store import Store
 

@@ -7,10 +7,10 @@ those fields stay empty.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from loopwright.errors import RecordError
 from loopwright.records.error_kind import ErrorKind
+from loopwright.records.json_value import Json
 from loopwright.records.record import Record, task_key
 
 #: AutoTVM's numbers of errors, as kinds of loopwright.
@@ -29,12 +29,12 @@ _SENTINEL = 1e9
 _KINDS = ("sp", "re", "an", "ot")
 
 
-def is_foreign(data: Mapping[str, Any]) -> bool:
+def is_foreign(data: Mapping[str, Json]) -> bool:
     """True for a line in the form of TVM: AutoTVM's ``input`` or the older ``i``."""
     return ("v" not in data and "input" in data) or isinstance(data.get("i"), list)
 
 
-def read(data: Mapping[str, Any]) -> Record:
+def read(data: Mapping[str, Json]) -> Record:
     """Make a record of a parsed AutoTVM line.
 
     Args:
@@ -75,12 +75,12 @@ def read(data: Mapping[str, Any]) -> Record:
         raise RecordError("malformed AutoTVM record") from exc
 
 
-def _target(text: str) -> dict[str, Any]:
+def _target(text: str) -> dict[str, Json]:
     """Kind and CPU of a target string such as ``llvm -keys=cpu -mcpu=skylake``."""
     words = text.split()
     if not words:
         raise ValueError("empty target")
-    target: dict[str, Any] = {"kind": words[0]}
+    target: dict[str, Json] = {"kind": words[0]}
     for word in words[1:]:
         name, _, value = word.lstrip("-").partition("=")
         if name == "mcpu" and value:

@@ -6,7 +6,8 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from loopwright.records.record import Json, Record
+from loopwright.records.json_value import Json
+from loopwright.records.record import Record
 
 #: Parts of a canonical target that name hardware or threads, which are compared on their own.
 _HARDWARE_OPTIONS = frozenset({"mcpu", "mattr", "num_threads"})

@@ -15,9 +15,9 @@ import stat
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from loopwright.errors import RecordError
+from loopwright.records.json_value import Json
 from loopwright.records.record import VERSION, Record, canonical_json
 
 _REMEDY = {
@@ -67,7 +67,7 @@ class Store:
         """
         self._write(record.to_line())
 
-    def header(self, data: Mapping[str, Any]) -> None:
+    def header(self, data: Mapping[str, Json]) -> None:
         """Write the line that opens a run: seed, options, and what it pretrains from.
 
         Raises:

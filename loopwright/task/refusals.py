@@ -13,8 +13,9 @@ from loopwright.task.sampling import generator
 from loopwright.task.vectors import indices_of, random_digits
 
 if TYPE_CHECKING:
-    from loopwright.task.space import ConfigEntity, Filter
+    from loopwright.task.space import ConfigEntity
     from loopwright.task.task import Task
+    from loopwright.task.template_config import Filter
 
 #: Points that are looked at.
 _SAMPLE = 400

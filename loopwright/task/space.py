@@ -9,14 +9,15 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from loopwright.errors import InstantiationError, SpaceError
+from loopwright.records import Json
 from loopwright.task import sampling
 from loopwright.task.entities import Entity
 from loopwright.task.knobs import Knob, value_text
 from loopwright.task.sampling import Rng, ValidCount
-from loopwright.task.template_config import TemplateConfig, missing_knob
+from loopwright.task.template_config import Filter, TemplateConfig, missing_knob
 
 
 class ConfigEntity(TemplateConfig):
@@ -53,7 +54,7 @@ class ConfigEntity(TemplateConfig):
         return f"<config {self.index}: {self}>"
 
     @property
-    def values(self) -> dict[str, Any]:
+    def values(self) -> dict[str, Json]:
         """JSON form of each knob's choice, as a record keeps it: ``{"tile_i": [-1, 8]}``."""
         return {name: entity.value for name, entity in self._entities.items()}
 
@@ -74,19 +75,15 @@ class ConfigEntity(TemplateConfig):
         """True: a configuration that is refused never gets as far as this question."""
         return True
 
-    def multi_filter(self, filter: Callable[[Any], bool]) -> None:
+    def multi_filter(self, filter: Filter) -> None:
         """Nothing to do: the space has the filter."""
 
-    def _define(self, name: str, build: Callable[[], Knob], default: Any) -> None:
+    def _define(self, name: str, build: Callable[[], Knob], default: Json) -> None:
         if name not in self._entities:
             raise InstantiationError(
                 f"knob {name!r} is defined for some configurations only; define every knob before "
                 "the template branches on one"
             )
-
-
-#: A function given to ``multi_filter``: true for configurations to keep.
-Filter: TypeAlias = Callable[[ConfigEntity], bool]
 
 
 class ConfigSpace(TemplateConfig):
@@ -104,7 +101,7 @@ class ConfigSpace(TemplateConfig):
         asked_fallback: True when the template looked at ``cfg.is_fallback``.
     """
 
-    def __init__(self, defaults: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, defaults: Mapping[str, Json] | None = None) -> None:
         self.knobs: dict[str, Knob] = {}
         self.errors: list[str] = []
         self.asked_fallback = False
@@ -136,7 +133,7 @@ class ConfigSpace(TemplateConfig):
         """True unless the default configuration was refused."""
         return not self.errors
 
-    def multi_filter(self, filter: Callable[[Any], bool]) -> None:
+    def multi_filter(self, filter: Filter) -> None:
         """Keep only the points for which ``filter(config)`` is true, asked point by point."""
         self._filters.append(filter)
 
@@ -152,7 +149,7 @@ class ConfigSpace(TemplateConfig):
         self._frozen = True
         self._dims = self.dims
 
-    def _define(self, name: str, build: Callable[[], Knob], default: Any) -> None:
+    def _define(self, name: str, build: Callable[[], Knob], default: Json) -> None:
         if self._frozen:
             raise SpaceError(f"knob {name!r}: the space is complete; define knobs in the template")
         knob = build()
@@ -261,7 +258,7 @@ class ConfigSpace(TemplateConfig):
         pairs = zip(self.knobs.values(), digits, strict=True)
         return ConfigEntity(self, {k.name: k.entities[digit] for k, digit in pairs}, int(index))
 
-    def find(self, values: Mapping[str, Any] | ConfigEntity) -> int | None:
+    def find(self, values: Mapping[str, Json] | ConfigEntity) -> int | None:
         """The index of ``{knob: value}``, or None when it is not a point of this space."""
         if isinstance(values, ConfigEntity):
             values = values.values
@@ -271,7 +268,7 @@ class ConfigSpace(TemplateConfig):
         known = [digit for digit in digits if digit is not None]
         return self.knob2point(known) if len(known) == len(digits) else None
 
-    def index_of(self, values: Mapping[str, Any] | ConfigEntity) -> int:
+    def index_of(self, values: Mapping[str, Json] | ConfigEntity) -> int:
         """The index of ``{knob: value}``, as a record holds it.
 
         Raises:
@@ -282,7 +279,7 @@ class ConfigSpace(TemplateConfig):
             raise SpaceError(f"not a point of this space: {self._misfit(values)}")
         return index
 
-    def entity_of(self, values: Mapping[str, Any]) -> ConfigEntity:
+    def entity_of(self, values: Mapping[str, Json]) -> ConfigEntity:
         """A configuration of recorded values, which may be no candidates; a knob that is missing
         takes its default, one that is unknown here is left out.
 
@@ -354,7 +351,7 @@ class ConfigSpace(TemplateConfig):
         if not 0 <= index < self.range_length:
             raise SpaceError(f"index {index} is outside of the space of {self.range_length} points")
 
-    def _misfit(self, values: Mapping[str, Any] | ConfigEntity) -> str:
+    def _misfit(self, values: Mapping[str, Json] | ConfigEntity) -> str:
         if isinstance(values, ConfigEntity):
             values = values.values
         for name, knob in self.knobs.items():

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from loopwright.errors import SpaceError, did_you_mean
-from loopwright.task.axes import Axis, axis
+from loopwright.records import Json
+from loopwright.task.axes import Axis, AxisLike, axis
 from loopwright.task.entities import SplitEntity
 from loopwright.task.knobs import Knob, annotate_knob, other_knob, reorder_knob, split_knob
 
@@ -47,7 +48,7 @@ class TemplateConfig(ABC):
         """False when ``raise_error`` was called in the run that collects the knobs."""
 
     @abstractmethod
-    def multi_filter(self, filter: Callable[[Any], bool]) -> None:
+    def multi_filter(self, filter: Filter) -> None:
         """Keep only the points for which ``filter(config)`` is true; evaluated point by point, so
         that a space of 1e12 points costs nothing.
 
@@ -56,11 +57,11 @@ class TemplateConfig(ABC):
         """
 
     @abstractmethod
-    def _define(self, name: str, build: Callable[[], Knob], default: Any) -> None:
+    def _define(self, name: str, build: Callable[[], Knob], default: Json) -> None:
         """Take note of a knob; ``build`` enumerates its candidates."""
 
     @staticmethod
-    def axis(var: Any) -> Axis:
+    def axis(var: AxisLike) -> Axis:
         """An axis of a space, from a loop axis of a tensor or from its length."""
         return axis(var)
 
@@ -75,7 +76,7 @@ class TemplateConfig(ABC):
     def define_split(
         self,
         name: str,
-        axis: Any,
+        axis: AxisLike,
         policy: str = "factors",
         num_outputs: int = 2,
         *,
@@ -119,13 +120,13 @@ class TemplateConfig(ABC):
     def define_reorder(
         self,
         name: str,
-        axes: Sequence[Any],
+        axes: Sequence[AxisLike],
         policy: str,
         *,
-        candidate: Sequence[Sequence[Any]] | None = None,
+        candidate: Sequence[Sequence[AxisLike]] | None = None,
         interval: tuple[int, int] | None = None,
-        spatial: Sequence[Sequence[Any]] | None = None,
-        reduce: Sequence[Sequence[Any]] | None = None,
+        spatial: Sequence[Sequence[AxisLike]] | None = None,
+        reduce: Sequence[Sequence[AxisLike]] | None = None,
         default: Sequence[int] | None = None,
     ) -> list[Axis]:
         """Define the order of loops.
@@ -159,11 +160,11 @@ class TemplateConfig(ABC):
     def define_annotate(
         self,
         name: str,
-        axes: Sequence[Any],
+        axes: Sequence[AxisLike],
         policy: str,
         *,
         num_anchor: int | None = None,
-        default: Sequence[Any] | None = None,
+        default: Sequence[Json] | None = None,
     ) -> None:
         """Define how loops are annotated.
 
@@ -182,7 +183,7 @@ class TemplateConfig(ABC):
         """
         self._define(name, lambda: annotate_knob(name, axes, policy, num_anchor), default)
 
-    def define_knob(self, name: str, candidate: Sequence[Any], *, default: Any = None) -> None:
+    def define_knob(self, name: str, candidate: Sequence[Json], *, default: Json = None) -> None:
         """Define a choice among values, which the template reads as ``cfg[name].val``.
 
         Args:
@@ -194,6 +195,10 @@ class TemplateConfig(ABC):
             SpaceError: there is no candidate, or one that a record could not store.
         """
         self._define(name, lambda: other_knob(name, candidate), default)
+
+
+#: A function given to ``multi_filter``: true for configurations to keep.
+Filter: TypeAlias = Callable[[TemplateConfig], bool]
 
 
 def missing_knob(name: str, known: Sequence[str]) -> SpaceError:
