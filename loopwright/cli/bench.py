@@ -30,8 +30,10 @@ class Contestant:
 
 @click.command("bench", short_help="Compare default, tuned and NumPy in one run.")
 @workload_options
-@click.option("--history", metavar="LOG", help="Log whose best record is the tuned one.")
-@click.option("--rounds", type=click.IntRange(3), default=15, show_default=True, help="Samples.")
+@click.option("--history", metavar="LOG", help="Log with the record to use as the tuned kernel.")
+@click.option(
+    "--rounds", type=click.IntRange(3), default=15, show_default=True, help="Samples of each."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def command(
     workload: str,
@@ -48,28 +50,28 @@ def command(
     from loopwright import runtime
     from loopwright.tuner.run.state import flop_of
 
-    found = find_workload(workload, params, target, threads)
-    tuned = kernels.best(found, history)
-    modules = {"default": kernels.compiled(found, kernels.default(found))}
+    resolved = find_workload(workload, params, target, threads)
+    tuned = kernels.best(resolved, history)
+    modules = {"default": kernels.compiled(resolved, kernels.default(resolved))}
     if tuned is not None:
-        modules["tuned"] = kernels.compiled(found, tuned)
+        modules["tuned"] = kernels.compiled(resolved, tuned)
     used = kernels.threads_of(modules["default"])
     with ExitStack() as stack:
         stack.enter_context(kernels.alone())
         # NumPy's process is started before pinning, which it would inherit.
-        numpy = _numpy(found, used, stack)
+        numpy = _numpy(resolved, used, stack)
         stack.enter_context(runtime.pinned(used))
         contestants = [_kernel(name, module) for name, module in modules.items()]
         contestants += [] if numpy is None else [numpy]
         peaks = [_round(contestants, turn, used) for turn in range(rounds)]
     peak = statistics.median(peaks)
-    flop = flop_of(found.task)
+    flop = flop_of(resolved.task)
     rows = [_row(one, flop, peak) for one in contestants if one.times]
     if as_json:
         click.echo(
             json.dumps(
                 {
-                    "task": str(found.task),
+                    "task": str(resolved.task),
                     "threads": used,
                     "flop": flop,
                     "fma_peak_gflops": peak / 1e9,
@@ -78,7 +80,7 @@ def command(
             )
         )
         return
-    click.echo(f"{found.task}, {counted(used)}, {rounds} samples each, interleaved")
+    click.echo(f"{resolved.task}, {counted(used)}, {rounds} samples each, interleaved")
     if tuned is not None:
         click.echo(tuned.choice)
     _table(rows, peak, peaks)
@@ -104,13 +106,13 @@ def _kernel(name: str, module: Module) -> Contestant:
     return Contestant(name, lambda: runtime.measure_windows(call, windows=1, estimate=estimate)[0])
 
 
-def _numpy(found: Workload, threads: int, stack: ExitStack) -> Contestant | None:
+def _numpy(workload: Workload, threads: int, stack: ExitStack) -> Contestant | None:
     from loopwright.cli.numpy_process import NumpyProcess, reference_of
     from loopwright.cli.tune import input_specs
 
-    if reference_of(found) is None:
+    if reference_of(workload) is None:
         return None
-    side = stack.enter_context(NumpyProcess(found, input_specs(found), threads))
+    side = stack.enter_context(NumpyProcess(workload, input_specs(workload), threads))
     if side.problem:
         click.echo(side.problem, err=True)
         return None

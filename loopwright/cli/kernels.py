@@ -72,11 +72,11 @@ def best(workload: Workload, history: str | None) -> Scheduled | None:
         click.echo(complaint, err=True)
     # From the records, not from the log: the line above has said what was skipped.
     context = apply_history_best(log.records)
-    found = context.apply(workload.task)
-    if found is None:
+    scheduled = context.apply(workload.task)
+    if scheduled is None:
         click.echo(f"{history}: {context.explain(workload.task)}", err=True)
         return None
-    return Scheduled(found[0], list(found[1]), str(context.explain(workload.task)))
+    return Scheduled(scheduled[0], list(scheduled[1]), str(context.explain(workload.task)))
 
 
 def compiled(workload: Workload, scheduled: Scheduled) -> Module:

@@ -1,4 +1,4 @@
-"""What the verbs that tune share: the choice of a tuner with its options, and how to go on."""
+"""What the verbs that tune share: the choice of a tuner with its options, and commands to repeat."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ def chosen_tuner(name: str, words: Sequence[str]) -> tuple[type[Tuner], dict[str
     """
     kind = find_tuner(name)
     skipped = ("self", "task", "seed", "log_interval")
-    known = [p for p in inspect.signature(kind.__init__).parameters if p not in skipped]
+    names = [p for p in inspect.signature(kind.__init__).parameters if p not in skipped]
     given: dict[str, Json] = {}
     for word in words:
         key, separator, text = word.partition("=")
         if not separator or not text:
             raise UsageError(f"--option {word!r}: write it as name=value, such as plan_size=32")
-        if key not in known:
+        if key not in names:
             raise UsageError(
-                f"the tuner {name} has no option {key!r}{did_you_mean(key, known)}; "
-                f"it takes {', '.join(known)}"
+                f"the tuner {name} has no option {key!r}{did_you_mean(key, names)}; "
+                f"it takes {', '.join(names)}"
             )
         if key in given:
             raise UsageError(f"--option {key} is given twice; give it once")

@@ -77,12 +77,12 @@ class Workload:
 
 
 def workload_options(command: Callable[..., object]) -> Callable[..., object]:
-    """The arguments that every verb with a workload takes."""
+    """Add the arguments and options that every verb with a workload takes."""
     decorators = (
         click.argument("workload"),
         click.argument("params", nargs=-1, metavar="[KEY=VALUE]..."),
         click.option(
-            "--target", default="llvm", show_default=True, help="Target, with its attributes."
+            "--target", default="llvm", show_default=True, help="Target, with its options."
         ),
         click.option(
             "--threads", type=click.IntRange(1), help="Threads of the kernel [default: all cores]."
@@ -141,15 +141,15 @@ def _from_file(path: Path, template: str, given: Mapping[str, Json], target: Tar
 
     module = _load(path)
     # By its registered name, or by that of the decorated function.
-    known = {n: t for n, t in vars(module).items() if isinstance(t, Template)}
-    known |= {t.name: t for t in TASKS.values() if t.function.__module__ == module.__name__}
-    if template not in known:
+    templates = {n: t for n, t in vars(module).items() if isinstance(t, Template)}
+    templates |= {t.name: t for t in TASKS.values() if t.function.__module__ == module.__name__}
+    if template not in templates:
         raise UsageError(
-            f"{path} has no template {template!r}{did_you_mean(template, known)}; "
-            f"it has {', '.join(sorted(known)) or 'none'}"
+            f"{path} has no template {template!r}{did_you_mean(template, templates)}; "
+            f"it has {', '.join(sorted(templates)) or 'none'}"
         )
     with _usage(template):
-        return create_task(known[template], _bind(template, known[template], given), target)
+        return create_task(templates[template], _bind(template, templates[template], given), target)
 
 
 def _load(path: Path) -> ModuleType:
@@ -196,15 +196,15 @@ def _bind(name: str, template: Template, given: Mapping[str, Json]) -> tuple[Jso
 
 
 def _parameters(words: Sequence[str]) -> dict[str, Json]:
-    found: dict[str, Json] = {}
+    values: dict[str, Json] = {}
     for word in words:
         key, separator, text = word.partition("=")
         if not separator or not key.isidentifier() or not text:
             raise UsageError(f"{word!r} is not a parameter; write it as key=value")
-        if key in found:
+        if key in values:
             raise UsageError(f"parameter {key!r} is given twice; give it once")
-        found[key] = _value(text)
-    return found
+        values[key] = _value(text)
+    return values
 
 
 def _value(text: str) -> Json:
@@ -221,12 +221,12 @@ def _value(text: str) -> Json:
     return text
 
 
-def _check_names(name: str, given: Mapping[str, Json], known: Sequence[str]) -> None:
+def _check_names(name: str, given: Mapping[str, Json], names: Sequence[str]) -> None:
     for key in given:
-        if key not in known:
+        if key not in names:
             raise UsageError(
-                f"{name} has no parameter {key!r}{did_you_mean(key, known)}; "
-                f"it takes {', '.join(known)}"
+                f"{name} has no parameter {key!r}{did_you_mean(key, names)}; "
+                f"it takes {', '.join(names)}"
             )
 
 

@@ -200,7 +200,7 @@ class BuildPool:
         worker.refresh()
         worker.start()  # a dead worker knows nothing: see that before asking what it knows
         c = build.candidate
-        fresh = c.dag.hash not in worker.known
+        fresh = c.dag.hash not in worker.sent
         request = BuildRequest(
             dag=c.dag.hash,
             target=self.target,
@@ -211,5 +211,5 @@ class BuildPool:
             payload=json.dumps(c.dag.to_json()).encode() if fresh else b"",
         )
         worker.submit(request, seconds=build.limit)
-        worker.known.add(c.dag.hash)
+        worker.sent.add(c.dag.hash)
         self._running[worker] = build

@@ -17,7 +17,7 @@ WINDOWS = 5
 WINDOW_S, PLAYOFF_WINDOW_S = 0.01, 0.02
 #: A contender whose first two samples are both this many times the incumbent gets no more.
 CLEAR_RATIO = 1.1
-#: After this many seconds of samples no further one is begun: slow kernels are told apart by less.
+#: After this many seconds of samples no further one is begun: slow kernels need fewer of them.
 SAMPLES_S = 0.3
 
 
@@ -76,7 +76,7 @@ class LocalBuilder:
     runtime: InitVar[object] = None
 
     def __post_init__(self, build_kwargs: object, do_fork: bool, runtime: object) -> None:
-        why = "what a builder compiles is told by schedule and target alone"
+        why = "what a builder compiles follows from schedule and target alone"
         _unsupported("LocalBuilder", "build_kwargs", build_kwargs, why)
         why = "builders are processes of their own, which live on from one build to the next"
         _unsupported("LocalBuilder", "do_fork", do_fork, why)

@@ -64,7 +64,7 @@ class Worker:
         program: what the process runs.
 
     Attributes:
-        known: what this process was sent already; empty after a restart.
+        sent: names of what this process was sent already; empty after a restart.
         outcome: of the last request, until `take` is called.
         seconds: that the last request took.
         rss: resident memory in bytes after the last reply.
@@ -83,7 +83,7 @@ class Worker:
         self.max_requests = max_requests
         self.max_rss = max_rss or max(1 << 30, memory_bytes // 2)
         self.program = program or Program()
-        self.known: set[str] = set()
+        self.sent: set[str] = set()
         self.outcome: Outcome | None = None
         self.seconds = 0.0
         self.launched = 0
@@ -93,7 +93,7 @@ class Worker:
         self._clear()
 
     def _clear(self) -> None:
-        self.known.clear()
+        self.sent.clear()
         self._ready = False
         self._requests = 0
         self.rss = 0

@@ -198,7 +198,7 @@ class RunSession:
             limit: seconds for the run.
             slot: see `load_and_race`.
         """
-        payload = b"" if key in self.worker.known else reference
+        payload = b"" if key in self.worker.sent else reference
         request = CheckRequest(slot=slot, key=key, length=length, payload=payload)
         # Moving and comparing the data takes time too: about a second for 200 MB.
         deadline = limit + 1.0 + len(reference) / 2e8
@@ -208,7 +208,7 @@ class RunSession:
         if reply.tainted:
             self._replace_worker()
         else:
-            self.worker.known.add(key)
+            self.worker.sent.add(key)
         return reply
 
     def outputs_of(self, artifact: Artifact) -> bytes | MeasureError:
@@ -237,16 +237,16 @@ class RunSession:
         """Have the runner make the data of these arguments unless it has them."""
         args = arguments(artifact.manifest)
         key = f"data {self._owner} {[(str(arg), arg.output) for arg in args]}"
-        if key in self.worker.known:
+        if key in self.worker.sent:
             return None
-        self.worker.known.clear()  # the references go with the former data
+        self.worker.sent.clear()  # the references go with the former data
         given = self._inputs(args)
         payload = b"".join(a.tobytes() for a in given) if given is not None else b""
         request = DataRequest(manifest=artifact.manifest, seed=self.option.seed, payload=payload)
         reply = self._ask(request, Done, PREPARE_S, PREPARE_S)
         if isinstance(reply, MeasureError):
             return reply
-        self.worker.known.add(key)
+        self.worker.sent.add(key)
         return None
 
     def _ask(

@@ -76,8 +76,8 @@ class MeasuredSpace:
 
     def ranking(self) -> list[tuple[float, int]]:
         """``(seconds, index)`` of every point that ran, fastest first."""
-        found = ((self.seconds(index), index) for index in self.points)
-        return sorted((seconds, index) for seconds, index in found if seconds is not None)
+        pairs = ((self.seconds(index), index) for index in self.points)
+        return sorted((seconds, index) for seconds, index in pairs if seconds is not None)
 
     def save(self, path: str | Path) -> None:
         """Write the file."""

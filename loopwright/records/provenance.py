@@ -55,9 +55,9 @@ def _text(part: object) -> str:
 
 def threads(target: Mapping[str, Json], env: Mapping[str, Json]) -> int:
     """Threads that a kernel uses: the target's, else all usable cores; 0 when neither is known."""
-    for known in (target.get("num_threads"), env.get("cores")):
-        if isinstance(known, int) and known > 0:
-            return known
+    for count in (target.get("num_threads"), env.get("cores")):
+        if isinstance(count, int) and count > 0:
+            return count
     return 0
 
 

@@ -225,7 +225,7 @@ class Record:
             RecordError: a field is missing or malformed, or the version is not understood.
         """
         check_version(data)
-        known: dict[str, Json] = {}
+        values: dict[str, Json] = {}
         extra: dict[str, Json] = {}
         for name, value in data.items():
             types = _REQUIRED.get(name) or _OPTIONAL.get(name)
@@ -234,16 +234,16 @@ class Record:
             if types is None and name != "v":
                 extra[name] = value
             elif types is None or (nullable and value is None) or _is(value, types):
-                known[name] = value
+                values[name] = value
             else:
                 raise RecordError(f"field {name!r} is malformed: {json.dumps(value)[:60]}")
         for name in _REQUIRED:
-            if name not in known:
+            if name not in values:
                 raise RecordError(f"field {name!r} is missing")
-        error = known.get("error")
+        error = values.get("error")
         if error is not None and not isinstance(error.get("kind"), str):
             raise RecordError("field 'error' has no 'kind'")
-        return cls(**known, extra=extra)
+        return cls(**values, extra=extra)
 
 
 def parse_line(line: str | bytes) -> dict[str, Json]:

@@ -111,8 +111,8 @@ class Store:
 
     def _kind(self) -> str:
         mode = os.stat(self.path).st_mode
-        known = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
-        return known.get(stat.S_IFMT(mode), "a device")
+        names = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+        return names.get(stat.S_IFMT(mode), "a device")
 
     def _error(self, exc: OSError) -> RecordError:
         reason = _REMEDY.get(exc.errno or 0, exc.strerror or str(exc))

@@ -65,13 +65,13 @@ def known_length(source: AxisLike, knob: str) -> int:
     Raises:
         SpaceError: the axis is part of another split.
     """
-    found = axis(source)
-    if found.length is None:
+    resolved = axis(source)
+    if resolved.length is None:
         raise SpaceError(
-            f"knob {knob!r}: the length of part {found.name!r} of a split depends on the "
+            f"knob {knob!r}: the length of part {resolved.name!r} of a split depends on the "
             "configuration; give the original axis more outputs instead (num_outputs=3)"
         )
-    return found.length
+    return resolved.length
 
 
 def _extent(source: object) -> int | None:

@@ -86,9 +86,9 @@ def schedule_for(template: Template, args: tuple[Json, ...]) -> Scheduled:
     task = task_of_call(template, args)
     contexts = _stack.get()
     for context in reversed(contexts):
-        found = context.apply(task)
-        if found is not None:
-            return found
+        scheduled = context.apply(task)
+        if scheduled is not None:
+            return scheduled
     reasons = "; ".join(filter(None, (context.why_not(task) for context in reversed(contexts))))
     say_once(f"{task}: using the default configuration, not a tuned one ({reasons or _UNASKED})")
     return fallback(task)

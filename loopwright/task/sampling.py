@@ -112,12 +112,12 @@ def sample_ints(
 
 def rand_index(space: Points, rng: Rng, to_exclude: Collection[int]) -> int:
     """See ``ConfigSpace.get_rand_index``."""
-    found = sample_ints(space, 1, rng, frozenset(to_exclude))
-    if not found:
+    chosen = sample_ints(space, 1, rng, frozenset(to_exclude))
+    if not chosen:
         raise SpaceError(
             f"no valid point found among {space.range_length}, {len(to_exclude)} being excluded"
         )
-    return found[0]
+    return chosen[0]
 
 
 def random_walk(space: Points, index: int, rng: Rng) -> int:
@@ -129,16 +129,16 @@ def random_walk(space: Points, index: int, rng: Rng) -> int:
     for _ in range(64 if movable else 0):
         number = movable[int(source.integers(len(movable)))]
         shift = 1 + int(source.integers(dims[number] - 1))
-        found = _moved(space, start, number, (start[number] + shift) % dims[number])
-        if space.is_valid(found):
-            return found
+        point = _moved(space, start, number, (start[number] + shift) % dims[number])
+        if space.is_valid(point):
+            return point
     # Nearly everything around is refused: look at each neighbour once.
     around = list(_neighbours(space, start)) if space.is_filtered else []
     order: list[int] = source.permutation(len(around)).tolist()
     for which in order:
-        found = around[which]
-        if space.is_valid(found):
-            return found
+        point = around[which]
+        if space.is_valid(point):
+            return point
     return index
 
 
@@ -146,10 +146,10 @@ def next_index(space: Points, index: int, step: int) -> int | None:
     """See ``ConfigSpace.get_next_index``."""
     if step < 1:
         raise SpaceError(f"step must be at least 1, got {step}")
-    found = 0
+    count = 0
     for candidate in range(index + 1, space.range_length):
-        found += space.is_valid(candidate)
-        if found == step:
+        count += space.is_valid(candidate)
+        if count == step:
             return candidate
     return None
 
@@ -161,13 +161,13 @@ def nearest_valid(space: Points, index: int) -> int:
     Raises:
         SpaceError: none was found.
     """
-    for found in _neighbours(space, space.point2knob(index)):
-        if space.is_valid(found):
-            return found
+    for point in _neighbours(space, space.point2knob(index)):
+        if space.is_valid(point):
+            return point
     source = generator(0)
-    for found in _far_neighbours(space, space.point2knob(index), source):
-        if space.is_valid(found):
-            return found
+    for point in _far_neighbours(space, space.point2knob(index), source):
+        if space.is_valid(point):
+            return point
     anywhere = sample_ints(space, 1, source)
     if anywhere:
         return anywhere[0]

@@ -157,8 +157,8 @@ class ConfigSpace(TemplateConfig):
             knob.set_default(self._defaults[name])
         elif default is not None:
             knob.set_default(default)
-        known = self.knobs.setdefault(name, knob)
-        if known.signature != knob.signature:
+        before = self.knobs.setdefault(name, knob)
+        if before.signature != knob.signature:
             raise SpaceError(
                 f"knob {name!r} is defined twice with different candidates; rename one"
             )
@@ -265,8 +265,8 @@ class ConfigSpace(TemplateConfig):
         if set(values) != set(self.knobs):
             return None
         digits = [knob.position(values[name]) for name, knob in self.knobs.items()]
-        known = [digit for digit in digits if digit is not None]
-        return self.knob2point(known) if len(known) == len(digits) else None
+        positions = [digit for digit in digits if digit is not None]
+        return self.knob2point(positions) if len(positions) == len(digits) else None
 
     def index_of(self, values: Mapping[str, Json] | ConfigEntity) -> int:
         """The index of ``{knob: value}``, as a record holds it.

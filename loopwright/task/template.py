@@ -174,16 +174,16 @@ def lookup(name: str | Template | Function) -> Template:
     if isinstance(name, Template):
         return name
     if callable(name):
-        found = next((t for t in TASKS.values() if t.function is name), None)
-        if found is None:
+        registered = next((t for t in TASKS.values() if t.function is name), None)
+        if registered is None:
             raise TaskError(
                 f"function {getattr(name, '__name__', name)!r} is no template; decorate it with "
                 "@loopwright.template(name)"
             )
-        return found
+        return registered
     if name in TASKS:
         return TASKS[name]
-    known = ", ".join(sorted(TASKS)) or "none yet"
+    names = ", ".join(sorted(TASKS)) or "none yet"
     raise TaskError(
-        f"unknown template {name!r}{did_you_mean(str(name), TASKS)}; there are: {known}"
+        f"unknown template {name!r}{did_you_mean(str(name), TASKS)}; there are: {names}"
     )

@@ -201,9 +201,9 @@ class TemplateConfig(ABC):
 Filter: TypeAlias = Callable[[TemplateConfig], bool]
 
 
-def missing_knob(name: str, known: Sequence[str]) -> SpaceError:
+def missing_knob(name: str, names: Sequence[str]) -> SpaceError:
     """The error of reading a knob that was not defined."""
-    listed = ", ".join(known) if known else "none"
+    listed = ", ".join(names) if names else "none"
     return SpaceError(
-        f"knob {name!r} is not defined{did_you_mean(name, known)}; there are: {listed}"
+        f"knob {name!r} is not defined{did_you_mean(name, names)}; there are: {listed}"
     )

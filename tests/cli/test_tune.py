@@ -61,9 +61,9 @@ def test_the_same_command_again_times_the_winner_and_says_how_to_go_on(cli, tune
     assert f"nothing left to measure: {TRIALS} trials are in {tuned}" in ran.out
     assert "the winner was timed again" in ran.out
     base = "loopwright tune matmul M=32 N=32 K=32 --threads 1 --log"
-    assert re.search(rf"go on: +{re.escape(base)} {re.escape(str(tuned))} --trials 200", ran.out)
+    assert re.search(rf"continue: +{re.escape(base)} {re.escape(str(tuned))} --trials 200", ran.out)
     assert re.search(
-        rf"start afresh: +{re.escape(base)} \S+\.fresh\.jsonl --trials {TRIALS}", ran.out
+        rf"start over: +{re.escape(base)} \S+\.fresh\.jsonl --trials {TRIALS}", ran.out
     )
     assert tuned.read_text() == before
 
@@ -205,7 +205,7 @@ def test_sigterm_ends_a_run_as_ctrl_c_does(tmp_path):
     process.terminate()
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    assert "to go on:" in out
+    assert "to continue:" in out
     assert "--log log.jsonl --trials 5000" in out
     assert not list(tmp_path.glob("*.lock"))
 
