@@ -135,7 +135,7 @@ class Timer:
         done = {(x["index"], x["pass"]) for x in self.ledger.samples}
         note(self.ledger, self.task, "time")
         with self.measurer as m:
-            m.steps.take_device()
+            m.equipment.take_device()
             for number in range(count):
                 order = sorted(self.built)
                 random.Random(number).shuffle(order)
@@ -158,14 +158,14 @@ class Timer:
         times = _samples(self.ledger.samples)
         best = sorted(times, key=lambda index: statistics.median(times[index]))[:count]
         with self.measurer as m:
-            m.steps.take_device()
+            m.equipment.take_device()
             for number in range(rounds):
                 order = list(best)
                 random.Random(number).shuffle(order)
                 for index in order:
                     race = self._race(index, drop=False)
                     if isinstance(race, RaceReply):
-                        samples = m.steps.runs.sample(race.first)
+                        samples = m.equipment.runs.sample(race.first)
                     else:
                         samples = race
                     if isinstance(samples, MeasureError):
@@ -179,7 +179,7 @@ class Timer:
         line = self.built[index]
         artifact = Artifact(line["manifest"], self.ledger.get_object(line["object"]))
         limit = None if self.best is None else self.best * HOPELESS / DROP_RATIO
-        return self.measurer.steps.runs.load_and_race(artifact, limit, race=drop)
+        return self.measurer.equipment.runs.load_and_race(artifact, limit, race=drop)
 
     def _sampled(self, index: int, *, first: bool) -> dict[str, Any]:
         """One pass of one point; what a stalled machine may have spoilt is tried again.
@@ -198,7 +198,7 @@ class Timer:
                 if not last:
                     continue
                 return _line((race.first,), dropped=True)
-            samples = m.steps.runs.sample(race.first)
+            samples = m.equipment.runs.sample(race.first)
             if isinstance(samples, MeasureError):
                 if samples.kind == ErrorKind.RUN_TIMEOUT and not last:
                     continue
@@ -213,7 +213,7 @@ class Timer:
     def _wrong(self, index: int) -> MeasureError | None:
         m = self.measurer
         reference, key, length = self._reference(index)
-        checked = m.steps.runs.check(key, reference, length, m.option.runner.timeout)
+        checked = m.equipment.runs.check(key, reference, length, m.option.runner.timeout)
         return wrong_answer(checked)
 
     def _reference(self, index: int) -> tuple[bytes, str, int]:
@@ -223,7 +223,7 @@ class Timer:
             if isinstance(found, MeasureError):
                 raise TuneError(f"point {index} was built and cannot be instantiated: {found}")
             artifact = Artifact(self.built[index]["manifest"], b"")
-            references = self.measurer.steps.references
+            references = self.measurer.equipment.references
             data = references.get(found, artifact)
             if data is None:
                 raise TuneError(f"the reference of {self.task.name} cannot be computed")

@@ -25,9 +25,9 @@ from loopwright.measure.check import make_input
 from loopwright.measure.messages import Done, Failed
 from loopwright.measure.options import machine_memory
 from loopwright.measure.process import FailureCause, Outcome, Worker, take, wait_any
-from loopwright.measure.program import Program
 from loopwright.measure.protocol import Message, Reply
 from loopwright.measure.worker import main
+from loopwright.measure.worker_program import WorkerProgram
 
 #: Length of one sample in seconds; it holds at least one call.
 WINDOW_S = 0.02
@@ -106,7 +106,7 @@ class NumpyProcess:
         self, workload: Workload, inputs: Sequence[tuple[Sequence[int], str]], threads: int
     ) -> None:
         self.problem = ""
-        program = Program(self.module, environment(threads))
+        program = WorkerProgram(self.module, environment(threads))
         self._worker = Worker(self.library, machine_memory(), program=program)
         request = PrepareRequest(
             words=workload.words,

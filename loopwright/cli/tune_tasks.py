@@ -23,7 +23,7 @@ from loopwright.tuner.tasks.scheduler import STRATEGIES
 
 
 @dataclass(frozen=True)
-class Line:
+class WeightedWorkload:
     """One line of the file: a workload, and how often it is called."""
 
     workload: Workload
@@ -132,7 +132,7 @@ def command(
     return None
 
 
-def _tune(lines: list[Line], path: str, options: dict[str, Json]) -> TasksSummary:
+def _tune(lines: list[WeightedWorkload], path: str, options: dict[str, Json]) -> TasksSummary:
     console = Console(highlight=False)
     tasks = [line.workload.task for line in lines]
     many = f"{len(tasks)} workload{'s' * (len(tasks) != 1)}"
@@ -150,7 +150,7 @@ def _tune(lines: list[Line], path: str, options: dict[str, Json]) -> TasksSummar
         table.close()
 
 
-def _lines(file: Path, target: str, threads: int | None) -> Iterator[Line]:
+def _lines(file: Path, target: str, threads: int | None) -> Iterator[WeightedWorkload]:
     if not file.is_file():
         raise UsageError(f"no file {str(file)!r}; name a text file with one workload a line")
     try:
@@ -164,7 +164,7 @@ def _lines(file: Path, target: str, threads: int | None) -> Iterator[Line]:
             yield parsed
 
 
-def _line(line: str, target: str, threads: int | None) -> Line | None:
+def _line(line: str, target: str, threads: int | None) -> WeightedWorkload | None:
     """The workload of a line; None where it has none."""
     words = shlex.split(line, comments=True)
     if not words:
@@ -174,7 +174,7 @@ def _line(line: str, target: str, threads: int | None) -> Line | None:
     if not name:
         raise UsageError(f"{line.strip()!r} has no workload behind its number")
     workload = find_workload(name, params, target, threads)
-    return Line(workload, 1.0 if weight is None else weight)
+    return WeightedWorkload(workload, 1.0 if weight is None else weight)
 
 
 def _weight(word: str) -> float | None:

@@ -1,4 +1,4 @@
-"""What the verbs that tune share: the choice of a tuner with its options, and commands to repeat."""
+"""What the verbs that tune share: the choice of a tuner, and the command to continue."""
 
 from __future__ import annotations
 

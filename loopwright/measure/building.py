@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from loopwright.errors import InstantiationError, InternalError
 from loopwright.measure.messages import BuildReply, BuildRequest, Failed
 from loopwright.measure.options import LocalBuilder
-from loopwright.measure.process import Failure, FailureCause, Outcome, Worker, take, wait_any
+from loopwright.measure.process import FailureCause, Outcome, Worker, WorkerFailure, take, wait_any
 from loopwright.measure.result import ErrorKind, MeasureError, TaskLike
 from loopwright.records import Json
 from loopwright.runtime import Artifact
@@ -115,7 +115,7 @@ class Build:
                 self.outcome = Artifact(outcome.manifest, outcome.payload)
             case Failed():
                 self.outcome = MeasureError(outcome.kind, outcome.text)
-            case Failure():
+            case WorkerFailure():
                 self.outcome = MeasureError(_KINDS[outcome.cause], outcome.text)
             case _:
                 raise InternalError(f"a builder answered with a {type(outcome).__name__}")

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from loopwright.env import usable_cpus
 from loopwright.errors import UsageError
 from loopwright.measure.building import Build, Candidate
+from loopwright.measure.equipment import Equipment
 from loopwright.measure.messages import CheckReply
 from loopwright.measure.options import MeasureOption, measure_option
 from loopwright.measure.playoff import playoff
@@ -29,7 +30,6 @@ from loopwright.measure.result import (
     faster,
 )
 from loopwright.measure.running import wrong_answer
-from loopwright.measure.steps import Steps
 from loopwright.records import Json
 from loopwright.runtime import Artifact
 
@@ -63,7 +63,7 @@ class Measurer:
         RunError: (at the first measurement) a worker process cannot be started.
     """
 
-    steps: Steps
+    equipment: Equipment
 
     def __init__(
         self,
@@ -75,8 +75,8 @@ class Measurer:
     ) -> None:
         self.task = task
         self.option = option if option is not None else measure_option()
-        shared = None if beside is None else beside.steps
-        self.steps = Steps(task, self.option, announce or _log.warning, shared)
+        shared = None if beside is None else beside.equipment
+        self.equipment = Equipment(task, self.option, announce or _log.warning, shared)
         cores = cores or len(usable_cpus())
         threads = task.target.canonical.get("num_threads") or cores
         self.overlap = cores >= self.option.builder.processes + threads
@@ -85,7 +85,7 @@ class Measurer:
 
     def __enter__(self) -> Measurer:
         self._entered = True
-        self.steps.start()
+        self.equipment.start()
         return self
 
     def __exit__(
@@ -99,7 +99,7 @@ class Measurer:
     def close(self) -> None:
         """End all worker processes that are its own; nothing of them is left."""
         self._entered = False
-        self.steps.close()
+        self.equipment.close()
 
     @property
     def timing(self) -> dict[str, float | int]:
@@ -110,7 +110,7 @@ class Measurer:
         ``overhead`` (all else) and ``total``; counts of ``trials``, ``built``, ``reused``
         (equal to another of the batch), ``dropped``, ``failed``, ``checked``.
         """
-        return self.steps.clock.report()
+        return self.equipment.clock.report()
 
     def measure(
         self, inputs: Sequence[MeasureInput], incumbent: float | None = None
@@ -132,14 +132,14 @@ class Measurer:
         self._check_entered()
         if any(i.task is not self.task for i in inputs):
             raise UsageError(f"this Measurer measures {self.task.name}; an input has another task")
-        self.steps.passes = _pass_settings()
+        self.equipment.passes = _pass_settings()
         return self._measure(list(inputs), incumbent)
 
     def _measure(
         self, inputs: list[MeasureInput], incumbent: float | None
     ) -> Iterator[MeasureResult]:
         start = time.perf_counter()
-        clock = self.steps.clock
+        clock = self.equipment.clock
         try:
             for result in self._results(inputs, incumbent):
                 clock.total += time.perf_counter() - start
@@ -147,7 +147,7 @@ class Measurer:
                 start = time.perf_counter()
         finally:
             clock.total += time.perf_counter() - start
-            self.steps.reset()
+            self.equipment.reset()
 
     def _results(
         self, inputs: list[MeasureInput], incumbent: float | None
@@ -156,12 +156,12 @@ class Measurer:
         for at in range(0, len(inputs), size):
             builds = self._submit(inputs[at : at + size])
             if not self.overlap:
-                self.steps.wait_for([b for b in builds if isinstance(b, Build)])
+                self.equipment.wait_for([b for b in builds if isinstance(b, Build)])
             for build in builds:
                 result = self._finish(build, incumbent)
                 incumbent = faster(incumbent, result)
                 yield result
-            self.steps.lock.release()
+            self.equipment.lock.release()
 
     def playoff(
         self, configs: Sequence[ConfigEntity], rounds: int = 5
@@ -181,13 +181,13 @@ class Measurer:
             UsageError: outside of ``with``, or as `measure`.
         """
         self._check_entered()
-        self.steps.passes = _pass_settings()
+        self.equipment.passes = _pass_settings()
         start = time.perf_counter()
         try:
-            return playoff(self.steps, configs, rounds)
+            return playoff(self.equipment, configs, rounds)
         finally:
-            self.steps.clock.total += time.perf_counter() - start
-            self.steps.reset()
+            self.equipment.clock.total += time.perf_counter() - start
+            self.equipment.reset()
 
     def _check_entered(self) -> None:
         if not self._entered:
@@ -200,20 +200,20 @@ class Measurer:
         builds: list[Build | MeasureError] = []
         by_key: dict[str, Build] = {}
         for item in inputs:
-            candidate = self.steps.instantiate(item.config)
+            candidate = self.equipment.instantiate(item.config)
             if isinstance(candidate, MeasureError):
                 builds.append(candidate)
                 continue
             if candidate.key in by_key:
-                self.steps.clock.counts["reused"] += 1
+                self.equipment.clock.counts["reused"] += 1
             else:
-                by_key[candidate.key] = self.steps.builds.add(candidate)
+                by_key[candidate.key] = self.equipment.builds.add(candidate)
             builds.append(by_key[candidate.key])
         return builds
 
     def _finish(self, build: Build | MeasureError, incumbent: float | None) -> MeasureResult:
         """The result of one candidate: wait for its build, run it, count it."""
-        counts = self.steps.clock.counts
+        counts = self.equipment.clock.counts
         counts["trials"] += 1
         if isinstance(build, MeasureError):
             result = MeasureResult(error=build)
@@ -225,8 +225,8 @@ class Measurer:
 
     def _measured(self, build: Build, incumbent: float | None) -> MeasureResult:
         if build.outcome is None:
-            self.steps.wait_for([build])
-        self.steps.clock.counts["built"] = self.steps.builds.built
+            self.equipment.wait_for([build])
+        self.equipment.clock.counts["built"] = self.equipment.builds.built
         outcome = build.outcome
         assert outcome is not None
         if isinstance(outcome, MeasureError):
@@ -246,10 +246,10 @@ class Measurer:
 
     def _wait_for_device(self) -> None:
         """Take the device, and rest where that was asked for."""
-        self.steps.take_device()
+        self.equipment.take_device()
         rest = self.option.runner.cooldown_interval
         if rest and self._measured_any:
-            with self.steps.clock.phase("cooldown"):
+            with self.equipment.clock.phase("cooldown"):
                 time.sleep(rest)
         self._measured_any = True
 
@@ -257,8 +257,8 @@ class Measurer:
         self, candidate: Candidate, artifact: Artifact, incumbent: float | None
     ) -> MeasureResult:
         """Race a candidate, take its samples, and check it where it would become the best."""
-        option, runs = self.option.runner, self.steps.runs
-        with self.steps.clock.phase("run"):
+        option, runs = self.option.runner, self.equipment.runs
+        with self.equipment.clock.phase("run"):
             race = runs.load_and_race(artifact, incumbent, race=option.racing)
             if isinstance(race, MeasureError):
                 return MeasureResult(error=race)
@@ -271,7 +271,7 @@ class Measurer:
         result = MeasureResult(times)
         if not option.check or faster(incumbent, result) == incumbent:
             return result
-        checked = self.steps.check(candidate, artifact)
+        checked = self.equipment.check(candidate, artifact)
         error = wrong_answer(checked)
         max_error = checked.max_error if isinstance(checked, CheckReply) else None
         if error is not None:

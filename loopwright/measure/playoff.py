@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from loopwright.errors import UsageError
 from loopwright.measure.building import Build
+from loopwright.measure.equipment import Equipment
 from loopwright.measure.options import PLAYOFF_WINDOW_S
 from loopwright.measure.result import MeasureError
 from loopwright.measure.running import wrong_answer
-from loopwright.measure.steps import Steps
 
 if TYPE_CHECKING:
     from loopwright.runtime import Artifact
@@ -50,78 +50,78 @@ class Finalist:
 
 
 def playoff(
-    steps: Steps, configs: Sequence[ConfigEntity], rounds: int
+    equipment: Equipment, configs: Sequence[ConfigEntity], rounds: int
 ) -> list[tuple[ConfigEntity, list[float]]]:
     """See `Measurer.playoff`."""
     if rounds < 1:
         raise UsageError(f"playoff: rounds must be at least 1; it is {rounds}")
     finalists = [Finalist(i, config) for i, config in enumerate(configs)]
-    _build(steps, finalists)
-    steps.take_device()
+    _build(equipment, finalists)
+    equipment.take_device()
     for f in finalists:
-        _check(steps, f)
+        _check(equipment, f)
     for turn in range(rounds):
         # Each round begins with another one: nobody always follows the same neighbour.
         start = turn % max(1, len(finalists))
         for f in finalists[start:] + finalists[:start]:
-            _sample(steps, f)
+            _sample(equipment, f)
     ranked = sorted(finalists, key=lambda f: statistics.median(f.times or [float("inf")]))
     return [(f.config, f.times) for f in ranked]
 
 
-def _build(steps: Steps, finalists: Sequence[Finalist]) -> None:
+def _build(equipment: Equipment, finalists: Sequence[Finalist]) -> None:
     """Build all of them; equal candidates share one build."""
     builds: dict[str, Build] = {}
     for f in finalists:
-        candidate = steps.instantiate(f.config)
+        candidate = equipment.instantiate(f.config)
         if isinstance(candidate, MeasureError):
-            _fail(steps, f, candidate)
+            _fail(equipment, f, candidate)
             continue
         if candidate.key not in builds:
-            builds[candidate.key] = steps.builds.add(candidate)
+            builds[candidate.key] = equipment.builds.add(candidate)
         f.build = builds[candidate.key]
-    steps.wait_for(list(builds.values()))
+    equipment.wait_for(list(builds.values()))
     for f in finalists:
         if f.build is not None and isinstance(f.build.outcome, MeasureError):
-            _fail(steps, f, f.build.outcome)
+            _fail(equipment, f, f.build.outcome)
 
 
-def _load(steps: Steps, f: Finalist) -> bool:
+def _load(equipment: Equipment, f: Finalist) -> bool:
     """Have the present runner process hold its code; False when it fails."""
     if f.failed:
         return False
-    worker = steps.runs.worker
+    worker = equipment.runs.worker
     worker.start()
     if f.launched == worker.launched:
         return True
-    race = steps.runs.load_and_race(f.artifact, None, slot=f.slot, race=False)
+    race = equipment.runs.load_and_race(f.artifact, None, slot=f.slot, race=False)
     if isinstance(race, MeasureError):
-        _fail(steps, f, race)
+        _fail(equipment, f, race)
         return False
     f.first, f.launched = race.first, worker.launched
     return True
 
 
-def _check(steps: Steps, f: Finalist) -> None:
-    if not steps.option.runner.check or not _load(steps, f):
+def _check(equipment: Equipment, f: Finalist) -> None:
+    if not equipment.option.runner.check or not _load(equipment, f):
         return
     assert f.build is not None
-    error = wrong_answer(steps.check(f.build.candidate, f.artifact, slot=f.slot))
+    error = wrong_answer(equipment.check(f.build.candidate, f.artifact, slot=f.slot))
     if error is not None:
-        _fail(steps, f, error)
+        _fail(equipment, f, error)
 
 
-def _sample(steps: Steps, f: Finalist) -> None:
-    with steps.clock.phase("run"):
-        if not _load(steps, f):
+def _sample(equipment: Equipment, f: Finalist) -> None:
+    with equipment.clock.phase("run"):
+        if not _load(equipment, f):
             return
-        times = steps.runs.sample(f.first, slot=f.slot, windows=1, window_s=PLAYOFF_WINDOW_S)
+        times = equipment.runs.sample(f.first, slot=f.slot, windows=1, window_s=PLAYOFF_WINDOW_S)
     if isinstance(times, MeasureError):
-        _fail(steps, f, times)
+        _fail(equipment, f, times)
         return
     f.times.append(statistics.median(times))
 
 
-def _fail(steps: Steps, f: Finalist, error: MeasureError) -> None:
+def _fail(equipment: Equipment, f: Finalist, error: MeasureError) -> None:
     f.failed, f.times = True, []
-    steps.announce(f"playoff: a finalist is out ({error})")
+    equipment.announce(f"playoff: a finalist is out ({error})")

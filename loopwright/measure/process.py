@@ -1,7 +1,7 @@
 """The parent's handle of one worker process: start, ask with a deadline, kill, restart.
 
 A worker answers one request at a time. Nothing here blocks except `wait_any`, which watches any
-number of workers at once and turns what happens to them into outcomes: a `Reply`, or a `Failure`
+number of workers at once and turns what happens to them into outcomes: a `Reply`, or a `WorkerFailure`
 when the worker died, or was killed because its time was up. The next request starts it again.
 """
 
@@ -22,8 +22,8 @@ from typing import IO
 
 from loopwright.errors import InternalError, RunError
 from loopwright.measure.process_exit import describe_exit, ended, kill_group
-from loopwright.measure.program import Program
 from loopwright.measure.protocol import Decoder, Message, Reply, encode
+from loopwright.measure.worker_program import WorkerProgram
 
 _START_S = 120.0
 _STARTS = 3
@@ -43,14 +43,14 @@ class FailureCause(Enum):
 
 
 @dataclass(frozen=True)
-class Failure:
+class WorkerFailure:
     """A request without a reply, and a text for people."""
 
     cause: FailureCause
     text: str
 
 
-Outcome = Reply | Failure
+Outcome = Reply | WorkerFailure
 
 
 class Worker:
@@ -77,12 +77,12 @@ class Worker:
         memory_bytes: int,
         max_requests: int = 2000,
         max_rss: int | None = None,
-        program: Program | None = None,
+        program: WorkerProgram | None = None,
     ) -> None:
         self.role, self.memory_bytes = role, memory_bytes
         self.max_requests = max_requests
         self.max_rss = max_rss or max(1 << 30, memory_bytes // 2)
-        self.program = program or Program()
+        self.program = program or WorkerProgram()
         self.sent: set[str] = set()
         self.outcome: Outcome | None = None
         self.seconds = 0.0
@@ -161,7 +161,7 @@ class Worker:
         if not restart and (self._proc is None or ended(self._proc)):
             text = f"the {self.role} process had died before it was asked{self._stderr_text()}"
             self.kill()
-            self.outcome, self.seconds = Failure(FailureCause.CRASH, text), 0.0
+            self.outcome, self.seconds = WorkerFailure(FailureCause.CRASH, text), 0.0
             return
         self.start()
         self._empty_stderr()
@@ -282,7 +282,7 @@ class Worker:
             )
         limit = self._limit
         text = f"no answer within {limit:.3g} s; the {self.role} was killed{self._stderr_text()}"
-        self._fail(Failure(FailureCause.TIMEOUT, text))
+        self._fail(WorkerFailure(FailureCause.TIMEOUT, text))
 
     def _died(self) -> None:
         assert self._proc is not None
@@ -301,7 +301,7 @@ class Worker:
             return
         full = any(text in tail for text in _MEMORY_TEXTS)
         cause = FailureCause.MEMORY if full else FailureCause.CRASH
-        self._fail(Failure(cause, how_ended + tail))
+        self._fail(WorkerFailure(cause, how_ended + tail))
 
     def _start_failed(self, text: str) -> None:
         request, limit = self._request, self._limit
@@ -313,7 +313,7 @@ class Worker:
         self._busy, self._request, self._limit = True, request, limit
         self._send()
 
-    def _fail(self, failure: Failure) -> None:
+    def _fail(self, failure: WorkerFailure) -> None:
         self._finish(failure)
         self.kill()
         self._starts = 0

@@ -15,7 +15,7 @@ import numpy as np
 from loopwright import runtime
 from loopwright.errors import InternalError
 from loopwright.measure.arguments import arguments
-from loopwright.measure.buffers import Buffers
+from loopwright.measure.arrays import KernelArrays
 from loopwright.measure.check import Array
 from loopwright.measure.messages import (
     CheckReply,
@@ -44,10 +44,10 @@ _LONG_S = 0.2
 _Answer = TypeVar("_Answer", bound=Reply)
 
 
-class Kernel:
+class LoadedKernel:
     """One linked candidate, bound to the runner's arrays."""
 
-    def __init__(self, artifact: runtime.Artifact, buffers: Buffers) -> None:
+    def __init__(self, artifact: runtime.Artifact, buffers: KernelArrays) -> None:
         if artifact.kind == "interp":
             import loopwright.driver  # noqa: F401 - it knows how to run such a program
 
@@ -73,8 +73,8 @@ class RunRole:
     """Holds the arrays of a task and a few kernels; times and checks them."""
 
     def __init__(self) -> None:
-        self._buffers: Buffers | None = None
-        self._kernels: dict[int, Kernel] = {}
+        self._buffers: KernelArrays | None = None
+        self._kernels: dict[int, LoadedKernel] = {}
         self._references: dict[str, list[Array]] = {}
         # The pool and the timing loop are compiled now, so that no candidate pays for it.
         with runtime.pinned():
@@ -101,16 +101,16 @@ class RunRole:
         self._kernels.clear()
         self._references.clear()
         self._buffers = None
-        self._buffers = Buffers(arguments(request.manifest), request.seed, request.payload)
+        self._buffers = KernelArrays(arguments(request.manifest), request.seed, request.payload)
         return Done()
 
     @property
-    def _data(self) -> Buffers:
+    def _data(self) -> KernelArrays:
         if self._buffers is None:
             raise InternalError("a runner was asked to run without data")
         return self._buffers
 
-    def _kernel(self, slot: int) -> Kernel:
+    def _kernel(self, slot: int) -> LoadedKernel:
         if slot not in self._kernels:
             raise InternalError(f"a runner has no kernel in slot {slot}")
         return self._kernels[slot]
@@ -119,7 +119,7 @@ class RunRole:
         if request.slot == 0:
             self._kernels.clear()
         self._kernels.pop(request.slot, None)
-        kernel = Kernel(runtime.Artifact(request.manifest, request.payload), self._data)
+        kernel = LoadedKernel(runtime.Artifact(request.manifest, request.payload), self._data)
         self._kernels[request.slot] = kernel
         limit = math.inf if request.drop is None else request.drop
         with kernel.pinned():
@@ -163,7 +163,7 @@ class RunRole:
     def _outputs(self, request: OutputsRequest) -> OutputsReply | Failed:
         data = self._data
         data.restore()
-        Kernel(runtime.Artifact(request.manifest, request.payload), data).run()
+        LoadedKernel(runtime.Artifact(request.manifest, request.payload), data).run()
         reply = self._unless_written_outside(OutputsReply(payload=data.output_bytes()))
         data.restore()
         return reply
@@ -176,7 +176,7 @@ class RunRole:
         return Failed(kind=ErrorKind.WRONG_ANSWER, text=problem, tainted=True)
 
 
-def _windows(kernel: Kernel, request: WindowsRequest) -> tuple[float, ...]:
+def _windows(kernel: LoadedKernel, request: WindowsRequest) -> tuple[float, ...]:
     """Samples of about ``window_s`` each, as many as fit into the budget; of one call if cold.
 
     Two are enough where both are beyond ``clear``.
@@ -201,7 +201,7 @@ def _windows(kernel: Kernel, request: WindowsRequest) -> tuple[float, ...]:
     return tuple(times)
 
 
-def _counts(kernel: Kernel, request: CountsRequest) -> tuple[float, ...]:
+def _counts(kernel: LoadedKernel, request: CountsRequest) -> tuple[float, ...]:
     """AutoTVM's samples: ``repeat`` of ``number`` calls, more calls to fill ``min_repeat_ms``."""
     number, min_repeat_ms = request.number, request.min_repeat_ms
     left, flush = request.budget, request.flush

@@ -34,7 +34,7 @@ from loopwright.measure.options import (
     WINDOWS,
     LocalRunner,
 )
-from loopwright.measure.process import Failure, FailureCause, Worker, take
+from loopwright.measure.process import FailureCause, Worker, WorkerFailure, take
 from loopwright.measure.protocol import Message, Reply
 from loopwright.measure.result import ErrorKind, MeasureError
 from loopwright.runtime import Arg, Artifact
@@ -271,7 +271,7 @@ class RunSession:
         while self.worker.outcome is None:
             self._pump([self.worker])
         outcome = take(self.worker)
-        if isinstance(outcome, Failure):
+        if isinstance(outcome, WorkerFailure):
             return self._failed(outcome, limit)
         if isinstance(outcome, Failed):
             if outcome.tainted:
@@ -286,7 +286,7 @@ class RunSession:
         self.worker.kill()
         self.worker.start()
 
-    def _failed(self, failure: Failure, limit: float) -> MeasureError:
+    def _failed(self, failure: WorkerFailure, limit: float) -> MeasureError:
         if failure.cause is FailureCause.TIMEOUT:
             text = (
                 f"it ran longer than {limit:.3g} s and was killed (limit: max(1 s, 20 x the best "

@@ -23,7 +23,7 @@ _SAMPLE = 4_000
 _BLOCK = 256
 
 
-class Points(Protocol):
+class PointSpace(Protocol):
     """What sampling needs to know of a `ConfigSpace`."""
 
     @property
@@ -77,7 +77,7 @@ def generator(rng: Rng) -> np.random.Generator:
     return np.random.default_rng(0 if rng is None else rng)
 
 
-def valid_count(space: Points) -> ValidCount:
+def valid_count(space: PointSpace) -> ValidCount:
     """See ``ConfigSpace.valid_count``."""
     total = space.range_length
     if not space.is_filtered:
@@ -90,7 +90,7 @@ def valid_count(space: Points) -> ValidCount:
 
 
 def sample_ints(
-    space: Points, m: int, rng: Rng, exclude: Collection[int] = frozenset()
+    space: PointSpace, m: int, rng: Rng, exclude: Collection[int] = frozenset()
 ) -> list[int]:
     """See ``ConfigSpace.sample_ints``."""
     source = generator(rng)
@@ -110,7 +110,7 @@ def sample_ints(
     return list(chosen)
 
 
-def rand_index(space: Points, rng: Rng, to_exclude: Collection[int]) -> int:
+def rand_index(space: PointSpace, rng: Rng, to_exclude: Collection[int]) -> int:
     """See ``ConfigSpace.get_rand_index``."""
     chosen = sample_ints(space, 1, rng, frozenset(to_exclude))
     if not chosen:
@@ -120,7 +120,7 @@ def rand_index(space: Points, rng: Rng, to_exclude: Collection[int]) -> int:
     return chosen[0]
 
 
-def random_walk(space: Points, index: int, rng: Rng) -> int:
+def random_walk(space: PointSpace, index: int, rng: Rng) -> int:
     """See ``ConfigSpace.random_walk``."""
     source = generator(rng)
     start = space.point2knob(index)
@@ -142,7 +142,7 @@ def random_walk(space: Points, index: int, rng: Rng) -> int:
     return index
 
 
-def next_index(space: Points, index: int, step: int) -> int | None:
+def next_index(space: PointSpace, index: int, step: int) -> int | None:
     """See ``ConfigSpace.get_next_index``."""
     if step < 1:
         raise SpaceError(f"step must be at least 1, got {step}")
@@ -154,7 +154,7 @@ def next_index(space: Points, index: int, step: int) -> int | None:
     return None
 
 
-def nearest_valid(space: Points, index: int) -> int:
+def nearest_valid(space: PointSpace, index: int) -> int:
     """A valid point that differs from a refused one in as few knobs as can be found: each
     neighbour in order, then walks of growing length, then points anywhere.
 
@@ -178,12 +178,12 @@ def nearest_valid(space: Points, index: int) -> int:
     )
 
 
-def _moved(space: Points, vector: tuple[int, ...], number: int, digit: int) -> int:
+def _moved(space: PointSpace, vector: tuple[int, ...], number: int, digit: int) -> int:
     return space.knob2point([*vector[:number], digit, *vector[number + 1 :]])
 
 
-def _neighbours(space: Points, vector: tuple[int, ...]) -> Iterator[int]:
-    """Points that differ in one knob, nearest candidates first."""
+def _neighbours(space: PointSpace, vector: tuple[int, ...]) -> Iterator[int]:
+    """PointSpace that differ in one knob, nearest candidates first."""
     for number, dim in enumerate(space.dims):
         here = vector[number]
         others = [digit for digit in range(dim) if digit != here]
@@ -192,9 +192,9 @@ def _neighbours(space: Points, vector: tuple[int, ...]) -> Iterator[int]:
 
 
 def _far_neighbours(
-    space: Points, start: tuple[int, ...], source: np.random.Generator
+    space: PointSpace, start: tuple[int, ...], source: np.random.Generator
 ) -> Iterator[int]:
-    """Points at random that differ in two knobs, then some in three, and so on."""
+    """PointSpace at random that differ in two knobs, then some in three, and so on."""
     for changes in (n for n in range(2, len(start) + 1) for _ in range(_BLOCK)):
         vector = list(start)
         for number in source.permutation(len(start))[:changes]:
@@ -202,7 +202,7 @@ def _far_neighbours(
         yield space.knob2point(vector)
 
 
-def _draws(space: Points, source: np.random.Generator) -> Iterator[int]:
+def _draws(space: PointSpace, source: np.random.Generator) -> Iterator[int]:
     """Endless points at random, repetitions included."""
     total = space.range_length
     dims = np.array(space.dims)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from loopwright.measure.buffers import Buffers
+from loopwright.measure.arrays import KernelArrays
 from loopwright.measure.check import (
     compare,
     make_input,
@@ -132,7 +132,7 @@ ARGS = [
 
 
 def test_buffers_are_aligned_poisoned_and_restored() -> None:
-    data = Buffers(ARGS, 0)
+    data = KernelArrays(ARGS, 0)
     a, b, c = data.arrays
     assert all(x.ctypes.data % 64 == 0 for x in data.arrays)
     assert np.isnan(b).all()
@@ -149,13 +149,13 @@ def test_buffers_are_aligned_poisoned_and_restored() -> None:
 
 
 def test_buffers_with_given_inputs() -> None:
-    data = Buffers(ARGS, 0, np.array([1, 2, 3], np.int32).tobytes())
+    data = KernelArrays(ARGS, 0, np.array([1, 2, 3], np.int32).tobytes())
     assert data.arrays[0].tolist() == [1, 2, 3]
 
 
 @pytest.mark.parametrize("at", [-1, 4])
 def test_writes_outside_are_found(at: int) -> None:
-    data = Buffers(ARGS, 0)
+    data = KernelArrays(ARGS, 0)
     assert data.written_outside() is None
     b = data.arrays[1]
     beyond = np.lib.stride_tricks.as_strided(b.reshape(-1), (1,), (4,))

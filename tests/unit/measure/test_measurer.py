@@ -142,9 +142,9 @@ def test_closing_the_iterator_frees_the_device_and_the_builders(
 ) -> None:
     results = measurer.measure(task.inputs(4, 8))
     next(results)
-    assert measurer.steps.lock.held
+    assert measurer.equipment.lock.held
     results.close()  # type: ignore[attr-defined]
-    assert not measurer.steps.lock.held
+    assert not measurer.equipment.lock.held
     assert error_kinds(list(measurer.measure(task.inputs(16)))) == [None]
 
 
@@ -182,7 +182,7 @@ def test_builder_killed_in_the_middle_costs_one_trial(task: MatmulTask) -> None:
     option = measure_option(LocalBuilder(n_parallel=1, timeout=20), LocalRunner(timeout=2))
     with Measurer(task, option) as m:
         assert error_kinds(list(m.measure(task.inputs(4)))) == [None]
-        pid = m.steps.builds.workers[0].pid
+        pid = m.equipment.builds.workers[0].pid
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
         timer = threading.Timer(0.2, os.kill, (pid, signal.SIGKILL))
@@ -198,7 +198,7 @@ def test_hanging_builder_is_killed_at_its_limit(task: MatmulTask) -> None:
     option = measure_option(LocalBuilder(n_parallel=1, timeout=0.5), LocalRunner(timeout=2))
     with Measurer(task, option) as m:
         assert error_kinds(list(m.measure(task.inputs(4)))) == [None]
-        pid = m.steps.builds.workers[0].pid
+        pid = m.equipment.builds.workers[0].pid
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
         results = list(m.measure(task.inputs(8, 16)))
@@ -210,12 +210,12 @@ def test_hanging_builder_is_killed_at_its_limit(task: MatmulTask) -> None:
 
 
 def test_compiler_errors_are_typed(task: MatmulTask, measurer: Measurer) -> None:
-    found = measurer.steps.instantiate(8)
+    found = measurer.equipment.instantiate(8)
     broken = Candidate(found.dag, [["split", 99]], found.arg_ids, "main", "broken trace")
     missing = Candidate(found.dag, found.trace, (0, 1), "main", "an argument is missing")
     named = Candidate(found.dag, found.trace, found.arg_ids, "not a name", "bad name")
-    jobs = [measurer.steps.builds.add(c) for c in (broken, missing, named)]
-    measurer.steps.wait_for(jobs)
+    jobs = [measurer.equipment.builds.add(c) for c in (broken, missing, named)]
+    measurer.equipment.wait_for(jobs)
     kinds = [getattr(j.outcome, "kind", None) for j in jobs]
     assert kinds == [ErrorKind.INSTANTIATION, ErrorKind.COMPILE, ErrorKind.COMPILE]
     assert "not a name" in jobs[2].outcome.text  # type: ignore[union-attr]
@@ -245,8 +245,8 @@ def test_a_reference_that_disagrees_is_a_wrong_answer() -> None:
 
 
 def artifact_of(measurer: Measurer, config: Any) -> tuple[Candidate, Artifact]:
-    build = measurer.steps.builds.add(measurer.steps.instantiate(config))
-    measurer.steps.wait_for([build])
+    build = measurer.equipment.builds.add(measurer.equipment.instantiate(config))
+    measurer.equipment.wait_for([build])
     assert isinstance(build.outcome, Artifact)
     return build.candidate, build.outcome
 
@@ -266,10 +266,10 @@ def test_a_broken_reference_is_said_and_replaced(
     candidate, built = artifact_of(measurer, 8)
     said: list[str] = []
     broken = MatmulTask(reference=reference)
-    references = References(broken, measurer.steps.builds, measurer.steps.runs, said.append)
+    references = References(broken, measurer.equipment.builds, measurer.equipment.runs, said.append)
     answer = references.get(candidate, built)
     assert answer is not None
-    a, b = measurer.steps.runs.input_arrays(arguments(built.manifest))
+    a, b = measurer.equipment.runs.input_arrays(arguments(built.manifest))
     np.testing.assert_allclose(
         np.frombuffer(answer, "float32").reshape(32, 32), product(a, b), atol=1e-4
     )
@@ -281,7 +281,7 @@ def test_without_any_reference_that_is_said_once(task: MatmulTask, measurer: Mea
     candidate, built = artifact_of(measurer, 8)
     lost = replace(candidate, arg_ids=(0, 1))  # the naive schedule cannot be built
     said: list[str] = []
-    references = References(task, measurer.steps.builds, measurer.steps.runs, said.append)
+    references = References(task, measurer.equipment.builds, measurer.equipment.runs, said.append)
     assert [references.get(lost, built), references.get(lost, built)] == [None, None]
     assert len(said) == 1
     assert "cannot be checked" in said[0]
@@ -324,10 +324,10 @@ class Canned:
 
     def __init__(self, measurer: Measurer, texts: list[str]) -> None:
         self.measurer, self.texts = measurer, texts
-        steps = measurer.steps
-        steps.instantiate = lambda config: kernels.candidate(str(config))  # type: ignore[method-assign]
-        steps.builds.workers = []
-        steps.builds.add = self.add  # type: ignore[method-assign]
+        equipment = measurer.equipment
+        equipment.instantiate = lambda config: kernels.candidate(str(config))  # type: ignore[method-assign]
+        equipment.builds.workers = []
+        equipment.builds.add = self.add  # type: ignore[method-assign]
 
     def add(self, candidate: Candidate, **options: object) -> Build:
         build = Build(candidate, 1.0)
@@ -402,7 +402,7 @@ def test_close_leaves_no_process() -> None:
     task = MatmulTask()
     with Measurer(task, OPTION) as m:
         list(m.measure(task.inputs(4)))
-        pids = [w.pid for w in [*m.steps.builds.workers, m.steps.runs.worker]]
+        pids = [w.pid for w in [*m.equipment.builds.workers, m.equipment.runs.worker]]
     for pid in pids:
         assert pid is not None
         with pytest.raises(ProcessLookupError):
@@ -422,7 +422,7 @@ def test_overlap_when_there_are_cores_enough() -> None:
 
 def test_hundreds_of_trials_leave_no_growth(task: MatmulTask, measurer: Measurer) -> None:
     list(measurer.measure(task.inputs(4)))
-    runner = measurer.steps.runs.worker
+    runner = measurer.equipment.runs.worker
     before = runner.rss
     for _ in range(15):
         list(measurer.measure(task.inputs(*[4, 8, 16, 2] * 5), incumbent=1e-9))

@@ -14,9 +14,9 @@ import pytest
 from loopwright.errors import CodegenError, InstantiationError, OutOfMemoryError, ScheduleError
 from loopwright.measure.messages import Failed
 from loopwright.measure.process import Worker, take, wait_any
-from loopwright.measure.program import Program
 from loopwright.measure.result import ErrorKind
 from loopwright.measure.worker import describe
+from loopwright.measure.worker_program import WorkerProgram
 from tests.unit.measure.echo import EchoReply, EchoRequest
 
 ROOT = Path(__file__).parents[3]
@@ -30,7 +30,7 @@ option = measure_option(LocalBuilder(n_parallel=2), LocalRunner(timeout=2))
 with Measurer(task, option) as m:
     for r in m.measure(task.inputs(4, 8)):
         print("result", r.error, flush=True)
-    pids = [w.pid for w in [*m.steps.builds.workers, m.steps.runs.worker]]
+    pids = [w.pid for w in [*m.equipment.builds.workers, m.equipment.runs.worker]]
     print("pids", *pids, flush=True)
     {end}
 """
@@ -204,7 +204,7 @@ def test_unexpected_errors_say_where() -> None:
 
 def test_a_program_has_the_variables_that_it_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LW_TEST_UNSET", "1")
-    program = Program("tests.unit.measure.echo", {"LW_TEST_UNSET": None, "LW_TEST_SET": "2"})
+    program = WorkerProgram("tests.unit.measure.echo", {"LW_TEST_UNSET": None, "LW_TEST_SET": "2"})
     worker = Worker("echo", 1 << 30, program=program)
     try:
         worker.submit(EchoRequest(names=("LW_TEST_UNSET", "LW_TEST_SET")), seconds=30)

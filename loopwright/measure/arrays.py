@@ -13,7 +13,7 @@ _ALIGN = 64
 _GUARD = 4096  # bytes before and after every array that no kernel may write
 
 
-class Guarded:
+class GuardedArray:
     """The array of one argument, with a guard zone on both sides.
 
     The pattern differs from array to array: a kernel that runs past the end of all of them copies
@@ -38,7 +38,7 @@ class Guarded:
         return bool((self._before == self._pattern).all() and (self._after == self._pattern).all())
 
 
-class Buffers:
+class KernelArrays:
     """The arrays of all arguments of one kind of kernel.
 
     Inputs keep a pristine copy, so that a kernel that writes an input is found out and cannot
@@ -51,7 +51,7 @@ class Buffers:
     """
 
     def __init__(self, args: Sequence[Arg], seed: int, data: bytes = b"") -> None:
-        self._guarded = [Guarded(arg, i) for i, arg in enumerate(args)]
+        self._guarded = [GuardedArray(arg, i) for i, arg in enumerate(args)]
         self._output = [arg.output for arg in args]
         self._pristine: list[Array | None] = []
         at = 0
@@ -72,7 +72,7 @@ class Buffers:
         return [g.array for g in self._guarded]
 
     @property
-    def outputs(self) -> list[Guarded]:
+    def outputs(self) -> list[GuardedArray]:
         """Those that kernels write."""
         return [g for g, out in zip(self._guarded, self._output, strict=True) if out]
 

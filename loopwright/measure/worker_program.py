@@ -12,7 +12,7 @@ _SINGLE_THREADED = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
 @dataclass(frozen=True)
-class Program:
+class WorkerProgram:
     """What a worker process runs.
 
     Attributes:

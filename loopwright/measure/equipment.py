@@ -1,6 +1,6 @@
-"""The steps of measuring one candidate, and what they need: processes, references, lock, clock.
+"""What measuring needs: builders, a runner, right answers, the device's lock, a clock.
 
-`Measurer` takes them for the candidates of a batch, `playoff` for finalists.
+`Measurer` uses it for the candidates of a batch, `playoff` for finalists.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ class Clock:
         return {**self.seconds, **rest, **self.counts}
 
 
-class Steps:
-    """What is done with one candidate: instantiate, build, take the device, check.
+class Equipment:
+    """The processes that measure candidates of one task, and what they do with one candidate.
 
     Args:
         task: whose candidates they are.
         option: how to measure.
         announce: called with one line about what a person should know.
-        beside: the steps of another task with an equal option, which live for longer; their
+        beside: the equipment of another task with an equal option, which is closed later; its
             processes are used.
 
     Attributes:
@@ -76,7 +76,7 @@ class Steps:
         task: TaskLike,
         option: MeasureOption,
         announce: Callable[[str], None],
-        beside: Steps | None = None,
+        beside: Equipment | None = None,
     ) -> None:
         if beside is not None and beside.option != option:
             raise UsageError("measurers that share their processes have one measure_option")
