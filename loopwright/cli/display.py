@@ -17,8 +17,8 @@ from loopwright.tuner.run.callbacks import clock
 if TYPE_CHECKING:
     from loopwright.tuner import Tuner
 
-#: Seconds between two refreshes on a terminal, and between two lines elsewhere.
-_REFRESH_S, _LINE_S = 0.2, 10.0
+#: Seconds between two lines where there is no terminal.
+_LINE_S = 10.0
 
 
 class Display(Monitor):
@@ -30,10 +30,18 @@ class Display(Monitor):
         console: where to draw.
         peak: measured FMA peak in GFLOP/s, or None.
         numpy: NumPy's speed in GFLOP/s, or None.
+        refresh_s: seconds between two refreshes on a terminal, at least.
     """
 
-    def __init__(self, console: Console, peak: float | None, numpy: float | None) -> None:
+    def __init__(
+        self,
+        console: Console,
+        peak: float | None,
+        numpy: float | None,
+        refresh_s: float = 0.2,
+    ) -> None:
         self.console, self.peak, self.numpy = console, peak, numpy
+        self.refresh_s = refresh_s
         self._live: Live | None = None
         self._drawn = 0.0
 
@@ -53,7 +61,7 @@ class Display(Monitor):
 
     def trial(self, state: RunState, trial: Trial) -> None:
         """Draw anew, if the last time is long enough ago."""
-        wait = _REFRESH_S if self._live is not None else _LINE_S
+        wait = self.refresh_s if self._live is not None else _LINE_S
         if time.monotonic() - self._drawn >= wait:
             self._draw(state, trial)
 

@@ -1,8 +1,9 @@
 """The parent's handle of one worker process: start, ask with a deadline, kill, restart.
 
 A worker answers one request at a time. Nothing here blocks except `wait_any`, which watches any
-number of workers at once and turns what happens to them into outcomes: a `Reply`, or a `WorkerFailure`
-when the worker died, or was killed because its time was up. The next request starts it again.
+number of workers at once and turns what happens to them into outcomes: a `Reply`, or a
+`WorkerFailure` when the worker died, or was killed at its deadline. The next request starts it
+again.
 """
 
 from __future__ import annotations
@@ -114,6 +115,11 @@ class Worker:
     def busy(self) -> bool:
         """True while an answer is outstanding."""
         return self._busy
+
+    @property
+    def printed_bytes(self) -> int:
+        """How much the process has printed since the last request."""
+        return 0 if self._stderr is None else os.fstat(self._stderr.fileno()).st_size
 
     def start(self) -> None:
         """Start the process unless it runs; does not wait until it is ready."""

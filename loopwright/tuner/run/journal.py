@@ -235,10 +235,8 @@ class LogJournal(Journal):
         """Take in records of another compiler or machine."""
         configs = [(self._config(record), record) for record in past]
         self.elsewhere = [(c, result_of(record)) for c, record in configs if c is not None]
-        best: dict[int, ConfigEntity] = {}
-        for config in filter(None, map(self._config, records.ranked(past))):
-            best.setdefault(point(config), config)
-        self.remeasure = list(best.values())[:_REMEASURED]
+        best = filter(None, map(self._config, records.ranked(past)))
+        self.remeasure = list({point(c): c for c in best}.values())[:_REMEASURED]
 
     def _config(self, record: Record) -> ConfigEntity | None:
         space = self.task.config_space
