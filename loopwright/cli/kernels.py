@@ -35,7 +35,7 @@ def alone() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Scheduled:
+class ChosenSchedule:
     """A schedule with its arguments, and where it is from.
 
     Attributes:
@@ -49,14 +49,14 @@ class Scheduled:
     choice: str = ""
 
 
-def default(workload: Workload) -> Scheduled:
+def default(workload: Workload) -> ChosenSchedule:
     """The schedule of the default configuration."""
     task = workload.task
     schedule, args = task.instantiate(task.config_space.get(task.config_space.default_index))
-    return Scheduled(schedule, list(args))
+    return ChosenSchedule(schedule, list(args))
 
 
-def best(workload: Workload, history: str | None) -> Scheduled | None:
+def best(workload: Workload, history: str | None) -> ChosenSchedule | None:
     """The schedule of the best record of a log; None, said on standard error, without one.
 
     Raises:
@@ -76,10 +76,10 @@ def best(workload: Workload, history: str | None) -> Scheduled | None:
     if scheduled is None:
         click.echo(f"{history}: {context.explain(workload.task)}", err=True)
         return None
-    return Scheduled(scheduled[0], list(scheduled[1]), str(context.explain(workload.task)))
+    return ChosenSchedule(scheduled[0], list(scheduled[1]), str(context.explain(workload.task)))
 
 
-def compiled(workload: Workload, scheduled: Scheduled) -> Module:
+def compiled(workload: Workload, scheduled: ChosenSchedule) -> Module:
     """Compile a schedule for the workload's target."""
     from loopwright.driver import build
 

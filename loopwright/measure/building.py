@@ -49,7 +49,7 @@ class Candidate:
     passes: Mapping[str, Json] = field(default_factory=dict)
 
 
-def candidate(
+def make_candidate(
     dag: Dag,
     trace: Json,
     arg_ids: Sequence[ArgId],
@@ -82,7 +82,7 @@ def instantiate(
     try:
         schedule, args = task.instantiate(config)
         ids = schedule.arg_ids(args)
-        return candidate(schedule.dag, schedule.trace_json(), ids, name, passes)
+        return make_candidate(schedule.dag, schedule.trace_json(), ids, name, passes)
     except InstantiationError as e:
         return MeasureError(ErrorKind.INSTANTIATION, str(e)[:_TEXT])
     except KeyboardInterrupt:

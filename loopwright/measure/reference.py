@@ -12,7 +12,7 @@ import numpy as np
 
 from loopwright.errors import UsageError
 from loopwright.measure.arguments import arguments, outputs
-from loopwright.measure.building import Build, BuildPool, Candidate, candidate
+from loopwright.measure.building import Build, BuildPool, Candidate, make_candidate
 from loopwright.measure.check import Array, reference_problem
 from loopwright.measure.result import MeasureError, TaskLike
 from loopwright.measure.running import REFERENCE_S, RunSession
@@ -107,7 +107,7 @@ class References:
         return None
 
     def _from_naive(self, c: Candidate) -> bytes | None:
-        naive = candidate(c.dag, [], c.arg_ids, "naive")
+        naive = make_candidate(c.dag, [], c.arg_ids, "naive")
         build = self._builds.add(naive, first=True, seconds=REFERENCE_S)
         self._builds.wait([build])
         answer = self._answer_of(build)
