@@ -25,11 +25,11 @@ from loopwright.errors import InternalError, TuneError
 from loopwright.measure import LocalBuilder, LocalRunner, MeasureError, Measurer, measure_option
 from loopwright.measure.building import Build, BuildPool, instantiate
 from loopwright.measure.check import reduction_length
-from loopwright.measure.messages import RaceReply
 from loopwright.measure.options import DROP_RATIO
 from loopwright.measure.result import ErrorKind
 from loopwright.measure.running import wrong_answer
 from loopwright.measure.space_file import MeasuredSpace, Point
+from loopwright.measure.workers.messages import RaceReply
 from loopwright.runtime import Artifact
 
 #: A point that is this many times slower than the best is not sampled.

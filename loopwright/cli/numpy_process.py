@@ -22,12 +22,12 @@ import numpy.typing as npt
 from loopwright.cli.workload import Workload, find_workload
 from loopwright.errors import InternalError, RunError
 from loopwright.measure.check import make_input
-from loopwright.measure.messages import Done, Failed
 from loopwright.measure.options import machine_memory
-from loopwright.measure.process import FailureCause, Outcome, Worker, take, wait_any
-from loopwright.measure.protocol import Message, Reply
-from loopwright.measure.worker import main
-from loopwright.measure.worker_program import WorkerProgram
+from loopwright.measure.workers.messages import Done, Failed
+from loopwright.measure.workers.process import FailureCause, Outcome, Worker, take, wait_any
+from loopwright.measure.workers.protocol import Message, Reply
+from loopwright.measure.workers.worker import main
+from loopwright.measure.workers.worker_program import WorkerProgram
 
 #: Length of one sample in seconds; it holds at least one call.
 WINDOW_S = 0.02

@@ -9,10 +9,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from loopwright.errors import InstantiationError, InternalError
-from loopwright.measure.messages import BuildReply, BuildRequest, Failed
 from loopwright.measure.options import LocalBuilder
-from loopwright.measure.process import FailureCause, Outcome, Worker, WorkerFailure, take, wait_any
 from loopwright.measure.result import ErrorKind, MeasureError, TaskLike
+from loopwright.measure.workers.messages import BuildReply, BuildRequest, Failed
+from loopwright.measure.workers.process import (
+    FailureCause,
+    Outcome,
+    Worker,
+    WorkerFailure,
+    take,
+    wait_any,
+)
 from loopwright.records import Json
 from loopwright.runtime import Artifact
 

@@ -14,11 +14,11 @@ from loopwright.errors import UsageError
 from loopwright.measure.building import Build, BuildPool, Candidate, instantiate
 from loopwright.measure.check import reduction_length
 from loopwright.measure.lock import DeviceLock
-from loopwright.measure.messages import CheckReply
 from loopwright.measure.options import MeasureOption
 from loopwright.measure.reference import InputData, References
 from loopwright.measure.result import MeasureError, TaskLike
 from loopwright.measure.running import RunSession
+from loopwright.measure.workers.messages import CheckReply
 from loopwright.records import Json
 from loopwright.runtime import Artifact
 

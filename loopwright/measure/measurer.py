@@ -19,7 +19,6 @@ from loopwright.env import usable_cpus
 from loopwright.errors import UsageError
 from loopwright.measure.building import Build, Candidate
 from loopwright.measure.equipment import Equipment
-from loopwright.measure.messages import CheckReply
 from loopwright.measure.options import MeasureOption, measure_option
 from loopwright.measure.playoff import playoff
 from loopwright.measure.result import (
@@ -30,6 +29,7 @@ from loopwright.measure.result import (
     faster,
 )
 from loopwright.measure.running import wrong_answer
+from loopwright.measure.workers.messages import CheckReply
 from loopwright.records import Json
 from loopwright.runtime import Artifact
 

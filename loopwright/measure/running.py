@@ -12,7 +12,16 @@ from typing import TypeVar
 from loopwright.errors import InternalError
 from loopwright.measure.arguments import arguments
 from loopwright.measure.check import Array, make_input
-from loopwright.measure.messages import (
+from loopwright.measure.options import (
+    CLEAR_RATIO,
+    DROP_RATIO,
+    SAMPLES_S,
+    WINDOW_S,
+    WINDOWS,
+    LocalRunner,
+)
+from loopwright.measure.result import ErrorKind, MeasureError
+from loopwright.measure.workers.messages import (
     CheckReply,
     CheckRequest,
     CountsRequest,
@@ -26,17 +35,8 @@ from loopwright.measure.messages import (
     SamplesReply,
     WindowsRequest,
 )
-from loopwright.measure.options import (
-    CLEAR_RATIO,
-    DROP_RATIO,
-    SAMPLES_S,
-    WINDOW_S,
-    WINDOWS,
-    LocalRunner,
-)
-from loopwright.measure.process import FailureCause, Worker, WorkerFailure, take
-from loopwright.measure.protocol import Message, Reply
-from loopwright.measure.result import ErrorKind, MeasureError
+from loopwright.measure.workers.process import FailureCause, Worker, WorkerFailure, take
+from loopwright.measure.workers.protocol import Message, Reply
 from loopwright.runtime import Arg, Artifact
 
 #: Seconds to make the input data, and to run the naive schedule once.

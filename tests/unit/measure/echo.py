@@ -6,8 +6,8 @@ import os
 import sys
 from dataclasses import dataclass
 
-from loopwright.measure.protocol import Message, Reply
-from loopwright.measure.worker import main
+from loopwright.measure.workers.protocol import Message, Reply
+from loopwright.measure.workers.worker import main
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from loopwright.measure.arrays import KernelArrays
 from loopwright.measure.check import (
     compare,
     make_input,
@@ -16,6 +15,7 @@ from loopwright.measure.check import (
     reference_problem,
     tolerance,
 )
+from loopwright.measure.workers.arrays import KernelArrays
 from loopwright.runtime import Arg
 
 DTYPES = ["float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool"]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from loopwright.errors import InternalError
-from loopwright.measure.messages import (
+from loopwright.measure.workers.messages import (
     BuildReply,
     BuildRequest,
     CheckReply,
@@ -22,7 +22,13 @@ from loopwright.measure.messages import (
     SamplesReply,
     WindowsRequest,
 )
-from loopwright.measure.protocol import Decoder, Message, encode, read_message, write_message
+from loopwright.measure.workers.protocol import (
+    Decoder,
+    Message,
+    encode,
+    read_message,
+    write_message,
+)
 from loopwright.records import ErrorKind
 
 MESSAGES = [

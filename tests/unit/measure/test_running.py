@@ -13,11 +13,11 @@ import pytest
 
 from loopwright.errors import RunError
 from loopwright.measure.check import make_input
-from loopwright.measure.messages import CheckReply, RaceReply
 from loopwright.measure.options import LocalRunner
-from loopwright.measure.process import wait_any
 from loopwright.measure.result import ErrorKind, MeasureError
 from loopwright.measure.running import RunSession
+from loopwright.measure.workers.messages import CheckReply, RaceReply
+from loopwright.measure.workers.process import wait_any
 from tests.unit.measure import kernels
 
 RIGHT = (make_input([kernels.N], "float32", 0, 0) + np.float32(1)).tobytes()

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from loopwright.errors import CodegenError, InstantiationError, OutOfMemoryError, ScheduleError
-from loopwright.measure.messages import Failed
-from loopwright.measure.process import Worker, take, wait_any
 from loopwright.measure.result import ErrorKind
-from loopwright.measure.worker import describe
-from loopwright.measure.worker_program import WorkerProgram
+from loopwright.measure.workers.messages import Failed
+from loopwright.measure.workers.process import Worker, take, wait_any
+from loopwright.measure.workers.worker import describe
+from loopwright.measure.workers.worker_program import WorkerProgram
 from tests.unit.measure.echo import EchoReply, EchoRequest
 
 ROOT = Path(__file__).parents[3]
@@ -117,7 +117,7 @@ def test_parent_killed_with_kill_9(tmp_path: Path) -> None:
 def test_parent_killed_while_a_kernel_hangs(tmp_path: Path) -> None:
     program = """
 from loopwright.measure.options import LocalRunner
-from loopwright.measure.process import wait_any
+from loopwright.measure.workers.process import wait_any
 from loopwright.measure.running import RunSession
 from tests.unit.measure import kernels
 session = RunSession(LocalRunner(timeout=60), wait_any)
@@ -172,12 +172,12 @@ def test_interrupt_from_the_terminal_leaves_workers_to_the_parent(tmp_path: Path
 def test_workers_import_neither_templates_nor_operators(role: str, tmp_path: Path) -> None:
     program = f"""
 import sys
-from loopwright.measure import worker
+from loopwright.measure.workers import worker
 worker.make_role({role!r})
 print(*sys.modules)
 """
     names = run(["-c", program], tmp_path).split()
-    assert f"loopwright.measure.{'build' if role == 'builder' else 'run'}_role" in names
+    assert f"loopwright.measure.workers.{'build' if role == 'builder' else 'run'}_role" in names
     forbidden = {f"loopwright.{n}" for n in ("ops", "task", "tuner", "cli")}
     assert not forbidden & set(names)
     if role == "runner":

@@ -15,9 +15,9 @@ import numpy as np
 from loopwright import runtime
 from loopwright.errors import InternalError
 from loopwright.measure.arguments import arguments
-from loopwright.measure.arrays import KernelArrays
 from loopwright.measure.check import Array
-from loopwright.measure.messages import (
+from loopwright.measure.workers.arrays import KernelArrays
+from loopwright.measure.workers.messages import (
     CheckReply,
     CheckRequest,
     CountsRequest,
@@ -31,7 +31,7 @@ from loopwright.measure.messages import (
     SamplesReply,
     WindowsRequest,
 )
-from loopwright.measure.protocol import Message, Reply
+from loopwright.measure.workers.protocol import Message, Reply
 from loopwright.records import ErrorKind
 from loopwright.runtime import timing
 

@@ -17,16 +17,16 @@ class WorkerProgram:
 
     Attributes:
         module: run as ``python -m MODULE ROLE MEMORY_BYTES PARENT_PID``; its main calls
-            `loopwright.measure.worker.main`.
+            `loopwright.measure.workers.worker.main`.
         environment: variables that differ from those of this process; None unsets one.
     """
 
-    module: str = "loopwright.measure.worker"
+    module: str = "loopwright.measure.workers.worker"
     environment: Mapping[str, str | None] = field(default_factory=_SINGLE_THREADED.copy)
 
     def variables(self) -> dict[str, str]:
         """The environment of the process, in which our own package is found."""
-        root = str(Path(__file__).resolve().parents[2])
+        root = str(Path(__file__).resolve().parents[3])
         path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
         wanted = {**os.environ, "PYTHONPATH": path, **self.environment}
         return {name: value for name, value in wanted.items() if value is not None}

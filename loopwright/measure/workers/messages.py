@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from loopwright.measure.protocol import Message, Reply
+from loopwright.measure.workers.protocol import Message, Reply
 from loopwright.records import ErrorKind, Json
 
 # -- any worker --------------------------------------------------------------------------------

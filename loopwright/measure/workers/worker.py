@@ -1,4 +1,4 @@
-"""The worker process: ``python -m loopwright.measure.worker ROLE MEMORY_BYTES PARENT_PID``.
+"""The worker process: ``python -m loopwright.measure.workers.worker ROLE MEMORY_BYTES PARENT_PID``.
 
 It answers messages on the pipes that were its standard input and output; for everything else these
 are the null device and standard error, so a printing or reading kernel cannot disturb the protocol.
@@ -21,8 +21,8 @@ from dataclasses import replace
 from typing import Protocol
 
 from loopwright.errors import LoopwrightError, OutOfMemoryError, ScheduleError
-from loopwright.measure.messages import Failed, Ready
-from loopwright.measure.protocol import Message, Reply, read_message, write_message
+from loopwright.measure.workers.messages import Failed, Ready
+from loopwright.measure.workers.protocol import Message, Reply, read_message, write_message
 from loopwright.records import ErrorKind
 
 _STDERR_BYTES = 16 << 20
@@ -86,10 +86,10 @@ def _limit_memory(memory_bytes: int) -> None:
 def make_role(name: str) -> Role:
     """The role of a builder or a runner; imports what it needs."""
     if name == "builder":
-        from loopwright.measure.build_role import BuildRole
+        from loopwright.measure.workers.build_role import BuildRole
 
         return BuildRole()
-    from loopwright.measure.run_role import RunRole
+    from loopwright.measure.workers.run_role import RunRole
 
     return RunRole()
 

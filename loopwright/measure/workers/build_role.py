@@ -10,8 +10,8 @@ import json
 
 from loopwright import driver
 from loopwright.errors import InternalError
-from loopwright.measure.messages import BuildReply, BuildRequest
-from loopwright.measure.protocol import Message
+from loopwright.measure.workers.messages import BuildReply, BuildRequest
+from loopwright.measure.workers.protocol import Message
 from loopwright.target import Target
 from loopwright.te import Dag
 

@@ -22,9 +22,9 @@ from enum import Enum
 from typing import IO
 
 from loopwright.errors import InternalError, RunError
-from loopwright.measure.process_exit import describe_exit, ended, kill_group
-from loopwright.measure.protocol import Decoder, Message, Reply, encode
-from loopwright.measure.worker_program import WorkerProgram
+from loopwright.measure.workers.process_exit import describe_exit, ended, kill_group
+from loopwright.measure.workers.protocol import Decoder, Message, Reply, encode
+from loopwright.measure.workers.worker_program import WorkerProgram
 
 _START_S = 120.0
 _STARTS = 3
