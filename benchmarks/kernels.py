@@ -18,7 +18,7 @@ import numpy as np
 import loopwright as lw
 from benchmarks.torch_side import TorchSide, installed
 from benchmarks.workloads import Case, traffic
-from loopwright.cli.numpy_process import NumpySide
+from loopwright.cli.numpy_process import NumpyProcess
 from loopwright.cli.workload import Workload, find_workload
 from loopwright.runtime import pinned
 from loopwright.runtime.peak import bandwidth, fma_peak
@@ -100,7 +100,7 @@ def _interleaved(
     evaluate = f.time_evaluator("f", lw.cpu(0), number=1, repeat=5, min_repeat_ms=10)
     out: dict[str, list[float]] = {"limit": [], "ours": [], "numpy": [], "torch": []}
     with ExitStack() as stack:
-        sides: dict[str, Any] = {"numpy": NumpySide(workload, inputs, threads)}
+        sides: dict[str, Any] = {"numpy": NumpyProcess(workload, inputs, threads)}
         if installed():
             sides["torch"] = TorchSide(workload, inputs, threads)
         for side in sides.values():

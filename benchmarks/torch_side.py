@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Callable
 from typing import Any
 
-from loopwright.cli.numpy_process import NumpySide, prepare_inputs, serve
+from loopwright.cli.numpy_process import NumpyProcess, serve
+from loopwright.cli.workload import Workload
 
 
-class TorchSide(NumpySide):
-    """PyTorch on one workload; a context manager. See `NumpySide`."""
+class TorchSide(NumpyProcess):
+    """PyTorch on one workload; a context manager. See `NumpyProcess`."""
 
     module = "benchmarks.torch_side"
     library = "PyTorch"
@@ -21,11 +23,10 @@ def installed() -> bool:
     return importlib.util.find_spec("torch") is not None
 
 
-def _prepare(question: dict[str, Any]) -> Callable[[], Any]:
+def _prepare(workload: Workload, arrays: list[Any], threads: int) -> Callable[[], Any]:
     import torch
 
-    workload, arrays = prepare_inputs(question)
-    torch.set_num_threads(question["threads"])
+    torch.set_num_threads(threads)
     torch.set_grad_enabled(False)
     operator = workload.operator
     given = dict(zip(operator.params, workload.task.args, strict=True))
@@ -68,4 +69,4 @@ def _call(torch: Any, op: str, p: dict[str, Any], t: list[Any]) -> Callable[[], 
 
 
 if __name__ == "__main__":
-    serve(_prepare, "PyTorch")
+    sys.exit(serve(_prepare))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import loopwright as lw
-from loopwright.cli.numpy_process import NumpySide
+from loopwright.cli.numpy_process import NumpyProcess
 from loopwright.cli.workload import Workload, find_workload
 from loopwright.runtime import pinned
 from loopwright.runtime.peak import fma_peak
@@ -72,7 +72,7 @@ def _side_by_side(workload: Workload, f: Any, tensors: list[Any], threads: int) 
     inputs = [(t.shape, t.dtype) for t in tensors[:-1]]
     evaluate = f.time_evaluator("f", lw.cpu(0), number=3, repeat=5)
     ours, numpy, peak = [], [], []
-    with NumpySide(workload, inputs, threads) as side, pinned(threads):
+    with NumpyProcess(workload, inputs, threads) as side, pinned(threads):
         for _ in range(ROUNDS):
             peak.append(fma_peak(threads))
             ours.append(evaluate(*arrays).median)

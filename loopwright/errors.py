@@ -50,6 +50,10 @@ class RunError(LoopwrightError):
     """A kernel failed while it ran."""
 
 
+class OutOfMemoryError(RunError):
+    """A kernel needs more memory than there is, or than it may take."""
+
+
 class RecordError(LoopwrightError):
     """A log of records is missing, unreadable, or of a version that is not understood."""
 

@@ -23,11 +23,14 @@ from benchmarks.spaces.ledger import Ledger
 from loopwright import records
 from loopwright.errors import InternalError, TuneError
 from loopwright.measure import LocalBuilder, LocalRunner, MeasureError, Measurer, measure_option
-from loopwright.measure.building import BuildJob, BuildPool, Built, instantiate
+from loopwright.measure.building import Build, BuildPool, instantiate
+from loopwright.measure.check import reduction_length
 from loopwright.measure.options import DROP_RATIO
 from loopwright.measure.result import ErrorKind
-from loopwright.measure.running import Race
+from loopwright.measure.running import wrong_answer
 from loopwright.measure.space_file import MeasuredSpace, Point
+from loopwright.measure.workers.messages import RaceReply
+from loopwright.runtime import Artifact
 
 #: A point that is this many times slower than the best is not sampled.
 HOPELESS = 10.0
@@ -75,7 +78,7 @@ def build_all(task: lw.Task, ledger: Ledger, say: Callable[[str], None]) -> None
     pool = BuildPool(LocalBuilder(timeout=_BUILD_S), task.target.canonical)
     pool.start()
     first: dict[str, int] = {}
-    flying: list[tuple[int, BuildJob]] = []
+    flying: list[tuple[int, Build]] = []
     try:
         for number, index in enumerate(todo):
             found = instantiate(task, task.config_space.get(index))
@@ -97,9 +100,9 @@ def build_all(task: lw.Task, ledger: Ledger, say: Callable[[str], None]) -> None
         pool.close()
 
 
-def _keep_build(ledger: Ledger, pool: BuildPool, index: int, job: BuildJob) -> None:
+def _keep_build(ledger: Ledger, pool: BuildPool, index: int, job: Build) -> None:
     pool.wait([job])
-    if isinstance(job.outcome, Built):
+    if isinstance(job.outcome, Artifact):
         place = ledger.put_object(job.outcome.objects)
         ledger.builds.append({"index": index, "object": place, "manifest": job.outcome.manifest})
         return
@@ -132,7 +135,7 @@ class Timer:
         done = {(x["index"], x["pass"]) for x in self.ledger.samples}
         note(self.ledger, self.task, "time")
         with self.measurer as m:
-            m.take_device()
+            m.equipment.take_device()
             for number in range(count):
                 order = sorted(self.built)
                 random.Random(number).shuffle(order)
@@ -155,27 +158,28 @@ class Timer:
         times = _samples(self.ledger.samples)
         best = sorted(times, key=lambda index: statistics.median(times[index]))[:count]
         with self.measurer as m:
-            m.take_device()
+            m.equipment.take_device()
             for number in range(rounds):
                 order = list(best)
                 random.Random(number).shuffle(order)
                 for index in order:
                     race = self._race(index, drop=False)
-                    samples = m.runs.sample(race) if isinstance(race, Race) else race
+                    if isinstance(race, RaceReply):
+                        samples = m.equipment.runs.sample(race.first)
+                    else:
+                        samples = race
                     if isinstance(samples, MeasureError):
                         self.say(f"finalist {index} failed: {samples}")
                         continue
-                    seconds = statistics.median(samples.times)
+                    seconds = statistics.median(samples)
                     line = {"index": index, "round": number, "seconds": seconds}
                     self.ledger.finals.append(line)
 
-    def _race(self, index: int, *, drop: bool) -> Race | MeasureError:
+    def _race(self, index: int, *, drop: bool) -> RaceReply | MeasureError:
         line = self.built[index]
-        data = self.ledger.get_object(line["object"])
-        # The object alone is needed to run it; which candidate it was stands in the ledger.
-        built = Built(None, line["manifest"], data)  # type: ignore[arg-type]
+        artifact = Artifact(line["manifest"], self.ledger.get_object(line["object"]))
         limit = None if self.best is None else self.best * HOPELESS / DROP_RATIO
-        return self.measurer.runs.load_and_race(built, limit, race=drop)
+        return self.measurer.equipment.runs.load_and_race(artifact, limit, race=drop)
 
     def _sampled(self, index: int, *, first: bool) -> dict[str, Any]:
         """One pass of one point; what a stalled machine may have spoilt is tried again.
@@ -194,22 +198,23 @@ class Timer:
                 if not last:
                     continue
                 return _line((race.first,), dropped=True)
-            samples = m.runs.sample(race)
+            samples = m.equipment.runs.sample(race.first)
             if isinstance(samples, MeasureError):
                 if samples.kind == ErrorKind.RUN_TIMEOUT and not last:
                     continue
                 return _line((), error=samples)
             if first and (problem := self._wrong(index)) is not None:
                 return _line((), error=problem)
-            fastest = min(samples.times)
+            fastest = min(samples)
             self.best = fastest if self.best is None else min(self.best, fastest)
-            return _line(samples.times)
+            return _line(samples)
         raise InternalError("the last attempt returns")
 
     def _wrong(self, index: int) -> MeasureError | None:
         m = self.measurer
         reference, key, length = self._reference(index)
-        return m.runs.check(key, reference, length, m.option.runner.timeout).error
+        checked = m.equipment.runs.check(key, reference, length, m.option.runner.timeout)
+        return wrong_answer(checked)
 
     def _reference(self, index: int) -> tuple[bytes, str, int]:
         """The right answer, its key, and the length of the reduction: equal for all points."""
@@ -217,12 +222,12 @@ class Timer:
             found = instantiate(self.task, self.task.config_space.get(index))
             if isinstance(found, MeasureError):
                 raise TuneError(f"point {index} was built and cannot be instantiated: {found}")
-            built = Built(found, self.built[index]["manifest"], b"")
-            references = self.measurer.references
-            data = references.get(built)
+            artifact = Artifact(self.built[index]["manifest"], b"")
+            references = self.measurer.equipment.references
+            data = references.get(found, artifact)
             if data is None:
                 raise TuneError(f"the reference of {self.task.name} cannot be computed")
-            self._right = data, references.key(built), references.length(built)
+            self._right = data, references.key(found), reduction_length(found.dag)
         return self._right
 
 

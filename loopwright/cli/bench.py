@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from loopwright.cli import kernels
 from loopwright.cli.workload import Workload, counted, find_workload, workload_options
+from loopwright.records import Json
 
 if TYPE_CHECKING:
     from loopwright.runtime import Module
@@ -29,8 +30,10 @@ class Contestant:
 
 @click.command("bench", short_help="Compare default, tuned and NumPy in one run.")
 @workload_options
-@click.option("--history", metavar="LOG", help="Log whose best record is the tuned one.")
-@click.option("--rounds", type=click.IntRange(3), default=15, show_default=True, help="Samples.")
+@click.option("--history", metavar="LOG", help="Log with the record to use as the tuned kernel.")
+@click.option(
+    "--rounds", type=click.IntRange(3), default=15, show_default=True, help="Samples of each."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def command(
     workload: str,
@@ -47,34 +50,28 @@ def command(
     from loopwright import runtime
     from loopwright.tuner.run.state import flop_of
 
-    found = find_workload(workload, params, target, threads)
-    tuned = kernels.best(found, history)
-    modules = {"default": kernels.compiled(found, kernels.default(found))}
+    resolved = find_workload(workload, params, target, threads)
+    tuned = kernels.best(resolved, history)
+    modules = {"default": kernels.compiled(resolved, kernels.default(resolved))}
     if tuned is not None:
-        modules["tuned"] = kernels.compiled(found, tuned)
+        modules["tuned"] = kernels.compiled(resolved, tuned)
     used = kernels.threads_of(modules["default"])
-    peaks: list[float] = []
     with ExitStack() as stack:
         stack.enter_context(kernels.alone())
         # NumPy's process is started before pinning, which it would inherit.
-        numpy = _numpy(found, used, stack)
+        numpy = _numpy(resolved, used, stack)
         stack.enter_context(runtime.pinned(used))
         contestants = [_kernel(name, module) for name, module in modules.items()]
         contestants += [] if numpy is None else [numpy]
-        for turn in range(rounds):
-            start = turn % len(contestants)
-            for one in contestants[start:] + contestants[:start]:
-                seconds = one.sample()
-                one.times += [] if seconds is None else [seconds]
-            peaks.append(runtime.fma_peak(used, seconds=0.02))
+        peaks = [_round(contestants, turn, used) for turn in range(rounds)]
     peak = statistics.median(peaks)
-    flop = flop_of(found.task)
+    flop = flop_of(resolved.task)
     rows = [_row(one, flop, peak) for one in contestants if one.times]
     if as_json:
         click.echo(
             json.dumps(
                 {
-                    "task": str(found.task),
+                    "task": str(resolved.task),
                     "threads": used,
                     "flop": flop,
                     "fma_peak_gflops": peak / 1e9,
@@ -83,10 +80,21 @@ def command(
             )
         )
         return
-    click.echo(f"{found.task}, {counted(used)}, {rounds} samples each, interleaved")
+    click.echo(f"{resolved.task}, {counted(used)}, {rounds} samples each, interleaved")
     if tuned is not None:
         click.echo(tuned.choice)
     _table(rows, peak, peaks)
+
+
+def _round(contestants: Sequence[Contestant], turn: int, threads: int) -> float:
+    """Take a sample of each, beginning with another one each round; returns the FMA peak."""
+    from loopwright import runtime
+
+    start = turn % len(contestants)
+    for one in [*contestants[start:], *contestants[:start]]:
+        seconds = one.sample()
+        one.times += [] if seconds is None else [seconds]
+    return runtime.fma_peak(threads, seconds=0.02)
 
 
 def _kernel(name: str, module: Module) -> Contestant:
@@ -98,20 +106,20 @@ def _kernel(name: str, module: Module) -> Contestant:
     return Contestant(name, lambda: runtime.measure_windows(call, windows=1, estimate=estimate)[0])
 
 
-def _numpy(found: Workload, threads: int, stack: ExitStack) -> Contestant | None:
-    from loopwright.cli.numpy_process import NumpySide, reference_of
+def _numpy(workload: Workload, threads: int, stack: ExitStack) -> Contestant | None:
+    from loopwright.cli.numpy_process import NumpyProcess, reference_of
     from loopwright.cli.tune import input_specs
 
-    if reference_of(found) is None:
+    if reference_of(workload) is None:
         return None
-    side = stack.enter_context(NumpySide(found, input_specs(found), threads))
+    side = stack.enter_context(NumpyProcess(workload, input_specs(workload), threads))
     if side.problem:
         click.echo(side.problem, err=True)
         return None
     return Contestant("NumPy", side.sample)
 
 
-def _row(one: Contestant, flop: int, peak: float) -> dict[str, Any]:
+def _row(one: Contestant, flop: int, peak: float) -> dict[str, Json]:
     median = statistics.median(one.times)
     return {
         "name": one.name,
@@ -124,7 +132,7 @@ def _row(one: Contestant, flop: int, peak: float) -> dict[str, Any]:
     }
 
 
-def _table(rows: list[dict[str, Any]], peak: float, peaks: list[float]) -> None:
+def _table(rows: list[dict[str, Json]], peak: float, peaks: list[float]) -> None:
     click.echo(f"{'':10}{'median':>12}{'spread':>12}{'GFLOP/s':>10}{'of peak':>9}{'speed-up':>10}")
     base = rows[0]["median_s"]
     for row in rows:

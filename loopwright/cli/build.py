@@ -10,7 +10,7 @@ from loopwright.cli.workload import find_workload, workload_options
 
 @click.command("build", short_help="Compile with the best record, into an object and a manifest.")
 @workload_options
-@click.option("--history", metavar="LOG", help="Log whose best record is used.")
+@click.option("--history", metavar="LOG", help="Log with the record to build.")
 @click.option(
     "-o", "--output", required=True, metavar="FILE", help="Object file; FILE.json is its manifest."
 )
@@ -23,10 +23,10 @@ def command(
     output: str,
 ) -> None:
     """Compile WORKLOAD into FILE, an object file, with its manifest in FILE.json."""
-    found = find_workload(workload, params, target, threads)
-    tuned = kernels.best(found, history)
-    module = kernels.compiled(found, tuned or kernels.default(found))
+    resolved = find_workload(workload, params, target, threads)
+    tuned = kernels.best(resolved, history)
+    module = kernels.compiled(resolved, tuned or kernels.default(resolved))
     path = module.save(output)
-    click.echo(tuned.choice if tuned else f"{found.task}: default configuration")
+    click.echo(tuned.choice if tuned else f"{resolved.task}: default configuration")
     click.echo(f"wrote {path} ({len(module.artifact.objects)} bytes) and {path}.json")
     click.echo(f"run it: loopwright run {path}")

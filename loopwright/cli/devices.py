@@ -21,7 +21,7 @@ def command(as_json: bool, threads: int | None) -> None:
     device = runtime.cpu(0)
     with kernels.alone(), runtime.pinned(threads):
         peak, bandwidth = runtime.fma_peak(threads), runtime.bandwidth(threads)
-    found = {
+    facts = {
         "device": str(device),
         "cpu": machine["cpu"],
         "isa": machine["isa"],
@@ -32,11 +32,11 @@ def command(as_json: bool, threads: int | None) -> None:
         "bandwidth_gbytes": bandwidth / 1e9,
     }
     if as_json:
-        click.echo(json.dumps(found))
+        click.echo(json.dumps(facts))
         return
-    click.echo(f"{found['device']}: {found['cpu']}, {found['cores']} usable cores")
+    click.echo(f"{facts['device']}: {facts['cpu']}, {facts['cores']} usable cores")
     click.echo(f"  instruction sets: {' '.join(machine['isa'])}")
     caches = ", ".join(f"{name} {size >> 10} KiB" for name, size in device.cache_sizes.items())
     click.echo(f"  caches: {caches or 'not known'}")
-    click.echo(f"  float32 peak, {counted(threads)}: {found['fma_peak_gflops']:.1f} GFLOP/s")
-    click.echo(f"  memory bandwidth, {counted(threads)}: {found['bandwidth_gbytes']:.1f} GB/s")
+    click.echo(f"  float32 peak, {counted(threads)}: {facts['fma_peak_gflops']:.1f} GFLOP/s")
+    click.echo(f"  memory bandwidth, {counted(threads)}: {facts['bandwidth_gbytes']:.1f} GB/s")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -17,8 +17,8 @@ from loopwright.tuner.run.callbacks import clock
 if TYPE_CHECKING:
     from loopwright.tuner import Tuner
 
-#: Seconds between two refreshes on a terminal, and between two lines elsewhere.
-_REFRESH_S, _LINE_S = 0.2, 10.0
+#: Seconds between two lines where there is no terminal.
+_LINE_S = 10.0
 
 
 class Display(Monitor):
@@ -30,10 +30,18 @@ class Display(Monitor):
         console: where to draw.
         peak: measured FMA peak in GFLOP/s, or None.
         numpy: NumPy's speed in GFLOP/s, or None.
+        refresh_s: seconds between two refreshes on a terminal, at least.
     """
 
-    def __init__(self, console: Console, peak: float | None, numpy: float | None) -> None:
+    def __init__(
+        self,
+        console: Console,
+        peak: float | None,
+        numpy: float | None,
+        refresh_s: float = 0.2,
+    ) -> None:
         self.console, self.peak, self.numpy = console, peak, numpy
+        self.refresh_s = refresh_s
         self._live: Live | None = None
         self._drawn = 0.0
 
@@ -53,7 +61,7 @@ class Display(Monitor):
 
     def trial(self, state: RunState, trial: Trial) -> None:
         """Draw anew, if the last time is long enough ago."""
-        wait = _REFRESH_S if self._live is not None else _LINE_S
+        wait = self.refresh_s if self._live is not None else _LINE_S
         if time.monotonic() - self._drawn >= wait:
             self._draw(state, trial)
 
@@ -94,7 +102,7 @@ class Display(Monitor):
             f"{clock(state.budget.elapsed)}{eta}{failed}"
         )
 
-    def _panel(self, state: RunState, trial: Trial) -> Any:
+    def _panel(self, state: RunState, trial: Trial) -> Group:
         grid = Table.grid(padding=(0, 2))
         default = None if state.default is None else state.seconds(state.default)
         error = trial.result.error
@@ -113,7 +121,7 @@ class Display(Monitor):
             grid.add_row(Text(name), Text(text, style="bold" if name == "best" else ""))
         return Group(self._bar(state), grid)
 
-    def _bar(self, state: RunState) -> Any:
+    def _bar(self, state: RunState) -> Table:
         budget = state.budget
         done, total = state.valid, budget.n_trial
         text = f"{done}" if total is None else f"{done}/{total}"

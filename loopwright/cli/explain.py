@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from loopwright.cli.workload import find_workload, workload_options
 from loopwright.errors import LoopwrightError, UsageError
+from loopwright.records import Json
 
 if TYPE_CHECKING:
     from loopwright.records import Log, Record
@@ -26,9 +27,10 @@ _TOP = 20
 @click.option(
     "--config",
     metavar="INDEX",
-    help="An index, knobs as JSON, `default`, or `best` of the log [default: best, else default].",
+    help="Its index, its knobs as JSON, `default`, or `best` for the best of the log "
+    "[default: best, or default without a log].",
 )
-@click.option("--history", metavar="LOG", help="Log from whose records a model learns.")
+@click.option("--history", metavar="LOG", help="Log from which a model learns.")
 @click.option(
     "--feature-type",
     default="itervar",
@@ -38,7 +40,7 @@ _TOP = 20
 @click.option(
     "--limit",
     type=click.IntRange(1),
-    help=f"At most so many features [default: all, or the {_TOP} that matter to a model].",
+    help=f"How many features to show [default: all; with a model the {_TOP} that matter most].",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def command(
@@ -52,8 +54,8 @@ def command(
     limit: int | None,
     as_json: bool,
 ) -> None:
-    """Print the features of one candidate of WORKLOAD by name. With --history a model learns from
-    the records of a log, and what moves its prediction most comes first.
+    """Print the features of one candidate of WORKLOAD by name. With --history, a model learns from
+    a log, and the features that move its prediction most come first.
     """
     from loopwright.tuner import explain
 
@@ -63,14 +65,14 @@ def command(
     record = None if best is None else best.record
     chosen = _chosen(task, config, log, record)
     model = None if log is None else _model(task, log, feature_type)
-    told = explain(task, chosen, model, feature_type)
-    measured = best if record is not None and record.config == told.config.values else None
+    explanation = explain(task, chosen, model, feature_type)
+    measured = best if record is not None and record.config == explanation.config.values else None
     if limit is None and model is not None:
-        limit = max(1, min(_TOP, sum(bool(x.contribution) for x in told.lines)))
+        limit = max(1, min(_TOP, sum(bool(x.contribution) for x in explanation.lines)))
     if as_json:
-        click.echo(json.dumps(_json(task, told, measured, limit)))
+        click.echo(json.dumps(_json(task, explanation, measured, limit)))
     else:
-        _print(task, told, measured, limit)
+        _print(task, explanation, measured, limit)
 
 
 def _load(path: str) -> Log:
@@ -117,7 +119,7 @@ def _chosen(task: Task, config: str | None, log: Log | None, record: Record | No
 
 def _index(task: Task, text: str) -> int:
     try:
-        given: Any = json.loads(text)
+        given: Json = json.loads(text)
     except ValueError:
         given = None
     if isinstance(given, dict):
@@ -139,39 +141,41 @@ def _model(task: Task, log: Log, feature_type: str) -> XGBCostModel | None:
 
 
 def _json(
-    task: Task, told: Explanation, measured: Choice | None, limit: int | None
-) -> dict[str, Any]:
+    task: Task, explanation: Explanation, measured: Choice | None, limit: int | None
+) -> dict[str, Json]:
     return {
         "task": str(task),
-        "index": told.config.index,
-        "config": told.config.values,
+        "index": explanation.config.index,
+        "config": explanation.config.values,
         "seconds": None if measured is None else measured.expected,
-        "estimate": told.estimate,
-        "predicted": told.predicted,
-        "ahead": told.ahead,
+        "estimate": explanation.estimate,
+        "predicted": explanation.predicted,
+        "ahead": explanation.ahead,
         "features": [
             {"name": x.name, "value": x.value, "contribution": x.contribution}
-            for x in told.lines[:limit]
+            for x in explanation.lines[:limit]
         ],
     }
 
 
-def _print(task: Task, told: Explanation, measured: Choice | None, limit: int | None) -> None:
+def _print(
+    task: Task, explanation: Explanation, measured: Choice | None, limit: int | None
+) -> None:
     from rich.console import Console
 
     from loopwright.tuner.run.state import flop_of
     from loopwright.tuner.run.summary import speed
 
-    click.echo(f"{task} on {task.target}, configuration {told.config.index}")
+    click.echo(f"{task} on {task.target}, configuration {explanation.config.index}")
     if measured is not None and measured.record is not None and measured.expected:
         gflops = flop_of(task) / measured.expected / 1e9
         note = ", ".join(filter(None, [f"record {measured.record.id}", measured.note]))
         click.echo(f"measured: {speed(measured.expected, gflops)} ({note})")
     console = Console(highlight=False)
     if console.is_terminal:
-        console.print(told.table(limit))
+        console.print(explanation.table(limit))
     else:
         # A file or a pipe gets whole lines, whatever the width of the screen.
-        click.echo(told.text(limit))
-    if limit is not None and len(told.lines) > limit:
-        click.echo(f"{len(told.lines) - limit} more features; --limit shows more")
+        click.echo(explanation.text(limit))
+    if limit is not None and len(explanation.lines) > limit:
+        click.echo(f"{len(explanation.lines) - limit} more features; --limit shows more")

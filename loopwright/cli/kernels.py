@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import numpy as np
@@ -15,7 +15,10 @@ from loopwright import dtypes
 from loopwright.cli.workload import Workload
 
 if TYPE_CHECKING:
+    from loopwright.measure.check import Array
     from loopwright.runtime import Module
+    from loopwright.schedule import Schedule
+    from loopwright.te import Tensor
 
 
 @contextmanager
@@ -32,7 +35,7 @@ def alone() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Scheduled:
+class ChosenSchedule:
     """A schedule with its arguments, and where it is from.
 
     Attributes:
@@ -41,19 +44,19 @@ class Scheduled:
         choice: which record it is, in words; empty for the default configuration.
     """
 
-    schedule: Any
-    args: list[Any]
+    schedule: Schedule
+    args: list[Tensor]
     choice: str = ""
 
 
-def default(workload: Workload) -> Scheduled:
+def default(workload: Workload) -> ChosenSchedule:
     """The schedule of the default configuration."""
     task = workload.task
     schedule, args = task.instantiate(task.config_space.get(task.config_space.default_index))
-    return Scheduled(schedule, list(args))
+    return ChosenSchedule(schedule, list(args))
 
 
-def best(workload: Workload, history: str | None) -> Scheduled | None:
+def best(workload: Workload, history: str | None) -> ChosenSchedule | None:
     """The schedule of the best record of a log; None, said on standard error, without one.
 
     Raises:
@@ -69,14 +72,14 @@ def best(workload: Workload, history: str | None) -> Scheduled | None:
         click.echo(complaint, err=True)
     # From the records, not from the log: the line above has said what was skipped.
     context = apply_history_best(log.records)
-    found = context.apply(workload.task)
-    if found is None:
+    scheduled = context.apply(workload.task)
+    if scheduled is None:
         click.echo(f"{history}: {context.explain(workload.task)}", err=True)
         return None
-    return Scheduled(found[0], list(found[1]), str(context.explain(workload.task)))
+    return ChosenSchedule(scheduled[0], list(scheduled[1]), str(context.explain(workload.task)))
 
 
-def compiled(workload: Workload, scheduled: Scheduled) -> Module:
+def compiled(workload: Workload, scheduled: ChosenSchedule) -> Module:
     """Compile a schedule for the workload's target."""
     from loopwright.driver import build
 
@@ -85,7 +88,7 @@ def compiled(workload: Workload, scheduled: Scheduled) -> Module:
     return build(scheduled.schedule, scheduled.args, workload.task.target, name)
 
 
-def random_arguments(module: Module) -> list[Any]:
+def random_arguments(module: Module) -> list[Array]:
     """Arrays for the entry function: random inputs, outputs full of NaN or of a pattern."""
     from loopwright.measure.check import make_input
 

@@ -10,7 +10,7 @@ from loopwright.cli.workload import find_workload, workload_options
 
 @click.command("lower", short_help="Print the loop nest, before and after the best record.")
 @workload_options
-@click.option("--history", metavar="LOG", help="Log whose best record is shown as well.")
+@click.option("--history", metavar="LOG", help="Log; its best record is shown too.")
 @click.option("--python", "as_python", is_flag=True, help="Print the schedules as Python instead.")
 def command(
     workload: str,
@@ -25,9 +25,9 @@ def command(
     """
     from loopwright.lowering import lower
 
-    found = find_workload(workload, params, target, threads)
-    shown = [("default configuration", kernels.default(found))]
-    tuned = kernels.best(found, history)
+    resolved = find_workload(workload, params, target, threads)
+    shown = [("default configuration", kernels.default(resolved))]
+    tuned = kernels.best(resolved, history)
     if tuned is not None:
         shown.append((tuned.choice, tuned))
     for title, scheduled in shown:

@@ -1,4 +1,4 @@
-"""NumPy's time for a workload, measured in a process of its own.
+"""NumPy's time for a workload, measured in a worker process of its own.
 
 OpenBLAS reads its settings when NumPy is loaded, so they can be chosen only for a fresh process:
 the number of threads is that of the kernel, and ``OPENBLAS_CORETYPE`` and ``OPENBLAS_L2_SIZE``,
@@ -9,36 +9,82 @@ takes one sample per request, so that samples can be interleaved with those of a
 from __future__ import annotations
 
 import ctypes
-import json
 import os
-import select
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy.typing as npt
 
 from loopwright.cli.workload import Workload, find_workload
+from loopwright.errors import InternalError, RunError
+from loopwright.measure.check import make_input
+from loopwright.measure.options import machine_memory
+from loopwright.measure.workers.messages import Done, Failed
+from loopwright.measure.workers.process import FailureCause, Outcome, Worker, take, wait_any
+from loopwright.measure.workers.protocol import Message, Reply
+from loopwright.measure.workers.worker import main
+from loopwright.measure.workers.worker_program import WorkerProgram
 
 #: Length of one sample in seconds; it holds at least one call.
 WINDOW_S = 0.02
-#: Seconds to wait for an answer before NumPy is given up.
+#: Seconds of calls before a sample: the process was stopped.
 WARM_UP_S = 0.02
+#: Seconds to wait for an answer before NumPy is given up.
 PATIENCE_S = 60.0
 _PR_SET_PDEATHSIG = 1
 _HARMFUL = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
+#: Makes the call that is timed, from a workload and its inputs.
+Prepare = Callable[[Workload, list[npt.NDArray[Any]], int], Callable[[], object]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrepareRequest(Message):
+    """Make the inputs of a workload and call the library once; answered by `Done`.
+
+    Attributes:
+        words: the workload and its parameters as on a command line.
+        target: what ``--target`` said.
+        threads: of the library.
+        shapes: of the inputs.
+        dtypes: of the inputs.
+    """
+
+    words: tuple[str, ...]
+    target: str
+    threads: int
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleRequest(Message):
+    """Time the library over one window."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleReply(Reply):
+    """Seconds of one call."""
+
+    seconds: float
+
 
 def reference_of(workload: Workload) -> Callable[..., Any] | None:
     """The NumPy function of a workload, or None."""
-    task = workload.task
-    found = getattr(task, "reference", None) or task.template.reference
-    return found if callable(found) else None
+    return workload.task.reference
 
 
-class NumpySide:
+def environment(threads: int) -> dict[str, str | None]:
+    """How the variables of the process differ from those of this one; None unsets one."""
+    return {**dict.fromkeys(_HARMFUL), **dict.fromkeys(_THREADS, str(threads))}
+
+
+class NumpyProcess:
     """NumPy on one workload; a context manager.
 
     A subclass that names another ``module``, whose main calls `serve`, compares with another
@@ -53,37 +99,34 @@ class NumpySide:
         problem: why there are no samples any more; empty while there are.
     """
 
-    module = "loopwright.cli.numpy_process"
-    library = "NumPy"
+    module: ClassVar[str] = "loopwright.cli.numpy_process"
+    library: ClassVar[str] = "NumPy"
 
     def __init__(
         self, workload: Workload, inputs: Sequence[tuple[Sequence[int], str]], threads: int
     ) -> None:
         self.problem = ""
-        environment = {k: v for k, v in os.environ.items() if k not in _HARMFUL}
-        environment |= dict.fromkeys(_THREADS, str(threads))
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", self.module],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment,
-            # Ctrl-C is for us; the process ends when we close its input.
-            start_new_session=True,
+        program = WorkerProgram(self.module, environment(threads))
+        self._worker = Worker(self.library, machine_memory(), program=program)
+        request = PrepareRequest(
+            words=workload.words,
+            target=workload.target,
+            threads=threads,
+            shapes=tuple(tuple(map(int, shape)) for shape, _ in inputs),
+            dtypes=tuple(dtype for _, dtype in inputs),
         )
-        question = {
-            "words": workload.words,
-            "target": workload.target,
-            "threads": threads,
-            "inputs": [[list(map(int, shape)), dtype] for shape, dtype in inputs],
-        }
-        self._ask(question)
+        self._ask(request)
 
-    def __enter__(self) -> NumpySide:
+    def __enter__(self) -> NumpyProcess:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+    @property
+    def pid(self) -> int | None:
+        """Id of the process; None when there is none."""
+        return self._worker.pid
 
     def sample(self) -> float | None:
         """Seconds per call over one window; None once NumPy has failed.
@@ -93,69 +136,93 @@ class NumpySide:
         """
         if self.problem:
             return None
-        self._process.send_signal(signal.SIGCONT)
-        seconds = self._ask({"sample": True})
-        self._process.send_signal(signal.SIGSTOP)
-        return seconds
+        self._signal(signal.SIGCONT)
+        reply = self._ask(SampleRequest())
+        self._signal(signal.SIGSTOP)
+        return reply.seconds if isinstance(reply, SampleReply) else None
 
     def close(self) -> None:
         """End the process."""
-        process = self._process
-        if process.poll() is None:
-            process.kill()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                pipe.close()
-        process.wait()
+        self._worker.close()
 
-    def _ask(self, question: dict[str, Any]) -> float | None:
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None
-        assert stdout is not None
+    def _signal(self, number: signal.Signals) -> None:
+        if self.pid is not None:
+            os.kill(self.pid, number)
+
+    def _ask(self, request: Message) -> Reply | None:
+        """The reply to a request; None, and a problem, when there is none."""
         try:
-            stdin.write(json.dumps(question) + "\n")
-            stdin.flush()
-            ready, _, _ = select.select([stdout], [], [], PATIENCE_S)
-            line = stdout.readline() if ready else ""
-        except BrokenPipeError:
-            line = ""
-        if not line:
-            self.problem = f"{self.library} did not answer within {PATIENCE_S:g} s"
+            self._worker.submit(request, seconds=PATIENCE_S, restart=not self._worker.launched)
+            wait_any([self._worker])
+        except RunError as error:
+            self.problem = str(error)
             return None
-        answer = json.loads(line)
-        self.problem = answer.get("problem", "")
-        seconds = answer.get("seconds")
-        return None if seconds is None else float(seconds)
+        outcome = take(self._worker)
+        self.problem = self._problem(outcome)
+        if not isinstance(outcome, Reply) or self.problem:
+            self.close()
+            return None
+        return outcome
+
+    def _problem(self, outcome: Outcome) -> str:
+        match outcome:
+            case Failed():
+                return f"{self.library}: {outcome.text}"
+            case Reply():
+                return ""
+        if outcome.cause is FailureCause.TIMEOUT:
+            return f"{self.library} did not answer within {PATIENCE_S:g} s"
+        return f"{self.library}: {outcome.text}"
 
 
-def serve(prepare: Callable[[dict[str, Any]], Callable[[], Any]], library: str) -> None:
-    """Answer requests on standard input, a JSON line each, until it is closed.
+class TimingRole:
+    """The side of the library: prepares a call, then times it once per request."""
 
-    Args:
-        prepare: from the first request to the call that is timed.
-        library: its name, for what went wrong.
-    """
-    _die_with_parent()
-    question = json.loads(sys.stdin.readline())
-    try:
-        call = prepare(question)
-        call()
-        start = time.perf_counter()
-        call()
-        number = max(1, round(WINDOW_S / (time.perf_counter() - start)))
-    except Exception as error:
-        _answer({"problem": f"{library}: {type(error).__name__}: {error}"})
-        return
-    _answer({})
-    for _ in sys.stdin:
-        # The process was stopped: caches are cold and OpenBLAS's threads asleep.
+    def __init__(self, prepare: Prepare) -> None:
+        self._prepare = prepare
+        self._call: Callable[[], object] | None = None
+        self._number = 1
+
+    def answer(self, request: Message) -> Reply:
+        """Do what the request says."""
+        match request:
+            case PrepareRequest():
+                return self._make_call(request)
+            case SampleRequest() if self._call is not None:
+                return SampleReply(seconds=self._sample(self._call))
+        raise InternalError(f"a library was sent a {type(request).__name__}")
+
+    def _make_call(self, request: PrepareRequest) -> Done:
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: request.threads])
+        name, *params = request.words
+        workload = find_workload(name, params, request.target, request.threads)
+        specs = zip(request.shapes, request.dtypes, strict=True)
+        inputs = [make_input(shape, dtype, 0, i) for i, (shape, dtype) in enumerate(specs)]
+        self._call = self._prepare(workload, inputs, request.threads)
+        self._call()
+        self._number = max(1, round(WINDOW_S / _seconds_of(self._call, 1)))
+        return Done()
+
+    def _sample(self, call: Callable[[], object]) -> float:
+        # The process was stopped: caches are cold and the threads of the library asleep.
         warm_until = time.perf_counter() + WARM_UP_S
         while time.perf_counter() < warm_until:
             call()
-        start = time.perf_counter()
-        for _ in range(number):
-            call()
-        _answer({"seconds": (time.perf_counter() - start) / number})
+        return _seconds_of(call, self._number) / self._number
+
+
+def _seconds_of(call: Callable[[], object], number: int) -> float:
+    start = time.perf_counter()
+    for _ in range(number):
+        call()
+    return time.perf_counter() - start
+
+
+def serve(prepare: Prepare) -> int:
+    """The main function of a process that times a library; returns its exit code."""
+    _die_with_parent()
+    return main(sys.argv[1:], lambda name: TimingRole(prepare))
 
 
 def _die_with_parent() -> None:
@@ -164,30 +231,14 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _prepare(question: dict[str, Any]) -> Callable[[], Any]:
-    workload, inputs = prepare_inputs(question)
+def _prepare(
+    workload: Workload, inputs: list[npt.NDArray[Any]], threads: int
+) -> Callable[[], object]:
     reference = reference_of(workload)
     if reference is None:
         raise LookupError(f"{workload.words[0]} has no NumPy reference")
     return lambda: reference(*inputs)
 
 
-def prepare_inputs(question: dict[str, Any]) -> tuple[Workload, list[Any]]:
-    """Pin this process to as many cores as the question has threads; the workload, its inputs."""
-    from loopwright.measure.check import make_input
-
-    threads = question["threads"]
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
-    name, *params = question["words"]
-    workload = find_workload(name, params, question["target"], threads)
-    inputs = [make_input(shape, dtype, 0, i) for i, (shape, dtype) in enumerate(question["inputs"])]
-    return workload, inputs
-
-
-def _answer(data: dict[str, Any]) -> None:
-    print(json.dumps(data), flush=True)
-
-
 if __name__ == "__main__":
-    serve(_prepare, "NumPy")
+    sys.exit(serve(_prepare))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from loopwright.records import Log, Record
 
 
-def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def log_options(command: Callable[..., object]) -> Callable[..., object]:
     """The argument and the filters that list, best and show share."""
     decorators = (
         click.argument("log"),
@@ -39,9 +39,9 @@ def command() -> None:
 @click.option(
     "--status",
     type=click.Choice(["valid", "usable", "dropped", "failed"]),
-    help="Only such records.",
+    help="Only records with this status.",
 )
-@click.option("--limit", type=click.IntRange(1), help="At most so many, the last ones.")
+@click.option("--limit", type=click.IntRange(1), help="At most this many: the last ones.")
 @click.option("--sort", type=click.Choice(["log", "time"]), default="log", show_default=True)
 def list_records(
     log: str,
@@ -53,38 +53,38 @@ def list_records(
     limit: int | None,
     sort: str,
 ) -> None:
-    """List the records of LOG, a line each."""
+    """List the records of LOG, one per line."""
     read = _load(log)
-    found = [r for r in _filtered(read, task, target) if run is None or r.run == run]
-    found = [r for r in found if status is None or _is(r, status)]
+    chosen = [r for r in _filtered(read, task, target) if run is None or r.run == run]
+    chosen = [r for r in chosen if status is None or _is(r, status)]
     if sort == "time":
-        found.sort(key=lambda r: r.median or float("inf"))
-        found = found[:limit]
+        chosen.sort(key=lambda r: r.median or float("inf"))
+        chosen = chosen[:limit]
     elif limit is not None:
-        found = found[-limit:]
-    _print(found, as_json)
+        chosen = chosen[-limit:]
+    _print(chosen, as_json)
     if not as_json:
-        _footer(read, len(found))
+        _footer(read, len(chosen))
 
 
 @command.command("best")
 @log_options
-@click.option("-k", "--top", type=click.IntRange(1), default=1, help="The best so many per task.")
+@click.option("-k", "--top", type=click.IntRange(1), default=1, help="How many per task.")
 def best(log: str, task: str | None, target: str | None, as_json: bool, top: int) -> None:
-    """Show the best records of each task in LOG, apart by hardware and threads."""
+    """Show the best records of each task in LOG, for each hardware and number of threads."""
     from loopwright.records import by_task, top_k
 
     read = _load(log)
-    found: list[Record] = []
+    winners: list[Record] = []
     for records in by_task(_filtered(read, task, target)).values():
         for hardware, threads in dict.fromkeys((r.hardware, r.threads) for r in records):
-            found += top_k(records, top, hardware=hardware, threads=threads)
-    if not found:
+            winners += top_k(records, top, hardware=hardware, threads=threads)
+    if not winners:
         raise RecordError(
             f"{log} has no usable record{_such(task, target)} among {len(read)}; "
             f"`loopwright records list {log}` shows what it holds"
         )
-    _print(found, as_json)
+    _print(winners, as_json)
 
 
 @command.command("show")
@@ -94,12 +94,12 @@ def show(log: str, task: str | None, target: str | None, as_json: bool, record: 
     """Show one RECORD of LOG in full: its id (or the beginning of it), or `best`."""
     from loopwright.records import best as best_of
 
-    found = _filtered(_load(log), task, target)
+    records = _filtered(_load(log), task, target)
     if record == "best":
-        one = best_of(found)
-        chosen = [] if one is None else [one]
+        winner = best_of(records)
+        chosen = [] if winner is None else [winner]
     else:
-        chosen = [r for r in found if r.id.startswith(record)]
+        chosen = [r for r in records if r.id.startswith(record)]
     if len(chosen) != 1:
         what = "no record" if not chosen else f"{len(chosen)} records"
         raise UsageError(f"{log} has {what} {record!r}; `loopwright records list {log}` shows ids")
@@ -145,16 +145,16 @@ def _such(task: str | None, target: str | None) -> str:
     return f" of {' and '.join(words)}" if words else ""
 
 
-def _print(found: Sequence[Record], as_json: bool) -> None:
+def _print(records: Sequence[Record], as_json: bool) -> None:
     if as_json:
-        for record in found:
+        for record in records:
             click.echo(record.to_line())
         return
     from rich.console import Console
     from rich.table import Table
 
     table = Table("id", "task", "threads", "trial", "median", "status", "when", "config", box=None)
-    for record in found:
+    for record in records:
         config = " ".join(f"{k}={json.dumps(v)}" for k, v in record.config.items())
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(record.ts))
         table.add_row(

@@ -15,8 +15,8 @@ from loopwright.errors import RunError
 @click.option("--repeat", type=click.IntRange(1), default=10, show_default=True, help="Samples.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 def command(file: str, repeat: int, as_json: bool) -> None:
-    """Run the kernel in FILE on random inputs: all outputs must be written and finite. Then time
-    it.
+    """Run the kernel in FILE once on random inputs, check that all outputs are written and finite,
+    and time it.
     """
     import numpy as np
 

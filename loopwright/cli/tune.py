@@ -6,7 +6,6 @@ import re
 import statistics
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any
 
 import click
 from rich.console import Console
@@ -15,7 +14,7 @@ from loopwright.cli.tuning import TRIALS, chosen_tuner, repeated, tuner_options
 from loopwright.cli.workload import Workload, counted, find_workload, workload_options
 from loopwright.errors import UsageError
 from loopwright.measure import lock_log
-from loopwright.records import Store
+from loopwright.records import Json, Store
 from loopwright.tuner import Summary, Tuner, TuningInterrupted, log_to_file
 from loopwright.tuner.run.budget import count, seconds, share
 from loopwright.tuner.run.budget import speed as enough
@@ -30,17 +29,23 @@ NOISY = 0.3
 @workload_options
 @tuner_options
 @click.option(
-    "--trials", type=int, help=f"Valid trials that the log shall hold [default: {TRIALS}]."
+    "--trials",
+    type=int,
+    help=f"Stop when the log holds this many successful trials [default: {TRIALS}].",
 )
-@click.option("--timeout", help="Time for this run: seconds, or such as 90s, 30m, 8h.")
-@click.option("--early-stopping", type=int, help="Stop after so many trials without a better one.")
-@click.option("--gflops", type=float, help="Stop once the best reaches so many GFLOP/s.")
+@click.option("--timeout", help="Stop this run after this time: seconds, or 90s, 30m, 8h.")
+@click.option("--early-stopping", type=int, help="Stop after this many trials without improvement.")
+@click.option(
+    "--gflops", type=float, help="Stop when the best kernel reaches this speed in GFLOP/s."
+)
 @click.option(
     "--min-gain",
     metavar="SHARE",
-    help="Stop when a further minute is expected to gain less than this, such as 1%.",
+    help="Stop when another minute is expected to improve the best by less than this, e.g. 1%.",
 )
-@click.option("--log", help="Log; a run goes on from what it holds [default: by workload].")
+@click.option(
+    "--log", help="Log file; a run continues from it [default: named after the workload]."
+)
 def command(
     workload: str,
     params: tuple[str, ...],
@@ -59,88 +64,88 @@ def command(
     """Tune WORKLOAD: an operator (matmul, dense, conv2d) with its parameters, or
     path/to/file.py:template with the template's.
 
-    Each measurement is appended to the log at once. The same command again goes on where it was
-    stopped, and measures nothing twice.
+    Each measurement is appended to the log at once. Run the same command again to continue where
+    it stopped; nothing is measured twice.
     """
     kind, chosen = chosen_tuner(tuner, options)
-    found = find_workload(workload, params, target, threads)
+    resolved = find_workload(workload, params, target, threads)
     if all(limit is None for limit in (trials, timeout, early_stopping, gflops, min_gain)):
         trials = TRIALS
-    path = log or found.default_log
-    # What cannot be is said before anything is measured.
-    made = kind(found.task, seed=seed, **chosen)
+    path = log or resolved.default_log
+    # Impossible requests are refused before anything is measured.
+    searcher = kind(resolved.task, seed=seed, **chosen)
     budget = {
         "n_trial": count("--trials", trials),
         "early_stopping": count("--early-stopping", early_stopping),
         "timeout": seconds(timeout),
-        "target": _reachable(found, enough(gflops)),
+        "target": _reachable(resolved, enough(gflops)),
         "min_gain": share(min_gain),
     }
     Store(path).close()
-    with lock_log(path, found.task.key):
+    with lock_log(path, resolved.task.key):
         pass
     try:
-        return _tune(made, found, path, budget)
+        return _tune(searcher, resolved, path, budget)
     except KeyboardInterrupt:
         click.echo(f"interrupted; every finished trial is in {path}")
-    click.echo(f"to go on:\n  {_again(found, path)}")
+    click.echo(f"to continue:\n  {_again(resolved, path)}")
     return 130
 
 
 def _tune(
-    made: Tuner,
-    found: Workload,
+    tuner: Tuner,
+    workload: Workload,
     path: str,
-    budget: Mapping[str, Any],
+    budget: Mapping[str, Json],
 ) -> int | None:
     from loopwright.cli.display import Display
 
     console = Console(highlight=False)
-    space = found.task.config_space
+    space = workload.task.config_space
     console.print(
-        f"{found.task} on {found.task.target}, {counted(_threads(found))}: "
-        f"{space.range_length} configurations, tuner {made.name}, log {path}",
+        f"{workload.task} on {workload.task.target}, {counted(_threads(workload))}: "
+        f"{space.range_length} configurations, tuner {tuner.name}, log {path}",
         markup=False,
         soft_wrap=True,
     )
-    peak, numpy = _yardsticks(found, console)
+    peak, numpy = _yardsticks(workload, console)
     display = Display(console, peak, numpy)
     try:
-        summary = made.tune(callbacks=[log_to_file(path), display], **budget)
+        summary = tuner.tune(callbacks=[log_to_file(path), display], **budget)
     except TuningInterrupted as stopped:
-        _report(stopped.summary, made.notes, console, peak, numpy)
+        _report(stopped.summary, tuner.notes, console, peak, numpy)
         raise
     finally:
         display.close()
     if not summary.measured:
         _nothing_new(summary, console, peak, numpy, path)
     else:
-        _report(summary, made.notes, console, peak, numpy)
-    _next_steps(found, summary, path)
+        _report(summary, tuner.notes, console, peak, numpy)
+    _next_steps(workload, summary, path)
     return None
 
 
-def _reachable(found: Workload, gflops: float | None) -> float | None:
-    if gflops is not None and not flop_of(found.task):
+def _reachable(workload: Workload, gflops: float | None) -> float | None:
+    if gflops is not None and not flop_of(workload.task):
         raise UsageError(
-            f"--gflops {gflops:g}: {found.task} has no operations to count; leave it out"
+            f"--gflops {gflops:g}: {workload.task} has no operations to count; leave it out"
         )
     return gflops
 
 
-def _threads(found: Workload) -> int:
+def _threads(workload: Workload) -> int:
     from loopwright.runtime import get_num_threads
 
-    return found.task.target.canonical.get("num_threads") or get_num_threads()
+    return workload.task.target.canonical.get("num_threads") or get_num_threads()
 
 
-def _yardsticks(found: Workload, console: Console) -> tuple[float | None, float | None]:
+def _yardsticks(workload: Workload, console: Console) -> tuple[float | None, float | None]:
     """The measured FMA peak and NumPy's speed, both in GFLOP/s; said, with a warning when noisy."""
     from loopwright.cli import kernels
 
-    flop = flop_of(found.task)
+    flop = flop_of(workload.task)
     with kernels.alone():
-        peaks, seconds, problem = _interleaved(found, with_numpy=bool(flop))
+        peaks, seconds, problem = _interleaved(workload, with_numpy=bool(flop))
     peak = statistics.median(peaks)
     numpy = flop / statistics.median(seconds) / 1e9 if seconds else None
     text = f"peak {peak:.1f} GFLOP/s (float32, measured now)"
@@ -159,20 +164,20 @@ def _yardsticks(found: Workload, console: Console) -> tuple[float | None, float 
     return peak, numpy
 
 
-def _interleaved(found: Workload, with_numpy: bool) -> tuple[list[float], list[float], str]:
+def _interleaved(workload: Workload, with_numpy: bool) -> tuple[list[float], list[float], str]:
     """Samples of the peak in GFLOP/s and of NumPy in seconds, and why NumPy gave none."""
     from loopwright import runtime
-    from loopwright.cli.numpy_process import NumpySide, reference_of
+    from loopwright.cli.numpy_process import NumpyProcess, reference_of
 
-    threads = _threads(found)
+    threads = _threads(workload)
     peaks: list[float] = []
     seconds: list[float] = []
     problem = ""
     with ExitStack() as stack:
         side = None
-        if with_numpy and reference_of(found) is not None:
+        if with_numpy and reference_of(workload) is not None:
             # Started before pinning, which it would inherit.
-            side = stack.enter_context(NumpySide(found, input_specs(found), threads))
+            side = stack.enter_context(NumpyProcess(workload, input_specs(workload), threads))
         stack.enter_context(runtime.pinned(threads))
         for _ in range(5):
             peaks.append(runtime.fma_peak(threads, seconds=0.03) / 1e9)
@@ -182,12 +187,12 @@ def _interleaved(found: Workload, with_numpy: bool) -> tuple[list[float], list[f
     return peaks, seconds, problem
 
 
-def input_specs(found: Workload) -> list[tuple[tuple[int, ...], str]]:
+def input_specs(workload: Workload) -> list[tuple[tuple[int, ...], str]]:
     """Shape and dtype of each input, in calling order."""
     from loopwright.cli import kernels
     from loopwright.te.dag import read_arg_id
 
-    scheduled = kernels.default(found)
+    scheduled = kernels.default(workload)
     ids = scheduled.schedule.arg_ids(scheduled.args)
     operations = scheduled.schedule.dag.ops
     return [
@@ -206,8 +211,8 @@ def _report(
 ) -> None:
     text = [f"stopped: {summary.reason}"]
     failed = sum(failure.count for failure in summary.failures.values())
-    before = f", {summary.from_log} of them before this run" if summary.from_log else ""
-    text.append(f"trials:  {summary.trials} valid{before}; {failed} failed")
+    before = f" ({summary.from_log} of them before this run)" if summary.from_log else ""
+    text.append(f"trials:  {summary.trials} successful{before}, {failed} failed")
     text += _speeds(summary, peak, numpy)
     text += [*notes, *failure_lines(summary.failures)]
     spent = sorted(summary.timing.items(), key=lambda item: -item[1])
@@ -240,7 +245,7 @@ def _share(gflops: float | None, peak: float | None) -> str:
 def _nothing_new(
     summary: Summary, console: Console, peak: float | None, numpy: float | None, path: str
 ) -> None:
-    """What a run says that found all its trials in the log."""
+    """Report a run that had nothing to measure, since the log holds all its trials."""
     console.print(
         f"nothing left to measure: {summary.trials} trials are in {path} ({summary.reason}); "
         "the winner was timed again",
@@ -251,24 +256,24 @@ def _nothing_new(
         console.print(line, markup=False, soft_wrap=True)
 
 
-def _again(found: Workload, path: str, trials: int | None = None) -> str:
+def _again(workload: Workload, path: str, trials: int | None = None) -> str:
     """The command line of this run, to be pasted into a shell; perhaps with more trials."""
     names = ["tuner", "options", "seed", "timeout", "early_stopping", "gflops", "min_gain"]
     options = ["--log", path, *repeated(names if trials else [*names, "trials"])]
     if trials is not None:
         options += ["--trials", str(trials)]
-    return found.command("tune", *options)
+    return workload.command("tune", *options)
 
 
-def _next_steps(found: Workload, summary: Summary, path: str) -> None:
+def _next_steps(workload: Workload, summary: Summary, path: str) -> None:
     fresh = path.removesuffix(".jsonl") + ".fresh.jsonl"
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", found.task.name)
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", workload.task.name)
     click.echo("next:")
     steps = [
-        ("go on", _again(found, path, max(2 * summary.trials, TRIALS))),
-        ("start afresh", _again(found, fresh)),
-        ("compare", found.command("bench", "--history", path)),
-        ("build", found.command("build", "--history", path, "-o", f"{name}.o")),
+        ("continue", _again(workload, path, max(2 * summary.trials, TRIALS))),
+        ("start over", _again(workload, fresh)),
+        ("compare", workload.command("bench", "--history", path)),
+        ("build", workload.command("build", "--history", path, "-o", f"{name}.o")),
     ]
     if summary.stopped == "exhausted":
         steps = steps[1:]

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
@@ -17,24 +16,24 @@ from loopwright.cli.tuning import TRIALS, chosen_tuner, repeated, tuner_options
 from loopwright.cli.workload import Workload, find_workload
 from loopwright.errors import UsageError
 from loopwright.measure import lock_log
-from loopwright.records import Store
+from loopwright.records import Json, Store
 from loopwright.tuner import TasksSummary, log_to_file, task_table, tune_tasks
 from loopwright.tuner.run.budget import count, seconds, share
 from loopwright.tuner.tasks.scheduler import STRATEGIES
 
 
 @dataclass(frozen=True)
-class Line:
+class WeightedWorkload:
     """One line of the file: a workload, and how often it is called."""
 
-    found: Workload
+    workload: Workload
     weight: float
 
 
 @click.command("tune-tasks", short_help="Tune several workloads with one budget and one log.")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
-    "--target", default="llvm", show_default=True, help="Target, with its attributes, of all."
+    "--target", default="llvm", show_default=True, help="Target of all workloads, with its options."
 )
 @click.option(
     "--threads", type=click.IntRange(1), help="Threads of the kernels [default: all cores]."
@@ -43,30 +42,33 @@ class Line:
 @click.option(
     "--trials",
     type=int,
-    help=f"Valid trials of all that the log shall hold [default: {TRIALS} a workload].",
+    help="Stop when the log holds this many successful trials of all workloads together "
+    f"[default: {TRIALS} for each].",
 )
-@click.option("--timeout", help="Time for this run: seconds, or such as 90s, 30m, 8h.")
+@click.option("--timeout", help="Stop this run after this time: seconds, or 90s, 30m, 8h.")
 @click.option(
-    "--early-stopping", type=int, help="Stop after so many trials without a better one for any."
+    "--early-stopping",
+    type=int,
+    help="Stop after this many trials without improvement of any workload.",
 )
 @click.option(
     "--per-task-early-stopping",
     type=int,
-    help="Leave a workload after so many of its trials without a better one.",
+    help="Stop tuning a workload after this many of its trials without improvement.",
 )
 @click.option(
     "--min-gain",
     metavar="SHARE",
-    help="Leave a workload when a further minute of it is expected to gain less, such as 1%.",
+    help="Stop tuning a workload when another minute is expected to improve it by less, e.g. 1%.",
 )
 @click.option(
     "--strategy",
     type=click.Choice(STRATEGIES),
     default=STRATEGIES[0],
     show_default=True,
-    help="Who is next: what promises most, or each in turn.",
+    help="Which workload is next: the one that promises most (gradient), or each in turn.",
 )
-@click.option("--log", help="Log; a run goes on from what it holds [default: by FILE].")
+@click.option("--log", help="Log file; a run continues from it [default: named after FILE].")
 def command(
     file: Path,
     target: str,
@@ -82,8 +84,8 @@ def command(
     strategy: str,
     log: str | None,
 ) -> int | None:
-    """Tune the workloads of FILE together: each line is a workload with its parameters, as for
-    `loopwright tune`, after a number that says how often it is called, if it is not once:
+    """Tune the workloads of FILE together. Each line is a workload with its parameters, as for
+    `loopwright tune`; a number before it says how often it is called, if more than once:
 
     \b
         # a small network
@@ -91,7 +93,7 @@ def command(
         4 dense M=1 N=1000 K=512
 
     Trials go where the sum of calls x time is expected to fall most. Each measurement is appended
-    to the one log at once; the same command again goes on where it was stopped.
+    to the log at once. Run the same command again to continue where it stopped.
     """
     kind, chosen = chosen_tuner(tuner, options)
     lines = list(_lines(file, target, threads))
@@ -100,7 +102,7 @@ def command(
     if all(x is None for x in (trials, timeout, early_stopping, per_task_early_stopping, min_gain)):
         trials = TRIALS * len(lines)
     path = log or f"{file.stem}.jsonl"
-    # What cannot be is said before anything is measured.
+    # Impossible requests are refused before anything is measured.
     budget = {
         "n_trial": count("--trials", trials),
         "timeout": seconds(timeout),
@@ -108,31 +110,31 @@ def command(
         "per_task_early_stopping": count("--per-task-early-stopping", per_task_early_stopping),
         "min_gain": share(min_gain),
     }
-    kind(lines[0].found.task, seed=seed, **chosen)
+    kind(lines[0].workload.task, seed=seed, **chosen)
     Store(path).close()
     for line in lines:
-        with lock_log(path, line.found.task.key):
+        with lock_log(path, line.workload.task.key):
             pass
     search = {"tuner": tuner, "tuner_options": chosen, "seed": seed, "strategy": strategy}
     try:
         summary = _tune(lines, path, {**budget, **search})
     except KeyboardInterrupt:
         click.echo(f"interrupted; every finished trial is in {path}")
-        click.echo(f"to go on:\n  {_again(file, path)}")
+        click.echo(f"to continue:\n  {_again(file, path)}")
         return 130
     click.echo("next:")
     if summary.stopped != "tasks":
         more = max(2 * summary.trials, TRIALS * len(lines))
-        click.echo(f"  go on:   {_again(file, path, more)}")
+        click.echo(f"  continue: {_again(file, path, more)}")
     for line, row in zip(lines, summary.rows, strict=True):
         if row.best_seconds is not None:
-            click.echo(f"  compare: {line.found.command('bench', '--history', path)}")
+            click.echo(f"  compare:  {line.workload.command('bench', '--history', path)}")
     return None
 
 
-def _tune(lines: list[Line], path: str, options: dict[str, Any]) -> TasksSummary:
+def _tune(lines: list[WeightedWorkload], path: str, options: dict[str, Json]) -> TasksSummary:
     console = Console(highlight=False)
-    tasks = [line.found.task for line in lines]
+    tasks = [line.workload.task for line in lines]
     many = f"{len(tasks)} workload{'s' * (len(tasks) != 1)}"
     text = f"{many} on {tasks[0].target}, tuner {options['tuner']}, log {path}"
     console.print(text, markup=False, soft_wrap=True)
@@ -148,7 +150,7 @@ def _tune(lines: list[Line], path: str, options: dict[str, Any]) -> TasksSummary
         table.close()
 
 
-def _lines(file: Path, target: str, threads: int | None) -> Iterator[Line]:
+def _lines(file: Path, target: str, threads: int | None) -> Iterator[WeightedWorkload]:
     if not file.is_file():
         raise UsageError(f"no file {str(file)!r}; name a text file with one workload a line")
     try:
@@ -157,15 +159,22 @@ def _lines(file: Path, target: str, threads: int | None) -> Iterator[Line]:
         raise UsageError(f"{file} cannot be read as text: {error}") from error
     for number, line in enumerate(text.splitlines(), start=1):
         with _where(file, number):
-            words = shlex.split(line, comments=True)
-            if not words:
-                continue
-            weight = _weight(words[0])
-            name, *params = words if weight is None else words[1:] or [""]
-            if not name:
-                raise UsageError(f"{line.strip()!r} has no workload behind its number")
-            found = find_workload(name, params, target, threads)
-            yield Line(found, 1.0 if weight is None else weight)
+            parsed = _line(line, target, threads)
+        if parsed is not None:
+            yield parsed
+
+
+def _line(line: str, target: str, threads: int | None) -> WeightedWorkload | None:
+    """The workload of a line; None where it has none."""
+    words = shlex.split(line, comments=True)
+    if not words:
+        return None
+    weight = _weight(words[0])
+    name, *params = words if weight is None else words[1:] or [""]
+    if not name:
+        raise UsageError(f"{line.strip()!r} has no workload behind its number")
+    workload = find_workload(name, params, target, threads)
+    return WeightedWorkload(workload, 1.0 if weight is None else weight)
 
 
 def _weight(word: str) -> float | None:

@@ -1,14 +1,15 @@
-"""What the verbs that tune share: the choice of a tuner with its options, and how to go on."""
+"""What the verbs that tune share: the choice of a tuner, and the command to continue."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from loopwright.errors import UsageError, did_you_mean
+from loopwright.records import Json
 from loopwright.tuner import DEFAULT_TUNER, TUNERS, find_tuner
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 TRIALS = 200
 
 
-def tuner_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def tuner_options(command: Callable[..., object]) -> Callable[..., object]:
     """The options that say which tuner searches, and from which seed."""
     decorators = (
         click.option(
@@ -43,7 +44,7 @@ def tuner_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def chosen_tuner(name: str, words: Sequence[str]) -> tuple[type[Tuner], dict[str, Any]]:
+def chosen_tuner(name: str, words: Sequence[str]) -> tuple[type[Tuner], dict[str, Json]]:
     """The tuner of a name, and its options by name.
 
     Raises:
@@ -52,16 +53,16 @@ def chosen_tuner(name: str, words: Sequence[str]) -> tuple[type[Tuner], dict[str
     """
     kind = find_tuner(name)
     skipped = ("self", "task", "seed", "log_interval")
-    known = [p for p in inspect.signature(kind.__init__).parameters if p not in skipped]
-    given: dict[str, Any] = {}
+    names = [p for p in inspect.signature(kind.__init__).parameters if p not in skipped]
+    given: dict[str, Json] = {}
     for word in words:
         key, separator, text = word.partition("=")
         if not separator or not text:
             raise UsageError(f"--option {word!r}: write it as name=value, such as plan_size=32")
-        if key not in known:
+        if key not in names:
             raise UsageError(
-                f"the tuner {name} has no option {key!r}{did_you_mean(key, known)}; "
-                f"it takes {', '.join(known)}"
+                f"the tuner {name} has no option {key!r}{did_you_mean(key, names)}; "
+                f"it takes {', '.join(names)}"
             )
         if key in given:
             raise UsageError(f"--option {key} is given twice; give it once")
@@ -69,7 +70,7 @@ def chosen_tuner(name: str, words: Sequence[str]) -> tuple[type[Tuner], dict[str
     return kind, given
 
 
-def _value(text: str) -> Any:
+def _value(text: str) -> Json:
     """A number, ``none``, ``true``, ``false``, ``1,2`` (a tuple), else a word."""
     if "," in text:
         return tuple(_value(part) for part in text.split(",") if part)

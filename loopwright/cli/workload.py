@@ -15,15 +15,18 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import click
 
 from loopwright.errors import LoopwrightError, TaskError, UsageError, did_you_mean
+from loopwright.records import Json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from loopwright.ops.operator import Operator
     from loopwright.target import Target
     from loopwright.task import Task, Template
 
@@ -49,7 +52,7 @@ class Workload:
 
     words: tuple[str, ...]
     task: Task
-    operator: Any
+    operator: Operator | None
     threads: int | None
     target: str
 
@@ -73,13 +76,13 @@ class Workload:
         return f"{'_'.join([name, 'x'.join(sizes)]).rstrip('_')}.jsonl"
 
 
-def workload_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The arguments that every verb with a workload takes."""
+def workload_options(command: Callable[..., object]) -> Callable[..., object]:
+    """Add the arguments and options that every verb with a workload takes."""
     decorators = (
         click.argument("workload"),
         click.argument("params", nargs=-1, metavar="[KEY=VALUE]..."),
         click.option(
-            "--target", default="llvm", show_default=True, help="Target, with its attributes."
+            "--target", default="llvm", show_default=True, help="Target, with its options."
         ),
         click.option(
             "--threads", type=click.IntRange(1), help="Threads of the kernel [default: all cores]."
@@ -115,7 +118,7 @@ def _target(text: str, threads: int | None) -> Target:
     return Target(text if threads is None else f"{text} -num-threads={threads}")
 
 
-def _from_operator(name: str, given: Mapping[str, Any], target: Target) -> tuple[Task, Any]:
+def _from_operator(name: str, given: Mapping[str, Json], target: Target) -> tuple[Task, Operator]:
     from loopwright import ops
     from loopwright.task import create_task
 
@@ -133,23 +136,23 @@ def _from_operator(name: str, given: Mapping[str, Any], target: Target) -> tuple
         return create_task(operator.template, operator.args(dict(given)), target), operator
 
 
-def _from_file(path: Path, template: str, given: Mapping[str, Any], target: Target) -> Task:
+def _from_file(path: Path, template: str, given: Mapping[str, Json], target: Target) -> Task:
     from loopwright.task import TASKS, Template, create_task
 
     module = _load(path)
     # By its registered name, or by that of the decorated function.
-    known = {n: t for n, t in vars(module).items() if isinstance(t, Template)}
-    known |= {t.name: t for t in TASKS.values() if t.function.__module__ == module.__name__}
-    if template not in known:
+    templates = {n: t for n, t in vars(module).items() if isinstance(t, Template)}
+    templates |= {t.name: t for t in TASKS.values() if t.function.__module__ == module.__name__}
+    if template not in templates:
         raise UsageError(
-            f"{path} has no template {template!r}{did_you_mean(template, known)}; "
-            f"it has {', '.join(sorted(known)) or 'none'}"
+            f"{path} has no template {template!r}{did_you_mean(template, templates)}; "
+            f"it has {', '.join(sorted(templates)) or 'none'}"
         )
     with _usage(template):
-        return create_task(known[template], _bind(template, known[template], given), target)
+        return create_task(templates[template], _bind(template, templates[template], given), target)
 
 
-def _load(path: Path) -> Any:
+def _load(path: Path) -> ModuleType:
     if not path.is_file():
         raise UsageError(f"no file {str(path)!r}; name a Python file that defines the template")
     # One name per file: loading it again must not define its templates twice.
@@ -176,7 +179,7 @@ def _load(path: Path) -> Any:
     return module
 
 
-def _bind(name: str, template: Template, given: Mapping[str, Any]) -> tuple[Any, ...]:
+def _bind(name: str, template: Template, given: Mapping[str, Json]) -> tuple[Json, ...]:
     """The template's arguments in order, from parameters by name."""
     signature = inspect.signature(template.function)
     _check_names(name, given, list(signature.parameters))
@@ -192,19 +195,19 @@ def _bind(name: str, template: Template, given: Mapping[str, Any]) -> tuple[Any,
     return tuple(bound.arguments.values())
 
 
-def _parameters(words: Sequence[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _parameters(words: Sequence[str]) -> dict[str, Json]:
+    values: dict[str, Json] = {}
     for word in words:
         key, separator, text = word.partition("=")
         if not separator or not key.isidentifier() or not text:
             raise UsageError(f"{word!r} is not a parameter; write it as key=value")
-        if key in found:
+        if key in values:
             raise UsageError(f"parameter {key!r} is given twice; give it once")
-        found[key] = _value(text)
-    return found
+        values[key] = _value(text)
+    return values
 
 
-def _value(text: str) -> Any:
+def _value(text: str) -> Json:
     """``1024``, ``true``, ``1,2`` (a tuple), ``3x3`` (a tuple of integers), else a word."""
     if _NUMBER.fullmatch(text):
         return int(text)
@@ -218,16 +221,16 @@ def _value(text: str) -> Any:
     return text
 
 
-def _check_names(name: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
+def _check_names(name: str, given: Mapping[str, Json], names: Sequence[str]) -> None:
     for key in given:
-        if key not in known:
+        if key not in names:
             raise UsageError(
-                f"{name} has no parameter {key!r}{did_you_mean(key, known)}; "
-                f"it takes {', '.join(known)}"
+                f"{name} has no parameter {key!r}{did_you_mean(key, names)}; "
+                f"it takes {', '.join(names)}"
             )
 
 
-def _check_value(name: str, key: str, value: Any, default: Any) -> None:
+def _check_value(name: str, key: str, value: Json, default: object) -> None:
     """Refuse what no operator can mean; the template checks the rest."""
     from loopwright import dtypes, ops
 

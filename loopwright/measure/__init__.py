@@ -5,6 +5,7 @@ crashes, hangs, eats the memory, exits or computes nonsense costs one trial with
 `Replay` stands for a device that has measured a whole space already.
 """
 
+from loopwright.measure.interfaces import MeasurerLike
 from loopwright.measure.lock import DeviceLock, lock_log
 from loopwright.measure.measurer import Measurer
 from loopwright.measure.options import LocalBuilder, LocalRunner, MeasureOption, measure_option
@@ -15,6 +16,7 @@ from loopwright.measure.result import (
     MeasureErrorNo,
     MeasureInput,
     MeasureResult,
+    TaskLike,
 )
 from loopwright.measure.space_file import MeasuredSpace, load_space
 
@@ -30,7 +32,9 @@ __all__ = [
     "MeasureResult",
     "MeasuredSpace",
     "Measurer",
+    "MeasurerLike",
     "Replay",
+    "TaskLike",
     "load_space",
     "lock_log",
     "measure_option",

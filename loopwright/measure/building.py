@@ -6,15 +6,33 @@ import json
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
-from loopwright.errors import InstantiationError
+from loopwright.errors import InstantiationError, InternalError
 from loopwright.measure.options import LocalBuilder
-from loopwright.measure.process import Failure, Outcome, Worker, take, wait_any
-from loopwright.measure.result import ErrorKind, MeasureError
+from loopwright.measure.result import ErrorKind, MeasureError, TaskLike
+from loopwright.measure.workers.messages import BuildReply, BuildRequest, Failed
+from loopwright.measure.workers.process import (
+    FailureCause,
+    Outcome,
+    Worker,
+    WorkerFailure,
+    take,
+    wait_any,
+)
+from loopwright.records import Json
+from loopwright.runtime import Artifact
+
+if TYPE_CHECKING:
+    from loopwright.task import ConfigEntity
+    from loopwright.te.dag import ArgId, Dag
 
 _TEXT = 2000
-_KINDS = {"timeout": ErrorKind.BUILD_TIMEOUT, "memory": ErrorKind.MEMORY}
+_KINDS = {
+    FailureCause.TIMEOUT: ErrorKind.BUILD_TIMEOUT,
+    FailureCause.CRASH: ErrorKind.BUILD_CRASH,
+    FailureCause.MEMORY: ErrorKind.MEMORY,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,29 +40,28 @@ class Candidate:
     """What a builder needs to know of one schedule; nothing of the template that made it.
 
     Attributes:
-        dag: the DAG (`loopwright.te.Dag`).
-        trace: JSON-able steps.
-        arg_ids: order of the arguments, as indices of the DAG's operations (``(index, k)`` for
-            output k > 0 of one with several).
+        dag: the DAG.
+        trace: steps as in a record.
+        arg_ids: the arguments in calling order, as ids of the DAG.
         name: of the function to be built.
         key: equal for candidates that give equal code.
         passes: settings of the `PassContext` that it is lowered in; empty: the default ones.
     """
 
-    dag: Any
-    trace: Any
-    arg_ids: tuple[Any, ...]
+    dag: Dag
+    trace: Json
+    arg_ids: tuple[ArgId, ...]
     name: str
     key: str
-    passes: Mapping[str, Any] = field(default_factory=dict)
+    passes: Mapping[str, Json] = field(default_factory=dict)
 
 
-def candidate(
-    dag: Any,
-    trace: Any,
-    arg_ids: Sequence[Any],
+def make_candidate(
+    dag: Dag,
+    trace: Json,
+    arg_ids: Sequence[ArgId],
     name: str,
-    passes: Mapping[str, Any] | None = None,
+    passes: Mapping[str, Json] | None = None,
 ) -> Candidate:
     """Describe a schedule to builders."""
     ids, passes = tuple(arg_ids), dict(passes or {})
@@ -53,7 +70,10 @@ def candidate(
 
 
 def instantiate(
-    task: Any, config: Any, name: str = "main", passes: Mapping[str, Any] | None = None
+    task: TaskLike,
+    config: ConfigEntity,
+    name: str = "main",
+    passes: Mapping[str, Json] | None = None,
 ) -> Candidate | MeasureError:
     """Run the template of a task with a configuration, in this process.
 
@@ -61,7 +81,7 @@ def instantiate(
     too (``SystemExit: 5``); only Ctrl-C passes.
 
     Args:
-        task: has ``instantiate(config) -> (schedule, arguments)``.
+        task: whose template it is.
         config: a point of its space.
         name: of the function to be built.
         passes: settings of the `PassContext` that it is lowered in.
@@ -69,43 +89,43 @@ def instantiate(
     try:
         schedule, args = task.instantiate(config)
         ids = schedule.arg_ids(args)
-        return candidate(schedule.dag, schedule.trace_json(), ids, name, passes)
+        return make_candidate(schedule.dag, schedule.trace_json(), ids, name, passes)
     except InstantiationError as e:
         return MeasureError(ErrorKind.INSTANTIATION, str(e)[:_TEXT])
     except KeyboardInterrupt:
         raise
-    except BaseException as e:
+    except BaseException as e:  # a template of a user: one that calls sys.exit costs its own trial
         text = str(e).strip()
         return MeasureError(ErrorKind.INSTANTIATION, f"{type(e).__name__}: {text}"[:_TEXT])
 
 
-@dataclass(frozen=True, eq=False)
-class Built:
-    """A candidate's artifact as it came from the builder."""
+class Build:
+    """A candidate at the builders: waiting, being built, or done.
 
-    candidate: Candidate
-    manifest: dict[str, Any]
-    objects: bytes
+    Attributes:
+        candidate: what is built.
+        limit: seconds that it may take.
+        outcome: what came of it; None until it is done.
+        seconds: that it took.
+    """
 
-
-class BuildJob:
-    """One build: waiting, running, or done with ``outcome`` set."""
-
-    def __init__(self, candidate: Candidate, seconds: float) -> None:
-        self.candidate, self.limit = candidate, seconds
-        self.outcome: Built | MeasureError | None = None
+    def __init__(self, candidate: Candidate, limit: float) -> None:
+        self.candidate, self.limit = candidate, limit
+        self.outcome: Artifact | MeasureError | None = None
         self.seconds = 0.0
 
-    def finish(self, outcome: Outcome) -> None:
-        """Take what the worker said or suffered."""
-        self.seconds = outcome.seconds
-        if isinstance(outcome, Failure):
-            kind = _KINDS.get(outcome.how, ErrorKind.BUILD_CRASH)
-            self.outcome = MeasureError(kind, outcome.text)
-        elif not outcome.header["ok"]:
-            self.outcome = MeasureError(outcome.header["kind"], outcome.header["text"])
-        else:
-            self.outcome = Built(self.candidate, outcome.header["manifest"], outcome.payload)
+    def finish(self, outcome: Outcome, seconds: float) -> None:
+        """Take what the worker answered, or what became of it."""
+        self.seconds = seconds
+        match outcome:
+            case BuildReply():
+                self.outcome = Artifact(outcome.manifest, outcome.payload)
+            case Failed():
+                self.outcome = MeasureError(outcome.kind, outcome.text)
+            case WorkerFailure():
+                self.outcome = MeasureError(_KINDS[outcome.cause], outcome.text)
+            case _:
+                raise InternalError(f"a builder answered with a {type(outcome).__name__}")
 
 
 class BuildPool:
@@ -120,7 +140,7 @@ class BuildPool:
     def __init__(
         self,
         option: LocalBuilder,
-        target: dict[str, Any],
+        target: dict[str, Json],
         workers: list[Worker] | None = None,
     ) -> None:
         self.option, self.target = option, target
@@ -129,8 +149,8 @@ class BuildPool:
             for _ in range(option.processes)
         ]
         self.built = 0
-        self._waiting: deque[BuildJob] = deque()
-        self._running: dict[Worker, BuildJob] = {}
+        self._waiting: deque[Build] = deque()
+        self._running: dict[Worker, Build] = {}
 
     def start(self) -> None:
         """Start all processes, without waiting for them."""
@@ -139,27 +159,27 @@ class BuildPool:
 
     def add(
         self, candidate: Candidate, *, first: bool = False, seconds: float | None = None
-    ) -> BuildJob:
+    ) -> Build:
         """Queue a build; ``first`` puts it before all that wait."""
-        job = BuildJob(candidate, seconds or self.option.timeout)
+        build = Build(candidate, seconds or self.option.timeout)
         if first:
-            self._waiting.appendleft(job)
+            self._waiting.appendleft(build)
         else:
-            self._waiting.append(job)
+            self._waiting.append(build)
         self._dispatch()
-        return job
+        return build
 
     def pump(self, others: Sequence[Worker] = ()) -> None:
         """Wait until a builder, or one of ``others``, has something; then hand out more work."""
         wait_any([*others, *self._running])
         for worker in [w for w in self._running if w.outcome is not None]:
-            self._running.pop(worker).finish(take(worker))
+            self._running.pop(worker).finish(take(worker), worker.seconds)
             self.built += 1
         self._dispatch()
 
-    def wait(self, jobs: Sequence[BuildJob]) -> None:
-        """Return when all these jobs are done."""
-        while any(job.outcome is None for job in jobs):
+    def wait(self, builds: Sequence[Build]) -> None:
+        """Return when all these are done."""
+        while any(build.outcome is None for build in builds):
             self.pump()
 
     def reset(self) -> None:
@@ -183,20 +203,20 @@ class BuildPool:
             if worker not in self._running:
                 self._send(worker, self._waiting.popleft())
 
-    def _send(self, worker: Worker, job: BuildJob) -> None:
+    def _send(self, worker: Worker, build: Build) -> None:
         worker.refresh()
         worker.start()  # a dead worker knows nothing: see that before asking what it knows
-        c = job.candidate
-        header = {
-            "dag": c.dag.hash,
-            "target": self.target,
-            "trace": c.trace,
-            "arg_ids": c.arg_ids,
-            "name": c.name,
-            "passes": c.passes,
-        }
-        fresh = c.dag.hash not in worker.known
-        payload = json.dumps(c.dag.to_json()).encode() if fresh else b""
-        worker.submit(header, payload, seconds=job.limit)
-        worker.known.add(c.dag.hash)
-        self._running[worker] = job
+        c = build.candidate
+        fresh = c.dag.hash not in worker.sent
+        request = BuildRequest(
+            dag=c.dag.hash,
+            target=self.target,
+            trace=c.trace,
+            arg_ids=c.arg_ids,
+            name=c.name,
+            passes=dict(c.passes),
+            payload=json.dumps(c.dag.to_json()).encode() if fresh else b"",
+        )
+        worker.submit(request, seconds=build.limit)
+        worker.sent.add(c.dag.hash)
+        self._running[worker] = build

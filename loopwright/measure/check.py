@@ -6,13 +6,17 @@ Data comes from a seed, so the parent and a runner make the same without sending
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from loopwright import dtypes
+from loopwright.runtime import Arg
+
+if TYPE_CHECKING:
+    from loopwright.te import Dag
 
 Array = npt.NDArray[Any]
 
@@ -50,8 +54,9 @@ def make_input(shape: Sequence[int], dtype: str, seed: int, index: int) -> Array
     rng = np.random.default_rng([seed, index])
     size = tuple(shape)
     if dtypes.is_float(dtype):
-        kind: Any = np.float32 if dtypes.bits(dtype) <= 32 else np.float64
-        return rng.standard_normal(size, dtype=kind).astype(dtype, copy=False)
+        single = dtypes.bits(dtype) <= 32
+        values = rng.standard_normal(size, dtype=np.float32 if single else np.float64)
+        return values.astype(dtype, copy=False)
     if dtype == "bool":
         return rng.integers(0, 2, size, dtype=np.uint8).view(np.bool_)
     if dtypes.is_unsigned(dtype):
@@ -69,13 +74,9 @@ def poison(array: Array) -> None:
         array.view(np.uint8).fill(PATTERN)
 
 
-def reduction_length(dag: Any) -> int:
-    """How many terms are added up on the way to an output, over all stages of a DAG.
-
-    Args:
-        dag: a `loopwright.te.Dag`.
-    """
-    lengths = (math.prod(a.extent for a in op.reduce_axes) for op in dag.ops if op.reduce_axes)
+def reduction_length(dag: Dag) -> int:
+    """How many terms are added up on the way to an output, over all stages of a DAG."""
+    lengths = (math.prod(int(a.extent) for a in op.reduce_axes) for op in dag.ops if op.reduce_axes)
     return max(1, sum(lengths))
 
 
@@ -150,7 +151,7 @@ def _problem(
     name: str,
     got: Array,
     expected: Array,
-    where: tuple[Any, ...],
+    where: tuple[np.intp, ...],
     bad: int,
     worst: float,
     allowed: float,
@@ -162,16 +163,16 @@ def _problem(
     )
 
 
-def reference_problem(outputs: Sequence[Mapping[str, Any]], arrays: Sequence[Array]) -> str | None:
+def reference_problem(outputs: Sequence[Arg], arrays: Sequence[Array]) -> str | None:
     """Why the result of a NumPy reference does not fit the outputs of a kernel, or None.
 
     Args:
-        outputs: descriptions with ``name``, ``shape`` and ``dtype``, as in a manifest.
+        outputs: those arguments of the kernel that it writes.
         arrays: what the reference returned.
     """
     if len(arrays) != len(outputs):
         return f"it returned {len(arrays)} arrays for {len(outputs)} outputs"
-    for spec, array in zip(outputs, arrays, strict=True):
-        if tuple(array.shape) != tuple(spec["shape"]):
-            return f"{spec['name']} has shape {list(spec['shape'])}, it returned {array.shape}"
+    for arg, array in zip(outputs, arrays, strict=True):
+        if array.shape != arg.shape:
+            return f"{arg.name} has shape {list(arg.shape)}, it returned {array.shape}"
     return None

@@ -95,23 +95,25 @@ class DeviceLock:
         if self._fd is not None:
             return 0.0
         start = time.monotonic()
-        announced = False
         fd = _open(self.path)
         try:
-            while not _try(fd):
-                waited = time.monotonic() - start
-                if waited >= ANNOUNCE_S and not announced and self._announce is not None:
-                    announced = True
-                    self._announce(
-                        f"waiting for {self._device}: {_holder(self.path)} is timing on it"
-                    )
-                time.sleep(_POLL_S)
+            self._wait(fd)
             _sign(fd)
-        except BaseException:
+        except BaseException:  # Ctrl-C too must not leave the file open
             os.close(fd)
             raise
         self._fd = fd
         return time.monotonic() - start
+
+    def _wait(self, fd: int) -> None:
+        """Return with the lock; say once that it takes long."""
+        start = time.monotonic()
+        announce = self._announce
+        while not _try(fd):
+            if announce is not None and time.monotonic() - start >= ANNOUNCE_S:
+                announce(f"waiting for {self._device}: {_holder(self.path)} is timing on it")
+                announce = None
+            time.sleep(_POLL_S)
 
     def release(self) -> None:
         """Give the lock back; nothing happens when it is not held."""

@@ -7,22 +7,34 @@ built before they are timed where both together would need more cores than there
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from dataclasses import replace
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from loopwright.env import usable_cpus
 from loopwright.errors import UsageError
-from loopwright.measure.building import BuildJob, BuildPool, Built, instantiate
-from loopwright.measure.lock import DeviceLock
+from loopwright.measure.building import Build, Candidate
+from loopwright.measure.equipment import Equipment
 from loopwright.measure.options import MeasureOption, measure_option
 from loopwright.measure.playoff import playoff
-from loopwright.measure.reference import InputData, References
-from loopwright.measure.result import MeasureError, MeasureInput, MeasureResult
-from loopwright.measure.running import Checked, RunSession
+from loopwright.measure.result import (
+    MeasureError,
+    MeasureInput,
+    MeasureResult,
+    TaskLike,
+    faster,
+)
+from loopwright.measure.running import wrong_answer
+from loopwright.measure.workers.messages import CheckReply
+from loopwright.records import Json
+from loopwright.runtime import Artifact
+
+if TYPE_CHECKING:
+    from loopwright.task import ConfigEntity
 
 #: Candidates that are built before the first of them is timed, at most.
 _CHUNK = 64
@@ -30,44 +42,20 @@ _CHUNK = 64
 _log = logging.getLogger("loopwright.measure")
 
 
-class Clock:
-    """Where the time went: seconds by phase, and counts of events."""
-
-    def __init__(self) -> None:
-        phases = ("instantiate", "build", "run", "check", "reference", "wait", "cooldown")
-        self.seconds = dict.fromkeys(phases, 0.0)
-        self.counts = dict.fromkeys(
-            ("trials", "built", "reused", "dropped", "failed", "checked"), 0
-        )
-        self.total = 0.0
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Charge the block to a phase."""
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[name] += time.perf_counter() - start
-
-    def report(self) -> dict[str, float | int]:
-        """Seconds by phase, ``overhead`` (what no phase accounts for), ``total``, the counts."""
-        known = sum(self.seconds.values())
-        rest = {"overhead": max(0.0, self.total - known), "total": self.total}
-        return {**self.seconds, **rest, **self.counts}
-
-
 class Measurer:
     """Measures candidates of one task; a context manager that owns the worker processes.
 
     Args:
-        task: has ``name``, ``target``, ``instantiate(config)``, and perhaps
-            ``reference(*inputs)``, a NumPy reference, or a ``template`` that has one.
+        task: a `Task`, or any `TaskLike`.
         option: see `measure_option`; None: its defaults.
         announce: called with one line about what a person should know (waiting for the device,
             no reference); None: a warning of the logger ``loopwright.measure``.
         beside: a measurer of another task with an equal option, which stays open for longer; its
             processes are used, so that many tasks need no more of them than one.
+        cores: CPUs that builders and kernels share; None: all usable ones.
+
+    Attributes:
+        overlap: candidates are built while others are timed, since there are cores for both.
 
     Candidates are lowered in the `PassContext` in which `measure` or `playoff` is called.
 
@@ -75,42 +63,29 @@ class Measurer:
         RunError: (at the first measurement) a worker process cannot be started.
     """
 
-    builds: BuildPool
-    runs: RunSession
+    equipment: Equipment
 
     def __init__(
         self,
-        task: Any,
+        task: TaskLike,
         option: MeasureOption | None = None,
         announce: Callable[[str], None] | None = None,
         beside: Measurer | None = None,
+        cores: int | None = None,
     ) -> None:
         self.task = task
         self.option = option if option is not None else measure_option()
-        self._announce = announce or _log.warning
-        canonical = task.target.canonical
-        if beside is not None and beside.option != self.option:
-            raise UsageError("measurers that share their processes have one measure_option")
-        builders = None if beside is None else beside.builds.workers
-        runner = None if beside is None else beside.runs.worker
-        self._borrowed = beside is not None
-        self.builds = BuildPool(self.option.builder, canonical, builders)
-        data = InputData(task)
-        self.runs = RunSession(self.option.runner, self.builds.pump, data, runner, data.owner)
-        self.references = References(task, self.builds, self.runs, self._announce)
-        self.lock = DeviceLock("cpu0", self._announce)
-        self.clock = Clock()
-        cores = len(usable_cpus())
-        threads = canonical.get("num_threads") or cores
+        shared = None if beside is None else beside.equipment
+        self.equipment = Equipment(task, self.option, announce or _log.warning, shared)
+        cores = cores or len(usable_cpus())
+        threads = task.target.canonical.get("num_threads") or cores
         self.overlap = cores >= self.option.builder.processes + threads
         self._entered = False
         self._measured_any = False
-        self._passes: dict[str, Any] = {}
 
     def __enter__(self) -> Measurer:
         self._entered = True
-        self.builds.start()
-        self.runs.start()
+        self.equipment.start()
         return self
 
     def __exit__(
@@ -124,13 +99,7 @@ class Measurer:
     def close(self) -> None:
         """End all worker processes that are its own; nothing of them is left."""
         self._entered = False
-        self.lock.release()
-        if self._borrowed:
-            self.builds.reset()
-            self.runs.reset()
-            return
-        self.builds.close()
-        self.runs.close()
+        self.equipment.close()
 
     @property
     def timing(self) -> dict[str, float | int]:
@@ -141,7 +110,7 @@ class Measurer:
         ``overhead`` (all else) and ``total``; counts of ``trials``, ``built``, ``reused``
         (equal to another of the batch), ``dropped``, ``failed``, ``checked``.
         """
-        return self.clock.report()
+        return self.equipment.clock.report()
 
     def measure(
         self, inputs: Sequence[MeasureInput], incumbent: float | None = None
@@ -160,37 +129,43 @@ class Measurer:
                 cannot reach other processes.
             RunError: a worker process cannot be started.
         """
-        if not self._entered:
-            raise UsageError("a Measurer is used inside `with Measurer(task, option) as m:`")
+        self._check_entered()
         if any(i.task is not self.task for i in inputs):
             raise UsageError(f"this Measurer measures {self.task.name}; an input has another task")
-        self._passes = _pass_settings()
+        self.equipment.passes = _pass_settings()
         return self._measure(list(inputs), incumbent)
 
     def _measure(
         self, inputs: list[MeasureInput], incumbent: float | None
     ) -> Iterator[MeasureResult]:
         start = time.perf_counter()
-        size = max(1, len(inputs)) if self.overlap else _CHUNK
+        clock = self.equipment.clock
         try:
-            for at in range(0, len(inputs), size):
-                jobs = self._submit(inputs[at : at + size])
-                if not self.overlap:
-                    self.wait_for([j for j in jobs if isinstance(j, BuildJob)])
-                for job in jobs:
-                    result = self._finish(job, incumbent)
-                    incumbent = _better(incumbent, result)
-                    self.clock.total += time.perf_counter() - start
-                    yield result
-                    start = time.perf_counter()
-                self.lock.release()
+            for result in self._results(inputs, incumbent):
+                clock.total += time.perf_counter() - start
+                yield result
+                start = time.perf_counter()
         finally:
-            self.clock.total += time.perf_counter() - start
-            self.lock.release()
-            self.builds.reset()
-            self.runs.reset()
+            clock.total += time.perf_counter() - start
+            self.equipment.reset()
 
-    def playoff(self, configs: Sequence[Any], rounds: int = 5) -> list[tuple[Any, list[float]]]:
+    def _results(
+        self, inputs: list[MeasureInput], incumbent: float | None
+    ) -> Iterator[MeasureResult]:
+        size = max(1, len(inputs)) if self.overlap else _CHUNK
+        for at in range(0, len(inputs), size):
+            builds = self._submit(inputs[at : at + size])
+            if not self.overlap:
+                self.equipment.wait_for([b for b in builds if isinstance(b, Build)])
+            for build in builds:
+                result = self._finish(build, incumbent)
+                incumbent = faster(incumbent, result)
+                yield result
+            self.equipment.lock.release()
+
+    def playoff(
+        self, configs: Sequence[ConfigEntity], rounds: int = 5
+    ) -> list[tuple[ConfigEntity, list[float]]]:
         """Measure finalists again, interleaved: one sample of each per round.
 
         Those whose answer is wrong, or that fail, come back with no times (announced).
@@ -205,139 +180,107 @@ class Measurer:
         Raises:
             UsageError: outside of ``with``, or as `measure`.
         """
-        if not self._entered:
-            raise UsageError("a Measurer is used inside `with Measurer(task, option) as m:`")
-        self._passes = _pass_settings()
+        self._check_entered()
+        self.equipment.passes = _pass_settings()
         start = time.perf_counter()
         try:
-            return playoff(self, configs, rounds)
+            return playoff(self.equipment, configs, rounds)
         finally:
-            self.clock.total += time.perf_counter() - start
-            self.lock.release()
-            self.builds.reset()
-            self.runs.reset()
+            self.equipment.clock.total += time.perf_counter() - start
+            self.equipment.reset()
 
-    # -- parts shared with the playoff -----------------------------------------------------------
-
-    def announce(self, text: str) -> None:
-        """Tell a person one line."""
-        self._announce(text)
-
-    def instantiate(self, config: Any) -> Any:
-        """Run the template: a `Candidate`, or a `MeasureError`."""
-        with self.clock.phase("instantiate"):
-            return instantiate(self.task, config, passes=self._passes)
-
-    def wait_for(self, jobs: Sequence[BuildJob]) -> None:
-        """Return when these builds are done."""
-        with self.clock.phase("build"):
-            self.builds.wait(jobs)
-
-    def take_device(self) -> None:
-        """Hold the device; waits while another process times on it."""
-        if not self.lock.held:
-            with self.clock.phase("wait"):
-                self.lock.acquire()
-
-    def check(self, built: Built, *, slot: int = 0) -> Checked:
-        """Compare what is in the runner's slot with the reference, if there can be one."""
-        start = time.perf_counter()
-        with self.clock.phase("reference"):
-            reference = self.references.get(built)
-        if reference is None:
-            return Checked(None, None, time.perf_counter() - start)
-        self.clock.counts["checked"] += 1
-        with self.clock.phase("check"):
-            return self.runs.check(
-                self.references.key(built),
-                reference,
-                self.references.length(built),
-                self.option.runner.timeout,
-                slot=slot,
-            )
+    def _check_entered(self) -> None:
+        if not self._entered:
+            raise UsageError("a Measurer is used inside `with Measurer(task, option) as m:`")
 
     # -- one batch -------------------------------------------------------------------------------
 
-    def _submit(self, inputs: Sequence[MeasureInput]) -> list[BuildJob | MeasureError]:
+    def _submit(self, inputs: Sequence[MeasureInput]) -> list[Build | MeasureError]:
         """Instantiate all and queue their builds; equal candidates share one."""
-        jobs: list[BuildJob | MeasureError] = []
-        by_key: dict[str, BuildJob] = {}
+        builds: list[Build | MeasureError] = []
+        by_key: dict[str, Build] = {}
         for item in inputs:
-            found = self.instantiate(item.config)
-            if isinstance(found, MeasureError):
-                jobs.append(found)
+            candidate = self.equipment.instantiate(item.config)
+            if isinstance(candidate, MeasureError):
+                builds.append(candidate)
                 continue
-            if found.key in by_key:
-                self.clock.counts["reused"] += 1
+            if candidate.key in by_key:
+                self.equipment.clock.counts["reused"] += 1
             else:
-                by_key[found.key] = self.builds.add(found)
-            jobs.append(by_key[found.key])
-        return jobs
+                by_key[candidate.key] = self.equipment.builds.add(candidate)
+            builds.append(by_key[candidate.key])
+        return builds
 
-    def _finish(self, job: BuildJob | MeasureError, incumbent: float | None) -> MeasureResult:
-        self.clock.counts["trials"] += 1
-        if isinstance(job, MeasureError):
-            return self._failed(job, 0.0, 0.0)
-        if job.outcome is None:
-            self.wait_for([job])
-        self.clock.counts["built"] = self.builds.built
-        if not isinstance(job.outcome, Built):
-            assert job.outcome is not None
-            return self._failed(job.outcome, job.seconds, 0.0)
-        return self._run(job.outcome, job.seconds, incumbent)
+    def _finish(self, build: Build | MeasureError, incumbent: float | None) -> MeasureResult:
+        """The result of one candidate: wait for its build, run it, count it."""
+        counts = self.equipment.clock.counts
+        counts["trials"] += 1
+        if isinstance(build, MeasureError):
+            result = MeasureResult(error=build)
+        else:
+            result = self._measured(build, incumbent)
+        counts["failed"] += result.error is not None
+        counts["dropped"] += result.dropped
+        return replace(result, ts=time.time())
 
-    def _run(self, built: Built, build_s: float, incumbent: float | None) -> MeasureResult:
-        option = self.option.runner
-        self.take_device()
-        if option.cooldown_interval and self._measured_any:
-            with self.clock.phase("cooldown"):
-                time.sleep(option.cooldown_interval)
-        self._measured_any = True
-        start = time.perf_counter()
-
-        def spent() -> float:
-            return time.perf_counter() - start
-
-        with self.clock.phase("run"):
-            race = self.runs.load_and_race(built, incumbent, race=option.racing)
-            if isinstance(race, MeasureError):
-                return self._failed(race, build_s, spent())
-            if race.dropped:
-                self.clock.counts["dropped"] += 1
-                times = (race.first,)
-                return MeasureResult(times, True, None, build_s, spent(), time.time())
-            rival = incumbent if option.racing else None
-            samples = self.runs.sample(race, incumbent=rival, spent=race.warm + race.first)
-        if isinstance(samples, MeasureError):
-            return self._failed(samples, build_s, spent())
-        result = MeasureResult(samples.times, False, None, build_s, spent(), time.time())
-        best = result.median
-        assert best is not None
-        if not option.check or (incumbent is not None and best >= incumbent):
-            return result
-        checked = self.check(built)
-        if checked.error is not None:
-            return self._failed(checked.error, build_s, spent(), checked.max_error)
-        return MeasureResult(
-            samples.times, False, None, build_s, spent(), time.time(), checked.max_error
+    def _measured(self, build: Build, incumbent: float | None) -> MeasureResult:
+        if build.outcome is None:
+            self.equipment.wait_for([build])
+        self.equipment.clock.counts["built"] = self.equipment.builds.built
+        outcome = build.outcome
+        assert outcome is not None
+        if isinstance(outcome, MeasureError):
+            result, run_s = MeasureResult(error=outcome), 0.0
+        else:
+            self._wait_for_device()
+            start = time.perf_counter()
+            result = self._run(build.candidate, outcome, incumbent)
+            run_s = time.perf_counter() - start
+        return replace(
+            result,
+            build_s=build.seconds,
+            run_s=run_s,
+            dag=build.candidate.dag.hash,
+            trace=json.dumps(build.candidate.trace, separators=(",", ":")),
         )
 
-    def _failed(
-        self, error: MeasureError, build_s: float, run_s: float, max_error: float | None = None
+    def _wait_for_device(self) -> None:
+        """Take the device, and rest where that was asked for."""
+        self.equipment.take_device()
+        rest = self.option.runner.cooldown_interval
+        if rest and self._measured_any:
+            with self.equipment.clock.phase("cooldown"):
+                time.sleep(rest)
+        self._measured_any = True
+
+    def _run(
+        self, candidate: Candidate, artifact: Artifact, incumbent: float | None
     ) -> MeasureResult:
-        self.clock.counts["failed"] += 1
-        return MeasureResult((), False, error, build_s, run_s, time.time(), max_error)
+        """Race a candidate, take its samples, and check it where it would become the best."""
+        option, runs = self.option.runner, self.equipment.runs
+        with self.equipment.clock.phase("run"):
+            race = runs.load_and_race(artifact, incumbent, race=option.racing)
+            if isinstance(race, MeasureError):
+                return MeasureResult(error=race)
+            if race.dropped:
+                return MeasureResult((race.first,), dropped=True)
+            rival = incumbent if option.racing else None
+            times = runs.sample(race.first, incumbent=rival, spent=race.warm + race.first)
+        if isinstance(times, MeasureError):
+            return MeasureResult(error=times)
+        result = MeasureResult(times)
+        if not option.check or faster(incumbent, result) == incumbent:
+            return result
+        checked = self.equipment.check(candidate, artifact)
+        error = wrong_answer(checked)
+        max_error = checked.max_error if isinstance(checked, CheckReply) else None
+        if error is not None:
+            return MeasureResult(error=error, max_error=max_error)
+        return replace(result, max_error=max_error)
 
 
-def _pass_settings() -> dict[str, Any]:
+def _pass_settings() -> dict[str, Json]:
     """Settings of the context that candidates are lowered in."""
     from loopwright.transform import PassContext  # not at the top: runners import no compiler
 
     return PassContext.current().to_json()
-
-
-def _better(incumbent: float | None, result: MeasureResult) -> float | None:
-    """The best time after one more result."""
-    if not result.usable or result.median is None:
-        return incumbent
-    return result.median if incumbent is None else min(incumbent, result.median)

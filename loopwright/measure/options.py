@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import KW_ONLY, InitVar, dataclass
-from typing import Any
+from pathlib import Path
 
 from loopwright.env import total_memory, usable_cpus
 from loopwright.errors import UsageError, did_you_mean
@@ -16,7 +17,7 @@ WINDOWS = 5
 WINDOW_S, PLAYOFF_WINDOW_S = 0.01, 0.02
 #: A contender whose first two samples are both this many times the incumbent gets no more.
 CLEAR_RATIO = 1.1
-#: After this many seconds of samples no further one is begun: slow kernels are told apart by less.
+#: After this many seconds of samples no further one is begun: slow kernels need fewer of them.
 SAMPLES_S = 0.3
 
 
@@ -24,11 +25,8 @@ def machine_memory() -> int:
     """Bytes of memory of this machine, or of the container when it is limited to less."""
     total = total_memory()
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            with open(path, encoding="ascii") as f:
-                total = min(total, int(f.read()))
-        except (OSError, ValueError):
-            continue  # not there, or "max"
+        with contextlib.suppress(OSError, ValueError):  # not there, or "max"
+            total = min(total, int(Path(path).read_text(encoding="ascii")))
     return total
 
 
@@ -73,12 +71,12 @@ class LocalBuilder:
     build_func: str = "default"
     memory_bytes: int | None = None
     _: KW_ONLY
-    build_kwargs: InitVar[Any] = None
+    build_kwargs: InitVar[object] = None
     do_fork: InitVar[bool] = False
-    runtime: InitVar[Any] = None
+    runtime: InitVar[object] = None
 
-    def __post_init__(self, build_kwargs: Any, do_fork: bool, runtime: Any) -> None:
-        why = "what a builder compiles is told by schedule and target alone"
+    def __post_init__(self, build_kwargs: object, do_fork: bool, runtime: object) -> None:
+        why = "what a builder compiles follows from schedule and target alone"
         _unsupported("LocalBuilder", "build_kwargs", build_kwargs, why)
         why = "builders are processes of their own, which live on from one build to the next"
         _unsupported("LocalBuilder", "do_fork", do_fork, why)
@@ -144,9 +142,9 @@ class LocalRunner:
     memory_bytes: int | None = None
     seed: int = 0
     _: KW_ONLY
-    module_loader: InitVar[Any] = None
+    module_loader: InitVar[object] = None
 
-    def __post_init__(self, module_loader: Any) -> None:
+    def __post_init__(self, module_loader: object) -> None:
         why = "the runner links what builders send it"
         _unsupported("LocalRunner", "module_loader", module_loader, why)
         _positive("LocalRunner", "timeout", self.timeout)

@@ -4,111 +4,124 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from loopwright.errors import UsageError
-from loopwright.measure.building import BuildJob, Built
+from loopwright.measure.building import Build
+from loopwright.measure.equipment import Equipment
 from loopwright.measure.options import PLAYOFF_WINDOW_S
 from loopwright.measure.result import MeasureError
-from loopwright.measure.running import Race
+from loopwright.measure.running import wrong_answer
 
 if TYPE_CHECKING:
-    from loopwright.measure.measurer import Measurer
+    from loopwright.runtime import Artifact
+    from loopwright.task import ConfigEntity
 
 
 class Finalist:
-    """One configuration in the playoff."""
+    """One configuration in the playoff.
 
-    def __init__(self, number: int, config: Any) -> None:
-        # Slot 0 belongs to ordinary trials: filling it empties the others.
+    Attributes:
+        slot: where the runner keeps its code. Slot 0 belongs to ordinary trials: filling it empties
+            the others.
+        config: the configuration.
+        build: its code; None until it is queued.
+        first: seconds that its first run took.
+        launched: number of the runner process that holds its code.
+        times: seconds per call, one for each round.
+        failed: it is out.
+    """
+
+    def __init__(self, number: int, config: ConfigEntity) -> None:
         self.slot, self.config = number + 1, config
-        self.built: Built | None = None
-        self.race: Race | None = None
-        self.launched = -1  # the runner process that holds its code
-        self.checked = False
+        self.build: Build | None = None
+        self.first = 0.0
+        self.launched = -1
         self.times: list[float] = []
+        self.failed = False
 
     @property
-    def alive(self) -> bool:
-        """False once it has failed."""
-        return self.built is not None
+    def artifact(self) -> Artifact:
+        """Its compiled program."""
+        assert self.build is not None
+        assert self.build.outcome is not None
+        assert not isinstance(self.build.outcome, MeasureError)
+        return self.build.outcome
 
 
-def playoff(m: Measurer, configs: Sequence[Any], rounds: int) -> list[tuple[Any, list[float]]]:
+def playoff(
+    equipment: Equipment, configs: Sequence[ConfigEntity], rounds: int
+) -> list[tuple[ConfigEntity, list[float]]]:
     """See `Measurer.playoff`."""
     if rounds < 1:
         raise UsageError(f"playoff: rounds must be at least 1; it is {rounds}")
     finalists = [Finalist(i, config) for i, config in enumerate(configs)]
-    _build(m, finalists)
-    m.take_device()
+    _build(equipment, finalists)
+    equipment.take_device()
     for f in finalists:
-        _check(m, f)
+        _check(equipment, f)
     for turn in range(rounds):
         # Each round begins with another one: nobody always follows the same neighbour.
         start = turn % max(1, len(finalists))
         for f in finalists[start:] + finalists[:start]:
-            _sample(m, f)
+            _sample(equipment, f)
     ranked = sorted(finalists, key=lambda f: statistics.median(f.times or [float("inf")]))
     return [(f.config, f.times) for f in ranked]
 
 
-def _build(m: Measurer, finalists: Sequence[Finalist]) -> None:
-    jobs: dict[str, BuildJob] = {}
-    waiting: list[tuple[Finalist, BuildJob]] = []
+def _build(equipment: Equipment, finalists: Sequence[Finalist]) -> None:
+    """Build all of them; equal candidates share one build."""
+    builds: dict[str, Build] = {}
     for f in finalists:
-        found = m.instantiate(f.config)
-        if isinstance(found, MeasureError):
-            _fail(m, f, found)
+        candidate = equipment.instantiate(f.config)
+        if isinstance(candidate, MeasureError):
+            _fail(equipment, f, candidate)
             continue
-        if found.key not in jobs:
-            jobs[found.key] = m.builds.add(found)
-        waiting.append((f, jobs[found.key]))
-    m.wait_for(list(jobs.values()))
-    for f, job in waiting:
-        if isinstance(job.outcome, Built):
-            f.built = job.outcome
-        else:
-            assert job.outcome is not None
-            _fail(m, f, job.outcome)
+        if candidate.key not in builds:
+            builds[candidate.key] = equipment.builds.add(candidate)
+        f.build = builds[candidate.key]
+    equipment.wait_for(list(builds.values()))
+    for f in finalists:
+        if f.build is not None and isinstance(f.build.outcome, MeasureError):
+            _fail(equipment, f, f.build.outcome)
 
 
-def _load(m: Measurer, f: Finalist) -> bool:
+def _load(equipment: Equipment, f: Finalist) -> bool:
     """Have the present runner process hold its code; False when it fails."""
-    if not f.alive:
+    if f.failed:
         return False
-    m.runs.worker.start()
-    if f.launched == m.runs.worker.launched:
+    worker = equipment.runs.worker
+    worker.start()
+    if f.launched == worker.launched:
         return True
-    assert f.built is not None
-    race = m.runs.load_and_race(f.built, None, slot=f.slot, race=False)
+    race = equipment.runs.load_and_race(f.artifact, None, slot=f.slot, race=False)
     if isinstance(race, MeasureError):
-        _fail(m, f, race)
+        _fail(equipment, f, race)
         return False
-    f.race, f.launched = race, m.runs.worker.launched
+    f.first, f.launched = race.first, worker.launched
     return True
 
 
-def _check(m: Measurer, f: Finalist) -> None:
-    if not m.option.runner.check or not _load(m, f):
+def _check(equipment: Equipment, f: Finalist) -> None:
+    if not equipment.option.runner.check or not _load(equipment, f):
         return
-    assert f.built is not None
-    checked = m.check(f.built, slot=f.slot)
-    if checked.error is not None:
-        _fail(m, f, checked.error)
+    assert f.build is not None
+    error = wrong_answer(equipment.check(f.build.candidate, f.artifact, slot=f.slot))
+    if error is not None:
+        _fail(equipment, f, error)
 
 
-def _sample(m: Measurer, f: Finalist) -> None:
-    with m.clock.phase("run"):
-        if not _load(m, f):
+def _sample(equipment: Equipment, f: Finalist) -> None:
+    with equipment.clock.phase("run"):
+        if not _load(equipment, f):
             return
-        assert f.race is not None
-        samples = m.runs.sample(f.race, slot=f.slot, windows=1, window_s=PLAYOFF_WINDOW_S)
-    if isinstance(samples, MeasureError):
-        _fail(m, f, samples)
+        times = equipment.runs.sample(f.first, slot=f.slot, windows=1, window_s=PLAYOFF_WINDOW_S)
+    if isinstance(times, MeasureError):
+        _fail(equipment, f, times)
         return
-    f.times.append(statistics.median(samples.times))
+    f.times.append(statistics.median(times))
 
 
-def _fail(m: Measurer, f: Finalist, error: MeasureError) -> None:
-    f.built, f.times = None, []
-    m.announce(f"playoff: a finalist is out ({error})")
+def _fail(equipment: Equipment, f: Finalist, error: MeasureError) -> None:
+    f.failed, f.times = True, []
+    equipment.announce(f"playoff: a finalist is out ({error})")

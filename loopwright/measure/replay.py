@@ -9,12 +9,15 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from loopwright.errors import UsageError
 from loopwright.measure.options import DROP_RATIO
-from loopwright.measure.result import MeasureInput, MeasureResult
+from loopwright.measure.result import MeasureInput, MeasureResult, faster
 from loopwright.measure.space_file import MeasuredSpace, Point, load_space
+
+if TYPE_CHECKING:
+    from loopwright.task import ConfigEntity
 
 
 class Replay:
@@ -56,10 +59,16 @@ class Replay:
         Raises:
             UsageError: an input is of another task or space, or was never measured.
         """
-        points = [self._point(item.task, item.config) for item in inputs]
-        return self._results(points, incumbent)
+        for item in inputs:
+            if item.task.key != self.recorded.task:
+                raise UsageError(
+                    f"this replay holds {self.recorded.task}; it was asked for {item.task.key}"
+                )
+        return self._results([self._point(item.config) for item in inputs], incumbent)
 
-    def playoff(self, configs: Sequence[Any], rounds: int = 5) -> list[tuple[Any, list[float]]]:
+    def playoff(
+        self, configs: Sequence[ConfigEntity], rounds: int = 5
+    ) -> list[tuple[ConfigEntity, list[float]]]:
         """What measuring finalists again gave, interleaved; of others, their samples.
 
         Args:
@@ -72,19 +81,19 @@ class Replay:
         Raises:
             UsageError: a point was never measured.
         """
-        found = []
-        for config in configs:
-            point = self._point(None, config)
-            times = self.recorded.finals.get(config.index) or point.times
-            found.append((config, list(times[:rounds])))
-        return sorted(found, key=lambda one: statistics.median(one[1] or [float("inf")]))
+        pairs = [(config, self._final_times(config)[:rounds]) for config in configs]
+        return sorted(pairs, key=lambda pair: statistics.median(pair[1] or [float("inf")]))
+
+    def _final_times(self, config: ConfigEntity) -> list[float]:
+        point = self._point(config)
+        assert config.index is not None
+        return list(self.recorded.finals.get(config.index) or point.times)
 
     def _results(self, points: Sequence[Point], incumbent: float | None) -> Iterator[MeasureResult]:
         for point in points:
             result = self._result(point, incumbent)
+            incumbent = faster(incumbent, result)
             yield result
-            if result.usable and result.median is not None:
-                incumbent = min(incumbent or result.median, result.median)
 
     def _result(self, point: Point, incumbent: float | None) -> MeasureResult:
         if point.error is not None:
@@ -93,15 +102,13 @@ class Replay:
             return MeasureResult(times=point.times[:1], dropped=True)
         return MeasureResult(times=point.times)
 
-    def _point(self, task: Any, config: Any) -> Point:
-        known = self.recorded
-        if task is not None and task.key != known.task:
-            raise UsageError(f"this replay holds {known.task}; it was asked for {task.key}")
-        if config.space.space_hash != known.space:
+    def _point(self, config: ConfigEntity) -> Point:
+        recorded = self.recorded
+        if config.space.space_hash != recorded.space:
             raise UsageError(
-                f"this replay holds the space {known.space} of {known.op}; it was asked for a "
-                f"point of {config.space.space_hash}: the template or its knobs have changed"
+                f"this replay holds the space {recorded.space} of {recorded.op}; it was asked for "
+                f"a point of {config.space.space_hash}: the template or its knobs have changed"
             )
-        if config.index not in known.points:
-            raise UsageError(f"point {config.index} of {known.op} was never measured: {config}")
-        return known.points[config.index]
+        if config.index is None or config.index not in recorded.points:
+            raise UsageError(f"point {config.index} of {recorded.op} was never measured: {config}")
+        return recorded.points[config.index]

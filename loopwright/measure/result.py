@@ -1,4 +1,4 @@
-"""What goes into a measurement and what comes out: inputs, results and typed failures.
+"""What goes into a measurement and what comes out: tasks, inputs, results and typed failures.
 
 Nothing here knows how measuring is done. A failure is a kind with a text and has no times: no
 sentinel cost stands for it. ``costs``, ``error_no``, ``all_cost`` and ``timestamp`` are AutoTVM's
@@ -8,35 +8,57 @@ views of the same facts.
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy.typing as npt
+
+from loopwright.records import ErrorKind, Json
+from loopwright.target import Target
+
+if TYPE_CHECKING:
+    from loopwright.schedule import Schedule
+    from loopwright.task import ConfigEntity, Task
+    from loopwright.te import Tensor
+
+__all__ = [
+    "ErrorKind",
+    "MeasureError",
+    "MeasureErrorNo",
+    "MeasureInput",
+    "MeasureResult",
+    "TaskLike",
+    "faster",
+]
 
 
-class ErrorKind:
-    """Names of the ways in which a trial can fail; they are written to records as they are."""
+class TaskLike(Protocol):
+    """What measuring needs of a task; `loopwright.task.Task` is one.
 
-    INSTANTIATION = "INSTANTIATION"
-    COMPILE = "COMPILE"
-    BUILD_TIMEOUT = "BUILD_TIMEOUT"
-    BUILD_CRASH = "BUILD_CRASH"
-    RUN_TIMEOUT = "RUN_TIMEOUT"
-    RUN_CRASH = "RUN_CRASH"
-    MEMORY = "MEMORY"
-    RUN_ERROR = "RUN_ERROR"
-    WRONG_ANSWER = "WRONG_ANSWER"
+    Attributes:
+        name: name of its template.
+        args: arguments of the template.
+        key: its identity in records.
+        target: for what it is built.
+    """
 
-    ALL = (
-        INSTANTIATION,
-        COMPILE,
-        BUILD_TIMEOUT,
-        BUILD_CRASH,
-        RUN_TIMEOUT,
-        RUN_CRASH,
-        MEMORY,
-        RUN_ERROR,
-        WRONG_ANSWER,
-    )
+    name: str
+    args: tuple[Json, ...]
+    key: str
+    target: Target
+
+    @property
+    def reference(self) -> Callable[..., Any] | None:
+        """NumPy function of the inputs that returns the outputs, or None."""
+
+    @property
+    def make_inputs(self) -> Callable[[], Sequence[npt.ArrayLike]] | None:
+        """Makes one array per input, or None for random ones."""
+
+    def instantiate(self, config: ConfigEntity) -> tuple[Schedule, list[Tensor]]:
+        """Run the template under a configuration; returns the schedule and the arguments."""
 
 
 class MeasureErrorNo(IntEnum):
@@ -53,7 +75,7 @@ class MeasureErrorNo(IntEnum):
     UNKNOWN_ERROR = 8
 
 
-_NUMBERS = {
+_NUMBERS: dict[str, MeasureErrorNo] = {
     ErrorKind.INSTANTIATION: MeasureErrorNo.INSTANTIATION_ERROR,
     ErrorKind.COMPILE: MeasureErrorNo.COMPILE_HOST,
     ErrorKind.BUILD_CRASH: MeasureErrorNo.COMPILE_HOST,
@@ -68,7 +90,12 @@ _NUMBERS = {
 
 @dataclass(frozen=True)
 class MeasureError:
-    """Why a trial failed: one of `ErrorKind` and a text for people."""
+    """Why a trial failed.
+
+    Attributes:
+        kind: one of `ErrorKind`; the log of a newer version may hold another name.
+        text: for people.
+    """
 
     kind: str
     text: str
@@ -87,12 +114,12 @@ class MeasureInput:
         trial: number of the trial in the run, from 0.
     """
 
-    task: Any
-    config: Any
+    task: Task
+    config: ConfigEntity
     trial: int = 0
 
     @property
-    def target(self) -> Any:
+    def target(self) -> Target:
         """Target of the task, as in AutoTVM."""
         return self.task.target
 
@@ -111,6 +138,9 @@ class MeasureResult:
         ts: Unix time at which the result was complete.
         max_error: largest absolute difference from the reference when the numeric check ran (also
             for a wrong answer, where it may be infinite), else None.
+        dag: hash of the tensor expression; empty where the measurer does not say.
+        trace: the schedule's steps as JSON text, so that the record is written without running the
+            template again; empty where the measurer does not say.
     """
 
     times: tuple[float, ...] = ()
@@ -120,6 +150,8 @@ class MeasureResult:
     run_s: float = 0.0
     ts: float = 0.0
     max_error: float | None = None
+    dag: str = ""
+    trace: str = ""
 
     @property
     def valid(self) -> bool:
@@ -157,3 +189,15 @@ class MeasureResult:
     def timestamp(self) -> float:
         """AutoTVM's name of ``ts``."""
         return self.ts
+
+
+def faster(incumbent: float | None, result: MeasureResult) -> float | None:
+    """The time to beat after one more result.
+
+    Args:
+        incumbent: seconds per call to beat so far, or None.
+        result: what was measured now; it counts only if it is usable.
+    """
+    if not result.usable or result.median is None:
+        return incumbent
+    return result.median if incumbent is None else min(incumbent, result.median)

@@ -6,11 +6,11 @@ One candidate is one `load_and_race` (link, warm-up, one run), then `sample` for
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TypeVar
 
-from loopwright.measure.building import Built
+from loopwright.errors import InternalError
+from loopwright.measure.arguments import arguments
 from loopwright.measure.check import Array, make_input
 from loopwright.measure.options import (
     CLEAR_RATIO,
@@ -20,38 +20,50 @@ from loopwright.measure.options import (
     WINDOWS,
     LocalRunner,
 )
-from loopwright.measure.process import Failure, Reply, Worker, take
 from loopwright.measure.result import ErrorKind, MeasureError
+from loopwright.measure.workers.messages import (
+    CheckReply,
+    CheckRequest,
+    CountsRequest,
+    DataRequest,
+    Done,
+    Failed,
+    OutputsReply,
+    OutputsRequest,
+    RaceReply,
+    RaceRequest,
+    SamplesReply,
+    WindowsRequest,
+)
+from loopwright.measure.workers.process import FailureCause, Worker, WorkerFailure, take
+from loopwright.measure.workers.protocol import Message, Reply
+from loopwright.runtime import Arg, Artifact
 
 #: Seconds to make the input data, and to run the naive schedule once.
 PREPARE_S = 120.0
 REFERENCE_S = 120.0
 _SLACK_S = 0.25  # linking and the messages: not the kernel's fault
-_KINDS = {"timeout": ErrorKind.RUN_TIMEOUT, "memory": ErrorKind.MEMORY}
+_KINDS = {
+    FailureCause.TIMEOUT: ErrorKind.RUN_TIMEOUT,
+    FailureCause.CRASH: ErrorKind.RUN_CRASH,
+    FailureCause.MEMORY: ErrorKind.MEMORY,
+}
+
+_Answer = TypeVar("_Answer", bound=Reply)
 
 
-class Race(NamedTuple):
-    """A warm-up and one run, both in seconds; ``seconds`` is what the request took."""
-
-    warm: float
-    first: float
-    dropped: bool
-    seconds: float
+def seeded_inputs(args: Sequence[Arg]) -> list[Array] | None:
+    """No input data of its own: the runner makes random ones from the seed."""
+    return None
 
 
-class Samples(NamedTuple):
-    """Seconds per call of each sample."""
-
-    times: tuple[float, ...]
-    seconds: float
-
-
-class Checked(NamedTuple):
-    """The numeric check; ``error`` when the answer is wrong."""
-
-    max_error: float | None
-    error: MeasureError | None
-    seconds: float
+def wrong_answer(checked: CheckReply | MeasureError | None) -> MeasureError | None:
+    """Why a checked kernel is out; None where nothing is wrong, or nothing was checked."""
+    if checked is None or isinstance(checked, MeasureError):
+        return checked
+    if checked.problem is None:
+        return None
+    return MeasureError(ErrorKind.WRONG_ANSWER, checked.problem)
 
 
 class RunSession:
@@ -69,7 +81,7 @@ class RunSession:
         self,
         option: LocalRunner,
         pump: Callable[[Sequence[Worker]], None],
-        inputs: Callable[[list[dict[str, Any]]], list[Array] | None] = lambda args: None,
+        inputs: Callable[[Sequence[Arg]], list[Array] | None] = seeded_inputs,
         worker: Worker | None = None,
         owner: str = "",
     ) -> None:
@@ -94,12 +106,12 @@ class RunSession:
         self.worker.close()
 
     def load_and_race(
-        self, built: Built, incumbent: float | None, *, slot: int = 0, race: bool = True
-    ) -> Race | MeasureError:
+        self, artifact: Artifact, incumbent: float | None, *, slot: int = 0, race: bool = True
+    ) -> RaceReply | MeasureError:
         """Link a candidate into ``slot``, run it once to warm up and once on the clock.
 
         Args:
-            built: the artifact.
+            artifact: what the builder made of it.
             incumbent: best time so far in seconds.
             slot: where later requests find it; slot 0 starts a new candidate.
             race: drop it when it is more than twice as slow as the incumbent.
@@ -107,41 +119,33 @@ class RunSession:
         if slot == 0:
             self.worker.refresh()
         self.worker.start()
-        problem = self._prepare(built)
+        problem = self._prepare(artifact)
         if problem is not None:
             return problem
+        request = RaceRequest(
+            slot=slot,
+            manifest=artifact.manifest,
+            drop=DROP_RATIO * incumbent if race and incumbent is not None else None,
+            flush=self.option.enable_cpu_cache_flush,
+            payload=artifact.objects,
+        )
         limit = self.option.limit(incumbent)
-        drop = DROP_RATIO * incumbent if race and incumbent is not None else None
-        header = {
-            "op": "race",
-            "slot": slot,
-            "manifest": built.manifest,
-            "drop": drop,
-            "flush": self.option.enable_cpu_cache_flush,
-        }
-        reply = self._ask(header, built.objects, limit + _SLACK_S)
-        if isinstance(reply, Failure):
-            return self._failed(reply, limit)
-        if not reply.header["ok"]:
-            return self._refused(reply)
-        warm, first = reply.header["warm"], reply.header["first"]
-        dropped = drop is not None and first > drop
-        return Race(warm, first, dropped, reply.seconds)
+        return self._ask(request, RaceReply, limit, limit + _SLACK_S)
 
     def sample(
         self,
-        race: Race,
+        first: float,
         *,
         slot: int = 0,
         windows: int = WINDOWS,
         window_s: float = WINDOW_S,
         incumbent: float | None = None,
         spent: float = 0.0,
-    ) -> Samples | MeasureError:
+    ) -> tuple[float, ...] | MeasureError:
         """Time what is in ``slot``.
 
         Args:
-            race: its first runs.
+            first: seconds that its first run took.
             slot: see `load_and_race`.
             windows: samples, when the plan is windows of time.
             window_s: seconds of such a window.
@@ -150,33 +154,41 @@ class RunSession:
             spent: seconds of the timeout that it has used up already.
 
         Returns:
-            At least one sample: where the limit leaves no time for any, the run of the race.
+            Seconds per call of each sample, at least one: where the limit leaves no time for any,
+            ``first``.
         """
         left = self.option.timeout - spent
-        header: dict[str, Any] = {
-            "op": "sample",
-            "slot": slot,
-            "first": race.first,
-            "budget": 0.8 * left,
-            "flush": self.option.enable_cpu_cache_flush,
-        }
+        flush, budget = self.option.enable_cpu_cache_flush, 0.8 * left
+        request: Message
         if self.option.windows:
-            clear = None if incumbent is None else CLEAR_RATIO * incumbent
-            header |= {"windows": windows, "window_s": window_s, "enough": SAMPLES_S}
-            header["clear"] = clear
+            request = WindowsRequest(
+                slot=slot,
+                first=first,
+                budget=budget,
+                flush=flush,
+                windows=windows,
+                window_s=window_s,
+                enough=SAMPLES_S,
+                clear=None if incumbent is None else CLEAR_RATIO * incumbent,
+            )
         else:
-            header["counts"] = self.option.counts
-        reply = self._ask(header, b"", max(left, 1.0) + _SLACK_S, restart=False)
-        if isinstance(reply, Failure):
-            return self._failed(reply, self.option.timeout)
-        if not reply.header["ok"]:
-            return self._refused(reply)
-        times = tuple(reply.header["times"]) or (race.first,)
-        return Samples(times, reply.seconds)
+            number, repeat, min_repeat_ms = self.option.counts
+            request = CountsRequest(
+                slot=slot,
+                first=first,
+                budget=budget,
+                flush=flush,
+                number=number,
+                repeat=repeat,
+                min_repeat_ms=float(min_repeat_ms),
+            )
+        deadline = max(left, 1.0) + _SLACK_S
+        reply = self._ask(request, SamplesReply, self.option.timeout, deadline, restart=False)
+        return reply if isinstance(reply, MeasureError) else reply.times or (first,)
 
     def check(
         self, key: str, reference: bytes, length: int, limit: float, *, slot: int = 0
-    ) -> Checked:
+    ) -> CheckReply | MeasureError:
         """Run what is in ``slot`` on fresh data and compare its outputs with the reference.
 
         Args:
@@ -186,93 +198,99 @@ class RunSession:
             limit: seconds for the run.
             slot: see `load_and_race`.
         """
-        payload = b"" if key in self.worker.known else reference
-        header = {"op": "check", "slot": slot, "key": key, "length": length}
+        payload = b"" if key in self.worker.sent else reference
+        request = CheckRequest(slot=slot, key=key, length=length, payload=payload)
         # Moving and comparing the data takes time too: about a second for 200 MB.
-        seconds = limit + 1.0 + len(reference) / 2e8
-        reply = self._ask(header, payload, seconds, restart=False)
-        if isinstance(reply, Failure):
-            return Checked(None, self._failed(reply, limit), reply.seconds)
-        self.worker.known.add(key)
-        error = None if reply.header["ok"] else self._refused(reply)
-        return Checked(reply.header.get("max_error"), error, reply.seconds)
+        deadline = limit + 1.0 + len(reference) / 2e8
+        reply = self._ask(request, CheckReply, limit, deadline, restart=False)
+        if isinstance(reply, MeasureError):
+            return reply
+        if reply.tainted:
+            self._replace_worker()
+        else:
+            self.worker.sent.add(key)
+        return reply
 
-    def outputs_of(self, built: Built) -> bytes | MeasureError:
+    def outputs_of(self, artifact: Artifact) -> bytes | MeasureError:
         """Run an artifact once on the input data; returns its outputs one after the other."""
         self.worker.start()
-        problem = self._prepare(built)
+        problem = self._prepare(artifact)
         if problem is not None:
             return problem
-        header = {"op": "outputs", "manifest": built.manifest}
-        reply = self._ask(header, built.objects, REFERENCE_S)
-        if isinstance(reply, Failure):
-            return self._failed(reply, REFERENCE_S)
-        return reply.payload if reply.header["ok"] else self._refused(reply)
+        request = OutputsRequest(manifest=artifact.manifest, payload=artifact.objects)
+        reply = self._ask(request, OutputsReply, REFERENCE_S, REFERENCE_S)
+        return reply if isinstance(reply, MeasureError) else reply.payload
 
-    def input_arrays(self, args: list[dict[str, Any]]) -> list[Array]:
+    def input_arrays(self, args: Sequence[Arg]) -> list[Array]:
         """The input data that the runner has for these arguments."""
         given = self._inputs(args)
         if given is not None:
             return given
         seed = self.option.seed
         return [
-            make_input(a["shape"], a["dtype"], seed, i)
-            for i, a in enumerate(args)
-            if not a["output"]
+            make_input(arg.shape, arg.dtype.name, seed, i)
+            for i, arg in enumerate(args)
+            if not arg.output
         ]
 
-    def _prepare(self, built: Built) -> MeasureError | None:
+    def _prepare(self, artifact: Artifact) -> MeasureError | None:
         """Have the runner make the data of these arguments unless it has them."""
-        args = arguments(built.manifest)
-        key = f"data {self._owner} {json.dumps(args, sort_keys=True)}"
-        if key in self.worker.known:
+        args = arguments(artifact.manifest)
+        key = f"data {self._owner} {[(str(arg), arg.output) for arg in args]}"
+        if key in self.worker.sent:
             return None
-        self.worker.known.clear()  # the references go with the former data
-        header = {"op": "prepare", "args": args, "seed": self.option.seed}
+        self.worker.sent.clear()  # the references go with the former data
         given = self._inputs(args)
         payload = b"".join(a.tobytes() for a in given) if given is not None else b""
-        reply = self._ask(header, payload, PREPARE_S)
-        if isinstance(reply, Failure):
-            return self._failed(reply, PREPARE_S)
-        if not reply.header["ok"]:
-            return self._refused(reply)
-        self.worker.known.add(key)
+        request = DataRequest(manifest=artifact.manifest, seed=self.option.seed, payload=payload)
+        reply = self._ask(request, Done, PREPARE_S, PREPARE_S)
+        if isinstance(reply, MeasureError):
+            return reply
+        self.worker.sent.add(key)
         return None
 
     def _ask(
-        self, header: dict[str, Any], payload: bytes, seconds: float, *, restart: bool = True
-    ) -> Reply | Failure:
-        self.worker.submit(header, payload, seconds=seconds, restart=restart)
+        self,
+        request: Message,
+        expected: type[_Answer],
+        limit: float,
+        deadline: float,
+        *,
+        restart: bool = True,
+    ) -> _Answer | MeasureError:
+        """Send a request and wait for its reply.
+
+        Args:
+            request: what the runner shall do.
+            expected: class of the reply.
+            limit: seconds that the kernel may take, for the text of a timeout.
+            deadline: seconds after which the runner is killed.
+            restart: see `Worker.submit`.
+        """
+        self.worker.submit(request, seconds=deadline, restart=restart)
         while self.worker.outcome is None:
             self._pump([self.worker])
-        return take(self.worker)
+        outcome = take(self.worker)
+        if isinstance(outcome, WorkerFailure):
+            return self._failed(outcome, limit)
+        if isinstance(outcome, Failed):
+            if outcome.tainted:
+                self._replace_worker()
+            return MeasureError(outcome.kind, outcome.text)
+        if not isinstance(outcome, expected):
+            raise InternalError(f"a runner answered with a {type(outcome).__name__}")
+        return outcome
 
-    def _failed(self, failure: Failure, limit: float) -> MeasureError:
-        kind = _KINDS.get(failure.how, ErrorKind.RUN_CRASH)
-        if kind == ErrorKind.RUN_TIMEOUT:
+    def _replace_worker(self) -> None:
+        """Start a new process: the memory of this one can no longer be trusted."""
+        self.worker.kill()
+        self.worker.start()
+
+    def _failed(self, failure: WorkerFailure, limit: float) -> MeasureError:
+        if failure.cause is FailureCause.TIMEOUT:
             text = (
                 f"it ran longer than {limit:.3g} s and was killed (limit: max(1 s, 20 x the best "
                 f"time so far), at most the runner's timeout of {self.option.timeout:.3g} s)"
             )
-            return MeasureError(kind, text)
-        return MeasureError(kind, failure.text)
-
-    def _refused(self, reply: Reply) -> MeasureError:
-        if reply.header.get("tainted"):
-            self.worker.kill()  # its memory can no longer be trusted
-            self.worker.start()
-        return MeasureError(reply.header["kind"], reply.header["text"])
-
-
-def arguments(manifest: dict[str, Any]) -> list[dict[str, Any]]:
-    """The arguments of the entry function of a manifest."""
-    for function in manifest["functions"]:
-        if function["name"] == manifest["entry"]:
-            args: list[dict[str, Any]] = function["args"]
-            return args
-    raise KeyError(f"manifest without its entry {manifest['entry']!r}")
-
-
-def outputs(manifest: dict[str, Any]) -> list[dict[str, Any]]:
-    """Those arguments of the entry function that it writes."""
-    return [a for a in arguments(manifest) if a["output"]]
+            return MeasureError(ErrorKind.RUN_TIMEOUT, text)
+        return MeasureError(_KINDS[failure.cause], failure.text)

@@ -12,12 +12,13 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from loopwright.errors import RecordError
+from loopwright.measure.check import Array
 from loopwright.measure.result import MeasureError
+from loopwright.records import Json
 
 #: What the header calls the format, and its version.
 FORMAT, VERSION = "loopwright measured space", 1
@@ -58,12 +59,12 @@ class MeasuredSpace:
 
     task: str
     op: str
-    args: list[Any]
-    target: dict[str, Any]
+    args: list[Json]
+    target: dict[str, Json]
     space: str
     points: dict[int, Point]
     finals: dict[int, tuple[float, ...]] = field(default_factory=dict)
-    provenance: dict[str, Any] = field(default_factory=dict)
+    provenance: dict[str, Json] = field(default_factory=dict)
 
     def seconds(self, index: int) -> float | None:
         """The best estimate of a point's time: the median of its last careful measurement.
@@ -75,8 +76,8 @@ class MeasuredSpace:
 
     def ranking(self) -> list[tuple[float, int]]:
         """``(seconds, index)`` of every point that ran, fastest first."""
-        found = ((self.seconds(index), index) for index in self.points)
-        return sorted((seconds, index) for seconds, index in found if seconds is not None)
+        pairs = ((self.seconds(index), index) for index in self.points)
+        return sorted((seconds, index) for seconds, index in pairs if seconds is not None)
 
     def save(self, path: str | Path) -> None:
         """Write the file."""
@@ -126,7 +127,7 @@ def load_space(path: str | Path) -> MeasuredSpace:
         raise RecordError(f"{str(path)!r} is no measured space, or is damaged: {exc}") from exc
 
 
-def _decoded(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> MeasuredSpace:
+def _decoded(header: Mapping[str, Json], arrays: Mapping[str, Array]) -> MeasuredSpace:
     if header["format"] != FORMAT or header["v"] != VERSION:
         raise ValueError(
             f"its header says {header['format']!r} version {header['v']!r}, "
@@ -147,7 +148,7 @@ def _decoded(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> MeasuredSp
     )
 
 
-def _ragged(counts: Any, values: Any) -> list[tuple[float, ...]]:
+def _ragged(counts: Array, values: Array) -> list[tuple[float, ...]]:
     """Cut a row of values into tuples of the given lengths."""
     if int(counts.sum()) != len(values):
         raise ValueError(f"{len(values)} samples are there, {int(counts.sum())} are announced")

@@ -4,32 +4,40 @@ A leaf: knows nothing of schedules or of the runtime, so that a log can be liste
 imported. Traces and targets stay raw JSON here. ``docs/records.md`` specifies the format.
 """
 
+from loopwright.records.error_kind import ErrorKind
+from loopwright.records.json_value import Json
 from loopwright.records.log import Log, Skipped, load
 from loopwright.records.provenance import build_hash, environment, hardware, new_run, threads
 from loopwright.records.query import best, by_task, distill, pick_best, top_k
+from loopwright.records.ranking import Ranking, ranked
 from loopwright.records.record import VERSION, Record, canonical_json, task_key
-from loopwright.records.reuse import Standing, already_measured, explain
+from loopwright.records.reuse import Conditions, Reuse, differences, reuse_of
 from loopwright.records.store import Store
 
 __all__ = [
     "VERSION",
+    "Conditions",
+    "ErrorKind",
+    "Json",
     "Log",
+    "Ranking",
     "Record",
+    "Reuse",
     "Skipped",
-    "Standing",
     "Store",
-    "already_measured",
     "best",
     "build_hash",
     "by_task",
     "canonical_json",
+    "differences",
     "distill",
     "environment",
-    "explain",
     "hardware",
     "load",
     "new_run",
     "pick_best",
+    "ranked",
+    "reuse_of",
     "task_key",
     "threads",
     "top_k",

@@ -7,33 +7,34 @@ those fields stay empty.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from loopwright.errors import RecordError
+from loopwright.records.error_kind import ErrorKind
+from loopwright.records.json_value import Json
 from loopwright.records.record import Record, task_key
 
-#: AutoTVM's numbers of errors, as the kinds that loopwright measures with.
+#: AutoTVM's numbers of errors, as kinds of loopwright.
 _ERRORS = {
-    1: ("INSTANTIATION", "the template refused the configuration"),
-    2: ("COMPILE", "the host code did not compile"),
-    3: ("COMPILE", "the device code did not compile"),
-    4: ("RUN_ERROR", "the device reported an error"),
-    5: ("WRONG_ANSWER", "the output differed from the reference"),
-    6: ("BUILD_TIMEOUT", "the build took too long"),
-    7: ("RUN_TIMEOUT", "the run took too long"),
-    8: ("RUN_ERROR", "unknown error"),
+    1: (ErrorKind.INSTANTIATION, "the template refused the configuration"),
+    2: (ErrorKind.COMPILE, "the host code did not compile"),
+    3: (ErrorKind.COMPILE, "the device code did not compile"),
+    4: (ErrorKind.RUN_ERROR, "the device reported an error"),
+    5: (ErrorKind.WRONG_ANSWER, "the output differed from the reference"),
+    6: (ErrorKind.BUILD_TIMEOUT, "the build took too long"),
+    7: (ErrorKind.RUN_TIMEOUT, "the run took too long"),
+    8: (ErrorKind.RUN_ERROR, "unknown error"),
 }
 #: The cost by which AutoTVM marks a failure.
 _SENTINEL = 1e9
 _KINDS = ("sp", "re", "an", "ot")
 
 
-def is_foreign(data: Mapping[str, Any]) -> bool:
+def is_foreign(data: Mapping[str, Json]) -> bool:
     """True for a line in the form of TVM: AutoTVM's ``input`` or the older ``i``."""
     return ("v" not in data and "input" in data) or isinstance(data.get("i"), list)
 
 
-def read(data: Mapping[str, Any]) -> Record:
+def read(data: Mapping[str, Json]) -> Record:
     """Make a record of a parsed AutoTVM line.
 
     Args:
@@ -74,12 +75,12 @@ def read(data: Mapping[str, Any]) -> Record:
         raise RecordError("malformed AutoTVM record") from exc
 
 
-def _target(text: str) -> dict[str, Any]:
+def _target(text: str) -> dict[str, Json]:
     """Kind and CPU of a target string such as ``llvm -keys=cpu -mcpu=skylake``."""
     words = text.split()
     if not words:
         raise ValueError("empty target")
-    target: dict[str, Any] = {"kind": words[0]}
+    target: dict[str, Json] = {"kind": words[0]}
     for word in words[1:]:
         name, _, value = word.lstrip("-").partition("=")
         if name == "mcpu" and value:
@@ -90,5 +91,5 @@ def _target(text: str) -> dict[str, Any]:
 def _failure(error_no: int, costs: list[float]) -> dict[str, str] | None:
     if error_no == 0 and costs and max(costs) < _SENTINEL:
         return None
-    kind, text = _ERRORS.get(error_no, ("RUN_ERROR", "unknown error"))
+    kind, text = _ERRORS.get(error_no, (ErrorKind.RUN_ERROR, "unknown error"))
     return {"kind": kind, "text": f"{text} (AutoTVM error {error_no}; its text was not kept)"}

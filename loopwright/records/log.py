@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from loopwright.errors import RecordError
 from loopwright.records import autotvm
-from loopwright.records.record import Record, check_version, parse_line
+from loopwright.records.json_value import Json
+from loopwright.records.record import NotJsonError, Record, check_version, parse_line
 
 
 class Skipped(NamedTuple):
@@ -36,7 +37,7 @@ class Log:
 
     path: Path
     records: list[Record] = field(default_factory=list)
-    headers: list[dict[str, Any]] = field(default_factory=list)
+    headers: list[dict[str, Json]] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[Record]:
@@ -74,9 +75,7 @@ def load(path: str | os.PathLike[str]) -> Log:
     """
     log = Log(Path(path))
     try:
-        with open(path, "rb") as file, _no_collector():
-            for number, raw in enumerate(file, 1):
-                _take(log, number, raw)
+        _read(log)
     except FileNotFoundError as exc:
         raise RecordError(f"no log at {str(path)!r}; tune first, or check the path") from exc
     except IsADirectoryError as exc:
@@ -84,6 +83,12 @@ def load(path: str | os.PathLike[str]) -> Log:
     except OSError as exc:
         raise RecordError(f"cannot read the log {str(path)!r}: {exc.strerror or exc}") from exc
     return log
+
+
+def _read(log: Log) -> None:
+    with open(log.path, "rb") as file, _no_collector():
+        for number, raw in enumerate(file, 1):
+            _take(log, number, raw)
 
 
 @contextmanager
@@ -112,24 +117,25 @@ def _take(log: Log, number: int, raw: bytes) -> None:
             log.headers.append(_header(data["header"]))
         else:
             log.records.append(Record.from_json(_shared(log, data)))
+    except NotJsonError as exc:
+        torn = line.startswith(b"{") or not raw.endswith(b"\n")
+        log.skipped.append(Skipped(number, "torn line" if torn else str(exc)))
     except RecordError as exc:
-        reason = str(exc)
-        if reason == "not JSON" and (line.startswith(b"{") or not raw.endswith(b"\n")):
-            reason = "torn line"
-        log.skipped.append(Skipped(number, reason))
+        log.skipped.append(Skipped(number, str(exc)))
 
 
-def _shared(log: Log, data: dict[str, Any]) -> dict[str, Any]:
+def _shared(log: Log, data: dict[str, Json]) -> dict[str, Json]:
     """Let a record share what it has in common with the one before: most of its size."""
-    if log.records:
-        before = log.records[-1]
-        for name in ("task", "target", "env"):
-            if data.get(name) == getattr(before, name):
-                data[name] = getattr(before, name)
+    if not log.records:
+        return data
+    before = log.records[-1]
+    for name in ("task", "target", "env"):
+        if data.get(name) == getattr(before, name):
+            data[name] = getattr(before, name)
     return data
 
 
-def _header(data: object) -> dict[str, Any]:
+def _header(data: object) -> dict[str, Json]:
     if not isinstance(data, dict):
         raise RecordError("field 'header' is not an object")
     return data

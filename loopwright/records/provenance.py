@@ -12,9 +12,9 @@ import subprocess
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from loopwright.env import machine, version
+from loopwright.records.json_value import Json
 
 #: The packages whose source decides what code a trace becomes.
 _COMPILER = ("ir", "te", "schedule", "lowering", "codegen", "driver")
@@ -25,12 +25,12 @@ def new_run() -> str:
     return uuid.uuid4().hex[:12]
 
 
-def environment() -> dict[str, Any]:
+def environment() -> dict[str, Json]:
     """Describe this machine and these libraries, for a record's ``env``: ``env.machine()``."""
     return dict(machine())
 
 
-def hardware(env: Mapping[str, Any], target: Mapping[str, Any]) -> str:
+def hardware(env: Mapping[str, Json], target: Mapping[str, Json]) -> str:
     """Name the hardware that decides a time: CPU model, vector extensions, and what code is for.
 
     Args:
@@ -53,16 +53,16 @@ def _text(part: object) -> str:
     return str(part or "")
 
 
-def threads(target: Mapping[str, Any], env: Mapping[str, Any]) -> int:
+def threads(target: Mapping[str, Json], env: Mapping[str, Json]) -> int:
     """Threads that a kernel uses: the target's, else all usable cores; 0 when neither is known."""
-    for known in (target.get("num_threads"), env.get("cores")):
-        if isinstance(known, int) and known > 0:
-            return known
+    for count in (target.get("num_threads"), env.get("cores")):
+        if isinstance(count, int) and count > 0:
+            return count
     return 0
 
 
 def build_hash(
-    target: Mapping[str, Any] | None = None, passes: Mapping[str, Any] | None = None
+    target: Mapping[str, Json] | None = None, passes: Mapping[str, Json] | None = None
 ) -> str:
     """Hash of what makes code from a trace: the ``build`` of a record.
 

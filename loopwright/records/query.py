@@ -8,6 +8,7 @@ from pathlib import Path
 
 from loopwright.errors import RecordError
 from loopwright.records.log import load
+from loopwright.records.ranking import ranked
 from loopwright.records.record import Record
 from loopwright.records.store import Store
 
@@ -30,9 +31,9 @@ def top_k(
 ) -> list[Record]:
     """The ``k`` fastest candidates by median time, fastest first.
 
-    Failed and dropped records never appear. A candidate that was measured several times is judged
-    by its latest measurement, since picking its luckiest one would crown noise; one that gave a
-    wrong answer at any time is out. Ties go to the earlier line.
+    `Ranking` has the rule: failed and dropped records never appear, a candidate is judged by its
+    latest measurement, one that gave a wrong answer at any time is out, and among equals the
+    earlier line leads.
 
     Args:
         records: Any iterable of records, a :class:`Log` too.
@@ -41,24 +42,14 @@ def top_k(
         hardware: Only records of this hardware; None for all.
         threads: Only records of this number of threads; None for all.
     """
-    latest: dict[str, Record] = {}
-    wrong: set[str] = set()
-    for record in records:
-        if task is not None and record.task != task:
-            continue
-        if hardware is not None and record.hardware != hardware:
-            continue
-        if threads is not None and record.threads != threads:
-            continue
-        if record.error is not None and record.error.get("kind") == "WRONG_ANSWER":
-            wrong.add(record.candidate)
-        if not record.usable:
-            continue
-        before = latest.get(record.candidate)
-        if before is None or record.ts >= before.ts:
-            latest[record.candidate] = record
-    fine = [record for name, record in latest.items() if name not in wrong]
-    return sorted(fine, key=lambda record: record.median or 0.0)[: max(k, 0)]
+    chosen = (
+        record
+        for record in records
+        if (task is None or record.task == task)
+        and (hardware is None or record.hardware == hardware)
+        and (threads is None or record.threads == threads)
+    )
+    return ranked(chosen, k)
 
 
 def best(
@@ -69,8 +60,7 @@ def best(
     threads: int | None = None,
 ) -> Record | None:
     """The fastest usable record by median time, or None; rules and arguments as :func:`top_k`."""
-    found = top_k(records, 1, task, hardware=hardware, threads=threads)
-    return found[0] if found else None
+    return next(iter(top_k(records, 1, task, hardware=hardware, threads=threads)), None)
 
 
 def distill(records: Iterable[Record]) -> list[Record]:
@@ -78,8 +68,8 @@ def distill(records: Iterable[Record]) -> list[Record]:
     groups: dict[tuple[str, str, int], list[Record]] = {}
     for record in records:
         groups.setdefault((record.task, record.hardware, record.threads), []).append(record)
-    found = (best(group) for group in groups.values())
-    return [record for record in found if record is not None]
+    winners = (best(group) for group in groups.values())
+    return [record for record in winners if record is not None]
 
 
 def pick_best(source: str | os.PathLike[str], out: str | os.PathLike[str]) -> list[Record]:
@@ -99,13 +89,17 @@ def pick_best(source: str | os.PathLike[str], out: str | os.PathLike[str]) -> li
     kept = distill(records)
     partial = Path(f"{os.fspath(out)}.{os.getpid()}.partial")
     try:
-        with Store(partial) as store:
-            for record in kept:
-                store.append(record)
-            store.sync()
+        _write(partial, kept)
         os.replace(partial, out)
     except OSError as exc:
         raise RecordError(f"cannot write {os.fspath(out)!r}: {exc.strerror or exc}") from exc
     finally:
         partial.unlink(missing_ok=True)
     return kept
+
+
+def _write(path: Path, records: Iterable[Record]) -> None:
+    with Store(path) as store:
+        for record in records:
+            store.append(record)
+        store.sync()

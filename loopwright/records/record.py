@@ -13,13 +13,18 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
 
 from loopwright.errors import RecordError
+from loopwright.records.json_value import Json
 from loopwright.records.provenance import hardware, threads
 
 #: The version written, and the newest that is understood.
 VERSION = 1
+
+
+class NotJsonError(RecordError):
+    """A line is not JSON: it may have been cut off."""
+
 
 _Types = type | tuple[type, ...]
 _REQUIRED: dict[str, _Types] = {
@@ -69,7 +74,7 @@ def canonical_json(value: object) -> str:
         raise RecordError(f"not representable as JSON: {exc}") from exc
 
 
-def task_key(op: str, args: Iterable[Any], kind: str) -> str:
+def task_key(op: str, args: Iterable[Json], kind: str) -> str:
     """The identity of a task: canonical JSON of ``[template, arguments, target kind]``."""
     return canonical_json([op, list(args), kind])
 
@@ -107,12 +112,12 @@ class Record:
 
     task: str
     op: str
-    args: list[Any]
-    target: Mapping[str, Any]
-    config: Mapping[str, Any]
+    args: list[Json]
+    target: Mapping[str, Json]
+    config: Mapping[str, Json]
     times: tuple[float, ...]
     dag: str = ""
-    trace: list[Any] = field(default_factory=list)
+    trace: list[Json] = field(default_factory=list)
     dropped: bool = False
     error: Mapping[str, str] | None = None
     build_s: float = 0.0
@@ -124,10 +129,10 @@ class Record:
     trial: int = 0
     seed: int | None = None
     ts: float = 0.0
-    env: Mapping[str, Any] = field(default_factory=dict)
+    env: Mapping[str, Json] = field(default_factory=dict)
     max_error: float | None = None
     v: int = VERSION
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Json] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "times", _checked_times(self.times))
@@ -180,9 +185,9 @@ class Record:
         parts = [self.task, self.dag, self.target, self.config, self.trace, self.hardware]
         return hashlib.sha256(canonical_json(parts).encode()).hexdigest()
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Json]:
         """The fields of the line, in the order in which they are written."""
-        line: dict[str, Any] = {"v": self.v}
+        line: dict[str, Json] = {"v": self.v}
         for item in fields(self):
             if item.name not in ("v", "extra"):
                 line[item.name] = getattr(self, item.name)
@@ -213,15 +218,15 @@ class Record:
         return cls.from_json(parse_line(line))
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Record:
+    def from_json(cls, data: Mapping[str, Json]) -> Record:
         """Make a record of the parsed fields of a line.
 
         Raises:
             RecordError: a field is missing or malformed, or the version is not understood.
         """
         check_version(data)
-        known: dict[str, Any] = {}
-        extra: dict[str, Any] = {}
+        values: dict[str, Json] = {}
+        extra: dict[str, Json] = {}
         for name, value in data.items():
             types = _REQUIRED.get(name) or _OPTIONAL.get(name)
             nullable = name in _NULLABLE
@@ -229,19 +234,19 @@ class Record:
             if types is None and name != "v":
                 extra[name] = value
             elif types is None or (nullable and value is None) or _is(value, types):
-                known[name] = value
+                values[name] = value
             else:
                 raise RecordError(f"field {name!r} is malformed: {json.dumps(value)[:60]}")
         for name in _REQUIRED:
-            if name not in known:
+            if name not in values:
                 raise RecordError(f"field {name!r} is missing")
-        error = known.get("error")
+        error = values.get("error")
         if error is not None and not isinstance(error.get("kind"), str):
             raise RecordError("field 'error' has no 'kind'")
-        return cls(**known, extra=extra)
+        return cls(**values, extra=extra)
 
 
-def parse_line(line: str | bytes) -> dict[str, Any]:
+def parse_line(line: str | bytes) -> dict[str, Json]:
     """Parse a line into its JSON object.
 
     Raises:
@@ -250,13 +255,13 @@ def parse_line(line: str | bytes) -> dict[str, Any]:
     try:
         data = json.loads(line)
     except (ValueError, RecursionError) as exc:
-        raise RecordError("not JSON") from exc
+        raise NotJsonError("not JSON") from exc
     if not isinstance(data, dict):
         raise RecordError("not a record (not a JSON object)")
     return data
 
 
-def check_version(data: Mapping[str, Any]) -> None:
+def check_version(data: Mapping[str, Json]) -> None:
     """Accept the versions that this loopwright reads.
 
     Raises:
@@ -279,7 +284,7 @@ def _is(value: object, types: _Types) -> bool:
     return isinstance(value, types)
 
 
-def _checked_times(times: Iterable[Any]) -> tuple[float, ...]:
+def _checked_times(times: Iterable[Json]) -> tuple[float, ...]:
     checked = tuple(times)
     for value in checked:
         number = not isinstance(value, bool) and hasattr(value, "__float__")

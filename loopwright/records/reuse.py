@@ -1,98 +1,96 @@
-"""What a record of the past is worth to a run of today: the one rule, as a pure function."""
+"""What a run of today may reuse a record of the past for: the one rule, as a pure function."""
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
 
+from loopwright.records.json_value import Json
 from loopwright.records.record import Record
 
 #: Parts of a canonical target that name hardware or threads, which are compared on their own.
-_ELSEWHERE = frozenset({"mcpu", "mattr", "num_threads"})
+_HARDWARE_OPTIONS = frozenset({"mcpu", "mattr", "num_threads"})
 
 
-class Standing(enum.Enum):
-    """How a record stands to a run."""
+class Reuse(enum.Enum):
+    """What a record can be reused for."""
 
-    #: Measured already: counts as a trial and is never measured again.
-    COUNTS = "counts"
-    #: Same space, other compiler or hardware: trains the model; its best are measured again.
-    PRETRAINS = "pretrains"
-    #: Same task, other space: its trace may be applied or tried, and never counts.
+    #: Measured already: it is a trial of the run and is never measured again.
+    AS_TRIAL = "trial"
+    #: Same space, other compiler or hardware: it trains the model; its best are measured again.
+    FOR_TRAINING = "training"
+    #: Same task, other space: its trace may be applied or tried; it is no trial.
     TRACE_ONLY = "trace only"
-    #: Another task, target or number of threads: says nothing.
-    UNRELATED = "unrelated"
+    #: Another task, target or number of threads: it says nothing.
+    NOT_AT_ALL = "nothing"
 
 
-def already_measured(
-    record: Record,
-    *,
-    task_key: str,
-    space: str,
-    build: str,
-    hardware: str,
-    threads: int,
-    target: Mapping[str, Any] | None = None,
-) -> Standing:
-    """Decide what a record is worth under the conditions of a run.
+@dataclass(frozen=True)
+class Conditions:
+    """What must be equal for a record to be reused.
 
-    Args:
-        record: The record of the past.
-        task_key: Key of the task that is tuned now.
+    Attributes:
+        task: Key of the task that is tuned now.
         space: Hash of its space.
         build: Hash of the compiler, :func:`loopwright.records.build_hash`.
         hardware: Hardware of now, :func:`loopwright.records.hardware`.
         threads: Threads of the kernel now, :func:`loopwright.records.threads`.
         target: Canonical target of now, whose options (such as fast math) must be equal; None
             compares no more than its kind, which is part of the key.
-
-    Returns:
-        The standing; the seed never matters.
     """
-    if record.task != task_key or record.threads != threads:
-        return Standing.UNRELATED
-    if target is not None and _options(record.target) != _options(target):
-        return Standing.UNRELATED
-    if record.space != space:
-        return Standing.TRACE_ONLY
-    if record.build != build or record.hardware != hardware:
-        return Standing.PRETRAINS
-    return Standing.COUNTS
+
+    task: str
+    space: str
+    build: str
+    hardware: str
+    threads: int
+    target: Mapping[str, Json] | None = None
 
 
-def explain(
-    record: Record,
-    *,
-    task_key: str,
-    space: str,
-    build: str,
-    hardware: str,
-    threads: int,
-    target: Mapping[str, Any] | None = None,
-) -> tuple[str, ...]:
-    """Say in words what keeps a record from counting; empty when it counts.
+def reuse_of(record: Record, now: Conditions) -> Reuse:
+    """Decide what a record of the past can be reused for; the seed never matters.
 
-    Arguments as for :func:`already_measured`.
+    Args:
+        record: The record.
+        now: The conditions of the run.
     """
-    pairs = [
-        ("task", record.task, task_key),
-        ("threads", record.threads, threads),
-        ("space", record.space, space),
-        ("build", record.build, build),
-        ("hardware", record.hardware, hardware),
+    if record.task != now.task or record.threads != now.threads:
+        return Reuse.NOT_AT_ALL
+    if now.target is not None and _options(record.target) != _options(now.target):
+        return Reuse.NOT_AT_ALL
+    if record.space != now.space:
+        return Reuse.TRACE_ONLY
+    if record.build != now.build or record.hardware != now.hardware:
+        return Reuse.FOR_TRAINING
+    return Reuse.AS_TRIAL
+
+
+def differences(record: Record, now: Conditions) -> tuple[str, ...]:
+    """Say in words what keeps a record from being a trial of the run; empty when nothing does.
+
+    Args:
+        record: The record.
+        now: The conditions of the run.
+    """
+    pairs: list[tuple[str, object, object]] = [
+        ("task", record.task, now.task),
+        ("threads", record.threads, now.threads),
+        ("space", record.space, now.space),
+        ("build", record.build, now.build),
+        ("hardware", record.hardware, now.hardware),
     ]
-    if target is not None:
-        pairs.insert(1, ("target", _options(record.target), _options(target)))
+    if now.target is not None:
+        pairs.insert(1, ("target", _options(record.target), _options(now.target)))
     return tuple(
-        f"{name} differs: the record has {_show(then)}, this run {_show(now)}"
-        for name, then, now in pairs
-        if then != now
+        f"{name} differs: the record has {_show(then)}, this run {_show(current)}"
+        for name, then, current in pairs
+        if then != current
     )
 
 
-def _options(target: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in target.items() if name not in _ELSEWHERE}
+def _options(target: Mapping[str, Json]) -> dict[str, Json]:
+    return {name: value for name, value in target.items() if name not in _HARDWARE_OPTIONS}
 
 
 def _show(value: object) -> str:

@@ -15,9 +15,9 @@ import stat
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from loopwright.errors import RecordError
+from loopwright.records.json_value import Json
 from loopwright.records.record import VERSION, Record, canonical_json
 
 _REMEDY = {
@@ -67,7 +67,7 @@ class Store:
         """
         self._write(record.to_line())
 
-    def header(self, data: Mapping[str, Any]) -> None:
+    def header(self, data: Mapping[str, Json]) -> None:
         """Write the line that opens a run: seed, options, and what it pretrains from.
 
         Raises:
@@ -82,9 +82,10 @@ class Store:
             RecordError: the disk reports a failure.
         """
         with self._lock:
+            if self._fd is None:
+                return
             try:
-                if self._fd is not None:
-                    os.fsync(self._fd)
+                os.fsync(self._fd)
             except OSError as exc:
                 raise self._error(exc) from exc
 
@@ -110,8 +111,8 @@ class Store:
 
     def _kind(self) -> str:
         mode = os.stat(self.path).st_mode
-        known = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
-        return known.get(stat.S_IFMT(mode), "a device")
+        names = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+        return names.get(stat.S_IFMT(mode), "a device")
 
     def _error(self, exc: OSError) -> RecordError:
         reason = _REMEDY.get(exc.errno or 0, exc.strerror or str(exc))
@@ -162,7 +163,7 @@ def _append(fd: int, data: bytes) -> None:
     try:
         while done < len(data):
             done += os.write(fd, data[done:])
-    except BaseException:
+    except BaseException:  # Ctrl-C too must leave no part of a line
         if done:
             _undo(fd, start, done)
         raise

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loopwright import dtypes, env
-from loopwright.errors import ArgumentError, RunError
+from loopwright.errors import ArgumentError, OutOfMemoryError, RunError
 from loopwright.runtime import pool
 from loopwright.runtime.artifact_kinds import Timer
 from loopwright.runtime.device import Device
@@ -217,7 +217,7 @@ class Function:
         threads = self._image.num_threads or pool.get_num_threads()
         total = self.workspace_bytes + (threads - 1) * self.parallel_workspace_bytes
         if total > _limit():
-            raise RunError(
+            raise OutOfMemoryError(
                 f"{self.name} needs {total} bytes of workspace on {threads} threads, over the "
                 f"limit of {_limit()}; use smaller tiles, fewer threads, or raise "
                 "LOOPWRIGHT_WORKSPACE_LIMIT"
@@ -305,7 +305,7 @@ def _allocate(function: Function) -> npt.NDArray[np.uint8]:
     try:
         return aligned_bytes(function.workspace_bytes)
     except MemoryError as error:
-        raise RunError(
+        raise OutOfMemoryError(
             f"{function.name}: no memory for a workspace of {function.workspace_bytes} bytes"
         ) from error
 
@@ -322,7 +322,7 @@ def failure(function: Function, code: int) -> Exception:
     if complaint is not None:
         return complaint
     if code == _NO_MEMORY:
-        return RunError(
+        return OutOfMemoryError(
             f"{function.name}: a thread got no memory for its workspace of "
             f"{function.parallel_workspace_bytes} bytes; use smaller tiles or fewer threads"
         )

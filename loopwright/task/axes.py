@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol, TypeAlias
 
 from loopwright.errors import SpaceError
 from loopwright.ir.expr import Expr
@@ -22,7 +22,27 @@ class Axis:
     name: str = ""
 
 
-def axis(source: Any) -> Axis:
+class HasExtent(Protocol):
+    """A loop axis of a tensor."""
+
+    @property
+    def extent(self) -> object:
+        """How many iterations it has."""
+
+
+class HasDomain(Protocol):
+    """An axis in the form of TVM."""
+
+    @property
+    def dom(self) -> HasExtent:
+        """Its range."""
+
+
+#: What a knob may be defined over: a loop axis of a tensor, a length, or a part of a split.
+AxisLike: TypeAlias = Axis | int | HasExtent | HasDomain
+
+
+def axis(source: AxisLike) -> Axis:
     """Make an :class:`Axis` of a loop axis of a tensor (``C.op.axis[0]``), an int, or an Axis.
 
     Raises:
@@ -39,22 +59,22 @@ def axis(source: Any) -> Axis:
     return Axis(length, name)
 
 
-def known_length(source: Any, knob: str) -> int:
+def known_length(source: AxisLike, knob: str) -> int:
     """Length of an axis that a knob needs now.
 
     Raises:
         SpaceError: the axis is part of another split.
     """
-    found = axis(source)
-    if found.length is None:
+    resolved = axis(source)
+    if resolved.length is None:
         raise SpaceError(
-            f"knob {knob!r}: the length of part {found.name!r} of a split depends on the "
+            f"knob {knob!r}: the length of part {resolved.name!r} of a split depends on the "
             "configuration; give the original axis more outputs instead (num_outputs=3)"
         )
-    return found.length
+    return resolved.length
 
 
-def _extent(source: Any) -> Any:
+def _extent(source: object) -> int | None:
     """``extent`` of an axis, or ``dom.extent``; as an int where it can be turned into one.
 
     Raises:

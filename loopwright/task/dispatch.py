@@ -10,18 +10,21 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import Any
+from typing import Self
+from weakref import WeakKeyDictionary
 
 from loopwright.errors import InstantiationError, TaskError
-from loopwright.task.config import ConfigEntity
-from loopwright.task.task import Task, resolve_target
-from loopwright.task.template import Template
+from loopwright.records import Json
+from loopwright.target import Target
+from loopwright.task.space import ConfigEntity
+from loopwright.task.task import Task
+from loopwright.task.template import Scheduled, Template
 
 log = logging.getLogger("loopwright")
 
-#: A schedule and the tensors that are its arguments.
-Scheduled = tuple[Any, list[Any]]
-
+#: Tasks of the direct calls of each template, by arguments and target: collecting the knobs runs
+#: the template once more. At most `_TASK_CACHE` of each template.
+_tasks: WeakKeyDictionary[Template, dict[tuple[object, ...], Task]] = WeakKeyDictionary()
 _TASK_CACHE = 256
 _said: set[str] = set()
 
@@ -29,7 +32,7 @@ _said: set[str] = set()
 class DispatchContext(ABC):
     """Answers for the templates that are called inside its ``with`` block."""
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> Self:
         _stack.set((*_stack.get(), self))
         return self
 
@@ -58,7 +61,7 @@ class ApplyConfig(DispatchContext):
         config: A configuration, its index, or ``{knob: value}``.
     """
 
-    def __init__(self, config: ConfigEntity | int | Mapping[str, Any]) -> None:
+    def __init__(self, config: ConfigEntity | int | Mapping[str, Json]) -> None:
         self.config = config
 
     def apply(self, task: Task) -> Scheduled:
@@ -70,7 +73,7 @@ class ApplyConfig(DispatchContext):
         return task.instantiate(self.config)
 
 
-def schedule_for(template: Template, args: tuple[Any, ...]) -> Scheduled:
+def schedule_for(template: Template, args: tuple[Json, ...]) -> Scheduled:
     """What calling a template returns.
 
     Args:
@@ -80,12 +83,12 @@ def schedule_for(template: Template, args: tuple[Any, ...]) -> Scheduled:
     Raises:
         TaskError: the template raised, whichever configuration it was given.
     """
-    task = _task(template, args)
+    task = task_of_call(template, args)
     contexts = _stack.get()
     for context in reversed(contexts):
-        found = context.apply(task)
-        if found is not None:
-            return found
+        scheduled = context.apply(task)
+        if scheduled is not None:
+            return scheduled
     reasons = "; ".join(filter(None, (context.why_not(task) for context in reversed(contexts))))
     say_once(f"{task}: using the default configuration, not a tuned one ({reasons or _UNASKED})")
     return fallback(task)
@@ -119,13 +122,13 @@ def clear_fallback_cache() -> None:
     _said.clear()
 
 
-def _task(template: Template, args: tuple[Any, ...]) -> Task:
-    """The task of a call; kept on the template, since collecting the knobs runs it once more."""
-    target = resolve_target(None)
-    name = (args, tuple(map(type, args)), str(target.canonical))
-    cache: dict[Any, Task] = template.tasks
-    if name not in cache:
-        if len(cache) >= _TASK_CACHE:
-            cache.clear()
-        cache[name] = Task(template, args, target)
-    return cache[name]
+def task_of_call(template: Template, args: tuple[Json, ...]) -> Task:
+    """The task of a direct call under the current target; the same one for equal calls."""
+    target = Target.current()
+    key = (args, tuple(map(type, args)), str(target.canonical))
+    tasks = _tasks.setdefault(template, {})
+    if key not in tasks:
+        if len(tasks) >= _TASK_CACHE:
+            tasks.clear()
+        tasks[key] = Task(template, args, target)
+    return tasks[key]

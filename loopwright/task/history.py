@@ -5,17 +5,25 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
 
 from loopwright.errors import LoopwrightError, UsageError
-from loopwright.records import Log, Record, by_task, canonical_json, environment, load, top_k
+from loopwright.records import Json, Log, Record, by_task, canonical_json, environment, load, top_k
 from loopwright.records import threads as threads_of
-from loopwright.task.dispatch import DispatchContext, Scheduled, say_once
+from loopwright.task.dispatch import DispatchContext, say_once
 from loopwright.task.task import Task
+from loopwright.task.template import Scheduled
 
-Source = str | os.PathLike[str] | Record | Log
+
+class HasRecord(Protocol):
+    """What `loopwright.autotvm.record.load_from_file` yields: something that knows its record."""
+
+    record: Record
+
+
+Source: TypeAlias = str | os.PathLike[str] | Record | HasRecord | Log
 #: How many records are tried before the default is used: the template may have changed.
 _TRIES = 8
 
@@ -106,11 +114,11 @@ class ApplyHistoryBest(DispatchContext):
             try:
                 scheduled, replayed = _instantiate(task, record)
             except _Refused as exc:
-                passed[str(exc)] += 1
+                passed.reasons[str(exc)] += 1
                 continue
             self._choices[task.key] = self._choice(task, record, passed, replayed)
             return scheduled
-        self._choices[task.key] = Choice(str(task), task.key, None, _reasons(passed))
+        self._choices[task.key] = Choice(str(task), task.key, None, passed.texts())
         return None
 
     def why_not(self, task: Task) -> str:
@@ -127,20 +135,21 @@ class ApplyHistoryBest(DispatchContext):
             return self._choices[task.key]
         fitting, passed = self._select(task)
         if not fitting:
-            return Choice(str(task), task.key, None, _reasons(passed))
+            return Choice(str(task), task.key, None, passed.texts())
         return self._choice(task, fitting[0], passed, replayed=False)
 
     def report(self) -> tuple[Choice, ...]:
         """One choice per task that was built so far, in order."""
         return tuple(self._choices.values())
 
-    def _read(self, source: Any) -> Iterator[Record]:
+    def _read(self, source: object) -> Iterator[Record]:
+        own = getattr(source, "record", None)
         if isinstance(source, Record):
             yield source
         elif isinstance(source, (str, os.PathLike)):
             yield from self._read(load(source))
-        elif isinstance(getattr(source, "record", None), Record):
-            yield source.record  # a pair of `autotvm.record.load_from_file`
+        elif isinstance(own, Record):
+            yield own
         elif isinstance(source, Log):
             self.skipped += len(source.skipped)
             if source.skipped:
@@ -154,41 +163,42 @@ class ApplyHistoryBest(DispatchContext):
                 f"apply_history_best takes the path of a log or records, got {source!r}"
             )
 
-    def _select(self, task: Task) -> tuple[list[Record], Counter[str]]:
+    def _select(self, task: Task) -> tuple[list[Record], PassedOver]:
         """Records to try, best first, and how many were passed over for which reason."""
         target = task.target.canonical
         env = environment()
         exact, near = [], []
-        passed: Counter[str] = Counter()
-        known = self._records.get(task.key, [])
-        for record in known:
+        passed = PassedOver()
+        own = self._records.get(task.key, [])
+        for record in own:
             reason = _unusable(record) or ("" if self.any_hardware else _other(record, target, env))
             if reason:
-                passed[reason] += 1
+                passed.reasons[reason] += 1
             elif _same_options(record, target, env):
                 exact.append(record)
             else:
                 near.append(record)
-        if not known:
-            passed.update(self._strangers(task))
+        if not own:
+            passed = self._other_tasks(task)
         # A wrong answer found later takes its candidate out: the failures are passed on as well.
-        wrong = [record for record in known if record.error is not None]
+        wrong = [record for record in own if record.error is not None]
         order = top_k([*exact, *wrong], _TRIES) + top_k([*near, *wrong], _TRIES)
         return order, passed
 
-    def _strangers(self, task: Task) -> Iterator[str]:
+    def _other_tasks(self, task: Task) -> PassedOver:
         """Why the log has nothing of this task: what it has instead."""
-        total = 0
+        reasons: Counter[str] = Counter()
         for records in self._records.values():
             first = records[0]
-            total += len(records)
             if first.op == task.name:
                 same = canonical_json(first.args) == canonical_json(list(task.args))
                 other = f"target {first.kind!r}" if same else f"arguments {tuple(first.args)}"
-                yield from [f"for {other}, not {task.kind if same else task.args}"] * len(records)
-        yield f"none of this task among {total} records" if total else "the log is empty"
+                reasons[f"for {other}, not {task.kind if same else task.args}"] += len(records)
+        total = sum(map(len, self._records.values()))
+        none = f"none of this task among {total} records" if total else "the log is empty"
+        return PassedOver(reasons, none)
 
-    def _choice(self, task: Task, record: Record, passed: Counter[str], replayed: bool) -> Choice:
+    def _choice(self, task: Task, record: Record, passed: PassedOver, replayed: bool) -> Choice:
         target, env = task.target.canonical, environment()
         hardware = "same" if record.hardware else "unknown"
         if _other(record, target, env):
@@ -196,7 +206,25 @@ class ApplyHistoryBest(DispatchContext):
         note = ""
         if record.threads and record.threads != threads_of(target, env):
             note = f"tuned for {record.threads} threads"
-        return Choice(str(task), task.key, record, _reasons(passed), hardware, replayed, note)
+        return Choice(str(task), task.key, record, passed.texts(), hardware, replayed, note)
+
+
+@dataclass
+class PassedOver:
+    """Why records of a log were not used.
+
+    Attributes:
+        reasons: how many records for each reason.
+        summary: what is to be said of the log as a whole.
+    """
+
+    reasons: Counter[str] = field(default_factory=Counter)
+    summary: str = ""
+
+    def texts(self) -> tuple[str, ...]:
+        """The reasons with their counts, most frequent first, then the summary."""
+        counted = [f"{count} {reason}" for reason, count in self.reasons.most_common()]
+        return (*counted, *filter(None, [self.summary]))
 
 
 class _Refused(Exception):
@@ -234,9 +262,9 @@ def _unusable(record: Record) -> str:
     return "" if record.times else "without a time"
 
 
-def _other(record: Record, target: Any, env: Any) -> str:
+def _other(record: Record, target: Mapping[str, Json], env: Mapping[str, Json]) -> str:
     """How a record's hardware differs from this; what a record does not say does not differ."""
-    pairs: Sequence[tuple[str, Any, Any]] = (
+    pairs: Sequence[tuple[str, Json, Json]] = (
         ("CPU", record.env.get("cpu"), env.get("cpu")),
         ("instruction set", record.env.get("isa"), env.get("isa")),
         ("target CPU", record.target.get("mcpu"), target.get("mcpu")),
@@ -249,15 +277,8 @@ def _other(record: Record, target: Any, env: Any) -> str:
     return ""
 
 
-def _same_options(record: Record, target: Any, env: Any) -> bool:
+def _same_options(record: Record, target: Mapping[str, Json], env: Mapping[str, Json]) -> bool:
     return record.target == target and record.threads == threads_of(target, env)
-
-
-def _reasons(passed: Counter[str]) -> tuple[str, ...]:
-    return tuple(
-        f"{count} {reason}" if not reason.startswith(("none", "the log")) else reason
-        for reason, count in passed.most_common()
-    )
 
 
 def _span(seconds: float) -> str:

@@ -13,8 +13,9 @@ from loopwright.task.sampling import generator
 from loopwright.task.vectors import indices_of, random_digits
 
 if TYPE_CHECKING:
-    from loopwright.task.config import ConfigEntity
+    from loopwright.task.space import ConfigEntity
     from loopwright.task.task import Task
+    from loopwright.task.template_config import Filter
 
 #: Points that are looked at.
 _SAMPLE = 400
@@ -67,11 +68,9 @@ def refusals(task: Task, sample: int = _SAMPLE) -> list[Refusal]:
 def _reason(task: Task, config: ConfigEntity) -> str | None:
     assert config.index is not None
     for accepts in task.config_space.filters:
-        try:
-            if not accepts(config):
-                return f"filter {_name(accepts)} refuses it"
-        except Exception as exc:
-            return f"filter {_name(accepts)} raises {type(exc).__name__}: {_general(exc)}"
+        reason = _reason_of_filter(accepts, config)
+        if reason is not None:
+            return reason
     try:
         if not task.config_space.is_valid(config.index):
             return "the space refuses it"
@@ -80,6 +79,13 @@ def _reason(task: Task, config: ConfigEntity) -> str | None:
         cause = exc.__cause__ or exc
         return f"the template raises {type(cause).__name__}: {_general(cause)}"
     return None
+
+
+def _reason_of_filter(accepts: Filter, config: ConfigEntity) -> str | None:
+    try:
+        return None if accepts(config) else f"filter {_name(accepts)} refuses it"
+    except Exception as exc:  # a user's filter: what it raises is the reason
+        return f"filter {_name(accepts)} raises {type(exc).__name__}: {_general(exc)}"
 
 
 def _name(function: Callable[..., Any]) -> str:

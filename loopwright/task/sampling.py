@@ -6,16 +6,13 @@ Every function is deterministic for a seed, ends in bounded time, and never list
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from loopwright.errors import SpaceError
-
-if TYPE_CHECKING:
-    from loopwright.task.space import ConfigSpace
 
 #: Sources of randomness that are accepted; None means seed 0.
 Rng = np.random.Generator | random.Random | int | None
@@ -24,6 +21,31 @@ Rng = np.random.Generator | random.Random | int | None
 SMALL = 20_000
 _SAMPLE = 4_000
 _BLOCK = 256
+
+
+class PointSpace(Protocol):
+    """What sampling needs to know of a `ConfigSpace`."""
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """Number of candidates of each knob."""
+
+    @property
+    def range_length(self) -> int:
+        """Number of points, valid or not."""
+
+    @property
+    def is_filtered(self) -> bool:
+        """True when some points may not be valid."""
+
+    def is_valid(self, index: int) -> bool:
+        """True when a point may be used."""
+
+    def point2knob(self, index: int) -> tuple[int, ...]:
+        """The choice of each knob at an index."""
+
+    def knob2point(self, vector: Sequence[int]) -> int:
+        """The index of the choices."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +77,7 @@ def generator(rng: Rng) -> np.random.Generator:
     return np.random.default_rng(0 if rng is None else rng)
 
 
-def valid_count(space: ConfigSpace) -> ValidCount:
+def valid_count(space: PointSpace) -> ValidCount:
     """See ``ConfigSpace.valid_count``."""
     total = space.range_length
     if not space.is_filtered:
@@ -68,7 +90,7 @@ def valid_count(space: ConfigSpace) -> ValidCount:
 
 
 def sample_ints(
-    space: ConfigSpace, m: int, rng: Rng, exclude: Collection[int] = frozenset()
+    space: PointSpace, m: int, rng: Rng, exclude: Collection[int] = frozenset()
 ) -> list[int]:
     """See ``ConfigSpace.sample_ints``."""
     source = generator(rng)
@@ -88,17 +110,17 @@ def sample_ints(
     return list(chosen)
 
 
-def rand_index(space: ConfigSpace, rng: Rng, to_exclude: Collection[int]) -> int:
+def rand_index(space: PointSpace, rng: Rng, to_exclude: Collection[int]) -> int:
     """See ``ConfigSpace.get_rand_index``."""
-    found = sample_ints(space, 1, rng, frozenset(to_exclude))
-    if not found:
+    chosen = sample_ints(space, 1, rng, frozenset(to_exclude))
+    if not chosen:
         raise SpaceError(
             f"no valid point found among {space.range_length}, {len(to_exclude)} being excluded"
         )
-    return found[0]
+    return chosen[0]
 
 
-def random_walk(space: ConfigSpace, index: int, rng: Rng) -> int:
+def random_walk(space: PointSpace, index: int, rng: Rng) -> int:
     """See ``ConfigSpace.random_walk``."""
     source = generator(rng)
     start = space.point2knob(index)
@@ -107,51 +129,45 @@ def random_walk(space: ConfigSpace, index: int, rng: Rng) -> int:
     for _ in range(64 if movable else 0):
         number = movable[int(source.integers(len(movable)))]
         shift = 1 + int(source.integers(dims[number] - 1))
-        found = _moved(space, start, number, (start[number] + shift) % dims[number])
-        if space.is_valid(found):
-            return found
+        point = _moved(space, start, number, (start[number] + shift) % dims[number])
+        if space.is_valid(point):
+            return point
     # Nearly everything around is refused: look at each neighbour once.
     around = list(_neighbours(space, start)) if space.is_filtered else []
     order: list[int] = source.permutation(len(around)).tolist()
     for which in order:
-        found = around[which]
-        if space.is_valid(found):
-            return found
+        point = around[which]
+        if space.is_valid(point):
+            return point
     return index
 
 
-def next_index(space: ConfigSpace, index: int, step: int) -> int | None:
+def next_index(space: PointSpace, index: int, step: int) -> int | None:
     """See ``ConfigSpace.get_next_index``."""
     if step < 1:
         raise SpaceError(f"step must be at least 1, got {step}")
-    found = 0
+    count = 0
     for candidate in range(index + 1, space.range_length):
-        found += space.is_valid(candidate)
-        if found == step:
+        count += space.is_valid(candidate)
+        if count == step:
             return candidate
     return None
 
 
-def nearest_valid(space: ConfigSpace, index: int) -> int:
+def nearest_valid(space: PointSpace, index: int) -> int:
     """A valid point that differs from a refused one in as few knobs as can be found: each
     neighbour in order, then walks of growing length, then points anywhere.
 
     Raises:
         SpaceError: none was found.
     """
-    for found in _neighbours(space, space.point2knob(index)):
-        if space.is_valid(found):
-            return found
+    for point in _neighbours(space, space.point2knob(index)):
+        if space.is_valid(point):
+            return point
     source = generator(0)
-    start = space.point2knob(index)
-    for changes in range(2, len(start) + 1):
-        for _ in range(_BLOCK):
-            vector = list(start)
-            for number in source.permutation(len(start))[:changes]:
-                vector[number] = int(source.integers(space.dims[number]))
-            found = space.knob2point(vector)
-            if space.is_valid(found):
-                return found
+    for point in _far_neighbours(space, space.point2knob(index), source):
+        if space.is_valid(point):
+            return point
     anywhere = sample_ints(space, 1, source)
     if anywhere:
         return anywhere[0]
@@ -162,12 +178,12 @@ def nearest_valid(space: ConfigSpace, index: int) -> int:
     )
 
 
-def _moved(space: ConfigSpace, vector: tuple[int, ...], number: int, digit: int) -> int:
+def _moved(space: PointSpace, vector: tuple[int, ...], number: int, digit: int) -> int:
     return space.knob2point([*vector[:number], digit, *vector[number + 1 :]])
 
 
-def _neighbours(space: ConfigSpace, vector: tuple[int, ...]) -> Iterator[int]:
-    """Points that differ in one knob, nearest candidates first."""
+def _neighbours(space: PointSpace, vector: tuple[int, ...]) -> Iterator[int]:
+    """PointSpace that differ in one knob, nearest candidates first."""
     for number, dim in enumerate(space.dims):
         here = vector[number]
         others = [digit for digit in range(dim) if digit != here]
@@ -175,13 +191,23 @@ def _neighbours(space: ConfigSpace, vector: tuple[int, ...]) -> Iterator[int]:
             yield _moved(space, vector, number, digit)
 
 
-def _draws(space: ConfigSpace, source: np.random.Generator) -> Iterator[int]:
+def _far_neighbours(
+    space: PointSpace, start: tuple[int, ...], source: np.random.Generator
+) -> Iterator[int]:
+    """PointSpace at random that differ in two knobs, then some in three, and so on."""
+    for changes in (n for n in range(2, len(start) + 1) for _ in range(_BLOCK)):
+        vector = list(start)
+        for number in source.permutation(len(start))[:changes]:
+            vector[number] = int(source.integers(space.dims[number]))
+        yield space.knob2point(vector)
+
+
+def _draws(space: PointSpace, source: np.random.Generator) -> Iterator[int]:
     """Endless points at random, repetitions included."""
     total = space.range_length
     dims = np.array(space.dims)
+    while total < 1 << 62:
+        yield from source.integers(total, size=_BLOCK).tolist()
     while True:
-        if total < 1 << 62:
-            yield from source.integers(total, size=_BLOCK).tolist()
-        else:
-            for vector in source.integers(dims, size=(_BLOCK, len(dims))).tolist():
-                yield space.knob2point(vector)
+        vectors = source.integers(dims, size=(_BLOCK, len(dims))).tolist()
+        yield from map(space.knob2point, vectors)

@@ -1,4 +1,4 @@
-"""The search space of a task: ordered knobs, and the numbers of their combinations.
+"""The search space of a task: ordered knobs, the numbers of their combinations, and its points.
 
 A point is an index in mixed radix whose least significant digit is the first knob's choice. The
 product of the knobs is never enumerated.
@@ -11,15 +11,82 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from loopwright.errors import SpaceError
+from loopwright.errors import InstantiationError, SpaceError
+from loopwright.records import Json
 from loopwright.task import sampling
-from loopwright.task.config import ConfigEntity
-from loopwright.task.defining import Definitions, missing_knob
+from loopwright.task.entities import Entity
 from loopwright.task.knobs import Knob, value_text
 from loopwright.task.sampling import Rng, ValidCount
+from loopwright.task.template_config import Filter, TemplateConfig, missing_knob
 
 
-class ConfigSpace(Definitions):
+class ConfigEntity(TemplateConfig):
+    """A choice for every knob of a space.
+
+    Attributes:
+        space: The space.
+        index: Its index there; None when a recorded value is not among the candidates.
+    """
+
+    def __init__(
+        self, space: ConfigSpace, entities: Mapping[str, Entity], index: int | None
+    ) -> None:
+        self.space = space
+        self.index = index
+        self._entities = dict(entities)
+
+    def __getitem__(self, name: str) -> Any:
+        try:
+            return self._entities[name]
+        except KeyError:
+            raise missing_knob(name, list(self._entities)) from None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ConfigEntity) and self._entities == other._entities
+
+    def __hash__(self) -> int:
+        return hash(value_text(self.values))
+
+    def __str__(self) -> str:
+        return " ".join(f"{name}={entity}" for name, entity in self._entities.items())
+
+    def __repr__(self) -> str:
+        return f"<config {self.index}: {self}>"
+
+    @property
+    def values(self) -> dict[str, Json]:
+        """JSON form of each knob's choice, as a record keeps it: ``{"tile_i": [-1, 8]}``."""
+        return {name: entity.value for name, entity in self._entities.items()}
+
+    @property
+    def is_fallback(self) -> bool:
+        """False: a record or a tuner chose this."""
+        return False
+
+    def raise_error(self, msg: str) -> None:
+        """Refuse this configuration.
+
+        Raises:
+            InstantiationError: with ``msg``.
+        """
+        raise InstantiationError(msg)
+
+    def valid(self) -> bool:
+        """True: a configuration that is refused never gets as far as this question."""
+        return True
+
+    def multi_filter(self, filter: Filter) -> None:
+        """Nothing to do: the space has the filter."""
+
+    def _define(self, name: str, build: Callable[[], Knob], default: Json) -> None:
+        if name not in self._entities:
+            raise InstantiationError(
+                f"knob {name!r} is defined for some configurations only; define every knob before "
+                "the template branches on one"
+            )
+
+
+class ConfigSpace(TemplateConfig):
     """Collects knobs while a template runs for the first time, and is searched afterwards.
 
     While it collects, ``cfg[name]`` acts with the default candidate, so that the template runs
@@ -34,12 +101,12 @@ class ConfigSpace(Definitions):
         asked_fallback: True when the template looked at ``cfg.is_fallback``.
     """
 
-    def __init__(self, defaults: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, defaults: Mapping[str, Json] | None = None) -> None:
         self.knobs: dict[str, Knob] = {}
         self.errors: list[str] = []
         self.asked_fallback = False
         self._defaults = dict(defaults or {})
-        self._filters: list[Callable[[ConfigEntity], bool]] = []
+        self._filters: list[Filter] = []
         self._frozen = False
         self._dims: tuple[int, ...] = ()
         self._default: int | None = None
@@ -66,7 +133,7 @@ class ConfigSpace(Definitions):
         """True unless the default configuration was refused."""
         return not self.errors
 
-    def multi_filter(self, filter: Callable[[Any], bool]) -> None:
+    def multi_filter(self, filter: Filter) -> None:
         """Keep only the points for which ``filter(config)`` is true, asked point by point."""
         self._filters.append(filter)
 
@@ -82,7 +149,7 @@ class ConfigSpace(Definitions):
         self._frozen = True
         self._dims = self.dims
 
-    def _define(self, name: str, build: Callable[[], Knob], default: Any) -> None:
+    def _define(self, name: str, build: Callable[[], Knob], default: Json) -> None:
         if self._frozen:
             raise SpaceError(f"knob {name!r}: the space is complete; define knobs in the template")
         knob = build()
@@ -90,8 +157,8 @@ class ConfigSpace(Definitions):
             knob.set_default(self._defaults[name])
         elif default is not None:
             knob.set_default(default)
-        known = self.knobs.setdefault(name, knob)
-        if known.signature != knob.signature:
+        before = self.knobs.setdefault(name, knob)
+        if before.signature != knob.signature:
             raise SpaceError(
                 f"knob {name!r} is defined twice with different candidates; rename one"
             )
@@ -122,7 +189,7 @@ class ConfigSpace(Definitions):
         return bool(self._filters)
 
     @property
-    def filters(self) -> tuple[Callable[[ConfigEntity], bool], ...]:
+    def filters(self) -> tuple[Filter, ...]:
         """The functions given to ``multi_filter``, in their order."""
         return tuple(self._filters)
 
@@ -191,17 +258,17 @@ class ConfigSpace(Definitions):
         pairs = zip(self.knobs.values(), digits, strict=True)
         return ConfigEntity(self, {k.name: k.entities[digit] for k, digit in pairs}, int(index))
 
-    def find(self, values: Mapping[str, Any] | ConfigEntity) -> int | None:
+    def find(self, values: Mapping[str, Json] | ConfigEntity) -> int | None:
         """The index of ``{knob: value}``, or None when it is not a point of this space."""
         if isinstance(values, ConfigEntity):
             values = values.values
         if set(values) != set(self.knobs):
             return None
         digits = [knob.position(values[name]) for name, knob in self.knobs.items()]
-        known = [digit for digit in digits if digit is not None]
-        return self.knob2point(known) if len(known) == len(digits) else None
+        positions = [digit for digit in digits if digit is not None]
+        return self.knob2point(positions) if len(positions) == len(digits) else None
 
-    def index_of(self, values: Mapping[str, Any] | ConfigEntity) -> int:
+    def index_of(self, values: Mapping[str, Json] | ConfigEntity) -> int:
         """The index of ``{knob: value}``, as a record holds it.
 
         Raises:
@@ -212,7 +279,7 @@ class ConfigSpace(Definitions):
             raise SpaceError(f"not a point of this space: {self._misfit(values)}")
         return index
 
-    def entity_of(self, values: Mapping[str, Any]) -> ConfigEntity:
+    def entity_of(self, values: Mapping[str, Json]) -> ConfigEntity:
         """A configuration of recorded values, which may be no candidates; a knob that is missing
         takes its default, one that is unknown here is left out.
 
@@ -243,7 +310,7 @@ class ConfigSpace(Definitions):
             return all(accepts(config) for accepts in self._filters)
         except KeyboardInterrupt:
             raise
-        except BaseException as exc:  # sys.exit in a filter does not end its caller
+        except BaseException as exc:  # a user's filter: one that calls sys.exit ends nothing
             text = f"a filter failed on configuration {index} ({config}): "
             raise SpaceError(f"{text}{type(exc).__name__}: {exc}") from exc
 
@@ -284,7 +351,7 @@ class ConfigSpace(Definitions):
         if not 0 <= index < self.range_length:
             raise SpaceError(f"index {index} is outside of the space of {self.range_length} points")
 
-    def _misfit(self, values: Mapping[str, Any] | ConfigEntity) -> str:
+    def _misfit(self, values: Mapping[str, Json] | ConfigEntity) -> str:
         if isinstance(values, ConfigEntity):
             values = values.values
         for name, knob in self.knobs.items():

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from loopwright.errors import InstantiationError, TaskError
-from loopwright.records import task_key
+from loopwright.records import Json, task_key
+from loopwright.target import Target
 from loopwright.task import sampling
-from loopwright.task.config import ConfigEntity, FallbackConfig
-from loopwright.task.current import running
-from loopwright.task.defining import Definitions
-from loopwright.task.space import ConfigSpace
-from loopwright.task.template import Template, lookup
+from loopwright.task.fallback import FallbackConfig
+from loopwright.task.running_config import running
+from loopwright.task.space import ConfigEntity, ConfigSpace
+from loopwright.task.template import Scheduled, Template, lookup
+from loopwright.task.template_config import TemplateConfig
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+#: What a target is made of: its text such as ``"llvm"``, or its canonical form.
+TargetLike: TypeAlias = "Target | str | Mapping[str, Json] | None"
 
 _DEFAULT_TRIES = 64
 
@@ -43,8 +51,8 @@ class Task:
     def __init__(
         self,
         name: str | Template | Callable[..., Any],
-        args: Iterable[Any] = (),
-        target: Any = None,
+        args: Iterable[Json] = (),
+        target: TargetLike = None,
     ) -> None:
         self.template = lookup(name)
         self.name = self.template.name
@@ -72,7 +80,13 @@ class Task:
         return make(*self.args) if make is not None else self.template.reference
 
     @property
-    def workload(self) -> tuple[Any, ...]:
+    def make_inputs(self) -> Callable[[], Sequence[npt.ArrayLike]] | None:
+        """Makes one array per input, where the template says how; None: random ones will do."""
+        make = self.template.make_inputs
+        return None if make is None else partial(make, *self.args)
+
+    @property
+    def workload(self) -> tuple[Json, ...]:
         """Name and arguments, AutoTVM's identity of a task."""
         return (self.name, *self.args)
 
@@ -91,7 +105,7 @@ class Task:
             )
         return self._flop
 
-    def instantiate(self, config: ConfigEntity | int | Mapping[str, Any]) -> tuple[Any, list[Any]]:
+    def instantiate(self, config: ConfigEntity | int | Mapping[str, Json]) -> Scheduled:
         """Run the template under a configuration.
 
         Args:
@@ -113,7 +127,7 @@ class Task:
         except BaseException as exc:  # a template that calls sys.exit costs its own trial only
             raise InstantiationError(f"{self} with {config}: {self.template.blame(exc)}") from exc
 
-    def config(self, config: ConfigEntity | int | Mapping[str, Any]) -> ConfigEntity:
+    def config(self, config: ConfigEntity | int | Mapping[str, Json]) -> ConfigEntity:
         """The configuration of an index or of ``{knob: value}``; one of another space is carried
         over by its values.
 
@@ -133,7 +147,7 @@ class Task:
         entities = {n: self.config_space.get(index)[n] for n in self.config_space.knobs}
         return FallbackConfig(self.config_space, entities, index)
 
-    def _run(self, config: Definitions) -> tuple[Any, list[Any]]:
+    def _run(self, config: TemplateConfig) -> Scheduled:
         with self.target, running(config):
             result = self.template.function(*self.args)
         pair = isinstance(result, tuple) and len(result) == 2 and hasattr(result[0], "dag")
@@ -159,7 +173,7 @@ class Task:
             space.freeze()
         except (TaskError, KeyboardInterrupt):
             raise
-        except BaseException as exc:  # sys.exit in a template does not end its caller
+        except BaseException as exc:  # a user's template: one that calls sys.exit ends nothing
             raise TaskError(f"{self}: {self.template.blame(exc)}") from exc
         self._flop = space.flop or int(schedule.dag.flop)
         self.config_space = space
@@ -177,7 +191,7 @@ class Task:
             self._run(config)
         except KeyboardInterrupt:
             raise
-        except BaseException as exc:
+        except BaseException as exc:  # a user's template: one that calls sys.exit ends nothing
             raise TaskError(f"{self}: {self.template.blame(exc)}") from exc
         if config.index is not None and space.is_valid(config.index):
             space.errors.clear()
@@ -191,14 +205,16 @@ class Task:
                 self._run(space.get(index))
             except KeyboardInterrupt:
                 raise
-            except BaseException:  # whatever a candidate raises, it is not the default
+            except BaseException:  # a user's template: one that raises is not the default
                 continue
             space.set_default(index)
             return
 
 
 def create_task(
-    name: str | Template | Callable[..., Any], args: Iterable[Any] = (), target: Any = None
+    name: str | Template | Callable[..., Any],
+    args: Iterable[Json] = (),
+    target: TargetLike = None,
 ) -> Task:
     """Make a task.
 
@@ -213,12 +229,10 @@ def create_task(
     return Task(name, args, target)
 
 
-def resolve_target(target: Any) -> Any:
+def resolve_target(target: TargetLike) -> Target:
     """The target that a text, a canonical form, or None (the current or default one) stands for."""
-    if hasattr(target, "canonical"):
+    if isinstance(target, Target):
         return target
-    from loopwright.target import Target
-
     if target is None:
         return Target.current()
     return Target(dict(target) if isinstance(target, Mapping) else target)

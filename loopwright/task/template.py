@@ -7,15 +7,24 @@ import math
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from loopwright.errors import TaskError, did_you_mean
-from loopwright.task.current import running_config
+from loopwright.records import Json
+from loopwright.task.running_config import running_config
+
+if TYPE_CHECKING:
+    from loopwright.schedule import Schedule
+    from loopwright.te import Tensor
 
 #: All templates by name.
 TASKS: dict[str, Template] = {}
 
-Function = Callable[..., Any]
+Function: TypeAlias = Callable[..., Any]
+#: A schedule and the tensors that are its arguments.
+Scheduled: TypeAlias = "tuple[Schedule, list[Tensor]]"
+#: Knob values of the default configuration, or a function of the arguments that returns them.
+Defaults: TypeAlias = Mapping[str, Json] | Callable[..., Mapping[str, Json]]
 
 
 class Template:
@@ -23,6 +32,9 @@ class Template:
 
     Calling it runs it under the configuration that the dispatch contexts choose: that of the best
     record under ``apply_history_best``, else the default, which is said once.
+
+    Args:
+        dispatch: Gives the schedule of a direct call, from the template and its arguments.
 
     Attributes:
         name: Its name in records and on the command line.
@@ -32,16 +44,16 @@ class Template:
         make_inputs: Function of the template's arguments that makes test inputs, or None.
         default: Knob values of the default configuration, ``{knob: value}``, or a function of the
             template's arguments that returns them; None leaves the choice to each knob.
-        tasks: The tasks of direct calls, kept by the dispatcher.
     """
 
     def __init__(
         self,
         name: str,
         function: Function,
+        dispatch: Callable[[Template, tuple[Json, ...]], Scheduled],
         reference: Function | None = None,
         make_inputs: Function | None = None,
-        default: Mapping[str, Any] | Callable[..., Mapping[str, Any]] | None = None,
+        default: Defaults | None = None,
         make_reference: Callable[..., Function] | None = None,
     ) -> None:
         self.name = name
@@ -53,7 +65,7 @@ class Template:
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", name)
         self.__wrapped__ = function
-        self.tasks: dict[Any, Any] = {}
+        self._dispatch = dispatch
         self._signature = inspect.signature(function)
 
     def __repr__(self) -> str:
@@ -65,7 +77,7 @@ class Template:
         code = self.function.__code__
         return f"{Path(code.co_filename).name}:{code.co_firstlineno}"
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Json, **kwargs: Json) -> Any:
         """Make the schedule for these arguments.
 
         Returns:
@@ -77,11 +89,11 @@ class Template:
         if running_config() is not None:
             # Called by another template: its knobs become part of that one's configuration.
             return self.function(*args, **kwargs)
-        from loopwright.task.dispatch import schedule_for
+        return self._dispatch(self, self.bind(args, kwargs))
 
-        return schedule_for(self, self.bind(args, kwargs))
-
-    def bind(self, args: Iterable[Any], kwargs: Mapping[str, Any] | None = None) -> tuple[Any, ...]:
+    def bind(
+        self, args: Iterable[Json], kwargs: Mapping[str, Json] | None = None
+    ) -> tuple[Json, ...]:
         """The arguments as they stand in a task's key: by position, defaults filled in.
 
         Raises:
@@ -112,11 +124,11 @@ class Template:
         params = [p.replace(annotation=plain) for p in self._signature.parameters.values()]
         return str(inspect.Signature(params))
 
-    def default_values(self, args: tuple[Any, ...]) -> Mapping[str, Any] | None:
+    def default_values(self, args: tuple[Json, ...]) -> Mapping[str, Json] | None:
         """Knob values of the default configuration for these arguments, where the template says."""
         return self.default(*args) if callable(self.default) else self.default
 
-    def describe(self, args: Iterable[Any]) -> str:
+    def describe(self, args: Iterable[Json]) -> str:
         """``demo/matmul(1024, 1024, 1024, 'float32')``."""
         return f"{self.name}{_call(args, {})}"
 
@@ -131,12 +143,12 @@ class Template:
         )
 
 
-def _call(args: Iterable[Any], kwargs: Mapping[str, Any]) -> str:
+def _call(args: Iterable[Json], kwargs: Mapping[str, Json]) -> str:
     parts = [repr(arg) for arg in args] + [f"{name}={value!r}" for name, value in kwargs.items()]
     return f"({', '.join(parts)})"
 
 
-def _plain(value: Any, what: str) -> Any:
+def _plain(value: Any, what: str) -> Json:
     """Numbers, strings, booleans, None, and tuples of these, so that a record can hold them."""
     if isinstance(value, (list, tuple)):
         return tuple(_plain(part, what) for part in value)
@@ -153,65 +165,6 @@ def _plain(value: Any, what: str) -> Any:
     )
 
 
-@overload
-def template(name: Function) -> Template: ...
-
-
-@overload
-def template(
-    name: str | None = None,
-    *,
-    reference: Function | None = None,
-    make_inputs: Function | None = None,
-    default: Mapping[str, Any] | Callable[..., Mapping[str, Any]] | None = None,
-    make_reference: Callable[..., Function] | None = None,
-) -> Callable[[Function], Template]: ...
-
-
-def template(
-    name: str | Function | None = None,
-    *,
-    reference: Function | None = None,
-    make_inputs: Function | None = None,
-    default: Mapping[str, Any] | Callable[..., Mapping[str, Any]] | None = None,
-    make_reference: Callable[..., Function] | None = None,
-) -> Template | Callable[[Function], Template]:
-    """Decorate a function of plain arguments that returns ``(schedule, [tensors])``.
-
-    Args:
-        name: Unique name; the function's own when left out.
-        reference: NumPy function of the inputs that returns the outputs.
-        make_inputs: Function of the template's arguments that makes inputs for tests and timing.
-        default: Knob values of the default configuration, or a function of the template's arguments
-            that returns them.
-        make_reference: Function of the template's arguments that returns ``reference``, for
-            operators whose meaning depends on arguments (a stride, a transposed operand).
-
-    Raises:
-        TaskError: another function has the name already.
-    """
-
-    def register(function: Function) -> Template:
-        label = name if isinstance(name, str) else function.__name__
-        made = Template(label, function, reference, make_inputs, default, make_reference)
-        before = TASKS.get(label)
-        if before is not None and not _same_origin(before.function, function):
-            raise TaskError(f"template {label!r} is defined at {before.where} already; rename one")
-        TASKS[label] = made
-        return made
-
-    return register(name) if callable(name) else register
-
-
-def _same_origin(one: Function, other: Function) -> bool:
-    """True when a definition was run again: a notebook's cell, or a file loaded twice."""
-    if one.__qualname__ != other.__qualname__:
-        return False
-    return one.__module__ == other.__module__ or (
-        one.__code__.co_filename == other.__code__.co_filename
-    )
-
-
 def lookup(name: str | Template | Function) -> Template:
     """Find a template by name, or by the decorated function or the function inside.
 
@@ -221,16 +174,16 @@ def lookup(name: str | Template | Function) -> Template:
     if isinstance(name, Template):
         return name
     if callable(name):
-        found = next((t for t in TASKS.values() if t.function is name), None)
-        if found is None:
+        registered = next((t for t in TASKS.values() if t.function is name), None)
+        if registered is None:
             raise TaskError(
                 f"function {getattr(name, '__name__', name)!r} is no template; decorate it with "
                 "@loopwright.template(name)"
             )
-        return found
+        return registered
     if name in TASKS:
         return TASKS[name]
-    known = ", ".join(sorted(TASKS)) or "none yet"
+    names = ", ".join(sorted(TASKS)) or "none yet"
     raise TaskError(
-        f"unknown template {name!r}{did_you_mean(str(name), TASKS)}; there are: {known}"
+        f"unknown template {name!r}{did_you_mean(str(name), TASKS)}; there are: {names}"
     )

@@ -27,6 +27,7 @@ import pytest
 from loopwright.measure import ErrorKind, MeasureError, MeasureInput, MeasureResult
 from loopwright.task import ConfigEntity, ConfigSpace
 from loopwright.tuner.base import Tuner
+from loopwright.tuner.run.state import point
 from loopwright.tuner.run.summary import Summary
 
 
@@ -123,16 +124,17 @@ class FakeMeasurer:
         pass
 
     def measure(
-        self, inputs: Sequence[MeasureInput], incumbent: float | None
+        self, inputs: Sequence[MeasureInput], incumbent: float | None = None
     ) -> Iterator[MeasureResult]:
         """Results in the order of the inputs."""
         for item in inputs:
-            self.on_trial(item.config.index)
+            index = point(item.config)
+            self.on_trial(index)
             if len(self.measured) == self.interrupt_after:
                 raise KeyboardInterrupt
-            self.measured.append(item.config.index)
+            self.measured.append(index)
             self.incumbents.append(incumbent)
-            yield self.result(item.config.index)
+            yield self.result(index)
 
     def result(self, index: int) -> MeasureResult:
         """What measuring an index gives."""
@@ -142,10 +144,12 @@ class FakeMeasurer:
         seconds = self.time(index)
         return MeasureResult(times=(seconds, seconds * 1.01, seconds * 0.99), ts=1.0)
 
-    def playoff(self, configs: Sequence[Any]) -> list[tuple[Any, list[float]]]:
+    def playoff(
+        self, configs: Sequence[ConfigEntity], rounds: int = 5
+    ) -> list[tuple[ConfigEntity, list[float]]]:
         """The same times again."""
-        self.playoffs.append([config.index for config in configs])
-        return [(config, [self.time(config.index)] * 5) for config in configs]
+        self.playoffs.append([point(config) for config in configs])
+        return [(config, [self.time(point(config))] * rounds) for config in configs]
 
 
 #: Times by index, equal in every process; what is minimal is neither first nor last.

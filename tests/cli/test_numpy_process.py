@@ -2,16 +2,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
-import pytest
-
-from loopwright.cli import numpy_process as numpy_side
-from loopwright.cli.numpy_process import NumpySide, reference_of
+from loopwright.cli.numpy_process import NumpyProcess, environment, reference_of
 from loopwright.cli.tune import input_specs
 from loopwright.cli.workload import find_workload
 
@@ -22,7 +19,7 @@ def test_samples():
     found = find_workload(*WORDS)
     specs = input_specs(found)
     assert specs == [((4, 8), "float32"), ((4, 16), "float32")]
-    with NumpySide(found, specs, threads=1) as side:
+    with NumpyProcess(found, specs, threads=1) as side:
         assert side.problem == ""
         samples = [side.sample() for _ in range(3)]
     assert all(0 < s < 1 for s in samples)
@@ -30,35 +27,36 @@ def test_samples():
 
 def test_inputs_that_do_not_fit_are_a_problem_and_no_exception():
     found = find_workload(*WORDS)
-    with NumpySide(found, [((3, 8), "float32"), ((4, 16), "float32")], threads=1) as side:
+    with NumpyProcess(found, [((3, 8), "float32"), ((4, 16), "float32")], threads=1) as side:
         assert "ValueError" in side.problem
         assert side.sample() is None
 
 
-@pytest.fixture
-def environment(monkeypatch):
-    """The environment that NumPy's process would get."""
-    seen = {}
-    script = "import sys; [print('{}', flush=True) for _ in sys.stdin]"
-
-    def popen(command, env, **options):
-        seen.update(env)
-        return real([sys.executable, "-c", script], env=env, **options)
-
-    real = numpy_side.subprocess.Popen
-    monkeypatch.setattr(numpy_side.subprocess, "Popen", popen)
-    return seen
+def test_settings_that_halve_numpy_are_unset():
+    changes = environment(threads=3)
+    assert changes["OPENBLAS_CORETYPE"] is None
+    assert changes["OPENBLAS_L2_SIZE"] is None
+    assert changes["OPENBLAS_NUM_THREADS"] == "3"
 
 
-def test_settings_that_halve_numpy_are_unset(environment, monkeypatch):
-    monkeypatch.setenv("OPENBLAS_CORETYPE", "Prescott")
-    monkeypatch.setenv("OPENBLAS_L2_SIZE", "1")
-    workload = SimpleNamespace(words=("x",), target="llvm")
-    NumpySide(workload, [], threads=3).close()
-    assert "OPENBLAS_CORETYPE" not in environment
-    assert "OPENBLAS_L2_SIZE" not in environment
-    assert environment["OPENBLAS_NUM_THREADS"] == "3"
-    assert os.environ["OPENBLAS_CORETYPE"] == "Prescott"
+def test_a_library_that_cannot_be_loaded_is_a_problem():
+    class Missing(NumpyProcess):
+        module = "loopwright.cli.no_such_module"
+        library = "Missing"
+
+    found = find_workload(*WORDS)
+    with Missing(found, [], threads=1) as process:
+        assert process.problem.startswith("cannot start a Missing process")
+        assert process.sample() is None
+
+
+def test_a_process_that_dies_is_a_problem():
+    found = find_workload(*WORDS)
+    with NumpyProcess(found, input_specs(found), threads=1) as process:
+        os.kill(process.pid, signal.SIGKILL)
+        assert process.sample() is None
+        assert "SIGKILL" in process.problem or "had died" in process.problem
+        assert process.pid is None
 
 
 def test_every_operator_has_a_reference():
@@ -75,12 +73,12 @@ def test_a_killed_parent_leaves_no_stopped_process(tmp_path: Path) -> None:
     script = tmp_path / "parent.py"
     script.write_text(
         "import os, signal\n"
-        "from loopwright.cli.numpy_process import NumpySide\n"
+        "from loopwright.cli.numpy_process import NumpyProcess\n"
         "from loopwright.cli.workload import find_workload\n"
         "found = find_workload('matmul', ['M=8', 'N=8', 'K=8'])\n"
-        "side = NumpySide(found, [((8, 8), 'float32')] * 2, 1)\n"
+        "side = NumpyProcess(found, [((8, 8), 'float32')] * 2, 1)\n"
         "side.sample()\n"
-        "print(side._process.pid, flush=True)\n"
+        "print(side.pid, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     done = subprocess.run(

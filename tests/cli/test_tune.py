@@ -61,9 +61,9 @@ def test_the_same_command_again_times_the_winner_and_says_how_to_go_on(cli, tune
     assert f"nothing left to measure: {TRIALS} trials are in {tuned}" in ran.out
     assert "the winner was timed again" in ran.out
     base = "loopwright tune matmul M=32 N=32 K=32 --threads 1 --log"
-    assert re.search(rf"go on: +{re.escape(base)} {re.escape(str(tuned))} --trials 200", ran.out)
+    assert re.search(rf"continue: +{re.escape(base)} {re.escape(str(tuned))} --trials 200", ran.out)
     assert re.search(
-        rf"start afresh: +{re.escape(base)} \S+\.fresh\.jsonl --trials {TRIALS}", ran.out
+        rf"start over: +{re.escape(base)} \S+\.fresh\.jsonl --trials {TRIALS}", ran.out
     )
     assert tuned.read_text() == before
 
@@ -205,16 +205,16 @@ def test_sigterm_ends_a_run_as_ctrl_c_does(tmp_path):
     process.terminate()
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    assert "to go on:" in out
+    assert "to continue:" in out
     assert "--log log.jsonl --trials 5000" in out
     assert not list(tmp_path.glob("*.lock"))
 
 
 def test_ctrl_c_before_the_first_trial_prints_the_command_too(cli, tmp_path, monkeypatch):
-    def interrupt(*_):
+    def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("loopwright.cli.tune._yardsticks", interrupt)
+    monkeypatch.setattr("loopwright.runtime.fma_peak", interrupt)
     log = str(tmp_path / "log.jsonl")
     ran = cli("tune", *WORKLOAD, "--trials", "7", "--log", log)
     assert ran.code == 130
@@ -235,12 +235,11 @@ def test_a_second_run_on_one_log_names_the_first(cli, tmp_path):
         process.communicate(timeout=60)
 
 
-def test_the_display_on_a_terminal(monkeypatch):
-    monkeypatch.setattr("loopwright.cli.display._REFRESH_S", 0.0)
+def test_the_display_on_a_terminal():
     with open(os.devnull, "w") as file:
         console = Console(file=file, force_terminal=True, record=True, width=100)
         fails = lambda i: "COMPILE" if i == 9 else None  # noqa: E731
-        display = Display(console, peak=2.0, numpy=1.5)
+        display = Display(console, peak=2.0, numpy=1.5, refresh_s=0.0)
         RandomTuner(FakeTask()).tune(
             n_trial=63, measure_option=FakeMeasurer(bowl, fails=fails), callbacks=[display]
         )

@@ -35,9 +35,10 @@ def test_one_table_and_one_log(cli, file, tmp_path):
     assert re.search(r"^total +12 ", ran.out, re.MULTILINE)
     assert "stopped: all 12 trials are measured" in ran.out
     again = f"loopwright tune-tasks {file} --log net.jsonl --threads 1 --tuner random --seed 3"
-    assert f"go on:   {again} --trials 600" in ran.out
+    assert f"continue: {again} --trials 600" in ran.out
     assert (
-        "compare: loopwright bench matmul M=16 N=16 K=64 --threads 1 --history net.jsonl" in ran.out
+        "compare:  loopwright bench matmul M=16 N=16 K=64 --threads 1 --history net.jsonl"
+        in ran.out
     )
     log = records.load(tmp_path / "net.jsonl")
     assert len({r.task for r in log}) == 3
@@ -103,7 +104,7 @@ def never(N):
     assert re.search(r"failed: +\d+ x INSTANTIATION, first: .*not today", ran.out)
     assert "stopped: all 6 trials are measured" in ran.out
     assert [line for line in ran.out.splitlines() if "compare:" in line] == [
-        "  compare: loopwright bench matmul M=8 N=8 K=8 --threads 1 --history net.jsonl"
+        "  compare:  loopwright bench matmul M=8 N=8 K=8 --threads 1 --history net.jsonl"
     ]
 
 

@@ -6,18 +6,20 @@ that telling them again brings a fresh tuner to where the last one stood.
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import statistics
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from loopwright import records
 from loopwright.errors import RecordError, SpaceError
 from loopwright.measure import ErrorKind, MeasureError, MeasureResult
-from loopwright.records import Record, Standing
+from loopwright.records import Conditions, Json, Record, Reuse
 from loopwright.transform import PassContext
 from loopwright.tuner.run.state import Trial, point
 
@@ -75,7 +77,7 @@ class Journal:
         """Keep what the final re-measuring gave for a trial."""
         self.retimed[trial.index] = statistics.median(times)
 
-    def header(self, data: Mapping[str, Any]) -> None:
+    def header(self, data: Mapping[str, Json]) -> None:
         """Note the seed and options of the run that begins."""
 
     def sync(self) -> None:
@@ -116,6 +118,14 @@ class LogJournal(Journal):
         self._target = task.target.canonical
         self._passes = PassContext.current().to_json()
         self._build = records.build_hash(self._target, self._passes)
+        self._now = Conditions(
+            task=task.key,
+            space=task.config_space.space_hash,
+            build=self._build,
+            hardware=records.hardware(self._env, self._target),
+            threads=records.threads(self._target, self._env),
+            target=self._target,
+        )
         # Opened before it is read: a log that cannot be written is found before anything is lost.
         existed = os.path.exists(path) and os.path.getsize(path) > 0
         self._store = records.Store(path)
@@ -129,11 +139,14 @@ class LogJournal(Journal):
 
     def add_playoff(self, trial: Trial, times: tuple[float, ...]) -> None:
         """Append the later, more careful measurement of a trial."""
-        result = MeasureResult(times=times, ts=time.time(), max_error=trial.result.max_error)
+        first = trial.result
+        result = MeasureResult(
+            times, ts=time.time(), max_error=first.max_error, dag=first.dag, trace=first.trace
+        )
         self._store.append(self._record(trial, result, extra={"phase": PLAYOFF}))
         super().add_playoff(trial, times)
 
-    def header(self, data: Mapping[str, Any]) -> None:
+    def header(self, data: Mapping[str, Json]) -> None:
         """Append the line that opens the run."""
         run = {"run": self.run, "ts": time.time(), "task": self.task.key}
         passes = {"passes": self._passes} if self._passes else {}
@@ -151,10 +164,10 @@ class LogJournal(Journal):
             self._store.close()
 
     def _record(
-        self, trial: Trial, result: MeasureResult, extra: Mapping[str, Any] | None = None
+        self, trial: Trial, result: MeasureResult, extra: Mapping[str, Json] | None = None
     ) -> Record:
         task, error = self.task, result.error
-        dag, trace = _schedule(task, trial)
+        dag, trace = _schedule(task, trial.config, result)
         finite = result.max_error is not None and math.isfinite(result.max_error)
         return Record(
             task=task.key,
@@ -169,7 +182,7 @@ class LogJournal(Journal):
             error=None if error is None else {"kind": error.kind, "text": error.text},
             build_s=result.build_s,
             run_s=result.run_s,
-            space=task.config_space.space_hash,
+            space=self._now.space,
             build=self._build,
             run=self.run,
             round=trial.round,
@@ -186,26 +199,14 @@ class LogJournal(Journal):
     def _read(self, log: records.Log) -> None:
         if complaint := log.complaint():
             self.notes.append(complaint)
-        groups: dict[Standing, list[Record]] = {standing: [] for standing in Standing}
+        groups: dict[Reuse, list[Record]] = {reuse: [] for reuse in Reuse}
         for record in log:
-            standing = self._standing(record)
-            groups[standing].append(record)
-            if not groups[Standing.COUNTS] and self._is_relative(record):
+            groups[records.reuse_of(record, self._now)].append(record)
+            if not groups[Reuse.AS_TRIAL] and self._is_relative(record):
                 self.relatives.append((record, result_of(record)))
-        unknown = self._take(groups[Standing.COUNTS])
-        self._take_elsewhere(groups[Standing.PRETRAINS])
+        unknown = self._take(groups[Reuse.AS_TRIAL])
+        self._take_elsewhere(groups[Reuse.FOR_TRAINING])
         self._explain(groups, unknown)
-
-    def _standing(self, record: Record) -> Standing:
-        return records.already_measured(
-            record,
-            task_key=self.task.key,
-            space=self.task.config_space.space_hash,
-            build=self._build,
-            hardware=records.hardware(self._env, self._target),
-            threads=records.threads(self._target, self._env),
-            target=self._target,
-        )
 
     def _is_relative(self, record: Record) -> bool:
         """Whether a record is of another shape of the template under the conditions of now."""
@@ -213,19 +214,13 @@ class LogJournal(Journal):
             return False
         if record.extra.get("phase") == PLAYOFF:
             return False
-        return Standing.COUNTS is records.already_measured(
-            record,
-            task_key=record.task,
-            space=record.space,
-            build=record.build,
-            hardware=records.hardware(self._env, self._target),
-            threads=records.threads(self._target, self._env),
-            target=self._target,
-        )
+        own = replace(self._now, task=record.task, space=record.space, build=record.build)
+        return records.reuse_of(record, own) is Reuse.AS_TRIAL
 
-    def _take(self, found: Iterable[Record]) -> int:
+    def _take(self, past: Iterable[Record]) -> int:
+        """Take in records that are trials; returns how many name a point that the space lacks."""
         unknown = 0
-        for record in found:
+        for record in past:
             config = self._config(record)
             if config is None:
                 unknown += 1
@@ -236,17 +231,12 @@ class LogJournal(Journal):
                 super().add(trial)
         return unknown
 
-    def _take_elsewhere(self, found: list[Record]) -> None:
-        for record in found:
-            config = self._config(record)
-            if config is not None:
-                self.elsewhere.append((config, result_of(record)))
-        taken: dict[int, ConfigEntity] = {}
-        for record in records.top_k(found, len(found)):
-            config = self._config(record)
-            if config is not None and len(taken) < _REMEASURED:
-                taken.setdefault(point(config), config)
-        self.remeasure = list(taken.values())
+    def _take_elsewhere(self, past: list[Record]) -> None:
+        """Take in records of another compiler or machine."""
+        configs = [(self._config(record), record) for record in past]
+        self.elsewhere = [(c, result_of(record)) for c, record in configs if c is not None]
+        best = filter(None, map(self._config, records.ranked(past)))
+        self.remeasure = list({point(c): c for c in best}.values())[:_REMEASURED]
 
     def _config(self, record: Record) -> ConfigEntity | None:
         space = self.task.config_space
@@ -255,27 +245,27 @@ class LogJournal(Journal):
         except SpaceError:
             return None
 
-    def _explain(self, groups: Mapping[Standing, list[Record]], unknown: int) -> None:
-        count = Counter({standing: len(found) for standing, found in groups.items()})
+    def _explain(self, groups: Mapping[Reuse, list[Record]], unknown: int) -> None:
+        count = Counter({reuse: len(group) for reuse, group in groups.items()})
         if unknown:
             self.notes.append(f"{unknown} records name a configuration that this space lacks")
-        if count[Standing.PRETRAINS]:
+        if count[Reuse.FOR_TRAINING]:
             self.notes.append(
-                f"{count[Standing.PRETRAINS]} records are of another compiler version, pass "
+                f"{count[Reuse.FOR_TRAINING]} records are of another compiler version, pass "
                 f"context or machine: the best {len(self.remeasure)} are measured again"
             )
-        if count[Standing.TRACE_ONLY]:
+        if count[Reuse.TRACE_ONLY]:
             self.notes.append(
-                f"{count[Standing.TRACE_ONLY]} records are of another search space of this task "
+                f"{count[Reuse.TRACE_ONLY]} records are of another search space of this task "
                 "and do not count"
             )
-        other = [r for r in groups[Standing.UNRELATED] if r.task == self.task.key]
+        other = [r for r in groups[Reuse.NOT_AT_ALL] if r.task == self.task.key]
         if other:
             self.notes.append(
                 f"{len(other)} records of this task are for another target or number of threads "
                 "and do not count"
             )
-        templates = Counter(record.op for found in groups.values() for record in found)
+        templates = Counter(record.op for group in groups.values() for record in group)
         if templates and self.task.name not in templates:
             names = ", ".join(name for name, _ in templates.most_common(3))
             self.notes.append(
@@ -284,12 +274,16 @@ class LogJournal(Journal):
             )
 
 
-def _schedule(task: Task, trial: Trial) -> tuple[str, list[Any]]:
-    """Hash of the expression and trace of a trial; nothing where the template refused it."""
-    error = trial.result.error
-    if error is not None and error.kind == ErrorKind.INSTANTIATION:
+def _schedule(task: Task, config: ConfigEntity, result: MeasureResult) -> tuple[str, list[Json]]:
+    """Hash of the expression and trace of what was measured; nothing where the template refused it.
+
+    A measurer that does not say them, such as one of a user, has the template run again.
+    """
+    if result.dag:
+        return result.dag, json.loads(result.trace)
+    if result.error is not None and result.error.kind == ErrorKind.INSTANTIATION:
         return "", []
-    schedule, _ = task.instantiate(trial.config)
+    schedule, _ = task.instantiate(config)
     return schedule.dag.hash, schedule.trace_json()
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from loopwright.errors import TaskError
 from loopwright.measure import ErrorKind
+from loopwright.records import Ranking
 from loopwright.tuner.run.budget import Budget, Progress
 from loopwright.tuner.run.gain import AHEAD, WINDOW, expected_gain
 
@@ -99,10 +100,9 @@ class RunState:
         self.failures: dict[str, Failure] = {}
         self.from_log = 0
         self.failed_in_a_row = 0
-        self.best: Trial | None = None
-        self.best_seconds: float | None = None
         self.searching_since = 0.0
         self._default = default
+        self._ranking: Ranking[Trial] = Ranking()
         self._retimed: dict[int, float] = {}
         self._valid_before = 0
         self._trials_before = 0
@@ -121,6 +121,8 @@ class RunState:
         """Count one more trial."""
         self.trials.append(trial)
         if trial.result.error is not None:
+            if trial.result.error.kind == ErrorKind.WRONG_ANSWER:
+                self._ranking.refute(trial.index)
             self._fail(trial.result.error.kind, trial.result.error.text)
             return
         if not trial.valid:
@@ -132,20 +134,18 @@ class RunState:
             return
         self.failed_in_a_row = 0
         self.valid += trial.valid
-        self._consider(trial)
+        self._rank(trial)
 
     def time_again(self, index: int, seconds: float) -> None:
-        """Note a fresh time of a trial; who is best does not change by it."""
+        """Note a fresh time of a trial; which one is best does not change by it."""
         self._retimed[index] = seconds
-        if self.best is not None and self.best.index == index:
-            self.best_seconds = seconds
 
     def retime(self, medians: Mapping[int, float]) -> None:
         """Let later, more careful measurements replace the first ones; the best may change."""
         self._retimed.update(medians)
-        self.best, self.best_seconds = None, None
         for trial in self.trials:
-            self._consider(trial)
+            if trial.index in medians:
+                self._rank(trial)
 
     def seconds(self, trial: Trial) -> float:
         """The median that counts for a trial: that of its latest measurement."""
@@ -153,14 +153,24 @@ class RunState:
 
     def finalists(self, k: int) -> list[Trial]:
         """The ``k`` fastest trials, and the default one if it ran."""
-        ranked = sorted((t for t in self.trials if t.usable), key=self.seconds)
-        chosen = ranked[:k]
+        chosen = self._ranking.top(k)
         default = self.default
         return chosen if default is None or default in chosen else [*chosen, default]
 
     def gflops(self, seconds: float | None) -> float | None:
         """Speed in GFLOP/s of a time per call; None without a time or without operations."""
         return self.flop / seconds / 1e9 if seconds and self.flop else None
+
+    @property
+    def best(self) -> Trial | None:
+        """The fastest trial by the rule of `loopwright.records.Ranking`, or None."""
+        entry = self._ranking.best
+        return None if entry is None else entry.item
+
+    @property
+    def best_seconds(self) -> float | None:
+        """Median seconds of one call of the best trial, or None."""
+        return None if self.best is None else self.seconds(self.best)
 
     @property
     def default(self) -> Trial | None:
@@ -223,12 +233,9 @@ class RunState:
             left.append(max(0.0, self.budget.timeout - self.budget.elapsed))
         return min(left, default=None)
 
-    def _consider(self, trial: Trial) -> None:
-        if not trial.usable:
-            return
-        seconds = self.seconds(trial)
-        if self.best_seconds is None or seconds < self.best_seconds:
-            self.best, self.best_seconds = trial, seconds
+    def _rank(self, trial: Trial) -> None:
+        if trial.usable:
+            self._ranking.add(trial.index, trial, self.seconds(trial))
 
     def _fail(self, kind: str, text: str) -> None:
         self.failed_in_a_row += 1

@@ -8,7 +8,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from loopwright.measure.building import Built, Candidate
+from loopwright.measure.building import Candidate
+from loopwright.runtime import Artifact
 from tests.unit.runtime.kernels import LAUNCH, arg, artifact
 
 N = 64
@@ -148,8 +149,7 @@ def candidate(key: str = "k") -> Candidate:
     return Candidate(dag(), [], (0, 1), "kernel", key)
 
 
-def built(source: str, *, workspace: int = 0, n: int = N) -> Built:
+def built(source: str, *, workspace: int = 0, n: int = N) -> Artifact:
     """An artifact as a builder would have sent it."""
     args = [arg("A", [n]), arg("B", [n], output=True)]
-    made = artifact(source, "kernel", args, workspace=workspace)
-    return Built(candidate(source), made.manifest, made.objects)
+    return artifact(source, "kernel", args, workspace=workspace)

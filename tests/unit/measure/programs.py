@@ -1,4 +1,4 @@
-"""Small tasks for the measurer: any object with `name`, `target` and `instantiate` will do."""
+"""Small tasks for the measurer: anything that is a `TaskLike` will do."""
 
 from __future__ import annotations
 
@@ -30,14 +30,19 @@ class MatmulTask:
     """Configurations are tile sizes; 0 is refused by the template."""
 
     name = "test/matmul"
-    args: tuple[int, ...]
-    template: Any
+    key = "test/matmul"
 
-    def __init__(self, n: int = 32, reference: Callable[..., Any] | None = None) -> None:
+    def __init__(
+        self,
+        n: int = 32,
+        reference: Callable[..., Any] | None = None,
+        make_inputs: Callable[[], list[Any]] | None = None,
+    ) -> None:
         self.n = n
+        self.args = (n,)
         self.target = Target("llvm -num-threads=1")
-        if reference is not None:
-            self.reference = reference
+        self.reference = reference
+        self.make_inputs = make_inputs
 
     def instantiate(self, config: int) -> tuple[Any, list[Any]]:
         if config == 0:

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from loopwright.measure.buffers import Buffers
 from loopwright.measure.check import (
     compare,
     make_input,
@@ -16,6 +15,8 @@ from loopwright.measure.check import (
     reference_problem,
     tolerance,
 )
+from loopwright.measure.workers.arrays import KernelArrays
+from loopwright.runtime import Arg
 
 DTYPES = ["float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool"]
 
@@ -117,21 +118,21 @@ def test_reduction_length_adds_up_stages() -> None:
 
 
 def test_reference_problem() -> None:
-    outputs = [{"name": "C", "shape": [2, 3], "dtype": "float32"}]
+    outputs = [Arg("C", (2, 3), np.dtype("float32"), True)]
     assert reference_problem(outputs, [np.zeros((2, 3))]) is None
     assert "2 arrays for 1 outputs" in str(reference_problem(outputs, [np.zeros(1)] * 2))
     assert "C has shape [2, 3]" in str(reference_problem(outputs, [np.zeros((3, 2))]))
 
 
 ARGS = [
-    {"name": "A", "shape": [3], "dtype": "int32", "output": False},
-    {"name": "B", "shape": [2, 2], "dtype": "float32", "output": True},
-    {"name": "C", "shape": [5], "dtype": "bool", "output": True},
+    Arg("A", (3,), np.dtype("int32"), False),
+    Arg("B", (2, 2), np.dtype("float32"), True),
+    Arg("C", (5,), np.dtype("bool"), True),
 ]
 
 
 def test_buffers_are_aligned_poisoned_and_restored() -> None:
-    data = Buffers(ARGS, 0)
+    data = KernelArrays(ARGS, 0)
     a, b, c = data.arrays
     assert all(x.ctypes.data % 64 == 0 for x in data.arrays)
     assert np.isnan(b).all()
@@ -148,18 +149,18 @@ def test_buffers_are_aligned_poisoned_and_restored() -> None:
 
 
 def test_buffers_with_given_inputs() -> None:
-    data = Buffers(ARGS, 0, np.array([1, 2, 3], np.int32).tobytes())
+    data = KernelArrays(ARGS, 0, np.array([1, 2, 3], np.int32).tobytes())
     assert data.arrays[0].tolist() == [1, 2, 3]
 
 
 @pytest.mark.parametrize("at", [-1, 4])
 def test_writes_outside_are_found(at: int) -> None:
-    data = Buffers(ARGS, 0)
-    assert data.trespass() is None
+    data = KernelArrays(ARGS, 0)
+    assert data.written_outside() is None
     b = data.arrays[1]
     beyond = np.lib.stride_tricks.as_strided(b.reshape(-1), (1,), (4,))
     place = beyond.__array_interface__["data"][0] + 4 * at
     import ctypes
 
     ctypes.c_float.from_address(place).value = 1.0
-    assert data.trespass() == "it wrote outside the memory of B"
+    assert data.written_outside() == "it wrote outside the memory of B"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,9 +24,10 @@ from loopwright.measure import (
     MeasureResult,
     measure_option,
 )
-from loopwright.measure.building import BuildJob, Built, Candidate
+from loopwright.measure.arguments import arguments
+from loopwright.measure.building import Build, Candidate
 from loopwright.measure.reference import References
-from loopwright.measure.running import arguments
+from loopwright.runtime import Artifact
 from loopwright.schedule import create_schedule
 from loopwright.transform import PassContext, PassTimingInstrument
 from tests.unit.measure import kernels
@@ -60,6 +61,10 @@ def test_results_in_order_with_a_checked_winner(task: MatmulTask, measurer: Meas
     assert best.max_error is not None
     assert best.max_error < 1e-4
     assert all(r.build_s > 0 and r.run_s > 0 and r.ts > 0 for r in good)
+    schedule, _ = task.instantiate(4)
+    assert results[0].dag == schedule.dag.hash
+    assert json.loads(results[0].trace) == schedule.trace_json()
+    assert (results[1].dag, results[1].trace) == ("", "")
 
 
 class PastTheEnd(MatmulTask):
@@ -137,9 +142,9 @@ def test_closing_the_iterator_frees_the_device_and_the_builders(
 ) -> None:
     results = measurer.measure(task.inputs(4, 8))
     next(results)
-    assert measurer.lock.held
+    assert measurer.equipment.lock.held
     results.close()  # type: ignore[attr-defined]
-    assert not measurer.lock.held
+    assert not measurer.equipment.lock.held
     assert error_kinds(list(measurer.measure(task.inputs(16)))) == [None]
 
 
@@ -177,7 +182,7 @@ def test_builder_killed_in_the_middle_costs_one_trial(task: MatmulTask) -> None:
     option = measure_option(LocalBuilder(n_parallel=1, timeout=20), LocalRunner(timeout=2))
     with Measurer(task, option) as m:
         assert error_kinds(list(m.measure(task.inputs(4)))) == [None]
-        pid = m.builds.workers[0].pid
+        pid = m.equipment.builds.workers[0].pid
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
         timer = threading.Timer(0.2, os.kill, (pid, signal.SIGKILL))
@@ -193,7 +198,7 @@ def test_hanging_builder_is_killed_at_its_limit(task: MatmulTask) -> None:
     option = measure_option(LocalBuilder(n_parallel=1, timeout=0.5), LocalRunner(timeout=2))
     with Measurer(task, option) as m:
         assert error_kinds(list(m.measure(task.inputs(4)))) == [None]
-        pid = m.builds.workers[0].pid
+        pid = m.equipment.builds.workers[0].pid
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
         results = list(m.measure(task.inputs(8, 16)))
@@ -205,12 +210,12 @@ def test_hanging_builder_is_killed_at_its_limit(task: MatmulTask) -> None:
 
 
 def test_compiler_errors_are_typed(task: MatmulTask, measurer: Measurer) -> None:
-    found = measurer.instantiate(8)
+    found = measurer.equipment.instantiate(8)
     broken = Candidate(found.dag, [["split", 99]], found.arg_ids, "main", "broken trace")
     missing = Candidate(found.dag, found.trace, (0, 1), "main", "an argument is missing")
     named = Candidate(found.dag, found.trace, found.arg_ids, "not a name", "bad name")
-    jobs = [measurer.builds.add(c) for c in (broken, missing, named)]
-    measurer.wait_for(jobs)
+    jobs = [measurer.equipment.builds.add(c) for c in (broken, missing, named)]
+    measurer.equipment.wait_for(jobs)
     kinds = [getattr(j.outcome, "kind", None) for j in jobs]
     assert kinds == [ErrorKind.INSTANTIATION, ErrorKind.COMPILE, ErrorKind.COMPILE]
     assert "not a name" in jobs[2].outcome.text  # type: ignore[union-attr]
@@ -239,6 +244,13 @@ def test_a_reference_that_disagrees_is_a_wrong_answer() -> None:
     assert "1024 of 1024 elements are wrong" in result.error.text
 
 
+def artifact_of(measurer: Measurer, config: Any) -> tuple[Candidate, Artifact]:
+    build = measurer.equipment.builds.add(measurer.equipment.instantiate(config))
+    measurer.equipment.wait_for([build])
+    assert isinstance(build.outcome, Artifact)
+    return build.candidate, build.outcome
+
+
 @pytest.mark.parametrize(
     ("reference", "words"),
     [
@@ -251,15 +263,13 @@ def test_a_reference_that_disagrees_is_a_wrong_answer() -> None:
 def test_a_broken_reference_is_said_and_replaced(
     task: MatmulTask, measurer: Measurer, reference: Any, words: str
 ) -> None:
-    job = measurer.builds.add(measurer.instantiate(8))
-    measurer.wait_for([job])
-    assert isinstance(job.outcome, Built)
+    candidate, built = artifact_of(measurer, 8)
     said: list[str] = []
     broken = MatmulTask(reference=reference)
-    references = References(broken, measurer.builds, measurer.runs, said.append)
-    answer = references.get(job.outcome)
+    references = References(broken, measurer.equipment.builds, measurer.equipment.runs, said.append)
+    answer = references.get(candidate, built)
     assert answer is not None
-    a, b = measurer.runs.input_arrays(arguments(job.outcome.manifest))
+    a, b = measurer.equipment.runs.input_arrays(arguments(built.manifest))
     np.testing.assert_allclose(
         np.frombuffer(answer, "float32").reshape(32, 32), product(a, b), atol=1e-4
     )
@@ -268,27 +278,20 @@ def test_a_broken_reference_is_said_and_replaced(
 
 
 def test_without_any_reference_that_is_said_once(task: MatmulTask, measurer: Measurer) -> None:
-    job = measurer.builds.add(measurer.instantiate(8))
-    measurer.wait_for([job])
-    assert isinstance(job.outcome, Built)
-    lost = replace(job.outcome.candidate, arg_ids=(0, 1))  # the naive schedule cannot be built
-    built = replace(job.outcome, candidate=lost)
+    candidate, built = artifact_of(measurer, 8)
+    lost = replace(candidate, arg_ids=(0, 1))  # the naive schedule cannot be built
     said: list[str] = []
-    references = References(task, measurer.builds, measurer.runs, said.append)
-    assert [references.get(built), references.get(built)] == [None, None]
+    references = References(task, measurer.equipment.builds, measurer.equipment.runs, said.append)
+    assert [references.get(lost, built), references.get(lost, built)] == [None, None]
     assert len(said) == 1
     assert "cannot be checked" in said[0]
 
 
 def test_inputs_of_the_template_are_used() -> None:
-    class Ones(MatmulTask):
-        args = (32,)
-        template = SimpleNamespace(
-            make_inputs=lambda n: [np.ones((n, n)), np.full((n, n), 2.0)],
-            reference=lambda a, b: np.full(a.shape, 64.0),
-        )
-
-    task = Ones()
+    task = MatmulTask(
+        make_inputs=lambda: [np.ones((32, 32)), np.full((32, 32), 2.0)],
+        reference=lambda a, b: np.full(a.shape, 64.0),
+    )
     with Measurer(task, OPTION) as m:
         (result,) = m.measure(task.inputs(8))
     assert result.error is None
@@ -296,8 +299,7 @@ def test_inputs_of_the_template_are_used() -> None:
 
 
 def test_inputs_that_do_not_fit_are_refused() -> None:
-    task = MatmulTask()
-    task.args, task.template = (32,), SimpleNamespace(make_inputs=lambda n: [np.ones((n, 1))])
+    task = MatmulTask(make_inputs=lambda: [np.ones((32, 1))])
     with Measurer(task, OPTION) as m, pytest.raises(UsageError, match="make_inputs of test/matmul"):
         list(m.measure(task.inputs(8)))
 
@@ -322,14 +324,15 @@ class Canned:
 
     def __init__(self, measurer: Measurer, texts: list[str]) -> None:
         self.measurer, self.texts = measurer, texts
-        measurer.instantiate = lambda config: kernels.candidate(str(config))  # type: ignore[method-assign]
-        measurer.builds.workers = []
-        measurer.builds.add = self.add  # type: ignore[method-assign]
+        equipment = measurer.equipment
+        equipment.instantiate = lambda config: kernels.candidate(str(config))  # type: ignore[method-assign]
+        equipment.builds.workers = []
+        equipment.builds.add = self.add  # type: ignore[method-assign]
 
-    def add(self, candidate: Candidate, **options: object) -> BuildJob:
-        job = BuildJob(candidate, 1.0)
-        job.outcome = kernels.built(self.texts[int(candidate.key)])
-        return job
+    def add(self, candidate: Candidate, **options: object) -> Build:
+        build = Build(candidate, 1.0)
+        build.outcome = kernels.built(self.texts[int(candidate.key)])
+        return build
 
 
 def test_a_batch_of_faults_costs_one_trial_each() -> None:
@@ -399,30 +402,29 @@ def test_close_leaves_no_process() -> None:
     task = MatmulTask()
     with Measurer(task, OPTION) as m:
         list(m.measure(task.inputs(4)))
-        pids = [w.pid for w in [*m.builds.workers, m.runs.worker]]
+        pids = [w.pid for w in [*m.equipment.builds.workers, m.equipment.runs.worker]]
     for pid in pids:
         assert pid is not None
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
 
 
-def test_overlap_when_there_are_cores_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overlap_when_there_are_cores_enough() -> None:
     task = MatmulTask()
-    monkeypatch.setattr("loopwright.measure.measurer.usable_cpus", lambda: tuple(range(8)))
-    with Measurer(task, OPTION) as m:
+    with Measurer(task, OPTION, cores=8) as m:
         assert m.overlap
         results = list(m.measure(task.inputs(*[4, 0, 8, 16, 2, 32] * 3)))
     kinds = [None, ErrorKind.INSTANTIATION, None, None, None, None] * 3
     assert error_kinds(results) == kinds
-    monkeypatch.setattr("loopwright.measure.measurer.usable_cpus", lambda: (0, 1))
-    assert Measurer(task, OPTION).overlap  # one builder, a kernel of one thread
-    assert not Measurer(task, measure_option(LocalBuilder(n_parallel=2))).overlap
+    assert Measurer(task, OPTION, cores=2).overlap  # one builder, a kernel of one thread
+    assert not Measurer(task, measure_option(LocalBuilder(n_parallel=2)), cores=2).overlap
 
 
 def test_hundreds_of_trials_leave_no_growth(task: MatmulTask, measurer: Measurer) -> None:
     list(measurer.measure(task.inputs(4)))
-    runner, before = measurer.runs.worker, measurer.runs.worker._rss
+    runner = measurer.equipment.runs.worker
+    before = runner.rss
     for _ in range(15):
         list(measurer.measure(task.inputs(*[4, 8, 16, 2] * 5), incumbent=1e-9))
     assert runner.launched == 1
-    assert runner._rss - before < 8 << 20
+    assert runner.rss - before < 8 << 20

@@ -1,34 +1,121 @@
-"""Frames survive any cutting of the stream, and what is no frame is refused."""
+"""Messages survive any cutting of the stream; what is no message, or a wrong one, is refused."""
 
 from __future__ import annotations
 
+import json
 import os
+import struct
 import threading
+from typing import Any
 
 import pytest
 
 from loopwright.errors import InternalError
-from loopwright.measure.protocol import Decoder, encode, read_frame, write_frame
+from loopwright.measure.workers.messages import (
+    BuildReply,
+    BuildRequest,
+    CheckReply,
+    CheckRequest,
+    Done,
+    Failed,
+    RaceRequest,
+    SamplesReply,
+    WindowsRequest,
+)
+from loopwright.measure.workers.protocol import (
+    Decoder,
+    Message,
+    encode,
+    read_message,
+    write_message,
+)
+from loopwright.records import ErrorKind
+
+MESSAGES = [
+    BuildRequest(
+        dag="d",
+        target={"kind": "llvm"},
+        trace=[["split", 1, "i", 8]],
+        arg_ids=[0, [1, 1]],
+        name="main",
+        passes={},
+        payload=b"xyz",
+    ),
+    BuildReply(manifest={"format": 1}, payload=bytes(range(256)), rss=3),
+    RaceRequest(slot=0, manifest={}, drop=None, flush=False),
+    WindowsRequest(
+        slot=1,
+        first=0.1,
+        budget=1.0,
+        flush=True,
+        windows=5,
+        window_s=0.01,
+        enough=0.3,
+        clear=0.5,
+    ),
+    SamplesReply(times=(0.25, 1e-9)),
+    CheckReply(max_error=float("inf"), problem="ü", tainted=True),
+    Failed(kind=ErrorKind.MEMORY, text=""),
+    Done(),
+]
 
 
 @pytest.mark.parametrize("step", [1, 3, 16, 1000])
-def test_decoder_takes_any_pieces(step: int) -> None:
-    data = encode({"a": 1}, b"xyz") + encode({}, b"") + encode({"t": "ü"}, bytes(range(256)))
+def test_messages_survive_any_cutting(step: int) -> None:
+    data = b"".join(map(encode, MESSAGES))
     decoder = Decoder()
     found = []
     for at in range(0, len(data), step):
         decoder.feed(data[at : at + step])
-        while (frame := decoder.pop()) is not None:
-            found.append(frame)
-    assert found == [({"a": 1}, b"xyz"), ({}, b""), ({"t": "ü"}, bytes(range(256)))]
+        while (message := decoder.pop()) is not None:
+            found.append(message)
+    assert found == MESSAGES
 
 
-def test_infinite_errors_survive() -> None:
+def decoded(header: dict[str, Any]) -> Message | None:
+    text = json.dumps(header).encode()
     decoder = Decoder()
-    decoder.feed(encode({"max_error": float("inf")}))
-    frame = decoder.pop()
-    assert frame is not None
-    assert frame.header["max_error"] == float("inf")
+    decoder.feed(encode(Done())[:4] + struct.pack("<IQ", len(text), 0) + text)
+    return decoder.pop()
+
+
+RIGHT = {"message": "CheckRequest", "slot": 1, "key": "k", "length": 3}
+
+
+def test_whole_numbers_are_floats_where_floats_are_declared() -> None:
+    assert decoded(RIGHT) == CheckRequest(slot=1, key="k", length=3)
+    reply = decoded({"message": "SamplesReply", "times": [1], "rss": 0})
+    assert isinstance(reply, SamplesReply)
+    assert type(reply.times[0]) is float
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"message": "Nothing"}, "unknown kind"),
+        ({"slot": "1"}, "malformed CheckRequest came: '1' is no int"),
+        ({"slot": True}, "True is no int"),
+        ({"key": None}, "None is no str"),
+        ({"more": 1}, "with the fields slot, key, length, more"),
+    ],
+)
+def test_wrong_messages_are_refused(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(InternalError, match=words):
+        decoded(RIGHT | change)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"message": "Failed", "kind": "NO_SUCH_KIND", "text": "", "tainted": False, "rss": 0},
+        {"message": "SamplesReply", "times": ["x"], "rss": 0},
+        {"message": "SamplesReply", "times": 1.0, "rss": 0},
+        {"message": "BuildReply", "manifest": [], "rss": 0},
+    ],
+)
+def test_wrong_values_are_refused(header: dict[str, Any]) -> None:
+    with pytest.raises(InternalError, match="malformed"):
+        decoded(header)
 
 
 def test_text_in_the_stream_is_refused() -> None:
@@ -40,13 +127,13 @@ def test_text_in_the_stream_is_refused() -> None:
 
 def test_blocking_ends_of_a_pipe() -> None:
     reader, writer = os.pipe()
-    payload = os.urandom(1 << 20)  # more than a pipe holds
-    thread = threading.Thread(target=write_frame, args=(writer, {"n": 2}, payload))
+    message = BuildReply(manifest={}, payload=os.urandom(1 << 20))  # more than a pipe holds
+    thread = threading.Thread(target=write_message, args=(writer, message))
     thread.start()
-    assert read_frame(reader) == ({"n": 2}, payload)
+    assert read_message(reader) == message
     thread.join()
-    os.write(writer, encode({"cut": True})[:-3])
+    os.write(writer, encode(Done())[:-3])
     os.close(writer)
-    assert read_frame(reader) is None
-    assert read_frame(reader) is None
+    assert read_message(reader) is None
+    assert read_message(reader) is None
     os.close(reader)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loopwright.measure import ErrorKind, MeasureError, MeasureErrorNo, MeasureResult
+from loopwright.measure.result import faster
 
 
 def test_a_good_result() -> None:
@@ -21,7 +22,7 @@ def test_a_dropped_result_has_a_time_and_is_not_usable() -> None:
     assert r.median == 3.0
 
 
-@pytest.mark.parametrize("kind", ErrorKind.ALL)
+@pytest.mark.parametrize("kind", list(ErrorKind))
 def test_a_failure_has_no_times(kind: str) -> None:
     r = MeasureResult(error=MeasureError(kind, "why"))
     assert r.median is None
@@ -32,5 +33,13 @@ def test_a_failure_has_no_times(kind: str) -> None:
 
 
 def test_kinds_are_their_own_names() -> None:
-    assert all(getattr(ErrorKind, kind) == kind for kind in ErrorKind.ALL)
-    assert len(set(ErrorKind.ALL)) == 9
+    assert all(kind.name == kind == str(kind) for kind in ErrorKind)
+    assert len(ErrorKind) == 9
+
+
+def test_the_time_to_beat() -> None:
+    assert faster(None, MeasureResult((3.0, 1.0, 2.0))) == 2.0
+    assert faster(1.0, MeasureResult((2.0,))) == 1.0
+    assert faster(3.0, MeasureResult((2.0,))) == 2.0
+    assert faster(3.0, MeasureResult((2.0,), dropped=True)) == 3.0
+    assert faster(None, MeasureResult(error=MeasureError(ErrorKind.COMPILE, ""))) is None

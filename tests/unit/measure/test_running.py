@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,10 @@ import pytest
 from loopwright.errors import RunError
 from loopwright.measure.check import make_input
 from loopwright.measure.options import LocalRunner
-from loopwright.measure.process import wait_any
 from loopwright.measure.result import ErrorKind, MeasureError
-from loopwright.measure.running import Checked, Race, RunSession, Samples
+from loopwright.measure.running import RunSession
+from loopwright.measure.workers.messages import CheckReply, RaceReply
+from loopwright.measure.workers.process import wait_any
 from tests.unit.measure import kernels
 
 RIGHT = (make_input([kernels.N], "float32", 0, 0) + np.float32(1)).tobytes()
@@ -28,17 +30,23 @@ def session() -> Iterator[RunSession]:
     made.close()
 
 
-def race(session: RunSession, text: str, incumbent: float | None = None) -> Race | MeasureError:
+def race(
+    session: RunSession, text: str, incumbent: float | None = None
+) -> RaceReply | MeasureError:
     return session.load_and_race(kernels.built(text), incumbent)
+
+
+def sample(session: RunSession, found: RaceReply, **options: Any) -> tuple[float, ...]:
+    times = session.sample(found.first, **options)
+    assert isinstance(times, tuple), times
+    return times
 
 
 def survives(session: RunSession) -> None:
     """The next candidate is measured as if nothing had happened."""
     found = race(session, kernels.GOOD)
-    assert isinstance(found, Race), found
-    checked = session.check("r", RIGHT, 1, 1.0)
-    assert checked.error is None
-    assert checked.max_error == 0.0
+    assert isinstance(found, RaceReply), found
+    assert session.check("r", RIGHT, 1, 1.0) == CheckReply(max_error=0.0, rss=session.worker.rss)
 
 
 def kill(session: RunSession) -> None:
@@ -49,29 +57,29 @@ def kill(session: RunSession) -> None:
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
 
 
-def check(session: RunSession, text: str) -> Checked:
-    assert isinstance(race(session, text), Race)
-    return session.check("r", RIGHT, 1, 1.0)
+def check(session: RunSession, text: str) -> CheckReply:
+    assert isinstance(race(session, text), RaceReply)
+    checked = session.check("r", RIGHT, 1, 1.0)
+    assert isinstance(checked, CheckReply)
+    return checked
 
 
 def test_samples_of_a_good_kernel(session: RunSession) -> None:
     found = race(session, kernels.GOOD)
-    assert isinstance(found, Race)
+    assert isinstance(found, RaceReply)
     assert not found.dropped
-    samples = session.sample(found)
-    assert isinstance(samples, Samples)
-    assert len(samples.times) == 5
-    assert all(0 < t < found.seconds for t in samples.times)
+    times = sample(session, found)
+    assert len(times) == 5
+    assert all(0 < t < session.worker.seconds for t in times)
     survives(session)
 
 
 def test_windows_of_a_kernel_that_takes_longer_are_single_calls(session: RunSession) -> None:
     found = race(session, kernels.sleepy(25_000))
-    assert isinstance(found, Race)
-    samples = session.sample(found, windows=2)
-    assert isinstance(samples, Samples)
-    assert len(samples.times) == 2
-    assert all(t >= 0.025 for t in samples.times)
+    assert isinstance(found, RaceReply)
+    times = sample(session, found, windows=2)
+    assert len(times) == 2
+    assert all(t >= 0.025 for t in times)
 
 
 @pytest.mark.parametrize(("incumbent", "count"), [(None, 5), (1.0, 5), (0.008, 2)])
@@ -79,38 +87,36 @@ def test_two_windows_settle_what_is_clearly_behind(
     session: RunSession, incumbent: float | None, count: int
 ) -> None:
     found = race(session, kernels.sleepy(13_000))
-    assert isinstance(found, Race)
-    samples = session.sample(found, incumbent=incumbent)
-    assert isinstance(samples, Samples)
-    assert len(samples.times) == count
+    assert isinstance(found, RaceReply)
+    times = sample(session, found, incumbent=incumbent)
+    assert len(times) == count
 
 
 def test_windows_hold_many_calls_of_a_tiny_kernel(session: RunSession) -> None:
     found = race(session, kernels.GOOD)
-    assert isinstance(found, Race)
-    samples = session.sample(found, windows=1)
-    assert isinstance(samples, Samples)
+    assert isinstance(found, RaceReply)
+    times = sample(session, found, windows=1)
     # a window that long cannot hold fewer than a hundred calls of this length
-    assert samples.times[0] * 100 < samples.seconds
+    assert times[0] * 100 < session.worker.seconds
 
 
 def test_a_parallel_kernel_runs_on_the_pool(session: RunSession) -> None:
-    assert check(session, kernels.PARALLEL).error is None
+    assert check(session, kernels.PARALLEL).problem is None
 
 
 def test_race_drops_what_is_far_behind(session: RunSession) -> None:
     found = race(session, kernels.sleepy(5000), incumbent=0.001)
-    assert isinstance(found, Race)
+    assert isinstance(found, RaceReply)
     assert found.dropped
     assert found.first >= 0.005
     close = race(session, kernels.sleepy(5000), incumbent=0.004)
-    assert isinstance(close, Race)
+    assert isinstance(close, RaceReply)
     assert not close.dropped
 
 
 def test_a_hopeless_warm_up_is_the_only_run(session: RunSession) -> None:
     found = race(session, kernels.sleepy(60_000), incumbent=0.001)
-    assert isinstance(found, Race)
+    assert isinstance(found, RaceReply)
     assert found.dropped
     assert found.first == found.warm
 
@@ -199,15 +205,14 @@ def test_code_that_does_not_link(session: RunSession) -> None:
 
 
 def test_printing_does_not_disturb_the_protocol(session: RunSession) -> None:
-    assert check(session, kernels.PRINTS).error is None
+    assert check(session, kernels.PRINTS).problem is None
 
 
 def test_a_flood_of_text_is_bounded(session: RunSession) -> None:
     """20 MB per call, twice and more: writes fail at the limit, the kernel goes on."""
     found = race(session, kernels.FLOODS)
-    assert isinstance(found, Race)
-    assert session.worker._stderr is not None
-    assert os.fstat(session.worker._stderr.fileno()).st_size <= 16 << 20
+    assert isinstance(found, RaceReply)
+    assert 0 < session.worker.printed_bytes <= 16 << 20
     survives(session)
 
 
@@ -222,17 +227,16 @@ def test_a_flood_of_text_is_bounded(session: RunSession) -> None:
 )
 def test_wrong_answers(session: RunSession, text: str, words: str) -> None:
     found = check(session, text)
-    assert found.error is not None
-    assert found.error.kind == ErrorKind.WRONG_ANSWER
-    assert words in found.error.text
+    assert found.problem is not None
+    assert words in found.problem
     survives(session)
 
 
 def test_wrong_value_says_where_and_how_much(session: RunSession) -> None:
     found = check(session, kernels.OFF_BY_A_BIT)
     assert found.max_error == pytest.approx(0.5, rel=1e-6)
-    assert found.error is not None
-    assert "(error 0.5, allowed" in found.error.text
+    assert found.problem is not None
+    assert "(error 0.5, allowed" in found.problem
 
 
 def test_writing_past_the_end_is_found_and_the_process_replaced(session: RunSession) -> None:
@@ -281,9 +285,9 @@ def test_stopped_process_is_late(session: RunSession) -> None:
 
 def test_death_between_race_and_sample(session: RunSession) -> None:
     found = race(session, kernels.GOOD)
-    assert isinstance(found, Race)
+    assert isinstance(found, RaceReply)
     kill(session)
-    samples = session.sample(found)
+    samples = session.sample(found.first)
     assert isinstance(samples, MeasureError)
     assert samples.kind == ErrorKind.RUN_CRASH
     survives(session)
@@ -319,12 +323,11 @@ def test_explicit_counts_have_the_meaning_of_autotvm() -> None:
     session = with_options(number=2, repeat=3)
     try:
         found = race(session, kernels.sleepy(2000))
-        assert isinstance(found, Race)
-        samples = session.sample(found)
-        assert isinstance(samples, Samples)
-        assert len(samples.times) == 3
-        assert all(t >= 0.002 for t in samples.times)
-        assert samples.seconds >= 0.012
+        assert isinstance(found, RaceReply)
+        times = sample(session, found)
+        assert len(times) == 3
+        assert all(t >= 0.002 for t in times)
+        assert session.worker.seconds >= 0.012
     finally:
         session.close()
 
@@ -333,11 +336,10 @@ def test_min_repeat_ms_raises_the_number_of_calls() -> None:
     session = with_options(number=1, repeat=2, min_repeat_ms=30)
     try:
         found = race(session, kernels.sleepy(1000))
-        assert isinstance(found, Race)
-        samples = session.sample(found)
-        assert isinstance(samples, Samples)
-        assert len(samples.times) == 2
-        assert samples.seconds >= 0.06
+        assert isinstance(found, RaceReply)
+        times = sample(session, found)
+        assert len(times) == 2
+        assert session.worker.seconds >= 0.06
     finally:
         session.close()
 
@@ -346,11 +348,10 @@ def test_cache_flush_makes_samples_of_one_call() -> None:
     session = with_options(number=4, repeat=3, enable_cpu_cache_flush=True)
     try:
         found = race(session, kernels.sleepy(3000))
-        assert isinstance(found, Race)
-        samples = session.sample(found)
-        assert isinstance(samples, Samples)
-        assert len(samples.times) == 3
-        assert all(t >= 0.003 for t in samples.times)
+        assert isinstance(found, RaceReply)
+        times = sample(session, found)
+        assert len(times) == 3
+        assert all(t >= 0.003 for t in times)
     finally:
         session.close()
 
@@ -359,11 +360,10 @@ def test_slow_kernel_gets_the_samples_that_fit() -> None:
     session = with_options(timeout=0.5)
     try:
         found = race(session, kernels.sleepy(90_000))
-        assert isinstance(found, Race)
-        samples = session.sample(found, spent=found.warm + found.first)
-        assert isinstance(samples, Samples)
-        assert 1 <= len(samples.times) < 5
-        assert found.warm + found.first + sum(samples.times) < 0.5
+        assert isinstance(found, RaceReply)
+        times = sample(session, found, spent=found.warm + found.first)
+        assert 1 <= len(times) < 5
+        assert found.warm + found.first + sum(times) < 0.5
     finally:
         session.close()
 

@@ -11,9 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from loopwright.errors import CodegenError, InstantiationError, ScheduleError
+from loopwright.errors import CodegenError, InstantiationError, OutOfMemoryError, ScheduleError
 from loopwright.measure.result import ErrorKind
-from loopwright.measure.worker import describe
+from loopwright.measure.workers.messages import Failed
+from loopwright.measure.workers.process import Worker, take, wait_any
+from loopwright.measure.workers.worker import describe
+from loopwright.measure.workers.worker_program import WorkerProgram
+from tests.unit.measure.echo import EchoReply, EchoRequest
 
 ROOT = Path(__file__).parents[3]
 
@@ -26,7 +30,7 @@ option = measure_option(LocalBuilder(n_parallel=2), LocalRunner(timeout=2))
 with Measurer(task, option) as m:
     for r in m.measure(task.inputs(4, 8)):
         print("result", r.error, flush=True)
-    pids = [w.pid for w in [*m.builds.workers, m.runs.worker]]
+    pids = [w.pid for w in [*m.equipment.builds.workers, m.equipment.runs.worker]]
     print("pids", *pids, flush=True)
     {end}
 """
@@ -113,7 +117,7 @@ def test_parent_killed_with_kill_9(tmp_path: Path) -> None:
 def test_parent_killed_while_a_kernel_hangs(tmp_path: Path) -> None:
     program = """
 from loopwright.measure.options import LocalRunner
-from loopwright.measure.process import wait_any
+from loopwright.measure.workers.process import wait_any
 from loopwright.measure.running import RunSession
 from tests.unit.measure import kernels
 session = RunSession(LocalRunner(timeout=60), wait_any)
@@ -168,12 +172,12 @@ def test_interrupt_from_the_terminal_leaves_workers_to_the_parent(tmp_path: Path
 def test_workers_import_neither_templates_nor_operators(role: str, tmp_path: Path) -> None:
     program = f"""
 import sys
-from loopwright.measure import worker
-worker._make_role({role!r})
+from loopwright.measure.workers import worker
+worker.make_role({role!r})
 print(*sys.modules)
 """
     names = run(["-c", program], tmp_path).split()
-    assert f"loopwright.measure.{'build' if role == 'builder' else 'run'}_role" in names
+    assert f"loopwright.measure.workers.{'build' if role == 'builder' else 'run'}_role" in names
     forbidden = {f"loopwright.{n}" for n in ("ops", "task", "tuner", "cli")}
     assert not forbidden & set(names)
     if role == "runner":
@@ -182,14 +186,12 @@ print(*sys.modules)
 
 def test_errors_become_kinds() -> None:
     default = ErrorKind.COMPILE
-    assert describe(MemoryError(), default)["kind"] == ErrorKind.MEMORY
-    assert describe(ScheduleError("split: no"), default) == {
-        "ok": False,
-        "kind": ErrorKind.INSTANTIATION,
-        "text": "split: no",
-    }
-    assert describe(CodegenError("x"), default)["kind"] == ErrorKind.COMPILE
-    assert describe(InstantiationError("x"), ErrorKind.RUN_ERROR)["kind"] == ErrorKind.RUN_ERROR
+    assert describe(MemoryError(), default).kind == ErrorKind.MEMORY
+    assert describe(OutOfMemoryError("no"), default).kind == ErrorKind.MEMORY
+    refused = describe(ScheduleError("split: no"), default)
+    assert refused == Failed(kind=ErrorKind.INSTANTIATION, text="split: no")
+    assert describe(CodegenError("x"), default).kind == ErrorKind.COMPILE
+    assert describe(InstantiationError("x"), ErrorKind.RUN_ERROR).kind == ErrorKind.RUN_ERROR
 
 
 def test_unexpected_errors_say_where() -> None:
@@ -197,4 +199,19 @@ def test_unexpected_errors_say_where() -> None:
         [][1]
     except IndexError as e:
         found = describe(e, ErrorKind.COMPILE)
-    assert found["text"].startswith("IndexError: list index out of range (at test_worker.py:")
+    assert found.text.startswith("IndexError: list index out of range (at test_worker.py:")
+
+
+def test_a_program_has_the_variables_that_it_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LW_TEST_UNSET", "1")
+    program = WorkerProgram("tests.unit.measure.echo", {"LW_TEST_UNSET": None, "LW_TEST_SET": "2"})
+    worker = Worker("echo", 1 << 30, program=program)
+    try:
+        worker.submit(EchoRequest(names=("LW_TEST_UNSET", "LW_TEST_SET")), seconds=30)
+        wait_any([worker])
+        reply = take(worker)
+    finally:
+        worker.close()
+    assert isinstance(reply, EchoReply)
+    assert reply.values == (None, "2")
+    assert reply.rss > 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loopwright.records import Record, Standing, already_measured, explain
+from loopwright.records import Conditions, Record, Reuse, differences, reuse_of
 
 RECORD = Record(
     task="t",
@@ -19,7 +19,7 @@ RECORD = Record(
     env={"cpu": "EPYC", "isa": "avx2", "cores": 8},
 )
 SAME = {
-    "task_key": "t",
+    "task": "t",
     "space": "s",
     "build": "b",
     "hardware": RECORD.hardware,
@@ -29,32 +29,32 @@ SAME = {
 
 
 @pytest.mark.parametrize(
-    ("change", "standing"),
+    ("change", "reuse"),
     [
-        ({}, Standing.COUNTS),
-        ({"target": None}, Standing.COUNTS),
-        ({"build": "b2"}, Standing.PRETRAINS),
-        ({"hardware": "Xeon"}, Standing.PRETRAINS),
-        ({"build": "b2", "hardware": "Xeon"}, Standing.PRETRAINS),
-        ({"space": "s2"}, Standing.TRACE_ONLY),
-        ({"space": "s2", "build": "b2"}, Standing.TRACE_ONLY),
-        ({"task_key": "u"}, Standing.UNRELATED),
-        ({"threads": 1}, Standing.UNRELATED),
-        ({"target": {"kind": "llvm", "fastmath": "none"}}, Standing.UNRELATED),
-        ({"task_key": "u", "space": "s2"}, Standing.UNRELATED),
+        ({}, Reuse.AS_TRIAL),
+        ({"target": None}, Reuse.AS_TRIAL),
+        ({"build": "b2"}, Reuse.FOR_TRAINING),
+        ({"hardware": "Xeon"}, Reuse.FOR_TRAINING),
+        ({"build": "b2", "hardware": "Xeon"}, Reuse.FOR_TRAINING),
+        ({"space": "s2"}, Reuse.TRACE_ONLY),
+        ({"space": "s2", "build": "b2"}, Reuse.TRACE_ONLY),
+        ({"task": "u"}, Reuse.NOT_AT_ALL),
+        ({"threads": 1}, Reuse.NOT_AT_ALL),
+        ({"target": {"kind": "llvm", "fastmath": "none"}}, Reuse.NOT_AT_ALL),
+        ({"task": "u", "space": "s2"}, Reuse.NOT_AT_ALL),
     ],
 )
-def test_the_rule(change, standing):
-    conditions = SAME | change
-    assert already_measured(RECORD, **conditions) is standing
-    reasons = explain(RECORD, **conditions)
-    assert (reasons == ()) == (standing is Standing.COUNTS)
+def test_the_rule(change, reuse):
+    now = Conditions(**(SAME | change))
+    assert reuse_of(RECORD, now) is reuse
+    reasons = differences(RECORD, now)
+    assert (reasons == ()) == (reuse is Reuse.AS_TRIAL)
     if "target" not in change:
         assert len(reasons) == len(change)
 
 
 def test_reasons_name_both_values():
-    (text,) = explain(RECORD, **(SAME | {"threads": 1}))
+    (text,) = differences(RECORD, Conditions(**(SAME | {"threads": 1})))
     assert text == "threads differs: the record has 2, this run 1"
-    (text,) = explain(RECORD, **(SAME | {"build": ""}))
+    (text,) = differences(RECORD, Conditions(**(SAME | {"build": ""})))
     assert text == "build differs: the record has b, this run nothing"

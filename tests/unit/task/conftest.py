@@ -28,13 +28,7 @@ def registry():
 
 
 @pytest.fixture
-def default_target(monkeypatch):
+def default_target():
     """What a template that is called directly is built for."""
-    target = _fakes.Target()
-
-    def resolve(given):
-        return target if given is None else given
-
-    monkeypatch.setattr("loopwright.task.dispatch.resolve_target", resolve)
-    monkeypatch.setattr("loopwright.task.task.resolve_target", resolve)
-    return target
+    with _fakes.Target() as target:
+        yield target

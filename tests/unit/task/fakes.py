@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import loopwright
+
 
 class Stage:
     def __init__(self, schedule, op):
@@ -45,18 +47,15 @@ class Schedule:
         return self.tensors[arg_id]
 
 
-class Target:
-    entered = 0
+class Target(loopwright.Target):
+    """A target whose options need not be those of a real one."""
 
     def __init__(self, kind="llvm", **options):
-        self.canonical = {"kind": kind, "mcpu": "cpu1", "num_threads": 2, **options}
+        self.options = {"kind": kind, "mcpu": "cpu1", "num_threads": 2, **options}
 
-    def __enter__(self):
-        Target.entered += 1
-        return self
-
-    def __exit__(self, *exc):
-        Target.entered -= 1
+    @property
+    def canonical(self):
+        return dict(self.options)
 
     def __str__(self):
-        return str(self.canonical["kind"])
+        return self.options["kind"]

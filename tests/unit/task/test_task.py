@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from loopwright.errors import InstantiationError, SpaceError, TaskError
+from loopwright.target import Target
 from loopwright.task import ConfigSpace, SplitEntity, Task, create_task, get_config, template
 
 
@@ -15,7 +16,7 @@ from loopwright.task import ConfigSpace, SplitEntity, Task, create_task, get_con
 def matmul(fakes):
     @template("demo/matmul")
     def matmul(m, n, dtype="float32"):
-        assert fakes.Target.entered == 1
+        assert isinstance(Target.current(), fakes.Target)
         cfg = get_config()
         cfg.define_split("i", m)
         cfg.define_split("j", n)

@@ -9,6 +9,7 @@ import pytest
 
 from loopwright.errors import TaskError, UsageError
 from loopwright.task import TASKS, Template, get_config, lookup, template
+from loopwright.task.dispatch import task_of_call
 
 
 @pytest.fixture
@@ -147,7 +148,7 @@ def test_a_template_may_call_another(matmul, default_target, fakes):
 
     s, _ = outer(64)
     assert s.steps == [["split", "C", "i", 16]]
-    (task,) = outer.tasks.values()
+    task = task_of_call(outer, (64,))
     assert list(task.config_space.knobs) == ["k", "i"]
 
 

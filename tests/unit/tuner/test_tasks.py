@@ -13,7 +13,7 @@ import loopwright as lw
 from loopwright import records
 from loopwright.errors import TuneError, UsageError
 from loopwright.measure import ErrorKind, MeasureResult
-from loopwright.measure.process import Worker
+from loopwright.measure.workers.process import Worker
 from loopwright.testing.tuner_contract import FakeMeasurer, FakeSpace, FakeTask, bowl
 from loopwright.tuner import (
     NothingRan,

@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from loopwright.measure.check import Comparison, compare, make_input, poison
+from loopwright.measure.check import Array, Comparison, compare, make_input, poison
+from loopwright.runtime import Arg
 
 _ALIGN = 64
 _GUARD = 4096  # bytes before and after every array that no kernel may write
 
-Array = npt.NDArray[Any]
 
-
-class Guarded:
-    """One array with a guard zone on both sides.
+class GuardedArray:
+    """The array of one argument, with a guard zone on both sides.
 
     The pattern differs from array to array: a kernel that runs past the end of all of them copies
     the guards of one into those of another.
     """
 
-    def __init__(self, name: str, shape: Sequence[int], dtype: str, number: int) -> None:
-        self.name = name
+    def __init__(self, arg: Arg, number: int) -> None:
+        self.name = arg.name
         self._pattern = (0x5A + 29 * number) % 256
-        kind = np.dtype(dtype)
-        nbytes = math.prod(shape) * kind.itemsize
+        nbytes = arg.nbytes
         block = np.empty(nbytes + 2 * _GUARD + _ALIGN, dtype=np.uint8)
         start = -(block.ctypes.data + _GUARD) % _ALIGN
         self._before = block[start : start + _GUARD]
@@ -36,39 +31,39 @@ class Guarded:
         self._before.fill(self._pattern)
         self._after.fill(self._pattern)
         body = block[start + _GUARD : start + _GUARD + nbytes]
-        self.array: Array = body.view(kind).reshape(tuple(shape))
+        self.array: Array = body.view(arg.dtype).reshape(arg.shape)
 
     def intact(self) -> bool:
         """True while nobody has written the guard zones."""
         return bool((self._before == self._pattern).all() and (self._after == self._pattern).all())
 
 
-class Buffers:
-    """The arguments of one kind of kernel.
+class KernelArrays:
+    """The arrays of all arguments of one kind of kernel.
 
     Inputs keep a pristine copy, so that a kernel that writes an input is found out and cannot
     spoil the data of the next one.
 
     Args:
-        args: descriptions as in a manifest (``name``, ``shape``, ``dtype``, ``output``).
+        args: the arguments.
         seed: of the input data.
         data: the inputs one after the other, row-major; empty: random ones from the seed.
     """
 
-    def __init__(self, args: Sequence[dict[str, Any]], seed: int, data: bytes = b"") -> None:
-        self._guarded = [Guarded(a["name"], a["shape"], a["dtype"], i) for i, a in enumerate(args)]
-        self._output = [bool(a["output"]) for a in args]
+    def __init__(self, args: Sequence[Arg], seed: int, data: bytes = b"") -> None:
+        self._guarded = [GuardedArray(arg, i) for i, arg in enumerate(args)]
+        self._output = [arg.output for arg in args]
         self._pristine: list[Array | None] = []
         at = 0
-        for i, a in enumerate(args):
-            made: Array | None = None
-            if not a["output"] and data:
-                like = self._guarded[i].array
-                made = np.frombuffer(data, like.dtype, like.size, at).reshape(like.shape)
-                at += like.nbytes
-            elif not a["output"]:
-                made = make_input(a["shape"], a["dtype"], seed, i)
-            self._pristine.append(made)
+        for i, arg in enumerate(args):
+            if arg.output:
+                self._pristine.append(None)
+            elif data:
+                flat = np.frombuffer(data, arg.dtype, self._guarded[i].array.size, at)
+                self._pristine.append(flat.reshape(arg.shape))
+                at += arg.nbytes
+            else:
+                self._pristine.append(make_input(arg.shape, arg.dtype.name, seed, i))
         self.restore()
 
     @property
@@ -77,7 +72,7 @@ class Buffers:
         return [g.array for g in self._guarded]
 
     @property
-    def outputs(self) -> list[Guarded]:
+    def outputs(self) -> list[GuardedArray]:
         """Those that kernels write."""
         return [g for g, out in zip(self._guarded, self._output, strict=True) if out]
 
@@ -95,14 +90,14 @@ class Buffers:
 
     def split(self, data: bytes) -> list[Array]:
         """Inverse of `output_bytes`: read-only arrays over the bytes."""
-        found, at = [], 0
+        arrays, at = [], 0
         for g in self.outputs:
             part = np.frombuffer(data, g.array.dtype, g.array.size, at)
-            found.append(part.reshape(g.array.shape))
+            arrays.append(part.reshape(g.array.shape))
             at += g.array.nbytes
-        return found
+        return arrays
 
-    def trespass(self) -> str | None:
+    def written_outside(self) -> str | None:
         """One line about a write outside an array, or None."""
         names = [g.name for g in self._guarded if not g.intact()]
         if not names:

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from loopwright.errors import TaskError
-from loopwright.task.defining import Definitions
+from loopwright.task.template_config import TemplateConfig
 
 # A context variable: each thread and each asynchronous task runs templates of its own.
-_RUNNING: ContextVar[Definitions | None] = ContextVar("loopwright_config", default=None)
+_RUNNING: ContextVar[TemplateConfig | None] = ContextVar("loopwright_config", default=None)
 
 
-def get_config() -> Definitions:
+def get_config() -> TemplateConfig:
     """The configuration of the template that is running: define knobs on it, and read them.
 
     Raises:
@@ -28,13 +28,13 @@ def get_config() -> Definitions:
     return config
 
 
-def running_config() -> Definitions | None:
+def running_config() -> TemplateConfig | None:
     """The configuration of the template that is running, or None outside of any."""
     return _RUNNING.get()
 
 
 @contextmanager
-def running(config: Definitions) -> Iterator[None]:
+def running(config: TemplateConfig) -> Iterator[None]:
     """Run a template under ``config``."""
     token = _RUNNING.set(config)
     try:

@@ -1,4 +1,4 @@
-"""What a template may call on its configuration, whichever kind that is.
+"""`TemplateConfig`: what a template calls on its configuration, whichever kind that is.
 
 The first run of a template is under a `ConfigSpace`, which collects the knobs; every later run is
 under a `ConfigEntity`, for which the definitions are known already.
@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from loopwright.errors import SpaceError, did_you_mean
-from loopwright.task.axes import Axis, axis
+from loopwright.records import Json
+from loopwright.task.axes import Axis, AxisLike, axis
 from loopwright.task.entities import SplitEntity
 from loopwright.task.knobs import Knob, annotate_knob, other_knob, reorder_knob, split_knob
 
 
-class Definitions(ABC):
-    """The part of a configuration that defines knobs.
+class TemplateConfig(ABC):
+    """A configuration as a template sees it: it defines knobs on it, and reads them.
 
     Attributes:
         flop: What ``add_flop`` has counted in this run.
@@ -47,7 +48,7 @@ class Definitions(ABC):
         """False when ``raise_error`` was called in the run that collects the knobs."""
 
     @abstractmethod
-    def multi_filter(self, filter: Callable[[Any], bool]) -> None:
+    def multi_filter(self, filter: Filter) -> None:
         """Keep only the points for which ``filter(config)`` is true; evaluated point by point, so
         that a space of 1e12 points costs nothing.
 
@@ -56,11 +57,11 @@ class Definitions(ABC):
         """
 
     @abstractmethod
-    def _define(self, name: str, build: Callable[[], Knob], default: Any) -> None:
+    def _define(self, name: str, build: Callable[[], Knob], default: Json) -> None:
         """Take note of a knob; ``build`` enumerates its candidates."""
 
     @staticmethod
-    def axis(var: Any) -> Axis:
+    def axis(var: AxisLike) -> Axis:
         """An axis of a space, from a loop axis of a tensor or from its length."""
         return axis(var)
 
@@ -75,7 +76,7 @@ class Definitions(ABC):
     def define_split(
         self,
         name: str,
-        axis: Any,
+        axis: AxisLike,
         policy: str = "factors",
         num_outputs: int = 2,
         *,
@@ -119,13 +120,13 @@ class Definitions(ABC):
     def define_reorder(
         self,
         name: str,
-        axes: Sequence[Any],
+        axes: Sequence[AxisLike],
         policy: str,
         *,
-        candidate: Sequence[Sequence[Any]] | None = None,
+        candidate: Sequence[Sequence[AxisLike]] | None = None,
         interval: tuple[int, int] | None = None,
-        spatial: Sequence[Sequence[Any]] | None = None,
-        reduce: Sequence[Sequence[Any]] | None = None,
+        spatial: Sequence[Sequence[AxisLike]] | None = None,
+        reduce: Sequence[Sequence[AxisLike]] | None = None,
         default: Sequence[int] | None = None,
     ) -> list[Axis]:
         """Define the order of loops.
@@ -159,11 +160,11 @@ class Definitions(ABC):
     def define_annotate(
         self,
         name: str,
-        axes: Sequence[Any],
+        axes: Sequence[AxisLike],
         policy: str,
         *,
         num_anchor: int | None = None,
-        default: Sequence[Any] | None = None,
+        default: Sequence[Json] | None = None,
     ) -> None:
         """Define how loops are annotated.
 
@@ -182,7 +183,7 @@ class Definitions(ABC):
         """
         self._define(name, lambda: annotate_knob(name, axes, policy, num_anchor), default)
 
-    def define_knob(self, name: str, candidate: Sequence[Any], *, default: Any = None) -> None:
+    def define_knob(self, name: str, candidate: Sequence[Json], *, default: Json = None) -> None:
         """Define a choice among values, which the template reads as ``cfg[name].val``.
 
         Args:
@@ -196,9 +197,13 @@ class Definitions(ABC):
         self._define(name, lambda: other_knob(name, candidate), default)
 
 
-def missing_knob(name: str, known: Sequence[str]) -> SpaceError:
+#: A function given to ``multi_filter``: true for configurations to keep.
+Filter: TypeAlias = Callable[[TemplateConfig], bool]
+
+
+def missing_knob(name: str, names: Sequence[str]) -> SpaceError:
     """The error of reading a knob that was not defined."""
-    listed = ", ".join(known) if known else "none"
+    listed = ", ".join(names) if names else "none"
     return SpaceError(
-        f"knob {name!r} is not defined{did_you_mean(name, known)}; there are: {listed}"
+        f"knob {name!r} is not defined{did_you_mean(name, names)}; there are: {listed}"
     )

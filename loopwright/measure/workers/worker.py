@@ -1,6 +1,6 @@
-"""The worker process: ``python -m loopwright.measure.worker ROLE MEMORY_BYTES PARENT_PID``.
+"""The worker process: ``python -m loopwright.measure.workers.worker ROLE MEMORY_BYTES PARENT_PID``.
 
-It answers frames on the pipes that were its standard input and output; for everything else these
+It answers messages on the pipes that were its standard input and output; for everything else these
 are the null device and standard error, so a printing or reading kernel cannot disturb the protocol.
 It imports neither the user's main module nor templates nor operators: a builder gets a DAG and a
 trace, a runner gets machine code. It dies with its parent, however that ends.
@@ -16,21 +16,24 @@ import signal
 import sys
 import threading
 import traceback
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol
 
-from loopwright.errors import LoopwrightError, ScheduleError
-from loopwright.measure.protocol import Frame, read_frame, write_frame
-from loopwright.measure.result import ErrorKind
+from loopwright.errors import LoopwrightError, OutOfMemoryError, ScheduleError
+from loopwright.measure.workers.messages import Failed, Ready
+from loopwright.measure.workers.protocol import Message, Reply, read_message, write_message
+from loopwright.records import ErrorKind
 
 _STDERR_BYTES = 16 << 20
 _TEXT = 2000
 
 
 class Role(Protocol):
-    """What a worker does: one method per request."""
+    """What a worker does."""
 
-    def answer(self, frame: Frame) -> tuple[dict[str, Any], bytes]:
-        """Do what the request says; an exception becomes a typed error."""
+    def answer(self, request: Message) -> Reply:
+        """Do what the request says; an exception becomes a `Failed` reply."""
 
 
 def _private_pipes() -> tuple[int, int]:
@@ -80,17 +83,18 @@ def _limit_memory(memory_bytes: int) -> None:
     _limit(resource.RLIMIT_FSIZE, _STDERR_BYTES)
 
 
-def _make_role(name: str) -> Role:
+def make_role(name: str) -> Role:
+    """The role of a builder or a runner; imports what it needs."""
     if name == "builder":
-        from loopwright.measure.build_role import BuildRole
+        from loopwright.measure.workers.build_role import BuildRole
 
         return BuildRole()
-    from loopwright.measure.run_role import RunRole
+    from loopwright.measure.workers.run_role import RunRole
 
     return RunRole()
 
 
-def describe(e: BaseException, default: str) -> dict[str, Any]:
+def describe(e: BaseException, default: ErrorKind) -> Failed:
     """A failed request as a reply: the kind of error and one text.
 
     Args:
@@ -98,43 +102,50 @@ def describe(e: BaseException, default: str) -> dict[str, Any]:
         default: kind of errors that say nothing more special.
     """
     text = str(e).strip() or type(e).__name__
-    if isinstance(e, MemoryError):
+    kind = default
+    if isinstance(e, MemoryError | OutOfMemoryError):
         kind = ErrorKind.MEMORY
         text = f"out of memory: {text}"
     elif isinstance(e, ScheduleError):
         kind = ErrorKind.INSTANTIATION
-    else:
-        kind = default
     if not isinstance(e, LoopwrightError | MemoryError):
         frames = traceback.extract_tb(e.__traceback__)[-3:]
         where = " < ".join(f"{os.path.basename(f.filename)}:{f.lineno}" for f in reversed(frames))
         text = f"{type(e).__name__}: {text} (at {where})"
-    return {"ok": False, "kind": kind, "text": text[:_TEXT]}
+    return Failed(kind=kind, text=text[:_TEXT])
 
 
-def serve(role: Role, requests: int, replies: int, default: str) -> None:
+def serve(role: Role, requests: int, replies: int, default: ErrorKind) -> None:
     """Answer requests until the parent closes the pipe."""
-    while (frame := read_frame(requests)) is not None:
+    while (request := read_message(requests)) is not None:
         try:
-            header, payload = role.answer(frame)
-        except (Exception, SystemExit) as e:
-            header, payload = describe(e, default), b""
-        write_frame(replies, {**header, "rss": _pages(1)}, payload)
+            reply = role.answer(request)
+        except (Exception, SystemExit) as e:  # whatever a candidate raises costs that candidate
+            reply = describe(e, default)
+        write_message(replies, replace(reply, rss=_pages(1)))
 
 
-def main(argv: list[str]) -> int:
-    """Entry point of the process."""
+def main(argv: Sequence[str], make: Callable[[str], Role] = make_role) -> int:
+    """Run a worker process.
+
+    Args:
+        argv: name of the role, memory in bytes beyond what it starts with, id of the parent.
+        make: the role of a name.
+
+    Returns:
+        The exit code: 1 when the role cannot be had, which standard error explains.
+    """
     name, memory_bytes, parent = argv[0], int(argv[1]), int(argv[2])
     requests, replies = _private_pipes()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _die_with_parent(requests, parent)
     try:
-        role = _make_role(name)
+        role = make(name)
     except LoopwrightError as e:  # such as a setting that is not understood
         print(e, file=sys.stderr)
         return 1
     _limit_memory(memory_bytes)
-    write_frame(replies, {"hello": name, "pid": os.getpid()})
+    write_message(replies, Ready(rss=_pages(1)))
     serve(role, requests, replies, ErrorKind.COMPILE if name == "builder" else ErrorKind.RUN_ERROR)
     return 0
 

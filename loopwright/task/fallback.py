@@ -1,84 +1,15 @@
-"""One point of a space, as a template and a tuner see it."""
+"""The default configuration, as a template that is called directly sees and adjusts it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from loopwright.errors import InstantiationError, SpaceError
-from loopwright.records import Record
-from loopwright.task.defining import Definitions, missing_knob
+from loopwright.errors import SpaceError
+from loopwright.records import Json, Record, ranked
 from loopwright.task.entities import Entity, SplitEntity
-from loopwright.task.knobs import Knob, value_text
-
-if TYPE_CHECKING:
-    from loopwright.task.space import ConfigSpace
-
-
-class ConfigEntity(Definitions):
-    """A choice for every knob of a space.
-
-    Attributes:
-        space: The space.
-        index: Its index there; None when a recorded value is not among the candidates.
-    """
-
-    def __init__(
-        self, space: ConfigSpace, entities: Mapping[str, Entity], index: int | None
-    ) -> None:
-        self.space = space
-        self.index = index
-        self._entities = dict(entities)
-
-    def __getitem__(self, name: str) -> Any:
-        try:
-            return self._entities[name]
-        except KeyError:
-            raise missing_knob(name, list(self._entities)) from None
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ConfigEntity) and self._entities == other._entities
-
-    def __hash__(self) -> int:
-        return hash(value_text(self.values))
-
-    def __str__(self) -> str:
-        return " ".join(f"{name}={entity}" for name, entity in self._entities.items())
-
-    def __repr__(self) -> str:
-        return f"<config {self.index}: {self}>"
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """JSON form of each knob's choice, as a record keeps it: ``{"tile_i": [-1, 8]}``."""
-        return {name: entity.value for name, entity in self._entities.items()}
-
-    @property
-    def is_fallback(self) -> bool:
-        """False: a record or a tuner chose this."""
-        return False
-
-    def raise_error(self, msg: str) -> None:
-        """Refuse this configuration.
-
-        Raises:
-            InstantiationError: with ``msg``.
-        """
-        raise InstantiationError(msg)
-
-    def valid(self) -> bool:
-        """True: a configuration that is refused never gets as far as this question."""
-        return True
-
-    def multi_filter(self, filter: Callable[[Any], bool]) -> None:
-        """Nothing to do: the space has the filter."""
-
-    def _define(self, name: str, build: Callable[[], Knob], default: Any) -> None:
-        if name not in self._entities:
-            raise InstantiationError(
-                f"knob {name!r} is defined for some configurations only; define every knob before "
-                "the template branches on one"
-            )
+from loopwright.task.space import ConfigEntity
+from loopwright.task.template_config import missing_knob
 
 
 class FallbackConfig(ConfigEntity):
@@ -119,15 +50,15 @@ class FallbackConfig(ConfigEntity):
         Args:
             ref_log: Records, e.g. ``loopwright.records.load(path)``.
         """
-        best: tuple[tuple[int, float], dict[str, Any]] | None = None
-        for record in ref_log:
-            if not record.usable or set(record.config) != set(self._entities):
+        best: dict[str, Json] = {}
+        most = -1
+        for record in ranked(ref_log):
+            if set(record.config) != set(self._entities):
                 continue
             values, kept = self._translated(record)
-            rank = (-kept, record.median or 0.0)
-            if best is None or rank < best[0]:
-                best = (rank, values)
-        for name, value in (best[1] if best else {}).items():
+            if kept > most:
+                best, most = values, kept
+        for name, value in best.items():
             self[name] = self.space.knobs[name].entity(value)
 
     def _translated(self, record: Record) -> tuple[dict[str, Any], int]:

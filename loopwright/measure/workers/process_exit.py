@@ -23,7 +23,10 @@ def describe_exit(code: int, role: str) -> str:
 
 
 def ended(proc: subprocess.Popen[bytes]) -> bool:
-    """Whether it has ended; it stays a zombie, so that its number remains its own."""
+    """Whether a process has ended.
+
+    Its parent does not wait for it here, so that the system gives its id to no other process.
+    """
     if proc.returncode is not None:
         return True
     return os.waitid(os.P_PID, proc.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None

@@ -1,64 +1,75 @@
 """The parent's handle of one worker process: start, ask with a deadline, kill, restart.
 
 A worker answers one request at a time. Nothing here blocks except `wait_any`, which watches any
-number of workers at once and turns what happens to them into outcomes: a `Reply`, or a `Failure`
-when the worker died, or was killed because its time was up. The next request starts it again.
+number of workers at once and turns what happens to them into outcomes: a `Reply`, or a
+`WorkerFailure` when the worker died, or was killed at its deadline. The next request starts it
+again.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import IO, Any
+from enum import Enum
+from typing import IO
 
 from loopwright.errors import InternalError, RunError
-from loopwright.measure.process_exit import describe_exit, ended, kill_group
-from loopwright.measure.protocol import Decoder, encode
+from loopwright.measure.workers.process_exit import describe_exit, ended, kill_group
+from loopwright.measure.workers.protocol import Decoder, Message, Reply, encode
+from loopwright.measure.workers.worker_program import WorkerProgram
 
 _START_S = 120.0
 _STARTS = 3
 _SLICE_S = 0.1  # a worker whose descendant keeps the pipe open is seen dead within this
 _TAIL = 2000
-_OOM_WORDS = ("out of memory", "bad_alloc", "Cannot allocate memory", "MemoryError")
+#: Last words of a process that found no memory. LLVM and C++ end the process where Python would
+#: raise, so that their text is all that is left to tell such an end from any other.
+_MEMORY_TEXTS = ("out of memory", "bad_alloc", "Cannot allocate memory", "MemoryError")
+
+
+class FailureCause(Enum):
+    """Why there is no reply."""
+
+    TIMEOUT = "the worker was killed at its deadline"
+    CRASH = "the worker died"
+    MEMORY = "the worker died for want of memory"
 
 
 @dataclass(frozen=True)
-class Reply:
-    """What the worker answered."""
+class WorkerFailure:
+    """A request without a reply, and a text for people."""
 
-    header: dict[str, Any]
-    payload: bytes
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Failure:
-    """How the worker failed: ``how`` is "timeout", "crash" or "memory"."""
-
-    how: str
+    cause: FailureCause
     text: str
-    seconds: float
 
 
-Outcome = Reply | Failure
+Outcome = Reply | WorkerFailure
 
 
 class Worker:
     """One worker process; it is started by the first request or by `start`.
 
     Args:
-        role: ``"builder"`` or ``"runner"``.
+        role: what it does, such as ``"builder"`` or ``"runner"``.
         memory_bytes: memory it may take beyond what it starts with.
         max_requests: it is replaced after this many requests.
         max_rss: it is replaced when its resident memory has passed this many bytes.
+        program: what the process runs.
+
+    Attributes:
+        sent: names of what this process was sent already; empty after a restart.
+        outcome: of the last request, until `take` is called.
+        seconds: that the last request took.
+        rss: resident memory in bytes after the last reply.
+        launched: how many processes were started.
     """
 
     def __init__(
@@ -67,23 +78,26 @@ class Worker:
         memory_bytes: int,
         max_requests: int = 2000,
         max_rss: int | None = None,
+        program: WorkerProgram | None = None,
     ) -> None:
         self.role, self.memory_bytes = role, memory_bytes
         self.max_requests = max_requests
         self.max_rss = max_rss or max(1 << 30, memory_bytes // 2)
-        self.known: set[str] = set()  # what this process was sent already; empty after a restart
+        self.program = program or WorkerProgram()
+        self.sent: set[str] = set()
         self.outcome: Outcome | None = None
-        self.starts = 0  # in a row, without one that became ready
+        self.seconds = 0.0
         self.launched = 0
+        self._starts = 0  # in a row, without one that became ready
         self._proc: subprocess.Popen[bytes] | None = None
         self._stderr: IO[bytes] | None = None
         self._clear()
 
     def _clear(self) -> None:
-        self.known.clear()
+        self.sent.clear()
         self._ready = False
         self._requests = 0
-        self._rss = 0
+        self.rss = 0
         self._decoder = Decoder()
         self._unsent = memoryview(b"")
         self._busy = False
@@ -102,6 +116,11 @@ class Worker:
         """True while an answer is outstanding."""
         return self._busy
 
+    @property
+    def printed_bytes(self) -> int:
+        """How much the process has printed since the last request."""
+        return 0 if self._stderr is None else os.fstat(self._stderr.fileno()).st_size
+
     def start(self) -> None:
         """Start the process unless it runs; does not wait until it is ready."""
         if self._proc is not None and not ended(self._proc):
@@ -110,41 +129,33 @@ class Worker:
         if self._stderr is None:
             self._stderr = tempfile.TemporaryFile(prefix="loopwright-worker-")  # noqa: SIM115
         self._empty_stderr()
-        args = ["-P", "-m", "loopwright.measure.worker", self.role]
+        args = ["-P", "-m", self.program.module, self.role]
         self._proc = subprocess.Popen(
             [sys.executable, *args, str(self.memory_bytes), str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
-            env=_environment(),
+            env=self.program.variables(),
             bufsize=0,
             start_new_session=True,
         )
         for pipe in self._pipes():
             os.set_blocking(pipe, False)
-        self.starts += 1
+        self._starts += 1
         self.launched += 1
         self._begun = time.monotonic()
         self._deadline = self._begun + _START_S
 
     def refresh(self) -> None:
         """Replace the process when it has served long enough or grown too large."""
-        if self._requests >= self.max_requests or self._rss > self.max_rss:
+        if self._requests >= self.max_requests or self.rss > self.max_rss:
             self.kill()
 
-    def submit(
-        self,
-        header: dict[str, Any],
-        payload: bytes = b"",
-        *,
-        seconds: float,
-        restart: bool = True,
-    ) -> None:
+    def submit(self, request: Message, *, seconds: float, restart: bool = True) -> None:
         """Send a request; its answer becomes ``outcome`` in some later `wait_any`.
 
         Args:
-            header: JSON-able.
-            payload: raw bytes that go with it.
+            request: what the worker shall do.
             seconds: after this long the worker is killed. The time that it takes to start does
                 not count.
             restart: start a process where there is none; False when the request needs what the
@@ -156,13 +167,13 @@ class Worker:
         if not restart and (self._proc is None or ended(self._proc)):
             text = f"the {self.role} process had died before it was asked{self._stderr_text()}"
             self.kill()
-            self.outcome = Failure("crash", text, 0.0)
+            self.outcome, self.seconds = WorkerFailure(FailureCause.CRASH, text), 0.0
             return
         self.start()
         self._empty_stderr()
         self._busy, self._limit = True, seconds
         self._requests += 1
-        self._request = encode(header, payload)
+        self._request = encode(request)
         self._send()
 
     def _send(self) -> None:
@@ -177,9 +188,8 @@ class Worker:
         proc, self._proc = self._proc, None
         if proc is not None:
             kill_group(proc)
-            for pipe in (proc.stdin, proc.stdout):
-                if pipe is not None:
-                    pipe.close()
+            for pipe in filter(None, (proc.stdin, proc.stdout)):
+                pipe.close()
         self._clear()
 
     def close(self) -> None:
@@ -226,23 +236,26 @@ class Worker:
             self._died()
             return
         self._decoder.feed(data)
-        self._take_frames()
+        self._take_messages()
 
-    def _take_frames(self) -> None:
-        while (frame := self._decoder.pop()) is not None:
-            if not self._ready:
-                self._ready, self.starts = True, 0
-                self._begun = time.monotonic()
-                self._deadline = self._begun + self._limit
+    def _take_messages(self) -> None:
+        while (message := self._decoder.pop()) is not None:
+            if not isinstance(message, Reply):
+                raise InternalError(f"a {self.role} sent a {type(message).__name__}")
+            self.rss = message.rss
+            if self._ready:
+                self._finish(message)
                 continue
-            self._rss = int(frame.header.get("rss", 0))
-            self._finish(Reply(frame.header, frame.payload, time.monotonic() - self._begun))
+            self._ready, self._starts = True, 0
+            self._begun = time.monotonic()
+            self._deadline = self._begun + self._limit
 
     def _finish(self, outcome: Outcome) -> None:
         if not self._busy:
             raise InternalError(f"{self.role} worker {self.pid} answered without being asked")
         self._busy = False
         self._request = b""
+        self.seconds = time.monotonic() - self._begun
         self.outcome = outcome
 
     def _check(self) -> None:
@@ -265,10 +278,9 @@ class Worker:
                 self._died()
                 return
             self._decoder.feed(data)
-            self._take_frames()
+            self._take_messages()
 
     def _late(self) -> None:
-        seconds = time.monotonic() - self._begun
         if not self._ready:
             raise RunError(
                 f"the {self.role} process did not start within {_START_S:.0f} s"
@@ -276,11 +288,10 @@ class Worker:
             )
         limit = self._limit
         text = f"no answer within {limit:.3g} s; the {self.role} was killed{self._stderr_text()}"
-        self._fail(Failure("timeout", text, seconds))
+        self._fail(WorkerFailure(FailureCause.TIMEOUT, text))
 
     def _died(self) -> None:
         assert self._proc is not None
-        seconds = time.monotonic() - self._begun
         until = time.monotonic() + 1.0
         while not (gone := ended(self._proc)) and time.monotonic() < until:
             time.sleep(0.001)  # the pipe closes an instant before the process has ended
@@ -294,12 +305,13 @@ class Worker:
         if not self._ready:
             self._start_failed(how_ended + tail)
             return
-        how = "memory" if any(word in tail for word in _OOM_WORDS) else "crash"
-        self._fail(Failure(how, how_ended + tail, seconds))
+        full = any(text in tail for text in _MEMORY_TEXTS)
+        cause = FailureCause.MEMORY if full else FailureCause.CRASH
+        self._fail(WorkerFailure(cause, how_ended + tail))
 
     def _start_failed(self, text: str) -> None:
         request, limit = self._request, self._limit
-        if self.starts >= _STARTS:
+        if self._starts >= _STARTS:
             self.kill()
             raise RunError(f"cannot start a {self.role} process: {text}")
         self.kill()
@@ -307,10 +319,10 @@ class Worker:
         self._busy, self._request, self._limit = True, request, limit
         self._send()
 
-    def _fail(self, failure: Failure) -> None:
+    def _fail(self, failure: WorkerFailure) -> None:
         self._finish(failure)
         self.kill()
-        self.starts = 0
+        self._starts = 0
         self.start()  # the next request finds it warm
 
     # -- stderr ----------------------------------------------------------------------------------
@@ -340,23 +352,27 @@ def wait_any(workers: Iterable[Worker], seconds: float | None = None) -> list[Wo
     Raises:
         RunError: a worker cannot be started.
     """
-    crew = list(workers)
-    end = None if seconds is None else time.monotonic() + seconds
+    watched = list(workers)
+    end = math.inf if seconds is None else time.monotonic() + seconds
     while True:
-        done = [w for w in crew if w.outcome is not None]
-        busy = [w for w in crew if w.busy]
-        now = time.monotonic()
-        if done or not busy or (end is not None and now >= end):
+        done = [w for w in watched if w.outcome is not None]
+        busy = [w for w in watched if w.busy]
+        if done or not busy or time.monotonic() >= end:
             return done
-        poller = select.poll()
-        owners = {fd: w for w in busy for fd in w._register(poller)}
-        until = min([w._deadline for w in busy] + ([end] if end is not None else []))
-        pause = max(0.0, min(until - now, _SLICE_S))
-        for fd, _ in poller.poll(pause * 1000 + 1):
-            if owners[fd].busy:
-                owners[fd]._event(fd)
-        for w in busy:
-            w._check()
+        _wait_once(busy, end)
+
+
+def _wait_once(busy: Sequence[Worker], end: float) -> None:
+    """Wait a moment for events of busy workers, and handle them."""
+    poller = select.poll()
+    owners = {fd: w for w in busy for fd in w._register(poller)}
+    until = min([end, *(w._deadline for w in busy)])
+    pause = max(0.0, min(until - time.monotonic(), _SLICE_S))
+    for fd, _ in poller.poll(pause * 1000 + 1):
+        if owners[fd].busy:
+            owners[fd]._event(fd)
+    for w in busy:
+        w._check()
 
 
 def take(worker: Worker) -> Outcome:
@@ -365,11 +381,3 @@ def take(worker: Worker) -> Outcome:
     if outcome is None:
         raise InternalError(f"{worker.role} worker {worker.pid} has no answer")
     return outcome
-
-
-def _environment() -> dict[str, str]:
-    env = dict(os.environ)
-    root = str(Path(__file__).resolve().parents[2])
-    env["PYTHONPATH"] = os.pathsep.join(filter(None, [root, env.get("PYTHONPATH", "")]))
-    env["OPENBLAS_NUM_THREADS"] = env["OMP_NUM_THREADS"] = "1"  # numpy only fills arrays there
-    return env

@@ -1,0 +1,70 @@
+"""``@template``: registers a function as a template, which is called through the dispatcher."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import overload
+
+from loopwright.errors import TaskError
+from loopwright.task.dispatch import schedule_for
+from loopwright.task.template import TASKS, Defaults, Function, Template
+
+
+@overload
+def template(name: Function) -> Template: ...
+
+
+@overload
+def template(
+    name: str | None = None,
+    *,
+    reference: Function | None = None,
+    make_inputs: Function | None = None,
+    default: Defaults | None = None,
+    make_reference: Callable[..., Function] | None = None,
+) -> Callable[[Function], Template]: ...
+
+
+def template(
+    name: str | Function | None = None,
+    *,
+    reference: Function | None = None,
+    make_inputs: Function | None = None,
+    default: Defaults | None = None,
+    make_reference: Callable[..., Function] | None = None,
+) -> Template | Callable[[Function], Template]:
+    """Decorate a function of plain arguments that returns ``(schedule, [tensors])``.
+
+    Args:
+        name: Unique name; the function's own when left out.
+        reference: NumPy function of the inputs that returns the outputs.
+        make_inputs: Function of the template's arguments that makes inputs for tests and timing.
+        default: Knob values of the default configuration, or a function of the template's arguments
+            that returns them.
+        make_reference: Function of the template's arguments that returns ``reference``, for
+            operators whose meaning depends on arguments (a stride, a transposed operand).
+
+    Raises:
+        TaskError: another function has the name already.
+    """
+
+    def register(function: Function) -> Template:
+        label = name if isinstance(name, str) else function.__name__
+        before = TASKS.get(label)
+        if before is not None and not _same_origin(before.function, function):
+            raise TaskError(f"template {label!r} is defined at {before.where} already; rename one")
+        TASKS[label] = Template(
+            label, function, schedule_for, reference, make_inputs, default, make_reference
+        )
+        return TASKS[label]
+
+    return register(name) if callable(name) else register
+
+
+def _same_origin(one: Function, other: Function) -> bool:
+    """True when a definition was run again: a notebook's cell, or a file loaded twice."""
+    if one.__qualname__ != other.__qualname__:
+        return False
+    return one.__module__ == other.__module__ or (
+        one.__code__.co_filename == other.__code__.co_filename
+    )

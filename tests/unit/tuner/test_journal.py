@@ -1,0 +1,61 @@
+"""What the journal writes: the schedule that was measured, without running its template again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from loopwright import records
+from loopwright.measure import ErrorKind, MeasureError, MeasureResult
+from loopwright.testing.tuner_contract import FakeMeasurer, FakeTask, bowl
+from loopwright.tuner import RandomTuner, log_to_file
+
+
+class Telling(FakeMeasurer):
+    """Says with each result what was measured, as the real measurer does."""
+
+    def result(self, index):
+        return replace(super().result(index), dag="its dag", trace=f'[["Told",{index}]]')
+
+
+class Counting(FakeTask):
+    instantiated = 0
+
+    def instantiate(self, config):
+        self.instantiated += 1
+        return super().instantiate(config)
+
+
+def tuned(tmp_path, measurer, **budget):
+    task = Counting()
+    log = tmp_path / "log.jsonl"
+    RandomTuner(task, seed=0).tune(measure_option=measurer, callbacks=[log_to_file(log)], **budget)
+    return task, records.load(log)
+
+
+def test_a_template_is_not_run_again_to_write_its_record(tmp_path):
+    task, log = tuned(tmp_path, Telling(bowl), n_trial=20)
+    assert task.instantiated == 0
+    assert sum(record.extra.get("phase") == "playoff" for record in log) >= 8
+    assert all(r.dag == "its dag" and r.trace[0][0] == "Told" for r in log)
+
+
+def test_a_measurer_that_does_not_say_has_the_template_run_again(tmp_path):
+    task, log = tuned(tmp_path, FakeMeasurer(bowl), n_trial=5)
+    assert task.instantiated == len(log)
+    assert all(r.dag == "fakedag" for r in log)
+
+
+@pytest.mark.parametrize("kind", [ErrorKind.INSTANTIATION, ErrorKind.COMPILE])
+def test_failures_have_a_trace_where_there_is_one(tmp_path, kind):
+    class Failing(FakeMeasurer):
+        def result(self, index):
+            if index % 2:
+                return super().result(index)
+            return MeasureResult(error=MeasureError(kind, "no"))
+
+    _, log = tuned(tmp_path, Failing(bowl), n_trial=4)
+    failed = [r for r in log if r.error is not None]
+    assert failed
+    assert all(bool(r.dag) == (kind != ErrorKind.INSTANTIATION) for r in failed)
