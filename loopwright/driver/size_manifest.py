@@ -13,8 +13,8 @@ from loopwright.ir.expr import Expr, IfThenElse, Read, Var, as_expr
 from loopwright.ir.printer import print_expr
 from loopwright.ir.sizes import Sizes, SizeVar, size_json
 from loopwright.ir.stmt import Func
-from loopwright.runtime.manifest import SizesSpec
-from loopwright.runtime.size_formulas import SizeFormula
+from loopwright.runtime.artifacts.manifest import SizesSpec
+from loopwright.runtime.artifacts.size_formulas import SizeFormula
 from loopwright.te.dag import Dag, OpNode
 from loopwright.te.tensor import body_parts
 

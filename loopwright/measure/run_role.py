@@ -19,7 +19,7 @@ from loopwright.measure.buffers import Array, Buffers
 from loopwright.measure.protocol import Frame
 from loopwright.measure.result import ErrorKind
 from loopwright.runtime import timing
-from loopwright.runtime.artifact_kinds import artifact_kind
+from loopwright.runtime.artifacts.kinds import artifact_kind
 
 Answer = tuple[dict[str, Any], bytes]
 
