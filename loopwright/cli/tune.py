@@ -196,7 +196,7 @@ def input_specs(workload: Workload) -> list[tuple[tuple[int, ...], str]]:
     ids = scheduled.schedule.arg_ids(scheduled.args)
     operations = scheduled.schedule.dag.ops
     return [
-        (tuple(tensor.shape), tensor.dtype)
+        (tensor.static_shape, tensor.dtype)
         for number, tensor in zip(ids, scheduled.args, strict=True)
         if operations[read_arg_id(number)[0]].is_placeholder
     ]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from loopwright.codegen.workspace import Bytes
-from loopwright.runtime.artifact_kinds import Link
+from loopwright.runtime.artifacts.kinds import Link
 
 #: A text of a program, or a function that writes it when somebody asks.
 SourceText = str | Callable[[], str]

@@ -1,7 +1,7 @@
 """The registry of backends: for each kind of target, how a lowered function becomes code.
 
 A backend has two entries that meet by the name of an artifact kind. The one here belongs to the
-compiler; `loopwright.runtime.artifact_kinds` says how an artifact is linked, on which device it
+compiler; `loopwright.runtime.artifacts.kinds` says how an artifact is linked, on which device it
 runs and how it is timed, and is all that a machine needs where programs only run.
 """
 
@@ -17,7 +17,7 @@ from loopwright.errors import BuildError, TargetError
 from loopwright.ir.stmt import Func
 from loopwright.lowering import too_deep
 from loopwright.lowering.gpu_limits import GpuLimits, verify_gpu_limits
-from loopwright.runtime.objects import C_OBJECT, LLVM_OBJECT
+from loopwright.runtime.artifacts.objects import C_OBJECT, LLVM_OBJECT
 from loopwright.schedule.surface.schedule import Schedule
 from loopwright.target import (
     KINDS,

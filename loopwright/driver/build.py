@@ -17,9 +17,9 @@ from loopwright.ir.sizes import SizeVar
 from loopwright.ir.stmt import Func
 from loopwright.lowering import lower_ids
 from loopwright.lowering.context import PassContext
-from loopwright.runtime.artifact import Artifact
-from loopwright.runtime.artifact_kinds import Link
-from loopwright.runtime.manifest import ArgSpec, FunctionSpec, Manifest
+from loopwright.runtime.artifacts.artifact import Artifact
+from loopwright.runtime.artifacts.kinds import Link
+from loopwright.runtime.artifacts.manifest import ArgSpec, FunctionSpec, Manifest
 from loopwright.runtime.module import Module
 from loopwright.schedule.surface.schedule import Schedule, replay
 from loopwright.target import Target, TargetLike

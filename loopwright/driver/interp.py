@@ -28,9 +28,9 @@ from loopwright.ir.interp.interpreter import prepare
 from loopwright.ir.sizes import evaluate
 from loopwright.ir.stmt import Func
 from loopwright.lowering import lower_ids
-from loopwright.runtime import artifact_kinds
+from loopwright.runtime.artifacts import kinds as artifact_kinds
+from loopwright.runtime.artifacts.manifest import Manifest
 from loopwright.runtime.linker import Linked
-from loopwright.runtime.manifest import Manifest
 from loopwright.schedule.surface.schedule import replay
 from loopwright.target import KINDS, Target
 from loopwright.te.dag import Dag

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from loopwright.records import Json
-from loopwright.runtime import Arg
+from loopwright.runtime import Arg, Artifact
 
 
-def arguments(manifest: Mapping[str, Json]) -> list[Arg]:
-    """The arguments of the entry function of a manifest, in calling order."""
-    for function in manifest["functions"]:
-        if function["name"] == manifest["entry"]:
-            return [Arg.from_manifest(entry) for entry in function["args"]]
-    raise KeyError(f"manifest without its entry {manifest['entry']!r}")
+def arguments(artifact: Artifact) -> list[Arg]:
+    """The arguments of an artifact's entry function, in calling order."""
+    entry = artifact.contents.function(artifact.entry)
+    return [Arg.of(spec) for spec in entry.args]
 
 
-def outputs(manifest: Mapping[str, Json]) -> list[Arg]:
+def outputs(artifact: Artifact) -> list[Arg]:
     """Those arguments of the entry function that it writes."""
-    return [arg for arg in arguments(manifest) if arg.output]
+    return [arg for arg in arguments(artifact) if arg.output]

@@ -76,7 +76,7 @@ def poison(array: Array) -> None:
 
 def reduction_length(dag: Dag) -> int:
     """How many terms are added up on the way to an output, over all stages of a DAG."""
-    lengths = (math.prod(int(a.extent) for a in op.reduce_axes) for op in dag.ops if op.reduce_axes)
+    lengths = (math.prod(a.count for a in op.reduce_axes) for op in dag.ops if op.reduce_axes)
     return max(1, sum(lengths))
 
 

@@ -87,8 +87,8 @@ class References:
         function = self._task.reference
         if function is None:
             return None
-        inputs = self._runs.input_arrays(arguments(artifact.manifest))
-        expected = outputs(artifact.manifest)
+        inputs = self._runs.input_arrays(arguments(artifact))
+        expected = outputs(artifact)
         arrays: list[Array] = []
         try:
             arrays = _as_arrays(function(*inputs))

@@ -235,7 +235,7 @@ class RunSession:
 
     def _prepare(self, artifact: Artifact) -> MeasureError | None:
         """Have the runner make the data of these arguments unless it has them."""
-        args = arguments(artifact.manifest)
+        args = arguments(artifact)
         key = f"data {self._owner} {[(str(arg), arg.output) for arg in args]}"
         if key in self.worker.sent:
             return None

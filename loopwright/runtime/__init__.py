@@ -4,20 +4,20 @@ Works alone: a saved program runs with nothing else of loopwright imported. Impo
 does not load LLVM; linking the first program does.
 """
 
-from loopwright.runtime.artifact import Artifact
-from loopwright.runtime.artifact_kinds import (
+from loopwright.runtime.artifacts.artifact import Artifact
+from loopwright.runtime.artifacts.kinds import (
     INTERP,
     ArtifactKind,
     register_artifact_kind,
     unregister_artifact_kind,
 )
+from loopwright.runtime.artifacts.manifest import Manifest
+from loopwright.runtime.artifacts.objects import C_OBJECT, LLVM_OBJECT
 from loopwright.runtime.device import DEVICE_TYPES, Device, DeviceType, cpu, device
 from loopwright.runtime.function import Arg, BoundCall, Function
 from loopwright.runtime.library import LIBRARY
-from loopwright.runtime.manifest import Manifest
 from loopwright.runtime.module import Module, load_module
 from loopwright.runtime.ndarray import NDArray, array, empty, from_dlpack
-from loopwright.runtime.objects import C_OBJECT, LLVM_OBJECT
 from loopwright.runtime.peak import bandwidth, fma_peak
 from loopwright.runtime.pool import get_num_threads, pinned, set_num_threads
 from loopwright.runtime.timing import (

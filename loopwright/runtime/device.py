@@ -14,7 +14,7 @@ from pathlib import Path
 
 from loopwright import env
 from loopwright.errors import UsageError, did_you_mean
-from loopwright.runtime import artifact_kinds
+from loopwright.runtime.artifacts import kinds as artifact_kinds
 
 #: Names and DLPack codes of device types.
 DEVICE_TYPES = {

@@ -15,10 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from loopwright.errors import RunError, TargetError, UsageError
-from loopwright.runtime import artifact, library, linker, pool
-from loopwright.runtime.artifact_kinds import artifact_kind
-from loopwright.runtime.cpu_fit import LEVELS, enabled
-from loopwright.runtime.manifest import JsonObject, Manifest
+from loopwright.runtime import library, linker, pool
+from loopwright.runtime.artifacts import artifact
+from loopwright.runtime.artifacts.cpu_fit import LEVELS, enabled
+from loopwright.runtime.artifacts.kinds import artifact_kind
+from loopwright.runtime.artifacts.manifest import JsonObject, Manifest
 
 _COMPILERS = ("cc", "gcc", "clang")
 _INSTALL = "apt-get install gcc libc6-dev"

@@ -20,12 +20,12 @@ import numpy.typing as npt
 from loopwright import dtypes, env
 from loopwright.errors import ArgumentError, OutOfMemoryError, RunError
 from loopwright.runtime import pool
-from loopwright.runtime.artifact_kinds import Timer
+from loopwright.runtime.artifacts.kinds import Timer
+from loopwright.runtime.artifacts.manifest import ArgSpec, FunctionSpec
+from loopwright.runtime.artifacts.size_formulas import evaluate
 from loopwright.runtime.device import Device
 from loopwright.runtime.image import Image
-from loopwright.runtime.manifest import ArgSpec, FunctionSpec
 from loopwright.runtime.ndarray import NDArray, aligned_bytes, host_array
-from loopwright.runtime.size_formulas import evaluate
 
 _SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
 # Workspaces that are kept for the next call; more threads than this allocate each time.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 
-from loopwright.runtime import artifact_kinds
-from loopwright.runtime.artifact import Artifact
-from loopwright.runtime.artifact_kinds import ArtifactKind, Link
+from loopwright.runtime.artifacts import kinds as artifact_kinds
+from loopwright.runtime.artifacts.artifact import Artifact
+from loopwright.runtime.artifacts.kinds import ArtifactKind, Link
 from loopwright.runtime.linker import Linked
 
 

@@ -19,11 +19,11 @@ from pathlib import Path
 from loopwright import env
 from loopwright.errors import RunError, TargetError, UsageError
 from loopwright.runtime import linker, pool
-from loopwright.runtime.artifact import Artifact
-from loopwright.runtime.artifact_kinds import ArtifactKind
-from loopwright.runtime.cpu_fit import check_host
+from loopwright.runtime.artifacts.artifact import Artifact
+from loopwright.runtime.artifacts.cpu_fit import check_host
+from loopwright.runtime.artifacts.kinds import ArtifactKind
+from loopwright.runtime.artifacts.manifest import Manifest
 from loopwright.runtime.linker import Linked
-from loopwright.runtime.manifest import Manifest
 
 SECTION = b".loopwright"
 ZEROS = "0" * 64

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from loopwright.errors import UsageError, did_you_mean
 from loopwright.runtime import export, library, timing
-from loopwright.runtime.artifact import Artifact
-from loopwright.runtime.artifact_kinds import Link
+from loopwright.runtime.artifacts.artifact import Artifact
+from loopwright.runtime.artifacts.kinds import Link
 from loopwright.runtime.device import Device
 from loopwright.runtime.function import Function
 from loopwright.runtime.image import Image

@@ -13,14 +13,14 @@ import numpy as np
 
 from loopwright import env
 from loopwright.runtime import linker, pool
-from loopwright.runtime.artifact import Artifact
-from loopwright.runtime.cpu_fit import enabled
+from loopwright.runtime.artifacts.artifact import Artifact
+from loopwright.runtime.artifacts.cpu_fit import enabled
+from loopwright.runtime.artifacts.manifest import ArgSpec, FunctionSpec, Manifest
+from loopwright.runtime.artifacts.objects import LLVM_OBJECT
 from loopwright.runtime.device import cpu
 from loopwright.runtime.function import BoundCall
-from loopwright.runtime.manifest import ArgSpec, FunctionSpec, Manifest
 from loopwright.runtime.module import Module
 from loopwright.runtime.ndarray import empty
-from loopwright.runtime.objects import LLVM_OBJECT
 from loopwright.runtime.timing import time_call
 
 # Loop turns of one unit of work: 10 to 20 us, long against handing it out.

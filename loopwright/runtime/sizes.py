@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import SupportsIndex
 
 from loopwright.errors import ArgumentError
-from loopwright.runtime.manifest import ArgSpec, SizesSpec
-from loopwright.runtime.size_formulas import SizeFormula, evaluate, linear, text
+from loopwright.runtime.artifacts.manifest import ArgSpec, SizesSpec
+from loopwright.runtime.artifacts.size_formulas import SizeFormula, evaluate, linear, text
 
 #: Largest extent that compiled code computes with.
 MAX_EXTENT = 1 << 30

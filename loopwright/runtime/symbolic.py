@@ -15,12 +15,12 @@ import numpy as np
 
 from loopwright import dtypes
 from loopwright.errors import ArgumentError
+from loopwright.runtime.artifacts.manifest import ArgSpec, FunctionSpec, SizesSpec
+from loopwright.runtime.artifacts.size_formulas import evaluate, text
 from loopwright.runtime.device import Device
 from loopwright.runtime.function import BoundCall, Function
 from loopwright.runtime.image import Image
-from loopwright.runtime.manifest import ArgSpec, FunctionSpec, SizesSpec
 from loopwright.runtime.ndarray import host_array
-from loopwright.runtime.size_formulas import evaluate, text
 from loopwright.runtime.sizes import CallSizes
 
 # Sizes whose functions, with their workspaces, are kept for the next call.

@@ -23,7 +23,7 @@ from loopwright.ir.sizes import size_vars
 from loopwright.ir.stmt import Func
 from loopwright.lowering import lower_ids
 from loopwright.lowering.context import PassContext
-from loopwright.runtime.artifact import Artifact
+from loopwright.runtime.artifacts.artifact import Artifact
 from loopwright.schedule.surface.schedule import Schedule, replay
 from loopwright.target import Target, host_cpu
 from loopwright.te.dag import ArgId, Dag, arg_id, read_arg_id

@@ -19,7 +19,7 @@ import numpy as np
 
 from loopwright import dtypes
 from loopwright.errors import RunError
-from loopwright.runtime.artifact import Artifact
+from loopwright.runtime.artifacts.artifact import Artifact
 
 Array = np.ndarray[Any, Any]
 _PATTERN = 0xCB

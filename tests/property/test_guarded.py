@@ -10,7 +10,7 @@ import pytest
 from loopwright import te
 from loopwright.driver import build
 from loopwright.errors import RunError
-from loopwright.runtime.artifact import Artifact
+from loopwright.runtime.artifacts.artifact import Artifact
 from loopwright.schedule import create_schedule
 from loopwright.testing.guarded import GuardedRunner
 

@@ -26,7 +26,7 @@ from loopwright.ir.expr import Expr, Var
 from loopwright.ir.sizes import Sizes
 from loopwright.ir.stmt import Check, For, Func, IntrinsicCall, Store
 from loopwright.ir.traversal import free_vars, walk
-from loopwright.runtime.check_records import FIRST_CODE, record_name
+from loopwright.runtime.artifacts.check_records import FIRST_CODE, record_name
 from loopwright.runtime.linker import host_triple
 from loopwright.target import Target, dot_lanes, has_instruction
 from loopwright.version import __version__

@@ -6,6 +6,7 @@ Times are seconds; a ``slot`` names one of the kernels that a runner holds.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from loopwright.measure.workers.protocol import Message, Reply
@@ -56,11 +57,11 @@ class BuildRequest(Message):
     """
 
     dag: str
-    target: dict[str, Json]
+    target: Mapping[str, Json]
     trace: Json
     arg_ids: Json
     name: str
-    passes: dict[str, Json]
+    passes: Mapping[str, Json]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +72,7 @@ class BuildReply(Reply):
         manifest: of the artifact.
     """
 
-    manifest: dict[str, Json]
+    manifest: Mapping[str, Json]
 
 
 # -- runners -----------------------------------------------------------------------------------
@@ -88,7 +89,7 @@ class DataRequest(Message):
         seed: of random inputs.
     """
 
-    manifest: dict[str, Json]
+    manifest: Mapping[str, Json]
     seed: int
 
 
@@ -106,7 +107,7 @@ class RaceRequest(Message):
     """
 
     slot: int
-    manifest: dict[str, Json]
+    manifest: Mapping[str, Json]
     drop: float | None
     flush: bool
 
@@ -221,7 +222,7 @@ class OutputsRequest(Message):
         manifest: of the artifact.
     """
 
-    manifest: dict[str, Json]
+    manifest: Mapping[str, Json]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ import os
 import struct
 import types
 import typing
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
@@ -105,7 +106,7 @@ def _read(value: Any, kind: Any) -> Any:
         return _read_union(value, parts)
     if origin is tuple and isinstance(value, list):
         return _read_tuple(value, parts)
-    if origin is dict and isinstance(value, dict):
+    if origin is Mapping and isinstance(value, dict):
         return value
     if isinstance(kind, type) and issubclass(kind, Enum):
         return kind(value)

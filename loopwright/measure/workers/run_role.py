@@ -35,7 +35,7 @@ from loopwright.measure.workers.messages import (
 from loopwright.measure.workers.protocol import Message, Reply
 from loopwright.records import ErrorKind
 from loopwright.runtime import timing
-from loopwright.runtime.artifact_kinds import artifact_kind
+from loopwright.runtime.artifacts.kinds import artifact_kind
 
 #: A warm-up that is this many times beyond the limit of the race decides it alone, if it is long.
 _HOPELESS = 2.0
@@ -55,9 +55,9 @@ class LoadedKernel:
             import_module(needs)  # it registers how such a program is linked
 
         self.function = runtime.Module(artifact).get_function(artifact.entry)
-        manifest = artifact.manifest
-        entry = next(f for f in manifest["functions"] if f["name"] == artifact.entry)
-        self._threads = int(manifest["num_threads"]) or None if entry["uses_pool"] else 1
+        contents = artifact.contents
+        uses_pool = contents.function(artifact.entry).uses_pool
+        self._threads = contents.num_threads or None if uses_pool else 1
         self._call = self.function.bind(*buffers.arrays)
         self._arrays = buffers.arrays
 
@@ -104,7 +104,9 @@ class RunRole:
         self._kernels.clear()
         self._references.clear()
         self._buffers = None
-        self._buffers = KernelArrays(arguments(request.manifest), request.seed, request.payload)
+        self._buffers = KernelArrays(
+            arguments(runtime.Artifact(request.manifest, b"")), request.seed, request.payload
+        )
         return Done()
 
     @property

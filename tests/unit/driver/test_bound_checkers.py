@@ -12,7 +12,7 @@ import loopwright as lw
 from loopwright import te
 from loopwright.errors import RunError
 from loopwright.lowering import lower
-from loopwright.runtime.artifact import Artifact
+from loopwright.runtime.artifacts.artifact import Artifact
 from loopwright.schedule import Schedule, create_schedule
 from loopwright.testing.differential import runs_here
 

@@ -23,7 +23,7 @@ from loopwright.errors import (
     TargetError,
     TensorError,
 )
-from loopwright.runtime.artifact import Artifact
+from loopwright.runtime.artifacts.artifact import Artifact
 from loopwright.runtime.module import Module
 from loopwright.target import Target, host_cpu
 from tests.unit.lowering.programs import CASES, packed_matmul

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
+from loopwright import te
 from loopwright.measure.check import (
     compare,
     make_input,
@@ -110,11 +109,12 @@ def test_tolerance_grows_with_the_reduction_and_shrinks_with_the_type() -> None:
 
 
 def test_reduction_length_adds_up_stages() -> None:
-    def op(*extents: int) -> SimpleNamespace:
-        return SimpleNamespace(reduce_axes=[SimpleNamespace(extent=e) for e in extents])
-
-    assert reduction_length(SimpleNamespace(ops=[op(), op(3, 4), op(5)])) == 17
-    assert reduction_length(SimpleNamespace(ops=[op()])) == 1
+    A = te.placeholder((3, 4, 5), name="A")
+    i, j, k = (te.reduce_axis((0, n)) for n in (3, 4, 5))
+    B = te.compute((5,), lambda x: te.sum(A[i, j, x], axis=[i, j]), name="B")
+    C = te.compute((1,), lambda x: te.sum(B[k], axis=k), name="C")
+    assert reduction_length(te.create_schedule(C).dag) == 17
+    assert reduction_length(te.create_schedule(te.compute((2,), lambda x: x)).dag) == 1
 
 
 def test_reference_problem() -> None:

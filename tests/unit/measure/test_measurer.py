@@ -269,7 +269,7 @@ def test_a_broken_reference_is_said_and_replaced(
     references = References(broken, measurer.equipment.builds, measurer.equipment.runs, said.append)
     answer = references.get(candidate, built)
     assert answer is not None
-    a, b = measurer.equipment.runs.input_arrays(arguments(built.manifest))
+    a, b = measurer.equipment.runs.input_arrays(arguments(built))
     np.testing.assert_allclose(
         np.frombuffer(answer, "float32").reshape(32, 32), product(a, b), atol=1e-4
     )

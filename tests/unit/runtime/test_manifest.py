@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from loopwright.errors import UsageError
-from loopwright.runtime.manifest import ArgSpec, FunctionSpec, Manifest, SizesSpec
+from loopwright.runtime.artifacts.manifest import ArgSpec, FunctionSpec, Manifest, SizesSpec
 
 FIXED = FunctionSpec(
     "f",

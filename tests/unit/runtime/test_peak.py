@@ -7,7 +7,7 @@ import pytest
 
 from loopwright.errors import UsageError
 from loopwright.runtime import bandwidth, fma_peak, peak
-from loopwright.runtime.manifest import ArgSpec
+from loopwright.runtime.artifacts.manifest import ArgSpec
 
 
 def test_the_fma_kernel_runs_every_turn() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from loopwright.errors import ArgumentError, UsageError
-from loopwright.runtime.manifest import ArgSpec, SizesSpec
-from loopwright.runtime.size_formulas import evaluate, linear, text
+from loopwright.runtime.artifacts.manifest import ArgSpec, SizesSpec
+from loopwright.runtime.artifacts.size_formulas import evaluate, linear, text
 from loopwright.runtime.sizes import MAX_EXTENT, CallSizes
 
 

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from loopwright.errors import TargetError
 from loopwright.runtime import linker
-from loopwright.runtime.manifest import Manifest
+from loopwright.runtime.artifacts.manifest import Manifest
 
 #: Features of the CPU names that stand for a level and not for a CPU.
 LEVELS = {

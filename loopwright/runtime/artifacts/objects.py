@@ -6,11 +6,11 @@ from dataclasses import replace
 from functools import partial
 
 from loopwright.runtime import linker, pool
-from loopwright.runtime.artifact_kinds import ArtifactKind
-from loopwright.runtime.check_records import failed_check, record_name
-from loopwright.runtime.cpu_fit import check_host
+from loopwright.runtime.artifacts.check_records import failed_check, record_name
+from loopwright.runtime.artifacts.cpu_fit import check_host
+from loopwright.runtime.artifacts.kinds import ArtifactKind
+from loopwright.runtime.artifacts.manifest import Manifest
 from loopwright.runtime.linker import Linked
-from loopwright.runtime.manifest import Manifest
 
 
 def link_object(manifest: Manifest, objects: bytes) -> Linked:

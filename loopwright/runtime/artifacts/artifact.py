@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from loopwright.errors import RunError, UsageError
-from loopwright.runtime import artifact_kinds
-from loopwright.runtime.manifest import JsonObject, Manifest
+from loopwright.runtime.artifacts import kinds as artifact_kinds
+from loopwright.runtime.artifacts.manifest import JsonObject, Manifest
 
 
 @dataclass(frozen=True, slots=True)

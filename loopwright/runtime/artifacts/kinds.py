@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from loopwright.errors import UsageError
+from loopwright.runtime.artifacts.manifest import Manifest
 from loopwright.runtime.linker import Linked
-from loopwright.runtime.manifest import Manifest
 
 #: Puts the code of an artifact into this process, from its manifest and its bytes.
 Link = Callable[[Manifest, bytes], Linked]

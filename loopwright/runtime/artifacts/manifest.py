@@ -1,7 +1,7 @@
 """`Manifest`: what an artifact says of its code, as data, read from JSON and checked.
 
-Format 2 adds functions of symbolic sizes (see `loopwright.runtime.size_formulas`); format 1 is
-still read and written for all others.
+Format 2 adds functions of symbolic sizes (`loopwright.runtime.artifacts.size_formulas`); format 1
+is still read, and written for all others.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loopwright.errors import UsageError
-from loopwright.runtime.size_formulas import SizeFormula
+from loopwright.runtime.artifacts.size_formulas import SizeFormula
 
 #: Newest format that is read.
 FORMAT = 2
@@ -146,7 +146,7 @@ class Manifest:
     """What an artifact holds, and for which machine.
 
     Attributes:
-        kind: of artifact, such as ``"llvm-object"`` (`loopwright.runtime.artifact_kinds`).
+        kind: of artifact, such as ``"llvm-object"`` (`loopwright.runtime.artifacts.kinds`).
         entry: name of the function that calling the module runs.
         triple: LLVM's name of the machine; empty for code of no machine.
         cpu: LLVM's name of the CPU, or a level such as ``x86-64-v3``.
