@@ -13,7 +13,8 @@ from typing import Any
 from loopwright.errors import SpaceError, did_you_mean
 from loopwright.task.axes import Axis, axis
 from loopwright.task.entities import SplitEntity
-from loopwright.task.knobs import Knob, annotate_knob, other_knob, reorder_knob, split_knob
+from loopwright.task.knobs import Knob
+from loopwright.task.policies import annotate_knob, other_knob, reorder_knob, split_knob
 
 
 class Definitions(ABC):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from loopwright.errors import InstantiationError, SpaceError
+from loopwright.ir.symbol import Symbol
 
 
 class Refuser(Protocol):
@@ -22,12 +23,17 @@ class Refuser(Protocol):
 
 @dataclass(frozen=True)
 class SplitEntity:
-    """Sizes of a split from the outside in; the outermost is ``-1``, derived from the others."""
+    """Sizes of a split from the outside in; the outermost is ``-1``, derived from the others.
 
-    size: tuple[int, ...]
+    While a template runs for a whole population of candidates, sizes may be symbols, which behave
+    as integers.
+    """
 
-    def __init__(self, size: Sequence[int]) -> None:
-        object.__setattr__(self, "size", tuple(int(part) for part in size))
+    size: tuple[Any, ...]
+
+    def __init__(self, size: Sequence[int | Symbol]) -> None:
+        sizes = tuple(part if isinstance(part, Symbol) else int(part) for part in size)
+        object.__setattr__(self, "size", sizes)
 
     @property
     def value(self) -> list[int]:

@@ -20,7 +20,8 @@ import numpy as np
 from loopwright.cost.symbolic.evaluation import Program, constant_row
 from loopwright.cost.symbolic.symbols import Graph, Number, Sym
 from loopwright.schedule.state import State
-from loopwright.task import ConfigEntity, Knob, OtherOptionEntity, SplitEntity, Task
+from loopwright.task import ConfigEntity, Knob, Task
+from loopwright.task.entities import Entity
 
 #: Derives numbers from a schedule's state, always the same count.
 Derive = Callable[[State], list[Number]]
@@ -28,13 +29,6 @@ Derive = Callable[[State], list[Number]]
 APART = 64
 #: Structure classes that are kept, and rows evaluated at once (columns then stay in the cache).
 CLASSES, CHUNK = 4096, 2048
-
-
-class SymbolicSplit(SplitEntity):
-    """A split of which inner sizes are expressions."""
-
-    def __init__(self, size: Sequence[Any]) -> None:
-        object.__setattr__(self, "size", tuple(size))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +64,7 @@ class Population:
         self._derive = derive
         self._knobs: list[Knob] = list(task.config_space.knobs.values())
         self._fixed = frozenset(
-            k for k, knob in enumerate(self._knobs) if not symbolic or not is_numeric(knob)
+            k for k, knob in enumerate(self._knobs) if not symbolic or not knob.parts()
         )
         self._logged = np.array(self.logged, bool)
         #: Knobs that classes had to be taken apart by, and how many classes.
@@ -113,8 +107,7 @@ class Population:
     def _column(self, knob: int, part: int) -> np.ndarray:
         """What each candidate of a knob gives for one part of it."""
         if (knob, part) not in self._columns:
-            values = [parts_of(e)[part] for e in self._knobs[knob].entities]
-            self._columns[knob, part] = np.array(values, np.float64)
+            self._columns[knob, part] = np.array(self._knobs[knob].parts()[part], np.float64)
         return self._columns[knob, part]
 
     def _class(self, fixed: frozenset[int], choice: tuple[int, ...], sample: np.ndarray) -> _Found:
@@ -149,7 +142,7 @@ class Population:
     def _instantiate(self, fixed: frozenset[int], sample: np.ndarray, graph: Graph) -> list[Number]:
         self.derived += 1
         chosen = {
-            knob.name: knob.entities[sample[k]] if k in fixed else symbolic_entity(knob, k, graph)
+            knob.name: knob.entities[sample[k]] if k in fixed else _symbolic(knob, k, graph)
             for k, knob in enumerate(self._knobs)
         }
         schedule, _ = self.task.instantiate(ConfigEntity(self.task.config_space, chosen, None))
@@ -190,21 +183,8 @@ def _groups(
     ]
 
 
-def is_numeric(knob: Knob) -> bool:
-    """Whether a knob may be a symbol: a split, or a choice among ints."""
-    if knob.kind == "split":
-        return True
-    values = [getattr(e, "val", None) for e in knob.entities]
-    return knob.kind == "other" and all(type(v) is int for v in values)
-
-
-def parts_of(entity: Any) -> tuple[int, ...]:
-    """The numbers that a candidate of a numeric knob consists of."""
-    return entity.size[1:] if isinstance(entity, SplitEntity) else (entity.val,)
-
-
-def symbolic_entity(knob: Knob, number: int, graph: Graph) -> Any:
-    """What a template gets in place of a candidate of a numeric knob."""
-    columns = list(zip(*(parts_of(e) for e in knob.entities), strict=True))
-    syms = [graph.leaf(number, part, values) for part, values in enumerate(columns)]
-    return SymbolicSplit([-1, *syms]) if knob.kind == "split" else OtherOptionEntity(syms[0])
+def _symbolic(knob: Knob, number: int, graph: Graph) -> Entity:
+    """What a template gets in place of a candidate of a knob that has parts."""
+    return knob.from_parts(
+        [graph.leaf(number, part, values) for part, values in enumerate(knob.parts())]
+    )
