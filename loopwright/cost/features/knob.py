@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from loopwright.cost.features.feature import Column
 from loopwright.task import ConfigSpace
 from loopwright.task.vectors import Digits
 
@@ -16,7 +17,7 @@ class KnobTable:
     """What every candidate of every knob of a space looks like.
 
     Attributes:
-        names: names of the columns, such as ``tile_i.2`` (innermost size) or ``order``.
+        columns: the columns, with names such as ``tile_i.2`` (innermost size) or ``order``.
     """
 
     def __init__(self, space: ConfigSpace) -> None:
@@ -25,19 +26,19 @@ class KnobTable:
             for k, knob in enumerate(space.knobs.values())
             for name, values in knob.columns()
         ]
-        self.names = tuple(name for name, _, _ in named)
-        self._columns = [(k, values) for _, k, values in named]
+        self.columns = tuple(Column(name) for name, _, _ in named)
+        self._values = [(k, values) for _, k, values in named]
 
     def rows(self, digits: Digits) -> npt.NDArray[np.float32]:
-        """Columns ``names`` of candidates.
+        """The columns of candidates.
 
         Args:
             digits: int64 (n, knobs), the position of each knob's choice.
 
         Returns:
-            float32 (n, len(names)).
+            float32 (n, len(columns)).
         """
-        out = np.empty((len(digits), len(self.names)), np.float32)
-        for column, (knob, values) in enumerate(self._columns):
+        out = np.empty((len(digits), len(self.columns)), np.float32)
+        for column, (knob, values) in enumerate(self._values):
             out[:, column] = values[digits[:, knob]]
         return out
