@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -11,11 +11,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from loopwright.tuner import Monitor, RunState, Summary, Trial
+from loopwright.tuner import Monitor, RunState, Summary, Trial, TunerLike
 from loopwright.tuner.run.callbacks import clock
-
-if TYPE_CHECKING:
-    from loopwright.tuner import Tuner
 
 #: Seconds between two refreshes on a terminal, and between two lines elsewhere.
 _REFRESH_S, _LINE_S = 0.2, 10.0
@@ -37,7 +34,7 @@ class Display(Monitor):
         self._live: Live | None = None
         self._drawn = 0.0
 
-    def started(self, tuner: Tuner, state: RunState) -> None:
+    def started(self, tuner: TunerLike, state: RunState) -> None:
         """Begin to draw."""
         self._drawn = time.monotonic()
         if state.from_log or state.failed:

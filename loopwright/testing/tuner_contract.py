@@ -27,6 +27,7 @@ import pytest
 from loopwright.measure import ErrorKind, MeasureError, MeasureInput, MeasureResult
 from loopwright.task import ConfigEntity, ConfigSpace
 from loopwright.tuner.base import Tuner
+from loopwright.tuner.run.state import point
 from loopwright.tuner.run.summary import Summary
 
 
@@ -113,7 +114,7 @@ class FakeMeasurer:
         self.interrupt_after = interrupt_after
         self.measured: list[int] = []
         self.incumbents: list[float | None] = []
-        self.playoffs: list[list[int]] = []
+        self.playoffs: list[list[int | None]] = []
         self.timing = {"build": 0.25, "run": 0.5}
 
     def __enter__(self) -> FakeMeasurer:
@@ -123,7 +124,7 @@ class FakeMeasurer:
         pass
 
     def measure(
-        self, inputs: Sequence[MeasureInput], incumbent: float | None
+        self, inputs: Sequence[MeasureInput], incumbent: float | None = None
     ) -> Iterator[MeasureResult]:
         """Results in the order of the inputs."""
         for item in inputs:
@@ -142,10 +143,12 @@ class FakeMeasurer:
         seconds = self.time(index)
         return MeasureResult(times=(seconds, seconds * 1.01, seconds * 0.99), ts=1.0)
 
-    def playoff(self, configs: Sequence[Any]) -> list[tuple[Any, list[float]]]:
+    def playoff(
+        self, configs: Sequence[ConfigEntity], rounds: int = 5
+    ) -> list[tuple[ConfigEntity, list[float]]]:
         """The same times again."""
         self.playoffs.append([config.index for config in configs])
-        return [(config, [self.time(config.index)] * 5) for config in configs]
+        return [(config, [self.time(point(config))] * rounds) for config in configs]
 
 
 #: Times by index, equal in every process; what is minimal is neither first nor last.

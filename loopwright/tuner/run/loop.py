@@ -11,41 +11,43 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Generic, TypeVar
 
 from loopwright import records
 from loopwright.errors import RecordError, TuneError, UsageError
 from loopwright.measure import MeasureOption, Measurer, lock_log
 from loopwright.measure import measure_option as default_option
+from loopwright.measure.interfaces import MeasurerLike
 from loopwright.tuner.run.budget import Budget, seconds, share
 from loopwright.tuner.run.callbacks import LogToFile, Monitor
+from loopwright.tuner.run.interfaces import Callback, TunerLike
 from loopwright.tuner.run.journal import open_journal
 from loopwright.tuner.run.run import Run
 from loopwright.tuner.run.state import flop_of
 from loopwright.tuner.run.summary import Summary
 
-if TYPE_CHECKING:
-    from loopwright.tuner.base import Tuner
-
-#: Trials of one round: what the tuner is asked for, and told, at once.
+#: Trials of one round: so many the tuner is asked for, and told of, at once.
 PLAN_SIZE = 16
 
 
-class TuningInterrupted(KeyboardInterrupt):
+S = TypeVar("S")
+
+
+class TuningInterrupted(KeyboardInterrupt, Generic[S]):
     """Ctrl-C during a run. Every finished trial is in the log; ``summary`` says how far it came."""
 
-    def __init__(self, summary: Any) -> None:
+    def __init__(self, summary: S) -> None:
         super().__init__("tuning was interrupted")
         self.summary = summary
 
 
 def tune(
-    tuner: Tuner,
+    tuner: TunerLike,
     *,
     n_trial: int | None = None,
-    measure_option: Any = None,
+    measure_option: MeasureOption | MeasurerLike | None = None,
     early_stopping: int | None = None,
-    callbacks: Sequence[Any] = (),
+    callbacks: Sequence[Callback] = (),
     timeout: float | str | None = None,
     target: float | None = None,
     min_gain: float | str | None = None,
@@ -84,12 +86,12 @@ def tune(
 
 @contextmanager
 def open_run(
-    tuner: Tuner,
+    tuner: TunerLike,
     budget: Budget,
-    option: Any,
-    callbacks: Sequence[Any],
+    option: MeasureOption | MeasurerLike | None,
+    callbacks: Sequence[Callback],
     plan_size: int,
-    beside: Any = None,
+    beside: Measurer | None = None,
 ) -> Iterator[Run]:
     """Lock and read the log, start the measurer; close both in the end.
 
@@ -114,7 +116,12 @@ def open_run(
         yield Run(tuner, budget, journal, measurer, callbacks, plan_size)
 
 
-def _measurer(tuner: Tuner, option: Any, callbacks: Sequence[Any], beside: Any) -> Any:
+def _measurer(
+    tuner: TunerLike,
+    option: MeasureOption | MeasurerLike | None,
+    callbacks: Sequence[Callback],
+    beside: Measurer | None,
+) -> MeasurerLike:
     monitors = [c for c in callbacks if isinstance(c, Monitor)]
 
     def announce(text: str) -> None:
