@@ -11,7 +11,7 @@ from collections.abc import Collection
 from functools import cached_property
 
 from loopwright.cost.cpu.footprint import Touched, Touches
-from loopwright.cost.symbolic.loop_nest import LoopKey
+from loopwright.cost.symbolic.index_steps import LoopKey
 from loopwright.cost.symbolic.symbols import (
     Number,
     at_most,
