@@ -76,17 +76,15 @@ def _swapped(value: tuple[object, ...]) -> Iterator[tuple[object, ...]]:
 
 def _replaced(value: tuple[object, ...], words: Sequence[object]) -> Iterator[tuple[object, ...]]:
     for place, word in enumerate(value):
-        for other in words:
-            if other != word:
-                yield (*value[:place], other, *value[place + 1 :])
+        others = [other for other in words if other != word]
+        yield from ((*value[:place], other, *value[place + 1 :]) for other in others)
 
 
 def _moved_factors(size: tuple[int, ...], primes: Sequence[int]) -> Iterator[tuple[int, ...]]:
     """Sizes after one prime went from a loop to another; the outermost one takes what is left."""
     for source in range(-1, len(size)):
-        for prime in primes:
-            if source < 0 or size[source] % prime == 0:
-                yield from _moved_factor(size, prime, source)
+        for prime in [p for p in primes if source < 0 or size[source] % p == 0]:
+            yield from _moved_factor(size, prime, source)
 
 
 def _moved_factor(size: tuple[int, ...], prime: int, source: int) -> Iterator[tuple[int, ...]]:

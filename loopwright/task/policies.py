@@ -183,8 +183,7 @@ def _merges(chains: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
     for number, chain in enumerate(chains):
         if chain:
             rest = [*chains[:number], chain[1:], *chains[number + 1 :]]
-            for tail in _merges(rest):
-                yield (chain[0], *tail)
+            yield from ((chain[0], *tail) for tail in _merges(rest))
 
 
 def annotate_knob(

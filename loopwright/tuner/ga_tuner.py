@@ -98,9 +98,8 @@ class GATuner(Tuner):
             mutate = self.rng.random(children.shape) < rate
             drawn = self.rng.integers(0, dims, size=children.shape)
             indices = indices_of(self.space, np.where(mutate, drawn, children))
-            for position in distinct(indices, self.visited).tolist():
-                if self.space.is_valid(indices[position]):
-                    yield indices[position]
+            fresh = (indices[i] for i in distinct(indices, self.visited).tolist())
+            yield from filter(self.space.is_valid, fresh)
 
     def _parents(self) -> tuple[Digits, npt.NDArray[np.float64]]:
         """Digits of the parents, and the chance of each to be drawn."""

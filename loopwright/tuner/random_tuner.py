@@ -49,11 +49,9 @@ def fresh_points(tuner: Tuner, n: int, range_idx: tuple[int, int] | None = None)
     misses, patience = 0, 16 * n + 256 if hi - lo <= _LISTABLE else _GIVE_UP
     while misses < patience:
         for index in _draw(tuner.rng, 2 * n, lo, hi):
-            if index in tuner.visited or not tuner.space.is_valid(index):
-                misses += 1
-                continue
-            misses = 0
-            yield index
+            fresh = index not in tuner.visited and tuner.space.is_valid(index)
+            misses = 0 if fresh else misses + 1
+            yield from [index] if fresh else []
     if hi - lo > _LISTABLE:
         return
     for index in (tuner.rng.permutation(hi - lo) + lo).tolist():

@@ -1,4 +1,4 @@
-"""The tuning loop: ``tune`` is the one function in which the whole pipeline can be read.
+"""The tuning loop: ``tune`` checks its arguments, ``_whole_run`` is the pipeline in ten lines.
 
 The loop owns budgets, rounds, the log and the order of things; a tuner only proposes. Trials are
 planned in rounds of 16, recorded as soon as they are measured, and told to the tuner when the round
@@ -70,18 +70,23 @@ def tune(
             "leave target out, or call cfg.add_flop(n) in the template"
         )
     with open_run(tuner, budget, measure_option, callbacks, plan_size) as run:
-        try:
-            run.resume()
-            while plan := run.current_round():
-                run.measure(plan)
-                run.tell(plan)
-            run.playoff()
-        except KeyboardInterrupt:
-            run.stop = ("interrupted", "interrupted")
-            raise TuningInterrupted(run.finish()) from None
-        except RecordError as exc:
-            raise TuneError(f"{exc}; the {run.recorded} trials before it are safe") from exc
-        return run.finish()
+        return _whole_run(run)
+
+
+def _whole_run(run: Run) -> Summary:
+    """The pipeline: what the log holds, round after round, the finalists again, the summary."""
+    try:
+        run.resume()
+        while plan := run.current_round():
+            run.measure(plan)
+            run.tell(plan)
+        run.playoff()
+    except KeyboardInterrupt:
+        run.stop = ("interrupted", "interrupted")
+        raise TuningInterrupted(run.finish()) from None
+    except RecordError as exc:
+        raise TuneError(f"{exc}; the {run.recorded} trials before it are safe") from exc
+    return run.finish()
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import statistics
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -164,11 +164,7 @@ class Run:
             return
         self._write_header()
         with self._synced(), closing(self._results(inputs)) as results:
-            for item, result in zip(inputs, results, strict=True):
-                trial = Trial(item.trial, plan.number, plan.seed, item.config, result)
-                self._record(plan, trial)
-                if self._stops_here():
-                    break
+            self._record_all(plan, zip(inputs, results, strict=True))
 
     def tell(self, plan: Round) -> None:
         """Tell the tuner a round that is complete, or that will not be completed in this run."""
@@ -293,6 +289,14 @@ class Run:
             yield result
         if count < len(inputs):
             raise InternalError(f"the measurer returned {count} results for {len(inputs)} inputs")
+
+    def _record_all(
+        self, plan: Round, results: Iterable[tuple[MeasureInput, MeasureResult]]
+    ) -> None:
+        for item, result in results:
+            self._record(plan, Trial(item.trial, plan.number, plan.seed, item.config, result))
+            if self._stops_here():
+                return
 
     def _record(self, plan: Round, trial: Trial) -> None:
         with self._timed("log"):

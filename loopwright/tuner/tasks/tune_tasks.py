@@ -167,8 +167,7 @@ def _open(
             plan_size = min(run.tuner.plan_size, fair)
             opened = open_run(run.tuner, run.budget, option, [*others, relay], plan_size, beside)
             run.run = stack.enter_context(opened)
-            if beside is None and isinstance(run.run.measurer, Measurer):
-                measurers.append((option, run.run.measurer))
+            measurers += [(option, m) for m in [run.run.measurer] if isinstance(m, Measurer)]
         yield AllRuns(runs, total, monitors)
 
 
