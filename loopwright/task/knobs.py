@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Literal
 
-from loopwright.errors import SpaceError
+from loopwright.errors import InternalError, SpaceError
 from loopwright.ir.symbol import Symbol
 from loopwright.task import neighbours
 from loopwright.task.entities import (
@@ -151,7 +151,7 @@ class Knob(ABC):
 
     def from_parts(self, parts: Sequence[int | Symbol]) -> Entity:
         """What a template gets when the parts are these numbers, or symbols of many numbers."""
-        raise NotImplementedError(f"knob {self.name!r} has no parts")
+        raise InternalError(f"knob {self.name!r} has no parts")
 
     def _first_default(self) -> int:
         """Position of the default candidate where none is named."""
