@@ -11,11 +11,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from loopwright.tuner import Monitor, RunState, Summary, Trial
+from loopwright.tuner import Monitor, RunState, Summary, Trial, TunerLike
 from loopwright.tuner.run.callbacks import clock
 
 if TYPE_CHECKING:
-    from loopwright.tuner import Tuner
+    pass
 
 #: Seconds between two lines where there is no terminal.
 _LINE_S = 10.0
@@ -45,7 +45,7 @@ class Display(Monitor):
         self._live: Live | None = None
         self._drawn = 0.0
 
-    def started(self, tuner: Tuner, state: RunState) -> None:
+    def started(self, tuner: TunerLike, state: RunState) -> None:
         """Begin to draw."""
         self._drawn = time.monotonic()
         if state.from_log or state.failed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,12 @@ if TYPE_CHECKING:
 
 #: Trials when no limit is given, for each task.
 TRIALS = 200
+
+
+def _options() -> str:
+    """Which tuner has which options, as a sentence for each."""
+    parts = [f"{name}: {', '.join(kind.Options.names())}." for name, kind in TUNERS.items()]
+    return " ".join(parts)
 
 
 def tuner_options(command: Callable[..., object]) -> Callable[..., object]:
@@ -35,7 +40,7 @@ def tuner_options(command: Callable[..., object]) -> Callable[..., object]:
             "options",
             multiple=True,
             metavar="NAME=VALUE",
-            help="Option of the tuner, such as plan_size=32 (xgb) or pop_size=100 (ga).",
+            help=f"Option of the tuner, such as plan_size=32. {_options()}",
         ),
         click.option("--seed", type=int, default=0, show_default=True, help="Seed of the tuner."),
     )
@@ -52,8 +57,7 @@ def chosen_tuner(name: str, words: Sequence[str]) -> tuple[type[Tuner], dict[str
             there are.
     """
     kind = find_tuner(name)
-    skipped = ("self", "task", "seed", "log_interval")
-    names = [p for p in inspect.signature(kind.__init__).parameters if p not in skipped]
+    names = kind.Options.names()
     given: dict[str, Json] = {}
     for word in words:
         key, separator, text = word.partition("=")

@@ -6,28 +6,35 @@ KW) and (KH, KW, C / groups, O).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
 from loopwright import te
 from loopwright.errors import TensorError
+from loopwright.ir.expr import Expr, ExprLike
+from loopwright.ops.operator import Array, Axis
 
 LAYOUTS = ("NCHW", "NHWC")
+T = TypeVar("T")
 
 
-def pair(v: Any, what: str, op: str = "conv2d") -> tuple[int, int]:
+def pair(v: object, what: str, op: str = "conv2d") -> tuple[int, int]:
     """``v`` or ``(v, v)``.
 
     Raises:
         TensorError: it is neither an integer nor a pair of integers.
     """
     both = (v, v) if isinstance(v, int) else v
-    known = isinstance(both, list | tuple) and len(both) == 2
-    if not known or not all(isinstance(x, int) and not isinstance(x, bool) for x in both):
+    if not isinstance(both, list | tuple) or len(both) != 2 or not all(map(_is_int, both)):
         raise TensorError(f"{op}: {what} is an integer or a pair of integers, got {v!r}")
     return both[0], both[1]
+
+
+def _is_int(x: object) -> bool:
+    return isinstance(x, int) and not isinstance(x, bool)
 
 
 def check_layout(layout: str, op: str = "conv2d") -> None:
@@ -40,20 +47,20 @@ def check_layout(layout: str, op: str = "conv2d") -> None:
         raise TensorError(f"{op}: layout is one of {', '.join(LAYOUTS)}, got {layout!r}")
 
 
-def check_groups(groups: Any, c: int, o: int) -> None:
+def check_groups(groups: int, c: int, o: int) -> None:
     """Refuse groups that do not divide the channels.
 
     Raises:
         TensorError: they are no positive integer, or do not divide both.
     """
-    known = isinstance(groups, int) and not isinstance(groups, bool) and groups > 0
-    if not known or c % groups or o % groups:
+    whole = isinstance(groups, int) and not isinstance(groups, bool) and groups > 0
+    if not whole or c % groups or o % groups:
         raise TensorError(
             f"conv2d: {groups} groups do not divide {c} input and {o} output channels"
         )
 
 
-def by_role(axes: Any, layout: str) -> tuple[Any, Any, Any, Any]:
+def by_role(axes: Sequence[T], layout: str) -> tuple[T, T, T, T]:
     """Four axes (or extents) in the order of a layout as (n, channel, y, x)."""
     a, b, c, d = axes
     return (a, b, c, d) if layout == "NCHW" else (a, d, b, c)
@@ -95,7 +102,7 @@ class Window:
             )
         return oh, ow
 
-    def at(self, y: Any, x: Any, r: Any, q: Any) -> tuple[Any, Any]:
+    def at(self, y: Axis, x: Axis, r: Axis, q: Axis) -> tuple[Expr, Expr]:
         """Place in the padded image of tap (r, q) for the result at (y, x)."""
         (sh, sw), (dh, dw) = self.stride, self.dilation
         return y * sh + r * dh, x * sw + q * dw
@@ -105,7 +112,7 @@ def pad_compute(
     X: te.Tensor,
     pad: tuple[int, int],
     layout: str = "NCHW",
-    value: Any = 0,
+    value: ExprLike = 0,
     name: str = "pad",
 ) -> te.Tensor:
     """``value`` around the two spatial dimensions; X itself where there is nothing to add."""
@@ -115,16 +122,17 @@ def pad_compute(
     extents = {first: (pad[0], X.shape[first]), first + 1: (pad[1], X.shape[first + 1])}
     shape = [n + 2 * extents[d][0] if d in extents else n for d, n in enumerate(X.shape)]
 
-    def element(*at: Any) -> Any:
+    def element(*at: ExprLike) -> Expr:
         tests = [c for d, (p, n) in extents.items() for c in (at[d] >= p, at[d] < n + p)]
         source = [i - extents[d][0] if d in extents else i for d, i in enumerate(at)]
         return te.if_then_else(te.all(*tests), X[tuple(source)], value)
 
     names = [c.lower() for c in layout]
-    return te.compute(shape, element, name=name, tag="pad", varargs_names=names)
+    padded: te.Tensor = te.compute(shape, element, name=name, tag="pad", varargs_names=names)
+    return padded
 
 
-def windows(x: Any, w: Window, value: Any = 0) -> Any:
+def windows(x: Array, w: Window, value: float = 0) -> Array:
     """NumPy view (N, C, OH, OW, KH, KW) of the taps of an NCHW image."""
     (ph, pw), (dh, dw), (sh, sw) = w.pad, w.dilation, w.stride
     padded = np.pad(x, ((0, 0), (0, 0), (ph, ph), (pw, pw)), constant_values=value)

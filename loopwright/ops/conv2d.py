@@ -8,12 +8,12 @@ its own, so the inner loops test nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from loopwright import te
 from loopwright.errors import TensorError
+from loopwright.ir.expr import Expr, IterVar
 from loopwright.ops import tiles
 from loopwright.ops.conv import (
     Window,
@@ -24,9 +24,11 @@ from loopwright.ops.conv import (
     pair,
     windows,
 )
-from loopwright.ops.operator import REQUIRED, Operator, register
+from loopwright.ops.operator import Array, Axis, OneOrTwo, Reference, register
 from loopwright.schedule import Schedule
 from loopwright.task import get_config, template
+from loopwright.task.template_config import TemplateConfig
+from loopwright.te.tensor import static_shape
 
 _PIXELS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12)
 #: Parallel tasks that the default schedule leaves at least, where the shape allows.
@@ -80,7 +82,8 @@ def _geometry(
 ) -> tuple[Window, tuple[int, int, int]]:
     """The window and (O, OH, OW) of a convolution whose operands fit together."""
     check_layout(layout)
-    _, c, h, w = by_role(X.shape, layout)
+    _, *image = by_role(X.shape, layout)
+    c, h, w = static_shape(image)
     weight = W.static_shape
     o, cw, kh, kw = weight if layout == "NCHW" else (weight[3], weight[2], *weight[:2])
     check_groups(groups, c, o)
@@ -95,7 +98,7 @@ def _geometry(
 
 def _accumulate(
     X: te.Tensor,
-    weight: Callable[..., Any],
+    weight: Callable[[Axis, Axis, Axis, Axis], Expr],
     out: tuple[int, int, int],
     window: Window,
     groups: int,
@@ -111,25 +114,34 @@ def _accumulate(
     wide = tiles.wide_dtype(X.dtype)
     o, oh, ow = out
 
-    def element(b: Any, f: Any, y: Any, x: Any) -> Any:
+    def element(b: Axis, f: Axis, y: Axis, x: Axis) -> Expr:
         py, px = window.at(y, x, ry, rx)
         ch = rc if groups == 1 else f // (o // groups) * per_group + rc
         tap = P[b, ch, py, px] if layout == "NCHW" else P[b, py, px, ch]
-        return te.sum(tap.astype(wide) * weight(f, rc, ry, rx).astype(wide), axis=[rc, ry, rx])
+        value: Expr = te.sum(
+            tap.astype(wide) * weight(f, rc, ry, rx).astype(wide), axis=[rc, ry, rx]
+        )
+        return value
 
     if layout == "NCHW":
-        return te.compute((X.shape[0], o, oh, ow), element, name=name, tag="conv2d_nchw")
-    return te.compute(
+        tensor: te.Tensor = te.compute(
+            (X.shape[0], o, oh, ow), element, name=name, tag="conv2d_nchw"
+        )
+        return tensor
+    tensor = te.compute(
         (X.shape[0], oh, ow, o),
         lambda b, y, x, f: element(b, f, y, x),
         name=name,
         tag="conv2d_nhwc",
     )
+    return tensor
 
 
-def define_conv2d_space(cfg: Any, Y: te.Tensor, layout: str = "NCHW", groups: int = 1) -> None:
+def define_conv2d_space(
+    cfg: TemplateConfig, Y: te.Tensor, layout: str = "NCHW", groups: int = 1
+) -> None:
     """The knobs of `schedule_conv2d`."""
-    n, o, oh, ow = by_role(Y.shape, layout)
+    n, o, oh, ow = by_role(Y.static_shape, layout)
     widths = tiles.column_tiles(o // groups, Y.dtype, (1, 2, 3, 4))
     wide = widths[min(1, len(widths) - 1)]
     cfg.define_knob("tile_o", widths, default=wide)
@@ -148,7 +160,7 @@ def define_conv2d_space(cfg: Any, Y: te.Tensor, layout: str = "NCHW", groups: in
 
 
 def schedule_conv2d(
-    cfg: Any,
+    cfg: TemplateConfig,
     s: Schedule,
     Y: te.Tensor,
     block: te.Tensor,
@@ -206,15 +218,23 @@ def pack_compute(W: te.Tensor, layout: str = "NCHW", name: str = "packed") -> te
     nchw = layout == "NCHW"
     o, c, kh, kw = W.shape if nchw else (W.shape[3], W.shape[2], *W.shape[:2])
 
-    def element(f: Any, p: Any) -> Any:
+    def element(f: Axis, p: Axis) -> Expr:
         rest, r, q = p // (kh * kw), p // kw % kh, p % kw
-        return W[f, rest, r, q] if nchw else W[r, q, rest, f]
+        value: Expr = W[f, rest, r, q] if nchw else W[r, q, rest, f]
+        return value
 
-    return te.compute((o, c * kh * kw), element, name=name, tag="pack")
+    tensor: te.Tensor = te.compute((o, c * kh * kw), element, name=name, tag="pack")
+    return tensor
 
 
 def _pack_weights(
-    cfg: Any, s: Schedule, Y: te.Tensor, packed: te.Tensor, task: Any, width: int, layout: str
+    cfg: TemplateConfig,
+    s: Schedule,
+    Y: te.Tensor,
+    packed: te.Tensor,
+    task: IterVar,
+    width: int,
+    layout: str,
 ) -> None:
     """Weights as (O / width, C * KH * KW, width): what the register tile reads is contiguous."""
     s[packed].transform_layout(lambda o, p: (o // width, p, o % width))
@@ -238,7 +258,7 @@ def _pack_weights(
 
 
 def _place_padding(
-    cfg: Any, s: Schedule, Y: te.Tensor, P: te.Tensor, task: Any, layout: str
+    cfg: TemplateConfig, s: Schedule, Y: te.Tensor, P: te.Tensor, task: IterVar, layout: str
 ) -> None:
     if cfg["pad"].val == "rows":
         s[P].compute_at(s[Y], task)
@@ -250,12 +270,23 @@ def _place_padding(
 
 
 def _conv2d_reference(
-    N: int, C: int, H: int, W: int, O: int, KH: int, KW: int, stride: Any = 1, pad: Any = 0,  # noqa: E741
-    dtype: str = "float32", dilation: Any = 1, groups: int = 1, layout: str = "NCHW",
-) -> Callable[..., Any]:  # fmt: skip
+    N: int,
+    C: int,
+    H: int,
+    W: int,
+    O: int,  # noqa: E741
+    KH: int,
+    KW: int,
+    stride: OneOrTwo,
+    pad: OneOrTwo,
+    dtype: str,
+    dilation: OneOrTwo,
+    groups: int,
+    layout: str,
+) -> Reference:
     window = Window((KH, KW), pair(stride, "stride"), pair(pad, "pad"), pair(dilation, "dilation"))
 
-    def reference(x: Any, w: Any) -> Any:
+    def reference(x: Array, w: Array) -> Array:
         x, w = tiles.widen(x, dtype), tiles.widen(w, dtype)
         if layout == "NHWC":
             x, w = x.transpose(0, 3, 1, 2), w.transpose(3, 2, 0, 1)
@@ -279,10 +310,10 @@ def conv2d(
     O: int,  # noqa: E741
     KH: int,
     KW: int,
-    stride: Any = 1,
-    pad: Any = 0,
+    stride: OneOrTwo = 1,
+    pad: OneOrTwo = 0,
     dtype: str = "float32",
-    dilation: Any = 1,
+    dilation: OneOrTwo = 1,
     groups: int = 1,
     layout: str = "NCHW",
 ) -> tuple[Schedule, list[te.Tensor]]:
@@ -318,20 +349,4 @@ def conv2d(
     return s, [X, weight, out]
 
 
-CONV2D = register(
-    Operator(
-        "conv2d",
-        conv2d,
-        {
-            **{k: REQUIRED for k in ("N", "C", "H", "W", "O", "KH", "KW")},
-            "stride": 1,
-            "pad": 0,
-            "dtype": "float32",
-            "dilation": 1,
-            "groups": 1,
-            "layout": "NCHW",
-        },
-        _conv2d_reference,
-        "Y = conv(X, W); X (N, C, H, W) and W (O, C/groups, KH, KW), or NHWC and HWIO",
-    )
-)
+register(conv2d, "Y = conv(X, W); X (N, C, H, W) and W (O, C/groups, KH, KW), or NHWC and HWIO")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from loopwright import te
 from loopwright.errors import TensorError
+from loopwright.ir.expr import Expr
 from loopwright.ops import tiles
 from loopwright.ops.gemm import (
     default_tiles,
@@ -16,22 +16,27 @@ from loopwright.ops.gemm import (
     matmul_compute,
     schedule_matmul,
 )
-from loopwright.ops.operator import REQUIRED, Operator, register
+from loopwright.ops.operator import Array, Reference, register
 from loopwright.schedule import Schedule
 from loopwright.task import get_config, template
 
 
 def _dense_default(
     M: int, N: int, K: int, bias: bool, relu: bool, dtype: str, weight: str
-) -> dict[str, Any]:
+) -> dict[str, object]:
     return default_tiles(M, N, K, tiles.wide_dtype(dtype), trans_b=weight == "NK")
 
 
 def _dense_reference(
-    M: int, N: int, K: int, bias: bool = True, relu: bool = True, dtype: str = "float32",
-    weight: str = "NK",
-) -> Callable[..., Any]:  # fmt: skip
-    def reference(x: Any, w: Any, *b: Any) -> Any:
+    M: int,
+    N: int,
+    K: int,
+    bias: bool,
+    relu: bool,
+    dtype: str,
+    weight: str,
+) -> Reference:
+    def reference(x: Array, w: Array, *b: Array) -> Array:
         x, w = tiles.widen(x, dtype), tiles.widen(w, dtype)
         y = x @ (w.T if weight == "NK" else w)
         y = y + b[0].astype(y.dtype, copy=False) if bias else y
@@ -85,23 +90,10 @@ def dense(
     return s, [*inputs, out]
 
 
-def _mapped(x: te.Tensor, f: Callable[[Any], Any], name: str) -> te.Tensor:
+def _mapped(x: te.Tensor, f: Callable[[Expr], Expr], name: str) -> te.Tensor:
     """``f`` of every element."""
-    return te.compute(x.shape, lambda i, j: f(x[i, j]), name=name)
+    tensor: te.Tensor = te.compute(x.shape, lambda i, j: f(x[i, j]), name=name)
+    return tensor
 
 
-DENSE = register(
-    Operator(
-        "dense",
-        dense,
-        {
-            **{k: REQUIRED for k in ("M", "N", "K")},
-            "bias": True,
-            "relu": True,
-            "dtype": "float32",
-            "weight": "NK",
-        },
-        _dense_reference,
-        "Y = relu(X @ W + bias); X (M, K), W (N, K) or (K, N)",
-    )
-)
+register(dense, "Y = relu(X @ W + bias); X (M, K), W (N, K) or (K, N)")

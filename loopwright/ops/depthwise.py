@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
 from loopwright import te
 from loopwright.errors import TensorError
+from loopwright.ir.expr import Expr
 from loopwright.ops import tiles
 from loopwright.ops.conv import Window, by_role, check_layout, pad_compute, pair, windows
-from loopwright.ops.operator import REQUIRED, Operator, register
+from loopwright.ops.operator import Array, Axis, OneOrTwo, Reference, register
 from loopwright.ops.stencil import define_stencil_space, schedule_stencil
 from loopwright.schedule import Schedule
 from loopwright.task import get_config, template
+from loopwright.te.tensor import static_shape
 
 _NAME = "depthwise_conv2d"
 
@@ -55,34 +54,49 @@ def depthwise_conv2d_compute(
     if X.dtype != W.dtype:
         raise TensorError(f"{_NAME}: the input is {X.dtype}, the weight {W.dtype}; cast one")
     window = Window((kh, kw), stride, pad, dilation)
+    h, w = static_shape((h, w))
     oh, ow = window.out((h, w), _NAME)
     P = pad_compute(X, pad, layout)
     r = te.reduce_axis((0, kh), name="r")
     q = te.reduce_axis((0, kw), name="s")
     wide = tiles.wide_dtype(X.dtype)
 
-    def element(b: Any, ch: Any, y: Any, x: Any) -> Any:
+    def element(b: Axis, ch: Axis, y: Axis, x: Axis) -> Expr:
         py, px = window.at(y, x, r, q)
         tap = P[b, ch, py, px] if first else P[b, py, px, ch]
         weight = W[ch, 0, r, q] if first else W[r, q, ch, 0]
-        return te.sum(tap.astype(wide) * weight.astype(wide), axis=[r, q])
+        value: Expr = te.sum(tap.astype(wide) * weight.astype(wide), axis=[r, q])
+        return value
 
     if first:
-        return te.compute((n, c, oh, ow), element, name=name, tag="depthwise_conv2d_nchw")
-    return te.compute(
+        tensor: te.Tensor = te.compute(
+            (n, c, oh, ow), element, name=name, tag="depthwise_conv2d_nchw"
+        )
+        return tensor
+    tensor = te.compute(
         (n, oh, ow, c), lambda b, y, x, ch: element(b, ch, y, x), name=name,
         tag="depthwise_conv2d_nhwc",
     )  # fmt: skip
+    return tensor
 
 
 def _depthwise_reference(
-    N: int, C: int, H: int, W: int, KH: int, KW: int, stride: Any = 1, pad: Any = 0,
-    dtype: str = "float32", dilation: Any = 1, layout: str = "NCHW",
-) -> Callable[..., Any]:  # fmt: skip
+    N: int,
+    C: int,
+    H: int,
+    W: int,
+    KH: int,
+    KW: int,
+    stride: OneOrTwo,
+    pad: OneOrTwo,
+    dtype: str,
+    dilation: OneOrTwo,
+    layout: str,
+) -> Reference:
     steps, around = pair(stride, "stride", _NAME), pair(pad, "pad", _NAME)
     window = Window((KH, KW), steps, around, pair(dilation, "dilation", _NAME))
 
-    def reference(x: Any, w: Any) -> Any:
+    def reference(x: Array, w: Array) -> Array:
         x, w = tiles.widen(x, dtype), tiles.widen(w, dtype)
         if layout == "NHWC":
             x, w = x.transpose(0, 3, 1, 2), w.transpose(2, 3, 0, 1)
@@ -105,10 +119,10 @@ def depthwise_conv2d(
     W: int,
     KH: int,
     KW: int,
-    stride: Any = 1,
-    pad: Any = 0,
+    stride: OneOrTwo = 1,
+    pad: OneOrTwo = 0,
     dtype: str = "float32",
-    dilation: Any = 1,
+    dilation: OneOrTwo = 1,
     layout: str = "NCHW",
 ) -> tuple[Schedule, list[te.Tensor]]:
     """Each channel convolved with a kernel of its own; see `depthwise_conv2d_compute`."""
@@ -133,19 +147,7 @@ def depthwise_conv2d(
     return s, [X, weight, out]
 
 
-DEPTHWISE_CONV2D = register(
-    Operator(
-        _NAME,
-        depthwise_conv2d,
-        {
-            **{k: REQUIRED for k in ("N", "C", "H", "W", "KH", "KW")},
-            "stride": 1,
-            "pad": 0,
-            "dtype": "float32",
-            "dilation": 1,
-            "layout": "NCHW",
-        },
-        _depthwise_reference,
-        "each channel with its own kernel; X (N, C, H, W) and W (C, 1, KH, KW), or NHWC and HWC1",
-    )
+register(
+    depthwise_conv2d,
+    "each channel with its own kernel; X (N, C, H, W) and W (C, 1, KH, KW), or NHWC and HWC1",
 )

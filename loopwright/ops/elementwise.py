@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from loopwright import dtypes, te
 from loopwright.errors import TensorError, did_you_mean
+from loopwright.ir.expr import Expr
 from loopwright.ops import tiles
-from loopwright.ops.operator import REQUIRED, Operator, register
+from loopwright.ops.operator import Array, Reference, register
 from loopwright.schedule import Schedule
 from loopwright.task import get_config, template
+from loopwright.task.template_config import TemplateConfig
 
 #: Links of a chain that need nothing else: expression, and NumPy's function.
-UNARY: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+UNARY: dict[str, tuple[Callable[[Expr], Expr], Callable[[Array], Array]]] = {
     "relu": (lambda x: te.max(x, 0), lambda x: np.maximum(x, x.dtype.type(0))),
     "neg": (lambda x: -x, np.negative),
     "abs": (te.abs, np.abs),
@@ -34,7 +36,7 @@ BINARY: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
 _FLOAT_ONLY = ("exp", "sqrt", "tanh", "sigmoid")
 
 
-def _links(chain: Any, dtype: str) -> list[str]:
+def _links(chain: str | Sequence[str], dtype: str) -> list[str]:
     """The names in a chain: text with commas, or (from the command line) a sequence of names."""
     words = chain.split(",") if isinstance(chain, str) else chain
     links = [x.strip() for x in words if x.strip()]
@@ -52,7 +54,7 @@ def _links(chain: Any, dtype: str) -> list[str]:
     return links
 
 
-def schedule_injective(cfg: Any, s: Schedule, Y: te.Tensor) -> None:
+def schedule_injective(cfg: TemplateConfig, s: Schedule, Y: te.Tensor) -> None:
     """Inline everything into ``Y``, and run its last dimension as vectors, the others in parallel.
 
     Args:
@@ -85,12 +87,10 @@ def schedule_injective(cfg: Any, s: Schedule, Y: te.Tensor) -> None:
     s[Y].vectorize(lane)
 
 
-def _elementwise_reference(
-    M: int, N: int, chain: str = "scale,shift,add,relu", dtype: str = "float32"
-) -> Callable[..., Any]:
+def _elementwise_reference(M: int, N: int, chain: str, dtype: str) -> Reference:
     links = _links(chain, dtype)
 
-    def reference(x: Any, *others: Any) -> Any:
+    def reference(x: Array, *others: Array) -> Array:
         x, more = tiles.widen(x, dtype), iter(others)
         for link in links:
             if link in UNARY:
@@ -126,18 +126,20 @@ def _link(link: str, at: int, x: te.Tensor, inputs: list[te.Tensor], wide: str) 
     name = f"{link}{at}"
     if link in UNARY:
         f = UNARY[link][0]
-        return te.compute(x.shape, lambda i, j: f(x[i, j].astype(wide)), name=name)
+        tensor: te.Tensor = te.compute(x.shape, lambda i, j: f(x[i, j].astype(wide)), name=name)
+        return tensor
     kind, combine = BINARY[link]
     shape = x.shape[1:] if kind == "row" else x.shape
     other = te.placeholder(shape, inputs[0].dtype, name=f"B{at}")
     inputs.append(other)
-    return te.compute(
+    tensor = te.compute(
         x.shape,
         lambda i, j: combine(
             x[i, j].astype(wide), (other[j] if kind == "row" else other[i, j]).astype(wide)
         ),
         name=name,
     )
+    return tensor
 
 
 # ---------------------------------------------------------------- transpose
@@ -147,7 +149,7 @@ def _link(link: str, at: int, x: te.Tensor, inputs: list[te.Tensor], wide: str) 
 _SQUARE = 16
 
 
-def _transpose_reference(M: int, N: int, dtype: str = "float32") -> Callable[..., Any]:
+def _transpose_reference(M: int, N: int, dtype: str) -> Reference:
     return lambda x: np.ascontiguousarray(x.T)
 
 
@@ -179,22 +181,5 @@ def transpose(M: int, N: int, dtype: str = "float32") -> tuple[Schedule, list[te
     return s, [X, Y]
 
 
-_SIZES = {"M": REQUIRED, "N": REQUIRED}
-ELEMENTWISE = register(
-    Operator(
-        "elementwise",
-        elementwise,
-        {**_SIZES, "chain": "scale,shift,add,relu", "dtype": "float32"},
-        _elementwise_reference,
-        "a chain of steps on X (M, N): scale, shift, add, mul, relu, exp, tanh, ...",
-    )
-)
-TRANSPOSE = register(
-    Operator(
-        "transpose",
-        transpose,
-        {**_SIZES, "dtype": "float32"},
-        _transpose_reference,
-        "Y (N, M) = X (M, N) transposed",
-    )
-)
+register(elementwise, "a chain of steps on X (M, N): scale, shift, add, mul, relu, exp, tanh, ...")
+register(transpose, "Y (N, M) = X (M, N) transposed")

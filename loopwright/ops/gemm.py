@@ -7,12 +7,13 @@ second-level cache while all rows run against it.
 
 from __future__ import annotations
 
-from typing import Any
-
 from loopwright import te
 from loopwright.errors import TensorError
+from loopwright.ir.expr import Expr
 from loopwright.ops import tiles
+from loopwright.ops.operator import Axis
 from loopwright.schedule import Schedule
+from loopwright.task.template_config import TemplateConfig
 
 _ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24)
 _UNROLL = (1, 2, 4, 8)
@@ -60,14 +61,18 @@ def matmul_compute(
     k = te.reduce_axis((0, ka), name="k")
     wide = out_dtype or A.dtype
 
-    def element(*at: Any) -> Any:
+    def element(*at: Axis) -> Expr:
         *b, i, j = at
         x = A[(*b, k, i)] if trans_a else A[(*b, i, k)]
         y = B[(*b, j, k)] if trans_b else B[(*b, k, j)]
-        return te.sum(x.astype(wide) * y.astype(wide), axis=k)
+        value: Expr = te.sum(x.astype(wide) * y.astype(wide), axis=k)
+        return value
 
     names = [*(f"b{d}" for d in range(len(lead))), "i", "j"]
-    return te.compute((*lead, m, n), element, name=name, tag="matmul", varargs_names=names)
+    product: te.Tensor = te.compute(
+        (*lead, m, n), element, name=name, tag="matmul", varargs_names=names
+    )
+    return product
 
 
 def _tile_cost(M: int, N: int, rows: int, wide: int, lanes: int) -> float:
@@ -84,7 +89,7 @@ def _tile_cost(M: int, N: int, rows: int, wide: int, lanes: int) -> float:
 
 def default_tiles(
     M: int, N: int, K: int, dtype: str, batch: int = 1, trans_b: bool = False
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Knobs of a schedule for shapes without a record.
 
     The register tile with the fewest loads and the least over-run; all rows run against one packed
@@ -118,7 +123,7 @@ def default_tiles(
 
 
 def define_matmul_space(
-    cfg: Any, M: int, N: int, K: int, dtype: str, trans_b: bool = False
+    cfg: TemplateConfig, M: int, N: int, K: int, dtype: str, trans_b: bool = False
 ) -> None:
     """The knobs of `schedule_matmul`.
 
@@ -142,7 +147,7 @@ def define_matmul_space(
 
     fits = tiles.fitting(dtype)
 
-    def tile_fits(c: Any) -> bool:
+    def tile_fits(c: TemplateConfig) -> bool:
         high, wide = c["tile_i"].size[-1], c["tile_j"].size[-1]
         if c["pack"].val == "dot":
             return wide < lanes and fits(high, wide * lanes)
@@ -152,7 +157,7 @@ def define_matmul_space(
 
 
 def schedule_matmul(
-    cfg: Any, s: Schedule, out: te.Tensor, acc: te.Tensor, B: te.Tensor, trans_b: bool
+    cfg: TemplateConfig, s: Schedule, out: te.Tensor, acc: te.Tensor, B: te.Tensor, trans_b: bool
 ) -> None:
     """Schedule ``out``, whose accumulation is the stage ``acc``, by the knobs of ``cfg``.
 

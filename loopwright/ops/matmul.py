@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
 from loopwright import te
@@ -15,14 +12,14 @@ from loopwright.ops.gemm import (
     matmul_compute,
     schedule_matmul,
 )
-from loopwright.ops.operator import REQUIRED, Operator, register
+from loopwright.ops.operator import Array, Reference, register
 from loopwright.schedule import Schedule
 from loopwright.task import get_config, template
 
 
 def _matmul_default(
     M: int, N: int, K: int, trans_a: bool, trans_b: bool, dtype: str
-) -> dict[str, Any]:
+) -> dict[str, object]:
     return default_tiles(M, N, K, tiles.wide_dtype(dtype), trans_b=trans_b)
 
 
@@ -44,8 +41,8 @@ def _product(
     return s, [A, B, out]
 
 
-def _reference(trans_a: bool, trans_b: bool, dtype: str) -> Callable[..., Any]:
-    def reference(a: Any, b: Any) -> Any:
+def _reference(trans_a: bool, trans_b: bool, dtype: str) -> Reference:
+    def reference(a: Array, b: Array) -> Array:
         x, y = tiles.widen(a, dtype), tiles.widen(b, dtype)
         x = x.swapaxes(-1, -2) if trans_a else x
         y = y.swapaxes(-1, -2) if trans_b else y
@@ -55,8 +52,8 @@ def _reference(trans_a: bool, trans_b: bool, dtype: str) -> Callable[..., Any]:
 
 
 def _matmul_reference(
-    M: int, N: int, K: int, trans_a: bool = False, trans_b: bool = False, dtype: str = "float32"
-) -> Callable[..., Any]:
+    M: int, N: int, K: int, trans_a: bool, trans_b: bool, dtype: str
+) -> Reference:
     return _reference(trans_a, trans_b, dtype)
 
 
@@ -76,15 +73,20 @@ def matmul(
 
 def _batch_default(
     B: int, M: int, N: int, K: int, trans_a: bool, trans_b: bool, dtype: str
-) -> dict[str, Any]:
+) -> dict[str, object]:
     tiles.check_sizes(dtype, B=B)
     return default_tiles(M, N, K, tiles.wide_dtype(dtype), batch=B, trans_b=trans_b)
 
 
 def _batch_reference(
-    B: int, M: int, N: int, K: int, trans_a: bool = False, trans_b: bool = False,
-    dtype: str = "float32",
-) -> Callable[..., Any]:  # fmt: skip
+    B: int,
+    M: int,
+    N: int,
+    K: int,
+    trans_a: bool,
+    trans_b: bool,
+    dtype: str,
+) -> Reference:
     return _reference(trans_a, trans_b, dtype)
 
 
@@ -104,22 +106,8 @@ def batch_matmul(
     return _product(left, right, trans_a, trans_b)
 
 
-_OPTIONS = {"trans_a": False, "trans_b": False, "dtype": "float32"}
-MATMUL = register(
-    Operator(
-        "matmul",
-        matmul,
-        {"M": REQUIRED, "N": REQUIRED, "K": REQUIRED, **_OPTIONS},
-        _matmul_reference,
-        "C = A @ B; A (M, K) or (K, M), B (K, N) or (N, K)",
-    )
-)
-BATCH_MATMUL = register(
-    Operator(
-        "batch_matmul",
-        batch_matmul,
-        {"B": REQUIRED, "M": REQUIRED, "N": REQUIRED, "K": REQUIRED, **_OPTIONS},
-        _batch_reference,
-        "C = A @ B for each of a batch; A (B, M, K) or (B, K, M), B (B, K, N) or (B, N, K)",
-    )
+register(matmul, "C = A @ B; A (M, K) or (K, M), B (K, N) or (N, K)")
+register(
+    batch_matmul,
+    "C = A @ B for each of a batch; A (B, M, K) or (B, K, M), B (B, K, N) or (B, N, K)",
 )

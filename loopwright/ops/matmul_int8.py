@@ -6,16 +6,15 @@ along the reduction, sixteen columns beside one another), which is done once for
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
 from loopwright import te
+from loopwright.ir.expr import Expr
 from loopwright.ops import tiles
-from loopwright.ops.operator import REQUIRED, Operator, register
+from loopwright.ops.operator import Array, Axis, Reference, register
 from loopwright.schedule import Schedule
 from loopwright.task import get_config, template
+from loopwright.task.template_config import TemplateConfig
 
 #: Columns of a block of packed weights, and elements of the reduction that lie together.
 LANES, GROUP = 16, 4
@@ -26,7 +25,7 @@ _MIN_TASKS = 8
 _CUT = 12
 
 
-def pack_int8(weights: Any) -> Any:
+def pack_int8(weights: Array) -> Array:
     """Weights (K, N) of int8 as `matmul_int8` takes them.
 
     Args:
@@ -43,14 +42,14 @@ def pack_int8(weights: Any) -> Any:
     return np.ascontiguousarray(blocks.transpose(2, 0, 3, 1))
 
 
-def unpack_int8(packed: Any, k: int, n: int) -> Any:
+def unpack_int8(packed: Array, k: int, n: int) -> Array:
     """Inverse of `pack_int8`: the first ``k`` rows and ``n`` columns."""
     columns, groups, lanes, group = packed.shape
     return packed.transpose(1, 3, 0, 2).reshape(groups * group, columns * lanes)[:k, :n]
 
 
-def _reference(M: int, N: int, K: int) -> Callable[..., Any]:
-    def reference(a: Any, packed: Any) -> Any:
+def _reference(M: int, N: int, K: int) -> Reference:
+    def reference(a: Array, packed: Array) -> Array:
         # Exact: sums of products of bytes stay far below 2 ** 53.
         wide = a.astype(np.float64) @ unpack_int8(packed, K, N).astype(np.float64)
         return wide.astype(np.int64).astype(np.int32)
@@ -58,7 +57,7 @@ def _reference(M: int, N: int, K: int) -> Callable[..., Any]:
     return reference
 
 
-def _default(M: int, N: int, K: int) -> dict[str, Any]:
+def _default(M: int, N: int, K: int) -> dict[str, object]:
     tiles.check_sizes("int8", M=M, N=N, K=K)
 
     wide = -(-N // LANES) * LANES
@@ -101,9 +100,10 @@ def matmul_int8(M: int, N: int, K: int) -> tuple[Schedule, list[te.Tensor]]:
     W = te.placeholder((-(-N // LANES), -(-K // GROUP), LANES, GROUP), "int8", name="W")
     k = te.reduce_axis((0, K), name="k")
 
-    def element(i: Any, j: Any) -> Any:
+    def element(i: Axis, j: Axis) -> Expr:
         w = W[j // LANES, k // GROUP, j % LANES, k % GROUP]
-        return te.sum(A[i, k].astype("int32") * w.astype("int32"), axis=k)
+        value: Expr = te.sum(A[i, k].astype("int32") * w.astype("int32"), axis=k)
+        return value
 
     C = te.compute((M, N), element, name="C", tag="matmul")
     s = te.create_schedule(C.op)
@@ -113,7 +113,7 @@ def matmul_int8(M: int, N: int, K: int) -> tuple[Schedule, list[te.Tensor]]:
     return s, [A, W, C]
 
 
-def _define_space(cfg: Any, M: int, N: int, K: int) -> None:
+def _define_space(cfg: TemplateConfig, M: int, N: int, K: int) -> None:
     rows = tiles.row_tiles(M, _ROWS)
     columns = [c for c in _COLUMNS if c <= -(-N // LANES) * LANES]
     for name, extent, tile in (("tile_i", M, rows), ("tile_j", N, columns)):
@@ -126,7 +126,7 @@ def _define_space(cfg: Any, M: int, N: int, K: int) -> None:
     cfg.multi_filter(lambda c: fits(c["tile_i"].size[-1], c["tile_j"].size[-1]))
 
 
-def _schedule(cfg: Any, s: Schedule, C: te.Tensor) -> None:
+def _schedule(cfg: TemplateConfig, s: Schedule, C: te.Tensor) -> None:
     acc = s.cache_write(C, "local")
     i, j = s[C].op.axis
     i0, i1, i2 = cfg["tile_i"].apply(s, C, i)
@@ -153,12 +153,4 @@ def _schedule(cfg: Any, s: Schedule, C: te.Tensor) -> None:
     s[acc].vectorize(lanes)
 
 
-MATMUL_INT8 = register(
-    Operator(
-        "matmul_int8",
-        matmul_int8,
-        {"M": REQUIRED, "N": REQUIRED, "K": REQUIRED},
-        _reference,
-        "C = A @ W in int32; A (M, K) of uint8, W int8 packed [N/16, K/4, 16, 4]",
-    )
-)
+register(matmul_int8, "C = A @ W in int32; A (M, K) of uint8, W int8 packed [N/16, K/4, 16, 4]")

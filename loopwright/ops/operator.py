@@ -1,16 +1,28 @@
-"""What an operator is: a definition, a reference, parameters, and a template to tune."""
+"""What an operator is: a tunable template with a NumPy reference, and a line of text."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy.typing as npt
 
 from loopwright.errors import UsageError, did_you_mean
+from loopwright.ir.expr import Expr, IterVar
 from loopwright.task import Template
 
-#: Marks a parameter that must be given.
-REQUIRED = object()
+#: Arrays of any dtype, and NumPy functions of an operator's inputs that return its output.
+Array: TypeAlias = npt.NDArray[Any]
+Reference: TypeAlias = Callable[..., Array]
+#: A loop of an operator, or an index that is computed from loops.
+Axis: TypeAlias = IterVar | Expr
+#: One number for both dimensions of an image, or one for each: (y, x).
+OneOrTwo: TypeAlias = int | tuple[int, int]
+#: Stands in place of a default for a parameter that must be given.
+REQUIRED = inspect.Parameter.empty
 
 
 @dataclass(frozen=True)
@@ -18,20 +30,25 @@ class Operator:
     """An operator as the command line and the tests see it.
 
     Attributes:
-        name: its name on the command line.
         template: its tunable template; the default configuration is its default schedule.
-        params: parameters in the template's order with their defaults (`REQUIRED` for none).
-        make_reference: from the template's arguments to the NumPy function of the inputs.
         summary: one line of text.
     """
 
-    name: str
     template: Template
-    params: dict[str, Any]
-    make_reference: Callable[..., Callable[..., Any]]
     summary: str
 
-    def args(self, given: dict[str, Any]) -> tuple[Any, ...]:
+    @property
+    def name(self) -> str:
+        """Its name on the command line, that of its template."""
+        return self.template.name
+
+    @cached_property
+    def params(self) -> dict[str, object]:
+        """Parameters of the template in order with their defaults (`REQUIRED` for none)."""
+        parameters = inspect.signature(self.template.function).parameters
+        return {name: parameter.default for name, parameter in parameters.items()}
+
+    def args(self, given: Mapping[str, object]) -> tuple[Any, ...]:
         """Arguments of the template from parameters by name.
 
         Raises:
@@ -55,7 +72,13 @@ class Operator:
 WORKLOADS: dict[str, Operator] = {}
 
 
-def register(op: Operator) -> Operator:
-    """Make an operator known to the command line."""
-    WORKLOADS[op.name] = op
-    return op
+def register(template: Template, summary: str) -> Operator:
+    """Make an operator known to the command line.
+
+    Args:
+        template: its template, which has a reference.
+        summary: what it computes, in one line.
+    """
+    operator = Operator(template, summary)
+    WORKLOADS[operator.name] = operator
+    return operator

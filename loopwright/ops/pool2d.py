@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
 from loopwright import dtypes, te
 from loopwright.errors import TensorError
+from loopwright.ir.expr import Expr
 from loopwright.ops import tiles
 from loopwright.ops.conv import Window, by_role, check_layout, pad_compute, pair, windows
-from loopwright.ops.operator import REQUIRED, Operator, register
+from loopwright.ops.operator import Array, Axis, OneOrTwo, Reference, register
 from loopwright.ops.stencil import define_stencil_space, schedule_stencil
 from loopwright.schedule import Schedule
 from loopwright.task import get_config, template
+from loopwright.te.tensor import static_shape
 
 KINDS = ("max", "avg")
 
@@ -57,6 +56,7 @@ def pool2d_compute(
         raise TensorError(f"pool2d: padding {pad} is more than half of the kernel {kernel}")
     n, c, h, w = by_role(X.shape, layout)
     window = Window(kernel, stride, pad)
+    h, w = static_shape((h, w))
     oh, ow = window.out((h, w), "pool2d")
     lowest = te.min_value(X.dtype) if kind == "max" else 0
     P = pad_compute(X, pad, layout, lowest)
@@ -66,22 +66,25 @@ def pool2d_compute(
     shape = (n, c, oh, ow) if layout == "NCHW" else (n, oh, ow, c)
     names = [x.lower() for x in layout]
 
-    def taken(*at: Any) -> Any:
+    def taken(*at: Axis) -> Expr:
         b, ch, y, x = by_role(at, layout)
         py, px = window.at(y, x, r, q)
         tap = P[b, ch, py, px] if layout == "NCHW" else P[b, py, px, ch]
-        return reducer(tap.astype(wide), axis=[r, q])
+        value: Expr = reducer(tap.astype(wide), axis=[r, q])
+        return value
 
-    def count(i: Any, d: int) -> Any:
+    def count(i: Axis, d: int) -> Expr:
         """Taps of a window that lie in the image."""
         start = i * stride[d] - pad[d]
-        return te.min(start + kernel[d], (h, w)[d]) - te.max(start, 0)
+        taps: Expr = te.min(start + kernel[d], (h, w)[d]) - te.max(start, 0)
+        return taps
 
-    def mean(*at: Any) -> Any:
+    def mean(*at: Axis) -> Expr:
         _, _, y, x = by_role(at, layout)
         whole = count_include_pad or pad == (0, 0)
         over = te.const(kernel[0] * kernel[1], wide) if whole else count(y, 0) * count(x, 1)
-        return (total[at] / over.astype(wide)).astype(X.dtype)
+        value: Expr = (total[at] / over.astype(wide)).astype(X.dtype)
+        return value
 
     if kind == "max":
         best = te.compute(shape, taken, name=name, tag="pool_max", varargs_names=names)
@@ -91,13 +94,22 @@ def pool2d_compute(
 
 
 def _pool2d_reference(
-    N: int, C: int, H: int, W: int, KH: int, KW: int, stride: Any = 1, pad: Any = 0,
-    kind: str = "max", count_include_pad: bool = False, dtype: str = "float32",
-    layout: str = "NCHW",
-) -> Callable[..., Any]:  # fmt: skip
+    N: int,
+    C: int,
+    H: int,
+    W: int,
+    KH: int,
+    KW: int,
+    stride: OneOrTwo,
+    pad: OneOrTwo,
+    kind: str,
+    count_include_pad: bool,
+    dtype: str,
+    layout: str,
+) -> Reference:
     window = Window((KH, KW), pair(stride, "stride", "pool2d"), pair(pad, "pad", "pool2d"))
 
-    def reference(x: Any) -> Any:
+    def reference(x: Array) -> Array:
         x = x.transpose(0, 3, 1, 2) if layout == "NHWC" else x
         if kind == "max":
             y = windows(x, window, dtypes.limits(dtype)[0]).max((-1, -2))
@@ -120,8 +132,8 @@ def pool2d(
     W: int,
     KH: int,
     KW: int,
-    stride: Any = 1,
-    pad: Any = 0,
+    stride: OneOrTwo = 1,
+    pad: OneOrTwo = 0,
     kind: str = "max",
     count_include_pad: bool = False,
     dtype: str = "float32",
@@ -140,20 +152,4 @@ def pool2d(
     return s, [X, Y]
 
 
-POOL2D = register(
-    Operator(
-        "pool2d",
-        pool2d,
-        {
-            **{k: REQUIRED for k in ("N", "C", "H", "W", "KH", "KW")},
-            "stride": 1,
-            "pad": 0,
-            "kind": "max",
-            "count_include_pad": False,
-            "dtype": "float32",
-            "layout": "NCHW",
-        },
-        _pool2d_reference,
-        "largest (max) or mean (avg) of windows; X (N, C, H, W) or (N, H, W, C)",
-    )
-)
+register(pool2d, "largest (max) or mean (avg) of windows; X (N, C, H, W) or (N, H, W, C)")

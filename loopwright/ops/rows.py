@@ -7,24 +7,23 @@ several accumulators, so that additions do not wait for one another.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
 from loopwright import dtypes, te
 from loopwright.errors import TensorError
+from loopwright.ir.expr import Expr
 from loopwright.ops import tiles
-from loopwright.ops.operator import REQUIRED, Operator, register
+from loopwright.ops.operator import Array, Axis, Reference, register
 from loopwright.schedule import Schedule
 from loopwright.task import get_config, template
+from loopwright.task.template_config import TemplateConfig
 
 #: Bytes of a matrix that no cache holds.
 _STREAMED = 1 << 26
 REDUCTIONS = {"sum": te.sum, "prod": te.prod, "max": te.max, "min": te.min}
 
 
-def define_rows_space(cfg: Any, M: int, N: int, dtype: str, vectors: int = 4) -> None:
+def define_rows_space(cfg: TemplateConfig, M: int, N: int, dtype: str, vectors: int = 4) -> None:
     """The knobs of `schedule_rows`; by default so many vectors are worked on at once."""
     w = tiles.lanes(dtype)
     wide = [w * v for v in (1, 2, 4, 8) if w * v <= max(N, w)]
@@ -35,7 +34,7 @@ def define_rows_space(cfg: Any, M: int, N: int, dtype: str, vectors: int = 4) ->
 
 
 def schedule_rows(
-    cfg: Any, s: Schedule, Y: te.Tensor, inner: list[te.Tensor], elementwise: bool = True
+    cfg: TemplateConfig, s: Schedule, Y: te.Tensor, inner: list[te.Tensor], elementwise: bool = True
 ) -> None:
     """Compute everything that a row of ``Y`` needs in the loop over rows.
 
@@ -56,7 +55,7 @@ def schedule_rows(
         _vectorize(cfg, s, Y)
 
 
-def _vectorize(cfg: Any, s: Schedule, stage: te.Tensor) -> None:
+def _vectorize(cfg: TemplateConfig, s: Schedule, stage: te.Tensor) -> None:
     """Vectors along the last loop of a stage, a reduction loop where it has one."""
     op = s[stage].op
     loops = [*op.axis[1:], *op.reduce_axis]
@@ -94,20 +93,20 @@ def reduce_compute(X: te.Tensor, kind: str = "sum", axis: int = 1, name: str = "
         raise TensorError(f"reduce: axis is 0 or 1, got {axis!r}")
     k = te.reduce_axis((0, X.shape[axis]), name="k")
     wide = tiles.wide_dtype(X.dtype) if kind in ("sum", "prod") else X.dtype
-    return te.compute(
+    tensor: te.Tensor = te.compute(
         (X.shape[1 - axis],),
         lambda i: REDUCTIONS[kind]((X[i, k] if axis == 1 else X[k, i]).astype(wide), axis=k),
         name=name,
         tag="comm_reduce",
     )
+    return tensor
 
 
-def _reduce_reference(
-    M: int, N: int, kind: str = "sum", axis: int = 1, dtype: str = "float32"
-) -> Callable[..., Any]:
-    def reference(x: Any) -> Any:
+def _reduce_reference(M: int, N: int, kind: str, axis: int, dtype: str) -> Reference:
+    def reference(x: Array) -> Array:
         if kind in ("max", "min"):
-            return getattr(x, kind)(axis)
+            extreme: Array = getattr(x, kind)(axis)
+            return extreme
         wide = tiles.widen(x, dtype)
         return tiles.narrow(getattr(wide, kind)(axis, dtype=wide.dtype), dtype)
 
@@ -136,7 +135,9 @@ def reduce(
     return s, [X, Y]
 
 
-def _schedule_columns(cfg: Any, s: Schedule, Y: te.Tensor, acc: te.Tensor, M: int) -> None:
+def _schedule_columns(
+    cfg: TemplateConfig, s: Schedule, Y: te.Tensor, acc: te.Tensor, M: int
+) -> None:
     """Some rows at a time are added to a line of accumulators, which stays in the first cache.
 
     A task owns a run of columns, long enough that memory is read in long runs too.
@@ -188,8 +189,8 @@ def softmax_compute(X: te.Tensor, name: str = "Y") -> tuple[te.Tensor, list[te.T
     return Y, [largest, E, total, share]
 
 
-def _softmax_reference(M: int, N: int, dtype: str = "float32") -> Callable[..., Any]:
-    def reference(x: Any) -> Any:
+def _softmax_reference(M: int, N: int, dtype: str) -> Reference:
+    def reference(x: Array) -> Array:
         x = tiles.widen(x, dtype)
         e = np.exp(x - x.max(-1, keepdims=True))
         e /= e.sum(-1, keepdims=True)
@@ -243,7 +244,11 @@ def layer_norm_compute(
             )
     wide = tiles.wide_dtype(X.dtype)
     k, q = te.reduce_axis((0, n), name="k"), te.reduce_axis((0, n), name="q")
-    x = lambda i, j: X[i, j].astype(wide)  # noqa: E731
+
+    def x(i: Axis, j: Axis) -> Expr:
+        element: Expr = X[i, j].astype(wide)
+        return element
+
     total = te.compute((m,), lambda i: te.sum(x(i, k), axis=k), name="total")
     mean = te.compute((m,), lambda i: total[i] / n, name="mean")
     D = te.compute((m, n), lambda i, j: x(i, j) - mean[i], name="D")
@@ -259,10 +264,8 @@ def layer_norm_compute(
     return Y, [total, mean, D, squares, scale]
 
 
-def _layer_norm_reference(
-    M: int, N: int, eps: float = 1e-5, dtype: str = "float32"
-) -> Callable[..., Any]:
-    def reference(x: Any, g: Any, b: Any) -> Any:
+def _layer_norm_reference(M: int, N: int, eps: float, dtype: str) -> Reference:
+    def reference(x: Array, g: Array, b: Array) -> Array:
         x, g, b = (tiles.widen(v, dtype) for v in (x, g, b))
         d = x - x.mean(-1, keepdims=True)
         v = (d * d).mean(-1, keepdims=True)
@@ -291,31 +294,6 @@ def layer_norm(
     return s, [X, gamma, beta, Y]
 
 
-_SIZES = {"M": REQUIRED, "N": REQUIRED}
-REDUCE = register(
-    Operator(
-        "reduce",
-        reduce,
-        {**_SIZES, "kind": "sum", "axis": 1, "dtype": "float32"},
-        _reduce_reference,
-        "sum, prod, max or min over the columns (axis 1) or rows (axis 0) of X (M, N)",
-    )
-)
-SOFTMAX = register(
-    Operator(
-        "softmax",
-        softmax,
-        {**_SIZES, "dtype": "float32"},
-        _softmax_reference,
-        "softmax over the rows of X (M, N)",
-    )
-)
-LAYER_NORM = register(
-    Operator(
-        "layer_norm",
-        layer_norm,
-        {**_SIZES, "eps": 1e-5, "dtype": "float32"},
-        _layer_norm_reference,
-        "layer normalisation of the rows of X (M, N) with gamma and beta (N,)",
-    )
-)
+register(reduce, "sum, prod, max or min over the columns (axis 1) or rows (axis 0) of X (M, N)")
+register(softmax, "softmax over the rows of X (M, N)")
+register(layer_norm, "layer normalisation of the rows of X (M, N) with gamma and beta (N,)")

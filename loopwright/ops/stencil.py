@@ -6,17 +6,17 @@ channels; taps are unrolled, so that overlapping rows are loaded once.
 
 from __future__ import annotations
 
-from typing import Any
-
 from loopwright import te
+from loopwright.ir.expr import IterVar
 from loopwright.ops import tiles
 from loopwright.ops.conv import by_role
 from loopwright.schedule import Schedule
+from loopwright.task.template_config import TemplateConfig
 
 
-def define_stencil_space(cfg: Any, Y: te.Tensor, layout: str) -> None:
+def define_stencil_space(cfg: TemplateConfig, Y: te.Tensor, layout: str) -> None:
     """The knobs of `schedule_stencil`."""
-    _, c, oh, ow = by_role(Y.shape, layout)
+    _, c, oh, ow = by_role(Y.static_shape, layout)
     along, across = (ow, oh) if layout == "NCHW" else (c, ow)
     widths = tiles.column_tiles(along, Y.dtype, (1, 2, 3, 4, 7, 8))
     cfg.define_knob("vectors", widths, default=max(w for w in widths if w <= 4 * widths[0]))
@@ -30,7 +30,7 @@ def define_stencil_space(cfg: Any, Y: te.Tensor, layout: str) -> None:
 
 
 def schedule_stencil(
-    cfg: Any, s: Schedule, Y: te.Tensor, acc: te.Tensor, source: te.Tensor, layout: str
+    cfg: TemplateConfig, s: Schedule, Y: te.Tensor, acc: te.Tensor, source: te.Tensor, layout: str
 ) -> None:
     """Schedule a stencil by the knobs of ``cfg``.
 
@@ -68,7 +68,7 @@ def schedule_stencil(
         _place_padding(cfg["pad"].val, s, Y, source, task)
 
 
-def _place_padding(where: str, s: Schedule, Y: te.Tensor, P: te.Tensor, task: Any) -> None:
+def _place_padding(where: str, s: Schedule, Y: te.Tensor, P: te.Tensor, task: IterVar) -> None:
     if where == "inline":
         s[P].compute_inline()
         return

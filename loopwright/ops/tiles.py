@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
-from loopwright import dtypes
+from loopwright import dtypes, te
+from loopwright.ir.expr import IterVar
+from loopwright.ops.operator import Array
+from loopwright.schedule import Schedule
 from loopwright.target import Target
 from loopwright.te.tensor import shape_of
 
@@ -13,7 +15,7 @@ from loopwright.te.tensor import shape_of
 BLOCKS = (1, 2, 4, 8, 16, 32, 64)
 
 
-def check_sizes(dtype: str, **sizes: Any) -> None:
+def check_sizes(dtype: str, **sizes: int) -> None:
     """Check what a default configuration is computed from, before the template itself does.
 
     Raises:
@@ -76,7 +78,9 @@ def fitting(dtype: str) -> Callable[[int, int], bool]:
     return fits
 
 
-def register_tile(s: Any, stage: Any, rows: Any, columns: Any, before: list[Any]) -> None:
+def register_tile(
+    s: Schedule, stage: te.Tensor, rows: IterVar, columns: IterVar, before: Sequence[IterVar]
+) -> None:
     """Order a stage as ``before..., rows, columns`` with rows unrolled and columns as vectors."""
     s[stage].reorder(*before, rows, columns)
     s[stage].unroll(rows)
@@ -97,12 +101,12 @@ def out_dtype(dtype: str) -> str:
     return "int32" if dtype in ("int8", "uint8") else dtype
 
 
-def widen(x: Any, dtype: str) -> Any:
+def widen(x: Array, dtype: str) -> Array:
     """A NumPy operand of narrow ``dtype`` in the dtype in which its products are summed."""
     wide = wide_dtype(dtype)
     return x if wide == dtype else x.astype(wide)
 
 
-def narrow(y: Any, dtype: str) -> Any:
+def narrow(y: Array, dtype: str) -> Array:
     """A NumPy result in the dtype that operands of ``dtype`` give; `widen` went before."""
     return y if wide_dtype(dtype) == dtype else y.astype(out_dtype(dtype), copy=False)

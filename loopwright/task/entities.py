@@ -8,9 +8,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from loopwright.errors import InstantiationError, SpaceError
+from loopwright.ir.symbol import Symbol
+
+if TYPE_CHECKING:
+    from loopwright.ir.expr import IterVar
+    from loopwright.schedule import Schedule
+    from loopwright.schedule.surface.stage import Stage
+    from loopwright.te.tensor import Operation, Tensor
+
+    #: What names a stage of a schedule.
+    StageKey: TypeAlias = Tensor | Operation | Stage
 
 
 class Refuser(Protocol):
@@ -22,19 +32,24 @@ class Refuser(Protocol):
 
 @dataclass(frozen=True)
 class SplitEntity:
-    """Sizes of a split from the outside in; the outermost is ``-1``, derived from the others."""
+    """Sizes of a split from the outside in; the outermost is ``-1``, derived from the others.
 
-    size: tuple[int, ...]
+    While a template runs for a whole population of candidates, sizes may be symbols, which behave
+    as integers.
+    """
 
-    def __init__(self, size: Sequence[int]) -> None:
-        object.__setattr__(self, "size", tuple(int(part) for part in size))
+    size: tuple[Any, ...]
+
+    def __init__(self, size: Sequence[int | Symbol]) -> None:
+        sizes = tuple(part if isinstance(part, Symbol) else int(part) for part in size)
+        object.__setattr__(self, "size", sizes)
 
     @property
     def value(self) -> list[int]:
         """JSON form: ``[-1, 8, 32]``."""
         return list(self.size)
 
-    def apply(self, s: Any, op: Any, axis: Any) -> list[Any]:
+    def apply(self, s: Schedule, op: StageKey, axis: IterVar) -> list[IterVar]:
         """Split ``axis`` of ``s[op]`` into ``len(size)`` loops.
 
         Before: ``for i in n``. After, for ``[-1, 8, 4]``: ``for i0 in ceil(n / 32): for i1 in 8:
@@ -67,7 +82,7 @@ class ReorderEntity:
         """JSON form: ``[0, 2, 1]``."""
         return list(self.perm)
 
-    def apply(self, s: Any, op: Any, axes: Sequence[Any]) -> list[Any]:
+    def apply(self, s: Schedule, op: StageKey, axes: Sequence[IterVar]) -> list[IterVar]:
         """Reorder ``axes`` of ``s[op]``.
 
         Returns:
@@ -102,14 +117,14 @@ class AnnotateEntity:
 
     def apply(
         self,
-        s: Any,
-        op: Any,
-        axes: Sequence[Any],
+        s: Schedule,
+        op: StageKey,
+        axes: Sequence[IterVar],
         axis_lens: Sequence[int] | None = None,
         max_unroll: int | None = None,
         vec_size: Sequence[int] | None = None,
         cfg: Refuser | None = None,
-        source: Sequence[Sequence[Any]] | None = None,
+        source: Sequence[Sequence[StageKey]] | None = None,
     ) -> None:
         """Annotate ``axes`` of ``s[op]``: unroll or vectorize each as chosen.
 
@@ -135,18 +150,18 @@ class AnnotateEntity:
             raise SpaceError(f"annotation of {len(self.anns)} axes was applied to {len(axes)}")
         for number, (axis, ann) in enumerate(zip(axes, self.anns, strict=True)):
             if ann == "unroll":
-                length = _length(axis_lens, number, max_unroll)
-                if max_unroll and length > max_unroll:
-                    _refuse(cfg, f"length {length} is too long to unroll (at most {max_unroll})")
+                _check_unroll(_length(axis_lens, number, max_unroll), max_unroll, cfg)
                 s[op].unroll(axis)
             elif ann == "vec":
-                length = _length(axis_lens, number, vec_size)
-                if vec_size and length not in vec_size:
-                    _refuse(cfg, f"length {length} is not among the vector sizes {list(vec_size)}")
+                _check_vector(_length(axis_lens, number, vec_size), vec_size, cfg)
                 s[op].vectorize(axis)
 
     def _attach(
-        self, s: Any, op: Any, axes: Sequence[Any], source: Sequence[Sequence[Any]]
+        self,
+        s: Schedule,
+        op: StageKey,
+        axes: Sequence[IterVar],
+        source: Sequence[Sequence[StageKey]],
     ) -> None:
         if len(source) != len(self.anns):
             raise SpaceError(f"{len(self.anns)} anchors, but {len(source)} lists of caches")
@@ -187,6 +202,16 @@ def _length(axis_lens: Sequence[int] | None, number: int, limit: object) -> int:
     if axis_lens is None or number >= len(axis_lens):
         raise SpaceError("max_unroll and vec_size need axis_lens, the length of each axis")
     return int(axis_lens[number])
+
+
+def _check_unroll(length: int, limit: int | None, cfg: Refuser | None) -> None:
+    if limit and length > limit:
+        _refuse(cfg, f"length {length} is too long to unroll (at most {limit})")
+
+
+def _check_vector(length: int, sizes: Sequence[int] | None, cfg: Refuser | None) -> None:
+    if sizes and length not in sizes:
+        _refuse(cfg, f"length {length} is not among the vector sizes {list(sizes)}")
 
 
 def _refuse(cfg: Refuser | None, text: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from loopwright.errors import SpaceError
 from loopwright.records import Json, Record, ranked
 from loopwright.task.entities import Entity, SplitEntity
+from loopwright.task.knobs import SplitKnob
 from loopwright.task.space import ConfigEntity
 from loopwright.task.template_config import missing_knob
 
@@ -66,34 +67,16 @@ class FallbackConfig(ConfigEntity):
         values: dict[str, Any] = {}
         kept = 0
         for name, value in record.config.items():
-            knob = self.space.knobs[name]
-            if knob.kind == "split" and isinstance(value, list) and value[:1] == [-1]:
-                if len(value) != len(knob.value(0)):
-                    continue
-                values[name] = self._within(name, value)
-                kept += sum(
-                    new == old for new, old in zip(values[name][1:], value[1:], strict=True)
-                )
-            elif knob.position(value) is not None:
-                values[name] = value
+            adapted = self.space.knobs[name].adapted(value)
+            if adapted is not None:
+                values[name] = adapted[0]
+                kept += adapted[1]
         return values, kept
 
     def _within(self, name: str, limits: Sequence[int]) -> list[int]:
         knob = self.space.knobs.get(name)
         if knob is None:
             raise missing_knob(name, list(self._entities))
-        if knob.kind != "split" or len(limits) != len(knob.value(0)):
+        if not isinstance(knob, SplitKnob):
             raise SpaceError(f"knob {name!r} is no split into {len(limits)} loops")
-        free = [place for place, limit in enumerate(limits) if limit == -1]
-        if len(free) > 1 or any(limit < 1 for limit in limits if limit != -1):
-            raise SpaceError(f"knob {name!r}: limits are at least 1, and one may be -1: {limits!r}")
-        sizes = [1] * len(limits)
-        left = knob.length
-        for place in reversed(range(len(limits))):
-            if place not in free:
-                sizes[place] = max(
-                    n for n in range(1, min(limits[place], left) + 1) if left % n == 0
-                )
-                left //= sizes[place]
-        sizes[free[0] if free else 0] *= left
-        return [-1, *sizes[1:]]
+        return knob.within(limits)

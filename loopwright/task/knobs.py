@@ -1,5 +1,9 @@
 """Knobs: a name, an ordered list of candidates, and which of them is the default.
 
+Each kind of knob is a class that owns all that depends on the kind: which values it accepts, which
+candidates are neighbours (for mutation), its columns of numbers (for cost models), and whether its
+numbers may be symbols (for features of whole populations).
+
 The order of candidates is part of the space's identity, since the index of a configuration depends
 on it; so it never depends on hashes, sets or the platform.
 """
@@ -8,12 +12,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import permutations, product
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Literal
 
-from loopwright.errors import SpaceError, did_you_mean
-from loopwright.task.axes import known_length
+from loopwright.errors import InternalError, SpaceError
+from loopwright.ir.symbol import Symbol
+from loopwright.task import neighbours
 from loopwright.task.entities import (
     AnnotateEntity,
     Entity,
@@ -22,18 +27,14 @@ from loopwright.task.entities import (
     SplitEntity,
 )
 
-SPLIT_POLICIES = ("factors", "power2", "verbose", "candidate")
-REORDER_POLICIES = ("identity", "all", "interval_all", "candidate", "interleave")
-ANNOTATE_POLICIES = (
-    "none",
-    "unroll",
-    "try_unroll",
-    "vec",
-    "try_vec",
-    "unroll_vec",
-    "try_unroll_vec",
-    "locate_cache",
-)
+KnobKind = Literal["split", "reorder", "annotate", "other"]
+#: A name and the number that each candidate has under it.
+Column = tuple[str, list[float]]
+
+#: A knob of more candidates than this has no table of neighbours.
+_MOST_WITH_NEIGHBOURS = 8192
+#: The numbers of annotations; a place to attach a cache at is its own number.
+_ANNOTATION_NUMBERS = {"none": -1, "unroll": -2, "vec": -3}
 
 
 def value_text(value: Any) -> str:
@@ -48,36 +49,36 @@ def value_text(value: Any) -> str:
         raise SpaceError(f"{value!r} cannot be a candidate: {exc}; use JSON values") from exc
 
 
-class Knob:
+class Knob(ABC):
     """One dimension of a space.
 
     Candidates that are equal as JSON are kept once, so that no point of a space has two indices.
 
-    Attributes:
+    Args:
         name: Unique in its space.
-        kind: ``"split"``, ``"reorder"``, ``"annotate"`` or ``"other"``.
         entities: The candidates, in order.
+
+    Attributes:
+        kind: The word for this kind of knob in the space's hash and in messages.
+        entities: The candidates, each once.
         default: Position of the default candidate.
-        length: For a split, the length of the axis; else 0.
+
+    Raises:
+        SpaceError: there is no candidate.
     """
 
-    def __init__(
-        self,
-        name: str,
-        kind: str,
-        entities: Iterable[Entity],
-        pick: Callable[[Sequence[Entity]], int],
-        length: int = 0,
-    ) -> None:
+    kind: ClassVar[KnobKind]
+
+    def __init__(self, name: str, entities: Iterable[Entity]) -> None:
         first: dict[str, Entity] = {}
         for entity in entities:
             first.setdefault(value_text(entity.value), entity)
         if not first:
             raise SpaceError(f"knob {name!r} has no candidate; loosen its filter or its limits")
-        self.name, self.kind, self.length = name, kind, length
+        self.name = name
         self.entities: tuple[Entity, ...] = tuple(first.values())
         self._positions = {text: number for number, text in enumerate(first)}
-        self.default = pick(self.entities)
+        self.default = self._first_default()
 
     def __len__(self) -> int:
         return len(self.entities)
@@ -99,19 +100,8 @@ class Knob:
         Raises:
             SpaceError: the value does not have the form of this knob.
         """
-        found = self.position(value)
-        if found is not None:
-            return self.entities[found]
-        sample = self.entities[0]
-        if isinstance(sample, OtherOptionEntity):
-            return OtherOptionEntity(value)
-        if not isinstance(value, (list, tuple)) or len(value) != len(sample.value):
-            raise SpaceError(f"knob {self.name!r} ({self.kind}) cannot have the value {value!r}")
-        if isinstance(sample, SplitEntity):
-            return SplitEntity(_checked_split(self.name, value, self.length))
-        if isinstance(sample, ReorderEntity):
-            return ReorderEntity(_checked_perm(self.name, value, len(value)))
-        raise SpaceError(f"knob {self.name!r} has no candidate {value!r}")
+        position = self.position(value)
+        return self._entity_of(value) if position is None else self.entities[position]
 
     def set_default(self, value: Any) -> None:
         """Make the candidate with this JSON value the default.
@@ -119,86 +109,247 @@ class Knob:
         Raises:
             SpaceError: there is no such candidate.
         """
-        found = self.position(value)
-        if found is None:
+        position = self.position(value)
+        if position is None:
             raise SpaceError(
                 f"knob {self.name!r}: the default {value!r} is not among its candidates"
             )
-        self.default = found
+        self.default = position
 
     @property
     def signature(self) -> list[Any]:
         """What tells this knob from another: name, kind and candidates."""
         return [self.name, self.kind, list(self._positions)]
 
+    def adapted(self, value: Any) -> tuple[Any, int] | None:
+        """The value of a record of another shape, made to fit this knob.
+
+        Returns:
+            The value, and how many inner sizes of a split stayed as they were; None where the value
+            cannot be made to fit.
+        """
+        return None if self.position(value) is None else (value, 0)
+
+    def neighbours(self) -> list[list[int]]:
+        """For each candidate the positions of those a small step away, ascending; none for knobs of
+        more than 8192 candidates."""
+        if len(self) > _MOST_WITH_NEIGHBOURS:
+            return [[] for _ in range(len(self))]
+        return self._neighbours()
+
+    @abstractmethod
+    def columns(self) -> list[Column]:
+        """What candidates choose, as named columns of numbers, for cost models of this space."""
+
+    def parts(self) -> list[tuple[int, ...]]:
+        """The whole numbers that candidates consist of: for each part its value in each candidate.
+
+        A knob that has parts may be given symbols in their place, see `from_parts`; knobs of words,
+        orders and annotations have none.
+        """
+        return []
+
+    def from_parts(self, parts: Sequence[int | Symbol]) -> Entity:
+        """What a template gets when the parts are these numbers, or symbols of many numbers."""
+        raise InternalError(f"knob {self.name!r} has no parts")
+
+    def _first_default(self) -> int:
+        """Position of the default candidate where none is named."""
+        return 0
+
     def _normal(self, value: Any) -> Any:
-        """A split may name its outermost size; it is derived all the same."""
-        if self.kind == "split" and isinstance(value, (list, tuple)) and value:
-            return [-1, *value[1:]]
+        """The form of a value that is compared with the candidates."""
         return value
 
+    @abstractmethod
+    def _entity_of(self, value: Any) -> Entity:
+        """An entity of a value that is no candidate."""
 
-def split_knob(
-    name: str,
-    axis: Any,
-    policy: str = "factors",
-    num_outputs: int = 2,
-    filter: Callable[[SplitEntity], bool] | None = None,
-    max_factor: int = 1 << 31,
-    no_tail: bool = False,
-    candidate: Sequence[Sequence[int]] | None = None,
-) -> Knob:
-    """The knob of ``ConfigSpace.define_split``; see there."""
-    length = known_length(axis, name)
-    if policy not in SPLIT_POLICIES:
-        raise SpaceError(_unknown(name, "split", policy, SPLIT_POLICIES))
-    sizes: Iterable[Sequence[int]]
-    if policy == "candidate":
-        if not candidate:
-            raise SpaceError(f"knob {name!r}: policy 'candidate' needs candidate=[[-1, 8], ...]")
-        sizes = [_checked_split(name, size, length) for size in candidate]
-        if len({len(size) for size in sizes}) != 1:
-            raise SpaceError(f"knob {name!r}: its candidates have different numbers of sizes")
-    else:
-        if not isinstance(num_outputs, int) or num_outputs < 1:
-            raise SpaceError(f"knob {name!r}: num_outputs must be an integer >= 1")
-        factors = _factors(length, policy, max_factor)
-        exact = no_tail or policy == "factors"
-        sizes = ([-1, *inner] for inner in _inner_sizes(length, factors, num_outputs - 1, exact))
-    entities = [SplitEntity(size) for size in sizes]
-    if filter is not None:
-        entities = [entity for entity in entities if filter(entity)]
-    return Knob(name, "split", entities, _balanced, length)
+    @abstractmethod
+    def _neighbours(self) -> list[list[int]]:
+        """As `neighbours`, however many candidates there are."""
+
+    def _check_form(self, value: Any) -> None:
+        """Refuse a value that is no list, or none of the length that the candidates have."""
+        if not isinstance(value, (list, tuple)) or len(value) != len(self.value(0)):
+            raise SpaceError(f"knob {self.name!r} ({self.kind}) cannot have the value {value!r}")
+
+    def _numbered(self, rows: Sequence[Sequence[float]], first: int = 0) -> list[Column]:
+        """Columns ``name.0``, ``name.1``, ... of rows of numbers, counted from ``first``."""
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        return [(f"{self.name}.{first + k}", column) for k, column in enumerate(columns)]
 
 
-def _factors(length: int, policy: str, max_factor: int) -> list[int]:
-    """Sizes that one inner loop may have, ascending."""
-    low = [n for n in range(1, math.isqrt(length) + 1) if length % n == 0]
-    divisors = {*low, *(length // n for n in low)}
-    powers = {1 << n for n in range(length.bit_length())}
-    chosen = {"factors": divisors, "power2": powers, "verbose": divisors | powers}[policy]
-    return sorted(n for n in chosen if n <= max_factor)
+class SplitKnob(Knob):
+    """How a loop is split.
+
+    Args:
+        name: Unique in its space.
+        entities: The candidates, all of one number of sizes.
+        length: Length of the axis.
+    """
+
+    kind = "split"
+    entities: tuple[SplitEntity, ...]
+
+    def __init__(self, name: str, entities: Iterable[SplitEntity], length: int) -> None:
+        self.length = length
+        super().__init__(name, entities)
+
+    def within(self, limits: Sequence[int]) -> list[int]:
+        """Sizes that divide the length and stay within limits.
+
+        Args:
+            limits: Upper limit of each size, from the outside in; one of them may be -1 and takes
+                what is left.
+
+        Raises:
+            SpaceError: there are more or fewer limits than sizes, or a limit is below 1.
+        """
+        if len(limits) != len(self.value(0)):
+            raise SpaceError(f"knob {self.name!r} is no split into {len(limits)} loops")
+        free = [place for place, limit in enumerate(limits) if limit == -1]
+        if len(free) > 1 or any(limit < 1 for limit in limits if limit != -1):
+            raise SpaceError(
+                f"knob {self.name!r}: limits are at least 1, and one may be -1: {limits!r}"
+            )
+        sizes = [1] * len(limits)
+        left = self.length
+        for place in reversed(range(len(limits))):
+            if place not in free:
+                sizes[place] = _largest_divisor(left, limits[place])
+                left //= sizes[place]
+        sizes[free[0] if free else 0] *= left
+        return [-1, *sizes[1:]]
+
+    def adapted(self, value: Any) -> tuple[Any, int] | None:
+        """The sizes rounded down to divisors, and how many inner ones stayed as they were."""
+        if not isinstance(value, list) or value[:1] != [-1]:
+            return super().adapted(value)
+        if len(value) != len(self.value(0)):
+            return None
+        sizes = self.within(value)
+        kept = sum(new == old for new, old in zip(sizes[1:], value[1:], strict=True))
+        return sizes, kept
+
+    def columns(self) -> list[Column]:
+        """A column for each inner size."""
+        rows = [[float(n) for n in entity.size[1:]] for entity in self.entities]
+        return self._numbered(rows, first=1)
+
+    def parts(self) -> list[tuple[int, ...]]:
+        """The inner sizes."""
+        return list(zip(*(entity.size[1:] for entity in self.entities), strict=True))
+
+    def from_parts(self, parts: Sequence[int | Symbol]) -> SplitEntity:
+        """A split into these inner sizes."""
+        return SplitEntity([-1, *parts])
+
+    def _first_default(self) -> int:
+        """The innermost loop near 16 and a power of two, the other inner ones near 4. Two such
+        tiles make 16 vectors of 16 floats, which fit the registers of any recent CPU."""
+
+        def distance(position: int) -> tuple[float, int]:
+            *middle, inner = (1, *self.entities[position].size[1:])
+            cost = abs(math.log2(inner) - 4) + (inner & (inner - 1) != 0)
+            return (cost + sum(abs(math.log2(part) - 2) for part in middle[1:]), position)
+
+        return min(range(len(self)), key=distance)
+
+    def _normal(self, value: Any) -> Any:
+        """A split may name its outermost size; it is derived all the same."""
+        return [-1, *value[1:]] if isinstance(value, (list, tuple)) and value else value
+
+    def _entity_of(self, value: Any) -> Entity:
+        self._check_form(value)
+        return SplitEntity(checked_split(self.name, value, self.length))
+
+    def _neighbours(self) -> list[list[int]]:
+        return neighbours.factor_moves([e.size[1:] for e in self.entities], self.length)
 
 
-def _inner_sizes(
-    length: int, factors: Sequence[int], levels: int, exact: bool
-) -> Iterator[tuple[int, ...]]:
-    """Every choice of ``levels`` inner sizes whose product fits into (or divides) ``length``, in
-    lexicographic order."""
-    if levels == 0:
-        yield ()
-        return
-    for first in factors:
-        if first > length:
-            return
-        if exact and length % first:
-            continue
-        # What is left for the inner loops: floor, since products are compared with the length.
-        for rest in _inner_sizes(length // first, factors, levels - 1, exact):
-            yield (first, *rest)
+class ReorderKnob(Knob):
+    """In which order loops run."""
+
+    kind = "reorder"
+    entities: tuple[ReorderEntity, ...]
+
+    def columns(self) -> list[Column]:
+        """A column for each place of the order."""
+        columns = self._numbered([[float(n) for n in e.perm] for e in self.entities])
+        return columns if len(columns) != 1 else [(self.name, columns[0][1])]
+
+    def _first_default(self) -> int:
+        """Leave the order as it is, where that is a candidate."""
+        sorted_ones = (n for n, e in enumerate(self.entities) if e.value == sorted(e.value))
+        return next(sorted_ones, 0)
+
+    def _entity_of(self, value: Any) -> Entity:
+        self._check_form(value)
+        return ReorderEntity(checked_order(self.name, value, len(value)))
+
+    def _neighbours(self) -> list[list[int]]:
+        return neighbours.swaps([e.perm for e in self.entities])
 
 
-def _checked_split(name: str, size: Any, length: int) -> list[int]:
+class AnnotateKnob(Knob):
+    """How loops are annotated, or where caches are attached."""
+
+    kind = "annotate"
+    entities: tuple[AnnotateEntity, ...]
+
+    def columns(self) -> list[Column]:
+        """A column for each axis, or for each list of caches."""
+        columns = self._numbered([[_number(a) for a in e.anns] for e in self.entities])
+        return columns if len(columns) != 1 else [(self.name, columns[0][1])]
+
+    def _entity_of(self, value: Any) -> Entity:
+        self._check_form(value)
+        raise SpaceError(f"knob {self.name!r} has no candidate {value!r}")
+
+    def _neighbours(self) -> list[list[int]]:
+        return neighbours.replacements([e.anns for e in self.entities])
+
+
+class OtherKnob(Knob):
+    """A choice among values."""
+
+    kind = "other"
+    entities: tuple[OtherOptionEntity, ...]
+
+    def columns(self) -> list[Column]:
+        """The values where all are numbers, else the positions among the candidates."""
+        values = [e.val for e in self.entities]
+        if not all(map(_is_number, values)):
+            values = list(range(len(values)))
+        return [(self.name, [float(value) for value in values])]
+
+    def parts(self) -> list[tuple[int, ...]]:
+        """The value, where all are ints."""
+        values = tuple(e.val for e in self.entities)
+        return [values] if all(type(value) is int for value in values) else []
+
+    def from_parts(self, parts: Sequence[int | Symbol]) -> OtherOptionEntity:
+        """The value itself."""
+        (value,) = parts
+        return OtherOptionEntity(value)
+
+    def _entity_of(self, value: Any) -> Entity:
+        return OtherOptionEntity(value)
+
+    def _neighbours(self) -> list[list[int]]:
+        values = [e.val for e in self.entities]
+        if not all(map(_is_number, values)):
+            return [[] for _ in values]
+        return neighbours.next_numbers(values)
+
+
+def checked_split(name: str, size: Any, length: int) -> list[int]:
+    """Sizes of a split, the outermost one as -1.
+
+    Raises:
+        SpaceError: they are no sizes of a split of ``length``.
+    """
     what = f"knob {name!r}: {size!r} is no split of {length}"
     if not isinstance(size, (list, tuple)) or not size:
         raise SpaceError(f"{what}; write sizes from the outside in, such as [-1, 8, 4]")
@@ -213,150 +364,24 @@ def _checked_split(name: str, size: Any, length: int) -> list[int]:
     return [-1, *inner]
 
 
-def _balanced(entities: Sequence[Entity]) -> int:
-    """Default of a split: the innermost loop near 16 and a power of two, the other inner ones near
-    4. Two such tiles make 16 vectors of 16 floats, which fit the registers of any recent CPU."""
+def checked_order(name: str, order: Sequence[int], count: int) -> Sequence[int]:
+    """The permutation itself.
 
-    def distance(position: int) -> tuple[float, int]:
-        entity = entities[position]
-        assert isinstance(entity, SplitEntity)
-        *middle, inner = (1, *entity.size[1:])
-        cost = abs(math.log2(inner) - 4) + (inner & (inner - 1) != 0)
-        return (cost + sum(abs(math.log2(part) - 2) for part in middle[1:]), position)
-
-    return min(range(len(entities)), key=distance)
+    Raises:
+        SpaceError: it is no permutation of ``count`` axes.
+    """
+    if sorted(order) != list(range(count)):
+        raise SpaceError(f"knob {name!r}: {list(order)} is no permutation of {count} axes")
+    return order
 
 
-def reorder_knob(
-    name: str,
-    axes: Sequence[Any],
-    policy: str,
-    candidate: Sequence[Sequence[Any]] | None = None,
-    interval: tuple[int, int] | None = None,
-    spatial: Sequence[Sequence[Any]] | None = None,
-    reduce: Sequence[Sequence[Any]] | None = None,
-) -> Knob:
-    """The knob of ``ConfigSpace.define_reorder``; see there."""
-    count = len(axes)
-    if policy not in REORDER_POLICIES:
-        raise SpaceError(_unknown(name, "reorder", policy, REORDER_POLICIES))
-    numbers = range(count)
-    perms: Iterable[Sequence[int]]
-    if policy == "identity":
-        perms = [tuple(numbers)]
-    elif policy == "all":
-        perms = permutations(numbers)
-    elif policy == "interval_all":
-        begin, end = _interval(name, interval, count)
-        perms = [
-            (*numbers[:begin], *middle, *numbers[end:])
-            for middle in permutations(numbers[begin:end])
-        ]
-    elif policy == "candidate":
-        if not candidate:
-            raise SpaceError(f"knob {name!r}: policy 'candidate' needs candidate=[[axes], ...]")
-        perms = [_where(name, axes, order) for order in candidate]
-    else:
-        perms = _interleave(name, axes, spatial or [], reduce or [])
-    entities = [ReorderEntity(_checked_perm(name, perm, count)) for perm in perms]
-    return Knob(name, "reorder", entities, _identity)
+def _largest_divisor(number: int, limit: int) -> int:
+    return max(n for n in range(1, min(limit, number) + 1) if number % n == 0)
 
 
-def _identity(entities: Sequence[Entity]) -> int:
-    """Default of a reorder: leave the order as it is, where that is a candidate."""
-    for position, entity in enumerate(entities):
-        if entity.value == sorted(entity.value):
-            return position
-    return 0
+def _number(annotation: str | int) -> float:
+    return float(_ANNOTATION_NUMBERS[annotation] if isinstance(annotation, str) else annotation)
 
 
-def _interval(name: str, interval: tuple[int, int] | None, count: int) -> tuple[int, int]:
-    if interval is None or len(interval) != 2 or not 0 <= interval[0] < interval[1] <= count:
-        raise SpaceError(
-            f"knob {name!r}: policy 'interval_all' needs interval=(begin, end) within {count} axes"
-        )
-    return interval
-
-
-def _where(name: str, axes: Sequence[Any], order: Sequence[Any]) -> list[int]:
-    """Positions of ``order`` in ``axes``; numbers stand for positions, axes are told apart by
-    identity."""
-    found = []
-    for item in order:
-        same = [number for number, axis in enumerate(axes) if axis is item]
-        if isinstance(item, int):
-            same = [item]
-        if len(same) != 1:
-            raise SpaceError(f"knob {name!r}: {item!r} is not one of its {len(axes)} axes")
-        found += same
-    return found
-
-
-def _checked_perm(name: str, perm: Sequence[int], count: int) -> Sequence[int]:
-    if sorted(perm) != list(range(count)):
-        raise SpaceError(f"knob {name!r}: {list(perm)} is no permutation of {count} axes")
-    return perm
-
-
-def _interleave(
-    name: str,
-    axes: Sequence[Any],
-    spatial: Sequence[Sequence[Any]],
-    reduce: Sequence[Sequence[Any]],
-) -> list[tuple[int, ...]]:
-    """Outer spatial loops in any merge, then the innermost spatial loops merged with the reduction
-    loops; loops of one chain keep their order."""
-    chains = [_where(name, axes, chain) for chain in spatial]
-    inner = [_where(name, axes, chain) for chain in reduce]
-    if not chains and not inner:
-        raise SpaceError(
-            f"knob {name!r}: policy 'interleave' needs spatial=[[...]], reduce=[[...]]"
-        )
-    outer_merged = _merges([chain[:-1] for chain in chains])
-    inner_merged = list(_merges([chain[-1:] for chain in chains] + inner))
-    return [(*head, *tail) for head in outer_merged for tail in inner_merged]
-
-
-def _merges(chains: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
-    if not any(chains):
-        yield ()
-        return
-    for number, chain in enumerate(chains):
-        if chain:
-            rest = [*chains[:number], chain[1:], *chains[number + 1 :]]
-            for tail in _merges(rest):
-                yield (chain[0], *tail)
-
-
-def annotate_knob(
-    name: str, axes: Sequence[Any], policy: str, num_anchor: int | None = None
-) -> Knob:
-    """The knob of ``ConfigSpace.define_annotate``; see there."""
-    if policy not in ANNOTATE_POLICIES:
-        raise SpaceError(_unknown(name, "annotate", policy, ANNOTATE_POLICIES))
-    if not axes:
-        raise SpaceError(f"knob {name!r}: there is no axis to annotate")
-    if policy == "locate_cache":
-        if not isinstance(num_anchor, int) or num_anchor < 1:
-            raise SpaceError(f"knob {name!r}: policy 'locate_cache' needs num_anchor >= 1")
-        places = product(range(len(axes)), repeat=num_anchor)
-        return Knob(name, "annotate", map(AnnotateEntity, places), lambda _: 0)
-    words = ["none"] if policy.startswith("try_") or policy in ("none", "vec") else []
-    words += ["unroll"] if "unroll" in policy else []
-    inner = [word for word in words if policy != "vec"] + (["vec"] if "vec" in policy else [])
-    choices = product(*[words] * (len(axes) - 1), inner)
-    return Knob(name, "annotate", map(AnnotateEntity, choices), lambda _: 0)
-
-
-def other_knob(name: str, candidates: Sequence[Any]) -> Knob:
-    """The knob of ``ConfigSpace.define_knob``; see there."""
-    if isinstance(candidates, (str, bytes)) or not isinstance(candidates, Iterable):
-        raise SpaceError(f"knob {name!r}: candidates are a list, got {candidates!r}")
-    return Knob(name, "other", map(OtherOptionEntity, candidates), lambda _: 0)
-
-
-def _unknown(name: str, what: str, policy: object, known: Sequence[str]) -> str:
-    return (
-        f"knob {name!r}: unknown {what} policy {policy!r}{did_you_mean(str(policy), known)}; "
-        f"use one of {', '.join(known)}"
-    )
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

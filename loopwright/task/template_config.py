@@ -14,7 +14,8 @@ from loopwright.errors import SpaceError, did_you_mean
 from loopwright.records import Json
 from loopwright.task.axes import Axis, AxisLike, axis
 from loopwright.task.entities import SplitEntity
-from loopwright.task.knobs import Knob, annotate_knob, other_knob, reorder_knob, split_knob
+from loopwright.task.knobs import Knob
+from loopwright.task.policies import annotate_knob, other_knob, reorder_knob, split_knob
 
 
 class TemplateConfig(ABC):

@@ -114,7 +114,7 @@ class FakeMeasurer:
         self.interrupt_after = interrupt_after
         self.measured: list[int] = []
         self.incumbents: list[float | None] = []
-        self.playoffs: list[list[int]] = []
+        self.playoffs: list[list[int | None]] = []
         self.timing = {"build": 0.25, "run": 0.5}
 
     def __enter__(self) -> FakeMeasurer:

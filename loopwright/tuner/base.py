@@ -1,8 +1,8 @@
-"""What every tuner is: a strategy that is asked for configurations and told their results.
+"""The base class of tuners: strategies that are asked for configurations and told their results.
 
 A tuner decides only *which configuration next*. It measures nothing, writes nothing and counts no
-budget: ``loop.py`` does that. So that a run can be taken up again from its log alone, a tuner keeps
-two promises, which ``loopwright.testing.tuner_contract`` checks:
+budget: ``run/loop.py`` does that. So that a run can be taken up again from its log alone, a tuner
+keeps two promises, which ``loopwright.testing.tuner_contract`` checks:
 
 * everything that outlives a round is rebuilt by ``tell``; ``ask`` may draw and search, but leaves
   nothing behind except that its proposals count as taken;
@@ -13,19 +13,23 @@ Then the same records, told round by round, give the same next proposals in any 
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from loopwright.errors import UsageError
 from loopwright.records import Record
+from loopwright.tuner.options import TunerOptions
+from loopwright.tuner.run.interfaces import Callback
+from loopwright.tuner.run.loop import PLAN_SIZE, tune
 from loopwright.tuner.run.state import flop_of, point, speed_of
 
 if TYPE_CHECKING:
-    from loopwright.measure import MeasureInput, MeasureResult
+    from loopwright.measure import MeasureInput, MeasureOption, MeasureResult
+    from loopwright.measure.interfaces import MeasurerLike
     from loopwright.task import ConfigEntity, Task
     from loopwright.tuner.run.journal import Journal
     from loopwright.tuner.run.summary import Summary
@@ -38,7 +42,10 @@ class Tuner(ABC):
         task: the task to tune; its ``config_space`` is searched.
         seed: of every random choice. One seed and equal results give one sequence of proposals.
 
+    Further arguments are those of ``Options``, by position or by name.
+
     Attributes:
+        settings: the options of this tuner.
         best_config: the configuration with the lowest median so far, or None.
         best_flops: its speed in FLOP/s, 0.0 before the first valid result.
         best_measure_pair: ``(config, result)`` of the best, or None.
@@ -53,17 +60,27 @@ class Tuner(ABC):
 
     #: The name by which the command line and the log know this tuner.
     name: ClassVar[str]
+    #: The options of this kind of tuner.
+    Options: ClassVar[type[TunerOptions]] = TunerOptions
+    settings: TunerOptions
     #: Consecutive failures after which a run gives up.
     error_threshold: int = 150
     #: Trials of one round: how many the loop asks for, and tells, at once.
-    plan_size: int = 16
+    plan_size: int = PLAN_SIZE
 
-    def __init__(self, task: Task, *, seed: int = 0) -> None:
+    def __init_subclass__(cls) -> None:
+        """Write the options into the docstring of the class."""
+        super().__init_subclass__()
+        if cls.__doc__ and (text := cls.Options.text()):
+            cls.__doc__ = f"{inspect.cleandoc(cls.__doc__)}\n\nOptions:\n{text}\n"
+
+    def __init__(self, task: Task, *positional: object, seed: int = 0, **named: object) -> None:
         if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
             raise UsageError(f"seed must be an integer >= 0, got {seed!r}")
         self.task = task
         self.space = task.config_space
         self.seed = seed
+        self.settings = self.Options.read(positional, named)
         self.pretrained: list[tuple[MeasureInput, MeasureResult] | Record] = []
         self.elsewhere: list[tuple[ConfigEntity, MeasureResult]] = []
         self.relatives: list[tuple[Record, MeasureResult]] = []
@@ -150,17 +167,28 @@ class Tuner(ABC):
     @property
     def options(self) -> dict[str, Any]:
         """What the header of a log says about this tuner besides its name and seed."""
-        return {}
+        return self.settings.recorded()
+
+    def set_best(
+        self, config: ConfigEntity, result: MeasureResult, flops: float, trial: int
+    ) -> None:
+        """Note which configuration is the best so far.
+
+        Args:
+            config: the configuration.
+            result: what measuring it gave.
+            flops: its speed in FLOP/s.
+            trial: the number of the trial that found it.
+        """
+        self.best_config, self.best_measure_pair = config, (config, result)
+        self.best_flops, self.best_iter = flops, trial
 
     def _note_best(self, config: ConfigEntity, result: MeasureResult) -> None:
         speed = speed_of(result)
         if result.dropped or speed <= self._best_speed:
             return
         self._best_speed = speed
-        self.best_config = config
-        self.best_measure_pair = (config, result)
-        self.best_flops = flop_of(self.task) * speed
-        self.best_iter = self.trials
+        self.set_best(config, result, flop_of(self.task) * speed, self.trials)
 
     # -- AutoTVM's names ----------------------------------------------------------------------
 
@@ -216,9 +244,9 @@ class Tuner(ABC):
     def tune(
         self,
         n_trial: int | None = None,
-        measure_option: Any = None,
+        measure_option: MeasureOption | MeasurerLike | None = None,
         early_stopping: int | None = None,
-        callbacks: Sequence[Any] = (),
+        callbacks: Sequence[Callback] = (),
         si_prefix: str = "G",
         timeout: float | str | None = None,
         target: float | None = None,
@@ -254,8 +282,6 @@ class Tuner(ABC):
                 tunes this task into the same log.
             TuningInterrupted: Ctrl-C; the log is synced and the summary is in ``.summary``.
         """
-        from loopwright.tuner.run.loop import tune
-
         return tune(
             self,
             n_trial=n_trial,
@@ -267,23 +293,3 @@ class Tuner(ABC):
             min_gain=min_gain,
             plan_size=self.plan_size,
         )
-
-
-def index_range(size: int, range_idx: tuple[int, int] | None) -> tuple[int, int]:
-    """Return the half-open range ``(lo, hi)`` that a tuner searches.
-
-    Raises:
-        UsageError: ``range_idx`` is not a non-empty part of ``[0, size)``, or no two integers.
-    """
-    if range_idx is None:
-        return 0, size
-    pair = isinstance(range_idx, (tuple, list)) and len(range_idx) == 2
-    if not pair or not all(isinstance(bound, Integral) for bound in range_idx):
-        raise UsageError(f"range_idx must be two integers (lo, hi), got {range_idx!r}")
-    lo, hi = range_idx
-    if not 0 <= lo < hi <= size:
-        raise UsageError(
-            f"range_idx=({lo}, {hi}) is not a range within the space's {size} points; "
-            f"give lo and hi with 0 <= lo < hi <= {size}"
-        )
-    return lo, hi

@@ -40,21 +40,21 @@ def diverse(
     return picks
 
 
-def in_turn(opinions: npt.NDArray[np.float64], count: int, first: int = 0) -> list[int]:
+def in_turn(predictions: npt.NDArray[np.float64], count: int, first: int = 0) -> list[int]:
     """Rows that several models pick in turn, each the best of those that are left.
 
     With models that were trained on resampled rows this is Thompson sampling of a batch (Kandasamy
     et al., AISTATS 2018): a row is picked as often as it is plausible that it is the best.
 
     Args:
-        opinions: float64 ``(n, k)``, the score that each model gives each row.
+        predictions: float64 ``(n, k)``, the score that each model gives each row.
         count: how many to pick; all rows where there are no more.
         first: the column that picks first.
     """
-    models = opinions.shape[1]
-    orders = [iter(np.argsort(-column, kind="stable").tolist()) for column in opinions.T]
+    models = predictions.shape[1]
+    orders = [iter(np.argsort(-column, kind="stable").tolist()) for column in predictions.T]
     picked: dict[int, None] = {}
-    while len(picked) < min(count, len(opinions)):
+    while len(picked) < min(count, len(predictions)):
         order = orders[(first + len(picked)) % models]
         picked[next(row for row in order if row not in picked)] = None
     return list(picked)

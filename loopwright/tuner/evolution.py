@@ -1,14 +1,14 @@
-"""Model optimizers: which unmeasured points does a model like best?
+"""Searches of a space for the unmeasured points to which a model gives the best scores.
 
-Both take a scoring function and return the points that they found, best first. They keep nothing
-between calls and draw from the generator that they are given.
+All fill a `Pool`, which scores points and keeps the best. They keep nothing between calls and draw
+from the generator that they are given.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -32,20 +32,20 @@ Score = Callable[[Digits], npt.NDArray[np.float64]]
 
 
 @dataclass
-class Found:
+class SearchResult:
     """Points of a search with their scores, each once.
 
     Attributes:
         indices: of the points, best first.
         digits: theirs, int64 ``(n, knobs)``.
         scores: float64 ``(n,)``, descending.
-        opinions: float64 ``(n, k)``, what each model says of them.
+        predictions: float64 ``(n, k)``, the score by each model.
     """
 
     indices: list[int]
     digits: Digits
     scores: npt.NDArray[np.float64]
-    opinions: npt.NDArray[np.float64]
+    predictions: npt.NDArray[np.float64]
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -66,7 +66,7 @@ class Pool:
         self._score, self._valid, self._taken = score, valid, taken
         self._indices: list[list[int]] = []
         self._digits: list[Digits] = []
-        self._opinions: list[npt.NDArray[np.float64]] = []
+        self._predictions: list[npt.NDArray[np.float64]] = []
 
     def add(self, digits: Digits) -> tuple[Digits, npt.NDArray[np.float64]]:
         """Score points; return those that are valid, each once, with their scores."""
@@ -78,21 +78,43 @@ class Pool:
         self._digits.append(digits)
         if not len(digits):
             return digits, np.empty(0)
-        self._opinions.append(self._score(digits).reshape(len(digits), -1))
-        return digits, self._opinions[-1][:, 0]
+        self._predictions.append(self._score(digits).reshape(len(digits), -1))
+        return digits, self._predictions[-1][:, 0]
 
-    def best(self, count: int | None = None) -> Found:
+    def best(self, count: int | None = None) -> SearchResult:
         """The ``count`` best fresh points so far; None for all."""
-        indices = [index for some in self._indices for index in some]
+        indices = [index for block in self._indices for index in block]
         fresh = distinct(indices, self._taken)
-        opinions = np.concatenate(self._opinions) if self._opinions else np.empty((0, 1))
-        scores = opinions[fresh, 0]
+        predictions = np.concatenate(self._predictions) if self._predictions else np.empty((0, 1))
+        scores = predictions[fresh, 0]
         order = np.argsort(-scores, kind="stable")[:count]
         which = fresh[order]
         digits = np.concatenate([np.empty((0, len(self.space.dims)), np.int64), *self._digits])
-        return Found(
-            [indices[i] for i in which.tolist()], digits[which], scores[order], opinions[which]
+        return SearchResult(
+            [indices[i] for i in which.tolist()], digits[which], scores[order], predictions[which]
         )
+
+
+class Search(Protocol):
+    """Fills a pool with points that its model likes."""
+
+    def search(
+        self,
+        pool: Pool,
+        moves: Mutation,
+        seeds: Digits,
+        starts: Digits,
+        rng: np.random.Generator,
+    ) -> None:
+        """Fill ``pool``.
+
+        Args:
+            pool: scores points and keeps them.
+            moves: the mutation of the space.
+            seeds: the best measured points, ``(n, knobs)``, best first.
+            starts: points that the analytical model likes, ``(n, knobs)``.
+            rng: of every draw.
+        """
 
 
 @dataclass(frozen=True)
@@ -127,28 +149,22 @@ class Evolution:
         pool: Pool,
         moves: Mutation,
         seeds: Digits,
-        drafted: Digits,
+        starts: Digits,
         rng: np.random.Generator,
     ) -> None:
-        """Fill ``pool``.
-
-        Args:
-            pool: what scores points and keeps them.
-            moves: the mutation of the space.
-            seeds: the best measured points, ``(n, knobs)``, best first.
-            drafted: points that start beside them, at most half of the first generation.
-            rng: of every draw.
-        """
+        """Fill ``pool``; arguments as for `Search`. At most half of the first generation are
+        ``starts``."""
         seeds = seeds[: int(self.measured * self.population)]
-        drafted = drafted[: self.population // 2]
-        fill = random_digits(pool.space, self.population - len(seeds) - len(drafted), rng)
-        digits, scores = pool.add(np.concatenate([seeds, drafted, fill]))
+        starts = starts[: self.population // 2]
+        fill = random_digits(pool.space, self.population - len(seeds) - len(starts), rng)
+        digits, scores = pool.add(np.concatenate([seeds, starts, fill]))
         for _ in range(self.generations):
             if not len(digits):
                 digits, scores = pool.add(random_digits(pool.space, self.population, rng))
                 continue
-            born, theirs = pool.add(self._children(digits, scores, moves, rng))
-            digits, scores = np.concatenate([digits, born]), np.concatenate([scores, theirs])
+            children, their_scores = pool.add(self._children(digits, scores, moves, rng))
+            digits = np.concatenate([digits, children])
+            scores = np.concatenate([scores, their_scores])
             keep = np.argsort(-scores, kind="stable")
             keep = keep[distinct(indices_of(pool.space, digits[keep]))][: self.population]
             digits, scores = digits[keep], scores[keep]
@@ -198,14 +214,14 @@ class Annealing:
         pool: Pool,
         moves: Mutation,
         seeds: Digits,
-        drafted: Digits,
+        starts: Digits,
         rng: np.random.Generator,
     ) -> None:
-        """Fill ``pool``; arguments as for `Evolution`. A quarter of the walkers starts at
-        ``seeds``, a quarter at drafted points, the others anywhere."""
+        """Fill ``pool``; arguments as for `Search`. A quarter of the walkers starts at
+        ``seeds``, a quarter at ``starts``, the others anywhere."""
         some = self.walkers // 4
         anywhere = random_digits(pool.space, 4 * self.walkers, rng)
-        start = np.concatenate([seeds[:some], drafted[:some], anywhere])
+        start = np.concatenate([seeds[:some], starts[:some], anywhere])
         digits, scores = pool.add(start)
         digits, scores = digits[: self.walkers], scores[: self.walkers]
         if not len(digits):
@@ -230,22 +246,22 @@ class Annealing:
         rng: np.random.Generator,
     ) -> tuple[Digits, npt.NDArray[np.float64]]:
         steps = moves.mutate(digits, rng)
-        there, theirs = pool.add(steps)
-        known = {index: i for i, index in enumerate(indices_of(pool.space, there))}
+        valid, valid_scores = pool.add(steps)
+        positions = {index: i for i, index in enumerate(indices_of(pool.space, valid))}
         luck = rng.random(len(digits))
         digits, scores = digits.copy(), scores.copy()
         for walker, index in enumerate(indices_of(pool.space, steps)):
-            at = known.get(index)
+            at = positions.get(index)
             if at is None:
                 continue
-            gain = theirs[at] - scores[walker]
+            gain = valid_scores[at] - scores[walker]
             if gain >= 0 or luck[walker] < np.exp(gain / max(temperature, 1e-9)):
-                digits[walker], scores[walker] = there[at], theirs[at]
+                digits[walker], scores[walker] = valid[at], valid_scores[at]
         return digits, scores
 
 
 @dataclass(frozen=True)
-class Everything:
+class ExhaustiveSearch:
     """Scores every point of a small space."""
 
     def search(
@@ -253,8 +269,8 @@ class Everything:
         pool: Pool,
         moves: Mutation,
         seeds: Digits,
-        drafted: Digits,
+        starts: Digits,
         rng: np.random.Generator,
     ) -> None:
-        """Fill ``pool`` with the whole space; arguments as for `Evolution`, most without use."""
+        """Fill ``pool`` with the whole space; the other arguments of `Search` are not used."""
         pool.add(digits_of(pool.space, range(pool.space.range_length)))

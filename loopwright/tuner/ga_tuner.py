@@ -3,24 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
-from loopwright.task.vectors import digits_of, distinct, indices_of
+from loopwright.task.vectors import Digits, digits_of, distinct, indices_of
 from loopwright.tuner.base import Tuner
-from loopwright.tuner.options import at_least, share
+from loopwright.tuner.options import TunerOptions, at_least, option, share
 from loopwright.tuner.random_tuner import fresh_points, no_fresh_point
 from loopwright.tuner.run.state import point, speed_of
 
 if TYPE_CHECKING:
     from loopwright.measure import MeasureResult
-    from loopwright.task import ConfigEntity, Task
+    from loopwright.task import ConfigEntity
 
 #: Share of a generation that may become parents.
 _KEPT = 0.25
-#: Times that children are made again because all were known or refused, before chance takes over.
-_LITTERS = 8
+#: How often children are made again because all were known or refused, before random points are
+#: drawn instead.
+_ATTEMPTS = 8
+
+
+@dataclass(frozen=True)
+class GAOptions(TunerOptions):
+    """Options of `GATuner`."""
+
+    pop_size: int = option(
+        16,
+        "size of a generation, at least 2. AutoTVM's scripts pass 100; 16 learns faster.",
+        at_least(2),
+    )
+    elite_num: int = option(
+        3, "how many of the fastest are always among the parents, 0 or more.", at_least(0)
+    )
+    mutation_prob: float = option(0.1, "chance of each knob to be drawn anew, from 0 to 1.", share)
 
 
 class GATuner(Tuner):
@@ -37,9 +55,6 @@ class GATuner(Tuner):
 
     Args:
         task: the task to tune.
-        pop_size: size of a generation, at least 2. AutoTVM's scripts pass 100; 16 learns faster.
-        elite_num: how many of the fastest are always among the parents, 0 or more.
-        mutation_prob: chance of each knob to be drawn anew, from 0 to 1.
         seed: of every draw.
 
     Raises:
@@ -47,36 +62,24 @@ class GATuner(Tuner):
     """
 
     name: ClassVar[str] = "ga"
-
-    def __init__(
-        self,
-        task: Task,
-        pop_size: int = 16,
-        elite_num: int = 3,
-        mutation_prob: float = 0.1,
-        *,
-        seed: int = 0,
-    ) -> None:
-        self.pop_size = at_least("pop_size", pop_size, 2)
-        self.elite_num = at_least("elite_num", elite_num, 0)
-        self.mutation_prob = share("mutation_prob", mutation_prob)
-        super().__init__(task, seed=seed)
+    Options: ClassVar[type[TunerOptions]] = GAOptions
+    settings: GAOptions
 
     def reset(self) -> None:
         """Forget every proposal and result."""
         super().reset()
-        self._told: list[int] = []
+        self._indices: list[int] = []
         self._speeds: list[float] = []
 
     def learn(self, results: Sequence[tuple[ConfigEntity, MeasureResult]]) -> None:
         """Take in one round of results: they are the parents of the next."""
         for config, result in results:
-            self._told.append(point(config))
+            self._indices.append(point(config))
             self._speeds.append(speed_of(result))
 
     def propose(self, n: int) -> Iterator[int]:
         """Yield children that were never proposed; random points before there are parents."""
-        if len(self._told) >= self.pop_size:
+        if len(self._indices) >= self.settings.pop_size:
             yield from self._children(n)
         yield from fresh_points(self, n)
         self.why_empty = no_fresh_point((0, self.space.range_length))
@@ -86,36 +89,26 @@ class GATuner(Tuner):
         if not chances.any():
             return
         dims = np.array(self.space.dims, np.int64)
-        for litter in range(_LITTERS):
+        for attempt in range(_ATTEMPTS):
             first, second = self.rng.choice(len(parents), size=(2, 2 * n), p=chances)
             cut = self.rng.integers(0, len(dims) + 1, size=(2 * n, 1))
             children = np.where(np.arange(len(dims)) < cut, parents[first], parents[second])
-            # A litter of known children means that the parents are alike: mutate more.
-            rate = min(1.0, self.mutation_prob * 1.5**litter)
+            # Children that are all known mean that the parents are alike: mutate more.
+            rate = min(1.0, self.settings.mutation_prob * 1.5**attempt)
             mutate = self.rng.random(children.shape) < rate
             drawn = self.rng.integers(0, dims, size=children.shape)
             indices = indices_of(self.space, np.where(mutate, drawn, children))
-            for position in distinct(indices, self.visited).tolist():
-                if self.space.is_valid(indices[position]):
-                    yield indices[position]
+            fresh = (indices[i] for i in distinct(indices, self.visited).tolist())
+            yield from filter(self.space.is_valid, fresh)
 
-    def _parents(self) -> tuple[np.ndarray, np.ndarray]:
+    def _parents(self) -> tuple[Digits, npt.NDArray[np.float64]]:
         """Digits of the parents, and the chance of each to be drawn."""
         speeds = np.array(self._speeds)
         ranked = np.argsort(-speeds, kind="stable")
-        recent = ranked[ranked >= len(speeds) - self.pop_size]
-        kept = recent[: max(1, int(_KEPT * self.pop_size))]
-        which = np.union1d(kept, ranked[: self.elite_num])
+        recent = ranked[ranked >= len(speeds) - self.settings.pop_size]
+        kept = recent[: max(1, int(_KEPT * self.settings.pop_size))]
+        which = np.union1d(kept, ranked[: self.settings.elite_num])
         chances = speeds[which]
         total = chances.sum()
-        digits = digits_of(self.space, [self._told[i] for i in which.tolist()])
+        digits = digits_of(self.space, [self._indices[i] for i in which.tolist()])
         return digits, chances / total if total else chances
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The constructor's options."""
-        return {
-            "pop_size": self.pop_size,
-            "elite_num": self.elite_num,
-            "mutation_prob": self.mutation_prob,
-        }

@@ -1,23 +1,115 @@
-"""Checks of options that several tuners have."""
+"""Options of tuners: each is declared once, with its default, its check and its meaning.
+
+A tuner names a frozen dataclass of options. Its constructor, the text of its docstring, the header
+of a log and the command line all follow from that.
+"""
 
 from __future__ import annotations
 
-from loopwright.errors import UsageError
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar
+
+from loopwright.errors import UsageError, did_you_mean
+
+T = TypeVar("T")
+#: Returns the value of an option of this name, or raises `UsageError`.
+Check = Callable[[str, T], T]
 
 
-def at_least(name: str, value: int, least: int) -> int:
-    """An integer option within its range.
+def option(
+    default: T,
+    meaning: str,
+    check: Check[T] | None = None,
+    *,
+    keyword_only: bool = False,
+    recorded: bool = True,
+    shown: bool = True,
+) -> T:
+    """Declare one option, as the default of a field of a `TunerOptions`.
+
+    Args:
+        default: its default.
+        meaning: what it says, for documentation.
+        check: refuses values that it cannot have.
+        keyword_only: it cannot be given by position.
+        recorded: whether the header of a log holds it: proposals depend on it.
+        shown: whether the command line offers it; not for what only AutoTVM's scripts pass.
+    """
+    metadata = {"meaning": meaning, "check": check, "recorded": recorded, "shown": shown}
+    field: T = dataclasses.field(default=default, kw_only=keyword_only, metadata=metadata)
+    return field
+
+
+@dataclass(frozen=True)
+class TunerOptions:
+    """Options of a tuner; this one has none.
 
     Raises:
-        UsageError: it is none.
+        UsageError: a value is outside of its range.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise UsageError(f"{name} must be an integer >= {least}, got {value!r}")
-    return value
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            check = field.metadata["check"]
+            if check is not None:
+                value = check(field.name, getattr(self, field.name))
+                object.__setattr__(self, field.name, value)
+
+    @classmethod
+    def read(cls, positional: Sequence[object], named: Mapping[str, object]) -> Self:
+        """Options from the arguments of a tuner's constructor.
+
+        Raises:
+            TypeError: there is no such option.
+            UsageError: a value is outside of its range.
+        """
+        known = [field.name for field in dataclasses.fields(cls)]
+        for name in named:
+            if name not in known:
+                listed = f"it takes {', '.join(known)}" if known else "it takes none"
+                raise TypeError(f"unknown option {name!r}{did_you_mean(name, known)}; {listed}")
+        make: Callable[..., Self] = cls
+        return make(*positional, **named)
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """Names of the options that the command line offers."""
+        return [field.name for field in dataclasses.fields(cls) if field.metadata["shown"]]
+
+    @classmethod
+    def text(cls) -> str:
+        """What each option means and its default, a line each, for docstrings."""
+        return "\n".join(
+            f"    {field.name}: {field.metadata['meaning']} Default {field.default!r}."
+            for field in dataclasses.fields(cls)
+        )
+
+    def recorded(self) -> dict[str, Any]:
+        """The options on which proposals depend, as the header of a log keeps them."""
+        fields = dataclasses.fields(self)
+        return {f.name: getattr(self, f.name) for f in fields if f.metadata["recorded"]}
+
+
+def at_least(least: int) -> Check[int]:
+    """A check for integers from ``least`` on."""
+
+    def check(name: str, value: int) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise UsageError(f"{name} must be an integer >= {least}, got {value!r}")
+        return value
+
+    return check
+
+
+def optional(check: Check[T]) -> Check[T | None]:
+    """A check that lets None pass."""
+    return lambda name, value: None if value is None else check(name, value)
 
 
 def share(name: str, value: float) -> float:
-    """A number from 0 to 1 as an option.
+    """Check a number from 0 to 1.
 
     Raises:
         UsageError: it is none.
@@ -28,10 +120,10 @@ def share(name: str, value: float) -> float:
 
 
 def yes_or_no(name: str, value: bool) -> bool:
-    """``value`` when it is True or False.
+    """Check True or False.
 
     Raises:
-        UsageError: it is not.
+        UsageError: it is neither.
     """
     if not isinstance(value, bool):
         raise UsageError(f"{name} must be True or False, got {value!r}")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from loopwright.tuner.base import Tuner, index_range
-
-if TYPE_CHECKING:
-    from loopwright.task import Task
+from loopwright.tuner.base import Tuner
+from loopwright.tuner.index_range import RangeTuner
 
 #: Ranges up to this size may be listed when drawing no longer finds fresh points.
 _LISTABLE = 1 << 22
@@ -20,32 +18,20 @@ _GIVE_UP = 100_000
 _INT64 = 2**63 - 1
 
 
-class RandomTuner(Tuner):
+class RandomTuner(RangeTuner):
     """Proposes valid points uniformly at random, none twice.
 
     Args:
         task: the task to tune.
-        range_idx: search only indices ``lo <= index < hi`` (to divide a space among machines).
         seed: of the draws.
     """
 
     name: ClassVar[str] = "random"
 
-    def __init__(
-        self, task: Task, range_idx: tuple[int, int] | None = None, *, seed: int = 0
-    ) -> None:
-        self.range_idx = index_range(task.config_space.range_length, range_idx)
-        super().__init__(task, seed=seed)
-
     def propose(self, n: int) -> Iterator[int]:
         """Yield fresh valid points: by drawing, then by listing what drawing no longer hits."""
         yield from fresh_points(self, n, self.range_idx)
         self.why_empty = no_fresh_point(self.range_idx)
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The searched range."""
-        return {"range_idx": list(self.range_idx)}
 
 
 def fresh_points(tuner: Tuner, n: int, range_idx: tuple[int, int] | None = None) -> Iterator[int]:
@@ -63,11 +49,9 @@ def fresh_points(tuner: Tuner, n: int, range_idx: tuple[int, int] | None = None)
     misses, patience = 0, 16 * n + 256 if hi - lo <= _LISTABLE else _GIVE_UP
     while misses < patience:
         for index in _draw(tuner.rng, 2 * n, lo, hi):
-            if index in tuner.visited or not tuner.space.is_valid(index):
-                misses += 1
-                continue
-            misses = 0
-            yield index
+            fresh = index not in tuner.visited and tuner.space.is_valid(index)
+            misses = 0 if fresh else misses + 1
+            yield from [index] if fresh else []
     if hi - lo > _LISTABLE:
         return
     for index in (tuner.rng.permutation(hi - lo) + lo).tolist():

@@ -1,4 +1,4 @@
-"""What the stages of a schedule must know of one another."""
+"""Who reads and writes the buffers of a schedule, and how many bytes they need together."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from loopwright.cost.symbolic.symbols import Number, at_most, total, where
 from loopwright.schedule.state import StageId
 
 
-class Whole:
+class BufferUsage:
     """The buffers of all stages, and who touches them.
 
+    Args:
+        nests: all stages that are computed.
+
     Attributes:
-        used: bytes of all inputs, results and tensors in between that outlive one task. A level
-            that holds them holds them from call to call.
+        used: bytes of all inputs, results and intermediate tensors that outlive one parallel task.
+            A cache that is larger holds them from one call of the kernel to the next.
     """
 
     def __init__(self, nests: Sequence[StageNest]) -> None:
@@ -22,17 +25,23 @@ class Whole:
         for nest in nests:
             for a in nest.accesses:
                 self._accesses.setdefault(a.buffer.stage, []).append((nest, a))
-        buffers = [found[0][1].buffer for found in self._accesses.values()]
+        buffers = [accesses[0][1].buffer for accesses in self._accesses.values()]
         self.used = total(b.elements * b.itemsize for b in buffers if not b.within)
 
     def resident(self, buffer: NestBuffer) -> Number:
-        """Whether a buffer is a set of registers: no loop that remains moves an index of it."""
+        """Whether a buffer lives in registers: no loop that remains moves an index of it."""
         if not buffer.within:
             return False
         out: Number = True
         for nest, a in self._accesses[buffer.stage]:
-            moved = {m.loop for moves in a.moves for m in moves}
-            for x in nest.loops:
-                if x.key in moved and x.mark not in ("unrolled", "vectorized"):
-                    out = where(at_most(x.extent, 1), out, False)
+            for extent in _moving_extents(nest, a):
+                out = where(at_most(extent, 1), out, False)
         return out
+
+
+def _moving_extents(nest: StageNest, access: Access) -> list[Number]:
+    """Extents of the loops that move an access and are still loops once the code is made."""
+    moving = {m.loop for moves in access.moves for m in moves}
+    return [
+        x.extent for x in nest.loops if x.key in moving and x.mark not in ("unrolled", "vectorized")
+    ]

@@ -7,11 +7,11 @@ recent CPU, per core and cycle: what matters is the order of candidates.
 
 from __future__ import annotations
 
-from loopwright.cost.cpu.buffer_usage import Whole
+from loopwright.cost.cpu.buffer_usage import BufferUsage
 from loopwright.cost.cpu.core import OPERATIONS, Core, operations
 from loopwright.cost.cpu.footprint import Touches
 from loopwright.cost.cpu.machine import Machine
-from loopwright.cost.features.itervar import ranked
+from loopwright.cost.cpu.stage_order import by_arithmetic
 from loopwright.cost.symbolic.index_steps import extent_of
 from loopwright.cost.symbolic.loop_nest import StageNest
 from loopwright.cost.symbolic.symbols import Number, at_most, least, most, product, total, where
@@ -30,9 +30,9 @@ def slowdown(state: State, machine: Machine) -> Number:
         state: the schedule's state; split factors may be `Sym`.
         machine: what it runs on.
     """
-    nests = ranked(state)
-    whole = Whole(nests)
-    cycles = total(stage_cycles(Touches(nest, machine), whole) for nest in nests)
+    nests = by_arithmetic(state)
+    usage = BufferUsage(nests)
+    cycles = total(stage_cycles(Touches(nest, machine), usage) for nest in nests)
     return cycles / _ideal(state, machine)
 
 
@@ -48,12 +48,12 @@ def _ideal(state: State, machine: Machine) -> Number:
     return most(work / lanes, 1)
 
 
-def stage_cycles(t: Touches, whole: Whole) -> Number:
+def stage_cycles(t: Touches, usage: BufferUsage) -> Number:
     """Cycles of one stage, all its threads together."""
-    busy = Core(t, whole.resident).cycles
+    busy = Core(t, usage.resident).cycles
     caches = t.machine.caches
     levels = ((caches.l1, L2), (caches.l2, L3), (caches.l3 // t.machine.threads, MEMORY))
-    moved = total(where(at_most(whole.used, c), 0, t.traffic(c) / rate) for c, rate in levels)
+    moved = total(where(at_most(usage.used, c), 0, t.traffic(c) / rate) for c, rate in levels)
     cycles = most(busy, moved) + least(busy, moved) / 4
     at_once = most(t.balance * t.machine.threads, 1)
     launches = LAUNCH * t.machine.threads if _launches(t.nest) else 0

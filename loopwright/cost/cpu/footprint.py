@@ -11,6 +11,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from loopwright.cost.cpu.machine import Machine
+from loopwright.cost.symbolic.index_steps import LoopKey
 from loopwright.cost.symbolic.loop_nest import Access, StageNest
 from loopwright.cost.symbolic.symbols import (
     Number,
@@ -51,15 +52,7 @@ class Touched:
                 self.elements.insert(0, self.elements[0])
                 self.lines.insert(0, self.lines[0])
                 continue
-            stride: Number = 0
-            for d, dim in enumerate(dims):
-                for m in (m for m in access.moves[d] if m.loop == x.key):
-                    step = magnitude(m.step)
-                    spans[d] = spans[d] + step * (m.count - 1)
-                    counts[d] = counts[d] * m.count
-                    mine = where(at_most(m.count, 1), 0, step * dim.stride * size)
-                    stride = mine if _zero(stride) else where(at_most(stride, 0), mine, stride)
-            self.strides.insert(0, stride)
+            self.strides.insert(0, self._move(x.key, spans, counts))
             self.moves.insert(0, True)
             distinct = [
                 least(least(1 + spans[d], counts[d]), dim.extent) for d, dim in enumerate(dims)
@@ -69,6 +62,20 @@ class Touched:
                 elements = elements * n
             self.elements.insert(0, elements)
             self.lines.insert(0, self._lines(spans, distinct, size, line))
+
+    def _move(self, loop: LoopKey, spans: list[Number], counts: list[Number]) -> Number:
+        """Take a loop into spans and counts of the dimensions; returns its stride in bytes."""
+        stride: Number = 0
+        buffer = self.access.buffer
+        moves = ((d, m) for d, each in enumerate(self.access.moves) for m in each if m.loop == loop)
+        for d, m in moves:
+            step = magnitude(m.step)
+            spans[d] = spans[d] + step * (m.count - 1)
+            counts[d] = counts[d] * m.count
+            bytes_apart = step * buffer.dims[d].stride * buffer.itemsize
+            mine = where(at_most(m.count, 1), 0, bytes_apart)
+            stride = mine if _zero(stride) else where(at_most(stride, 0), mine, stride)
+        return stride
 
     def _lines(self, spans: list[Number], distinct: list[Number], size: int, line: int) -> Number:
         """Lines of a box: rows of the last dimension, or one run where rows follow on each other"""

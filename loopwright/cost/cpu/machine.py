@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from loopwright.runtime import pool
+from loopwright.target import Target
 from loopwright.target.caches import Caches, host_caches
 
 #: CPUs that do vectors of 64 bytes in two halves.
@@ -30,7 +30,7 @@ class Machine:
         return max(1, self.vector_bytes // itemsize)
 
 
-def machine_of(target: Any) -> Machine:
+def machine_of(target: Target) -> Machine:
     """The machine of a target; its caches are taken to be those of this host."""
     options = getattr(target, "options", {})
     wide = int(target.vector_bytes)

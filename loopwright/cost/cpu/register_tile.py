@@ -7,11 +7,11 @@ it (and a result stored after it): compilers hoist across any number of such loo
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import cached_property
 
 from loopwright.cost.cpu.footprint import Touched, Touches
-from loopwright.cost.symbolic.index_steps import LoopKey
+from loopwright.cost.symbolic.index_steps import LoopKey, Move
 from loopwright.cost.symbolic.symbols import (
     Number,
     at_most,
@@ -73,16 +73,21 @@ class Tile:
         """Different places at which vectors of an access begin in a run."""
         out: Number = 1
         for dim, moves in zip(a.access.buffer.dims, a.access.moves, strict=True):
-            span: Number = 0
-            count: Number = 1
-            for m in moves:
-                d = self._depths.get(m.loop)
-                if d is None or d == self.t.vector_loop:
-                    continue
-                span = span + where(self.inside[d], magnitude(m.step) * (m.count - 1), 0)
-                count = count * where(self.inside[d], m.count, 1)
+            span, count = self._reach(moves)
             out = out * least(least(1 + span, count), dim.extent)
         return out
+
+    def _reach(self, moves: Sequence[Move]) -> tuple[Number, Number]:
+        """Distance of the extreme indices of a run, vectors apart, and how many there are."""
+        span: Number = 0
+        count: Number = 1
+        for m in moves:
+            d = self._depths.get(m.loop)
+            if d is None or d == self.t.vector_loop:
+                continue
+            span = span + where(self.inside[d], magnitude(m.step) * (m.count - 1), 0)
+            count = count * where(self.inside[d], m.count, 1)
+        return span, count
 
     def _lanes(self, a: Touched, unit: int) -> Number:
         d = self.t.vector_loop

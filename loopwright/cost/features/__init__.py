@@ -1,5 +1,5 @@
 """Features of candidates, derived from schedules whose factors need not be known."""
 
-from loopwright.cost.features.extract import FEATURE_TYPES, Extractor, Rows, extractor
+from loopwright.cost.features.extract import FEATURE_TYPES, Extractor, Rows
 
-__all__ = ["FEATURE_TYPES", "Extractor", "Rows", "extractor"]
+__all__ = ["FEATURE_TYPES", "Extractor", "Rows"]

@@ -9,51 +9,36 @@ features). Before them stand the sums of `loopwright.cost.features.itervar`.
 
 from __future__ import annotations
 
-from loopwright.cost.cpu.footprint import Touches
-from loopwright.cost.cpu.machine import Machine
-from loopwright.cost.features import itervar
-from loopwright.cost.symbolic.symbols import Number, at_most, where
-from loopwright.schedule.state import State
+from functools import partial
+
+from loopwright.cost.features.feature import Feature, FeatureType, Slot
+from loopwright.cost.features.itervar import ACCESSES, SUMS
+from loopwright.cost.features.views import ScheduleView, WindowView
 
 #: Points of a curve: 1, 4, 16, ... iterations.
 SAMPLES = 12
-_KINDS = ("bytes", "reuse")
-_SLOTS = ("store", *(f"load{k}" for k in range(itervar.READS)))
-#: Names of the features, the same for every task.
-NAMES = (
-    *itervar.SUMS,
-    *(f"{a}.at{4**k}.{x}" for a in _SLOTS for k in range(SAMPLES) for x in _KINDS),
+_WINDOW: tuple[Feature[WindowView], ...] = (
+    Feature("bytes", "bytes touched", lambda w: w.elements * w.itemsize),
+    Feature("reuse", "uses of each element", lambda w: w.iterations / w.elements),
 )
-#: Whether the logarithm of a feature is taken.
-LOGGED = tuple(itervar.is_logged(n) for n in NAMES)
 
 
-def curve(state: State, machine: Machine) -> list[Number]:
-    """The features `NAMES` of a schedule; see the text of this module.
-
-    Args:
-        state: the schedule's state; split factors may be `Sym`.
-        machine: what it runs on.
-    """
-    touches = [Touches(n, machine) for n in itervar.ranked(state)]
-    return [*itervar.sums(touches), *_curves(touches[0])]
+def _window(p: ScheduleView, number: int, iterations: int) -> WindowView | None:
+    return p.main.window(number, iterations)
 
 
-def _curves(t: Touches) -> list[Number]:
-    depths = range(len(t.nest.loops), -1, -1)
-    out: list[Number] = []
-    for slot in range(len(_SLOTS)):
-        if slot >= len(t.accesses):
-            out += [0] * (SAMPLES * len(_KINDS))
-            continue
-        a = t.accesses[slot]
-        size = a.access.buffer.itemsize
-        for k in range(SAMPLES):
-            touched: Number = 1
-            inner: Number = 1
-            for d in depths:
-                fits = at_most(t.inner[d], 4**k)
-                touched = where(fits, a.elements[d], touched)
-                inner = where(fits, t.inner[d], inner)
-            out += [touched * size, inner / touched]
-    return out
+FEATURES = FeatureType(
+    [
+        *SUMS,
+        *(
+            Slot(
+                f"{name}.at{4**k}",
+                f"{words}, within {4**k} iterations",
+                _WINDOW,
+                partial(_window, number=number, iterations=4**k),
+            )
+            for number, (name, words) in enumerate(ACCESSES)
+            for k in range(SAMPLES)
+        ),
+    ]
+)

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from loopwright.cost.cpu.machine import Machine, machine_of
+from loopwright.cost.cpu.machine import machine_of
 from loopwright.cost.features import curve, itervar
+from loopwright.cost.features.feature import Column
 from loopwright.cost.features.knob import KnobTable
 from loopwright.cost.symbolic.population import Population
-from loopwright.cost.symbolic.symbols import Number
 from loopwright.errors import UsageError, did_you_mean
-from loopwright.schedule.state import State
 from loopwright.task import Task
+from loopwright.task.vectors import Digits
 
 #: Kinds of features, AutoTVM's names.
 FEATURE_TYPES = ("itervar", "knob", "curve")
-_Derive = Callable[[State, Machine], list[Number]]
-#: Names, which are logarithms, and how they are derived from a schedule.
-_DERIVED: dict[str, tuple[tuple[str, ...], tuple[bool, ...], _Derive]] = {
-    "itervar": (itervar.NAMES, itervar.LOGGED, itervar.itervar),
-    "curve": (curve.NAMES, curve.LOGGED, curve.curve),
-}
+#: Those that are derived from schedules.
+_DERIVED = {"itervar": itervar.FEATURES, "curve": curve.FEATURES}
 
 
 @dataclass(frozen=True)
@@ -35,8 +31,8 @@ class Rows:
         failed: bool (n,): the template refuses the candidate, or raised.
     """
 
-    values: np.ndarray
-    failed: np.ndarray
+    values: npt.NDArray[np.float32]
+    failed: npt.NDArray[np.bool_]
 
 
 class Extractor:
@@ -50,8 +46,7 @@ class Extractor:
         symbolic: False instantiates every candidate; slow, for comparison.
 
     Attributes:
-        names: one name a column.
-        logged: for each column whether it is ``log2(1 + x)`` of what its name says.
+        columns: the columns of the rows: names, meanings, which are logarithms.
         feature_type: as given.
 
     Raises:
@@ -65,37 +60,42 @@ class Extractor:
                 f"; there are {', '.join(FEATURE_TYPES)}"
             )
         self.task, self.feature_type = task, feature_type
+        self.columns: tuple[Column, ...]
         self._table: KnobTable | None = None
         self._population: Population | None = None
         if feature_type == "knob":
             self._table = KnobTable(task.config_space)
-            self.names = self._table.names
-            self.logged = (False,) * len(self.names)
+            self.columns = self._table.columns
             return
-        self.names, self.logged, derive = _DERIVED[feature_type]
-        machine = machine_of(task.target)
+        features, machine = _DERIVED[feature_type], machine_of(task.target)
+        self.columns = features.columns
         self._population = Population(
-            task, lambda state: derive(state, machine), self.logged, symbolic
+            task, lambda state: features.values(state, machine), self.logged, symbolic
         )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def logged(self) -> tuple[bool, ...]:
+        """For each column whether it is ``log2(1 + x)`` of what its name says."""
+        return tuple(column.logged for column in self.columns)
 
     @property
     def derived(self) -> int:
         """How often the template has run for this extractor."""
         return 0 if self._population is None else self._population.derived
 
-    def rows(self, digits: np.ndarray) -> Rows:
+    def rows(self, digits: Digits) -> Rows:
         """Features of candidates.
 
         Args:
-            digits: whole numbers (n, knobs): the position of each knob's choice.
+            digits: int64 (n, knobs): the position of each knob's choice.
         """
         if self._table is not None:
             return Rows(self._table.rows(digits), np.zeros(len(digits), bool))
         assert self._population is not None
         values = self._population.evaluate(digits)
         return Rows(values, np.isnan(values[:, 0]))
-
-
-def extractor(task: Task, feature_type: str = "itervar") -> Extractor:
-    """The `Extractor` of a task."""
-    return Extractor(task, feature_type)

@@ -2,278 +2,208 @@
 
 The stage with the most arithmetic is described loop by loop (`LOOPS` slots, innermost first; loops
 further out share the last one) and, for its store and first `READS` loads, buffer by buffer; three
-more stages in short; the rest in sums. What there is not is 0. Counts and bytes are logarithms:
-``log2(1 + x)``; shares are as they are. The idea of describing accesses by touched bytes, reuse and
+more stages in short; the rest in sums. The idea of describing accesses by touched bytes, reuse and
 stride is that of AutoTVM (NeurIPS 2018) and Ansor (OSDI 2020).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import prod
+from functools import partial
 
-from loopwright.cost.cpu.arithmetic import Work, work_of
-from loopwright.cost.cpu.buffer_usage import Whole
-from loopwright.cost.cpu.core import Core
-from loopwright.cost.cpu.footprint import Touched, Touches
-from loopwright.cost.cpu.machine import Machine
-from loopwright.cost.symbolic.index_steps import extent_of, number_of
-from loopwright.cost.symbolic.loop_nest import NestLoop, StageNest, nests_of
-from loopwright.cost.symbolic.symbols import Number, most, product, total
-from loopwright.schedule.state import State
+from loopwright.cost.features.feature import AnySlot, Feature, FeatureType, Slot
+from loopwright.cost.features.views import AccessView, LoopView, ScheduleView, StageView
+from loopwright.cost.symbolic.symbols import Number, most, product
 
+#: Loops of the main stage, its loads, and stages besides the main one that have slots.
 LOOPS, READS, OTHERS = 12, 3, 3
-LEVELS = ("l1", "l2", "l3")
-_WHOLE = ("flop", "bytes", "stages", "copied", "threads", "lanes")
-_MAIN = (
-    "iterations",
-    "excess",
-    "parallel",
-    "balance",
-    "vector_share",
-    "vector_bytes",
-    "store_stride",
-    "tile",
-    "accumulators",
-    "live",
-    "spilled",
-    "independent",
-    "loads_per_flop",
-    "stores_per_flop",
-    "tests",
-    "guarded",
-    "own_iterations",
-    "cycles",
-    "reduce_inner",
-    "own_loops",
-    "outer_loops",
-    *(f"traffic_{c}" for c in LEVELS),
-    *(f"intensity_{c}" for c in LEVELS),
+
+
+def _loads_per_flop(s: StageView) -> Number:
+    return s.core.loaded[1] / s.flop
+
+
+def _stores_per_flop(s: StageView) -> Number:
+    again, stored = s.core.results
+    return (again + stored) / s.flop
+
+
+def _intensity(s: StageView, level: int) -> Number:
+    return s.flop / most(s.traffic[level], 1)
+
+
+def _store_stride(s: StageView) -> Number:
+    return s.lane_stride(s.touches.accesses[0])
+
+
+_SCHEDULE: tuple[Feature[ScheduleView], ...] = (
+    Feature("flop", "arithmetic operations in all, repeated ones included", lambda p: p.flop),
+    Feature("bytes", "bytes touched", lambda p: p.usage.used),
+    Feature("stages", "stages that are computed", lambda p: len(p.stages), logged=False),
+    Feature("copied", "iterations of stages without arithmetic", lambda p: p.copied),
+    Feature("threads", "threads of the machine", lambda p: p.machine.threads),
+    Feature("lanes", "elements of a vector register", lambda p: p.lanes),
 )
-_LOOP = ("extent", "inner", "vectorized", "unrolled", "parallel", "reduce", "bytes", "intensity")
-_ACCESS = ("bytes", "stride", "reuse")
-_OTHER = (
-    "iterations",
-    "excess",
-    "parallel",
-    "balance",
-    "vector_share",
-    "tests",
-    "cycles",
-    "load_stride",
-    "store_stride",
-    "buffer",
-    "region",
-    "traffic_l1",
-    "traffic_l2",
+#: Features that every stage has.
+_STAGE: tuple[Feature[StageView], ...] = (
+    Feature("iterations", "iterations of its statement", lambda s: s.nest.iterations),
+    Feature("excess", "iterations over those needed once", lambda s: s.excess),
+    Feature("parallel", "parallel tasks", lambda s: s.touches.parallel),
+    Feature(
+        "balance",
+        "share of the threads' time used when tasks are equally long",
+        lambda s: s.touches.balance,
+        logged=False,
+    ),
+    Feature(
+        "vector_share",
+        "lanes at work of those of the vector registers",
+        lambda s: s.touches.vector_share,
+        logged=False,
+    ),
 )
-#: Features that are shares or flags, not counts: no logarithm is taken.
-_SHARES = (
-    "balance",
-    "vector_share",
-    "vectorized",
-    "unrolled",
-    "reduce",
-    "loads_per_flop",
-    "stores_per_flop",
-    "own_loops",
-    "outer_loops",
-    "stages",
+_STORE_STRIDE = Feature("store_stride", "bytes between lanes of the store", _store_stride)
+_TESTS: Feature[StageView] = Feature(
+    "tests", "instructions of conditions (inlined padding)", lambda s: s.core.guards[0]
+)
+_CYCLES: Feature[StageView] = Feature(
+    "cycles", "cycles by the analytical model, caches left out", lambda s: s.core.cycles
+)
+_TRAFFIC: tuple[Feature[StageView], ...] = (
+    Feature("traffic_l1", "bytes from beyond the first cache", lambda s: s.traffic[0]),
+    Feature("traffic_l2", "bytes from beyond the second cache", lambda s: s.traffic[1]),
+    Feature("traffic_l3", "bytes from beyond the third cache", lambda s: s.traffic[2]),
+)
+_MAIN: tuple[Feature[StageView], ...] = (
+    *_STAGE,
+    Feature("vector_bytes", "bytes of a vectorized loop", lambda s: s.vector_bytes),
+    _STORE_STRIDE,
+    Feature(
+        "tile",
+        "vector operations inside the unrolled and vectorized loops",
+        lambda s: s.core.tile.instructions(s.touches.machine.vector_bytes),
+    ),
+    Feature("accumulators", "vectors of results of a tile", lambda s: s.core.tile.held),
+    Feature("live", "vectors of results that are needed at once", lambda s: s.core.tile.live),
+    Feature(
+        "spilled", "vectors of results for which there is no register", lambda s: s.core.spilled
+    ),
+    Feature(
+        "independent",
+        "vectors of results updated between two updates of one",
+        lambda s: s.core.tile.independent,
+    ),
+    Feature(
+        "loads_per_flop", "loads of operands for each operation", _loads_per_flop, logged=False
+    ),
+    Feature(
+        "stores_per_flop",
+        "loads and stores of results for each operation",
+        _stores_per_flop,
+        logged=False,
+    ),
+    _TESTS,
+    Feature("guarded", "reads under conditions", lambda s: s.core.guards[1]),
+    Feature("own_iterations", "iterations of its own loops that remain", lambda s: s.core.loops[0]),
+    _CYCLES,
+    Feature("reduce_inner", "iterations of its own reduction loops", lambda s: s.own_reduction),
+    Feature("own_loops", "loops of its own", lambda s: s.nest.own, logged=False),
+    Feature(
+        "outer_loops",
+        "loops around it of other stages",
+        lambda s: len(s.nest.loops) - s.nest.own,
+        logged=False,
+    ),
+    *_TRAFFIC,
+    Feature(
+        "intensity_l1",
+        "operations for each byte from beyond the first cache",
+        partial(_intensity, level=0),
+    ),
+    Feature(
+        "intensity_l2",
+        "operations for each byte from beyond the second cache",
+        partial(_intensity, level=1),
+    ),
+    Feature(
+        "intensity_l3",
+        "operations for each byte from beyond the third cache",
+        partial(_intensity, level=2),
+    ),
+)
+_OTHER: tuple[Feature[StageView], ...] = (
+    *_STAGE,
+    _TESTS,
+    _CYCLES,
+    Feature(
+        "load_stride", "bytes between lanes of a load, the farthest", lambda s: s.farthest_load
+    ),
+    _STORE_STRIDE,
+    Feature("buffer", "bytes of its buffer", lambda s: s.buffer_bytes),
+    Feature("region", "elements that it covers at once", lambda s: product(s.nest.shape)),
+    *_TRAFFIC[:2],
+)
+_LOOP: tuple[Feature[LoopView], ...] = (
+    Feature("extent", "iterations of the loop", lambda x: x.extent),
+    Feature("inner", "iterations of it and of the loops inside", lambda x: x.inner),
+    Feature("vectorized", "is vectorized", lambda x: x.is_marked("vectorized"), logged=False),
+    Feature("unrolled", "is unrolled", lambda x: x.is_marked("unrolled"), logged=False),
+    Feature("parallel", "runs in parallel", lambda x: x.is_marked("parallel"), logged=False),
+    Feature("reduce", "is a reduction", lambda x: int(x.loop.kind == "reduce"), logged=False),
+    Feature("bytes", "bytes touched", lambda x: x.bytes),
+    Feature("intensity", "operations for each byte touched", lambda x: x.intensity),
+)
+_ACCESS: tuple[Feature[AccessView], ...] = (
+    Feature("bytes", "bytes touched", lambda a: a.bytes),
+    Feature("stride", "bytes from one iteration to the next", lambda a: a.stride),
+    Feature("reuse", "uses of each element", lambda a: a.reuse),
+)
+
+#: Accesses of the main stage that have slots: their names, and the same in words.
+ACCESSES = (("store", "store"), *((f"load{k}", f"load {k + 1}") for k in range(READS)))
+#: The slots that do not describe single loops.
+SUMS: tuple[AnySlot, ...] = (
+    Slot("", "", _SCHEDULE, lambda p: p),
+    Slot("main", "main stage", _MAIN, lambda p: p.main),
+    *(
+        Slot(
+            f"stage{k}",
+            f"stage {k + 1} by arithmetic after the main one",
+            _OTHER,
+            partial(ScheduleView.stage, number=k + 1),
+        )
+        for k in range(OTHERS)
+    ),
 )
 
 
-#: Names of the features that do not describe single loops.
-SUMS = (
-    *_WHOLE,
-    *(f"main.{x}" for x in _MAIN),
-    *(f"stage{k}.{x}" for k in range(OTHERS) for x in _OTHER),
-)
-_SLOTS = ("store", *(f"load{k}" for k in range(READS)))
-#: Names of the features, the same for every task.
-NAMES = (
-    *SUMS,
-    *(f"loop{k}.{x}" for k in range(LOOPS) for x in _LOOP),
-    *(f"{a}.loop{k}.{x}" for a in _SLOTS for k in range(LOOPS) for x in _ACCESS),
-)
+def _main_loop(p: ScheduleView, number: int) -> LoopView | None:
+    return p.main.loop(number, LOOPS - 1)
 
 
-def is_logged(name: str) -> bool:
-    """Whether the logarithm of a feature is taken."""
-    group, _, what = name.rpartition(".")
-    flag = group.startswith("loop") and what == "parallel"
-    return what not in _SHARES and not flag
+def _main_access(p: ScheduleView, number: int, loop: int) -> AccessView | None:
+    return p.main.access(number, loop, LOOPS - 1)
 
 
-#: Whether the logarithm of a feature is taken.
-LOGGED = tuple(map(is_logged, NAMES))
+def _loop_in_words(number: int) -> str:
+    return f"loop {number} from the inside" if number else "innermost loop"
 
 
-def itervar(state: State, machine: Machine) -> list[Number]:
-    """The features `NAMES` of a schedule; see the text of this module.
-
-    Args:
-        state: the schedule's state; split factors may be `Sym`.
-        machine: what it runs on.
-    """
-    touches = [Touches(n, machine) for n in ranked(state)]
-    main = touches[0]
-    return [*sums(touches), *_loops(main, work_of(main.nest.op)), *_accesses(main)]
-
-
-def sums(touches: Sequence[Touches]) -> list[Number]:
-    """The features `SUMS` of stages, the main one first."""
-    nests = [t.nest for t in touches]
-    works = [work_of(n.op) for n in nests]
-    machine = touches[0].machine
-    whole = Whole(nests)
-    cores = [Core(t, whole.resident) for t in touches[: OTHERS + 1]]
-    out = [*_whole(nests, works, machine, whole), *_main(touches[0], cores[0], works[0], machine)]
-    for k in range(1, OTHERS + 1):
-        out += _other(touches[k], cores[k]) if k < len(touches) else [0] * len(_OTHER)
-    return out
-
-
-def ranked(state: State) -> list[StageNest]:
-    """The stages that are computed, the most arithmetic of the program first.
-
-    What a schedule repeats does not count: one program has one order.
-    """
-    nests = nests_of(state)
-    order = sorted(range(len(nests)), key=lambda i: (-nominal(nests[i]), -i))
-    return [nests[i] for i in order]
-
-
-def nominal(nest: StageNest) -> int:
-    """Arithmetic of a stage's whole tensor, 1 an element at least; unknown extents count 1."""
-    extents = [*nest.op.shape, *(number_of(a.extent) for a in nest.op.reduce_axes)]
-    known = [n for n in extents if isinstance(n, int)]
-    return prod(known) * (1 + work_of(nest.op).flop)
-
-
-def _elements(nest: StageNest) -> Number:
-    """Iterations that the stage would have, were nothing computed twice."""
-    return product(map(extent_of, nest.op.extents))
-
-
-def _whole(
-    nests: Sequence[StageNest], works: Sequence[Work], machine: Machine, whole: Whole
-) -> list[Number]:
-    flop = total(n.iterations * w.flop for n, w in zip(nests, works, strict=True))
-    copied = total(n.iterations for n, w in zip(nests, works, strict=True) if not w.flop)
-    lanes = machine.lanes(nests[0].accesses[0].buffer.itemsize)
-    return [flop, whole.used, len(nests), copied, machine.threads, lanes]
-
-
-def _main(t: Touches, core: Core, work: Work, machine: Machine) -> list[Number]:
-    nest, tile = t.nest, core.tile
-    flop = t.inner[0] * most(work.flop, 1)
-    traffic = [t.traffic(c) for c in machine.caches.sizes]
-    own = nest.loops[len(nest.loops) - nest.own :]
-    tests, guarded = core.guards
-    again, stored = core.results
-    return [
-        nest.iterations,
-        nest.iterations / _elements(nest),
-        t.parallel,
-        t.balance,
-        t.vector_share,
-        vector_bytes(t),
-        vector_stride(t, t.accesses[0]),
-        tile.instructions(machine.vector_bytes),
-        tile.held,
-        tile.live,
-        core.spilled,
-        tile.independent,
-        core.loaded[1] / flop,
-        (again + stored) / flop,
-        tests,
-        guarded,
-        core.loops[0],
-        core.cycles,
-        product(x.extent for x in own if x.kind == "reduce"),
-        nest.own,
-        len(nest.loops) - nest.own,
-        *traffic,
-        *(flop / most(x, 1) for x in traffic),
+FEATURES = FeatureType(
+    [
+        *SUMS,
+        *(
+            Slot(f"loop{k}", _loop_in_words(k), _LOOP, partial(_main_loop, number=k))
+            for k in range(LOOPS)
+        ),
+        *(
+            Slot(
+                f"{name}.loop{k}",
+                f"{words}, {_loop_in_words(k)}",
+                _ACCESS,
+                partial(_main_access, number=number, loop=k),
+            )
+            for number, (name, words) in enumerate(ACCESSES)
+            for k in range(LOOPS)
+        ),
     ]
-
-
-def vector_bytes(t: Touches) -> Number:
-    """Bytes of the vectorized loop's results; one element where there is none."""
-    size = t.nest.accesses[0].buffer.itemsize
-    return size if t.vector_loop is None else t.nest.loops[t.vector_loop].extent * size
-
-
-def vector_stride(t: Touches, access: Touched) -> Number:
-    """Bytes between neighbouring lanes of an access."""
-    return 0 if t.vector_loop is None else access.strides[t.vector_loop]
-
-
-def _loops(t: Touches, work: Work) -> list[Number]:
-    depths = range(len(t.nest.loops) - 1, -1, -1)
-    out: list[Number] = []
-    for slot in range(LOOPS):
-        if slot >= len(depths):
-            out += [0] * len(_LOOP)
-            continue
-        d = depths[slot]
-        x, extent = t.nest.loops[d], t.nest.loops[d].extent
-        if slot == LOOPS - 1 and d > 0:
-            extent, d = t.outer[d + 1], 0
-        out += [
-            extent,
-            t.inner[d],
-            _is(x, "vectorized"),
-            _is(x, "unrolled"),
-            _is(x, "parallel"),
-            int(x.kind == "reduce"),
-            t.bytes[d],
-            t.inner[d] * most(work.flop, 1) / t.bytes[d],
-        ]
-    return out
-
-
-def _is(x: NestLoop, mark: str) -> int:
-    return int(x.mark == mark)
-
-
-def _accesses(t: Touches) -> list[Number]:
-    out: list[Number] = []
-    depths = range(len(t.nest.loops) - 1, -1, -1)
-    for k in range(READS + 1):
-        for slot in range(LOOPS):
-            if k >= len(t.accesses) or slot >= len(depths):
-                out += [0] * len(_ACCESS)
-                continue
-            a, d = t.accesses[k], depths[slot]
-            stride = a.strides[d]
-            if slot == LOOPS - 1:
-                d = 0
-            touched = a.elements[d] * a.access.buffer.itemsize
-            out += [touched, stride, t.inner[d] / a.elements[d]]
-    return out
-
-
-def _other(t: Touches, core: Core) -> list[Number]:
-    nest = t.nest
-    store, *loads = t.accesses
-    assert nest.buffer is not None
-    strides = [vector_stride(t, a) for a in loads]
-    longest: Number = 0
-    for s in strides:
-        longest = most(longest, s)
-    return [
-        nest.iterations,
-        nest.iterations / _elements(nest),
-        t.parallel,
-        t.balance,
-        t.vector_share,
-        core.guards[0],
-        core.cycles,
-        longest,
-        vector_stride(t, store),
-        nest.buffer.elements * nest.buffer.itemsize,
-        product(nest.shape),
-        t.traffic(t.machine.caches.l1),
-        t.traffic(t.machine.caches.l2),
-    ]
+)

@@ -1,55 +1,53 @@
-"""Expressions of a template's schedule for whole populations of candidates.
+"""Numbers derived from the schedules of whole populations of candidates.
 
-A template runs once for each *structure class*: knobs that choose among words, orders and
-annotations are fixed, numbers (sizes of splits, knobs of ints) are `Sym`. What is derived from the
-schedule then holds for every candidate of the class and is evaluated in NumPy columns. Where a
-template asks for a value (``if tile > 8:``), the knobs concerned are fixed as well and the class is
-derived anew. Where it cannot run on symbols at all (a size becomes the shape of a tensor), knobs
-are fixed until it can: in the worst case each candidate is instantiated.
+Candidates that agree in all words, orders and annotations form a *structure class*. A template runs
+once for a class: its numbers (sizes of splits, knobs of ints) are then `Sym`, which stand for those
+of every candidate of the class. What is derived from the schedule is an expression of them, and is
+evaluated in NumPy columns. Where a template asks for a value (``if tile > 8:``), the knobs that the
+value depends on are fixed as well, and the smaller classes are derived anew. Where it cannot run on
+symbols at all (a size becomes the shape of a tensor), knobs are fixed until it can: in the worst
+case every candidate is a class of its own.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from loopwright.cost.symbolic.evaluation import ColumnProgram, constant_row
-from loopwright.cost.symbolic.symbols import Graph, Number, Sym
-from loopwright.errors import InternalError
+from loopwright.cost.symbolic.symbols import DataDependent, Graph, Number, Sym
+from loopwright.errors import InstantiationError
 from loopwright.schedule.state import State
-from loopwright.task import ConfigEntity, Knob, OtherOptionEntity, SplitEntity, Task
+from loopwright.task import ConfigEntity, Knob, Task
 from loopwright.task.entities import Entity
+from loopwright.task.vectors import Digits
 
 #: Derives numbers from a schedule's state, always the same count.
 Derive = Callable[[State], list[Number]]
-#: Classes that were taken apart after which all are, by the same knobs.
+#: So many classes must have been taken apart before all are, by the same knobs.
 APART = 64
 #: Structure classes that are kept, and rows evaluated at once (columns then stay in the cache).
 CLASSES, CHUNK = 4096, 2048
 
-
-class SymbolicSplit(SplitEntity):
-    """A split of which inner sizes are expressions."""
-
-    def __init__(self, size: Sequence[Number]) -> None:
-        object.__setattr__(self, "size", tuple(size))
+_Row = npt.NDArray[np.float32]
+_log = logging.getLogger("loopwright.cost")
 
 
 @dataclass(frozen=True, slots=True)
-class _More:
-    """A class that must be taken apart by more knobs."""
+class _FixMore:
+    """A class that must be taken apart, by fixing these knobs too."""
 
     knobs: frozenset[int]
 
 
-#: A class: which knobs are fixed, and what they chose.
-_ClassKey = tuple[frozenset[int], tuple[int, ...]]
-#: What is known of a class: how to evaluate it, the numbers of its only candidate, that it must be
-#: taken apart, or that its template fails.
-_ClassResult = ColumnProgram | np.ndarray | _More | None
+#: What a class gives: a program for all its candidates, the row of its only candidate, the demand
+#: to take it apart, or None where its template fails.
+_Class = ColumnProgram | _Row | _FixMore | None
 
 
 class Population:
@@ -73,16 +71,16 @@ class Population:
         self._derive = derive
         self._knobs: list[Knob] = list(task.config_space.knobs.values())
         self._fixed = frozenset(
-            k for k, knob in enumerate(self._knobs) if not symbolic or not is_numeric(knob)
+            k for k, knob in enumerate(self._knobs) if not symbolic or not knob.parts()
         )
         self._logged = np.array(self.logged, bool)
-        #: Knobs that classes had to be taken apart by, and how many classes.
+        #: Knobs by which classes had to be taken apart, and how many classes were.
         self._asked: frozenset[int] = frozenset()
         self._apart = 0
-        self._classes: OrderedDict[_ClassKey, _ClassResult] = OrderedDict()
-        self._columns: dict[tuple[int, int], np.ndarray] = {}
+        self._classes: OrderedDict[tuple[frozenset[int], tuple[int, ...]], _Class] = OrderedDict()
+        self._columns: dict[tuple[int, int], npt.NDArray[np.float64]] = {}
 
-    def evaluate(self, digits: np.ndarray) -> np.ndarray:
+    def evaluate(self, digits: Digits) -> _Row:
         """float32 (n, numbers) for candidates (n, knobs); all NaN where a template fails."""
         out = np.empty((len(digits), len(self.logged)), np.float32)
         # Where most classes were taken apart, that is not tried again for each.
@@ -90,24 +88,20 @@ class Population:
         self._fill(np.ascontiguousarray(digits, np.int64), np.arange(len(digits)), fixed, out)
         return out
 
-    def _fill(
-        self, digits: np.ndarray, rows: np.ndarray, fixed: frozenset[int], out: np.ndarray
-    ) -> None:
+    def _fill(self, digits: Digits, rows: Digits, fixed: frozenset[int], out: _Row) -> None:
         """Fill the rows ``rows`` of ``out``, which belong to the candidates ``digits``."""
         for choice, members in _groups(digits, sorted(fixed), self.task.config_space.dims):
-            result = self._class(fixed, choice, digits[members[0]])
-            if isinstance(result, _More):
-                self._fill(digits[members], rows[members], fixed | result.knobs, out)
-            elif result is None:
+            structure = self._class(fixed, choice, digits[members[0]])
+            if isinstance(structure, _FixMore):
+                self._fill(digits[members], rows[members], fixed | structure.knobs, out)
+            elif structure is None:
                 out[rows[members]] = np.nan
-            elif isinstance(result, np.ndarray):
-                out[rows[members]] = result
+            elif isinstance(structure, np.ndarray):
+                out[rows[members]] = structure
             else:
-                self._run(result, digits[members], rows[members], out)
+                self._run(structure, digits[members], rows[members], out)
 
-    def _run(
-        self, program: ColumnProgram, digits: np.ndarray, rows: np.ndarray, out: np.ndarray
-    ) -> None:
+    def _run(self, program: ColumnProgram, digits: Digits, rows: Digits, out: _Row) -> None:
         for at in range(0, len(rows), CHUNK):
             part = slice(at, at + CHUNK)
             columns = [self._column(k, p)[digits[part, k]] for k, p in program.leaves]
@@ -115,72 +109,77 @@ class Population:
             program.evaluate(columns, block)
             out[rows[part]] = block
 
-    def _column(self, knob: int, part: int) -> np.ndarray:
-        """What each candidate of a knob gives for one part of it."""
+    def _column(self, knob: int, part: int) -> npt.NDArray[np.float64]:
+        """The value of one part of a knob in each of its candidates."""
         if (knob, part) not in self._columns:
-            values = [parts_of(e)[part] for e in self._knobs[knob].entities]
-            self._columns[knob, part] = np.array(values, np.float64)
+            self._columns[knob, part] = np.array(self._knobs[knob].parts()[part], np.float64)
         return self._columns[knob, part]
 
-    def _class(
-        self, fixed: frozenset[int], choice: tuple[int, ...], sample: np.ndarray
-    ) -> _ClassResult:
+    def _class(self, fixed: frozenset[int], choice: tuple[int, ...], sample: Digits) -> _Class:
         key = (fixed, choice)
         if key in self._classes:
             self._classes.move_to_end(key)
             return self._classes[key]
-        result = self._derive_class(fixed, sample)
-        if isinstance(result, _More):
-            self._asked |= result.knobs
+        derived = self._derive_class(fixed, sample)
+        if isinstance(derived, _FixMore):
+            self._asked |= derived.knobs
             self._apart += 1
-        self._classes[key] = result
+        self._classes[key] = derived
         if len(self._classes) > CLASSES:
             self._classes.popitem(last=False)
-        return result
+        return derived
 
-    def _derive_class(self, fixed: frozenset[int], sample: np.ndarray) -> _ClassResult:
-        everything = frozenset(range(len(self._knobs)))
+    def _derive_class(self, fixed: frozenset[int], sample: Digits) -> _Class:
         graph = Graph()
-        try:
-            numbers = self._instantiate(fixed, sample, graph)
-        except Exception:  # whatever a template or an unusual schedule raises marks rows
-            if graph.asked - fixed:
-                return _More(frozenset(graph.asked))
-            return None if fixed == everything else _More(self._stubborn(fixed, sample))
+        numbers = self._numbers(fixed, sample, graph)
         if graph.asked - fixed:
-            return _More(frozenset(graph.asked))
+            return _FixMore(frozenset(graph.asked))
+        if numbers is None and len(fixed) == len(self._knobs):
+            return None
+        if numbers is None:
+            return _FixMore(self._without_symbols(fixed, sample))
         constants = [x for x in numbers if not isinstance(x, Sym)]
         if len(constants) == len(numbers):
             return constant_row(constants, self._logged)
         return ColumnProgram(numbers, self.logged)
 
-    def _instantiate(self, fixed: frozenset[int], sample: np.ndarray, graph: Graph) -> list[Number]:
+    def _numbers(self, fixed: frozenset[int], sample: Digits, graph: Graph) -> list[Number] | None:
+        """The numbers of a class; None where its template fails, or asks for a value."""
         self.derived += 1
         chosen = {
-            knob.name: knob.entities[sample[k]] if k in fixed else symbolic_entity(knob, k, graph)
+            knob.name: knob.entities[sample[k]] if k in fixed else _symbolic(knob, k, graph)
             for k, knob in enumerate(self._knobs)
         }
-        schedule, _ = self.task.instantiate(ConfigEntity(self.task.config_space, chosen, None))
-        return self._derive(schedule.state)
+        config = ConfigEntity(self.task.config_space, chosen, None)
+        try:
+            schedule, _ = self.task.instantiate(config)
+            return self._derive(schedule.state)
+        except (InstantiationError, DataDependent):
+            return None
+        except (
+            Exception
+        ) as exc:  # a schedule that cannot be described costs its own candidates only
+            if len(fixed) == len(self._knobs):
+                _log.warning(
+                    "%s: nothing can be derived from the schedule of %s: %r", self.task, config, exc
+                )
+            return None
 
-    def _stubborn(self, fixed: frozenset[int], sample: np.ndarray) -> frozenset[int]:
+    def _without_symbols(self, fixed: frozenset[int], sample: Digits) -> frozenset[int]:
         """Knobs on whose symbols a template fails: all that cannot be freed, one by one."""
         held = frozenset(range(len(self._knobs)))
         for k in sorted(held - fixed):
             graph = Graph()
-            try:
-                self._instantiate(held - {k}, sample, graph)
-            except Exception:  # this knob cannot be a symbol, for whatever reason
-                continue
-            if not graph.asked:
+            numbers = self._numbers(held - {k}, sample, graph)
+            if numbers is not None and not graph.asked:
                 held -= {k}
         return held
 
 
 def _groups(
-    digits: np.ndarray, fixed: Sequence[int], dims: Sequence[int]
-) -> Iterable[tuple[tuple[int, ...], np.ndarray]]:
-    """Candidates that agree in the fixed knobs: what they chose, and where they are."""
+    digits: Digits, fixed: Sequence[int], dims: Sequence[int]
+) -> Iterable[tuple[tuple[int, ...], Digits]]:
+    """Candidates that agree in the fixed knobs: what those choose, and their rows."""
     if not len(digits):
         return []
     codes = np.zeros(len(digits), np.int64)
@@ -198,26 +197,7 @@ def _groups(
     ]
 
 
-def is_numeric(knob: Knob) -> bool:
-    """Whether a knob may be a symbol: a split, or a choice among ints."""
-    if knob.kind == "split":
-        return True
-    values = [getattr(e, "val", None) for e in knob.entities]
-    return knob.kind == "other" and all(type(v) is int for v in values)
-
-
-def parts_of(entity: Entity) -> tuple[int, ...]:
-    """The numbers that a candidate of a numeric knob consists of."""
-    match entity:
-        case SplitEntity(size=sizes):
-            return sizes[1:]
-        case OtherOptionEntity(val=int(number)):
-            return (number,)
-    raise InternalError(f"{entity} does not consist of numbers")
-
-
-def symbolic_entity(knob: Knob, number: int, graph: Graph) -> Entity:
-    """What a template gets in place of a candidate of a numeric knob."""
-    columns = list(zip(*(parts_of(e) for e in knob.entities), strict=True))
-    syms = [graph.leaf(number, part, values) for part, values in enumerate(columns)]
-    return SymbolicSplit([-1, *syms]) if knob.kind == "split" else OtherOptionEntity(syms[0])
+def _symbolic(knob: Knob, number: int, graph: Graph) -> Entity:
+    """What a template gets in place of a candidate of a knob that has parts."""
+    leaves = [graph.leaf(number, part, values) for part, values in enumerate(knob.parts())]
+    return knob.from_parts(leaves)

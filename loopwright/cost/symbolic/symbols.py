@@ -57,7 +57,7 @@ class Graph:
         self.asked: set[int] = set()
         self._table: dict[object, Sym] = {}
 
-    def leaf(self, knob: int, part: int, values: Iterable[int]) -> Number:
+    def leaf(self, knob: int, part: int, values: Iterable[int]) -> int | Sym:
         """Part ``part`` of what knob number ``knob`` chooses, where ``values`` are all there are.
 
         A part that has one value is that value.

@@ -1,8 +1,8 @@
-"""Cost models: what is a candidate worth before it is measured?
+"""Cost models: how fast is a candidate, before it is measured?
 
 A model sees candidates as a `Batch` and learns from `Samples`. Scores are binary logarithms of
 speed, so higher is better, and only differences within one task mean anything: a model may add any
-constant. Nothing here knows XGBoost; ``xgb_model.py`` does.
+constant. ``xgb_model.py`` is the one that uses XGBoost.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Floats = npt.NDArray[np.float64]
 
 
 class Outcome(IntEnum):
-    """What a score says about a candidate."""
+    """What is known about the score of a candidate."""
 
     #: It was measured.
     EXACT = 0
     #: Racing dropped it: it is no faster than about this.
     CENSORED = 1
-    #: It failed: its score is not looked at, and it counts as slower than all that ran.
+    #: It failed: its score is ignored, and it counts as slower than all that ran.
     FAILED = 2
 
 
@@ -37,8 +37,8 @@ class Batch:
 
     Attributes:
         features: float32 ``(n, m)``; NaN where a feature is unknown, never infinite.
-        offset: float64 ``(n,)``, what another model already says of them (the analytical model, a
-            model of other shapes); zeros without one.
+        offset: float64 ``(n,)``, the prediction that the learned model starts from (that of the
+            analytical model, of a model of other shapes); zeros without one.
         failed: bool ``(n,)``, True where no features could be extracted.
 
     Raises:
@@ -137,8 +137,8 @@ class Samples:
         )
 
 
-def all_of(parts: Sequence[Batch]) -> Batch:
-    """Batches one after the other."""
+def concatenated(parts: Sequence[Batch]) -> Batch:
+    """One batch of all candidates, in order."""
     return Batch(
         np.concatenate([p.features for p in parts]),
         np.concatenate([p.offset for p in parts]),
@@ -149,7 +149,7 @@ def all_of(parts: Sequence[Batch]) -> Batch:
 def joined(parts: Sequence[Samples]) -> Samples:
     """Samples one after the other, their task numbers as they are."""
     return Samples(
-        all_of([p.batch for p in parts]),
+        concatenated([p.batch for p in parts]),
         np.concatenate([p.score for p in parts]),
         np.concatenate([p.outcome for p in parts]),
         np.concatenate([p.task for p in parts]),
@@ -157,7 +157,7 @@ def joined(parts: Sequence[Samples]) -> Samples:
 
 
 class CostModel(ABC):
-    """What every cost model can do."""
+    """Predicts speeds and learns from measurements."""
 
     @abstractmethod
     def fit(self, samples: Samples) -> None:
@@ -182,10 +182,12 @@ class CostModel(ABC):
         """Scores of candidates, float64 ``(n,)``, finite; higher is faster. Candidates without
         features get less than all others."""
 
-    def opinions(self, batch: Batch) -> Floats:
-        """Scores by several models that are all plausible after what was measured, float64
-        ``(n, k)``: where they differ, more measurements would help. The first column is what
-        ``predict`` says, which is all that there is of a model without doubts."""
+    def predict_ensemble(self, batch: Batch) -> Floats:
+        """Scores by an ensemble of models, float64 ``(n, k)``; the first column is ``predict``.
+
+        All are plausible after what was measured: where they differ, more measurements would help.
+        A model that has no ensemble gives one column.
+        """
         return self.predict(batch)[:, None]
 
     @abstractmethod
@@ -205,8 +207,8 @@ class CostModel(ABC):
         """
 
 
-def below_the_rest(scores: Floats, failed: npt.NDArray[np.bool_]) -> Floats:
-    """Scores in which what has no features stands one below all others."""
+def failed_last(scores: Floats, failed: npt.NDArray[np.bool_]) -> Floats:
+    """Scores in which candidates without features stand one below all others."""
     if not failed.any():
         return scores
     lowest = scores[~failed].min() if not failed.all() else 0.0

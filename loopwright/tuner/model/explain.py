@@ -10,7 +10,6 @@ import numpy as np
 
 from loopwright.cost.cpu.analytical import AnalyticalModel
 from loopwright.cost.features import Extractor
-from loopwright.cost.features.descriptions import meaning
 from loopwright.errors import TuneError
 from loopwright.task import ConfigEntity, Task
 from loopwright.tuner.model.cost_model import Batch
@@ -29,11 +28,13 @@ class Line:
         name: its name.
         value: in its own unit; where the model sees a logarithm this is before taking it.
         contribution: what it adds to the predicted log2 of the speed; None without a model.
+        meaning: what it is, in words; empty for a knob.
     """
 
     name: str
     value: float
     contribution: float | None
+    meaning: str
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class Explanation:
 
 def _cells(line: Line) -> tuple[str, str, str, str]:
     part = "" if line.contribution is None else f"{line.contribution:+.3f}"
-    return line.name, f"{line.value:.4g}", part, meaning(line.name)
+    return line.name, f"{line.value:.4g}", part, line.meaning
 
 
 def explain(
@@ -122,12 +123,12 @@ def explain(
     if entity.index is None:
         raise TuneError(f"{entity} is not a point of the space of {task}; give an index of it")
     digits = np.array([task.config_space.point2knob(entity.index)])
-    found = Extractor(task, feature_type)
-    rows = found.rows(digits)
+    extractor = Extractor(task, feature_type)
+    rows = extractor.rows(digits)
     if rows.failed[0]:
         task.instantiate(entity)
         raise TuneError(f"no features could be derived from the schedule of {entity}")
-    parts: list[float | None] = [None] * len(found.names)
+    parts: list[float | None] = [None] * len(extractor.columns)
     predicted = ahead = None
     if model is not None:
         batch = Batch.plain(rows.values)
@@ -135,8 +136,8 @@ def explain(
         ahead = _ahead(model, predicted)
         parts = list(model.contributions(batch)[0])
     lines = [
-        Line(name, float(np.exp2(v) - 1 if log else v), part)
-        for name, v, log, part in zip(found.names, rows.values[0], found.logged, parts, strict=True)
+        Line(c.name, float(np.exp2(v) - 1 if c.logged else v), part, c.meaning)
+        for c, v, part in zip(extractor.columns, rows.values[0], parts, strict=True)
         if v or part
     ]
     lines.sort(key=lambda x: -abs(x.contribution or 0.0))

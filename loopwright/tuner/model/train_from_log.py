@@ -10,7 +10,7 @@ from loopwright.cost.features import Extractor
 from loopwright.records import Record
 from loopwright.task import Task
 from loopwright.task.vectors import digits_of
-from loopwright.tuner.model.candidates import judged
+from loopwright.tuner.model.candidates import score_of
 from loopwright.tuner.model.cost_model import Batch, Samples
 from loopwright.tuner.model.xgb_model import XGBCostModel
 from loopwright.tuner.run.journal import result_of
@@ -52,7 +52,7 @@ def learn(
         return model
     numbers = {where: n for n, where in enumerate(dict.fromkeys(where for where, _ in latest))}
     rows = extractor.rows(digits_of(space, [index for _, index in latest]))
-    outcomes, scores = zip(*(judged(result_of(r)) for r in latest.values()), strict=True)
+    outcomes, scores = zip(*(score_of(result_of(r)) for r in latest.values()), strict=True)
     model.fit(
         Samples(
             Batch(rows.values, np.zeros(len(latest)), rows.failed),

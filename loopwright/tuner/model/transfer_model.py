@@ -1,7 +1,8 @@
-"""What was measured elsewhere and may teach: other shapes of the template, other compilers.
+"""Training data from elsewhere: other shapes of the template, other compilers.
 
-The measurements are never counted and never compared with those of the task: a model of its own
-learns from them, each shape apart, and its word fades as the task's own results come in.
+These measurements never count as trials and are never compared with those of the task. A model of
+its own, the transfer model, learns from them, each shape apart; its prediction weighs less and less
+as the task's own results come in.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from loopwright.errors import LoopwrightError
 from loopwright.records import Record
 from loopwright.task import ConfigEntity, Task
-from loopwright.tuner.model.candidates import Candidates, Known
+from loopwright.tuner.model.candidates import Candidates, Measurements
 from loopwright.tuner.model.cost_model import Samples, joined
 from loopwright.tuner.run.journal import result_of
 from loopwright.tuner.run.state import point
@@ -50,33 +51,33 @@ class History:
     def add(self, task: Task, pairs: Iterable[tuple[ConfigEntity, MeasureResult]]) -> None:
         """Take in measurements of one task; of a configuration the last one counts."""
         key = f"{task.key} {task.config_space.space_hash}"
-        known = self._groups.setdefault(key, (task, {}))[1]
-        known.update((point(config), (config, result)) for config, result in pairs)
+        group = self._groups.setdefault(key, (task, {}))[1]
+        group.update((point(config), (config, result)) for config, result in pairs)
 
     def add_given(
         self, task: Task, given: Iterable[tuple[MeasureInput, MeasureResult] | Record]
     ) -> None:
         """Take in what ``load_history`` was given; what is of another template is only counted."""
-        found: list[tuple[Record, MeasureResult]] = []
+        records: list[tuple[Record, MeasureResult]] = []
         for item in given:
             if isinstance(item, Record):
-                found.append((item, result_of(item)))
+                records.append((item, result_of(item)))
                 continue
             measured, result = item
             if measured.task.name != task.name or measured.config.index is None:
                 self.foreign += 1
             else:
                 self.add(measured.task, [(measured.config, result)])
-        self.add_records(task, [pair for pair in found if pair[0].op == task.name])
-        self.foreign += sum(record.op != task.name for record, _ in found)
+        self.add_records(task, [pair for pair in records if pair[0].op == task.name])
+        self.foreign += sum(record.op != task.name for record, _ in records)
 
-    def add_records(self, task: Task, found: Iterable[tuple[Record, MeasureResult]]) -> None:
+    def add_records(self, task: Task, records: Iterable[tuple[Record, MeasureResult]]) -> None:
         """Take in records of other shapes of the template of ``task``."""
-        made: dict[str, Task | None] = {}
-        for record, result in found:
-            if record.task not in made:
-                made[record.task] = _other_shape(task, record)
-            other = made[record.task]
+        tasks: dict[str, Task | None] = {}
+        for record, result in records:
+            if record.task not in tasks:
+                tasks[record.task] = _other_shape(task, record)
+            other = tasks[record.task]
             index = None if other is None else other.config_space.find(record.config)
             if other is None or index is None:
                 self.foreign += 1
@@ -84,7 +85,7 @@ class History:
                 self.add(other, [(other.config_space.get(index), result)])
 
     def samples(self, candidates: Candidates) -> Samples | None:
-        """All of it as a model learns it, one number a task; None when it is too little."""
+        """All measurements as a model learns them, each task with a number; None when too few."""
         parts: list[Samples] = []
         for task, pairs in self._groups.values():
             part = _samples(task, list(pairs.values())[-_LATEST:], candidates, len(parts))
@@ -125,14 +126,14 @@ def _samples(
     candidates: Candidates,
     number: int,
 ) -> Samples | None:
-    known = Known()
-    known.add(pairs)
-    if known.ran < _LEAST:
+    measured = Measurements()
+    measured.add(pairs)
+    if measured.ran < _LEAST:
         return None
     own = candidates if task is candidates.task else candidates.of(task)
     if own.names != candidates.names:
         return None
-    samples = known.samples(own, 0)
+    samples = measured.samples(own, 0)
     return Samples(
         samples.batch, samples.score, samples.outcome, np.full(len(samples), number, np.int64)
     )

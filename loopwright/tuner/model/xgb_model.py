@@ -22,7 +22,7 @@ from loopwright.tuner.model.cost_model import (
     Floats,
     Outcome,
     Samples,
-    below_the_rest,
+    failed_last,
 )
 from loopwright.tuner.model.file import read_model, write_model
 from loopwright.tuner.model.losses import LOSS_TYPES, Loss, centred, make_loss
@@ -37,8 +37,8 @@ _PATIENCE = 15
 #: So many rows are needed before some are held out; fewer get a fixed number of rounds.
 _ENOUGH = 40
 _FEW_ROUNDS = 40
-#: Rows that believe in an offset before any were measured.
-_FAITH = 8
+#: Weight, in rows, of the assumption that the offset is right, before any row was measured.
+_PRIOR_ROWS = 8
 #: Every fifth row is held out.
 _FOLD = 5
 
@@ -57,14 +57,14 @@ class XGBCostModel(CostModel):
             quarter).
         num_threads: threads of XGBoost; None is 1, which is fastest for so few rows. Predictions do
             not depend on it.
-        seed: of the pairs that a ranking loss compares, and of the weights of second opinions.
-        opinions: columns of ``opinions``: the trees of all rows, and other trainings for which the
-            rows have weights as the Bayesian bootstrap draws them (Rubin, 1981).
+        seed: of the pairs that a ranking loss compares, and of the ensemble's random weights.
+        ensemble: models of ``predict_ensemble``: the first learns from all rows alike, the others
+            with random weights of the rows, as the Bayesian bootstrap draws them (Rubin, 1981).
 
     Attributes:
         rounds: trees of the model, 0 before it was trained.
-        trust: what offsets are multiplied by, since what another model says may be right about the
-            order and wrong about the size, or not right at all: 1 before there is data.
+        offset_scale: what offsets are multiplied by, 0 to 1, since another model's prediction may
+            have the right order and the wrong scale, or be of no use; 1 before there is data.
 
     Raises:
         UsageError: an option is not among those allowed.
@@ -76,7 +76,7 @@ class XGBCostModel(CostModel):
         loss_type: str = "reg",
         num_threads: int | None = None,
         seed: int = 0,
-        opinions: int = 1,
+        ensemble: int = 1,
     ) -> None:
         if loss_type not in LOSS_TYPES:
             raise UsageError(
@@ -87,13 +87,13 @@ class XGBCostModel(CostModel):
         self.loss_type = loss_type
         self.num_threads = 1 if num_threads is None else num_threads
         self.seed = seed
-        self._others = opinions - 1
+        self._ensemble_size = ensemble
         self.rounds = 0
-        self.trust = 1.0
+        self.offset_scale = 1.0
         self._samples: Samples | None = None
         self._booster: xgboost.Booster | None = None
-        self._doubters: list[xgboost.Booster] = []
-        #: Columns that varied in training; the others can say nothing.
+        self._ensemble: list[xgboost.Booster] = []
+        #: Columns that varied in training; no tree can use the others.
         self._columns: npt.NDArray[np.int64] = np.empty(0, np.int64)
 
     @property
@@ -117,7 +117,7 @@ class XGBCostModel(CostModel):
         """
         self._check(samples.batch)
         self._samples = samples
-        self._booster, self._doubters, self.rounds, self.trust = None, [], 0, 1.0
+        self._booster, self._ensemble, self.rounds, self.offset_scale = None, [], 0, 1.0
         rows = samples.take(~samples.batch.failed)
         if np.count_nonzero(rows.outcome != Outcome.FAILED) < 2:
             return
@@ -126,17 +126,17 @@ class XGBCostModel(CostModel):
         if not len(self._columns):
             return
         target, upper, offset = centred(rows)
-        self.trust = _trust(target, upper, offset)
-        offset *= self.trust
+        self.offset_scale = _offset_scale(target, upper, offset)
+        offset *= self.offset_scale
         training = _Training(
             features[:, self._columns], offset, target, upper, rows.task, self.loss_type, self.seed
         )
         params = self._params()
         self.rounds = training.rounds(params)
         self._booster = training.boost(params, self.rounds)
-        for number in range(self._others):
+        for number in range(self._ensemble_size - 1):
             again = training.resampled(number)
-            self._doubters.append(again.boost({**params, "seed": number + 1}, self.rounds))
+            self._ensemble.append(again.boost({**params, "seed": number + 1}, self.rounds))
 
     def predict(self, batch: Batch) -> Floats:
         """The offset and what the trees add, float64 ``(n,)``.
@@ -145,19 +145,21 @@ class XGBCostModel(CostModel):
             TuneError: there are more or fewer features than names.
         """
         self._check(batch)
-        return self._said(batch, [] if self._booster is None else [self._booster])[:, 0]
+        return self._scores(batch, [] if self._booster is None else [self._booster])[:, 0]
 
-    def opinions(self, batch: Batch) -> Floats:
-        """What the trees of all rows say, and those of each resampling, float64 ``(n, k)``; one
-        column before ``fit`` and after ``load``."""
+    def predict_ensemble(self, batch: Batch) -> Floats:
+        """Scores by every model of the ensemble, float64 ``(n, k)``; one column before ``fit`` and
+        after ``load``."""
         self._check(batch)
-        return self._said(batch, [] if self._booster is None else [self._booster, *self._doubters])
+        return self._scores(
+            batch, [] if self._booster is None else [self._booster, *self._ensemble]
+        )
 
-    def _said(self, batch: Batch, boosters: Sequence[xgboost.Booster]) -> Floats:
+    def _scores(self, batch: Batch, boosters: Sequence[xgboost.Booster]) -> Floats:
         """Score by each booster, ``(n, boosters)``; the offset alone where there is none."""
-        offset = self.trust * batch.offset
+        offset = self.offset_scale * batch.offset
         if not boosters or not len(batch):
-            return below_the_rest(offset, batch.failed)[:, None]
+            return failed_last(offset, batch.failed)[:, None]
         rows = np.ascontiguousarray(batch.features[:, self._columns])
         columns = []
         for booster in boosters:
@@ -168,7 +170,7 @@ class XGBCostModel(CostModel):
                 validate_features=False,
             )
             scores = np.asarray(margin, np.float64).reshape(-1)
-            columns.append(below_the_rest(scores, batch.failed))
+            columns.append(failed_last(scores, batch.failed))
         return np.stack(columns, axis=1)
 
     def contributions(self, batch: Batch) -> Floats:
@@ -182,8 +184,8 @@ class XGBCostModel(CostModel):
         if self._booster is None or not len(batch):
             return parts
         matrix = _matrix(batch.features[:, self._columns], batch.offset, self.num_threads)
-        told = self._booster.predict(matrix, pred_contribs=True, validate_features=False)
-        parts[:, self._columns] = told.reshape(len(batch), -1)[:, :-1]
+        shares = self._booster.predict(matrix, pred_contribs=True, validate_features=False)
+        parts[:, self._columns] = shares.reshape(len(batch), -1)[:, :-1]
         return parts
 
     def save(self, path: str) -> None:
@@ -200,7 +202,8 @@ class XGBCostModel(CostModel):
             "loss_type": self.loss_type,
             "columns": self._columns.tolist(),
             "rounds": self.rounds,
-            "trust": self.trust,
+            # The name that files of before have.
+            "trust": self.offset_scale,
             "booster": json.loads(self._booster.save_raw("json").decode()),
         }
         write_model(path, data)
@@ -227,8 +230,12 @@ class XGBCostModel(CostModel):
             )
         self._booster = _booster_of(path, data["booster"])
         self._columns = np.array(data["columns"], np.int64)
-        self.loss_type, self.rounds, self.trust = data["loss_type"], data["rounds"], data["trust"]
-        self._samples, self._doubters = None, []
+        self.loss_type, self.rounds, self.offset_scale = (
+            data["loss_type"],
+            data["rounds"],
+            data["trust"],
+        )
+        self._samples, self._ensemble = None, []
 
     def _params(self) -> dict[str, Any]:
         return {
@@ -239,7 +246,7 @@ class XGBCostModel(CostModel):
             "lambda": 1.0,
             "tree_method": "hist",
             "max_bin": 32,
-            # Of many columns each tree sees some: half the time, and no worse on unseen rows.
+            # Each tree sees some of many columns: half the time, and no worse on unseen rows.
             "colsample_bytree": min(1.0, max(0.3, 32 / len(self._columns))),
             "base_score": 0.0,
             "disable_default_eval_metric": True,
@@ -331,7 +338,7 @@ class _Training:
         )
 
 
-def _trust(target: Floats, upper: npt.NDArray[np.bool_], offset: Floats) -> float:
+def _offset_scale(target: Floats, upper: npt.NDArray[np.bool_], offset: Floats) -> float:
     """Slope of the measured scores over the offsets, from 0 to 1, by least squares; as if eight
     more rows had a slope of 1."""
     x, y = offset[~upper], target[~upper]
@@ -339,7 +346,7 @@ def _trust(target: Floats, upper: npt.NDArray[np.bool_], offset: Floats) -> floa
     if spread == 0:
         return 1.0
     x, y = x - x.mean(), y - y.mean()
-    slope = (float(x @ y) + _FAITH * spread) / (float(x @ x) + _FAITH * spread)
+    slope = (float(x @ y) + _PRIOR_ROWS * spread) / (float(x @ x) + _PRIOR_ROWS * spread)
     return min(1.0, max(0.0, slope))
 
 

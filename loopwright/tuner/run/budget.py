@@ -1,7 +1,7 @@
-"""How long a run may go on: trials, wall-clock time, trials without gain, a speed that is enough,
-and the gain that is still to be expected.
+"""Budgets of a run: trials, wall-clock time, trials without gain, a speed to reach, and the least
+gain that is still expected.
 
-All can be given together. Whichever is spent first ends the run; the budget says which in words.
+All can be given together; the first that is spent ends the run and says so in a sentence.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _is_number(value: object) -> bool:
 
 @dataclass(frozen=True)
 class Progress:
-    """What the budgets are compared with.
+    """How far a run has come, for comparison with its budgets.
 
     Attributes:
         valid: valid results of this task, those of the log included.
@@ -176,17 +176,18 @@ class Budget:
             return "n_trial", f"all {self.n_trial} trials are measured"
         if self.timeout is not None and self.elapsed + reserve >= self.timeout:
             return "timeout", f"the time of {self.timeout:g} s is used up"
-        for ended in (self._fast_enough(progress), self._stale(progress), self._tired(progress)):
-            if ended is not None:
-                return ended
-        return None
+        return (
+            self._fast_enough(progress)
+            or self._no_progress(progress)
+            or self._little_gain(progress)
+        )
 
     def _fast_enough(self, progress: Progress) -> tuple[str, str] | None:
         if self.target is None or progress.gflops is None or progress.gflops < self.target:
             return None
         return "target", f"the best reached {progress.gflops:.1f} of {self.target:g} GFLOP/s"
 
-    def _stale(self, progress: Progress) -> tuple[str, str] | None:
+    def _no_progress(self, progress: Progress) -> tuple[str, str] | None:
         if self.early_stopping is None or progress.best_trial is None:
             return None
         since = progress.trials - 1 - progress.best_trial
@@ -194,7 +195,7 @@ class Budget:
             return None
         return "early_stopping", f"{since} trials brought nothing better"
 
-    def _tired(self, progress: Progress) -> tuple[str, str] | None:
+    def _little_gain(self, progress: Progress) -> tuple[str, str] | None:
         if self.min_gain is None or progress.gain is None or progress.gain >= self.min_gain:
             return None
         return "min_gain", (

@@ -1,4 +1,4 @@
-"""Callbacks: what is told about a run while it goes on.
+"""Callbacks: whatever watches a run while it goes on.
 
 A callback is any ``f(tuner, inputs, results)``; it is called once a round, after the round was
 recorded and told. A `Monitor` also hears of the start, of every trial and of the end.
@@ -9,16 +9,16 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TextIO
 
 from loopwright.errors import UsageError
+from loopwright.tuner.run.interfaces import Callback, TunerLike
 from loopwright.tuner.run.state import RunState, Trial
 from loopwright.tuner.run.summary import Summary
 
 if TYPE_CHECKING:
     from loopwright.measure import MeasureInput, MeasureResult
-    from loopwright.tuner.base import Tuner
 
 _PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
@@ -27,11 +27,11 @@ class Monitor:
     """A callback that is also told of the start, of each trial and of the end of a run."""
 
     def __call__(
-        self, tuner: Tuner, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]
+        self, tuner: TunerLike, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]
     ) -> None:
         """A round is recorded and told."""
 
-    def started(self, tuner: Tuner, state: RunState) -> None:
+    def started(self, tuner: TunerLike, state: RunState) -> None:
         """The log is read and measuring begins; ``state`` is kept up to date from here on."""
 
     def trial(self, state: RunState, trial: Trial) -> None:
@@ -82,7 +82,7 @@ class ProgressBar(Monitor):
         self._shown = 0.0
         self._width = 0
 
-    def started(self, tuner: Tuner, state: RunState) -> None:
+    def started(self, tuner: TunerLike, state: RunState) -> None:
         """Say how many trials the log holds."""
         self._shown = time.monotonic()
         if state.from_log:
@@ -164,10 +164,10 @@ class EarlyStop(Exception):
     """Raised by a callback to end the run after this round, cleanly; the text says why."""
 
 
-def stop_at(gflops: float) -> Callable[[Any, Any, Any], None]:
+def stop_at(gflops: float) -> Callback:
     """Return a callback that ends the run once the best reaches this speed in GFLOP/s."""
 
-    def check(tuner: Tuner, inputs: object, results: object) -> None:
+    def check(tuner: TunerLike, inputs: object, results: object) -> None:
         if tuner.best_flops >= gflops * 1e9:
             raise EarlyStop(f"the best reached {gflops:g} GFLOP/s")
 

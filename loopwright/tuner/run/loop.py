@@ -1,4 +1,4 @@
-"""The tuning loop: ``tune`` is the one function in which the whole pipeline can be read.
+"""The tuning loop: ``tune`` checks its arguments, ``_whole_run`` is the pipeline in ten lines.
 
 The loop owns budgets, rounds, the log and the order of things; a tuner only proposes. Trials are
 planned in rounds of 16, recorded as soon as they are measured, and told to the tuner when the round
@@ -11,41 +11,43 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Generic, TypeVar
 
 from loopwright import records
 from loopwright.errors import RecordError, TuneError, UsageError
 from loopwright.measure import MeasureOption, Measurer, lock_log
 from loopwright.measure import measure_option as default_option
+from loopwright.measure.interfaces import MeasurerLike
 from loopwright.tuner.run.budget import Budget, seconds, share
 from loopwright.tuner.run.callbacks import LogToFile, Monitor
+from loopwright.tuner.run.interfaces import Callback, TunerLike
 from loopwright.tuner.run.journal import open_journal
 from loopwright.tuner.run.run import Run
 from loopwright.tuner.run.state import flop_of
 from loopwright.tuner.run.summary import Summary
 
-if TYPE_CHECKING:
-    from loopwright.tuner.base import Tuner
-
-#: Trials of one round: what the tuner is asked for, and told, at once.
+#: Trials of one round: so many the tuner is asked for, and told of, at once.
 PLAN_SIZE = 16
 
 
-class TuningInterrupted(KeyboardInterrupt):
+S = TypeVar("S")
+
+
+class TuningInterrupted(KeyboardInterrupt, Generic[S]):
     """Ctrl-C during a run. Every finished trial is in the log; ``summary`` says how far it came."""
 
-    def __init__(self, summary: Any) -> None:
+    def __init__(self, summary: S) -> None:
         super().__init__("tuning was interrupted")
         self.summary = summary
 
 
 def tune(
-    tuner: Tuner,
+    tuner: TunerLike,
     *,
     n_trial: int | None = None,
-    measure_option: Any = None,
+    measure_option: MeasureOption | MeasurerLike | None = None,
     early_stopping: int | None = None,
-    callbacks: Sequence[Any] = (),
+    callbacks: Sequence[Callback] = (),
     timeout: float | str | None = None,
     target: float | None = None,
     min_gain: float | str | None = None,
@@ -68,28 +70,33 @@ def tune(
             "leave target out, or call cfg.add_flop(n) in the template"
         )
     with open_run(tuner, budget, measure_option, callbacks, plan_size) as run:
-        try:
-            run.resume()
-            while plan := run.current_round():
-                run.measure(plan)
-                run.tell(plan)
-            run.playoff()
-        except KeyboardInterrupt:
-            run.stop = ("interrupted", "interrupted")
-            raise TuningInterrupted(run.finish()) from None
-        except RecordError as exc:
-            raise TuneError(f"{exc}; the {run.recorded} trials before it are safe") from exc
-        return run.finish()
+        return _whole_run(run)
+
+
+def _whole_run(run: Run) -> Summary:
+    """The pipeline: what the log holds, round after round, the finalists again, the summary."""
+    try:
+        run.resume()
+        while plan := run.current_round():
+            run.measure(plan)
+            run.tell(plan)
+        run.playoff()
+    except KeyboardInterrupt:
+        run.stop = ("interrupted", "interrupted")
+        raise TuningInterrupted(run.finish()) from None
+    except RecordError as exc:
+        raise TuneError(f"{exc}; the {run.recorded} trials before it are safe") from exc
+    return run.finish()
 
 
 @contextmanager
 def open_run(
-    tuner: Tuner,
+    tuner: TunerLike,
     budget: Budget,
-    option: Any,
-    callbacks: Sequence[Any],
+    option: MeasureOption | MeasurerLike | None,
+    callbacks: Sequence[Callback],
     plan_size: int,
-    beside: Any = None,
+    beside: Measurer | None = None,
 ) -> Iterator[Run]:
     """Lock and read the log, start the measurer; close both in the end.
 
@@ -114,7 +121,12 @@ def open_run(
         yield Run(tuner, budget, journal, measurer, callbacks, plan_size)
 
 
-def _measurer(tuner: Tuner, option: Any, callbacks: Sequence[Any], beside: Any) -> Any:
+def _measurer(
+    tuner: TunerLike,
+    option: MeasureOption | MeasurerLike | None,
+    callbacks: Sequence[Callback],
+    beside: Measurer | None,
+) -> MeasurerLike:
     monitors = [c for c in callbacks if isinstance(c, Monitor)]
 
     def announce(text: str) -> None:

@@ -1,7 +1,7 @@
 """The steps of a tuning run, in the order in which ``loop.tune`` takes them.
 
-Nothing here decides what the pipeline is; ``loop.py`` does. A `Run` is made for one call and
-thrown away: what lasts is in the journal.
+The pipeline itself stands in ``loop.py``. A `Run` lasts for one call; what outlives it is in the
+journal.
 """
 
 from __future__ import annotations
@@ -9,30 +9,31 @@ from __future__ import annotations
 import dataclasses
 import statistics
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from loopwright.errors import InternalError, SpaceError, TuneError
 from loopwright.measure import MeasureInput, MeasureOption, MeasureResult
+from loopwright.measure.interfaces import MeasurerLike
 from loopwright.task.refusals import Refusal, refusals
 from loopwright.tuner.run.budget import Budget
 from loopwright.tuner.run.callbacks import EarlyStop, Monitor
+from loopwright.tuner.run.interfaces import Callback, TunerLike
 from loopwright.tuner.run.journal import Journal
 from loopwright.tuner.run.state import RunState, Trial, flop_of, point
 from loopwright.tuner.run.summary import Summary, failure_lines, summarize
 
 if TYPE_CHECKING:
     from loopwright.task import ConfigEntity
-    from loopwright.tuner.base import Tuner
 
 #: How many of the best are measured again at the end, interleaved; the default joins them.
 FINALISTS = 8
-#: Failures in a row, all of one kind and none valid before, after which a run gives up.
-HOPELESS = 32
+#: So many failures in a row, all of one kind and none valid before, end a run.
+FAILURES_OF_ONE_KIND = 32
 
-#: What a measurer reports in seconds; its ``timing`` holds totals and counts besides.
+#: The keys of a measurer's ``timing`` that are seconds of one phase; others are totals and counts.
 PHASES = (
     "instantiate",
     "build",
@@ -46,8 +47,8 @@ PHASES = (
 
 
 class NothingRan(TuneError):
-    """Not one configuration could be measured; the message names each kind of failure, and what
-    refuses which share of the space."""
+    """Not one configuration could be measured; the message names each kind of failure, and which
+    share of the space the template or a filter refuses."""
 
     def __init__(self, summary: Summary, refused: Sequence[Refusal] = ()) -> None:
         why = [" ".join(line.split()) for line in failure_lines(summary.failures)]
@@ -61,7 +62,16 @@ class NothingRan(TuneError):
 
 @dataclass
 class Round:
-    """What one round is to measure, in order, and what of it is measured."""
+    """The configurations of one round in order, and which of them are measured.
+
+    Attributes:
+        number: the round.
+        seed: the seed that proposed it.
+        first: trial number of its first configuration.
+        configs: what it measures.
+        done: the trials so far by index, those of the log included.
+        fresh: the trials of this run.
+    """
 
     number: int
     seed: int | None
@@ -76,8 +86,8 @@ class Round:
             (self.first + i, c) for i, c in enumerate(self.configs) if point(c) not in self.done
         ]
 
-    def results(self) -> list[Any]:
-        """``(config, result)`` of what is measured, in the order of trial numbers."""
+    def results(self) -> list[tuple[ConfigEntity, MeasureResult]]:
+        """``(config, result)`` of its trials so far, in the order of trial numbers."""
         trials = [self.done[i] for i in map(point, self.configs) if i in self.done]
         return [(t.config, t.result) for t in trials]
 
@@ -87,11 +97,11 @@ class Run:
 
     def __init__(
         self,
-        tuner: Tuner,
+        tuner: TunerLike,
         budget: Budget,
         journal: Journal,
-        measurer: Any,
-        callbacks: Sequence[Any],
+        measurer: MeasurerLike,
+        callbacks: Sequence[Callback],
         plan_size: int,
     ) -> None:
         self.tuner, self.task, self.space = tuner, tuner.task, tuner.space
@@ -115,7 +125,7 @@ class Run:
 
     @property
     def unfinished(self) -> bool:
-        """True while a round is planned that is not measured and told whole."""
+        """True while the tuner was not told of the round that is planned."""
         return self._round is not None
 
     # -- the steps ----------------------------------------------------------------------------
@@ -148,21 +158,13 @@ class Run:
 
     def measure(self, plan: Round) -> None:
         """Measure what is missing of a round, as far as the budgets allow: record each at once."""
-        todo = plan.todo()[: self._wanted()]
+        todo = plan.todo()[: self._room()]
         inputs = [MeasureInput(self.task, config, number) for number, config in todo]
         if not inputs:
             return
         self._write_header()
-        try:
-            with closing(self._results(inputs)) as results:
-                for item, result in zip(inputs, results, strict=True):
-                    trial = Trial(item.trial, plan.number, plan.seed, item.config, result)
-                    self._record(plan, trial)
-                    if self._give_up():
-                        break
-        finally:
-            with self._timed("log"):
-                self.journal.sync()
+        with self._synced(), closing(self._results(inputs)) as results:
+            self._record_all(plan, zip(inputs, results, strict=True))
 
     def tell(self, plan: Round) -> None:
         """Tell the tuner a round that is complete, or that will not be completed in this run."""
@@ -174,10 +176,15 @@ class Run:
         self._round = None
         inputs = [MeasureInput(self.task, t.config, t.number) for t in plan.fresh]
         for callback in self.callbacks:
-            try:
-                callback(self.tuner, inputs, [t.result for t in plan.fresh])
-            except EarlyStop as exc:
-                self.stop = self.stop or ("callback", str(exc))
+            self._call(callback, inputs, [t.result for t in plan.fresh])
+
+    def _call(
+        self, callback: Callback, inputs: list[MeasureInput], results: list[MeasureResult]
+    ) -> None:
+        try:
+            callback(self.tuner, inputs, results)
+        except EarlyStop as exc:
+            self.stop = self.stop or ("callback", str(exc))
 
     def playoff(self) -> None:
         """Measure the best few and the default again, interleaved, and let the result stand."""
@@ -202,7 +209,7 @@ class Run:
         self.journal.sync()
 
     def finish(self) -> Summary:
-        """Say what the run came to; the tuner's ``best_*`` are those of the whole run.
+        """End the run; the tuner's ``best_*`` are then those of the whole run.
 
         Raises:
             NothingRan: there is not one valid trial, and the run was not interrupted.
@@ -210,7 +217,7 @@ class Run:
         if self._round is not None:
             self.tuner.tell(self._round.results())
             self._round = None
-        self._crown()
+        self._set_best()
         assert self.stop is not None
         summary = summarize(
             self.state,
@@ -271,7 +278,7 @@ class Run:
 
     # -- measuring ----------------------------------------------------------------------------
 
-    def _wanted(self) -> int | None:
+    def _room(self) -> int | None:
         """How many more valid trials the budget has room for; None for no limit."""
         return self.budget.room(self.state.valid)
 
@@ -283,6 +290,14 @@ class Run:
         if count < len(inputs):
             raise InternalError(f"the measurer returned {count} results for {len(inputs)} inputs")
 
+    def _record_all(
+        self, plan: Round, results: Iterable[tuple[MeasureInput, MeasureResult]]
+    ) -> None:
+        for item, result in results:
+            self._record(plan, Trial(item.trial, plan.number, plan.seed, item.config, result))
+            if self._stops_here():
+                return
+
     def _record(self, plan: Round, trial: Trial) -> None:
         with self._timed("log"):
             self.journal.add(trial)
@@ -292,12 +307,12 @@ class Run:
         for monitor in self.monitors:
             monitor.trial(self.state, trial)
 
-    def _give_up(self) -> bool:
+    def _stops_here(self) -> bool:
         """True when this run shall measure no more."""
         self.stop = self._spent()
         in_a_row, limit = self.state.failed_in_a_row, self.tuner.error_threshold
         if not self.state.valid and len(self.state.failures) == 1:
-            limit = min(limit, HOPELESS)
+            limit = min(limit, FAILURES_OF_ONE_KIND)
         if in_a_row >= limit:
             self.stop = ("failures", f"{in_a_row} configurations in a row failed")
         return self.stop is not None
@@ -340,14 +355,20 @@ class Run:
         self.journal.add_playoff(trial, times)
         self.state.retime({trial.index: statistics.median(times)})
 
-    def _crown(self) -> None:
-        best, found = self.state.best, self.state.best_seconds
-        if best is None or not found:
-            return
-        self.tuner.best_config = best.config
-        self.tuner.best_measure_pair = (best.config, best.result)
-        self.tuner.best_flops = self.state.flop / found
-        self.tuner.best_iter = best.number
+    def _set_best(self) -> None:
+        """Let the tuner's ``best_*`` be what the final measurement says."""
+        best, seconds = self.state.best, self.state.best_seconds
+        if best is not None and seconds:
+            self.tuner.set_best(best.config, best.result, self.state.flop / seconds, best.number)
+
+    @contextmanager
+    def _synced(self) -> Iterator[None]:
+        """Sync the journal in the end, whatever happened."""
+        try:
+            yield
+        finally:
+            with self._timed("log"):
+                self.journal.sync()
 
     @contextmanager
     def _timed(self, what: str) -> Iterator[None]:

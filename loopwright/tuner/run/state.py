@@ -84,7 +84,7 @@ class Failure:
 
 
 class RunState:
-    """The score of a run; callbacks read it, the loop keeps it.
+    """All trials of a run and the best of them; the loop updates it, callbacks read it.
 
     Args:
         flop: floating point operations of one call of the task.

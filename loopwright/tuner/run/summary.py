@@ -1,4 +1,4 @@
-"""What a run came to: the best, the default, the speed-up, the failures, where the time went."""
+"""The result of a run: the best, the default, the speed-up, failures, and where the time went."""
 
 from __future__ import annotations
 

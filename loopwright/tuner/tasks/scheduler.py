@@ -8,9 +8,10 @@ objective, the task with the lowest
     df/dg_i * ( alpha * (g_i(t) - g_i(t - w)) / w
                 + (1 - alpha) * (min(g_i - g_i / t, beta * C_i / max V_j) - g_i) )
 
-comes next: by what the last ``w`` rounds gained, and by what one more may gain if the latency goes
-on to fall as 1/t, or if the task comes near the speed of those like it (``j`` in its group). Tasks
-are told apart by their history alone, so the same records lead to the same choice.
+comes next. The first term is what the last ``w`` rounds gained; the second is what one more round
+may gain if the latency goes on to fall as 1/t, or if the task comes near the speed of those like it
+(``j`` in its group). The choice depends on the history of the tasks alone, so the same records lead
+to the same choice.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ STRATEGIES = ("gradient", "round-robin")
 
 
 @dataclass
-class Standing:
-    """Where one task stands.
+class TaskProgress:
+    """How far the tuning of one task has come.
 
     Attributes:
         flop: operations of one call; 0 when there are none to count.
@@ -104,7 +105,7 @@ class Scheduler:
         self.alpha, self.beta, self.window = alpha, beta, backward_window
         self.seed = seed
 
-    def next(self, tasks: Sequence[Standing]) -> int | None:
+    def next(self, tasks: Sequence[TaskProgress]) -> int | None:
         """Position of the task that comes next; None when all are done.
 
         Each task gets a first round before any gets more; a task of which nothing ran yet comes
@@ -128,7 +129,7 @@ class Scheduler:
         rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(total,)))
         return int(rng.choice(ties))
 
-    def gradients(self, tasks: Sequence[Standing]) -> list[float]:
+    def gradients(self, tasks: Sequence[TaskProgress]) -> list[float]:
         """The gradient of each task, at most 0; 0 for one that is done or that never ran.
 
         Raises:
@@ -139,7 +140,7 @@ class Scheduler:
             for i, task in enumerate(tasks)
         ]
 
-    def _slope(self, tasks: Sequence[Standing], i: int) -> float:
+    def _slope(self, tasks: Sequence[TaskProgress], i: int) -> float:
         """df/dg_i, by a small step downwards."""
         latencies = [task.latency or 0.0 for task in tasks]
         step = 1e-4 * latencies[i]
@@ -161,7 +162,7 @@ class Scheduler:
             )
         return float(value)
 
-    def _change(self, tasks: Sequence[Standing], i: int) -> float:
+    def _change(self, tasks: Sequence[TaskProgress], i: int) -> float:
         """Seconds by which one more round is expected to change the latency; at most 0."""
         task = tasks[i]
         latency = task.latency
@@ -176,7 +177,7 @@ class Scheduler:
             hoped = min(hoped, self.beta * task.flop / max(tasks[j].speed for j in [*alike, i]))
         return self.alpha * past + (1.0 - self.alpha) * (hoped - latency)
 
-    def _alike(self, tasks: Sequence[Standing], i: int) -> list[int]:
+    def _alike(self, tasks: Sequence[TaskProgress], i: int) -> list[int]:
         """The other tasks of its group; none when it has shown to be unlike them."""
         task = tasks[i]
         if task.group is None or not task.speed:

@@ -1,4 +1,4 @@
-"""Budgets of several tasks that are tuned together: the limits of all, and the share of each."""
+"""Budgets of several tasks that are tuned together: limits of all tasks and limits of each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from loopwright.tuner.run.state import RunState, Trial
 
 
 class Stopwatch:
-    """A clock that stands still except within ``running``."""
+    """A clock that runs only within ``running``."""
 
     def __init__(self) -> None:
         self._before = 0.0
@@ -33,7 +33,7 @@ class Stopwatch:
             self._before, self._since = self(), None
 
 
-class Whole:
+class TotalBudget:
     """The limits of all tasks together.
 
     Args:
@@ -59,7 +59,7 @@ class Whole:
         self.early_stopping = count("early_stopping", early_stopping)
         self.states: list[RunState] = []
         self.stopped: tuple[str, str] | None = None
-        self._stale = 0
+        self._without_gain = 0
         self._clock = clock
         self._started = clock()
 
@@ -81,11 +81,11 @@ class Whole:
     def resumed(self) -> None:
         """The logs are read: count how many trials came after the latest that was a task's best."""
         best = max((s.best.result.ts for s in self.states if s.best is not None), default=0.0)
-        self._stale = sum(t.result.ts > best for s in self.states for t in s.trials)
+        self._without_gain = sum(t.result.ts > best for s in self.states for t in s.trials)
 
     def note(self, state: RunState, trial: Trial) -> None:
         """Take note of a trial of one of the tasks."""
-        self._stale = 0 if state.best is trial else self._stale + 1
+        self._without_gain = 0 if state.best is trial else self._without_gain + 1
 
     def spent(self) -> tuple[str, str] | None:
         """``(budget, sentence)`` of the first limit that is reached; it stays reached."""
@@ -97,8 +97,11 @@ class Whole:
             return "n_trial", f"all {self.n_trial} trials are measured"
         if self.timeout is not None and self.elapsed + self._reserve() >= self.timeout:
             return "timeout", f"the time of {self.timeout:g} s is used up"
-        if self.early_stopping is not None and self._stale >= self.early_stopping:
-            return "early_stopping", f"{self._stale} trials brought nothing better for any task"
+        if self.early_stopping is not None and self._without_gain >= self.early_stopping:
+            return (
+                "early_stopping",
+                f"{self._without_gain} trials brought nothing better for any task",
+            )
         return None
 
     def _reserve(self) -> float:
@@ -108,32 +111,32 @@ class Whole:
         return min(1.5 * (FINALISTS + 1) * sum(each), self.timeout / 4)
 
 
-class Share(Budget):
-    """The limits of one task among others; its clock runs only while that task has its turn.
+class TaskBudget(Budget):
+    """The limits of one task among others; its clock runs only while that task is tuned.
 
     Args:
-        whole: the limits of all.
+        total: the limits of all.
         early_stopping: trials of this task without a better one; None for no limit.
         min_gain: as for `Budget`, of the time of this task.
     """
 
     def __init__(
-        self, whole: Whole, early_stopping: int | None, min_gain: float | str | None
+        self, total: TotalBudget, early_stopping: int | None, min_gain: float | str | None
     ) -> None:
-        self.whole, self.turn = whole, Stopwatch()
+        self.total, self.turn = total, Stopwatch()
         super().__init__(early_stopping=early_stopping, min_gain=share(min_gain), clock=self.turn)
 
     @property
     def limits(self) -> dict[str, float | None]:
         """The limits by name; trials and time are those of all tasks."""
-        whole = {"n_trial": self.whole.n_trial, "timeout": self.whole.timeout}
-        return {**super().limits, **whole, "tasks": len(self.whole.states)}
+        shared = {"n_trial": self.total.n_trial, "timeout": self.total.timeout}
+        return {**super().limits, **shared, "tasks": len(self.total.states)}
 
     def room(self, valid: int) -> int | None:
         """How many more valid results all tasks together have room for."""
-        n_trial = self.whole.n_trial
-        return None if n_trial is None else max(0, n_trial - self.whole.valid)
+        n_trial = self.total.n_trial
+        return None if n_trial is None else max(0, n_trial - self.total.valid)
 
     def spent(self, progress: Progress, reserve: float = 0.0) -> tuple[str, str] | None:
         """The first limit that is spent: of all, or of this task."""
-        return self.whole.spent() or super().spent(progress, reserve)
+        return self.total.spent() or super().spent(progress, reserve)

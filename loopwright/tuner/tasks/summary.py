@@ -1,4 +1,4 @@
-"""What tuning several tasks came to, or has come to so far: one row a task, and the sum of all."""
+"""The result of tuning several tasks, also while it goes on: a row for each task, and the sum."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class TasksSummary:
     """All tasks.
 
     Attributes:
-        rows: one a task, in the order in which they were given.
+        rows: one for each task, in the order in which they were given.
         cost: the objective of the best times; by default the weighted sum of seconds.
         measured: valid trials of this call.
         from_log: valid trials that the log held before.
@@ -103,7 +103,7 @@ class TasksSummary:
         return sum(row.weighted or 0.0 for row in self.rows)
 
     def lines(self) -> list[str]:
-        """Table and sum as plain text, a line each."""
+        """Table and sum as lines of plain text."""
         cells = [_HEAD, *(row.cells() for row in self.rows), self._total()]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         text = [_aligned(row, widths) for row in cells]

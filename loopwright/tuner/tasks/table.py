@@ -1,16 +1,20 @@
-"""Callbacks of `tune_tasks`: what is told about several tasks while they are tuned."""
+"""Callbacks of `tune_tasks`: whatever watches several tasks while they are tuned."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from loopwright.tuner.run.interfaces import TunerLike
 from loopwright.tuner.run.summary import speed
 from loopwright.tuner.tasks.summary import TasksSummary
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.live import Live
+
+    from loopwright.measure import MeasureInput, MeasureResult
 
 #: Seconds between two lines where there is no terminal.
 _LINE_S = 10.0
@@ -19,7 +23,9 @@ _LINE_S = 10.0
 class TasksMonitor:
     """A callback of `tune_tasks` that hears of every round of any task."""
 
-    def __call__(self, tuner: Any, inputs: Any, results: Any) -> None:
+    def __call__(
+        self, tuner: TunerLike, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]
+    ) -> None:
         """A round of one task is recorded and told."""
 
     def started(self, summary: TasksSummary) -> None:

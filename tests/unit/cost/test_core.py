@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from loopwright import te
-from loopwright.cost.cpu.buffer_usage import Whole
+from loopwright.cost.cpu.buffer_usage import BufferUsage
 from loopwright.cost.cpu.core import LATENCY, MISS, Core
 from loopwright.cost.cpu.footprint import Touches
 from loopwright.cost.cpu.machine import Machine
-from loopwright.cost.features.itervar import ranked
+from loopwright.cost.cpu.stage_order import by_arithmetic
 from loopwright.schedule import Schedule
 from loopwright.target.caches import Caches
 
@@ -18,8 +18,8 @@ MACHINE = Machine(1, Caches(1 << 15, 1 << 20, 1 << 24, 64), 64, 32, 64)
 
 def _core(s: Schedule, machine: Machine = MACHINE) -> Core:
     """Of the stage with the most arithmetic."""
-    nests = ranked(s.state)
-    return Core(Touches(nests[0], machine), Whole(nests).resident)
+    nests = by_arithmetic(s.state)
+    return Core(Touches(nests[0], machine), BufferUsage(nests).resident)
 
 
 def _matmul(
@@ -133,9 +133,9 @@ def test_a_buffer_is_registers_where_no_loop_moves_its_index(unroll: bool) -> No
     if unroll:
         s[C].unroll(inner)
         s[B].unroll(s[B].op.axis[0])
-    nests = ranked(s.state)
+    nests = by_arithmetic(s.state)
     buffers = {a.buffer.stage: a.buffer for n in nests for a in n.accesses}
-    found = Whole(nests)
+    found = BufferUsage(nests)
     assert found.resident(buffers[nests[0].stage.id]) == int(unroll)
     assert found.used == (64 * 32 + 64) * 4
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from loopwright import ops
-from loopwright.cost.features import Extractor, curve, extractor, itervar
+from loopwright.cost.features import Extractor, curve, itervar
 from loopwright.errors import UsageError
 from loopwright.task import create_task
 from tests.unit.cost import workloads
@@ -18,7 +18,7 @@ def test_symbolic_rows_are_those_of_each_candidate(name: str, kind: str) -> None
     made = Extractor(task, kind)
     fast, slow = made.rows(digits), Extractor(task, kind, symbolic=False).rows(digits)
     assert fast.values.dtype == np.float32
-    assert made.names == {"itervar": itervar.NAMES, "curve": curve.NAMES}[kind]
+    assert made.names == {"itervar": itervar.FEATURES.names, "curve": curve.FEATURES.names}[kind]
     assert fast.values.shape == (16, len(made.names))
     assert np.array_equal(fast.values, slow.values, equal_nan=True)
     assert not fast.failed.any()
@@ -48,7 +48,7 @@ def test_templates_that_branch_refuse_or_shape_the_dag() -> None:
 
 def test_knob_features_are_the_choices() -> None:
     task = create_task(ops.matmul, args=(64, 64, 64), target="llvm")
-    made = extractor(task, "knob")
+    made = Extractor(task, "knob")
     tiles = ["tile_i.1", "tile_i.2", "tile_j.1", "tile_j.2"]
     assert list(made.names) == [*tiles, "unroll_k", "order", "pack"]
     digits = workloads.digits_of(task, 10)
@@ -65,13 +65,13 @@ def test_knob_features_are_the_choices() -> None:
 def test_an_unknown_type_is_named_with_the_nearest() -> None:
     task = create_task(ops.matmul, args=(64, 64, 64), target="llvm")
     with pytest.raises(UsageError, match=r"'itervars'.*itervar"):
-        extractor(task, "itervars")
+        Extractor(task, "itervars")
 
 
 def test_no_candidates_give_no_rows() -> None:
     task = create_task(ops.matmul, args=(64, 64, 64), target="llvm")
-    rows = extractor(task).rows(np.zeros((0, 5), int))
-    assert rows.values.shape == (0, len(itervar.NAMES))
+    rows = Extractor(task).rows(np.zeros((0, 5), int))
+    assert rows.values.shape == (0, len(itervar.FEATURES.names))
 
 
 def test_features_of_a_tile_are_what_they_say() -> None:
@@ -114,7 +114,7 @@ def test_features_of_a_tile_are_what_they_say() -> None:
 
 def test_curves_grow_with_iterations() -> None:
     task = create_task(ops.matmul, args=(256, 256, 256), target="llvm")
-    made = extractor(task, "curve")
+    made = Extractor(task, "curve")
     rows = made.rows(workloads.digits_of(task, 50)).values
     for access in ("store", "load0", "load1"):
         columns = [made.names.index(f"{access}.at{4**k}.bytes") for k in range(curve.SAMPLES)]

@@ -8,7 +8,7 @@ import pytest
 from loopwright.task.vectors import ValidMemo, digits_of, random_digits
 from loopwright.testing.tuner_contract import FakeSpace
 from loopwright.tuner.diversity import diverse, in_turn
-from loopwright.tuner.evolution import Annealing, Everything, Evolution, Pool
+from loopwright.tuner.evolution import Annealing, Evolution, ExhaustiveSearch, Pool
 from loopwright.tuner.mutation import Mutation
 
 SEARCHES = [Evolution(), Annealing()]
@@ -47,7 +47,7 @@ def test_it_starts_from_what_was_measured(search):
     assert run(search, space, drafted=best).scores[0] >= -10
 
 
-@pytest.mark.parametrize("search", [*SEARCHES, Everything()])
+@pytest.mark.parametrize("search", [*SEARCHES, ExhaustiveSearch()])
 def test_taken_and_refused_points_are_not_found(search):
     space = FakeSpace((16, 16), valid=lambda i: i % 3 == 0)
     taken = set(range(0, 256, 2))
@@ -58,17 +58,17 @@ def test_taken_and_refused_points_are_not_found(search):
 
 def test_everything_is_everything():
     space = FakeSpace((5, 1, 7), valid=lambda i: i != 3)
-    assert sorted(run(Everything(), space).indices) == [i for i in range(35) if i != 3]
+    assert sorted(run(ExhaustiveSearch(), space).indices) == [i for i in range(35) if i != 3]
 
 
-@pytest.mark.parametrize("search", [*SEARCHES, Everything()])
+@pytest.mark.parametrize("search", [*SEARCHES, ExhaustiveSearch()])
 @pytest.mark.parametrize("extents", [(), (1,), (2,)])
 def test_tiny_spaces(search, extents):
     space = FakeSpace(extents)
     assert sorted(run(search, space).indices) == list(range(space.range_length))
 
 
-@pytest.mark.parametrize("search", [*SEARCHES, Everything()])
+@pytest.mark.parametrize("search", [*SEARCHES, ExhaustiveSearch()])
 def test_a_space_without_valid_points(search):
     assert len(run(search, FakeSpace((4, 4), valid=lambda i: False))) == 0
 

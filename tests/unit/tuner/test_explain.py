@@ -8,7 +8,6 @@ from rich.console import Console
 
 from loopwright import ops
 from loopwright.cost.features import FEATURE_TYPES, Extractor
-from loopwright.cost.features.descriptions import meaning
 from loopwright.errors import InstantiationError, TuneError
 from loopwright.task import Task, create_task
 from loopwright.tuner.model.cost_model import Batch, Samples
@@ -64,13 +63,13 @@ def test_as_a_table_and_shortened(task: Task) -> None:
 
 @pytest.mark.parametrize("kind", FEATURE_TYPES[::2])
 def test_every_feature_says_what_it_is(task: Task, kind: str) -> None:
-    names = Extractor(task, kind).names
-    assert all(meaning(n) for n in names)
-    assert len({meaning(n) for n in names}) == len(names)
+    columns = Extractor(task, kind).columns
+    assert all(c.meaning for c in columns)
+    assert len({c.meaning for c in columns}) == len(columns)
 
 
-def test_knobs_speak_for_themselves() -> None:
-    assert meaning("tile_i.1") == ""
+def test_knobs_speak_for_themselves(task: Task) -> None:
+    assert {c.meaning for c in Extractor(task, "knob").columns} == {""}
 
 
 def test_a_refused_candidate_says_why() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from loopwright.task import ConfigSpace
 from loopwright.testing.tuner_contract import FakeSpace
-from loopwright.tuner.mutation import Mutation, neighbours
+from loopwright.tuner.mutation import Mutation
 
 
 def space_of(define):
@@ -30,7 +30,7 @@ def full(size, length):
 def test_a_split_moves_one_prime_factor_between_loops(length, outputs):
     knob = knob_of(lambda cfg: cfg.define_split("t", length, num_outputs=outputs))
     sizes = [full(knob.value(p), length) for p in range(len(knob))]
-    found = neighbours(knob)
+    found = knob.neighbours()
     for position, size in enumerate(sizes):
         expected = set()
         for other, there in enumerate(sizes):
@@ -49,12 +49,12 @@ def test_a_split_moves_one_prime_factor_between_loops(length, outputs):
 def test_a_split_with_gaps_has_the_nearest_as_neighbours():
     sizes = [[-1, 1], [-1, 6], [-1, 8], [-1, 100], [-1, 128], [-1, 3]]
     knob = knob_of(lambda cfg: cfg.define_split("t", 1024, policy="candidate", candidate=sizes))
-    assert neighbours(knob)[1] == [0, 2, 3, 5]
+    assert knob.neighbours()[1] == [0, 2, 3, 5]
 
 
 def test_a_reorder_swaps_two_axes():
     knob = knob_of(lambda cfg: cfg.define_reorder("o", [4, 4, 4], policy="all"))
-    for position, found in enumerate(neighbours(knob)):
+    for position, found in enumerate(knob.neighbours()):
         here = knob.value(position)
         assert len(found) == 3
         for other in found:
@@ -63,7 +63,7 @@ def test_a_reorder_swaps_two_axes():
 
 def test_an_annotation_changes_one_axis():
     knob = knob_of(lambda cfg: cfg.define_annotate("a", [4, 4, 4], policy="try_unroll_vec"))
-    for position, found in enumerate(neighbours(knob)):
+    for position, found in enumerate(knob.neighbours()):
         here = knob.value(position)
         near = [
             p
@@ -75,9 +75,9 @@ def test_an_annotation_changes_one_axis():
 
 def test_numbers_go_to_the_next_and_names_anywhere():
     knob = knob_of(lambda cfg: cfg.define_knob("n", [8, 2, 16, 4]))
-    assert neighbours(knob) == [[2, 3], [3], [0], [0, 1]]
-    assert neighbours(knob_of(lambda cfg: cfg.define_knob("n", ["x", "y"]))) == [[], []]
-    assert neighbours(knob_of(lambda cfg: cfg.define_knob("n", [True, False]))) == [[], []]
+    assert knob.neighbours() == [[2, 3], [3], [0], [0, 1]]
+    assert knob_of(lambda cfg: cfg.define_knob("n", ["x", "y"])).neighbours() == [[], []]
+    assert knob_of(lambda cfg: cfg.define_knob("n", [True, False])).neighbours() == [[], []]
 
 
 def mixed():
@@ -106,7 +106,7 @@ def test_every_mutant_differs_and_stays_in_the_space():
 
 def test_most_mutants_are_neighbours():
     space, rng = mixed(), np.random.default_rng(1)
-    near = neighbours(space.knobs["tile"])
+    near = space.knobs["tile"].neighbours()
     digits = rng.integers(0, space.dims, size=(2000, 4))
     mutants = Mutation(space, anew=0.25).mutate(digits, rng)
     moved = np.flatnonzero(mutants[:, 0] != digits[:, 0])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from loopwright.errors import UsageError
-from loopwright.tuner.tasks.scheduler import Scheduler, Standing, weighted_sum
+from loopwright.tuner.tasks.scheduler import Scheduler, TaskProgress, weighted_sum
 
 
 def brute_force(weights, tasks, alpha, beta, window):
@@ -27,9 +27,9 @@ def brute_force(weights, tasks, alpha, beta, window):
 
 def test_by_hand():
     # Four rounds, window 3: past (2 - 5) / 3 = -1; hoped 2 - 2 / 4 = 1.5, change -0.5.
-    a = Standing(history=[5.0, 4.0, 3.0, 2.0])
+    a = TaskProgress(history=[5.0, 4.0, 3.0, 2.0])
     # Two rounds: no past; hoped 8 - 8 / 2 = 4, change -4.
-    b = Standing(history=[9.0, 8.0])
+    b = TaskProgress(history=[9.0, 8.0])
     scheduler = Scheduler(weighted_sum([3.0, 0.25]))
     gradients = scheduler.gradients([a, b])
     assert gradients == pytest.approx([3 * (0.2 * -1 + 0.8 * -0.5), 0.25 * 0.8 * -4])
@@ -39,8 +39,8 @@ def test_by_hand():
 
 def test_similar_tasks_by_hand():
     # The fast one does 100 FLOP/s; the other, at 10, is expected at 100 / 2 = 50: 20 s, not 50.
-    fast = Standing(flop=1000, group="a", history=[12.0, 10.0])
-    slow = Standing(flop=1000, group="a", history=[100.0, 100.0])
+    fast = TaskProgress(flop=1000, group="a", history=[12.0, 10.0])
+    slow = TaskProgress(flop=1000, group="a", history=[100.0, 100.0])
     scheduler = Scheduler(weighted_sum([1.0, 1.0]))
     assert scheduler.gradients([fast, slow]) == pytest.approx([0.8 * -5, 0.8 * (20 - 100)])
     slow.group = "b"
@@ -53,7 +53,7 @@ def test_against_the_formula_written_out():
         n = int(rng.integers(1, 6))
         weights = rng.uniform(0.1, 5.0, n).tolist()
         tasks = [
-            Standing(
+            TaskProgress(
                 flop=int(rng.integers(1, 10**9)),
                 group=[None, "a", "b"][rng.integers(3)],
                 history=np.sort(rng.uniform(0.1, 9.0, rng.integers(1, 7)))[::-1].tolist(),
@@ -69,8 +69,8 @@ def test_against_the_formula_written_out():
 
 
 def test_a_slow_task_leaves_its_group():
-    fast = Standing(flop=1000, group="a", history=[10.0])
-    slow = Standing(flop=1000, group="a", history=[100.0] * 6)
+    fast = TaskProgress(flop=1000, group="a", history=[10.0])
+    slow = TaskProgress(flop=1000, group="a", history=[100.0] * 6)
     scheduler = Scheduler(weighted_sum([1.0, 1.0]), alpha=0.0)
     assert scheduler.gradients([fast, slow])[1] == pytest.approx(20 - 100)
     slow.history.append(100.0)
@@ -78,7 +78,7 @@ def test_a_slow_task_leaves_its_group():
 
 
 def test_any_objective():
-    tasks = [Standing(history=[4.0, 2.0]), Standing(history=[9.0, 3.0])]
+    tasks = [TaskProgress(history=[4.0, 2.0]), TaskProgress(history=[9.0, 3.0])]
     product = Scheduler(lambda g: g[0] ** 2 * g[1])
     slopes = [2 * 2.0 * 3.0, 2.0**2]
     expected = [s * 0.8 * -g / 2 for s, g in zip(slopes, (2.0, 3.0), strict=True)]
@@ -92,11 +92,11 @@ def test_any_objective():
 @pytest.mark.parametrize("objective", [lambda g: float("nan"), lambda g: "fast", lambda g: None])
 def test_an_objective_without_a_number_is_refused(objective):
     with pytest.raises(UsageError, match="it must give a finite number"):
-        Scheduler(objective).gradients([Standing(history=[1.0])])
+        Scheduler(objective).gradients([TaskProgress(history=[1.0])])
 
 
 def test_each_task_has_a_first_round_before_any_has_more():
-    tasks = [Standing() for _ in range(3)]
+    tasks = [TaskProgress() for _ in range(3)]
     scheduler = Scheduler(weighted_sum([1.0, 100.0, 1.0]))
     order = []
     for _ in range(3):
@@ -107,7 +107,7 @@ def test_each_task_has_a_first_round_before_any_has_more():
 
 
 def test_a_task_of_which_nothing_ran_comes_first_and_done_ones_never():
-    tasks = [Standing(history=[1.0]), Standing(history=[None]), Standing(history=[9.0])]
+    tasks = [TaskProgress(history=[1.0]), TaskProgress(history=[None]), TaskProgress(history=[9.0])]
     scheduler = Scheduler(weighted_sum([1.0, 1.0, 1.0]))
     assert scheduler.next(tasks) == 1
     tasks[1].done = True
@@ -119,7 +119,7 @@ def test_a_task_of_which_nothing_ran_comes_first_and_done_ones_never():
 
 
 def test_equal_gradients_are_drawn_by_seed():
-    tasks = [Standing(history=[1.0]) for _ in range(4)]
+    tasks = [TaskProgress(history=[1.0]) for _ in range(4)]
     chosen = {seed: Scheduler(weighted_sum([1.0] * 4), seed=seed).next(tasks) for seed in range(40)}
     assert set(chosen.values()) == {0, 1, 2, 3}
     assert chosen == {
@@ -128,7 +128,7 @@ def test_equal_gradients_are_drawn_by_seed():
 
 
 def test_round_robin():
-    tasks = [Standing(history=[1.0] * n) for n in (2, 1, 2)]
+    tasks = [TaskProgress(history=[1.0] * n) for n in (2, 1, 2)]
     assert Scheduler(weighted_sum([9.0, 1.0, 9.0]), strategy="round-robin").next(tasks) == 1
 
 
@@ -165,7 +165,7 @@ def test_it_beats_round_robin_on_replayed_curves(share):
         left = {}
         for strategy in ("gradient", "round-robin"):
             scheduler = Scheduler(weighted_sum(weights), strategy=strategy)
-            tasks = [Standing() for _ in curves]
+            tasks = [TaskProgress() for _ in curves]
             for _ in range(budget):
                 i = scheduler.next(tasks)
                 tasks[i].history.append(curves[i][tasks[i].rounds])

@@ -241,7 +241,7 @@ def test_timeout_keeps_time_for_the_finalists_of_each_task(monkeypatch):
     now = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     monkeypatch.setattr(
-        "loopwright.tuner.tasks.shared_budget.Whole.elapsed", property(lambda s: now[0])
+        "loopwright.tuner.tasks.shared_budget.TotalBudget.elapsed", property(lambda s: now[0])
     )
 
     def slow(index):

@@ -155,7 +155,7 @@ def test_an_offset_is_trusted_as_far_as_it_is_right(scale, trust):
     offset = scale * score
     model = XGBCostModel(NAMES)
     model.fit(Samples(samples.batch.with_offset(offset), score, samples.outcome, samples.task))
-    assert model.trust == pytest.approx(trust, abs=0.05)
+    assert model.offset_scale == pytest.approx(trust, abs=0.05)
     predicted = model.predict(samples.batch.with_offset(offset))
     assert spearmanr(predicted, score).statistic > 0.95
 
@@ -245,29 +245,29 @@ def test_joined_samples_keep_their_order():
 
 def test_opinions_differ_where_nothing_was_measured():
     features, score = draw(60, 5)
-    model = XGBCostModel(NAMES, opinions=6)
+    model = XGBCostModel(NAMES, ensemble=6)
     model.fit(Samples.of(features[features[:, 1] < 0.5], score[features[:, 1] < 0.5]))
     unseen = draw(500, 6)[0]
-    opinions = model.opinions(Batch.plain(unseen))
+    opinions = model.predict_ensemble(Batch.plain(unseen))
     assert opinions.shape == (500, 6)
     assert np.array_equal(opinions[:, 0], model.predict(Batch.plain(unseen)))
     doubt, far = opinions.std(axis=1), unseen[:, 1] * unseen[:, 2] > 0.5
     near = unseen[:, 1] < 0.4
     assert doubt[far].mean() > 1.2 * doubt[near].mean()
-    again = XGBCostModel(NAMES, opinions=6)
+    again = XGBCostModel(NAMES, ensemble=6)
     again.fit(model.samples)
-    assert np.array_equal(again.opinions(Batch.plain(unseen)), opinions)
+    assert np.array_equal(again.predict_ensemble(Batch.plain(unseen)), opinions)
 
 
 def test_a_model_without_doubts_has_one_opinion(tmp_path):
     batch = Batch.plain(draw(20, 3)[0])
-    assert XGBCostModel(NAMES, opinions=4).opinions(batch).tolist() == [[0.0]] * 20
-    model = trained(opinions=4)
-    assert model.opinions(batch).shape == (20, 4)
+    assert XGBCostModel(NAMES, ensemble=4).predict_ensemble(batch).tolist() == [[0.0]] * 20
+    model = trained(ensemble=4)
+    assert model.predict_ensemble(batch).shape == (20, 4)
     path = str(tmp_path / "model.json")
     model.save(path)
     model.load(path)
-    assert np.array_equal(model.opinions(batch), model.predict(batch)[:, None])
+    assert np.array_equal(model.predict_ensemble(batch), model.predict(batch)[:, None])
 
 
 def test_a_saved_model_predicts_the_same(tmp_path):

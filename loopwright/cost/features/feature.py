@@ -1,0 +1,123 @@
+"""Features: a name, what it means and how it is computed, all three in one place.
+
+A feature type is a list of slots. A slot is a place in a schedule (its main stage, the third loop
+of that, its first load) and holds the features that describe what stands there. What a schedule
+does not have at a slot gives zeros, so that rows of all schedules have the same columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from loopwright.cost.cpu.machine import Machine
+from loopwright.cost.features.views import ScheduleView
+from loopwright.cost.symbolic.symbols import Number
+from loopwright.schedule.state import State
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Feature(Generic[T]):
+    """One number that describes something.
+
+    Attributes:
+        name: its name, without that of the slot.
+        meaning: what it is, in words, without those of the slot.
+        value: computes it.
+        logged: models see ``log2(1 + x)`` of it. Counts and bytes are logged, shares and flags are
+            not.
+    """
+
+    name: str
+    meaning: str
+    value: Callable[[T], Number]
+    logged: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of the rows that models learn from.
+
+    Attributes:
+        name: name of the feature with that of its slot, such as ``load0.loop2.stride``.
+        meaning: what it is, in words; empty for a knob.
+        logged: whether the column holds ``log2(1 + x)`` of what its name says.
+    """
+
+    name: str
+    meaning: str = ""
+    logged: bool = False
+
+
+class AnySlot(Protocol):
+    """A slot, whatever kind of thing stands in it."""
+
+    def columns(self) -> Iterator[Column]:
+        """The columns of the slot."""
+
+    def values(self, schedule: ScheduleView) -> list[Number]:
+        """A number for each column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot(Generic[T]):
+    """A place in a schedule with the features of what stands there.
+
+    Attributes:
+        name: what the names of its columns begin with; empty for the schedule itself.
+        place: the same in words.
+        features: what is computed of the thing that stands there.
+        subject: finds it in a schedule; None where the schedule has nothing there.
+    """
+
+    name: str
+    place: str
+    features: tuple[Feature[T], ...]
+    subject: Callable[[ScheduleView], T | None]
+
+    def columns(self) -> Iterator[Column]:
+        """The columns of the slot."""
+        for feature in self.features:
+            name = f"{self.name}.{feature.name}" if self.name else feature.name
+            meaning = f"{self.place}, {feature.meaning}" if self.place else feature.meaning
+            yield Column(name, meaning, feature.logged)
+
+    def values(self, schedule: ScheduleView) -> list[Number]:
+        """A number for each column."""
+        subject = self.subject(schedule)
+        if subject is None:
+            return [0] * len(self.features)
+        return [feature.value(subject) for feature in self.features]
+
+
+class FeatureType:
+    """All features of one type, the same for every task.
+
+    Args:
+        slots: in the order of their columns, which saved models rely on.
+
+    Attributes:
+        columns: the columns of all slots.
+    """
+
+    def __init__(self, slots: Sequence[AnySlot]) -> None:
+        self._slots = tuple(slots)
+        self.columns = tuple(column for slot in slots for column in slot.columns())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(column.name for column in self.columns)
+
+    def values(self, state: State, machine: Machine) -> list[Number]:
+        """A number for each of ``columns``, before taking logarithms.
+
+        Args:
+            state: the schedule's state; split factors may be `Sym`.
+            machine: what it runs on.
+        """
+        schedule = ScheduleView(state, machine)
+        return [number for slot in self._slots for number in slot.values(schedule)]

@@ -1,0 +1,220 @@
+"""The candidates of knobs by policy: what ``define_split``, ``define_reorder``, ``define_annotate``
+and ``define_knob`` enumerate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import permutations, product
+from typing import Any
+
+from loopwright.errors import SpaceError, did_you_mean
+from loopwright.task.axes import known_length
+from loopwright.task.entities import (
+    AnnotateEntity,
+    OtherOptionEntity,
+    ReorderEntity,
+    SplitEntity,
+)
+from loopwright.task.knobs import (
+    AnnotateKnob,
+    Knob,
+    OtherKnob,
+    ReorderKnob,
+    SplitKnob,
+    checked_order,
+    checked_split,
+)
+
+SPLIT_POLICIES = ("factors", "power2", "verbose", "candidate")
+REORDER_POLICIES = ("identity", "all", "interval_all", "candidate", "interleave")
+ANNOTATE_POLICIES = (
+    "none",
+    "unroll",
+    "try_unroll",
+    "vec",
+    "try_vec",
+    "unroll_vec",
+    "try_unroll_vec",
+    "locate_cache",
+)
+
+
+def split_knob(
+    name: str,
+    axis: Any,
+    policy: str = "factors",
+    num_outputs: int = 2,
+    filter: Callable[[SplitEntity], bool] | None = None,
+    max_factor: int = 1 << 31,
+    no_tail: bool = False,
+    candidate: Sequence[Sequence[int]] | None = None,
+) -> Knob:
+    """The knob of ``ConfigSpace.define_split``; see there."""
+    length = known_length(axis, name)
+    if policy not in SPLIT_POLICIES:
+        raise SpaceError(_unknown(name, "split", policy, SPLIT_POLICIES))
+    sizes: Iterable[Sequence[int]]
+    if policy == "candidate":
+        if not candidate:
+            raise SpaceError(f"knob {name!r}: policy 'candidate' needs candidate=[[-1, 8], ...]")
+        sizes = [checked_split(name, size, length) for size in candidate]
+        if len({len(size) for size in sizes}) != 1:
+            raise SpaceError(f"knob {name!r}: its candidates have different numbers of sizes")
+    else:
+        if not isinstance(num_outputs, int) or num_outputs < 1:
+            raise SpaceError(f"knob {name!r}: num_outputs must be an integer >= 1")
+        factors = _factors(length, policy, max_factor)
+        exact = no_tail or policy == "factors"
+        sizes = ([-1, *inner] for inner in _inner_sizes(length, factors, num_outputs - 1, exact))
+    entities = [SplitEntity(size) for size in sizes]
+    if filter is not None:
+        entities = [entity for entity in entities if filter(entity)]
+    return SplitKnob(name, entities, length)
+
+
+def _factors(length: int, policy: str, max_factor: int) -> list[int]:
+    """Sizes that one inner loop may have, ascending."""
+    low = [n for n in range(1, math.isqrt(length) + 1) if length % n == 0]
+    divisors = {*low, *(length // n for n in low)}
+    powers = {1 << n for n in range(length.bit_length())}
+    chosen = {"factors": divisors, "power2": powers, "verbose": divisors | powers}[policy]
+    return sorted(n for n in chosen if n <= max_factor)
+
+
+def _inner_sizes(
+    length: int, factors: Sequence[int], levels: int, exact: bool
+) -> Iterator[tuple[int, ...]]:
+    """Every choice of ``levels`` inner sizes whose product fits into (or divides) ``length``, in
+    lexicographic order."""
+    if levels == 0:
+        yield ()
+        return
+    for first in factors:
+        if first > length:
+            return
+        if exact and length % first:
+            continue
+        # What is left for the inner loops: floor, since products are compared with the length.
+        for rest in _inner_sizes(length // first, factors, levels - 1, exact):
+            yield (first, *rest)
+
+
+def reorder_knob(
+    name: str,
+    axes: Sequence[Any],
+    policy: str,
+    candidate: Sequence[Sequence[Any]] | None = None,
+    interval: tuple[int, int] | None = None,
+    spatial: Sequence[Sequence[Any]] | None = None,
+    reduce: Sequence[Sequence[Any]] | None = None,
+) -> Knob:
+    """The knob of ``ConfigSpace.define_reorder``; see there."""
+    count = len(axes)
+    if policy not in REORDER_POLICIES:
+        raise SpaceError(_unknown(name, "reorder", policy, REORDER_POLICIES))
+    numbers = range(count)
+    perms: Iterable[Sequence[int]]
+    if policy == "identity":
+        perms = [tuple(numbers)]
+    elif policy == "all":
+        perms = permutations(numbers)
+    elif policy == "interval_all":
+        begin, end = _interval(name, interval, count)
+        perms = [
+            (*numbers[:begin], *middle, *numbers[end:])
+            for middle in permutations(numbers[begin:end])
+        ]
+    elif policy == "candidate":
+        if not candidate:
+            raise SpaceError(f"knob {name!r}: policy 'candidate' needs candidate=[[axes], ...]")
+        perms = [_where(name, axes, order) for order in candidate]
+    else:
+        perms = _interleave(name, axes, spatial or [], reduce or [])
+    entities = [ReorderEntity(checked_order(name, perm, count)) for perm in perms]
+    return ReorderKnob(name, entities)
+
+
+def _interval(name: str, interval: tuple[int, int] | None, count: int) -> tuple[int, int]:
+    if interval is None or len(interval) != 2 or not 0 <= interval[0] < interval[1] <= count:
+        raise SpaceError(
+            f"knob {name!r}: policy 'interval_all' needs interval=(begin, end) within {count} axes"
+        )
+    return interval
+
+
+def _where(name: str, axes: Sequence[Any], order: Sequence[Any]) -> list[int]:
+    """Positions of ``order`` in ``axes``; numbers stand for positions, axes are told apart by
+    identity."""
+    found = []
+    for item in order:
+        same = [number for number, axis in enumerate(axes) if axis is item]
+        if isinstance(item, int):
+            same = [item]
+        if len(same) != 1:
+            raise SpaceError(f"knob {name!r}: {item!r} is not one of its {len(axes)} axes")
+        found += same
+    return found
+
+
+def _interleave(
+    name: str,
+    axes: Sequence[Any],
+    spatial: Sequence[Sequence[Any]],
+    reduce: Sequence[Sequence[Any]],
+) -> list[tuple[int, ...]]:
+    """Outer spatial loops in any merge, then the innermost spatial loops merged with the reduction
+    loops; loops of one chain keep their order."""
+    chains = [_where(name, axes, chain) for chain in spatial]
+    inner = [_where(name, axes, chain) for chain in reduce]
+    if not chains and not inner:
+        raise SpaceError(
+            f"knob {name!r}: policy 'interleave' needs spatial=[[...]], reduce=[[...]]"
+        )
+    outer_merged = _merges([chain[:-1] for chain in chains])
+    inner_merged = list(_merges([chain[-1:] for chain in chains] + inner))
+    return [(*head, *tail) for head in outer_merged for tail in inner_merged]
+
+
+def _merges(chains: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
+    if not any(chains):
+        yield ()
+        return
+    for number, chain in enumerate(chains):
+        if chain:
+            rest = [*chains[:number], chain[1:], *chains[number + 1 :]]
+            yield from ((chain[0], *tail) for tail in _merges(rest))
+
+
+def annotate_knob(
+    name: str, axes: Sequence[Any], policy: str, num_anchor: int | None = None
+) -> Knob:
+    """The knob of ``ConfigSpace.define_annotate``; see there."""
+    if policy not in ANNOTATE_POLICIES:
+        raise SpaceError(_unknown(name, "annotate", policy, ANNOTATE_POLICIES))
+    if not axes:
+        raise SpaceError(f"knob {name!r}: there is no axis to annotate")
+    if policy == "locate_cache":
+        if not isinstance(num_anchor, int) or num_anchor < 1:
+            raise SpaceError(f"knob {name!r}: policy 'locate_cache' needs num_anchor >= 1")
+        places = product(range(len(axes)), repeat=num_anchor)
+        return AnnotateKnob(name, map(AnnotateEntity, places))
+    words = ["none"] if policy.startswith("try_") or policy in ("none", "vec") else []
+    words += ["unroll"] if "unroll" in policy else []
+    inner = [word for word in words if policy != "vec"] + (["vec"] if "vec" in policy else [])
+    choices = product(*[words] * (len(axes) - 1), inner)
+    return AnnotateKnob(name, map(AnnotateEntity, choices))
+
+
+def other_knob(name: str, candidates: Sequence[Any]) -> Knob:
+    """The knob of ``ConfigSpace.define_knob``; see there."""
+    if isinstance(candidates, (str, bytes)) or not isinstance(candidates, Iterable):
+        raise SpaceError(f"knob {name!r}: candidates are a list, got {candidates!r}")
+    return OtherKnob(name, map(OtherOptionEntity, candidates))
+
+
+def _unknown(name: str, what: str, policy: object, known: Sequence[str]) -> str:
+    return (
+        f"knob {name!r}: unknown {what} policy {policy!r}{did_you_mean(str(policy), known)}; "
+        f"use one of {', '.join(known)}"
+    )

@@ -1,0 +1,182 @@
+"""The runs of several tasks: rounds are handed out one at a time, and results are summed up."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from loopwright.tuner.run.callbacks import Monitor
+from loopwright.tuner.run.run import NothingRan, Run
+from loopwright.tuner.run.state import RunState, Trial
+from loopwright.tuner.tasks.scheduler import Scheduler, TaskProgress
+from loopwright.tuner.tasks.shared_budget import TaskBudget, TotalBudget
+from loopwright.tuner.tasks.summary import TaskRow, TasksSummary
+from loopwright.tuner.tasks.table import TasksMonitor
+
+if TYPE_CHECKING:
+    from loopwright.task import Task
+    from loopwright.tuner.base import Tuner
+
+_log = logging.getLogger("loopwright.tuner")
+
+
+class TaskRun:
+    """The run of one task among others, with its progress and its budget."""
+
+    run: Run
+
+    def __init__(
+        self, tuner: Tuner, weight: float, budget: TaskBudget, progress: TaskProgress
+    ) -> None:
+        self.tuner, self.weight, self.budget, self.progress = tuner, weight, budget, progress
+
+    @property
+    def state(self) -> RunState:
+        """Its trials and the best of them."""
+        return self.run.state
+
+    def resume(self) -> None:
+        """Take in what the log holds of this task."""
+        with self.budget.turn.running():
+            self.run.resume()
+        rounds = self.run.journal.rounds()
+        complete = rounds[:-1] if self.run.unfinished else rounds
+        for _, trials in complete:
+            self._note(trials)
+
+    def step(self) -> None:
+        """Measure a round, or what is missing of one; done when there is none to measure."""
+        with self.budget.turn.running():
+            plan = self.run.current_round()
+            if plan is not None:
+                self.run.measure(plan)
+                self.run.tell(plan)
+        if plan is not None and not self.run.unfinished:
+            self._note(list(plan.done.values()))
+        self.progress.done = self.run.stop is not None
+
+    def row(self) -> TaskRow:
+        """Its row in the table."""
+        state, default = self.state, self.state.default
+        stop = self.run.stop or ("", "")
+        own = stop if stop != self.budget.total.stopped else ("", "")
+        return TaskRow(
+            task=str(self.run.task),
+            trials=state.valid,
+            failures=dict(state.failures),
+            best_seconds=state.best_seconds,
+            default_seconds=None if default is None else state.seconds(default),
+            gflops=state.gflops(state.best_seconds),
+            weight=self.weight,
+            stopped=own[0],
+            reason=own[1],
+        )
+
+    def _note(self, trials: Sequence[Trial]) -> None:
+        """Add a round to the history, by its first medians: a playoff comes after the search."""
+        times = [t.result.median for t in trials if t.usable]
+        known = [seconds for seconds in (*times, self.progress.latency) if seconds is not None]
+        self.progress.history.append(min(known, default=None))
+
+
+class AllRuns:
+    """The runs of all tasks, and the steps of tuning them."""
+
+    def __init__(
+        self, runs: Sequence[TaskRun], total: TotalBudget, monitors: Sequence[TasksMonitor]
+    ) -> None:
+        self.runs, self.total, self.monitors = runs, total, monitors
+        total.states = [run.state for run in runs]
+
+    @property
+    def recorded(self) -> int:
+        """Trials that the journals hold."""
+        return sum(run.run.recorded for run in self.runs)
+
+    def resume(self, scheduler: Scheduler) -> None:
+        """Bring every task to where the log ends."""
+        for run in self.runs:
+            run.resume()
+        self.total.resumed()
+        for monitor in self.monitors:
+            monitor.started(self.summary(scheduler))
+
+    def search(self, scheduler: Scheduler) -> None:
+        """Hand out rounds until a budget is spent or every task is done."""
+        while self.total.spent() is None:
+            position = self._next(scheduler)
+            if position is None:
+                return
+            self.runs[position].step()
+            for monitor in self.monitors:
+                monitor.round(self.summary(scheduler), position)
+
+    def playoffs(self) -> None:
+        """Measure the finalists of each task again."""
+        for run in self.runs:
+            if self.total.out_of_time:
+                return
+            with run.budget.turn.running():
+                run.run.playoff()
+
+    def finish(self, scheduler: Scheduler) -> TasksSummary:
+        """End every run and sum up.
+
+        Raises:
+            NothingRan: no task has a valid trial, and the call was not interrupted.
+        """
+        errors: list[NothingRan] = []
+        for run in self.runs:
+            run.run.stop = run.run.stop or self.total.stopped
+            try:
+                run.run.finish()
+            except NothingRan as exc:
+                errors.append(exc)
+        if len(errors) == len(self.runs):
+            raise errors[0]
+        self.total.stopped = self.total.stopped or ("tasks", "every task came to its end")
+        summary = self.summary(scheduler)
+        for monitor in self.monitors:
+            monitor.finished(summary)
+        return summary
+
+    def summary(self, scheduler: Scheduler) -> TasksSummary:
+        """The table of all tasks as it is now."""
+        stopped, reason = self.total.stopped or ("", "")
+        states = [run.state for run in self.runs]
+        return TasksSummary(
+            rows=tuple(run.row() for run in self.runs),
+            cost=scheduler.value([state.best_seconds or 0.0 for state in states]),
+            measured=sum(state.measured for state in states),
+            from_log=sum(state.from_log for state in states),
+            stopped=stopped,
+            reason=reason,
+            wall_s=self.total.elapsed,
+            log=self.runs[0].run.journal.path,
+        )
+
+    def _next(self, scheduler: Scheduler) -> int | None:
+        """A task whose round was cut off, else the one that the scheduler chooses."""
+        for i, run in enumerate(self.runs):
+            if run.run.unfinished and not run.progress.done:
+                return i
+        return scheduler.next([run.progress for run in self.runs])
+
+
+class Relay(Monitor):
+    """Passes trials of one task on to the total budget, and notes to the monitors of all tasks."""
+
+    def __init__(self, task: Task, total: TotalBudget, monitors: Sequence[TasksMonitor]) -> None:
+        self.task, self.total, self.monitors = task, total, monitors
+
+    def trial(self, state: RunState, trial: Trial) -> None:
+        """Note the trial."""
+        self.total.note(state, trial)
+
+    def note(self, text: str) -> None:
+        """Pass the line on with the name of the task."""
+        for monitor in self.monitors:
+            monitor.note(f"{self.task}: {text}")
+        if not self.monitors:
+            _log.warning("%s: %s", self.task, text)
