@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from loopwright.testing.artifact_cache import ArtifactCache
+from loopwright.testing.differential import Checker
 
 TESTS = Path(__file__).parent
 
@@ -72,6 +76,28 @@ def golden(request: pytest.FixtureRequest) -> Golden:
     test = request.node.nodeid.split("::", 1)[1].replace("::", ".")
     update = bool(request.config.getoption("--update-golden"))
     return Golden(folder, test, update)
+
+
+@pytest.fixture(scope="session")
+def kernel_cache(pytestconfig: pytest.Config) -> ArtifactCache:
+    """Compiled programs of earlier runs, in the folder that pytest keeps for such things."""
+    return ArtifactCache(pytestconfig.cache.mkdir("kernels"))
+
+
+@pytest.fixture(scope="session")
+def checker(kernel_cache: ArtifactCache) -> Iterator[Checker]:
+    """One checker with one guarded process for all tests that leave the compiler as it is."""
+    checker = Checker(kernel_cache)
+    yield checker
+    checker.close()
+
+
+@pytest.fixture
+def fresh_checker() -> Iterator[Checker]:
+    """A checker that compiles everything itself, for tests that plant mistakes in the compiler."""
+    checker = Checker()
+    yield checker
+    checker.close()
 
 
 @cache
