@@ -1,4 +1,4 @@
-"""What all tests share: golden texts, Hypothesis profiles, CPU feature markers."""
+"""What all tests share: tiers, golden texts, Hypothesis profiles, CPU features, one checker."""
 
 from __future__ import annotations
 
@@ -22,6 +22,32 @@ os.environ.setdefault("LOOPWRIGHT_VERIFY", "1")
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+
+#: Folders and files of tests that time something, or watch processes start, wait and end. They run
+#: one after the other, with nothing beside them: `make test` runs them in a pass of their own.
+SERIAL = (
+    "cli/",
+    "smoke/",
+    "test_autotvm_script.py",
+    "test_docs.py",
+    "unit/benchmarks/test_measuring.py",
+    "unit/measure/",
+    "unit/runtime/test_device.py",
+    "unit/runtime/test_peak.py",
+    "unit/runtime/test_pool.py",
+    "unit/runtime/test_timing.py",
+    "unit/tuner/test_tasks.py",
+)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give the tests of `SERIAL` their marker, before ``-m`` chooses."""
+    for item in items:
+        if item.path.is_relative_to(TESTS):
+            if item.path.relative_to(TESTS).as_posix().startswith(SERIAL):
+                item.add_marker("serial")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
