@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from loopwright.testing.artifact_cache import ArtifactCache
 from loopwright.testing.differential import Checker
+from tests.kernels import KERNELS
 
 TESTS = Path(__file__).parent
 
@@ -45,9 +45,9 @@ SERIAL = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give the tests of `SERIAL` their marker, before ``-m`` chooses."""
     for item in items:
-        if item.path.is_relative_to(TESTS):
-            if item.path.relative_to(TESTS).as_posix().startswith(SERIAL):
-                item.add_marker("serial")
+        path = item.path.relative_to(TESTS) if item.path.is_relative_to(TESTS) else item.path
+        if path.as_posix().startswith(SERIAL):
+            item.add_marker("serial")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -105,15 +105,9 @@ def golden(request: pytest.FixtureRequest) -> Golden:
 
 
 @pytest.fixture(scope="session")
-def kernel_cache(pytestconfig: pytest.Config) -> ArtifactCache:
-    """Compiled programs of earlier runs, in the folder that pytest keeps for such things."""
-    return ArtifactCache(pytestconfig.cache.mkdir("kernels"))
-
-
-@pytest.fixture(scope="session")
-def checker(kernel_cache: ArtifactCache) -> Iterator[Checker]:
+def checker() -> Iterator[Checker]:
     """One checker with one guarded process for all tests that leave the compiler as it is."""
-    checker = Checker(kernel_cache)
+    checker = Checker(KERNELS)
     yield checker
     checker.close()
 

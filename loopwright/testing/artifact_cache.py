@@ -59,8 +59,8 @@ class ArtifactCache:
         trace: list[list[Any]],
         arg_ids: Sequence[ArgId],
         target: Target,
-        level: int,
-        config: dict[str, bool],
+        context: PassContext,
+        name: str = "main",
     ) -> Artifact:
         """The artifact of a program, from the folder if it is there.
 
@@ -68,9 +68,18 @@ class ArtifactCache:
             dag, trace: the program and its schedule, as JSON.
             arg_ids: inputs and outputs in calling order.
             target: what it is compiled for.
-            level, config: settings of the `PassContext`.
+            context: the settings of the passes.
+            name: name of the function.
         """
-        facts = [dag, trace, arg_ids, target.canonical, _c_compiler(target), level, config]
+        facts = [
+            dag,
+            trace,
+            arg_ids,
+            target.canonical,
+            _c_compiler(target),
+            context.to_json(),
+            name,
+        ]
         key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
         path = self.folder / key
         if path.exists():
@@ -78,8 +87,8 @@ class ArtifactCache:
             manifest, _, objects = path.read_bytes().partition(b"\n")
             return Artifact(json.loads(manifest), objects)
         self.misses += 1
-        with PassContext(level, config=config):
-            artifact = compile_trace(Dag.from_json(dag), trace, arg_ids, target)
+        with context:
+            artifact = compile_trace(Dag.from_json(dag), trace, arg_ids, target, name)
         _write(path, json.dumps(artifact.manifest).encode() + b"\n" + artifact.objects)
         return artifact
 

@@ -200,12 +200,10 @@ class Checker:
         return self._artifacts[key]
 
     def _compile(self, case: Case, path: ExecutionPath) -> Artifact:
-        target = Target(path.target)
+        target, context = Target(path.target), PassContext(path.level, config=path.config)
         if self._cache is not None:
-            return self._cache.compile(
-                case.dag, case.trace, case.arg_ids, target, path.level, path.config
-            )
-        with PassContext(path.level, config=path.config):
+            return self._cache.compile(case.dag, case.trace, case.arg_ids, target, context)
+        with context:
             return compile_trace(Dag.from_json(case.dag), case.trace, case.arg_ids, target)
 
     def _compare(self, prepared: Prepared, got: list[Array]) -> None:

@@ -30,7 +30,7 @@ EXAMPLES = int(os.environ.get("LOOPWRIGHT_FUZZ_EXAMPLES", "0"))
 
 
 @settings(
-    max_examples=EXAMPLES or 200,
+    max_examples=EXAMPLES or 100,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(data=st.data())
