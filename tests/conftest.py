@@ -28,6 +28,7 @@ settings.load_profile("ci" if os.environ.get("CI") else "default")
 #: one after the other, with nothing beside them: `make test` runs them in a pass of their own.
 SERIAL = (
     "cli/",
+    "contracts/test_measurers.py",
     "smoke/",
     "test_autotvm_script.py",
     "test_docs.py",
