@@ -31,11 +31,10 @@ from loopwright.te.tensor import Tensor
 from loopwright.testing.artifact_cache import ArtifactCache
 from loopwright.testing.execution_path import ExecutionPath
 from loopwright.testing.guarded import GuardedRunner
-from loopwright.testing.numpy_eval import evaluate
+from loopwright.testing.numpy_eval import Array, evaluate
 from loopwright.testing.random.program import Program, arrays
 from loopwright.testing.random.values import Info, poison
 
-Array = np.ndarray[Any, Any]
 #: Levels of passes at which targets are compiled, in turn, and whether bounds are checked.
 LEVELS = ((2, False), (3, False), (0, True))
 

@@ -19,14 +19,14 @@ import numpy as np
 
 from loopwright import dtypes
 from loopwright.errors import InternalError
-from loopwright.ir.expr import Binary, Call, Cast, Const, IfThenElse, Read, Select, Unary, Var
+from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, IfThenElse, Read, Select, Unary, Var
 from loopwright.ir.reduction import Reduce, outputs_of
 from loopwright.te.dag import ArgId, Dag, OpNode, arg_id
 
 Array = np.ndarray[Any, Any]
 
 
-def evaluate(dag: Dag, inputs: Mapping[Any, Array]) -> dict[ArgId, Array]:
+def evaluate(dag: Dag, inputs: Mapping[int, Array] | Mapping[ArgId, Array]) -> dict[ArgId, Array]:
     """Values of all operations of a DAG by index, ``(index, k)`` for output k > 0.
 
     Args:
@@ -36,7 +36,8 @@ def evaluate(dag: Dag, inputs: Mapping[Any, Array]) -> dict[ArgId, Array]:
     Raises:
         InternalError: the program reads outside a tensor where nothing guards it.
     """
-    values: dict[ArgId, Array] = dict(inputs)
+    values: dict[ArgId, Array] = {}
+    values.update(inputs.items())
     with np.errstate(all="ignore"):
         for i, op in enumerate(dag.ops):
             if not op.is_placeholder:
@@ -101,10 +102,10 @@ class _Evaluation:
 
     # ------------------------------------------------------------ expressions
 
-    def value(self, e: Any, mask: Array, env: Mapping[Var, Array] | None = None) -> Array:
+    def value(self, e: Expr, mask: Array, env: Mapping[Var, Array] | None = None) -> Array:
         """The value of an expression; reads need to be in bounds only where ``mask`` holds."""
 
-        def go(x: Any) -> Array:
+        def go(x: Expr) -> Array:
             return self.value(x, mask, env)
 
         match e:

@@ -21,8 +21,8 @@ import numpy as np
 from loopwright import te
 from loopwright.driver import build
 from loopwright.schedule import create_schedule
+from loopwright.testing.numpy_eval import Array
 
-Array = np.ndarray[Any, Any]
 #: Functions that are measured.
 NAMES = (
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sigmoid", "tanh", "sinh", "cosh",
@@ -67,7 +67,7 @@ def kernel(fn: str, dtype: str, target: str = "llvm -num-threads=1") -> Callable
 def exact(fn: str, args: tuple[Array, ...]) -> Array:
     """The reference, in the wider type."""
     wide = np.float64 if args[0].dtype == np.float32 else np.longdouble
-    x: Any = args[0].astype(wide)
+    x: Array = args[0].astype(wide)
     match fn:
         case "sigmoid":
             e = np.exp(-np.abs(x))
@@ -103,7 +103,7 @@ def errors(got: Array, want: Array) -> tuple[Array, Array]:
         return _errors(got, want, want.astype(got.dtype), info)
 
 
-def _errors(got: Array, want: Array, rounded: Array, info: Any) -> tuple[Array, Array]:
+def _errors(got: Array, want: Array, rounded: Array, info: np.finfo[Any]) -> tuple[Array, Array]:
     size = np.where(want == 0, want.dtype.type(info.tiny), np.abs(want))
     exponent = np.maximum(np.frexp(size)[1] - 1, info.minexp)
     unit = np.ldexp(want.dtype.type(1), exponent - info.nmant)

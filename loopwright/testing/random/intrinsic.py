@@ -56,7 +56,7 @@ class _Drawing:
         source = red.source[0] if red is not None else op.body
         assert source is not None
 
-        def element(*axes: Var) -> Any:
+        def element(*axes: Var) -> Expr:
             new = [*axes, *(a.var for a in over)]
             e = self._described(source, dict(zip((a.var for a in self.old), new, strict=True)))
             if red is None:
@@ -78,7 +78,7 @@ class _Drawing:
             raise _Unfit
         return {a: x.extent for a, x in found.items() if not isinstance(x, str) and x.extent != 1}
 
-    def _described(self, e: Any, env: dict[Var, Expr]) -> Any:
+    def _described(self, e: Expr, env: dict[Var, Expr]) -> Expr:
         """The expression with an operand for each read, moved along the axes that it uses."""
         if isinstance(e, Var):
             raise _Unfit
@@ -109,7 +109,7 @@ class _Drawing:
         body = op.body
         views = dict(zip(op.input_tensors, ins, strict=True))
 
-        def loads(e: Any) -> Any:
+        def loads(e: Expr) -> Expr:
             made = e.map_children(loads)
             return views[made.source][made.indices] if isinstance(made, Read) else made
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
+from loopwright.ir.expr import Expr
 from loopwright.schedule import steps
 from loopwright.schedule.rules.grouping import members
 from loopwright.schedule.rules.storage import loops_around
@@ -246,7 +247,7 @@ class Moves(Attempts):
         f, kind = self.d.pick((2, 3, 4, 8, 16)), self.d.pick(("fuse", "split", "swap", "skew"))
         shape = stage.op.shape
 
-        def index_map(*axes: Any) -> Any:
+        def index_map(*axes: Expr) -> Expr | Sequence[Expr]:
             parts = [n - 1 - x if reverse else x for x, n in zip(axes, shape, strict=True)]
             flat = parts[0]
             for x, n in zip(parts[1:], shape[1:], strict=True):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import takewhile
-from typing import Any
 
 from hypothesis import strategies as st
 
@@ -30,7 +29,7 @@ def random_schedule(d: Draw, dag: Dag, max_moves: int = 10) -> RandomSchedule:
 
 
 @st.composite
-def schedules(draw: Any, dag: Dag, max_moves: int = 10) -> RandomSchedule:
+def schedules(draw: st.DrawFn, dag: Dag, max_moves: int = 10) -> RandomSchedule:
     """`random_schedule` as a Hypothesis strategy."""
     return random_schedule(Draw.hypothesis(draw), dag, max_moves)
 

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from loopwright import dtypes, te
-from loopwright.ir.expr import Expr, IterVar
+from loopwright.ir.expr import Expr, IterVar, Var
 from loopwright.testing.random.expr import DTYPES, INTS, Axis, Expressions, Known
 from loopwright.testing.random.values import Info, constant, info_of_dtype
 
@@ -29,7 +29,7 @@ class Tuples(Expressions):
         """A stage with one output for each value that ``make()`` builds over ``self.axes``."""
         infos: list[Info] = []
 
-        def body(*vars_: Any) -> Any:
+        def body(*vars_: Var) -> tuple[Expr, ...]:
             old, self.axes = self.axes, [Axis(v, e) for v, e in zip(vars_, shape, strict=True)]
             made = make()
             self.axes = old
@@ -123,7 +123,7 @@ class Tuples(Expressions):
         return list(zip(found, infos, strict=True))
 
 
-def _combine(kind: str, x: Expr, y: Expr) -> Any:
+def _combine(kind: str, x: Expr, y: Expr) -> Expr:
     return x + y if kind == "sum" else te.min(x, y) if kind == "min" else te.max(x, y)
 
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from hypothesis import strategies as st
 
 from loopwright import dtypes, te
 from loopwright.ir.expr import Expr
+from loopwright.testing.numpy_eval import Array
 
 _MANTISSA = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}
 # Relative error of one rounded operation or library function, with room to spare.
 _EPS = {"bfloat16": 1e-2, "float16": 1e-3, "float32": 1e-6, "float64": 1e-14}
 _HUGE = 1e30
+
+T = TypeVar("T")
 
 
 class Info(NamedTuple):
@@ -126,9 +129,9 @@ class Draw:
         self._integer = integer
 
     @staticmethod
-    def hypothesis(draw: Any) -> Draw:
+    def hypothesis(draw: st.DrawFn) -> Draw:
         """Choices drawn and shrunk by Hypothesis."""
-        return Draw(lambda lo, hi: int(draw(st.integers(lo, hi))))
+        return Draw(lambda lo, hi: draw(st.integers(lo, hi)))
 
     @staticmethod
     def random(rng: random.Random) -> Draw:
@@ -139,7 +142,7 @@ class Draw:
         """An integer in [lo, hi]."""
         return self._integer(lo, hi) if hi > lo else lo
 
-    def pick(self, items: Sequence[Any]) -> Any:
+    def pick(self, items: Sequence[T]) -> T:
         """One of some items."""
         return items[self.integer(0, len(items) - 1)]
 
@@ -150,7 +153,7 @@ class Draw:
 
 def random_array(
     rng: np.random.Generator, shape: tuple[int, ...], dtype: str, nan: bool = False
-) -> np.ndarray[Any, Any]:
+) -> Array:
     """Quarters in [-2, 2] for floats; small integers, or any when ``rng`` says so."""
     if dtype == "bool":
         return rng.integers(0, 2, shape).astype(bool)
@@ -168,7 +171,7 @@ def random_array(
     return np.asarray(np.where(rng.random(shape) < 0.3, edges, full), dtype)
 
 
-def poison(shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
+def poison(shape: tuple[int, ...], dtype: str) -> Array:
     """What outputs hold before a run: NaN, or a pattern."""
     if dtypes.is_float(dtype):
         return np.full(shape, np.nan, dtype)
