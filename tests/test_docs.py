@@ -80,7 +80,7 @@ def test_make_targets_exist() -> None:
     described = set(re.findall(r"^([a-z]+):.*## ", makefile, flags=re.MULTILINE))
     documents = "\n".join((ROOT / name).read_text(encoding="utf-8") for name in DOCUMENTS)
     named = set(re.findall(r"(?:`|^)make ([a-z]+)", documents, flags=re.MULTILINE))
-    assert {"tune", "test", "check", "bench", "clean", "help"} <= described
+    assert {"tune", "smoke", "test", "check", "bench", "clean", "help"} <= described
     assert named <= targets
 
 
@@ -88,6 +88,7 @@ def test_ci_runs_what_readme_says() -> None:
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     steps = re.findall(r"^step make ([a-z]+)", script, flags=re.MULTILINE)
     assert {words[0] for words in commands("make")[:2]} | {"check", "oldest"} == set(steps)
+    assert "step make test SLOW=1 ARGS=--durations=25\n" in script  # every test, the slowest shown
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
 
 

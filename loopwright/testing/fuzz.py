@@ -12,11 +12,12 @@ any other. Ctrl-C ends the run with the summary so far.
 from __future__ import annotations
 
 import argparse
+import itertools
 import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from loopwright.errors import ScheduleError
@@ -209,10 +210,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     began = time.monotonic()
     seed = options.seed
     try:
-        while _goes_on(options, seed, began):
-            if not run.run(seed, options.kind or "") and options.stop:
+        for seed in _seeds(options.seed, options.count, options.minutes):
+            run.run(seed, options.kind or "")
+            if options.stop and run.failures:
                 break
-            seed += 1
+        seed += 1
     except KeyboardInterrupt:
         print(f"interrupted at seed {seed}")
     finally:
@@ -222,11 +224,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1 if run.failures else 0
 
 
-def _goes_on(options: argparse.Namespace, seed: int, began: float) -> bool:
-    """Whether another seed is checked: until the minutes are over, or the count is reached."""
-    if options.minutes is None:
-        return bool(seed < options.seed + options.count)
-    return bool(time.monotonic() - began < 60 * options.minutes)
+def _seeds(first: int, count: int, minutes: float | None) -> Iterator[int]:
+    """So many seeds; or, where minutes are given, seeds until these are over."""
+    if minutes is None:
+        yield from range(first, first + count)
+        return
+    end = time.monotonic() + 60 * minutes
+    yield from itertools.takewhile(lambda _: time.monotonic() < end, itertools.count(first))
 
 
 if __name__ == "__main__":

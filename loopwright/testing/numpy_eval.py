@@ -40,9 +40,8 @@ def evaluate(dag: Dag, inputs: Mapping[int, Array] | Mapping[ArgId, Array]) -> d
     values.update(inputs.items())
     with np.errstate(all="ignore"):
         for i, op in enumerate(dag.ops):
-            if not op.is_placeholder:
-                for k, value in enumerate(_Evaluation(op, values).result()):
-                    values[arg_id(i, k)] = value
+            results = [] if op.is_placeholder else _Evaluation(op, values).result()
+            values.update({arg_id(i, k): value for k, value in enumerate(results)})
     return values
 
 

@@ -130,14 +130,17 @@ def measure(
         for args in blocks:
             run(*args, out)
             ulp, bad = errors(out, exact(fn, args))
-            k = int(np.argmax(ulp))
-            if ulp[k] > worst:
-                worst, at = float(ulp[k]), tuple(float(a[k]) for a in args)
-            if bad.any():
-                wrong += int(bad.sum())
-                example = tuple(float(a[np.argmax(bad)]) for a in args)
+            k, j = int(np.argmax(ulp)), int(np.argmax(bad))
+            worst, at = max((worst, at), (float(ulp[k]), _at(args, k)), key=lambda x: x[0])
+            example = _at(args, j) if bad[j] else example
+            wrong += int(bad.sum())
             count += len(out)
     return Error(worst, at, wrong, example, count)
+
+
+def _at(args: tuple[Array, ...], k: int) -> tuple[float, ...]:
+    """The arguments of one result."""
+    return tuple(float(a[k]) for a in args)
 
 
 def all_float32() -> Iterator[tuple[Array, ...]]:
@@ -174,15 +177,15 @@ def samples(dtype: str, count: int, arity: int, seed: int = 0) -> Iterator[tuple
     yield tuple(a.reshape(-1) for a in pairs) if pairs else (np.resize(s, _BLOCK),)
     size = np.dtype(dtype).itemsize
     for block in range(-(-count // _BLOCK)):
-        args = []
-        for k in range(arity):
-            if block % 2:
-                raw = rng.integers(0, 256, _BLOCK * size, np.uint8).view(dtype)
-            else:
-                scale = (1.0, 10.0, 100.0, 0.1)[block // 2 % 4] if k == 0 else 5.0
-                raw = (rng.standard_normal(_BLOCK) * scale).astype(dtype)
-                raw = np.abs(raw) if arity > 1 and k == 0 else raw
-            args.append(np.ascontiguousarray(raw))
+        if block % 2:
+            yield tuple(
+                rng.integers(0, 256, _BLOCK * size, np.uint8).view(dtype) for _ in range(arity)
+            )
+            continue
+        scales = [(1.0, 10.0, 100.0, 0.1)[block // 2 % 4], *(5.0 for _ in range(1, arity))]
+        args = [(rng.standard_normal(_BLOCK) * scale).astype(dtype) for scale in scales]
+        if arity > 1:
+            args[0] = np.abs(args[0])
         yield tuple(args)
 
 

@@ -89,13 +89,11 @@ class _Kernels(Drawing):
         users = self.readers(stage.id)
         if users and self.d.chance(35) and self.in_threads(stage, self.d.pick(users)):
             return True
-        for _ in range(3):
-            if users and self.attach_at(stage.id, self.d.pick(users)):
-                if self.d.chance(45):
-                    scope = self.d.pick(("shared", "shared", "local", "global"))
-                    self.do(steps.SetScope(stage.id, scope))
-                return True
-        return False
+        attached = users and any(self.attach_at(stage.id, self.d.pick(users)) for _ in range(3))
+        if attached and self.d.chance(45):
+            scope = self.d.pick(("shared", "shared", "local", "global"))
+            self.do(steps.SetScope(stage.id, scope))
+        return bool(attached)
 
     def in_threads(self, stage: StageState, user: StageId) -> bool:
         """Compute a stage in a loop of threads, in memory that all of them share."""
@@ -151,11 +149,12 @@ class _Kernels(Drawing):
             fit = [t for t in tags if t in THREADS or not reduce]
             if pos > 1 and self.d.chance(80):
                 fit = [t for t in fit if t not in BLOCKS]
-            if fit and self.d.chance(45 if reduce else 70):
-                tag = self.d.pick(fit[:3])
-                extent = self.d.pick((None, None, None, None, 4))
-                if self.do(steps.Bind(stage.id, x, tag, extent)):
-                    tags.remove(tag)
+            if not fit or not self.d.chance(45 if reduce else 70):
+                continue
+            tag = self.d.pick(fit[:3])
+            extent = self.d.pick((None, None, None, None, 4))
+            if self.do(steps.Bind(stage.id, x, tag, extent)):
+                tags.remove(tag)
 
     def predicate(self, stage: StageState) -> None:
         """Another thread stores the result of a reduction across threads."""
@@ -172,12 +171,7 @@ class _Kernels(Drawing):
             self.flatten(stage)
         extents = self.extents(stage)
         for x in self.refresh(stage).leaves:
-            n = self.d.pick([*extents.values(), 2, 3, 4])
-            while self.d.chance(45):
-                t = self.state.steps
-                if not self.do(steps.Split(stage.id, x, n, None)):
-                    break
-                x, n = f"{t}.0", self.d.pick([*extents.values(), 2, 4])
+            self._split_by_threads(stage, x, list(extents.values()))
         if self.d.chance(30):
             self.shuffle(stage)
         if self.d.chance(80):
@@ -188,6 +182,15 @@ class _Kernels(Drawing):
             self.mark(stage, "vectorized", "spatial", last=True)
         if self.d.chance(20):
             self.mark(stage, "unrolled", None, last=True)
+
+    def _split_by_threads(self, stage: StageState, loop: str, extents: list[int]) -> None:
+        """Split a loop some times, mostly by the extents of thread axes."""
+        factor = self.d.pick([*extents, 2, 3, 4])
+        while self.d.chance(45):
+            t = self.state.steps
+            if not self.do(steps.Split(stage.id, loop, factor, None)):
+                return
+            loop, factor = f"{t}.0", self.d.pick([*extents, 2, 4])
 
     def extents(self, stage: StageState) -> dict[str, int]:
         """Extents of the thread axes around a stage."""

@@ -125,11 +125,12 @@ class Drawing(Moves):
         self.tune(stage)
         self.attach_at(sid, stage.id)
         self.tune(self.state.stages[sid])
-        if self.d.chance(50):
-            reads = self.state.stages[sid].op.reads()
-            for source, k in dict.fromkeys((r.source, r.value_index) for r in reads):
-                if self.d.chance(60):
-                    self.read_cache(source, [sid], k)
+        if not self.d.chance(50):
+            return
+        reads = self.state.stages[sid].op.reads()
+        for source, k in dict.fromkeys((r.source, r.value_index) for r in reads):
+            if self.d.chance(60):
+                self.read_cache(source, [sid], k)
 
     def prefetch(self) -> None:
         """Prefetch a tensor that a stage reads, mostly, at one of its loops."""
