@@ -24,21 +24,23 @@ settings.register_profile("ci", settings.get_profile("default"), derandomize=Tru
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 
-#: Folders and files of tests that time something, or watch processes start, wait and end. They run
-#: one after the other, with nothing beside them: `make test` runs them in a pass of their own.
+#: Folders, files and single tests that time something, or watch processes start, wait and end. They
+#: run one after the other, with nothing beside them: `make test` runs them in a pass of their own.
 SERIAL = (
     "cli/",
     "contracts/test_measurers.py",
     "smoke/",
     "test_autotvm_script.py",
     "test_docs.py",
+    "unit/autotvm/",
     "unit/benchmarks/test_measuring.py",
+    "unit/codegen/test_c.py::test_tasks_with_target_c_are_tuned",
     "unit/measure/",
     "unit/runtime/test_device.py",
     "unit/runtime/test_peak.py",
     "unit/runtime/test_pool.py",
     "unit/runtime/test_timing.py",
-    "unit/tuner/test_tasks.py",
+    "unit/tuner/test_tasks.py::test_real_tasks_share_the_processes",
 )
 
 
@@ -46,8 +48,7 @@ SERIAL = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give the tests of `SERIAL` their marker, before ``-m`` chooses."""
     for item in items:
-        path = item.path.relative_to(TESTS) if item.path.is_relative_to(TESTS) else item.path
-        if path.as_posix().startswith(SERIAL):
+        if item.nodeid.removeprefix("tests/").startswith(SERIAL):
             item.add_marker("serial")
 
 
