@@ -16,6 +16,9 @@ ARGS   ?=
 SLOW   ?=
 JOBS   ?= auto
 PARALLEL = -n $(JOBS) --maxprocesses 8 --dist worksteal
+# Bytecode is written whatever the shell says: without it each of the hundreds of processes that the
+# tests start would compile the sources again.
+smoke test oldest: export PYTHONDONTWRITEBYTECODE =
 
 # Options of `make fuzz`: the first seed, and how many, or for how many minutes.
 SEED    ?= 0
