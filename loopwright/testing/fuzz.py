@@ -57,8 +57,8 @@ def example(seed: int) -> tuple[Case, list[str], RandomSchedule]:
     """The case, the targets and the drawn schedule of a seed, for programs of known sizes."""
     d = Draw.random(random.Random(seed))
     program = random_program(d)
-    made = random_schedule(d, program.dag, max_moves=20)
-    return case_of(program, made.trace), targets_of(d), made
+    schedule = random_schedule(d, program.dag, max_moves=20)
+    return case_of(program, schedule.trace), targets_of(d), schedule
 
 
 #: What a seed gives: cases that differ in their sizes only, the targets, and how it was drawn.
@@ -73,14 +73,14 @@ def examples(seed: int, kind: str) -> Example:
         kind: ``"cpu"``, ``"sizes"`` (one case a size) or ``"threads"``.
     """
     if kind == "cpu":
-        case, targets, made = example(seed)
-        return [case], targets, made
+        case, targets, schedule = example(seed)
+        return [case], targets, schedule
     d = Draw.random(random.Random(seed))
     program = random_program(d)
     kernel = kind == "threads"
-    made = random_kernel(d, program.dag) if kernel else random_schedule(d, program.dag, 14)
-    case = case_of(program, made.trace)
-    return (symbolic_cases(d, case) if kind == "sizes" else [case]), targets_of(d), made
+    schedule = random_kernel(d, program.dag) if kernel else random_schedule(d, program.dag, 14)
+    case = case_of(program, schedule.trace)
+    return (symbolic_cases(d, case) if kind == "sizes" else [case]), targets_of(d), schedule
 
 
 @dataclass

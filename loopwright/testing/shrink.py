@@ -1,8 +1,8 @@
 """Makes a failing case smaller: fewer steps, fewer stages, smaller extents, simpler expressions.
 
-Every candidate is written as Python (`Dag.as_python`) and executed, so that te's own rules throw
-out what no program can be; it is kept when it still fails. Greedy, until nothing helps or the time
-is over.
+Every smaller candidate is written as Python (`Dag.as_python`) and executed, so that the rules of te
+refuse what is no valid program. A candidate that still fails replaces the case. The search is
+greedy; it ends when no candidate fails, or when the time is over.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def shrink(case: Case, fails: Fails, seconds: float = 60.0) -> Case:
     while changed and time.monotonic() < end:
         changed = False
         for smaller in (_stages, _extents, _expressions, _arrays):
-            found = _descend(case, fails, smaller, end)
-            changed, case = changed or found is not case, found
+            smallest = _descend(case, fails, smaller, end)
+            changed, case = changed or smallest is not case, smallest
         case = shortest(case, fails, end)
     return case
 
@@ -77,8 +77,8 @@ def without(trace: list[list[Any]], k: int) -> list[list[Any]]:
     def renamed(x: Any) -> Any:
         if isinstance(x, list):
             return [renamed(v) for v in x]
-        found = re.fullmatch(r"(s?)(\d+)((?:\.\d)?)", x) if isinstance(x, str) else None
-        return f"{found[1]}{number[int(found[2])]}{found[3]}" if found else x
+        match = re.fullmatch(r"(s?)(\d+)((?:\.\d)?)", x) if isinstance(x, str) else None
+        return f"{match[1]}{number[int(match[2])]}{match[3]}" if match else x
 
     return [[s[0], *(renamed(v) for v in s[1:])] for t, s in enumerate(trace) if t in number]
 
@@ -282,8 +282,8 @@ def _rebuilt(dag: Dag) -> tuple[Dag, dict[int, int]]:
     scope: dict[str, Any] = {}
     exec(compile(dag.as_python(), "<smaller>", "exec"), scope)
     new, index = Dag.from_ops([t.op for t in scope["outputs"]])
-    made = {i: scope[names[0]].op for i, names in enumerate(tensor_names(dag))}
-    return new, {i: index[op] for i, op in made.items() if op in index}
+    new_ops = {i: scope[names[0]].op for i, names in enumerate(tensor_names(dag))}
+    return new, {i: index[op] for i, op in new_ops.items() if op in index}
 
 
 def _renumbered(trace: list[list[Any]], number: Mapping[int, int]) -> list[list[Any]]:

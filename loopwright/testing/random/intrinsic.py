@@ -73,10 +73,10 @@ class _Drawing:
 
     def _axes(self, axes: Sequence[IterVar]) -> dict[IterVar, int]:
         """Axes of more than one iteration inside the loop, with these."""
-        found = {a: region(self.sb, self.position, a) for a in axes}
-        if any(isinstance(x, str) for x in found.values()):
+        regions = {a: region(self.sb, self.position, a) for a in axes}
+        if any(isinstance(x, str) for x in regions.values()):
             raise _Unfit
-        return {a: x.extent for a, x in found.items() if not isinstance(x, str) and x.extent != 1}
+        return {a: x.extent for a, x in regions.items() if not isinstance(x, str) and x.extent != 1}
 
     def _described(self, e: Expr, env: dict[Var, Expr]) -> Expr:
         """The expression with an operand for each read, moved along the axes that it uses."""
@@ -97,9 +97,9 @@ class _Drawing:
 
     def _extent(self, v: Var) -> int:
         axis = next(a for a in self.old if a.var is v)
-        found = region(self.sb, self.position, axis)
-        assert not isinstance(found, str)
-        return found.extent
+        part = region(self.sb, self.position, axis)
+        assert not isinstance(part, str)
+        return part.extent
 
     # ------------------------------------------------------------ statements
 
@@ -110,8 +110,8 @@ class _Drawing:
         views = dict(zip(op.input_tensors, ins, strict=True))
 
         def loads(e: Expr) -> Expr:
-            made = e.map_children(loads)
-            return views[made.source][made.indices] if isinstance(made, Read) else made
+            loaded = e.map_children(loads)
+            return views[loaded.source][loaded.indices] if isinstance(loaded, Read) else loaded
 
         own = tuple(a.var for a in op.axis)
         if not isinstance(body, Reduce):

@@ -100,8 +100,8 @@ class Moves(Attempts):
         """Inline a stage, mostly one that can be."""
         stage = self.stage()
         if stage and self.d.chance(80):
-            found = [x for x in self.state.stages.values() if self._can_inline(x)]
-            stage = self.d.pick(found) if found else None
+            fitting = [x for x in self.state.stages.values() if self._can_inline(x)]
+            stage = self.d.pick(fitting) if fitting else None
         if stage:
             self.do(steps.ComputeInline(stage.id))
 
@@ -212,8 +212,8 @@ class Moves(Attempts):
 
     def rfactor(self) -> None:
         """Factor a loop of a reduction, split or not, and perhaps tune both stages."""
-        found = [s for s in self.state.stages.values() if s.op.reduction is not None]
-        stage = self.d.pick(found) if found else None
+        fitting = [s for s in self.state.stages.values() if s.op.reduction is not None]
+        stage = self.d.pick(fitting) if fitting else None
         if stage is None:
             return
         if self.d.chance(60):
@@ -289,8 +289,8 @@ class Moves(Attempts):
 
     def halves(self) -> None:
         """Two halves for a buffer, of a stage computed at a serial loop where there is one."""
-        found = [x for x in self.state.stages.values() if self._at_serial_loop(x)]
-        stage = self.d.pick(found) if found and self.d.chance(90) else self.stage()
+        fitting = [x for x in self.state.stages.values() if self._at_serial_loop(x)]
+        stage = self.d.pick(fitting) if fitting and self.d.chance(90) else self.stage()
         if stage:
             self.do(steps.DoubleBuffer(stage.id))
 
@@ -300,8 +300,8 @@ class Moves(Attempts):
 
     def storage_outside(self) -> None:
         """Let the buffer of an attached stage exist further out."""
-        found = [x for x in self.state.stages.values() if x.attach.kind == "at"]
-        stage = self.d.pick(found) if found and self.d.chance(95) else self.stage()
+        fitting = [x for x in self.state.stages.values() if x.attach.kind == "at"]
+        stage = self.d.pick(fitting) if fitting and self.d.chance(95) else self.stage()
         if not stage:
             return
         around = loops_around(self.state, stage)

@@ -81,15 +81,15 @@ class _Builder(Tuples):
             self.transpose, self.stencil, self.elementwise, self.reduction, self.several,
             self.tuple_reduction,
         ]  # fmt: skip
-        made: list[Known] = []
+        computed: list[Known] = []
         for _ in range(self.d.integer(1, max_stages)):
             stage = self.d.pick(kinds)()
             new = stage if isinstance(stage, list) else [stage]
-            made += new
+            computed += new
             self.known += new
-        outputs = [made[-1]]
-        read = {t for k in made for t in k.tensor.op.input_tensors}
-        for k in made[:-1]:
+        outputs = [computed[-1]]
+        read = {t for k in computed for t in k.tensor.op.input_tensors}
+        for k in computed[:-1]:
             if self.d.chance(60 if k.tensor not in read else 10):
                 outputs.append(k)
         return self._finish(outputs)

@@ -82,11 +82,11 @@ class Drawing(Moves):
             return
         self._flatten(stage)
         leaves = self.refresh(stage).leaves
-        made = self.split_loop(stage, leaves[0]) if leaves else None
-        if made and self.d.chance(60):
-            self.do(steps.Annotate(stage.id, made[1], "vectorized"))
-        if made and self.d.chance(40):
-            self.do(steps.Annotate(stage.id, made[0], "parallel"))
+        loops = self.split_loop(stage, leaves[0]) if leaves else None
+        if loops and self.d.chance(60):
+            self.do(steps.Annotate(stage.id, loops[1], "vectorized"))
+        if loops and self.d.chance(40):
+            self.do(steps.Annotate(stage.id, loops[0], "parallel"))
 
     def recipe_tail(self) -> None:
         """Few whole vectors and a last one of few lanes, known when compiling if unrolled."""
@@ -99,9 +99,9 @@ class Drawing(Moves):
         if not isinstance(extent, int) or extent < 3:
             return
         factor = max(2, (extent - self.d.integer(1, 3)) // self.d.integer(1, 3))
-        made = self.split_loop(stage, stage.leaves[0], factor)
-        if made and self.do(steps.Annotate(stage.id, made[1], "vectorized")):
-            self.do(steps.Annotate(stage.id, made[0], "unrolled"))
+        loops = self.split_loop(stage, stage.leaves[0], factor)
+        if loops and self.do(steps.Annotate(stage.id, loops[1], "vectorized")):
+            self.do(steps.Annotate(stage.id, loops[0], "unrolled"))
 
     def _flatten(self, stage: StageState) -> None:
         """Fuse the outer loops of a stage, mostly all that can be."""

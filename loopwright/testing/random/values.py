@@ -1,4 +1,4 @@
-"""Choices, random arrays, and what is known of a random program's values."""
+"""Random choices and arrays, and facts about the values of a random program."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ class Info(NamedTuple):
             return self
         return Info(False, self.bound, 1.0, self.err + self.bound * _EPS[dtype])
 
-    def _made(self, other: Info, bound: float, quantum: float, err: float, dtype: str) -> Info:
+    def _combined(self, other: Info, bound: float, quantum: float, err: float, dtype: str) -> Info:
         exact = self.exact and other.exact
         return Info(exact, min(bound, _HUGE), quantum if exact else 1.0, err).to(dtype)
 
     def add(self, other: Info, dtype: str) -> Info:
         """A sum or difference."""
         quantum = min(self.quantum, other.quantum)
-        return self._made(other, self.bound + other.bound, quantum, self.err + other.err, dtype)
+        return self._combined(other, self.bound + other.bound, quantum, self.err + other.err, dtype)
 
     def mul(self, other: Info, dtype: str) -> Info:
         """A product."""
         err = self.err * other.bound + other.err * self.bound + self.err * other.err
         bound, quantum = self.bound * other.bound, self.quantum * other.quantum
-        return self._made(other, bound, max(quantum, 1e-30), err, dtype)
+        return self._combined(other, bound, max(quantum, 1e-30), err, dtype)
 
     def div(self, other: Info, dtype: str) -> Info:
         """``self / (abs(other) + 1)``."""
@@ -83,8 +83,8 @@ class Info(NamedTuple):
         rounding = 0.0 if self.exact or dtype not in _EPS else n * n * self.bound * _EPS[dtype]
         bound = min(self.bound * n, _HUGE)
         total = Info(self.exact, bound, self.quantum, self.err * n + rounding)
-        made = total.to(dtype)
-        return made if made.exact else made._replace(err=made.err * n)
+        rounded = total.to(dtype)
+        return rounded if rounded.exact else rounded._replace(err=rounded.err * n)
 
     def power(self, n: int, dtype: str) -> Info:
         """A product of n such values in any order."""
@@ -147,7 +147,7 @@ class Draw:
         return items[self.integer(0, len(items) - 1)]
 
     def chance(self, percent: int) -> bool:
-        """True so many times in a hundred."""
+        """True with this probability in percent."""
         return self.integer(0, 99) >= 100 - percent
 
 
