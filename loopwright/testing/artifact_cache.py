@@ -25,7 +25,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import loopwright
 from loopwright.driver import compile as compile_trace
 from loopwright.lowering.context import PassContext
 from loopwright.runtime.artifact import Artifact
@@ -96,7 +95,7 @@ class ArtifactCache:
 @cache
 def compiler_hash() -> str:
     """A hash of the compiler's source files and of the version of llvmlite."""
-    root = Path(loopwright.__file__).parent
+    root = Path(__file__).parents[1]
     digest = hashlib.sha256(version("llvmlite").encode())
     files = (p for p in root.rglob("*") if p.suffix in (".py", ".ll"))
     for path in sorted(p for p in files if p.relative_to(root).parts[0] not in _NOT_COMPILER):

@@ -22,10 +22,10 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-import loopwright as lw
 from loopwright import te
+from loopwright.driver import build
 from loopwright.driver import compile as compile_trace
-from loopwright.errors import ArgumentError, BuildError, CodegenError
+from loopwright.errors import ArgumentError, BuildError, CodegenError, LoopwrightError
 from loopwright.runtime.artifact import Artifact
 from loopwright.runtime.module import Module, load_module
 from loopwright.schedule import Schedule, create_schedule
@@ -158,7 +158,7 @@ class TargetContract:
 
     def build(self, program: Program, name: str = "main") -> Module:
         """The compiled program."""
-        return lw.build(program.s, program.args, target=self.target, name=name)
+        return build(program.s, program.args, target=self.target, name=name)
 
     @pytest.mark.parametrize("name", PROGRAMS)
     def test_the_result_is_that_of_numpy(self, name: str) -> None:
@@ -174,7 +174,7 @@ class TargetContract:
         n = te.var("n")
         a = te.placeholder((n,), name="A")
         b = te.compute((n,), lambda i: a[i] + 1, name="B")
-        f = lw.build(create_schedule(b), [a, b], target=self.target)
+        f = build(create_schedule(b), [a, b], target=self.target)
         for length in (1, 7, 32):
             x, y = np.arange(length, dtype="float32"), np.zeros(length, "float32")
             f(x, y)
@@ -211,7 +211,7 @@ class TargetContract:
         program, path = matmul(), tmp_path / "kernel.so"
         f = self.build(program)
         if not self.exports:
-            with pytest.raises(lw.errors.LoopwrightError):
+            with pytest.raises(LoopwrightError):
                 f.export_library(path)
             return
         arrays = program.arrays()
@@ -241,8 +241,8 @@ class TargetContract:
         s[b].bind(inner, te.thread_axis("threadIdx.x"))
         if not self.threads:
             with pytest.raises(CodegenError, match=r"blockIdx\.x"):
-                lw.build(s, [a, b], target=self.target)
+                build(s, [a, b], target=self.target)
             return
         x, y = np.arange(32, dtype="float32"), np.zeros(32, "float32")
-        lw.build(s, [a, b], target=self.target)(x, y)
+        build(s, [a, b], target=self.target)(x, y)
         np.testing.assert_array_equal(y, x * 3)
