@@ -10,8 +10,15 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 TRIALS ?= 64
 LOG    ?= matmul_1024.jsonl
 
-# Options of `make test`: more arguments for pytest, such as ARGS="-k split".
+# Options of `make test`: more arguments for pytest, such as ARGS="-k split"; SLOW=1 runs the tests
+# that are marked as slow, too; JOBS processes run what times nothing (auto: one a CPU).
 ARGS   ?=
+SLOW   ?=
+JOBS   ?= auto
+PARALLEL = -n $(JOBS) --maxprocesses 8 --dist worksteal
+# Bytecode is written whatever the shell says: without it each of the hundreds of processes that the
+# tests start would compile the sources again.
+smoke test oldest: export PYTHONDONTWRITEBYTECODE =
 
 # Options of `make fuzz`: the first seed, and how many, or for how many minutes.
 SEED    ?= 0
@@ -29,7 +36,7 @@ RUN_STAMP := $(VENV)/.installed-run
 DEV_STAMP := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help tune test oldest fuzz check format bench replay tuners clean
+.PHONY: help tune smoke test oldest fuzz check format bench replay tuners clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) \
@@ -38,14 +45,25 @@ help: ## list the targets
 tune: $(RUN_STAMP) ## set up, then tune the 1024x1024x1024 fp32 matmul (TRIALS=64 LOG=matmul_1024.jsonl)
 	$(BIN)/loopwright tune matmul M=1024 N=1024 K=1024 --trials $(TRIALS) --log $(LOG)
 
-test: $(DEV_STAMP) ## set up, then run all tests (ARGS="-k split" to choose)
-	$(BIN)/python -m pytest $(ARGS)
+smoke: $(DEV_STAMP) ## set up, then the shortest check that all parts work together (15 s)
+	$(BIN)/python -m pytest -q tests/smoke
+
+# Two passes: what times nothing runs in several processes, then the rest runs alone. The second runs
+# even if the first found failures. Pytest's status 5 says that a pass had no test to run, which is
+# right for one of the two, as with ARGS="-k split"; other statuses than 0, 1 and 5 end the run.
+test: $(DEV_STAMP) ## set up, then run the tests (SLOW=1 for slow ones too, ARGS="-k split" to choose)
+	@tier='$(if $(SLOW),, and not slow)'; \
+	$(BIN)/python -m pytest $(PARALLEL) -m "not serial$$tier" $(ARGS); first=$$?; \
+	case $$first in 0|1|5) ;; *) exit $$first ;; esac; \
+	$(BIN)/python -m pytest -m "serial$$tier" $(ARGS); second=$$?; \
+	if [ $$first -eq 1 ]; then echo "make test: the first pass found failures, see above" >&2; fi; \
+	case $$first,$$second in 0,0|0,5|5,0) ;; *,0|*,5) exit $$first ;; *) exit $$second ;; esac
 
 # On Linux and Windows; elsewhere the same versions are called xgboost.
 oldest: $(DEV_STAMP) ## the tests of the learned cost model with the oldest XGBoost that is supported
 	@test -d $(VENV)/oldest/xgboost \
 		|| $(BIN)/python -m pip install --quiet --no-deps --target $(VENV)/oldest 'xgboost-cpu==2.1.*'
-	PYTHONPATH=$(VENV)/oldest $(BIN)/python -m pytest -q \
+	PYTHONPATH=$(VENV)/oldest $(BIN)/python -m pytest -q $(PARALLEL) \
 		tests/unit/tuner/test_xgb_model.py tests/unit/tuner/test_xgb_tuner.py
 
 fuzz: $(DEV_STAMP) ## random schedules against NumPy, failures printed as programs (SEED=0 COUNT=1000 MINUTES=)
@@ -72,7 +90,7 @@ tuners: $(DEV_STAMP) ## compare the tuners on measured spaces, as table and benc
 	$(BIN)/python -m benchmarks.tuners --seeds $(SEEDS) --plot bench_tuners.png
 
 clean: ## remove .venv, caches and build leftovers (logs stay)
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find loopwright tests tutorials benchmarks -name __pycache__ -type d -prune \
 		-exec rm -rf {} + 2>/dev/null || true
 

@@ -16,12 +16,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from benchmarks.workloads import CASES, MORE_CASES
 from loopwright.errors import InstantiationError
+from loopwright.task import ConfigSpace
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Configurations of each operator beside the default one.
@@ -32,19 +34,11 @@ def operator_entries() -> Iterator[dict[str, Any]]:
     """The benchmark's operators under the default and some random configurations."""
     from loopwright.cli.workload import find_workload
 
-    for case in (*CASES, *MORE_CASES):
-        for target in ("llvm", "c"):
-            task = find_workload(case.op, list(case.params), target, 2).task
-            space = task.config_space
-            chosen = [space.default_index]
-            if target == "llvm":
-                step = max(1, len(space) // CONFIGS)
-                chosen += [i * step + step // 2 for i in range(CONFIGS)]
-            for index in chosen:
-                try:
-                    s, tensors = task.instantiate(index)
-                except InstantiationError:  # the space has points that its template refuses
-                    continue
+    for case, target in product((*CASES, *MORE_CASES), ("llvm", "c")):
+        task = find_workload(case.op, list(case.params), target, 2).task
+        for index in _configurations(task.config_space, CONFIGS if target == "llvm" else 0):
+            with suppress(InstantiationError):  # the space has points that its template refuses
+                s, tensors = task.instantiate(index)
                 yield {
                     "name": f"{case.name} {target} #{index}",
                     "dag": s.dag.to_json(),
@@ -52,6 +46,12 @@ def operator_entries() -> Iterator[dict[str, Any]]:
                     "args": s.arg_ids(tensors),
                     "target": f"{task.target}",
                 }
+
+
+def _configurations(space: ConfigSpace, count: int) -> list[int]:
+    """The default configuration, and ``count`` others that are spread over the space."""
+    step = max(1, len(space) // max(1, count))
+    return [space.default_index, *(i * step + step // 2 for i in range(count))]
 
 
 def random_entries(count: int) -> Iterator[dict[str, Any]]:

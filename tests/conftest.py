@@ -1,14 +1,18 @@
-"""What all tests share: golden texts, Hypothesis profiles, CPU feature markers."""
+"""What all tests share: tiers, golden texts, Hypothesis profiles, CPU features, one checker."""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from loopwright.testing.differential import Checker
+from tests.kernels import KERNELS
 
 TESTS = Path(__file__).parent
 
@@ -18,6 +22,34 @@ os.environ.setdefault("LOOPWRIGHT_VERIFY", "1")
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+
+#: Folders, files and single tests that time something, or watch processes start, wait and end. They
+#: run one after the other, with nothing beside them: `make test` runs them in a pass of their own.
+SERIAL = (
+    "cli/",
+    "contracts/test_measurers.py",
+    "smoke/",
+    "test_autotvm_script.py",
+    "test_docs.py",
+    "unit/autotvm/",
+    "unit/benchmarks/test_measuring.py",
+    "unit/codegen/test_c.py::test_tasks_with_target_c_are_tuned",
+    "unit/measure/",
+    "unit/runtime/test_device.py",
+    "unit/runtime/test_peak.py",
+    "unit/runtime/test_pool.py",
+    "unit/runtime/test_timing.py",
+    "unit/tuner/test_tasks.py::test_real_tasks_share_the_processes",
+)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give the tests of `SERIAL` their marker, before ``-m`` chooses."""
+    for item in items:
+        if item.nodeid.removeprefix("tests/").startswith(SERIAL):
+            item.add_marker("serial")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -72,6 +104,22 @@ def golden(request: pytest.FixtureRequest) -> Golden:
     test = request.node.nodeid.split("::", 1)[1].replace("::", ".")
     update = bool(request.config.getoption("--update-golden"))
     return Golden(folder, test, update)
+
+
+@pytest.fixture(scope="session")
+def checker() -> Iterator[Checker]:
+    """One checker with one guarded process for all tests that leave the compiler as it is."""
+    checker = Checker(KERNELS)
+    yield checker
+    checker.close()
+
+
+@pytest.fixture
+def fresh_checker() -> Iterator[Checker]:
+    """A checker that compiles everything itself, for tests that plant mistakes in the compiler."""
+    checker = Checker()
+    yield checker
+    checker.close()
 
 
 @cache

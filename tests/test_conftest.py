@@ -1,10 +1,12 @@
-"""The golden fixture itself: it compares, it writes when asked, it does not guess."""
+"""The golden fixture itself (it compares, writes when asked, does not guess), and the tiers."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+
+from tests.conftest import SERIAL
 
 
 def make(golden, folder: Path, update: bool = False):
@@ -45,3 +47,12 @@ def test_place_mirrors_the_test(golden) -> None:
 @pytest.mark.isa("no-such-feature")
 def test_isa_marker_skips() -> None:
     pytest.fail("ran on a CPU without the feature")
+
+
+@pytest.mark.parametrize("entry", SERIAL)
+def test_what_runs_alone_is_there(entry: str) -> None:
+    """A folder, file or test that got another name would run beside others."""
+    file, _, test = entry.partition("::")
+    path = Path(__file__).parent / file
+    assert path.exists()
+    assert not test or f"def {test}(" in path.read_text(encoding="utf-8")

@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 import pytest
 
+from loopwright.cli import main
 from loopwright.cli.app import app
 from loopwright.ops import WORKLOADS
 from loopwright.schedule.steps import Step
@@ -40,8 +41,6 @@ PRIMITIVES = sorted(
     and MAKES_STEP.search(inspect.getsource(f))
 )
 TUTORIALS = sorted(path.name for path in (ROOT / "tutorials").glob("[0-9]*.py"))
-
-CLI = "import sys; from loopwright.cli import main; sys.exit(main(sys.argv[1:]))"
 
 
 def blocks(language: str) -> list[str]:
@@ -80,7 +79,7 @@ def test_make_targets_exist() -> None:
     described = set(re.findall(r"^([a-z]+):.*## ", makefile, flags=re.MULTILINE))
     documents = "\n".join((ROOT / name).read_text(encoding="utf-8") for name in DOCUMENTS)
     named = set(re.findall(r"(?:`|^)make ([a-z]+)", documents, flags=re.MULTILINE))
-    assert {"tune", "test", "check", "bench", "clean", "help"} <= described
+    assert {"tune", "smoke", "test", "check", "bench", "clean", "help"} <= described
     assert named <= targets
 
 
@@ -88,16 +87,23 @@ def test_ci_runs_what_readme_says() -> None:
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     steps = re.findall(r"^step make ([a-z]+)", script, flags=re.MULTILINE)
     assert {words[0] for words in commands("make")[:2]} | {"check", "oldest"} == set(steps)
+    assert "step make test SLOW=1 ARGS=--durations=25\n" in script  # every test, the slowest shown
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
 
 
 @pytest.mark.parametrize("words", commands("loopwright"), ids=" ".join)
-def test_command_line_knows_what_readme_uses(words: list[str], tmp_path: Path) -> None:
+def test_command_line_knows_what_readme_uses(
+    words: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     verbs = words[: 2 if words[0] == "records" else 1]
-    run = python(CLI, *verbs, "--help", cwd=tmp_path, COLUMNS="200", NO_COLOR="1")
-    assert run.returncode == 0, run.stderr
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main([*verbs, "--help"]) == 0
+    text = capsys.readouterr().out
     for option in (word.partition("=")[0] for word in words if word.startswith("-")):
-        assert re.search(rf"(?<![\w-]){option}(?![\w-])", run.stdout), option
+        assert re.search(rf"(?<![\w-]){option}(?![\w-])", text), option
     for name in ("matmul.jsonl", "matmul.o", "network.txt"):
         (tmp_path / name).touch()
     context = click.Context(app)

@@ -1,4 +1,12 @@
-"""Contract suites, random programs and schedules, and the numeric comparison, for tests."""
+"""What tests need, ours and those of extensions.
+
+* Contracts, test classes to subclass: `tuner_contract`, `target_contract`, `measurer_contract`,
+  `store_contract`.
+* The comparison of one schedule on every execution path with NumPy: `differential`, on guarded
+  memory (`guarded`), against `numpy_eval`; compiled programs are kept by `artifact_cache`.
+* Random programs and schedules (`random`), the fuzz that runs them (`fuzz`), and what makes a
+  failure small and prints it (`shrink`, `reproduce`).
+"""
 
 from __future__ import annotations
 

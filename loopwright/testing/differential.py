@@ -1,4 +1,4 @@
-"""One schedule, every way to run it: NumPy, the interpreter, compiled code on guarded memory.
+"""One schedule on every execution path: NumPy, the interpreter, compiled code on guarded memory.
 
 `Checker.check` replays a trace, takes it through JSON and Python source, and compares all results.
 """
@@ -11,7 +11,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal, assert_never
 
 import numpy as np
 
@@ -27,13 +27,14 @@ from loopwright.runtime.artifacts.artifact import Artifact
 from loopwright.schedule.surface.schedule import Schedule, replay
 from loopwright.target import Target, host_cpu
 from loopwright.te.dag import ArgId, Dag, arg_id, read_arg_id
-from loopwright.testing.execution_path import Way
+from loopwright.te.tensor import Tensor
+from loopwright.testing.artifact_cache import ArtifactCache
+from loopwright.testing.execution_path import ExecutionPath
 from loopwright.testing.guarded import GuardedRunner
-from loopwright.testing.numpy_eval import evaluate
-from loopwright.testing.random.program import arrays
+from loopwright.testing.numpy_eval import Array, evaluate
+from loopwright.testing.random.program import Program, arrays
 from loopwright.testing.random.values import Info, poison
 
-Array = np.ndarray[Any, Any]
 #: Levels of passes at which targets are compiled, in turn, and whether bounds are checked.
 LEVELS = ((2, False), (3, False), (0, True))
 
@@ -77,7 +78,7 @@ def runs_here(target: str) -> bool:
     return x86 and ("x86-64-v3" not in target or {"+avx2", "+fma"} <= set(host_cpu()[1].split(",")))
 
 
-def case_of(program: Any, trace: list[list[Any]]) -> Case:
+def case_of(program: Program, trace: list[list[Any]]) -> Case:
     """The case of a `Program` and a trace."""
     from loopwright.schedule import create_schedule
 
@@ -102,18 +103,24 @@ class Prepared:
 
 
 class Checker:
-    """Checks cases; owns the guarded process.
+    """Checks cases; owns the process with guarded memory.
+
+    Args:
+        cache: where compiled code is kept between runs; None compiles every time. A checker with a
+            cache must not be used while the compiler is patched.
 
     Attributes:
-        runs: how often compiled code ran, by target; and the interpreter.
-        way: how the last case was run last.
+        runs: how often compiled code ran, by target; and how often the interpreter did.
+        path: the execution path that was followed last.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, cache: ArtifactCache | None = None) -> None:
         self.runner = GuardedRunner()
         self.runs: Counter[str] = Counter()
-        self.way = Way("interpreter")
-        self._compiled: tuple[Any, Any, dict[Way, Artifact]] = (None, None, {})
+        self.path = ExecutionPath("interpreter")
+        self._cache = cache
+        self._last_case: Case | None = None
+        self._artifacts: dict[ExecutionPath, Artifact] = {}
 
     def close(self) -> None:
         """End the guarded process."""
@@ -128,17 +135,17 @@ class Checker:
         Raises:
             AssertionError: results differ, or an input or the memory around an array changed.
         """
-        self.way = Way("interpreter", sizes=case.sizes)
+        self.path = ExecutionPath("interpreter", sizes=case.sizes)
         try:
-            made = self.prepare(case)
+            prepared = self.prepare(case)
         except ScheduleError:
             return "refused"
         except LowerError as error:
             if "threads" in f"{error}":  # a rule that needs the lowered program
                 return "refused"
             raise
-        for way in ways(made, targets):
-            self.run(made, way)
+        for path in execution_paths(prepared, targets):
+            self.run(prepared, path)
         return "ran"
 
     def prepare(self, case: Case) -> Prepared:
@@ -157,73 +164,83 @@ class Checker:
         }
         return Prepared(case, s, f, evaluate(dag.bind(case.sizes), inputs))
 
-    def run(self, made: Prepared, way: Way) -> None:
-        """Run a case in one way, and compare.
+    def run(self, prepared: Prepared, path: ExecutionPath) -> None:
+        """Follow one execution path with a case, and compare.
 
         Raises:
             AssertionError: as `check`.
         """
-        self.way, case = way, made.case
-        match way.kind:
+        self.path, case = path, prepared.case
+        match path.kind:
             case "round trip":
-                check_round_trips(made.s, made.f, case.arg_ids)
+                check_round_trips(prepared.s, prepared.f, case.arg_ids)
                 return
             case "passes":
-                check_passes(made.s, made.f, case)
+                check_passes(prepared.s, prepared.f, case)
                 return
             case "interpreter":
-                got = _interpreted(made.f, case, way.order)
+                got = _interpreted(prepared.f, case, path.order)
+            case "target":
+                got = self.runner.run(self._artifact(case, path), case.arrays, path.side)
             case _:
-                got = self.runner.run(self._artifact(case, way), case.arrays, way.side)
-        self._compare(made, got)
-        self.runs[way.target or way.kind] += 1
+                assert_never(path.kind)
+        self._compare(prepared, got)
+        self.runs[path.target or path.kind] += 1
 
-    def _artifact(self, case: Case, way: Way) -> Artifact:
-        """The compiled code; for another size of the same program and trace it is there already."""
-        if self._compiled[0] is not case.dag or self._compiled[1] is not case.trace:
-            self._compiled = (case.dag, case.trace, {})
-        known, key = self._compiled[2], replace(way, sizes={}, side="")
-        if key not in known:
-            with PassContext(way.level, config=way.config):
-                known[key] = compile_trace(
-                    Dag.from_json(case.dag), case.trace, case.arg_ids, Target(way.target)
-                )
-        return known[key]
+    def _artifact(self, case: Case, path: ExecutionPath) -> Artifact:
+        """The compiled code; that of another size of the same program and trace is used again."""
+        last = self._last_case
+        if last is None or last.dag is not case.dag or last.trace is not case.trace:
+            self._artifacts = {}
+        self._last_case = case
+        key = replace(path, sizes={}, side="end")
+        if key not in self._artifacts:
+            self._artifacts[key] = self._compile(case, path)
+        return self._artifacts[key]
 
-    def _compare(self, made: Prepared, got: list[Array]) -> None:
-        case, f = made.case, made.f
+    def _compile(self, case: Case, path: ExecutionPath) -> Artifact:
+        target, context = Target(path.target), PassContext(path.level, config=path.config)
+        if self._cache is not None:
+            return self._cache.compile(case.dag, case.trace, case.arg_ids, target, context)
+        with context:
+            return compile_trace(Dag.from_json(case.dag), case.trace, case.arg_ids, target)
+
+    def _compare(self, prepared: Prepared, got: list[Array]) -> None:
+        case, f = prepared.case, prepared.f
         for k, i in enumerate(case.arg_ids):
             if not f.outputs[k]:
                 same = case.arrays[k].tobytes() == got[k].tobytes()
-                assert same, f"{self.way} changed the input {f.params[k].name}\n{f}"
+                assert same, f"{self.path} changed the input {f.params[k].name}\n{f}"
                 continue
-            text = difference(made.want[arg_id(*read_arg_id(i))], got[k], case.infos[k], case.rtol)
-            assert not text, f"{self.way}, {f.params[k].name}: {text}\n{f}\n{case.report()}"
+            text = difference(
+                prepared.want[arg_id(*read_arg_id(i))], got[k], case.infos[k], case.rtol
+            )
+            assert not text, f"{self.path}, {f.params[k].name}: {text}\n{f}\n{case.report()}"
 
 
-def ways(made: Prepared, targets: Sequence[str]) -> Iterator[Way]:
-    """The ways to run a case: those that need no compiler, then the targets that can run it."""
-    sizes = made.case.sizes
-    yield Way("round trip", sizes=sizes)
-    yield Way("interpreter", sizes=sizes)
-    yield Way("passes", sizes=sizes)
-    if made.is_kernel:  # the interpreter alone runs it, threads in other orders too
-        yield Way("interpreter", sizes=sizes, order=2)
-        yield Way("interpreter", sizes=sizes, order=None)
+def execution_paths(prepared: Prepared, targets: Sequence[str]) -> Iterator[ExecutionPath]:
+    """The paths of a case: those that need no compiler, then the targets that can run it."""
+    sizes = prepared.case.sizes
+    yield ExecutionPath("round trip", sizes=sizes)
+    yield ExecutionPath("interpreter", sizes=sizes)
+    yield ExecutionPath("passes", sizes=sizes)
+    if prepared.is_kernel:  # only the interpreter runs it; threads in other orders too
+        yield ExecutionPath("interpreter", sizes=sizes, order=2)
+        yield ExecutionPath("interpreter", sizes=sizes, order=None)
         return
-    if not _told(made.s.dag, made.case.arg_ids):
+    if not _arguments_determine_sizes(prepared.s.dag, prepared.case.arg_ids):
         return
-    text = str(made.f)
+    text = str(prepared.f)
     for k, spec in enumerate(t for t in targets if runs_here(t)):
         if "num-threads=2" in spec and "in parallel(" not in text:
             continue
         level, checked = LEVELS[k % len(LEVELS)]
-        side = "start" if k % 2 else "end"
-        yield Way("target", spec, level, checked, side=side, sizes=sizes)
+        side: Literal["start", "end"] = "start" if k % 2 else "end"
+        yield ExecutionPath("target", spec, level, checked, side=side, sizes=sizes)
 
 
-def _told(dag: Dag, arg_ids: Sequence[ArgId]) -> bool:
-    """Whether the dimensions of the arguments tell every size."""
+def _arguments_determine_sizes(dag: Dag, arg_ids: Sequence[ArgId]) -> bool:
+    """Whether every size variable occurs in the shape of an argument."""
     shapes = [dag.ops[read_arg_id(a)[0]].shape for a in arg_ids]
     return set(dag.sizes) <= {v for shape in shapes for v in size_vars(shape)}
 
@@ -282,13 +299,13 @@ def check_round_trips(s: Schedule, f: Func, arg_ids: Sequence[ArgId]) -> None:
 
 def check_schedule(
     s: Schedule,
-    args: Sequence[Any],
+    args: Sequence[Tensor],
     inputs: Sequence[Array],
     infos: Sequence[Info] | None = None,
     targets: Sequence[str] = ("llvm -num-threads=1", "llvm -num-threads=2"),
     checker: Checker | None = None,
 ) -> Func:
-    """Check a schedule made by hand on all ways to run it; returns the lowered function.
+    """Check a schedule made by hand on all execution paths; returns the lowered function.
 
     Args:
         s: the schedule.

@@ -1,40 +1,44 @@
-"""The ways in which a case is run, each of which can fail on its own.
+"""The ways in which a scheduled program is executed; each of them can fail on its own.
 
-A `Way` is data, so that a failure can be looked for again while its program is made smaller, and
-be printed as a program that runs without the fuzz (`loopwright.testing.reproduce`).
+An `ExecutionPath` is plain data. The fuzz keeps the one that failed, follows it again while it
+makes the program smaller, and prints it as a script (`loopwright.testing.reproduce`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Literal
+
+PathKind = Literal["round trip", "interpreter", "passes", "target"]
 
 
 @dataclass(frozen=True)
-class Way:
-    """One way to run a schedule.
+class ExecutionPath:
+    """One way to execute a schedule.
 
     Attributes:
-        kind: ``"round trip"`` (the trace through JSON and Python source), ``"interpreter"``,
-            ``"passes"`` (with all of them, against without) or ``"target"``.
-        target: of compiled code.
-        level: of passes.
+        kind: ``"round trip"`` writes the trace as JSON and as Python source and reads it back;
+            ``"interpreter"`` interprets the lowered program; ``"passes"`` compares the program with
+            all passes to the one with the default passes; ``"target"`` runs compiled code.
+        target: the target string of compiled code.
+        level: the optimisation level of the passes, 0 to 3.
         checked: whether compiled code checks every access.
-        order: seed of the order of GPU threads; None runs them in ascending order.
-        side: which end of each array lies against forbidden memory.
+        order: the seed of the order in which the interpreter runs GPU threads; None runs them in
+            ascending order.
+        side: which end of each array lies against a page that may not be touched.
         sizes: values of size variables, by name.
     """
 
-    kind: str
+    kind: PathKind
     target: str = ""
     level: int = 2
     checked: bool = False
     order: int | None = 1
-    side: str = "end"
+    side: Literal["start", "end"] = "end"
     sizes: dict[str, int] = field(default_factory=dict, hash=False)
 
     @property
-    def config(self) -> dict[str, Any]:
+    def config(self) -> dict[str, bool]:
         """Settings of the `PassContext`."""
         return {"verify": True} | ({"instrument_bound_checkers": True} if self.checked else {})
 

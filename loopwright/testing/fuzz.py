@@ -1,27 +1,28 @@
-"""``python -m loopwright.testing.fuzz``: random schedules, as many as wanted, each told by a seed.
+"""``python -m loopwright.testing.fuzz``: random schedules, as many as wanted, each from a seed.
 
 A seed makes a program, a schedule of it, and the targets that run it. Of five seeds three are
 programs of known sizes for CPUs, one has a size variable and runs for several sizes, one is
 scheduled for GPU threads, which the interpreter runs. Everything is compared with NumPy.
 
-A failure is told at once by its seed. Then it is made smaller, in steps and in program, and printed
-as a Python program that fails in the same way. A crash of compiled code is a failure like any
-other. Ctrl-C ends the run with the summary so far.
+A failure is reported at once with its seed. Then its schedule and program are made smaller, and
+printed as a Python program that fails in the same way. A crash of compiled code is a failure like
+any other. Ctrl-C ends the run with the summary so far.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from loopwright.errors import ScheduleError
 from loopwright.testing.differential import Case, Checker, case_of, runs_here
-from loopwright.testing.execution_path import Way
+from loopwright.testing.execution_path import ExecutionPath
 from loopwright.testing.random.attempts import RandomSchedule
 from loopwright.testing.random.kernel import random_kernel
 from loopwright.testing.random.program import random_program
@@ -56,26 +57,30 @@ def example(seed: int) -> tuple[Case, list[str], RandomSchedule]:
     """The case, the targets and the drawn schedule of a seed, for programs of known sizes."""
     d = Draw.random(random.Random(seed))
     program = random_program(d)
-    made = random_schedule(d, program.dag, max_moves=20)
-    return case_of(program, made.trace), targets_of(d), made
+    schedule = random_schedule(d, program.dag, max_moves=20)
+    return case_of(program, schedule.trace), targets_of(d), schedule
 
 
-def examples(seed: int, kind: str) -> tuple[list[Case], list[str], RandomSchedule]:
+#: What a seed gives: cases that differ in their sizes only, the targets, and how it was drawn.
+Example = tuple[list[Case], list[str], RandomSchedule]
+
+
+def examples(seed: int, kind: str) -> Example:
     """What is checked for a seed.
 
     Args:
-        seed: tells it.
+        seed: decides everything that is drawn.
         kind: ``"cpu"``, ``"sizes"`` (one case a size) or ``"threads"``.
     """
     if kind == "cpu":
-        case, targets, made = example(seed)
-        return [case], targets, made
+        case, targets, schedule = example(seed)
+        return [case], targets, schedule
     d = Draw.random(random.Random(seed))
     program = random_program(d)
     kernel = kind == "threads"
-    made = random_kernel(d, program.dag) if kernel else random_schedule(d, program.dag, 14)
-    case = case_of(program, made.trace)
-    return (symbolic_cases(d, case) if kind == "sizes" else [case]), targets_of(d), made
+    schedule = random_kernel(d, program.dag) if kernel else random_schedule(d, program.dag, 14)
+    case = case_of(program, schedule.trace)
+    return (symbolic_cases(d, case) if kind == "sizes" else [case]), targets_of(d), schedule
 
 
 @dataclass
@@ -88,6 +93,7 @@ class Fuzz:
         ends: how schedules ended, by kind: ``"ran"``, ``"refused"``, ``"failed"`` or ``"empty"``
             (no size to vary).
         applied, refused: steps by primitive.
+        runs: how often compiled code ran, by target; and how often the interpreter did.
         failures: a line each.
     """
 
@@ -97,14 +103,20 @@ class Fuzz:
     ends: Counter[tuple[str, str]] = field(default_factory=Counter)
     applied: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
+    runs: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
 
     def run(self, seed: int, kind: str = "") -> bool:
         """Check what a seed makes; returns whether all is well."""
         kind = kind or KINDS[seed % len(KINDS)]
-        cases, targets, made = examples(seed, kind)
-        self.applied.update(made.applied)
-        self.refused.update(made.refused)
+        return self.check(seed, kind, examples(seed, kind))
+
+    def check(self, seed: int, kind: str, example: Example) -> bool:
+        """Check what was drawn for a seed; returns whether all is well."""
+        cases, targets, schedule = example
+        self.applied.update(schedule.applied)
+        self.refused.update(schedule.refused)
+        before = self.checker.runs.copy()
         end = "empty"
         for case in cases:
             try:
@@ -113,27 +125,28 @@ class Fuzz:
                 self.ends[kind, "failed"] += 1
                 self._report(seed, kind, case, error)
                 return False
+        self.runs += self.checker.runs - before
         self.ends[kind, end] += 1
         return True
 
     def _report(self, seed: int, kind: str, case: Case, error: Exception) -> None:
-        way = self.checker.way
+        path = self.checker.path
         first = f"{error}".partition("\n")[0][:200]
-        line = f"seed {seed} ({kind}): {way}: {type(error).__name__}: {first}"
+        line = f"seed {seed} ({kind}): {path}: {type(error).__name__}: {first}"
         self.failures.append(line)
         print(line, flush=True)
-        small = shrink(case, lambda c: self.fails(c, way, error), self.shrink_seconds)
-        text = reproducer(small, way, f"{line}. Found by loopwright.testing.fuzz, made smaller.")
+        small = shrink(case, lambda c: self.fails(c, path, error), self.shrink_seconds)
+        text = reproducer(small, path, f"{line}. Found by loopwright.testing.fuzz, made smaller.")
         print(f"# ---- a program that fails in this way\n{text}# ---- end", flush=True)
 
-    def fails(self, case: Case, way: Way, error: Exception) -> bool:
+    def fails(self, case: Case, path: ExecutionPath, error: Exception) -> bool:
         """Whether a case fails as another did: in one way to run it, with one kind of error."""
-        self.checker.way = way
+        self.checker.path = path
         try:
-            made = self.checker.prepare(case)
-            if way.kind == "target" and made.is_kernel:
+            prepared = self.checker.prepare(case)
+            if path.kind == "target" and prepared.is_kernel:
                 return False
-            self.checker.run(made, way)
+            self.checker.run(prepared, path)
         except ScheduleError:
             return False
         except Exception as e:
@@ -147,7 +160,7 @@ class Fuzz:
             ends = {e: n for (k, e), n in sorted(self.ends.items()) if k == kind}
             lines.append(f"{kind}: {sum(ends.values())} schedules: {_counts(ends)}")
         lines.append("steps, applied/refused: " + self._steps())
-        lines.append(f"runs: {_counts(self.checker.runs)}")
+        lines.append(f"runs: {_counts(self.runs)}")
         lines.append(f"failures: {len(self.failures)}")
         return "\n".join([*lines, *(f"  {x}" for x in self.failures)])
 
@@ -195,16 +208,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"not run: {target} (no such CPU or no C compiler here)")
     run = Fuzz(options.target or [], options.shrink_seconds)
     began = time.monotonic()
-    seed, last = options.seed, options.seed + options.count
+    seed = options.seed
     try:
-        while (
-            seed < last
-            if options.minutes is None
-            else time.monotonic() - began < (60 * options.minutes)
-        ):
-            if not run.run(seed, options.kind or "") and options.stop:
+        for seed in _seeds(options.seed, options.count, options.minutes):
+            run.run(seed, options.kind or "")
+            if options.stop and run.failures:
                 break
-            seed += 1
+        seed += 1
     except KeyboardInterrupt:
         print(f"interrupted at seed {seed}")
     finally:
@@ -212,6 +222,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"seeds {options.seed} to {seed - 1} in {time.monotonic() - began:.0f} s")
     print(run.summary())
     return 1 if run.failures else 0
+
+
+def _seeds(first: int, count: int, minutes: float | None) -> Iterator[int]:
+    """So many seeds; or, where minutes are given, seeds until these are over."""
+    if minutes is None:
+        yield from range(first, first + count)
+        return
+    end = time.monotonic() + 60 * minutes
+    yield from itertools.takewhile(lambda _: time.monotonic() < end, itertools.count(first))
 
 
 if __name__ == "__main__":

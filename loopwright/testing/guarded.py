@@ -13,15 +13,15 @@ import mmap
 import subprocess
 import sys
 from collections.abc import Sequence
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import numpy as np
 
 from loopwright import dtypes
 from loopwright.errors import RunError
 from loopwright.runtime.artifacts.artifact import Artifact
+from loopwright.testing.numpy_eval import Array
 
-Array = np.ndarray[Any, Any]
 _PATTERN = 0xCB
 _FRESH = 0xFF  # NaN as a float, -1 as an integer
 
@@ -88,14 +88,14 @@ def _start() -> subprocess.Popen[bytes]:
     )
 
 
-def _send(pipe: Any, head: dict[str, Any], blobs: Sequence[bytes]) -> None:
+def _send(pipe: IO[bytes], head: dict[str, Any], blobs: Sequence[bytes]) -> None:
     pipe.write(json.dumps(head).encode() + b"\n")
     for b in blobs:
         pipe.write(b)
     pipe.flush()
 
 
-def _receive(pipe: Any) -> dict[str, Any]:
+def _receive(pipe: IO[bytes]) -> dict[str, Any]:
     line = pipe.readline()
     if not line.endswith(b"\n"):
         raise EOFError
@@ -103,8 +103,8 @@ def _receive(pipe: Any) -> dict[str, Any]:
     return head
 
 
-def _exactly(pipe: Any, n: int) -> bytes:
-    data: bytes = pipe.read(n)
+def _exactly(pipe: IO[bytes], n: int) -> bytes:
+    data = pipe.read(n)
     if len(data) != n:
         raise EOFError
     return data
@@ -160,7 +160,9 @@ class _Regions:
         self._used.clear()
 
 
-def _run(head: dict[str, Any], objects: bytes, blobs: list[bytes], regions: _Regions) -> Any:
+def _run(
+    head: dict[str, Any], objects: bytes, blobs: list[bytes], regions: _Regions
+) -> tuple[list[bytes], str]:
     """Run once; returns the arrays' bytes and an error text or ''."""
     from loopwright.runtime.module import Module
     from loopwright.runtime.symbolic import SymbolicFunction
@@ -192,7 +194,7 @@ def _run(head: dict[str, Any], objects: bytes, blobs: list[bytes], regions: _Reg
     return out, error
 
 
-def _serve(source: BinaryIO, sink: BinaryIO) -> None:
+def _serve(source: IO[bytes], sink: IO[bytes]) -> None:
     regions = _Regions()
     while True:
         try:

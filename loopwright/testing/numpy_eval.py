@@ -19,7 +19,7 @@ import numpy as np
 
 from loopwright import dtypes
 from loopwright.errors import InternalError
-from loopwright.ir.expr import Binary, Call, Cast, Const, IfThenElse, Read, Select, Unary, Var
+from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, IfThenElse, Read, Select, Unary, Var
 from loopwright.ir.reduction import Reduce, outputs_of
 from loopwright.te.dag import ArgId, Dag, arg_id
 from loopwright.te.op_node import OpNode
@@ -27,7 +27,7 @@ from loopwright.te.op_node import OpNode
 Array = np.ndarray[Any, Any]
 
 
-def evaluate(dag: Dag, inputs: Mapping[Any, Array]) -> dict[ArgId, Array]:
+def evaluate(dag: Dag, inputs: Mapping[int, Array] | Mapping[ArgId, Array]) -> dict[ArgId, Array]:
     """Values of all operations of a DAG by index, ``(index, k)`` for output k > 0.
 
     Args:
@@ -37,12 +37,12 @@ def evaluate(dag: Dag, inputs: Mapping[Any, Array]) -> dict[ArgId, Array]:
     Raises:
         InternalError: the program reads outside a tensor where nothing guards it.
     """
-    values: dict[ArgId, Array] = dict(inputs)
+    values: dict[ArgId, Array] = {}
+    values.update(inputs.items())
     with np.errstate(all="ignore"):
         for i, op in enumerate(dag.ops):
-            if not op.is_placeholder:
-                for k, value in enumerate(_Evaluation(op, values).result()):
-                    values[arg_id(i, k)] = value
+            results = [] if op.is_placeholder else _Evaluation(op, values).result()
+            values.update({arg_id(i, k): value for k, value in enumerate(results)})
     return values
 
 
@@ -103,10 +103,10 @@ class _Evaluation:
 
     # ------------------------------------------------------------ expressions
 
-    def value(self, e: Any, mask: Array, env: Mapping[Var, Array] | None = None) -> Array:
+    def value(self, e: Expr, mask: Array, env: Mapping[Var, Array] | None = None) -> Array:
         """The value of an expression; reads need to be in bounds only where ``mask`` holds."""
 
-        def go(x: Any) -> Array:
+        def go(x: Expr) -> Array:
             return self.value(x, mask, env)
 
         match e:

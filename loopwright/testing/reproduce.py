@@ -12,7 +12,7 @@ from loopwright import dtypes
 from loopwright.schedule.surface.schedule import replay
 from loopwright.te.dag import Dag, read_arg_id
 from loopwright.testing.differential import Array, Case
-from loopwright.testing.execution_path import Way
+from loopwright.testing.execution_path import ExecutionPath
 
 _IMPORTS = {
     "round trip": (
@@ -50,19 +50,19 @@ assert fresh.trace == s.trace
 """
 
 
-def reproducer(case: Case, way: Way, title: str) -> str:
+def reproducer(case: Case, path: ExecutionPath, title: str) -> str:
     """The program: te source, schedule calls, arrays, and the comparison that fails.
 
     Args:
         case: what fails.
-        way: how it fails.
+        path: the execution path on which it fails.
         title: the first line of the text at its head.
     """
     s = replay(Dag.from_json(case.dag), case.trace)
     source = case_source(s.dag)
     wrapped = "\n".join(textwrap.wrap(title, 96)) or "A failure."
     head = wrapped.replace("\\", "/").replace('"""', "'''")
-    imports = sorted((*_IMPORTS[way.kind], "from loopwright import te"))
+    imports = sorted((*_IMPORTS[path.kind], "from loopwright import te"))
     lines = [f'"""{head}\n"""', "", *(x for x in imports if x.startswith("import"))]
     lines += ["import numpy as np", "from numpy import inf, nan", ""]
     lines += [x for x in imports if x.startswith("from")]
@@ -70,7 +70,7 @@ def reproducer(case: Case, way: Way, title: str) -> str:
     lines += ["schedule(s, *s.tensors)", ""]
     lines += [f"ids = {[_plain(i) for i in case.arg_ids]!r}  # operation, or [operation, output]"]
     lines += ["arrays = [", *(f"    {_array(a)}," for a in case.arrays), "]"]
-    return "\n".join([*lines, *_comparison(case, way, s.dag)]) + "\n"
+    return "\n".join([*lines, *_comparison(case, path, s.dag)]) + "\n"
 
 
 def case_source(dag: Dag) -> str:
@@ -82,7 +82,7 @@ def _plain(i: Any) -> Any:
     return list(i) if isinstance(i, tuple) else i
 
 
-def _comparison(case: Case, way: Way, dag: Dag) -> list[str]:
+def _comparison(case: Case, path: ExecutionPath, dag: Dag) -> list[str]:
     inputs = [
         f"{read_arg_id(i)[0]}: arrays[{k}]"
         for k, i in enumerate(case.arg_ids)
@@ -91,15 +91,15 @@ def _comparison(case: Case, way: Way, dag: Dag) -> list[str]:
     sizes = repr(case.sizes or None)
 
     def run(f: str, got: str) -> str:
-        return f"interpret({f}, {got}, {sizes}, thread_order={way.order}, races=True)"
+        return f"interpret({f}, {got}, {sizes}, thread_order={path.order}, races=True)"
 
-    if way.kind == "round trip":
+    if path.kind == "round trip":
         return [_ROUND_TRIP]
-    if way.kind == "passes":
+    if path.kind == "passes":
         return [
             "plain, other = [a.copy() for a in arrays], [a.copy() for a in arrays]",
             run("lower_ids(s, ids)", "plain"),
-            f"with PassContext(3, config={way.config!r}):",
+            f"with PassContext(3, config={path.config!r}):",
             "    f = lower_ids(s, ids)",
             run("f", "other"),
             "for a, b in zip(plain, other):",
@@ -107,14 +107,14 @@ def _comparison(case: Case, way: Way, dag: Dag) -> list[str]:
         ]
     bound = f".bind({case.sizes!r})" if case.sizes else ""
     want = f"want = evaluate(s.dag{bound}, {{{', '.join(inputs)}}})"
-    if way.kind == "interpreter":
+    if path.kind == "interpreter":
         lines = ["got = [a.copy() for a in arrays]", run("lower_ids(s, ids)", "got")]
     else:
-        target = f"Target({way.target!r})"
+        target = f"Target({path.target!r})"
         lines = [
-            f"with PassContext({way.level}, config={way.config!r}):",
+            f"with PassContext({path.level}, config={path.config!r}):",
             f"    code = compile(s.dag, s.trace, ids, {target})",
-            f"got = GuardedRunner().run(code, arrays, {way.side!r})",
+            f"got = GuardedRunner().run(code, arrays, {path.side!r})",
         ]
     return [*lines, want, *_results(case, dag)]
 

@@ -1,12 +1,13 @@
 """Makes a failing case smaller: fewer steps, fewer stages, smaller extents, simpler expressions.
 
-Every candidate is written as Python (`Dag.as_python`) and executed, so that te's own rules throw
-out what no program can be; it is kept when it still fails. Greedy, until nothing helps or the time
-is over.
+Every smaller candidate is written as Python (`Dag.as_python`) and executed, so that the rules of te
+refuse what is no valid program. A candidate that still fails replaces the case. The search is
+greedy; it ends when no candidate fails, or when the time is over.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,8 +45,8 @@ def shrink(case: Case, fails: Fails, seconds: float = 60.0) -> Case:
     while changed and time.monotonic() < end:
         changed = False
         for smaller in (_stages, _extents, _expressions, _arrays):
-            found = _descend(case, fails, smaller, end)
-            changed, case = changed or found is not case, found
+            smallest = _descend(case, fails, smaller, end)
+            changed, case = changed or smallest is not case, smallest
         case = shortest(case, fails, end)
     return case
 
@@ -53,17 +54,13 @@ def shrink(case: Case, fails: Fails, seconds: float = 60.0) -> Case:
 def _descend(
     case: Case, fails: Fails, smaller: Callable[[Case], Iterator[Case]], end: float
 ) -> Case:
-    """Take the first smaller case that fails, and look on from there."""
-    looking = True
-    while looking:
-        looking = False
-        for c in smaller(case):
-            if time.monotonic() > end:
-                return case
-            if fails(c):
-                case, looking = c, True
-                break
-    return case
+    """Take the first smaller case that fails, and go on from there until none fails."""
+    while True:
+        in_time = itertools.takewhile(lambda _: time.monotonic() <= end, smaller(case))
+        failing = next(filter(fails, in_time), None)
+        if failing is None:
+            return case
+        case = failing
 
 
 # ---------------------------------------------------------------- steps
@@ -81,8 +78,8 @@ def without(trace: list[list[Any]], k: int) -> list[list[Any]]:
     def renamed(x: Any) -> Any:
         if isinstance(x, list):
             return [renamed(v) for v in x]
-        found = re.fullmatch(r"(s?)(\d+)((?:\.\d)?)", x) if isinstance(x, str) else None
-        return f"{found[1]}{number[int(found[2])]}{found[3]}" if found else x
+        match = re.fullmatch(r"(s?)(\d+)((?:\.\d)?)", x) if isinstance(x, str) else None
+        return f"{match[1]}{number[int(match[2])]}{match[3]}" if match else x
 
     return [[s[0], *(renamed(v) for v in s[1:])] for t, s in enumerate(trace) if t in number]
 
@@ -134,12 +131,17 @@ def _extents(case: Case) -> Iterator[Case]:
             ops = [_resized(op, [m if x == n else x for x in op.extents]) for op in dag.ops]
             yield from _made(case, dag, ops, list(dag.outputs))
     for i in reversed(range(len(dag.ops))):
-        for d, extent in enumerate(dag.ops[i].extents):
-            for m in _less(extent) if isinstance(extent, int) else ():
-                ops = list(dag.ops)
-                extents = ops[i].extents
-                ops[i] = _resized(ops[i], [*extents[:d], m, *extents[d + 1 :]])
-                yield from _made(case, dag, ops, list(dag.outputs))
+        for op in _with_one_smaller_extent(dag.ops[i]):
+            ops = [*dag.ops[:i], op, *dag.ops[i + 1 :]]
+            yield from _made(case, dag, ops, list(dag.outputs))
+
+
+def _with_one_smaller_extent(op: OpNode) -> Iterator[OpNode]:
+    """An operation with one of its extents made smaller, in each way in turn."""
+    extents = op.extents
+    for d, n in enumerate(extents):
+        for m in _less(n) if isinstance(n, int) else ():
+            yield _resized(op, [*extents[:d], m, *extents[d + 1 :]])
 
 
 def _less(n: int) -> list[int]:
@@ -173,11 +175,11 @@ def _expressions(case: Case) -> Iterator[Case]:
 
 
 def _simpler(body: Any) -> Iterator[Any]:
+    """A body without its condition or start, and with a part replaced by zero or a part of it."""
     if isinstance(body, Reduce):
         parts = {name: getattr(body, name) for name in body._fields}
-        for name in ("where", "init"):
-            if parts[name] is not None:
-                yield Reduce(**{**parts, name: None})
+        given = [name for name in ("where", "init") if parts[name] is not None]
+        yield from (Reduce(**{**parts, name: None}) for name in given)
     nodes: list[Any] = []
     _renewed(body, lambda n: nodes.append(n))
     for k, n in enumerate(nodes):
@@ -209,13 +211,14 @@ def _renewed(e: Any, f: Callable[[Any], Any]) -> Any:
 
 def _arrays(case: Case) -> Iterator[Case]:
     """Inputs that are all ones, or zeros but for that."""
-    inputs = Dag.from_json(case.dag).ops
+    ops = Dag.from_json(case.dag).ops
     for k, (i, a) in enumerate(zip(case.arg_ids, case.arrays, strict=True)):
-        if inputs[read_arg_id(i)[0]].is_placeholder and a.size and not (a == a.flat[0]).all():
-            for value in (0, 1):
-                arrays = list(case.arrays)
-                arrays[k] = np.full_like(a, value)
-                yield _loosened(replace(case, arrays=arrays))
+        if not ops[read_arg_id(i)[0]].is_placeholder or not a.size or (a == a.flat[0]).all():
+            continue
+        for value in (0, 1):
+            arrays = list(case.arrays)
+            arrays[k] = np.full_like(a, value)
+            yield _loosened(replace(case, arrays=arrays))
 
 
 # ---------------------------------------------------------------- a case from changed operations
@@ -241,39 +244,38 @@ def _made(
     try:
         new, number = _rebuilt(Dag(tuple(ops), tuple(outputs)))
         trace = _renumbered(case.trace, number)
-        arrays = {read_arg_id(i): a for i, a in zip(case.arg_ids, case.arrays, strict=True)}
-        infos = {read_arg_id(i): x for i, x in zip(case.arg_ids, case.infos, strict=True)}
-        ids: list[ArgId] = []
-        found: list[tuple[Array, Info]] = []
-        for i, old in enumerate(ops):
-            if i not in number:
-                continue
-            op = new.ops[number[i]]
-            for k in range(op.num_outputs):
-                known = infos.get((i, k), Info(True, 1.0, 1.0, 0.0))
-                if old.is_placeholder:
-                    source = given[i] if given and i in given else arrays[i, 0]
-                    cut = tuple(slice(0, n) for n in op.shape) if not case.sizes else ()
-                    found.append(
-                        (np.ascontiguousarray(source[cut]).reshape(source[cut].shape), known)
-                    )
-                elif (i, k) in arrays or (number[i] in new.outputs and k == 0):
-                    shape = op.static_shape if not case.sizes else arrays[i, k].shape
-                    found.append((poison(shape, op.dtypes[k]), known))
-                else:
-                    continue
-                ids.append(arg_id(number[i], k))
-        made = replace(
-            case,
-            dag=new.to_json(),
-            trace=trace,
-            arg_ids=ids,
-            arrays=[a for a, _ in found],
-            infos=[x for _, x in found],
-        )
-        yield _loosened(made) if loose else made
+        arguments = list(_arguments(case, ops, new, number, given or {}))
     except (LoopwrightError, KeyError, SyntaxError):
         return
+    smaller = replace(
+        case,
+        dag=new.to_json(),
+        trace=trace,
+        arg_ids=[i for i, _, _ in arguments],
+        arrays=[array for _, array, _ in arguments],
+        infos=[info for _, _, info in arguments],
+    )
+    yield _loosened(smaller) if loose else smaller
+
+
+def _arguments(
+    case: Case, ops: list[OpNode], new: Dag, number: Mapping[int, int], given: Mapping[int, Array]
+) -> Iterator[tuple[ArgId, Array, Info]]:
+    """The arguments of a changed program: inputs cut to their new shapes, and poisoned outputs."""
+    arrays = {read_arg_id(i): a for i, a in zip(case.arg_ids, case.arrays, strict=True)}
+    infos = {read_arg_id(i): x for i, x in zip(case.arg_ids, case.infos, strict=True)}
+    kept = [i for i in range(len(ops)) if i in number]
+    results = [(i, k) for i in kept for k in range(new.ops[number[i]].num_outputs)]
+    for i, k in results:
+        op = new.ops[number[i]]
+        info = infos.get((i, k), Info(True, 1.0, 1.0, 0.0))
+        if ops[i].is_placeholder:
+            source = given[i] if i in given else arrays[i, 0]
+            part = source[tuple(slice(0, n) for n in op.shape) if not case.sizes else ()]
+            yield arg_id(number[i], k), np.ascontiguousarray(part).reshape(part.shape), info
+        elif (i, k) in arrays or (number[i] in new.outputs and k == 0):
+            shape = op.static_shape if not case.sizes else arrays[i, k].shape
+            yield arg_id(number[i], k), poison(shape, op.dtypes[k]), info
 
 
 def _rebuilt(dag: Dag) -> tuple[Dag, dict[int, int]]:
@@ -281,8 +283,8 @@ def _rebuilt(dag: Dag) -> tuple[Dag, dict[int, int]]:
     scope: dict[str, Any] = {}
     exec(compile(dag.as_python(), "<smaller>", "exec"), scope)
     new, index = Dag.from_ops([t.op for t in scope["outputs"]])
-    made = {i: scope[names[0]].op for i, names in enumerate(tensor_names(dag.ops))}
-    return new, {i: index[op] for i, op in made.items() if op in index}
+    new_ops = {i: scope[names[0]].op for i, names in enumerate(tensor_names(dag.ops))}
+    return new, {i: index[op] for i, op in new_ops.items() if op in index}
 
 
 def _renumbered(trace: list[list[Any]], number: Mapping[int, int]) -> list[list[Any]]:

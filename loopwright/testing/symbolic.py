@@ -55,10 +55,10 @@ def symbolic_cases(d: Draw, case: Case) -> list[Case]:
     Raises:
         AssertionError: the size that the program had gives another program.
     """
-    made = symbolise(d, case.dag)
-    if made is None:
+    symbolic = symbolise(d, case.dag)
+    if symbolic is None:
         return []
-    dag, size = Dag.from_json(made[0]), made[1]
+    dag, size = Dag.from_json(symbolic[0]), symbolic[1]
     out = []
     for n in dict.fromkeys((size, 1, size - 1, size + 1, 2 * size, size + 7)):
         arrays = _arrays(dag, case.arg_ids, n, d)
@@ -67,7 +67,7 @@ def symbolic_cases(d: Draw, case: Case) -> list[Case]:
             # What is known of the values holds for the old size only.
             infos = [Info(False, 1.0, 1.0, 2.5e-4) for _ in arrays]
             sizes = {"n": n}
-            out.append(Case(made[0], case.trace, case.arg_ids, arrays, infos, sizes, 2e-2))
+            out.append(Case(symbolic[0], case.trace, case.arg_ids, arrays, infos, sizes, 2e-2))
     return out
 
 

@@ -21,8 +21,8 @@ import numpy as np
 from loopwright import te
 from loopwright.driver import build
 from loopwright.schedule import create_schedule
+from loopwright.testing.numpy_eval import Array
 
-Array = np.ndarray[Any, Any]
 #: Functions that are measured.
 NAMES = (
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sigmoid", "tanh", "sinh", "cosh",
@@ -67,7 +67,7 @@ def kernel(fn: str, dtype: str, target: str = "llvm -num-threads=1") -> Callable
 def exact(fn: str, args: tuple[Array, ...]) -> Array:
     """The reference, in the wider type."""
     wide = np.float64 if args[0].dtype == np.float32 else np.longdouble
-    x: Any = args[0].astype(wide)
+    x: Array = args[0].astype(wide)
     match fn:
         case "sigmoid":
             e = np.exp(-np.abs(x))
@@ -103,7 +103,7 @@ def errors(got: Array, want: Array) -> tuple[Array, Array]:
         return _errors(got, want, want.astype(got.dtype), info)
 
 
-def _errors(got: Array, want: Array, rounded: Array, info: Any) -> tuple[Array, Array]:
+def _errors(got: Array, want: Array, rounded: Array, info: np.finfo[Any]) -> tuple[Array, Array]:
     size = np.where(want == 0, want.dtype.type(info.tiny), np.abs(want))
     exponent = np.maximum(np.frexp(size)[1] - 1, info.minexp)
     unit = np.ldexp(want.dtype.type(1), exponent - info.nmant)
@@ -130,14 +130,17 @@ def measure(
         for args in blocks:
             run(*args, out)
             ulp, bad = errors(out, exact(fn, args))
-            k = int(np.argmax(ulp))
-            if ulp[k] > worst:
-                worst, at = float(ulp[k]), tuple(float(a[k]) for a in args)
-            if bad.any():
-                wrong += int(bad.sum())
-                example = tuple(float(a[np.argmax(bad)]) for a in args)
+            k, j = int(np.argmax(ulp)), int(np.argmax(bad))
+            worst, at = max((worst, at), (float(ulp[k]), _at(args, k)), key=lambda x: x[0])
+            example = _at(args, j) if bad[j] else example
+            wrong += int(bad.sum())
             count += len(out)
     return Error(worst, at, wrong, example, count)
+
+
+def _at(args: tuple[Array, ...], k: int) -> tuple[float, ...]:
+    """The arguments of one result."""
+    return tuple(float(a[k]) for a in args)
 
 
 def all_float32() -> Iterator[tuple[Array, ...]]:
@@ -174,15 +177,15 @@ def samples(dtype: str, count: int, arity: int, seed: int = 0) -> Iterator[tuple
     yield tuple(a.reshape(-1) for a in pairs) if pairs else (np.resize(s, _BLOCK),)
     size = np.dtype(dtype).itemsize
     for block in range(-(-count // _BLOCK)):
-        args = []
-        for k in range(arity):
-            if block % 2:
-                raw = rng.integers(0, 256, _BLOCK * size, np.uint8).view(dtype)
-            else:
-                scale = (1.0, 10.0, 100.0, 0.1)[block // 2 % 4] if k == 0 else 5.0
-                raw = (rng.standard_normal(_BLOCK) * scale).astype(dtype)
-                raw = np.abs(raw) if arity > 1 and k == 0 else raw
-            args.append(np.ascontiguousarray(raw))
+        if block % 2:
+            yield tuple(
+                rng.integers(0, 256, _BLOCK * size, np.uint8).view(dtype) for _ in range(arity)
+            )
+            continue
+        scales = [(1.0, 10.0, 100.0, 0.1)[block // 2 % 4], *(5.0 for _ in range(1, arity))]
+        args = [(rng.standard_normal(_BLOCK) * scale).astype(dtype) for scale in scales]
+        if arity > 1:
+            args[0] = np.abs(args[0])
         yield tuple(args)
 
 

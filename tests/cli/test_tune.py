@@ -19,7 +19,11 @@ from loopwright.tuner import RandomTuner
 from tests.cli.conftest import TRIALS, WORKLOAD
 
 ROOT = Path(__file__).parents[2]
-MAIN = "import sys; from loopwright.cli import main; sys.exit(main())"
+#: A shell that starts the tests in the background leaves Ctrl-C ignored in all that they start.
+MAIN = (
+    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "from loopwright.cli import main; sys.exit(main())"
+)
 
 
 def spawn(*argv, folder, **options):

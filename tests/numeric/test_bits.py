@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from loopwright import te
-from loopwright.driver import build
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.lowering import lower
 from loopwright.schedule import create_schedule
 from loopwright.testing.differential import runs_here
+from tests.kernels import build
 
 SPECS = ("llvm -num-threads=1", "llvm -num-threads=1 -mcpu=x86-64", "c -num-threads=1")
 TARGETS = [t for t in SPECS if runs_here(t)]

@@ -10,12 +10,12 @@ import pytest
 
 from loopwright import dtypes, te
 from loopwright.codegen.llvm.compiler import compile_func
-from loopwright.driver import build
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.lowering import lower
 from loopwright.schedule import create_schedule
 from loopwright.target import Target
 from loopwright.testing.differential import runs_here
+from tests.kernels import build
 
 # ml_dtypes sets the flag of invalid operations when it only looks at a NaN.
 pytestmark = pytest.mark.filterwarnings("ignore:invalid value")

@@ -9,12 +9,12 @@ import pytest
 
 from loopwright import te
 from loopwright.codegen.llvm.compiler import compile_func
-from loopwright.driver import build
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.lowering import lower
 from loopwright.schedule import Schedule, create_schedule
 from loopwright.target import Target
 from loopwright.testing.differential import runs_here
+from tests.kernels import build
 
 N = 32
 

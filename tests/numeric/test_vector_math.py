@@ -11,13 +11,13 @@ import pytest
 
 from loopwright import te
 from loopwright.codegen.llvm.compiler import compile_func
-from loopwright.driver import build
 from loopwright.lowering import lower
 from loopwright.schedule import Schedule, create_schedule
 from loopwright.target import Target
 from loopwright.testing import ulp
 from loopwright.testing.differential import runs_here
 from loopwright.testing.ulp import NAMES, errors, measure, samples, special
+from tests.kernels import build
 
 #: What docs/math.md promises, in units in the last place.
 BOUNDS = {

@@ -1,7 +1,8 @@
-"""The long fuzz: what it covers, and what it makes of a failure."""
+"""The long fuzz: its seeds, and what it makes of a failure."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -11,71 +12,64 @@ from typing import Any
 
 import pytest
 
-from loopwright.codegen.llvm.memory import Memory
 from loopwright.errors import ScheduleError
-from loopwright.schedule.steps import Step
 from loopwright.schedule.surface.schedule import replay
 from loopwright.te.dag import Dag
 from loopwright.testing import fuzz
-from loopwright.testing.differential import Case, Checker, runs_here
-from loopwright.testing.execution_path import Way
+from loopwright.testing.differential import Case, Checker
+from loopwright.testing.execution_path import ExecutionPath
+from loopwright.testing.random.values import Draw
 from loopwright.testing.reproduce import reproducer
 from loopwright.testing.shrink import shortest, shrink, without
+from tests.property import mistakes
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
 def run() -> Iterator[fuzz.Fuzz]:
-    run = fuzz.Fuzz(shrink_seconds=8)
+    run = fuzz.Fuzz(shrink_seconds=2)
     yield run
     run.checker.close()
 
 
-# ---------------------------------------------------------------- what it covers
+# ---------------------------------------------------------------- what a seed is
 
 
-def test_every_primitive_and_every_target(run: fuzz.Fuzz) -> None:
-    """200 seeds apply each primitive at least 3 times; every way to run them has its turn."""
-    run.shrink_seconds = 0
-    for seed in range(200):
+def test_the_seed_decides_the_kind(run: fuzz.Fuzz) -> None:
+    """What the kinds cover is asked where their seeds run: in the other files of this folder."""
+    for seed in range(5):
         run.run(seed)
     assert not run.failures, run.summary()
-    rare = {name: run.applied[name] for name in Step.registry if run.applied[name] < 3}
-    assert not rare, run.summary()
-    assert {k for k, end in run.ends if end == "ran"} == set(fuzz.KINDS)
-    runs = run.checker.runs
-    assert runs["interpreter"] > 200
-    assert min(runs["llvm -num-threads=1"], runs["llvm -num-threads=2"]) > 10
-    for part in ("-mcpu=x86-64", "-prefer-vector-width", "-loop-vectorize", "c -num-threads"):
-        here = [x for x in fuzz.TARGETS if part in x and runs_here(x)]
-        assert not here or sum(runs[x] for x in here), run.summary()
+    assert [kind for kind, _ in run.ends] == ["cpu", "sizes", "threads"]
     assert "split " in run.summary()
     assert "failures: 0" in run.summary()
+
+
+def test_an_example_is_drawn_from_its_seed_alone() -> None:
+    (first, targets, _), (second, same, _) = fuzz.example(77), fuzz.example(77)
+    assert (first.dag, first.trace, targets) == (second.dag, second.trace, same)
+    assert Draw(lambda lo, hi: hi).pick("abc") == "c"
 
 
 # ---------------------------------------------------------------- a failure
 
 
-#: What the subprocess does before it runs the printed program, to have the same fault.
-PATCHES = {
-    "no guard": ("from loopwright.schedule.bounds import infer\ninfer._guard = lambda *_: None\n"),
-    "no mask": (
-        "from loopwright.codegen.llvm.memory import Memory\n"
-        "plain = Memory.load\n"
-        "def load(self, *args):\n"
-        "    mask, self.w.mask = self.w.mask, None\n"
-        "    value = plain(self, *args)\n"
-        "    self.w.mask = mask\n"
-        "    return value\n"
-        "Memory.load = load\n"
-    ),
-}
-
-
-def executed(program: str, patch: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+def executed(program: str, tmp_path: Path, mistake: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a program in a process of its own, which makes a mistake first if one is named."""
+    plant = (
+        f"import pytest\nfrom tests.property import mistakes\n"
+        f"mistakes.plant({mistake!r}, pytest.MonkeyPatch())\n"
+    )
     path = tmp_path / "program.py"
-    path.write_text(patch + program)
+    path.write_text((plant if mistake else "") + program)
     return subprocess.run(
-        [sys.executable, path], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, path],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
 
 
@@ -84,33 +78,32 @@ def printed(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("fault", "error"),
-    [("no guard", "outside"), ("no mask", "RunError: the function killed its process")],
+    ("mistake", "error"),
+    [
+        (mistakes.NO_GUARD, "outside"),
+        (mistakes.NO_MASK, "RunError: the function killed its process"),
+    ],
 )
 def test_a_failure_is_printed_as_a_program_that_fails(
-    fault: str,
+    mistake: str,
     error: str,
     run: fuzz.Fuzz,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The program is run in another process: with the fault it fails, without it does not."""
-    from loopwright.schedule.bounds import infer as bounds
-
-    monkeypatch.setattr(bounds, "_guard", bounds._guard)
-    monkeypatch.setattr(Memory, "load", Memory.load)
-    exec(PATCHES[fault], {})
+    """The program is run in another process: with the mistake it fails, without it does not."""
+    mistakes.plant(mistake, monkeypatch)
     seed = next(n for n in range(200) if not run.run(n, "cpu"))
     text = capsys.readouterr().out
     assert f"seed {seed} (cpu): " in text
     program = printed(text)
-    failed = executed(program, PATCHES[fault], tmp_path)
+    failed = executed(program, tmp_path, mistake)
     assert failed.returncode == 1
     assert error in failed.stderr
     kind = run.failures[0].split(": ")[2]
     assert kind in failed.stderr
-    good = executed(program, "", tmp_path)
+    good = executed(program, tmp_path)
     assert good.returncode == 0, good.stderr
 
 
@@ -160,17 +153,26 @@ def test_a_failing_trace_is_made_shorter() -> None:
 
 
 @pytest.mark.parametrize("kind", ["cpu", "sizes", "threads"])
-def test_every_way_is_printed_as_a_program_that_runs(kind: str, tmp_path: Path) -> None:
-    """Of a right case each program ends without complaint."""
+def test_every_path_is_printed_as_a_program_that_runs(kind: str, tmp_path: Path) -> None:
+    """Of a case without fault each program ends without complaint."""
     checker = Checker()
     seeds = (n for n in range(100) if _runs(checker, n, kind))
     cases, targets, _ = fuzz.examples(next(seeds), kind)
-    way = checker.way
     checker.close()
-    other = ["round trip", "interpreter", "passes"]
-    for w in [*(Way(k, sizes=cases[-1].sizes) for k in other), way]:
-        done = executed(reproducer(cases[-1], w, "no failure"), "", tmp_path)
-        assert done.returncode == 0, done.stderr
+    sizes = cases[-1].sizes
+    paths = [
+        ExecutionPath("round trip", sizes=sizes),
+        ExecutionPath("interpreter", sizes=sizes),
+        ExecutionPath("passes", sizes=sizes),
+        checker.path,
+    ]
+    program = "import runpy\n"
+    for k, path in enumerate(dict.fromkeys(paths)):
+        script = tmp_path / f"script_{k}.py"
+        script.write_text(reproducer(cases[-1], path, "no failure"))
+        program += f"runpy.run_path({str(script)!r})\n"
+    done = executed(program, tmp_path)
+    assert done.returncode == 0, done.stderr
     assert targets
 
 

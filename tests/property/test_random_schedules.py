@@ -1,4 +1,4 @@
-"""Random schedules of random programs: every way to run them gives what NumPy gives.
+"""Random schedules of random programs: every execution path gives what NumPy gives.
 
 For each: the interpreter, compiled code for one and two threads and sometimes for another CPU or
 vector width, all against a reference that knows nothing of schedules; integers and exact floats to
@@ -10,25 +10,18 @@ number of examples; ``python -m loopwright.testing.fuzz`` runs longer and makes 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from loopwright.codegen.llvm.memory import Memory
-from loopwright.codegen.llvm.ops import Operations
 from loopwright.errors import LoopwrightError
-from loopwright.lowering.nest import element_order as placing
-from loopwright.lowering.nest import partition, values
-from loopwright.schedule.bounds import infer as bounds
 from loopwright.schedule.steps import Step
 from loopwright.testing import fuzz
-from loopwright.testing.differential import Checker, case_of
+from loopwright.testing.differential import Checker, case_of, runs_here
 from loopwright.testing.random.program import programs
 from loopwright.testing.random.schedule import schedules
-from loopwright.testing.random.values import Draw
+from tests.property import mistakes
 
 #: What only kernels draw, in `test_random_kernels`.
 FOR_KERNELS = {"env_threads", "set_store_predicate"}
@@ -36,46 +29,53 @@ FOR_KERNELS = {"env_threads", "set_store_predicate"}
 EXAMPLES = int(os.environ.get("LOOPWRIGHT_FUZZ_EXAMPLES", "0"))
 
 
-@pytest.fixture(scope="module")
-def checker() -> Iterator[Checker]:
-    checker = Checker()
-    yield checker
-    checker.close()
-
-
 @settings(
-    max_examples=EXAMPLES or 200,
+    max_examples=EXAMPLES or 100,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(data=st.data())
-def test_all_ways_to_run_a_schedule_agree(checker: Checker, data: st.DataObject) -> None:
+def test_all_paths_of_a_schedule_agree(checker: Checker, data: st.DataObject) -> None:
     program = data.draw(programs(), label="program")
     made = data.draw(schedules(program.dag), label="schedule")
     extra = data.draw(st.sampled_from(fuzz.TARGETS[2:]), label="third target")
     checker.check(case_of(program, made.trace), [*fuzz.TARGETS[:2], extra])
 
 
-@pytest.mark.parametrize("first", [0, 10_000])
-def test_schedules_of_fixed_seeds(checker: Checker, first: int) -> None:
-    """Hypothesis prefers small examples; these are deep ones. Most of their steps are legal."""
+@pytest.fixture(scope="module")
+def drawn() -> list[fuzz.Example]:
+    """The examples of the first seeds, drawn before any mistake is planted."""
+    return [fuzz.examples(seed, "cpu") for seed in range(EXAMPLES or 200)]
+
+
+@pytest.mark.parametrize("first", [0, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_schedules_of_fixed_seeds(checker: Checker, drawn: list[fuzz.Example], first: int) -> None:
+    """Hypothesis prefers small examples; these are deep ones. Most of their steps are legal.
+
+    Each primitive is applied at least 3 times, and every target has its turn.
+    """
     run = fuzz.Fuzz(checker=checker, shrink_seconds=0)
-    count = EXAMPLES or 200
-    for seed in range(first, first + count):
-        run.run(seed, "cpu")
+    count = len(drawn)
+    for k in range(count):
+        run.check(first + k, "cpu", fuzz.examples(first + k, "cpu") if first else drawn[k])
     assert not run.failures, run.summary()
     assert run.ends["cpu", "ran"] > 0.8 * count
     assert run.applied.total() > 6 * count
     assert run.applied.total() > run.refused.total()
     assert set(run.applied) == set(Step.registry) - FOR_KERNELS
+    assert min(run.applied.values()) >= 3, run.summary()
+    assert run.runs["interpreter"] >= run.ends["cpu", "ran"]
+    assert min(run.runs["llvm -num-threads=1"], run.runs["llvm -num-threads=2"]) > 10
+    for part in ("-mcpu=x86-64", "-prefer-vector-width", "-loop-vectorize", "c -num-threads"):
+        here = [x for x in fuzz.TARGETS if part in x and runs_here(x)]
+        assert not here or sum(run.runs[x] for x in here), run.summary()
 
 
 # ---------------------------------------------------------------- what the search can see
 
 
-def _found(checker: Checker, seeds: int = 250) -> str:
-    """The first complaint about a schedule of the first seeds, or ''."""
-    for seed in range(seeds):
-        case, targets, _ = fuzz.example(seed)
+def _complaint(checker: Checker, drawn: list[fuzz.Example]) -> str:
+    """The first complaint about one of the examples, or ''."""
+    for (case,), targets, _ in drawn:
         try:
             checker.check(case, targets)
         except (AssertionError, LoopwrightError) as error:
@@ -83,45 +83,12 @@ def _found(checker: Checker, seeds: int = 250) -> str:
     return ""
 
 
-def _no_guard(*_: Any) -> None:
-    return None
-
-
-def _unmasked(self: Memory, *args: Any, _plain: Any = Memory.load) -> Any:
-    mask, self.w.mask = self.w.mask, None
-    value = _plain(self, *args)
-    self.w.mask = mask
-    return value
-
-
-def _careless_max(self: Operations, op: str, a: Any, b: Any) -> Any:
-    return self.select(self.compare(">" if op == "max" else "<", a, b), a, b)
-
-
-def _no_digit(i: Any, div: int, mod: Any, _: Any, _plain: Any = placing._digit) -> Any:
-    return _plain(i, div, None, _)
-
-
-PLANTED = {
-    "a split that over-runs is not guarded": (bounds, "_guard", _no_guard),
-    "an over-running lane reads what it likes": (values.Values, "_load_guard", lambda *_: []),
-    "a masked load reads all lanes": (Memory, "load", _unmasked),
-    "max and min forget NaN": (Operations, "_min_max", _careless_max),
-    "a layout forgets a modulus": (placing, "_digit", _no_digit),
-    "an over-running tile counts as whole": (partition.Partition, "_holds_inside", lambda *_: []),
-}
-
-
-@pytest.mark.parametrize("mistake", list(PLANTED))
+@pytest.mark.parametrize("mistake", list(mistakes.CPU))
 def test_a_planted_mistake_is_noticed(
-    checker: Checker, monkeypatch: pytest.MonkeyPatch, mistake: str
+    fresh_checker: Checker,
+    drawn: list[fuzz.Example],
+    monkeypatch: pytest.MonkeyPatch,
+    mistake: str,
 ) -> None:
-    owner, name, broken = PLANTED[mistake]
-    monkeypatch.setattr(owner, name, broken)
-    assert _found(checker) != ""
-
-
-def test_an_example_is_told_by_its_seed() -> None:
-    (first, targets, _), (second, same, _) = fuzz.example(77), fuzz.example(77)
-    assert (first.dag, first.trace, targets) == (second.dag, second.trace, same)
-    assert Draw(lambda lo, hi: hi).pick("abc") == "c"
+    mistakes.plant(mistake, monkeypatch)
+    assert _complaint(fresh_checker, drawn) != ""

@@ -1,4 +1,4 @@
-"""What the moves of random schedules stand on: trying a step, and picking what it is about.
+"""The base of the classes that draw schedules: trying a step, and choosing what it is about.
 
 A step that the rules refuse is counted and left out; so is one that would make the program too slow
 to interpret or its code too long.
@@ -84,8 +84,8 @@ class Attempts:
 
     def stage(self) -> StageState | None:
         """A stage that is computed."""
-        found = [s for s in self.state.stages.values() if not s.op.is_placeholder]
-        return self.d.pick(found) if found else None
+        computed = [s for s in self.state.stages.values() if not s.op.is_placeholder]
+        return self.d.pick(computed) if computed else None
 
     def refresh(self, stage: StageState) -> StageState:
         """The present state of a stage."""

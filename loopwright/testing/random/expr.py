@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from loopwright import dtypes, te
-from loopwright.ir.expr import Const, Expr
+from loopwright.ir.expr import Const, Expr, Var
 from loopwright.te.tensor import Tensor
 from loopwright.testing.random.values import Draw, Info, constant, info_of_dtype
 
@@ -15,6 +15,9 @@ FLOATS = ("float32", "float64")
 INTS = ("int32", "int64", "int8", "int16", "uint8")
 DTYPES = ("float32", "float32", "float32", *FLOATS, *dtypes.HALVES, *INTS, "bool")
 MAX_ELEMENTS = 600
+
+
+Index = Expr | int
 
 
 class Known(NamedTuple):
@@ -27,7 +30,7 @@ class Known(NamedTuple):
 class Axis(NamedTuple):
     """An axis in scope."""
 
-    var: Any
+    var: Var
     extent: int
 
 
@@ -233,7 +236,7 @@ class Expressions:
         if self.axes and kind < 2:
             a = self.d.pick(self.axes)
             x: Expr = a.var * self.d.integer(1, 3) + self.d.integer(0, 2)
-            y: Any = self.d.integer(0, a.extent + 1)
+            y: Index = self.d.integer(0, a.extent + 1)
             if self.d.chance(30):
                 x, y = x % self.d.integer(2, 4), self.d.integer(0, 1)
         else:
@@ -243,7 +246,7 @@ class Expressions:
                 x = te.cast(1, "int32")
         return self._compare(x, y)
 
-    def _compare(self, x: Expr, y: Any) -> Expr:
+    def _compare(self, x: Expr, y: Index) -> Expr:
         match self.d.integer(0, 5):
             case 0:
                 return x < y
@@ -305,7 +308,7 @@ class Expressions:
             return value, src.info
         return te.if_then_else(te.all(*conds), value, fill), src.info.join(info)
 
-    def index(self, n: int, nested: bool = False) -> Any:
+    def index(self, n: int, nested: bool = False) -> Index:
         """An index in [0, n): affine, divided, clamped or gathered."""
         if n == 1 and self.d.chance(70):
             return 0
@@ -333,14 +336,14 @@ class Expressions:
             return a.var + self.d.integer(0, n - a.extent)
         return self._folded(a, n)
 
-    def _digit(self, a: Axis, b: Axis, n: int) -> Any:
+    def _digit(self, a: Axis, b: Axis, n: int) -> Expr:
         """Reshape: a digit of the fused index of two axes."""
         f = a.var * b.extent + b.var
         if self.d.chance(50):
             return f % n
         return f // -(-a.extent * b.extent // n)
 
-    def _folded(self, a: Axis, n: int) -> Any:
+    def _folded(self, a: Axis, n: int) -> Expr:
         match self.d.integer(0, 2):
             case 0:
                 return a.var % n
@@ -348,7 +351,7 @@ class Expressions:
                 return a.var // -(-a.extent // n)
         return te.min(a.var, n - 1)
 
-    def _gathered(self, n: int) -> Any:
+    def _gathered(self, n: int) -> Expr:
         src = self.source(self.d.pick(("int32", "int64", "uint8", "int8")))
         x = src.tensor[tuple(self.index(m, nested=True) for m in src.tensor.static_shape)]
         if self.d.chance(50):

@@ -13,6 +13,7 @@ from typing import Any
 from loopwright import te
 from loopwright.ir.affine import SizeRanges, to_affine
 from loopwright.ir.expr import Expr, IterVar, Read, Var
+from loopwright.ir.kinds import LoopKind
 from loopwright.ir.reduction import Reduce
 from loopwright.ir.stmt import For, Stmt, Store, seq
 from loopwright.ir.traversal import free_vars, substitute
@@ -56,7 +57,7 @@ class _Drawing:
         source = red.source[0] if red is not None else op.body
         assert source is not None
 
-        def element(*axes: Var) -> Any:
+        def element(*axes: Var) -> Expr:
             new = [*axes, *(a.var for a in over)]
             e = self._described(source, dict(zip((a.var for a in self.old), new, strict=True)))
             if red is None:
@@ -73,10 +74,10 @@ class _Drawing:
 
     def _axes(self, axes: Sequence[IterVar]) -> dict[IterVar, int]:
         """Axes of more than one iteration inside the loop, with these."""
-        found = {a: region(self.sb, self.position, a) for a in axes}
-        if any(isinstance(x, str) for x in found.values()):
+        regions = {a: region(self.sb, self.position, a) for a in axes}
+        if any(isinstance(x, str) for x in regions.values()):
             raise _Unfit
-        return {a: x.extent for a, x in found.items() if not isinstance(x, str) and x.extent != 1}
+        return {a: x.extent for a, x in regions.items() if not isinstance(x, str) and x.extent != 1}
 
     def _described(self, e: Any, env: dict[Var, Expr]) -> Any:
         """The expression with an operand for each read, moved along the axes that it uses."""
@@ -97,9 +98,9 @@ class _Drawing:
 
     def _extent(self, v: Var) -> int:
         axis = next(a for a in self.old if a.var is v)
-        found = region(self.sb, self.position, axis)
-        assert not isinstance(found, str)
-        return found.extent
+        part = region(self.sb, self.position, axis)
+        assert not isinstance(part, str)
+        return part.extent
 
     # ------------------------------------------------------------ statements
 
@@ -110,8 +111,8 @@ class _Drawing:
         views = dict(zip(op.input_tensors, ins, strict=True))
 
         def loads(e: Any) -> Any:
-            made = e.map_children(loads)
-            return views[made.source][made.indices] if isinstance(made, Read) else made
+            loaded = e.map_children(loads)
+            return views[loaded.source][loaded.indices] if isinstance(loaded, Read) else loaded
 
         own = tuple(a.var for a in op.axis)
         if not isinstance(body, Reduce):
@@ -136,7 +137,8 @@ class _Drawing:
         out: Stmt = substitute(store, fresh)
         vector = False
         for a in reversed(order):
-            kind = self.d.pick(("serial", "serial", "unrolled", "vectorized"))
+            kinds: tuple[LoopKind, ...] = ("serial", "serial", "unrolled", "vectorized")
+            kind = self.d.pick(kinds)
             if kind == "vectorized" and (vector or a.kind == "reduce"):
                 kind = "serial"
             if kind == "unrolled" and a.extent > 8:

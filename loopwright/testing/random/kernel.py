@@ -9,6 +9,7 @@ producers in shared and local memory whose loops the threads share, and reductio
 from __future__ import annotations
 
 from loopwright.errors import ScheduleError
+from loopwright.ir.kinds import Scope
 from loopwright.schedule import rules
 from loopwright.schedule.bounds.infer import infer_bounds
 from loopwright.schedule.bounds.launches import LAUNCH_TAGS, cross_tags
@@ -90,12 +91,12 @@ class _Kernels(Drawing):
         users = self.readers(stage.id)
         if users and self.d.chance(35) and self.in_threads(stage, self.d.pick(users)):
             return True
-        if not any(users and self.attach_at(stage.id, self.d.pick(users)) for _ in range(3)):
-            return False
-        if self.d.chance(45):
-            scope = self.d.pick(("shared", "shared", "local", "global"))
+        attached = users and any(self.attach_at(stage.id, self.d.pick(users)) for _ in range(3))
+        if attached and self.d.chance(45):
+            scopes: tuple[Scope, ...] = ("shared", "shared", "local", "global")
+            scope = self.d.pick(scopes)
             self.do(rules.SetScope(stage.id, scope))
-        return True
+        return bool(attached)
 
     def in_threads(self, stage: StageState, user: StageId) -> bool:
         """Compute a stage in a loop of threads, in memory that all of them share."""
@@ -173,7 +174,7 @@ class _Kernels(Drawing):
             self.flatten(stage)
         extents = self.extents(stage)
         for x in self.refresh(stage).leaves:
-            self.split_often(stage, x, list(extents.values()))
+            self._split_by_threads(stage, x, list(extents.values()))
         if self.d.chance(30):
             self.shuffle(stage)
         if self.d.chance(80):
@@ -185,14 +186,14 @@ class _Kernels(Drawing):
         if self.d.chance(20):
             self.mark(stage, "unrolled", None, last=True)
 
-    def split_often(self, stage: StageState, x: str, extents: list[int]) -> None:
-        """Split a loop by extents of thread axes, and what stays outside again."""
-        n = self.d.pick([*extents, 2, 3, 4])
+    def _split_by_threads(self, stage: StageState, loop: str, extents: list[int]) -> None:
+        """Split a loop some times, mostly by the extents of thread axes."""
+        factor = self.d.pick([*extents, 2, 3, 4])
         while self.d.chance(45):
             t = self.state.steps
-            if not self.do(rules.Split(stage.id, x, n, None)):
+            if not self.do(rules.Split(stage.id, loop, factor, None)):
                 return
-            x, n = f"{t}.0", self.d.pick([*extents, 2, 4])
+            loop, factor = f"{t}.0", self.d.pick([*extents, 2, 4])
 
     def extents(self, stage: StageState) -> dict[str, int]:
         """Extents of the thread axes around a stage."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
-from loopwright.ir.kinds import AxisKind, MarkKind
+from loopwright.ir.expr import Expr
+from loopwright.ir.kinds import AxisKind, MarkKind, Scope
 from loopwright.schedule import rules
 from loopwright.schedule.nesting import loops_around
 from loopwright.schedule.rules.grouping import members
@@ -102,8 +103,8 @@ class Moves(Attempts):
         """Inline a stage, mostly one that can be."""
         stage = self.stage()
         if stage and self.d.chance(80):
-            found = [x for x in self.state.stages.values() if self._can_inline(x)]
-            stage = self.d.pick(found) if found else None
+            fitting = [x for x in self.state.stages.values() if self._can_inline(x)]
+            stage = self.d.pick(fitting) if fitting else None
         if stage:
             self.do(rules.ComputeInline(stage.id))
 
@@ -193,7 +194,8 @@ class Moves(Attempts):
     def read_cache(self, sid: StageId, users: list[StageId], k: int = 0) -> None:
         """Copy a tensor for readers, and schedule the copy."""
         t = self.state.steps
-        scope = self.d.pick(("local", "global", "shared"))
+        scopes: tuple[Scope, ...] = ("local", "global", "shared")
+        scope = self.d.pick(scopes)
         step = rules.CacheRead(sid, scope, tuple(users), k)
         if not users or not self.do(step):
             return
@@ -214,8 +216,8 @@ class Moves(Attempts):
 
     def rfactor(self) -> None:
         """Factor a loop of a reduction, split or not, and perhaps tune both stages."""
-        found = [s for s in self.state.stages.values() if s.op.reduction is not None]
-        stage = self.d.pick(found) if found else None
+        fitting = [s for s in self.state.stages.values() if s.op.reduction is not None]
+        stage = self.d.pick(fitting) if fitting else None
         if stage is None:
             return
         if self.d.chance(60):
@@ -249,7 +251,7 @@ class Moves(Attempts):
         f, kind = self.d.pick((2, 3, 4, 8, 16)), self.d.pick(("fuse", "split", "swap", "skew"))
         shape = stage.op.shape
 
-        def index_map(*axes: Any) -> Any:
+        def index_map(*axes: Expr) -> Expr | Sequence[Expr]:
             parts = [n - 1 - x if reverse else x for x, n in zip(axes, shape, strict=True)]
             flat = parts[0]
             for x, n in zip(parts[1:], shape[1:], strict=True):
@@ -291,8 +293,8 @@ class Moves(Attempts):
 
     def halves(self) -> None:
         """Two halves for a buffer, of a stage computed at a serial loop where there is one."""
-        found = [x for x in self.state.stages.values() if self._at_serial_loop(x)]
-        stage = self.d.pick(found) if found and self.d.chance(90) else self.stage()
+        fitting = [x for x in self.state.stages.values() if self._at_serial_loop(x)]
+        stage = self.d.pick(fitting) if fitting and self.d.chance(90) else self.stage()
         if stage:
             self.do(rules.DoubleBuffer(stage.id))
 
@@ -302,8 +304,8 @@ class Moves(Attempts):
 
     def storage_outside(self) -> None:
         """Let the buffer of an attached stage exist further out."""
-        found = [x for x in self.state.stages.values() if x.attach.kind == "at"]
-        stage = self.d.pick(found) if found and self.d.chance(95) else self.stage()
+        fitting = [x for x in self.state.stages.values() if x.attach.kind == "at"]
+        stage = self.d.pick(fitting) if fitting and self.d.chance(95) else self.stage()
         if not stage:
             return
         around = loops_around(self.state, stage)

@@ -10,7 +10,7 @@ an integer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -23,6 +23,7 @@ from loopwright.ir.expr import Expr, IterVar
 from loopwright.ir.printer import print_expr
 from loopwright.te.dag import Dag
 from loopwright.te.tensor import Tensor
+from loopwright.testing.numpy_eval import Array
 from loopwright.testing.random.expr import DTYPES, Axis, Known, clamp, is_input
 from loopwright.testing.random.tuples import Tuples
 from loopwright.testing.random.values import Draw, Info, constant, poison, random_array
@@ -66,7 +67,7 @@ def random_program(d: Draw, max_stages: int = 5) -> Program:
 
 
 @st.composite
-def programs(draw: Any, max_stages: int = 5) -> Program:
+def programs(draw: st.DrawFn, max_stages: int = 5) -> Program:
     """`random_program` as a Hypothesis strategy."""
     return random_program(Draw.hypothesis(draw), max_stages)
 
@@ -75,19 +76,20 @@ class _Builder(Tuples):
     # ------------------------------------------------------------ whole programs
 
     def program(self, max_stages: int) -> Program:
-        kinds = (
+        kinds: list[Callable[[], Known | list[Known]]] = [
             self.elementwise, self.reduction, self.padding, self.matmul, self.convolution,
             self.transpose, self.stencil, self.elementwise, self.reduction, self.several,
             self.tuple_reduction,
-        )  # fmt: skip
-        made: list[Known] = []
+        ]  # fmt: skip
+        computed: list[Known] = []
         for _ in range(self.d.integer(1, max_stages)):
-            new = self.d.pick(kinds)()
-            made += new if isinstance(new, list) else [new]
-            self.known += new if isinstance(new, list) else [new]
-        outputs = [made[-1]]
-        read = {t for k in made for t in k.tensor.op.input_tensors}
-        for k in made[:-1]:
+            stage = self.d.pick(kinds)()
+            new = stage if isinstance(stage, list) else [stage]
+            computed += new
+            self.known += new
+        outputs = [computed[-1]]
+        read = {t for k in computed for t in k.tensor.op.input_tensors}
+        for k in computed[:-1]:
             if self.d.chance(60 if k.tensor not in read else 10):
                 outputs.append(k)
         return self._finish(outputs)
@@ -298,7 +300,7 @@ class _Builder(Tuples):
         return reducer(source, axis=axes, **start), out
 
 
-def arrays(program: Program) -> list[np.ndarray[Any, Any]]:
+def arrays(program: Program) -> list[Array]:
     """Input values for a program, in the order of its arguments, outputs poisoned."""
     rng = np.random.default_rng(program.seed)
     out = []

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import takewhile
-from typing import Any
 
 from hypothesis import strategies as st
 
@@ -30,7 +29,7 @@ def random_schedule(d: Draw, dag: Dag, max_moves: int = 10) -> RandomSchedule:
 
 
 @st.composite
-def schedules(draw: Any, dag: Dag, max_moves: int = 10) -> RandomSchedule:
+def schedules(draw: st.DrawFn, dag: Dag, max_moves: int = 10) -> RandomSchedule:
     """`random_schedule` as a Hypothesis strategy."""
     return random_schedule(Draw.hypothesis(draw), dag, max_moves)
 
@@ -83,11 +82,11 @@ class Drawing(Moves):
             return
         self._flatten(stage)
         leaves = self.refresh(stage).leaves
-        made = self.split_loop(stage, leaves[0]) if leaves else None
-        if made and self.d.chance(60):
-            self.do(rules.Annotate(stage.id, made[1], "vectorized"))
-        if made and self.d.chance(40):
-            self.do(rules.Annotate(stage.id, made[0], "parallel"))
+        loops = self.split_loop(stage, leaves[0]) if leaves else None
+        if loops and self.d.chance(60):
+            self.do(rules.Annotate(stage.id, loops[1], "vectorized"))
+        if loops and self.d.chance(40):
+            self.do(rules.Annotate(stage.id, loops[0], "parallel"))
 
     def recipe_tail(self) -> None:
         """Few whole vectors and a last one of few lanes, known when compiling if unrolled."""
@@ -100,9 +99,9 @@ class Drawing(Moves):
         if not isinstance(extent, int) or extent < 3:
             return
         factor = max(2, (extent - self.d.integer(1, 3)) // self.d.integer(1, 3))
-        made = self.split_loop(stage, stage.leaves[0], factor)
-        if made and self.do(rules.Annotate(stage.id, made[1], "vectorized")):
-            self.do(rules.Annotate(stage.id, made[0], "unrolled"))
+        loops = self.split_loop(stage, stage.leaves[0], factor)
+        if loops and self.do(rules.Annotate(stage.id, loops[1], "vectorized")):
+            self.do(rules.Annotate(stage.id, loops[0], "unrolled"))
 
     def _flatten(self, stage: StageState) -> None:
         """Fuse the outer loops of a stage, mostly all that can be."""
@@ -126,7 +125,9 @@ class Drawing(Moves):
         self.tune(stage)
         self.attach_at(sid, stage.id)
         self.tune(self.state.stages[sid])
-        reads = self.state.stages[sid].op.reads() if self.d.chance(50) else []
+        if not self.d.chance(50):
+            return
+        reads = self.state.stages[sid].op.reads()
         for source, k in dict.fromkeys((r.source, r.value_index) for r in reads):
             if self.d.chance(60):
                 self.read_cache(source, [sid], k)

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from loopwright import dtypes, te
-from loopwright.ir.expr import Expr, IterVar
+from loopwright.ir.expr import Expr, IterVar, Var
 from loopwright.testing.random.expr import DTYPES, INTS, Axis, Expressions, Known
 from loopwright.testing.random.values import Info, constant, info_of_dtype
 
@@ -29,15 +29,15 @@ class Tuples(Expressions):
         """A stage with one output for each value that ``make()`` builds over ``self.axes``."""
         infos: list[Info] = []
 
-        def body(*vars_: Any) -> Any:
+        def body(*vars_: Var) -> tuple[Expr, ...]:
             old, self.axes = self.axes, [Axis(v, e) for v, e in zip(vars_, shape, strict=True)]
-            made = make()
+            values = make()
             self.axes = old
-            infos.extend(info for _, info in made)
-            return tuple(value for value, _ in made)
+            infos.extend(info for _, info in values)
+            return tuple(value for value, _ in values)
 
-        made = te.compute(shape, body, name=self._name(name))
-        tensors = made if isinstance(made, tuple) else (made,)
+        result = te.compute(shape, body, name=self._name(name))
+        tensors = result if isinstance(result, tuple) else (result,)
         return [Known(t, info) for t, info in zip(tensors, infos, strict=True)]
 
     def reduction_domain(self) -> tuple[tuple[int, ...], list[IterVar]]:
@@ -95,8 +95,8 @@ class Tuples(Expressions):
             where["init"] = tuple(e for e, _ in start)
             info = info.join(start[1][1])
         reducer = te.argmax if self.d.chance(50) else te.argmin
-        found = reducer((at[0], value), axis=axes, **where)
-        return [(found[0], info_of_dtype(index)), (found[1], info)]
+        reduced = reducer((at[0], value), axis=axes, **where)
+        return [(reduced[0], info_of_dtype(index)), (reduced[1], info)]
 
     def _side_by_side(self, axes: list[IterVar]) -> list[Made]:
         """Outputs that each have a reducer of their own, in one reduction."""
@@ -119,11 +119,11 @@ class Tuples(Expressions):
             name="side_by_side",
         )
         values = tuple(e for e, _ in source)
-        found = reducer(values, axis=axes, init=tuple(e for e, _ in start), **where)
-        return list(zip(found, infos, strict=True))
+        reduced = reducer(values, axis=axes, init=tuple(e for e, _ in start), **where)
+        return list(zip(reduced, infos, strict=True))
 
 
-def _combine(kind: str, x: Expr, y: Expr) -> Any:
+def _combine(kind: str, x: Expr, y: Expr) -> Expr:
     return x + y if kind == "sum" else te.min(x, y) if kind == "min" else te.max(x, y)
 
 

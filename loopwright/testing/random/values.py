@@ -1,21 +1,24 @@
-"""Choices, random arrays, and what is known of a random program's values."""
+"""Random choices and arrays, and facts about the values of a random program."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from hypothesis import strategies as st
 
 from loopwright import dtypes, te
 from loopwright.ir.expr import Expr
+from loopwright.testing.numpy_eval import Array
 
 _MANTISSA = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}
 # Relative error of one rounded operation or library function, with room to spare.
 _EPS = {"bfloat16": 1e-2, "float16": 1e-3, "float32": 1e-6, "float64": 1e-14}
 _HUGE = 1e30
+
+T = TypeVar("T")
 
 
 class Info(NamedTuple):
@@ -42,20 +45,20 @@ class Info(NamedTuple):
             return self
         return Info(False, self.bound, 1.0, self.err + self.bound * _EPS[dtype])
 
-    def _made(self, other: Info, bound: float, quantum: float, err: float, dtype: str) -> Info:
+    def _combined(self, other: Info, bound: float, quantum: float, err: float, dtype: str) -> Info:
         exact = self.exact and other.exact
         return Info(exact, min(bound, _HUGE), quantum if exact else 1.0, err).to(dtype)
 
     def add(self, other: Info, dtype: str) -> Info:
         """A sum or difference."""
         quantum = min(self.quantum, other.quantum)
-        return self._made(other, self.bound + other.bound, quantum, self.err + other.err, dtype)
+        return self._combined(other, self.bound + other.bound, quantum, self.err + other.err, dtype)
 
     def mul(self, other: Info, dtype: str) -> Info:
         """A product."""
         err = self.err * other.bound + other.err * self.bound + self.err * other.err
         bound, quantum = self.bound * other.bound, self.quantum * other.quantum
-        return self._made(other, bound, max(quantum, 1e-30), err, dtype)
+        return self._combined(other, bound, max(quantum, 1e-30), err, dtype)
 
     def div(self, other: Info, dtype: str) -> Info:
         """``self / (abs(other) + 1)``."""
@@ -80,8 +83,8 @@ class Info(NamedTuple):
         rounding = 0.0 if self.exact or dtype not in _EPS else n * n * self.bound * _EPS[dtype]
         bound = min(self.bound * n, _HUGE)
         total = Info(self.exact, bound, self.quantum, self.err * n + rounding)
-        made = total.to(dtype)
-        return made if made.exact else made._replace(err=made.err * n)
+        rounded = total.to(dtype)
+        return rounded if rounded.exact else rounded._replace(err=rounded.err * n)
 
     def power(self, n: int, dtype: str) -> Info:
         """A product of n such values in any order."""
@@ -126,9 +129,9 @@ class Draw:
         self._integer = integer
 
     @staticmethod
-    def hypothesis(draw: Any) -> Draw:
+    def hypothesis(draw: st.DrawFn) -> Draw:
         """Choices drawn and shrunk by Hypothesis."""
-        return Draw(lambda lo, hi: int(draw(st.integers(lo, hi))))
+        return Draw(lambda lo, hi: draw(st.integers(lo, hi)))
 
     @staticmethod
     def random(rng: random.Random) -> Draw:
@@ -139,18 +142,18 @@ class Draw:
         """An integer in [lo, hi]."""
         return self._integer(lo, hi) if hi > lo else lo
 
-    def pick(self, items: Sequence[Any]) -> Any:
+    def pick(self, items: Sequence[T]) -> T:
         """One of some items."""
         return items[self.integer(0, len(items) - 1)]
 
     def chance(self, percent: int) -> bool:
-        """True so many times in a hundred."""
+        """True with this probability in percent."""
         return self.integer(0, 99) >= 100 - percent
 
 
 def random_array(
     rng: np.random.Generator, shape: tuple[int, ...], dtype: str, nan: bool = False
-) -> np.ndarray[Any, Any]:
+) -> Array:
     """Quarters in [-2, 2] for floats; small integers, or any when ``rng`` says so."""
     if dtype == "bool":
         return rng.integers(0, 2, shape).astype(bool)
@@ -168,7 +171,7 @@ def random_array(
     return np.asarray(np.where(rng.random(shape) < 0.3, edges, full), dtype)
 
 
-def poison(shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
+def poison(shape: tuple[int, ...], dtype: str) -> Array:
     """What outputs hold before a run: NaN, or a pattern."""
     if dtypes.is_float(dtype):
         return np.full(shape, np.nan, dtype)

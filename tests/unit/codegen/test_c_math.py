@@ -19,6 +19,7 @@ from loopwright.lowering import lower
 from loopwright.schedule import create_schedule
 from loopwright.target import Target
 from loopwright.testing.differential import runs_here
+from tests import kernels
 
 pytestmark = pytest.mark.skipif(
     shutil.which(Target("c").cc) is None, reason=f"no C compiler here: {cc.INSTALL}"
@@ -55,7 +56,7 @@ def schedule(dtype: str, f: Callable[..., Any], kind: str) -> tuple[Any, list[An
 def run(target: str, dtype: str, f: Callable[..., Any], kind: str, out: str = "") -> Any:
     s, args = schedule(dtype, f, kind)
     arrays = [numbers(dtype, k) for k in range(len(args) - 1)] + [np.zeros(N, out or dtype)]
-    build(s, args, target, "k")(*arrays)
+    kernels.build(s, args, target, "k")(*arrays)
     return arrays[-1]
 
 
@@ -159,7 +160,7 @@ def test_every_value_of_a_half_is_read_and_written(dtype: str) -> None:
     data = np.arange(1 << 16, dtype=np.uint16).view(dtype)
     w, b = np.zeros(1 << 16, "float32"), np.zeros(1 << 16, dtype)
     i = np.zeros(1 << 16, "int16")
-    build(s, [a, wide, back, bits], "c")(data, w, b, i)
+    kernels.build(s, [a, wide, back, bits], "c")(data, w, b, i)
     np.testing.assert_array_equal(w, data.astype("float32"))
     assert_same_bits(data, b)
     good = ~np.isnan(w)

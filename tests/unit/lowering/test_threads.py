@@ -21,7 +21,7 @@ from tests.unit.lowering.programs import Array, Case
 
 CASES: dict[str, Callable[[], Case]] = {
     "matmul": gpu_programs.tiled_matmul,
-    "shared_stage": gpu_programs.shared_stage,
+    "shared_stage": lambda: gpu_programs.shared_stage(64, 32),
     "row_sum": gpu_programs.row_sum,
     "softmax": gpu_programs.softmax,
     "argmax": gpu_programs.argmax,

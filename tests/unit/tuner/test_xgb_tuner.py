@@ -58,6 +58,7 @@ def trials_to(seconds, seed, **options):
     return hits[0] if hits else 240
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["evolution", "sa"])
 def test_it_finds_what_chance_would_not(optimizer):
     # 13 of the 262 144 points are within one step of the best: chance needs 14 000 trials.

@@ -1,0 +1,20 @@
+"""Every target of loopwright keeps to the contract of targets."""
+
+from __future__ import annotations
+
+from loopwright.testing.target_contract import TargetContract
+
+
+class TestLLVM(TargetContract):
+    target = "llvm -num-threads=2"
+    exports = True
+
+
+class TestC(TargetContract):
+    target = "c -num-threads=2"
+    exports = True
+
+
+class TestInterpreter(TargetContract):
+    target = "interp"
+    threads = True
