@@ -2,6 +2,8 @@
 
 Every import counts, also one inside a function, under TYPE_CHECKING, or through
 `importlib.import_module` with a constant name. Only `loopwright/__init__.py` may import anything.
+Some rooms have floors inside, of folders and files; and no two files know each other, not even by
+way of others.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+from tests.import_graph import Graph, cycles, import_graph
 
 PACKAGE = Path(__file__).parents[1] / "loopwright"
 
@@ -42,6 +46,56 @@ FLOORS = {
 }
 
 SIDEWAYS = {("schedule", "te")}
+
+# Floors inside rooms, lowest first: files and folders of a room. What is not named here, such as a
+# room's `__init__.py`, stands above the others. Those of one floor do not import each other.
+INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
+    "ir": (
+        ("node", "kinds", "operations"),
+        ("expr",),
+        ("affine", "traversal", "buffer", "fold", "symbol"),
+        ("sizes", "reduction"),
+        ("stmt",),
+        ("printer", "visitor", "instructions"),
+        ("verify",),
+        ("math",),
+        ("half",),
+        ("interp",),
+    ),
+    "schedule": (
+        ("state",),
+        ("nesting", "names"),
+        ("bounds",),
+        ("steps",),
+        ("rules",),
+        ("apply",),
+        ("trace", "validate"),
+        ("surface",),
+    ),
+    "lowering": (
+        ("nest", "settings"),
+        ("context", "gpu_limits"),
+        ("passes", "instruments"),
+        ("pipeline",),
+    ),
+    "codegen": (
+        ("c_library", "workspace", "quotients", "program_queries"),
+        ("code",),
+        ("llvm", "c"),
+    ),
+    "cost": (("symbolic",), ("cpu",), ("features",)),
+    "tuner": (
+        ("run", "options", "diversity", "index_range"),
+        ("model",),
+        ("base",),
+        ("mutation", "xgb_options"),
+        ("evolution",),
+        ("random_tuner", "gridsearch_tuner"),
+        ("ga_tuner", "xgb_tuner"),
+        ("registry",),
+        ("tasks",),
+    ),
+}
 
 # `te.create_schedule` is a name of the field, and users expect it in `te`: that one file may look
 # it up, inside a function.
@@ -198,3 +252,51 @@ def test_the_checker_catches(path: str, source: str) -> None:
 )
 def test_the_checker_accepts(path: str, source: str) -> None:
     assert violations(Path(path), source) == []
+
+
+def floor_inside(room: str, unit: str) -> int:
+    """The floor of a file or folder inside its room."""
+    floors = INSIDE[room]
+    return next((i for i, units in enumerate(floors) if unit in units), len(floors))
+
+
+def inside_violations(room: str, graph: Graph) -> list[str]:
+    """Imports between the files of one room that do not go down."""
+    home = f"loopwright.{room}."
+    wrong = []
+    for name, targets in graph.items():
+        unit = name.removeprefix(home).split(".")[0]
+        for target in targets if name.startswith(home) else ():
+            other = target.removeprefix(home).split(".")[0]
+            lower = floor_inside(room, other) < floor_inside(room, unit)
+            if target.startswith(home) and other != unit and not lower:
+                wrong.append(f"{name} imports {target}, which is not below it")
+    return sorted(wrong)
+
+
+@pytest.mark.parametrize("room", INSIDE)
+def test_imports_inside_a_room_only_go_down(room: str) -> None:
+    named = {unit for floor in INSIDE[room] for unit in floor}
+    there = {path.name.removesuffix(".py") for path in (PACKAGE / room).iterdir()}
+    assert named <= there, "a floor of a file that is gone"
+    wrong = inside_violations(room, import_graph(PACKAGE))
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_checker_of_rooms_catches() -> None:
+    graph = {
+        "loopwright.cost.symbolic.x": frozenset({"loopwright.cost.cpu.y"}),
+        "loopwright.cost.cpu.y": frozenset({"loopwright.cost.symbolic.x", "loopwright.ir.expr"}),
+        "loopwright.cost": frozenset({"loopwright.cost.features.z"}),
+    }
+    assert len(inside_violations("cost", graph)) == 1
+
+
+def test_no_two_files_know_each_other() -> None:
+    assert cycles(import_graph(PACKAGE)) == []
+
+
+def test_cycles_are_found() -> None:
+    graph = {name: frozenset(to) for name, to in {"a": "b", "b": "cd", "c": "a", "d": "e"}.items()}
+    graph |= {"e": frozenset("d"), "f": frozenset("a")}
+    assert cycles(graph) == [["d", "e"], ["a", "b", "c"]]

@@ -1,0 +1,77 @@
+"""Which files of the package import which, also inside functions and under TYPE_CHECKING."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+#: Module -> modules of the package that it imports, by dotted names.
+Graph = Mapping[str, frozenset[str]]
+
+
+def import_graph(package: Path) -> Graph:
+    """The imports between the files of a package.
+
+    ``from a.b import c`` is an import of ``a.b.c`` where that is a file, else of ``a.b``.
+    """
+    files = {_module(path, package): path for path in package.rglob("*.py")}
+    return {name: frozenset(_imports(name, path, files)) for name, path in files.items()}
+
+
+def _module(path: Path, package: Path) -> str:
+    parts = path.relative_to(package.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _imports(name: str, path: Path, files: Mapping[str, Path]) -> Iterator[str]:
+    inside = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for target in _targets(node, inside, files):
+            if target in files and target != name:
+                yield target
+
+
+def _targets(node: ast.AST, inside: str, files: Mapping[str, Path]) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    if not isinstance(node, ast.ImportFrom):
+        return
+    base = node.module or ""
+    if node.level:
+        parts = inside.split(".")
+        kept = parts[: len(parts) - (node.level - 1)]
+        base = ".".join([*kept, *([node.module] if node.module else [])])
+    for alias in node.names:
+        whole = f"{base}.{alias.name}"
+        yield whole if whole in files else base
+
+
+def cycles(graph: Graph) -> list[list[str]]:
+    """Groups of two or more files that reach each other: strongly connected components.
+
+    Tarjan, "Depth-first search and linear graph algorithms", SIAM J. Comput. 1 (1972).
+    """
+    order: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    stack: list[str] = []
+    groups: list[list[str]] = []
+
+    def visit(v: str) -> None:
+        order[v] = lowest[v] = len(order)
+        stack.append(v)
+        for w in sorted(graph[v]):
+            if w not in order:
+                visit(w)
+                lowest[v] = min(lowest[v], lowest[w])
+            elif w in stack:
+                lowest[v] = min(lowest[v], order[w])
+        if lowest[v] == order[v]:
+            start = stack.index(v)
+            groups.append(sorted(stack[start:]))
+            del stack[start:]
+
+    for v in sorted(graph):
+        if v not in order:
+            visit(v)
+    return [group for group in groups if len(group) > 1]
