@@ -48,7 +48,7 @@ _PRECEDENCE = {
 }  # fmt: skip
 
 
-class Names:
+class UniqueNames:
     """Unique printed names: the first of a name keeps it, later ones get a number."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Names:
 
 def print_func(f: Func) -> str:
     """A function as text."""
-    names = Names()
+    names = UniqueNames()
     params = [
         f"{names(p)}: {'out ' if out else ''}{p.dtype}{shape_text(p.shape, names)}"
         for p, out in zip(f.params, f.outputs, strict=True)
@@ -82,11 +82,11 @@ def print_func(f: Func) -> str:
 def print_stmt(s: Stmt) -> str:
     """A statement as text."""
     lines: list[str] = []
-    _stmt(s, 0, lines, Names())
+    _stmt(s, 0, lines, UniqueNames())
     return "\n".join(lines)
 
 
-def _stmt(s: Stmt, depth: int, out: list[str], names: Names) -> None:
+def _stmt(s: Stmt, depth: int, out: list[str], names: UniqueNames) -> None:
     pad = "  " * depth
     if not isinstance(s, AnyStmt):  # a statement of an extension
         out.append(f"{pad}{node_text(s)}")
@@ -136,7 +136,7 @@ def _stmt(s: Stmt, depth: int, out: list[str], names: Names) -> None:
             assert_never(s)
 
 
-def _for(s: For, pad: str, out: list[str], names: Names) -> None:
+def _for(s: For, pad: str, out: list[str], names: UniqueNames) -> None:
     for k, v in s.pragmas:
         out.append(f"{pad}# {k} = {v}")
     head: str = "range" if s.kind == "serial" else s.kind
@@ -145,17 +145,17 @@ def _for(s: For, pad: str, out: list[str], names: Names) -> None:
     out.append(f"{pad}for {names(s.var)} in {head}({_dim(s.extent, names)}):")
 
 
-def _dim(x: Dim, names: Names) -> str:
+def _dim(x: Dim, names: UniqueNames) -> str:
     return str(x) if isinstance(x, int) else print_expr(x, names)
 
 
-def shape_text(shape: Sequence[Dim], names: Names | None = None) -> str:
+def shape_text(shape: Sequence[Dim], names: UniqueNames | None = None) -> str:
     """A shape as text: ``[n, 4]``."""
-    names = names or Names()
+    names = names or UniqueNames()
     return f"[{', '.join(_dim(x, names) for x in shape)}]"
 
 
-def _element(b: Buffer, idx: tuple[Expr, ...], names: Names) -> str:
+def _element(b: Buffer, idx: tuple[Expr, ...], names: UniqueNames) -> str:
     return f"{names(b)}[{', '.join(print_expr(i, names) for i in idx)}]"
 
 
@@ -164,12 +164,12 @@ def node_text(n: Node) -> str:
     return print_expr(n) if isinstance(n, Expr) else f"<{type(n).__name__}>"
 
 
-def print_expr(e: Expr, names: Names | None = None) -> str:
+def print_expr(e: Expr, names: UniqueNames | None = None) -> str:
     """An expression as text."""
-    return _expr(e, names or Names(), 0)
+    return _expr(e, names or UniqueNames(), 0)
 
 
-def _expr(e: Expr, names: Names, outer: int) -> str:
+def _expr(e: Expr, names: UniqueNames, outer: int) -> str:
     match e:
         case Var():
             return names(e)

@@ -15,7 +15,7 @@ import numpy as np
 from loopwright import te
 from loopwright.errors import TensorError
 from loopwright.ir.expr import Expr, ExprLike
-from loopwright.ops.operator import Array, Axis
+from loopwright.ops.operator import Array, LoopOrIndex
 
 LAYOUTS = ("NCHW", "NHWC")
 T = TypeVar("T")
@@ -102,7 +102,9 @@ class Window:
             )
         return oh, ow
 
-    def at(self, y: Axis, x: Axis, r: Axis, q: Axis) -> tuple[Expr, Expr]:
+    def at(
+        self, y: LoopOrIndex, x: LoopOrIndex, r: LoopOrIndex, q: LoopOrIndex
+    ) -> tuple[Expr, Expr]:
         """Place in the padded image of tap (r, q) for the result at (y, x)."""
         (sh, sw), (dh, dw) = self.stride, self.dilation
         return y * sh + r * dh, x * sw + q * dw

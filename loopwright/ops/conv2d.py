@@ -24,7 +24,7 @@ from loopwright.ops.conv import (
     pair,
     windows,
 )
-from loopwright.ops.operator import Array, Axis, OneOrTwo, Reference, register
+from loopwright.ops.operator import Array, LoopOrIndex, OneOrTwo, Reference, register
 from loopwright.schedule import Schedule
 from loopwright.task import get_config, template
 from loopwright.task.template_config import TemplateConfig
@@ -98,7 +98,7 @@ def _geometry(
 
 def _accumulate(
     X: te.Tensor,
-    weight: Callable[[Axis, Axis, Axis, Axis], Expr],
+    weight: Callable[[LoopOrIndex, LoopOrIndex, LoopOrIndex, LoopOrIndex], Expr],
     out: tuple[int, int, int],
     window: Window,
     groups: int,
@@ -114,7 +114,7 @@ def _accumulate(
     wide = tiles.wide_dtype(X.dtype)
     o, oh, ow = out
 
-    def element(b: Axis, f: Axis, y: Axis, x: Axis) -> Expr:
+    def element(b: LoopOrIndex, f: LoopOrIndex, y: LoopOrIndex, x: LoopOrIndex) -> Expr:
         py, px = window.at(y, x, ry, rx)
         ch = rc if groups == 1 else f // (o // groups) * per_group + rc
         tap = P[b, ch, py, px] if layout == "NCHW" else P[b, py, px, ch]
@@ -218,7 +218,7 @@ def pack_compute(W: te.Tensor, layout: str = "NCHW", name: str = "packed") -> te
     nchw = layout == "NCHW"
     o, c, kh, kw = W.shape if nchw else (W.shape[3], W.shape[2], *W.shape[:2])
 
-    def element(f: Axis, p: Axis) -> Expr:
+    def element(f: LoopOrIndex, p: LoopOrIndex) -> Expr:
         rest, r, q = p // (kh * kw), p // kw % kh, p % kw
         value: Expr = W[f, rest, r, q] if nchw else W[r, q, rest, f]
         return value

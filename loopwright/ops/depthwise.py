@@ -9,7 +9,7 @@ from loopwright.errors import TensorError
 from loopwright.ir.expr import Expr
 from loopwright.ops import tiles
 from loopwright.ops.conv import Window, by_role, check_layout, pad_compute, pair, windows
-from loopwright.ops.operator import Array, Axis, OneOrTwo, Reference, register
+from loopwright.ops.operator import Array, LoopOrIndex, OneOrTwo, Reference, register
 from loopwright.ops.stencil import define_stencil_space, schedule_stencil
 from loopwright.schedule import Schedule
 from loopwright.task import get_config, template
@@ -61,7 +61,7 @@ def depthwise_conv2d_compute(
     q = te.reduce_axis((0, kw), name="s")
     wide = tiles.wide_dtype(X.dtype)
 
-    def element(b: Axis, ch: Axis, y: Axis, x: Axis) -> Expr:
+    def element(b: LoopOrIndex, ch: LoopOrIndex, y: LoopOrIndex, x: LoopOrIndex) -> Expr:
         py, px = window.at(y, x, r, q)
         tap = P[b, ch, py, px] if first else P[b, py, px, ch]
         weight = W[ch, 0, r, q] if first else W[r, q, ch, 0]

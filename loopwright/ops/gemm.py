@@ -11,7 +11,7 @@ from loopwright import te
 from loopwright.errors import TensorError
 from loopwright.ir.expr import Expr
 from loopwright.ops import tiles
-from loopwright.ops.operator import Axis
+from loopwright.ops.operator import LoopOrIndex
 from loopwright.schedule import Schedule
 from loopwright.task.template_config import TemplateConfig
 
@@ -61,7 +61,7 @@ def matmul_compute(
     k = te.reduce_axis((0, ka), name="k")
     wide = out_dtype or A.dtype
 
-    def element(*at: Axis) -> Expr:
+    def element(*at: LoopOrIndex) -> Expr:
         *b, i, j = at
         x = A[(*b, k, i)] if trans_a else A[(*b, i, k)]
         y = B[(*b, j, k)] if trans_b else B[(*b, k, j)]

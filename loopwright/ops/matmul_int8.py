@@ -11,7 +11,7 @@ import numpy as np
 from loopwright import te
 from loopwright.ir.expr import Expr
 from loopwright.ops import tiles
-from loopwright.ops.operator import Array, Axis, Reference, register
+from loopwright.ops.operator import Array, LoopOrIndex, Reference, register
 from loopwright.schedule import Schedule
 from loopwright.task import get_config, template
 from loopwright.task.template_config import TemplateConfig
@@ -100,7 +100,7 @@ def matmul_int8(M: int, N: int, K: int) -> tuple[Schedule, list[te.Tensor]]:
     W = te.placeholder((-(-N // LANES), -(-K // GROUP), LANES, GROUP), "int8", name="W")
     k = te.reduce_axis((0, K), name="k")
 
-    def element(i: Axis, j: Axis) -> Expr:
+    def element(i: LoopOrIndex, j: LoopOrIndex) -> Expr:
         w = W[j // LANES, k // GROUP, j % LANES, k % GROUP]
         value: Expr = te.sum(A[i, k].astype("int32") * w.astype("int32"), axis=k)
         return value

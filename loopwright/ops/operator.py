@@ -18,7 +18,7 @@ from loopwright.task import Template
 Array: TypeAlias = npt.NDArray[Any]
 Reference: TypeAlias = Callable[..., Array]
 #: A loop of an operator, or an index that is computed from loops.
-Axis: TypeAlias = IterVar | Expr
+LoopOrIndex: TypeAlias = IterVar | Expr
 #: One number for both dimensions of an image, or one for each: (y, x).
 OneOrTwo: TypeAlias = int | tuple[int, int]
 #: Stands in place of a default for a parameter that must be given.

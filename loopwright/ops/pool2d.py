@@ -9,7 +9,7 @@ from loopwright.errors import TensorError
 from loopwright.ir.expr import Expr
 from loopwright.ops import tiles
 from loopwright.ops.conv import Window, by_role, check_layout, pad_compute, pair, windows
-from loopwright.ops.operator import Array, Axis, OneOrTwo, Reference, register
+from loopwright.ops.operator import Array, LoopOrIndex, OneOrTwo, Reference, register
 from loopwright.ops.stencil import define_stencil_space, schedule_stencil
 from loopwright.schedule import Schedule
 from loopwright.task import get_config, template
@@ -66,20 +66,20 @@ def pool2d_compute(
     shape = (n, c, oh, ow) if layout == "NCHW" else (n, oh, ow, c)
     names = [x.lower() for x in layout]
 
-    def taken(*at: Axis) -> Expr:
+    def taken(*at: LoopOrIndex) -> Expr:
         b, ch, y, x = by_role(at, layout)
         py, px = window.at(y, x, r, q)
         tap = P[b, ch, py, px] if layout == "NCHW" else P[b, py, px, ch]
         value: Expr = reducer(tap.astype(wide), axis=[r, q])
         return value
 
-    def count(i: Axis, d: int) -> Expr:
+    def count(i: LoopOrIndex, d: int) -> Expr:
         """Taps of a window that lie in the image."""
         start = i * stride[d] - pad[d]
         taps: Expr = te.min(start + kernel[d], (h, w)[d]) - te.max(start, 0)
         return taps
 
-    def mean(*at: Axis) -> Expr:
+    def mean(*at: LoopOrIndex) -> Expr:
         _, _, y, x = by_role(at, layout)
         whole = count_include_pad or pad == (0, 0)
         over = te.const(kernel[0] * kernel[1], wide) if whole else count(y, 0) * count(x, 1)

@@ -13,7 +13,7 @@ from loopwright import dtypes, te
 from loopwright.errors import TensorError
 from loopwright.ir.expr import Expr
 from loopwright.ops import tiles
-from loopwright.ops.operator import Array, Axis, Reference, register
+from loopwright.ops.operator import Array, LoopOrIndex, Reference, register
 from loopwright.schedule import Schedule
 from loopwright.task import get_config, template
 from loopwright.task.template_config import TemplateConfig
@@ -245,7 +245,7 @@ def layer_norm_compute(
     wide = tiles.wide_dtype(X.dtype)
     k, q = te.reduce_axis((0, n), name="k"), te.reduce_axis((0, n), name="q")
 
-    def x(i: Axis, j: Axis) -> Expr:
+    def x(i: LoopOrIndex, j: LoopOrIndex) -> Expr:
         element: Expr = X[i, j].astype(wide)
         return element
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from loopwright.schedule.state import StageId, State
-from loopwright.te.source import Identifiers
+from loopwright.te.source import PythonIdentifiers
 
 
-class Names(Identifiers):
+class Names(PythonIdentifiers):
     """Python identifiers for the stages and loops of a schedule, each used once.
 
     The axes of a stage get their names where a loop of the stage is first asked for, by lines that

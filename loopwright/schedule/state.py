@@ -117,7 +117,7 @@ ROOT = Attach("root")
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class GroupState:
     """Stages that are moved together: its own place, and the group around it, if any."""
 
     id: StageId
@@ -255,7 +255,7 @@ class State:
     order: tuple[StageId, ...]
     outputs: tuple[StageId, ...]
     steps: int = 0
-    groups: Mapping[StageId, Group] = field(default_factory=dict)
+    groups: Mapping[StageId, GroupState] = field(default_factory=dict)
 
     @staticmethod
     def initial(dag: Dag) -> State:
@@ -299,7 +299,7 @@ class State:
         """A state in which one stage is replaced."""
         return replace(self, stages={**self.stages, st.id: st})
 
-    def with_group(self, group: Group) -> State:
+    def with_group(self, group: GroupState) -> State:
         """A state in which one group is replaced."""
         return replace(self, groups={**self.groups, group.id: group})
 

@@ -45,7 +45,7 @@ _TAKEN = ("te", "np", "s", "schedule", "outputs", "x", "y", "float")
 _REDUCERS = ("sum", "prod", "min", "max", "argmin", "argmax")
 
 
-class Identifiers:
+class PythonIdentifiers:
     """Python identifiers, each used once."""
 
     def __init__(self, taken: Iterable[str]) -> None:
@@ -77,7 +77,7 @@ def tensor_names(ops: Sequence[OpNode]) -> list[list[str]]:
 class _Program:
     def __init__(self, ops: Sequence[OpNode]) -> None:
         self.ops = ops
-        self.ids = Identifiers(_TAKEN)
+        self.ids = PythonIdentifiers(_TAKEN)
         self.tensors = [
             [self.ids.fresh(op.output_name(k)) for k in range(op.num_outputs)] for op in ops
         ]
@@ -104,7 +104,7 @@ class _Program:
             inner[a.var] = self.ids.fresh(a.name)
             extent = self.dim(a.extent)
             lines.append(f"{inner[a.var]} = te.reduce_axis((0, {extent}), name={quoted(a.name)})")
-        local = Identifiers(self.ids.taken)
+        local = PythonIdentifiers(self.ids.taken)
         axes = [local.fresh(a.name) for a in op.axes]
         inner |= {a.var: name for a, name in zip(op.axes, axes, strict=True)}
         writer = _Expressions(inner, op.reduce_axes, self.tensors)
@@ -143,14 +143,14 @@ class _Expressions:
 
     # ------------------------------------------------------------ bodies
 
-    def body(self, e: Expr, ids: Identifiers) -> tuple[str, list[str]]:
+    def body(self, e: Expr, ids: PythonIdentifiers) -> tuple[str, list[str]]:
         """The text of a body, and lines that must come before it."""
         if isinstance(e, Reduce):
             return self.reduction(e, ids)
         values = [self.text(x) for x in outputs_of(e)]
         return values[0] if len(values) == 1 else f"({', '.join(values)})", []
 
-    def reduction(self, e: Reduce, ids: Identifiers) -> tuple[str, list[str]]:
+    def reduction(self, e: Reduce, ids: PythonIdentifiers) -> tuple[str, list[str]]:
         name, lines = _known_reducer(e.combiner), []
         if not name:
             name = ids.fresh(e.combiner.name)

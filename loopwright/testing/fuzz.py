@@ -17,7 +17,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from loopwright.errors import ScheduleError
@@ -95,6 +95,7 @@ class Fuzz:
         applied, refused: steps by primitive.
         runs: how often compiled code ran, by target; and how often the interpreter did.
         failures: a line each.
+        done: how many seeds were checked.
     """
 
     targets: list[str] = field(default_factory=list)
@@ -105,6 +106,15 @@ class Fuzz:
     refused: Counter[str] = field(default_factory=Counter)
     runs: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
+    done: int = 0
+
+    def run_all(self, seeds: Iterable[int], kind: str = "", stop: bool = False) -> None:
+        """Check seeds one after the other; with ``stop`` only up to the first failure."""
+        for seed in seeds:
+            well = self.run(seed, kind)
+            self.done += 1
+            if stop and not well:
+                return
 
     def run(self, seed: int, kind: str = "") -> bool:
         """Check what a seed makes; returns whether all is well."""
@@ -208,18 +218,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"not run: {target} (no such CPU or no C compiler here)")
     run = Fuzz(options.target or [], options.shrink_seconds)
     began = time.monotonic()
-    seed = options.seed
     try:
-        for seed in _seeds(options.seed, options.count, options.minutes):
-            run.run(seed, options.kind or "")
-            if options.stop and run.failures:
-                break
-        seed += 1
+        run.run_all(
+            _seeds(options.seed, options.count, options.minutes), options.kind or "", options.stop
+        )
     except KeyboardInterrupt:
-        print(f"interrupted at seed {seed}")
+        print(f"interrupted at seed {options.seed + run.done}")
     finally:
         run.checker.close()
-    print(f"seeds {options.seed} to {seed - 1} in {time.monotonic() - began:.0f} s")
+    last = options.seed + run.done - 1
+    print(f"seeds {options.seed} to {last} in {time.monotonic() - began:.0f} s")
     print(run.summary())
     return 1 if run.failures else 0
 

@@ -35,7 +35,7 @@ from loopwright.testing.differential import Array, runs_here
 
 
 @dataclass
-class Program:
+class ScheduledProgram:
     """A scheduled program.
 
     Attributes:
@@ -65,7 +65,7 @@ class Program:
             np.testing.assert_allclose(arrays[-1], expected, rtol=1e-5, atol=1e-5)
 
 
-def elementwise() -> Program:
+def elementwise() -> ScheduledProgram:
     """Two stages over a size that no factor divides; the first is inlined, a loop is a vector."""
     a = te.placeholder((37, 11), name="A")
     b = te.compute((37, 11), lambda i, j: a[i, j] * 2 + 1, name="B")
@@ -73,10 +73,10 @@ def elementwise() -> Program:
     s = create_schedule(c)
     s[b].compute_inline()
     s[c].vectorize(s[c].split(c.op.axis[1], factor=4)[1])
-    return Program(s, [a, c], lambda x: np.exp(-np.abs(x * 2 + 1)))
+    return ScheduledProgram(s, [a, c], lambda x: np.exp(-np.abs(x * 2 + 1)))
 
 
-def matmul() -> Program:
+def matmul() -> ScheduledProgram:
     """A tiled product with a copy of its tile, rows in parallel, an unrolled and a vector loop."""
     a, b = te.placeholder((13, 24), name="A"), te.placeholder((24, 20), name="B")
     k = te.reduce_axis((0, 24), name="k")
@@ -92,10 +92,10 @@ def matmul() -> Program:
     s[tile].reorder(ko, ki, ti, tj)
     s[tile].unroll(ki)
     s[tile].vectorize(tj)
-    return Program(s, [a, b, c], lambda x, y: x @ y)
+    return ScheduledProgram(s, [a, b, c], lambda x, y: x @ y)
 
 
-def integers() -> Program:
+def integers() -> ScheduledProgram:
     """Division, remainder and shifts of int32; products wrap."""
     a, b = te.placeholder((50,), "int32", name="A"), te.placeholder((50,), "int32", name="B")
     c = te.compute(
@@ -106,10 +106,10 @@ def integers() -> Program:
         with np.errstate(over="ignore"):
             return np.asarray((x * np.int32(1 << 29) + y // 3) ^ (x % 5 - (y >> 1)))
 
-    return Program(create_schedule(c), [a, b, c], reference, exact=True)
+    return ScheduledProgram(create_schedule(c), [a, b, c], reference, exact=True)
 
 
-def padding() -> Program:
+def padding() -> ScheduledProgram:
     """A padded window: what is read at the edge is guarded, the padding is computed in a tile."""
     a = te.placeholder((9, 9), name="A")
     p = te.compute(
@@ -131,10 +131,10 @@ def padding() -> Program:
             np.max([wide[i : i + 9, j : j + 9] for i in range(3) for j in range(3)], axis=0)
         )
 
-    return Program(s, [a, c], reference, exact=True)
+    return ScheduledProgram(s, [a, c], reference, exact=True)
 
 
-PROGRAMS: dict[str, Callable[[], Program]] = {
+PROGRAMS: dict[str, Callable[[], ScheduledProgram]] = {
     "elementwise": elementwise,
     "matmul": matmul,
     "integers": integers,
@@ -156,7 +156,7 @@ class TargetContract:
         if not runs_here(self.target):
             pytest.skip(f"{self.target} does not run on this machine")
 
-    def build(self, program: Program, name: str = "main") -> Module:
+    def build(self, program: ScheduledProgram, name: str = "main") -> Module:
         """The compiled program."""
         return build(program.s, program.args, target=self.target, name=name)
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 from functools import partial
 
 from loopwright.cost.features.feature import Feature, FeatureType, Slot
+from loopwright.cost.features.figures import ScheduleFigures, WindowView
 from loopwright.cost.features.itervar import ACCESSES, SUMS
-from loopwright.cost.features.views import ScheduleView, WindowView
 
 #: Points of a curve: 1, 4, 16, ... iterations.
 SAMPLES = 12
@@ -23,7 +23,7 @@ _WINDOW: tuple[Feature[WindowView], ...] = (
 )
 
 
-def _window(p: ScheduleView, number: int, iterations: int) -> WindowView | None:
+def _window(p: ScheduleFigures, number: int, iterations: int) -> WindowView | None:
     return p.main.window(number, iterations)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from loopwright.cost.cpu.machine import Machine
-from loopwright.cost.features.views import ScheduleView
+from loopwright.cost.features.figures import ScheduleFigures
 from loopwright.cost.symbolic.symbols import Number
 from loopwright.schedule.state import State
 
@@ -58,7 +58,7 @@ class AnySlot(Protocol):
     def columns(self) -> Iterator[Column]:
         """The columns of the slot."""
 
-    def values(self, schedule: ScheduleView) -> list[Number]:
+    def values(self, schedule: ScheduleFigures) -> list[Number]:
         """A number for each column."""
 
 
@@ -76,7 +76,7 @@ class Slot(Generic[T]):
     name: str
     place: str
     features: tuple[Feature[T], ...]
-    subject: Callable[[ScheduleView], T | None]
+    subject: Callable[[ScheduleFigures], T | None]
 
     def columns(self) -> Iterator[Column]:
         """The columns of the slot."""
@@ -85,7 +85,7 @@ class Slot(Generic[T]):
             meaning = f"{self.place}, {feature.meaning}" if self.place else feature.meaning
             yield Column(name, meaning, feature.logged)
 
-    def values(self, schedule: ScheduleView) -> list[Number]:
+    def values(self, schedule: ScheduleFigures) -> list[Number]:
         """A number for each column."""
         subject = self.subject(schedule)
         if subject is None:
@@ -119,5 +119,5 @@ class FeatureType:
             state: the schedule's state; split factors may be `Sym`.
             machine: what it runs on.
         """
-        schedule = ScheduleView(state, machine)
+        schedule = ScheduleFigures(state, machine)
         return [number for slot in self._slots for number in slot.values(schedule)]

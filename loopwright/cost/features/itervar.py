@@ -11,31 +11,36 @@ from __future__ import annotations
 from functools import partial
 
 from loopwright.cost.features.feature import AnySlot, Feature, FeatureType, Slot
-from loopwright.cost.features.views import AccessView, LoopView, ScheduleView, StageView
+from loopwright.cost.features.figures import (
+    AccessFigures,
+    LoopFigures,
+    ScheduleFigures,
+    StageFigures,
+)
 from loopwright.cost.symbolic.symbols import Number, most, product
 
 #: Loops of the main stage, its loads, and stages besides the main one that have slots.
 LOOPS, READS, OTHERS = 12, 3, 3
 
 
-def _loads_per_flop(s: StageView) -> Number:
+def _loads_per_flop(s: StageFigures) -> Number:
     return s.core.loaded[1] / s.flop
 
 
-def _stores_per_flop(s: StageView) -> Number:
+def _stores_per_flop(s: StageFigures) -> Number:
     again, stored = s.core.results
     return (again + stored) / s.flop
 
 
-def _intensity(s: StageView, level: int) -> Number:
+def _intensity(s: StageFigures, level: int) -> Number:
     return s.flop / most(s.traffic[level], 1)
 
 
-def _store_stride(s: StageView) -> Number:
+def _store_stride(s: StageFigures) -> Number:
     return s.lane_stride(s.touches.accesses[0])
 
 
-_SCHEDULE: tuple[Feature[ScheduleView], ...] = (
+_SCHEDULE: tuple[Feature[ScheduleFigures], ...] = (
     Feature("flop", "arithmetic operations in all, repeated ones included", lambda p: p.flop),
     Feature("bytes", "bytes touched", lambda p: p.usage.used),
     Feature("stages", "stages that are computed", lambda p: len(p.stages), logged=False),
@@ -44,7 +49,7 @@ _SCHEDULE: tuple[Feature[ScheduleView], ...] = (
     Feature("lanes", "elements of a vector register", lambda p: p.lanes),
 )
 #: Features that every stage has.
-_STAGE: tuple[Feature[StageView], ...] = (
+_STAGE: tuple[Feature[StageFigures], ...] = (
     Feature("iterations", "iterations of its statement", lambda s: s.nest.iterations),
     Feature("excess", "iterations over those needed once", lambda s: s.excess),
     Feature("parallel", "parallel tasks", lambda s: s.touches.parallel),
@@ -62,18 +67,18 @@ _STAGE: tuple[Feature[StageView], ...] = (
     ),
 )
 _STORE_STRIDE = Feature("store_stride", "bytes between lanes of the store", _store_stride)
-_TESTS: Feature[StageView] = Feature(
+_TESTS: Feature[StageFigures] = Feature(
     "tests", "instructions of conditions (inlined padding)", lambda s: s.core.guards[0]
 )
-_CYCLES: Feature[StageView] = Feature(
+_CYCLES: Feature[StageFigures] = Feature(
     "cycles", "cycles by the analytical model, caches left out", lambda s: s.core.cycles
 )
-_TRAFFIC: tuple[Feature[StageView], ...] = (
+_TRAFFIC: tuple[Feature[StageFigures], ...] = (
     Feature("traffic_l1", "bytes from beyond the first cache", lambda s: s.traffic[0]),
     Feature("traffic_l2", "bytes from beyond the second cache", lambda s: s.traffic[1]),
     Feature("traffic_l3", "bytes from beyond the third cache", lambda s: s.traffic[2]),
 )
-_MAIN: tuple[Feature[StageView], ...] = (
+_MAIN: tuple[Feature[StageFigures], ...] = (
     *_STAGE,
     Feature("vector_bytes", "bytes of a vectorized loop", lambda s: s.vector_bytes),
     _STORE_STRIDE,
@@ -130,7 +135,7 @@ _MAIN: tuple[Feature[StageView], ...] = (
         partial(_intensity, level=2),
     ),
 )
-_OTHER: tuple[Feature[StageView], ...] = (
+_OTHER: tuple[Feature[StageFigures], ...] = (
     *_STAGE,
     _TESTS,
     _CYCLES,
@@ -142,7 +147,7 @@ _OTHER: tuple[Feature[StageView], ...] = (
     Feature("region", "elements that it covers at once", lambda s: product(s.nest.shape)),
     *_TRAFFIC[:2],
 )
-_LOOP: tuple[Feature[LoopView], ...] = (
+_LOOP: tuple[Feature[LoopFigures], ...] = (
     Feature("extent", "iterations of the loop", lambda x: x.extent),
     Feature("inner", "iterations of it and of the loops inside", lambda x: x.inner),
     Feature("vectorized", "is vectorized", lambda x: x.is_marked("vectorized"), logged=False),
@@ -152,7 +157,7 @@ _LOOP: tuple[Feature[LoopView], ...] = (
     Feature("bytes", "bytes touched", lambda x: x.bytes),
     Feature("intensity", "operations for each byte touched", lambda x: x.intensity),
 )
-_ACCESS: tuple[Feature[AccessView], ...] = (
+_ACCESS: tuple[Feature[AccessFigures], ...] = (
     Feature("bytes", "bytes touched", lambda a: a.bytes),
     Feature("stride", "bytes from one iteration to the next", lambda a: a.stride),
     Feature("reuse", "uses of each element", lambda a: a.reuse),
@@ -169,18 +174,18 @@ SUMS: tuple[AnySlot, ...] = (
             f"stage{k}",
             f"stage {k + 1} by arithmetic after the main one",
             _OTHER,
-            partial(ScheduleView.stage, number=k + 1),
+            partial(ScheduleFigures.stage, number=k + 1),
         )
         for k in range(OTHERS)
     ),
 )
 
 
-def _main_loop(p: ScheduleView, number: int) -> LoopView | None:
+def _main_loop(p: ScheduleFigures, number: int) -> LoopFigures | None:
     return p.main.loop(number, LOOPS - 1)
 
 
-def _main_access(p: ScheduleView, number: int, loop: int) -> AccessView | None:
+def _main_access(p: ScheduleFigures, number: int, loop: int) -> AccessFigures | None:
     return p.main.access(number, loop, LOOPS - 1)
 
 

@@ -178,8 +178,7 @@ def _reachable(nodes: Sequence[GraphNode], wanted: Iterable[int]) -> list[int]:
     needed = set(wanted)
     todo = list(needed)
     while todo:
-        for a in _operands(nodes[todo.pop()]):
-            if a not in needed:
-                needed.add(a)
-                todo.append(a)
+        operands = set(_operands(nodes[todo.pop()])) - needed
+        needed |= operands
+        todo += operands
     return sorted(needed)

@@ -155,14 +155,9 @@ def thread_limits(sb: StageBounds) -> list[tuple[Var, str, Extent]]:
     own = {t: x for x in sb.loops if (t := launch_tag(x.mark))}
     limits: dict[str, tuple[Extent, str]] = {t: (x.extent, x.loop.kind) for t, x in own.items()}
     if sb.scope == "local":
-        # A loop around that is shorter than its axis. Own loops are none but reductions, to which
-        # all of their threads add, whatever runs around.
-        around: dict[str, int] = {}
-        for v, (tag, n) in kernel.short.items():
-            if v not in sb.enclosing or tag in own:
-                continue
-            around[tag] = min(n, around.get(tag, n))
-            limits[tag] = (around[tag], "spatial")
+        around = _shorter_loops_around(kernel, sb)
+        # Its own loops are reductions, to which all of their threads add, whatever runs around.
+        limits |= {t: (n, "spatial") for t, n in around.items() if t not in own}
     else:
         rest = [x for t, x in kernel.launches.items() if t not in own]
         limits |= {x.tag: (1, "spatial") for x in rest if x.is_thread or not sb.padded}
@@ -171,3 +166,12 @@ def thread_limits(sb: StageBounds) -> list[tuple[Var, str, Extent]]:
         for t, (n, kind) in limits.items()
         if n != kernel.launches[t].extent
     ]
+
+
+def _shorter_loops_around(kernel: KernelLaunch, sb: StageBounds) -> dict[str, int]:
+    """Of each thread axis, the shortest loop around a stage that does not fill it."""
+    shortest: dict[str, int] = {}
+    for v, (tag, n) in kernel.short.items():
+        if v in sb.enclosing:
+            shortest[tag] = min(n, shortest.get(tag, n))
+    return shortest

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from loopwright.schedule.names import Names
-from loopwright.schedule.state import ROOT, Attach, Group, StageId, StageState, State, refuse
+from loopwright.schedule.state import ROOT, Attach, GroupState, StageId, StageState, State, refuse
 from loopwright.schedule.steps import Step, register
 
 
@@ -24,7 +24,7 @@ class CreateGroup(Step):
     include_inputs: bool = False
 
     def apply(self, state: State, t: int) -> State:
-        """Group the stages on all ways from some tensors to others."""
+        """GroupState the stages on all ways from some tensors to others."""
         outputs = (self.stage, *self.outputs)
         for sid in outputs:
             state.compute_stage(sid, "create_group")
@@ -39,7 +39,7 @@ class CreateGroup(Step):
                 f"{_labels(state, outputs)}; inputs are tensors that the outputs are computed from",
             )
         parent = _parent(state, chosen, t)
-        new = Group(f"s{t}", parent)
+        new = GroupState(f"s{t}", parent)
         inner = [g for g in state.groups.values() if g.parent == parent]
         inner = [g for g in inner if chosen.issuperset(members(state, g.id))]
         for g in inner:
@@ -91,7 +91,7 @@ def _parent(state: State, chosen: set[StageId], t: int) -> StageId | None:
     Raises:
         ScheduleError: a group has some of the stages and others, too.
     """
-    around: list[Group] = []
+    around: list[GroupState] = []
     for g in state.groups.values():
         own = members(state, g.id)
         if chosen.issubset(own):
@@ -107,7 +107,7 @@ def _parent(state: State, chosen: set[StageId], t: int) -> StageId | None:
     return max(around, key=lambda g: _depth(state, g)).id if around else None
 
 
-def _depth(state: State, g: Group) -> int:
+def _depth(state: State, g: GroupState) -> int:
     return 0 if g.parent is None else 1 + _depth(state, state.groups[g.parent])
 
 

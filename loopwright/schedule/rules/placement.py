@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from loopwright.schedule.names import Names
 from loopwright.schedule.rules.grouping import group_label, members
-from loopwright.schedule.state import ROOT, Attach, Group, StageId, StageState, State, refuse
+from loopwright.schedule.state import ROOT, Attach, GroupState, StageId, StageState, State, refuse
 from loopwright.schedule.steps import Step, register
 
 
@@ -41,7 +41,7 @@ class ComputeAt(Step):
         state.leaf(parent, self.loop, "compute_at")
         return parent
 
-    def _move_group(self, state: State, group: Group, t: int) -> State:
+    def _move_group(self, state: State, group: GroupState, t: int) -> State:
         parent = self._host(state)
         own, label = members(state, group.id), f"the {group_label(state, group.id)}"
         if parent.id in own:

@@ -88,7 +88,7 @@ class Tensorize(Step):
 
 
 @dataclass(frozen=True, eq=False)
-class Axis:
+class TensorizedAxis:
     """An axis of a stage inside the loop: its extent there, and the weights of its loops."""
 
     axis: IterVar
@@ -109,7 +109,7 @@ class Match:
     """
 
     position: int
-    axes: dict[Var, Axis | None] = field(default_factory=dict)
+    axes: dict[Var, TensorizedAxis | None] = field(default_factory=dict)
     reads: dict[int, Read] = field(default_factory=dict)
     whole: bool = True
 
@@ -126,7 +126,7 @@ def refuse_match(state: State, stage: StageState, text: str) -> NoReturn:
     )
 
 
-def region(sb: StageBounds, position: int, axis: IterVar) -> Axis | str:
+def region(sb: StageBounds, position: int, axis: IterVar) -> TensorizedAxis | str:
     """The part of an axis that loops from ``position`` on cover; or why it is no range."""
     extents = {x.var: x.count for x in sb.loops[position:]}
     value = sb.values[axis.var]
@@ -141,7 +141,7 @@ def region(sb: StageBounds, position: int, axis: IterVar) -> Axis | str:
                 f"{c} where {covered} would go on)"
             )
         covered *= extents[v]
-    return Axis(axis, covered, weights)
+    return TensorizedAxis(axis, covered, weights)
 
 
 def match_intrinsic(state: State, sb: StageBounds) -> Match:
@@ -231,7 +231,7 @@ class _Matcher:
         if not isinstance(x.extent, int):
             self.fail(f"loop {label!r} has no constant extent; split it by a constant")
 
-    def _region(self, axis: IterVar) -> Axis:
+    def _region(self, axis: IterVar) -> TensorizedAxis:
         part = region(self.sb, self.out.position, axis)
         return self.fail(part) if isinstance(part, str) else part
 

@@ -27,7 +27,7 @@ class Known(NamedTuple):
     info: Info
 
 
-class Axis(NamedTuple):
+class AxisInScope(NamedTuple):
     """An axis in scope."""
 
     var: Var
@@ -50,7 +50,7 @@ class Expressions:
     def __init__(self, draw: Draw) -> None:
         self.d = draw
         self.known: list[Known] = []
-        self.axes: list[Axis] = []
+        self.axes: list[AxisInScope] = []
         self.count = 0
         self.focus: Known | None = None
 
@@ -336,14 +336,14 @@ class Expressions:
             return a.var + self.d.integer(0, n - a.extent)
         return self._folded(a, n)
 
-    def _digit(self, a: Axis, b: Axis, n: int) -> Expr:
+    def _digit(self, a: AxisInScope, b: AxisInScope, n: int) -> Expr:
         """Reshape: a digit of the fused index of two axes."""
         f = a.var * b.extent + b.var
         if self.d.chance(50):
             return f % n
         return f // -(-a.extent * b.extent // n)
 
-    def _folded(self, a: Axis, n: int) -> Expr:
+    def _folded(self, a: AxisInScope, n: int) -> Expr:
         match self.d.integer(0, 2):
             case 0:
                 return a.var % n

@@ -24,7 +24,7 @@ from loopwright.ir.printer import print_expr
 from loopwright.te.dag import Dag
 from loopwright.te.tensor import Tensor
 from loopwright.testing.numpy_eval import Array
-from loopwright.testing.random.expr import DTYPES, Axis, Known, clamp, is_input
+from loopwright.testing.random.expr import DTYPES, AxisInScope, Known, clamp, is_input
 from loopwright.testing.random.tuples import Tuples
 from loopwright.testing.random.values import Draw, Info, constant, poison, random_array
 
@@ -267,7 +267,7 @@ class _Builder(Tuples):
             info: Info | None = None
             if self.d.chance(30):
                 start["init"], info = self.value(want, 1)
-            self.axes = self.axes + [Axis(a.var, a.count) for a in axes]
+            self.axes = self.axes + [AxisInScope(a.var, a.count) for a in axes]
             if self.d.chance(30):
                 start["where"] = self.condition(1)
             return self._reduce(want, axes, points, start, info)

@@ -8,7 +8,7 @@ from typing import Any
 
 from loopwright import dtypes, te
 from loopwright.ir.expr import Expr, IterVar, Var
-from loopwright.testing.random.expr import DTYPES, INTS, Axis, Expressions, Known
+from loopwright.testing.random.expr import DTYPES, INTS, AxisInScope, Expressions, Known
 from loopwright.testing.random.values import Info, constant, info_of_dtype
 
 MAX_POINTS = 2500
@@ -30,9 +30,10 @@ class Tuples(Expressions):
         infos: list[Info] = []
 
         def body(*vars_: Var) -> tuple[Expr, ...]:
-            old, self.axes = self.axes, [Axis(v, e) for v, e in zip(vars_, shape, strict=True)]
+            outer = self.axes
+            self.axes = [AxisInScope(v, e) for v, e in zip(vars_, shape, strict=True)]
             values = make()
-            self.axes = old
+            self.axes = outer
             infos.extend(info for _, info in values)
             return tuple(value for value, _ in values)
 
@@ -73,7 +74,7 @@ class Tuples(Expressions):
 
     def _condition(self, axes: list[IterVar]) -> dict[str, Any]:
         """Bring the axes into scope; sometimes only some of their points are combined."""
-        self.axes = self.axes + [Axis(a.var, a.count) for a in axes]
+        self.axes = self.axes + [AxisInScope(a.var, a.count) for a in axes]
         return {"where": self.condition(1)} if self.d.chance(30) else {}
 
     def _arg_reduction(self, axes: list[IterVar]) -> list[Made]:

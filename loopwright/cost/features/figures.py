@@ -21,7 +21,7 @@ from loopwright.cost.symbolic.symbols import Number, at_most, most, product, tot
 from loopwright.schedule.state import State
 
 
-class ScheduleView:
+class ScheduleFigures:
     """A whole schedule.
 
     Args:
@@ -33,10 +33,10 @@ class ScheduleView:
         self.machine = machine
         nests = by_arithmetic(state)
         self.usage = BufferUsage(nests)
-        self.stages = [StageView(Touches(nest, machine), self.usage) for nest in nests]
+        self.stages = [StageFigures(Touches(nest, machine), self.usage) for nest in nests]
         self.main = self.stages[0]
 
-    def stage(self, number: int) -> StageView | None:
+    def stage(self, number: int) -> StageFigures | None:
         """A stage, the main one having the number 0."""
         return self.stages[number] if number < len(self.stages) else None
 
@@ -56,7 +56,7 @@ class ScheduleView:
         return self.machine.lanes(self.main.touches.accesses[0].access.buffer.itemsize)
 
 
-class StageView:
+class StageFigures:
     """One stage."""
 
     def __init__(self, touches: Touches, usage: BufferUsage) -> None:
@@ -119,24 +119,24 @@ class StageView:
         buffer = self.touches.accesses[0].access.buffer
         return buffer.elements * buffer.itemsize
 
-    def loop(self, number: int, last: int) -> LoopView | None:
+    def loop(self, number: int, last: int) -> LoopFigures | None:
         """A loop, the innermost having the number 0; ``last`` stands for all further out too."""
         if number >= len(self._depths):
             return None
         depth = self._depths[number]
         loop = self.nest.loops[depth]
         if number == last and depth > 0:
-            return LoopView(self, loop, self.touches.outer[depth + 1], 0)
-        return LoopView(self, loop, loop.extent, depth)
+            return LoopFigures(self, loop, self.touches.outer[depth + 1], 0)
+        return LoopFigures(self, loop, loop.extent, depth)
 
-    def access(self, number: int, loop: int, last: int) -> AccessView | None:
+    def access(self, number: int, loop: int, last: int) -> AccessFigures | None:
         """An access under one loop; both numbers as in `loop`, access 0 being the store."""
         accesses = self.touches.accesses
         if number >= len(accesses) or loop >= len(self._depths):
             return None
         depth = self._depths[loop]
         stride = accesses[number].strides[depth]
-        return AccessView(self.touches, accesses[number], stride, 0 if loop == last else depth)
+        return AccessFigures(self.touches, accesses[number], stride, 0 if loop == last else depth)
 
     def window(self, number: int, iterations: int) -> WindowView | None:
         """What an access touches within so many iterations."""
@@ -153,7 +153,7 @@ class StageView:
 
 
 @dataclass(frozen=True, slots=True)
-class LoopView:
+class LoopFigures:
     """One loop of a stage, or all loops from a depth outwards.
 
     Attributes:
@@ -163,7 +163,7 @@ class LoopView:
         depth: how many loops stand around it, or around all of them.
     """
 
-    stage: StageView
+    stage: StageFigures
     loop: NestLoop
     extent: Number
     depth: int
@@ -189,7 +189,7 @@ class LoopView:
 
 
 @dataclass(frozen=True, slots=True)
-class AccessView:
+class AccessFigures:
     """A load or store while one loop runs.
 
     Attributes:
