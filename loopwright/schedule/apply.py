@@ -6,8 +6,6 @@ Pure: a state is never changed. What a step does, and when it is legal, stands i
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from loopwright.schedule.rules.grouping import keep_groups
 from loopwright.schedule.state import State
 from loopwright.schedule.steps import Step
@@ -23,4 +21,4 @@ def apply(state: State, step: Step) -> State:
     new = step.apply(state, state.steps)
     if new.groups:
         new = keep_groups(state, new, step.stage, step.primitive)
-    return replace(new, steps=state.steps + 1)
+    return new.after_step()

@@ -297,7 +297,13 @@ class State:
 
     def with_stage(self, st: StageState) -> State:
         """A state in which one stage is replaced."""
-        return replace(self, stages={**self.stages, st.id: st})
+        # Written out: `dataclasses.replace` takes a third of the time of a schedule.
+        stages = {**self.stages, st.id: st}
+        return State(stages, self.order, self.outputs, self.steps, self.groups)
+
+    def after_step(self) -> State:
+        """This state, with one more step counted."""
+        return State(self.stages, self.order, self.outputs, self.steps + 1, self.groups)
 
     def with_group(self, group: GroupState) -> State:
         """A state in which one group is replaced."""

@@ -260,6 +260,8 @@ class MemoryPrimitives(StageView):
 
 def plain(v: _T) -> _T | int:
     """NumPy's integers as Python's, so that a trace is JSON; the rules judge what is no number."""
+    if v is None or type(v) is int:
+        return v  # most are, and asking for a protocol takes 4 us
     if isinstance(v, bool | Symbol) or not isinstance(v, SupportsIndex):
         return v
     return v.__index__()
