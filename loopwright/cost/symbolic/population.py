@@ -156,9 +156,8 @@ class Population:
             return self._derive(schedule.state)
         except (InstantiationError, DataDependent):
             return None
-        except (
-            Exception
-        ) as exc:  # a schedule that cannot be described costs its own candidates only
+        # A schedule that cannot be described costs its own candidates only.
+        except Exception as exc:
             if len(fixed) == len(self._knobs):
                 _log.warning(
                     "%s: nothing can be derived from the schedule of %s: %r", self.task, config, exc
