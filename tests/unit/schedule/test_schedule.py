@@ -219,7 +219,7 @@ def test_axes_of_a_refused_call_do_not_come_back() -> None:
     with pytest.raises(ScheduleError):
         p.s[p.c].tile(i, j, 4, 0)  # step 0 was the split of i
     outer, inner = p.s[p.c].split(j, factor=8)
-    assert (outer.name, inner.name, inner.extent) == ("jo", "ji", 8)
+    assert (outer.name, inner.name, inner.extent) == ("j.0", "j.1", 8)
 
 
 def test_a_refused_call_leaves_no_stale_handles() -> None:
