@@ -22,7 +22,7 @@ from loopwright.schedule.surface.schedule import Schedule
 from loopwright.schedule.surface.stage import Stage
 
 ROOT = Path(__file__).parents[1]
-MAKES_STEP = re.compile(r"\._do\(|\._annotate\(|\._all_or_nothing\(")
+MAKES_STEP = re.compile(r"\.apply_step\(|\._annotate\(|\.all_or_nothing\(")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCUMENTS = [
     "README.md",

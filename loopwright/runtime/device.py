@@ -31,7 +31,8 @@ DEVICE_TYPES = {
 _ALIASES = {"gpu": "cuda", "cl": "opencl"}
 _NAMES = {code: name for name, code in DEVICE_TYPES.items()}
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
-_CLOCK = Path("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")
+#: Where Linux tells the highest clock of core 0, in kHz; virtual machines have no such file.
+CLOCK_FILE = Path("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")
 
 
 class DeviceType(IntEnum):
@@ -109,9 +110,9 @@ class Device:
         """Highest clock of core 0 in kHz; None where the system does not tell."""
         self.require()
         try:
-            return int(_CLOCK.read_text())
+            return int(CLOCK_FILE.read_text())
         except (OSError, ValueError):
-            return None  # virtual machines have no such file
+            return None
 
     @property
     def max_threads_per_block(self) -> int | None:

@@ -216,10 +216,10 @@ class Function:
     def _check_limit(self) -> None:
         threads = self._image.num_threads or pool.get_num_threads()
         total = self.workspace_bytes + (threads - 1) * self.parallel_workspace_bytes
-        if total > _limit():
+        if total > workspace_limit():
             raise OutOfMemoryError(
                 f"{self.name} needs {total} bytes of workspace on {threads} threads, over the "
-                f"limit of {_limit()}; use smaller tiles, fewer threads, or raise "
+                f"limit of {workspace_limit()}; use smaller tiles, fewer threads, or raise "
                 "LOOPWRIGHT_WORKSPACE_LIMIT"
             )
 
@@ -311,7 +311,9 @@ def _allocate(function: Function) -> npt.NDArray[np.uint8]:
 
 
 @lru_cache(maxsize=1)
-def _limit() -> int:
+def workspace_limit() -> int:
+    """Bytes of workspace that one call may need, all threads together: the setting, or half of the
+    memory."""
     limit = env.settings().workspace_limit
     return env.total_memory() // 2 if limit is None else limit
 

@@ -46,7 +46,7 @@ def read_library(path: Path, data: bytes) -> Artifact:
         TargetError: it was compiled for another CPU; the message names both.
     """
     try:
-        text = _section(data, SECTION)
+        text = elf_section(data, SECTION)
         manifest = None if text is None else json.loads(text.rstrip(b"\0"))
     except (struct.error, ValueError):
         raise UsageError(f"{path} is damaged or cut short; export it again") from None
@@ -65,7 +65,7 @@ def checksum(data: bytes, digest: str) -> str:
     return hashlib.sha256(data.replace(digest.encode(), ZEROS.encode(), 1)).hexdigest()
 
 
-def _section(data: bytes, name: bytes) -> bytes | None:
+def elf_section(data: bytes, name: bytes) -> bytes | None:
     """A section of a 64-bit little-endian ELF file; None where there is none of that name."""
     (table,) = struct.unpack_from("<Q", data, 0x28)
     size, count, names = struct.unpack_from("<HHH", data, 0x3A)

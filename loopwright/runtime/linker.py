@@ -26,7 +26,8 @@ _Llvmlite = Any
 _lock = threading.RLock()
 # A library name can never be used again in one engine, not even after unlinking.
 _numbers = itertools.count()
-_LINKS_PER_ENGINE = 256
+#: An engine is replaced after so many links.
+LINKS_PER_ENGINE = 256
 _engine: _Llvmlite = None
 _engine_links = 0
 
@@ -70,7 +71,7 @@ def _binding() -> _Llvmlite:
 
 def _lljit() -> _Llvmlite:
     global _engine, _engine_links
-    if _engine is None or _engine_links == _LINKS_PER_ENGINE:
+    if _engine is None or _engine_links == LINKS_PER_ENGINE:
         _engine = _binding().create_lljit_compiler(use_jit_link=True)
         _engine_links = 0
     _engine_links += 1

@@ -31,7 +31,7 @@ _BLOCK = 16384
 _WINDOWS = 5
 
 
-def _shape() -> tuple[int, int, bool]:
+def vector_shape() -> tuple[int, int, bool]:
     """Vector width in float32, accumulators that fit the registers, and whether there is an FMA."""
     have = enabled(linker.host_features())
     if "avx512f" in have:
@@ -45,7 +45,7 @@ def _shape() -> tuple[int, int, bool]:
 
 
 def _fma_text() -> str:
-    width, count, fused = _shape()
+    width, count, fused = vector_shape()
     vector = f"<{width} x float>"
     starts, phis, steps, total = [], [], [], []
     for i in range(count):
@@ -113,7 +113,7 @@ done:
 
 
 def _triad_text() -> str:
-    width = _shape()[0]
+    width = vector_shape()[0]
     vector = f"<{width} x float>"
     return f"""
 declare i32 @lw_parallel_launch(ptr, ptr, i64, i64, ptr)
@@ -161,7 +161,8 @@ def _object(name: str) -> bytes:
     return linker.compile_text(_fma_text() if name == "fma" else _triad_text())
 
 
-def _module(name: str, args: Sequence[ArgSpec], num_threads: int) -> Module:
+def kernel_module(name: str, args: Sequence[ArgSpec], num_threads: int) -> Module:
+    """The kernel ``fma`` or ``triad``, compiled for this machine, for these arguments."""
     manifest = Manifest(
         LLVM_OBJECT.name,
         name,
@@ -176,7 +177,7 @@ def _module(name: str, args: Sequence[ArgSpec], num_threads: int) -> Module:
     return Module(Artifact(manifest.to_json(), _object(name)))
 
 
-class _Fma:
+class FmaKernel:
     """The FMA kernel bound for one number of threads, and how many units fill a second."""
 
     def __init__(self, num_threads: int) -> None:
@@ -188,22 +189,24 @@ class _Fma:
         self.work = np.ones(1, dtype=np.int64)
         seed = np.array([0.5, 1.0], dtype=np.float32)
         out = np.zeros(_OUT, dtype=np.float32)
-        function = _module("fma", args, num_threads)["fma"]
+        function = kernel_module("fma", args, num_threads)["fma"]
         self.call: BoundCall = function.bind(self.work, seed, out)
-        width, count, _ = _shape()
+        width, count, _ = vector_shape()
         self.flop_per_unit = 2 * width * count * _TURNS
         self.units_per_second = 0.0
         self.rate(64 * num_threads)
         self.units_per_second = self.rate(256 * num_threads) / self.flop_per_unit
 
     def rate(self, units: int) -> float:
+        """Run so many units of work; returns flop/s."""
         self.work[0] = units
         return self.flop_per_unit * units / time_call(self.call, 1)
 
 
 @lru_cache(maxsize=16)
-def _fma(num_threads: int) -> _Fma:
-    return _Fma(num_threads)
+def fma_kernel(num_threads: int) -> FmaKernel:
+    """The FMA kernel for a number of threads, compiled and calibrated at the first call."""
+    return FmaKernel(num_threads)
 
 
 def fma_peak(num_threads: int | None = None, seconds: float = 0.1) -> float:
@@ -223,7 +226,7 @@ def fma_peak(num_threads: int | None = None, seconds: float = 0.1) -> float:
     Raises:
         UsageError: the number of threads is out of range.
     """
-    kernel = _fma(pool.check_num_threads(num_threads or pool.get_num_threads()))
+    kernel = fma_kernel(pool.check_num_threads(num_threads or pool.get_num_threads()))
     units = max(1, round(kernel.units_per_second * seconds / _WINDOWS))
     return max(kernel.rate(units) for _ in range(_WINDOWS))
 
@@ -257,7 +260,7 @@ def bandwidth(
         part[:] = 1.0
     work = ArgSpec("work", (1,), "int64", output=False)
     specs = [ArgSpec(name, (size,), "float32", output=name == "a") for name in ("b", "c", "a")]
-    module = _module("triad", [work, *specs], threads)
+    module = kernel_module("triad", [work, *specs], threads)
     call = module["triad"].bind(np.array([units], dtype=np.int64), *arrays)
     once = time_call(call, 1)
     passes = max(3, round(seconds / once))

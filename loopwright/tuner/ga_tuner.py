@@ -85,7 +85,7 @@ class GATuner(Tuner):
         self.why_empty = no_fresh_point((0, self.space.range_length))
 
     def _children(self, n: int) -> Iterator[int]:
-        parents, chances = self._parents()
+        parents, chances = self.parents()
         if not chances.any():
             return
         dims = np.array(self.space.dims, np.int64)
@@ -101,7 +101,7 @@ class GATuner(Tuner):
             fresh = (indices[i] for i in distinct(indices, self.visited).tolist())
             yield from filter(self.space.is_valid, fresh)
 
-    def _parents(self) -> tuple[Digits, npt.NDArray[np.float64]]:
+    def parents(self) -> tuple[Digits, npt.NDArray[np.float64]]:
         """Digits of the parents, and the chance of each to be drawn."""
         speeds = np.array(self._speeds)
         ranked = np.argsort(-speeds, kind="stable")

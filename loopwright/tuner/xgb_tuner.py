@@ -101,7 +101,7 @@ class XGBTuner(Tuner):
         self._train()
         greedy = n - int(self.rng.binomial(n, self.settings.epsilon))
         if self.model.ready:
-            nearby = self._nearby(int(self.rng.binomial(greedy, _NEARBY)))
+            nearby = self.nearby(int(self.rng.binomial(greedy, _NEARBY)))
             yield from nearby
             yield from self._liked(greedy - len(nearby))
         elif self._candidates.has_offset:
@@ -180,7 +180,8 @@ class XGBTuner(Tuner):
             )
         )
 
-    def _score(self, digits: Digits) -> npt.NDArray[np.float64]:
+    def score(self, digits: Digits) -> npt.NDArray[np.float64]:
+        """Scores of points by every model of the ensemble, float64 ``(n, k)``; higher is faster."""
         return self.model.predict_ensemble(self._candidates.batch(digits, len(self._results)))
 
     # -- the search ---------------------------------------------------------------------------
@@ -189,7 +190,7 @@ class XGBTuner(Tuner):
         """Up to ``count`` fresh points that the model likes best."""
         if count < 1:
             return []
-        pool = Pool(self.space, self._score, self._valid, self.visited)
+        pool = Pool(self.space, self.score, self._valid, self.visited)
         small = self.space.range_length <= _SMALL
         optimizer = self.settings.search
         search: Search = ExhaustiveSearch() if small else optimizer
@@ -205,7 +206,7 @@ class XGBTuner(Tuner):
         best = pool.best(int(count * ratio))
         return [best.indices[i] for i in diverse(best.digits, best.scores, count)]
 
-    def _nearby(self, count: int) -> list[int]:
+    def nearby(self, count: int) -> list[int]:
         """Up to ``count`` fresh points one mutation from the fastest, whatever the model thinks.
 
         Trees cannot tell that a knob never varied among the results they learned from, so that

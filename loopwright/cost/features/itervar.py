@@ -147,7 +147,7 @@ _OTHER: tuple[Feature[StageFigures], ...] = (
     Feature("region", "elements that it covers at once", lambda s: product(s.nest.shape)),
     *_TRAFFIC[:2],
 )
-_LOOP: tuple[Feature[LoopFigures], ...] = (
+LOOP_FEATURES: tuple[Feature[LoopFigures], ...] = (
     Feature("extent", "iterations of the loop", lambda x: x.extent),
     Feature("inner", "iterations of it and of the loops inside", lambda x: x.inner),
     Feature("vectorized", "is vectorized", lambda x: x.is_marked("vectorized"), logged=False),
@@ -197,7 +197,7 @@ FEATURES = FeatureType(
     [
         *SUMS,
         *(
-            Slot(f"loop{k}", _loop_in_words(k), _LOOP, partial(_main_loop, number=k))
+            Slot(f"loop{k}", _loop_in_words(k), LOOP_FEATURES, partial(_main_loop, number=k))
             for k in range(LOOPS)
         ),
         *(

@@ -54,7 +54,7 @@ def storage_rewrite(f: Func) -> Func:
 
 
 @dataclass(slots=True)
-class _PooledBuffer:
+class PooledBuffer:
     """A buffer in the common memory.
 
     Attributes:
@@ -83,7 +83,7 @@ def _level(s: Stmt, scope: Scope) -> Stmt:
     large = [b for b in allocated if _is_large(b)]
     if len(large) > 1:
         pooled = _pooled(large, line)
-        total = _plan(pooled)
+        total = assign_offsets(pooled)
         if total < _stacked(s):
             pool = Buffer("pool", (total,), "uint8", scope)
             return _rewritten([_level(x, scope) for x in line], pooled, pool, allocated)
@@ -117,12 +117,12 @@ def _rounded(n: int) -> int:
     return -(-n // _ALIGN) * _ALIGN
 
 
-def _pooled(large: list[Buffer], line: list[Stmt]) -> list[_PooledBuffer]:
+def _pooled(large: list[Buffer], line: list[Stmt]) -> list[PooledBuffer]:
     """When each of the buffers is in use; those that nothing touches are left out."""
-    pooled: dict[Buffer, _PooledBuffer] = {}
+    pooled: dict[Buffer, PooledBuffer] = {}
     for k, s in enumerate(line):
         for b in _touched(s).intersection(large):
-            pooled.setdefault(b, _PooledBuffer(b, k, k, _rounded(b.nbytes))).last = k
+            pooled.setdefault(b, PooledBuffer(b, k, k, _rounded(b.nbytes))).last = k
     return [pooled[b] for b in large if b in pooled]
 
 
@@ -132,16 +132,16 @@ def _touched(s: Stmt) -> set[Buffer]:
     return buffers
 
 
-def _plan(pooled: list[_PooledBuffer]) -> int:
+def assign_offsets(pooled: list[PooledBuffer]) -> int:
     """Give every buffer its offset; returns the bytes that all of them take."""
-    placed: list[_PooledBuffer] = []
+    placed: list[PooledBuffer] = []
     for p in sorted(pooled, key=lambda p: -p.size):
         p.offset = _lowest_offset(p, placed)
         placed.append(p)
     return max((p.offset + p.size for p in pooled), default=0)
 
 
-def _lowest_offset(p: _PooledBuffer, placed: list[_PooledBuffer]) -> int:
+def _lowest_offset(p: PooledBuffer, placed: list[PooledBuffer]) -> int:
     at_that_time = [q for q in placed if q.first <= p.last and p.first <= q.last]
     offset = 0
     for q in sorted(at_that_time, key=lambda q: q.offset):
@@ -152,7 +152,7 @@ def _lowest_offset(p: _PooledBuffer, placed: list[_PooledBuffer]) -> int:
 
 
 def _rewritten(
-    line: list[Stmt], pooled: list[_PooledBuffer], pool: Buffer, allocated: list[Buffer]
+    line: list[Stmt], pooled: list[PooledBuffer], pool: Buffer, allocated: list[Buffer]
 ) -> Stmt:
     """The statements of a level with views of the pool, each from its first use on."""
     out: Stmt = Seq(())

@@ -62,8 +62,8 @@ class Group:
                 reader outside of the group runs outside that loop.
         """
         who = self.schedule._who("compute_at")
-        pid = self.schedule._stage_id(parent, who)
-        self.schedule._do(ComputeAt(self.id, pid, self.schedule._loop_id(pid, scope, who)))
+        pid = self.schedule.stage_id(parent, who)
+        self.schedule.apply_step(ComputeAt(self.id, pid, self.schedule.loop_id(pid, scope, who)))
 
     def compute_root(self) -> None:
         """Compute the group on its own again: at root, or where the group around it is.
@@ -81,4 +81,4 @@ class Group:
             for i: C[i] = B[i] + 1
             for i: D[i] = C[i] * C[i]
         """
-        self.schedule._do(ComputeRoot(self.id))
+        self.schedule.apply_step(ComputeRoot(self.id))

@@ -63,7 +63,7 @@ class MemoryPrimitives(StageView):
         """
         ndim = len(self.schedule.state.stages[self.id].op.shape)
         dims = trace_map(index_map, ndim, self._who("transform_layout"))
-        self.schedule._do(TransformLayout(self.id, dims, plain(pad_value)))
+        self.schedule.apply_step(TransformLayout(self.id, dims, plain(pad_value)))
 
     def store_at(self, parent: StageLike, scope: IterVar) -> None:
         """Let the buffer of a stage exist outside of the loop where the stage is computed.
@@ -97,9 +97,9 @@ class MemoryPrimitives(StageView):
                 `compute_at`; (when lowering) a loop between is parallel, vectorized or bound to
                 threads, whose iterations would write into one buffer at once.
         """
-        pid = self.schedule._stage_id(parent, self._who("store_at"))
-        loop = self.schedule._loop_id(pid, scope, self._who("store_at"))
-        self.schedule._do(StoreAt(self.id, pid, loop))
+        pid = self.schedule.stage_id(parent, self._who("store_at"))
+        loop = self.schedule.loop_id(pid, scope, self._who("store_at"))
+        self.schedule.apply_step(StoreAt(self.id, pid, loop))
 
     def store_root(self) -> None:
         """Let the buffer exist outside of all loops of the stage where this one is computed.
@@ -121,7 +121,7 @@ class MemoryPrimitives(StageView):
         Raises:
             ScheduleError: as `store_at`.
         """
-        self.schedule._do(StoreRoot(self.id))
+        self.schedule.apply_step(StoreRoot(self.id))
 
     def double_buffer(self) -> None:
         """Give the buffer two halves: one is filled for the next iteration while one is read.
@@ -149,7 +149,7 @@ class MemoryPrimitives(StageView):
                 computed at root or at a loop that is not serial, it is stored elsewhere, or it
                 reads a stage that is computed at the same loop and has no two halves.
         """
-        self.schedule._do(DoubleBuffer(self.id))
+        self.schedule.apply_step(DoubleBuffer(self.id))
 
     def prefetch(self, tensor: StageLike, var: IterVar, offset: int) -> None:
         """Bring what a later iteration of a loop will read of a tensor nearer to the core.
@@ -184,9 +184,9 @@ class MemoryPrimitives(StageView):
                 a GPU kernel.
         """
         who = self._who("prefetch")
-        loop, source = self._loop(var, "prefetch"), self.schedule._stage_id(tensor, who)
+        loop, source = self.loop_id(var, "prefetch"), self.schedule.stage_id(tensor, who)
         step = Prefetch(self.id, loop, source, plain(offset), output_of(tensor, who))
-        self.schedule._do(step)
+        self.schedule.apply_step(step)
 
     def set_scope(self, scope: Scope) -> None:
         """Put the stage's buffer into another memory scope.
@@ -206,7 +206,7 @@ class MemoryPrimitives(StageView):
         Raises:
             ScheduleError: unknown scope; the stage is inlined, an input or an output.
         """
-        self.schedule._do(SetScope(self.id, scope))
+        self.schedule.apply_step(SetScope(self.id, scope))
 
     def storage_align(self, axis: IterVar | int, factor: int, offset: int) -> None:
         """Leave gaps in the stage's buffer so that a stride is ``k * factor + offset`` elements.
@@ -233,7 +233,7 @@ class MemoryPrimitives(StageView):
                 factor or the offset is out of range; the stage is inlined, an input or an output.
         """
         dim = self._dimension(axis, "storage_align")
-        self.schedule._do(StorageAlign(self.id, dim, plain(factor), plain(offset)))
+        self.schedule.apply_step(StorageAlign(self.id, dim, plain(factor), plain(offset)))
 
     def _dimension(self, axis: IterVar | int, verb: str) -> int:
         """The dimension of the buffer that an axis, or a number, names."""
@@ -243,7 +243,7 @@ class MemoryPrimitives(StageView):
             raise ScheduleError(
                 f"{self._who(verb)}: expected an axis or the number of a dimension, got {axis!r}"
             )
-        loop = self._loop(axis, verb)
+        loop = self.loop_id(axis, verb)
         name = self.schedule.state.label(self.id)
         if not loop.startswith("a"):
             raise ScheduleError(

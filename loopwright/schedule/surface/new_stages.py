@@ -53,7 +53,9 @@ class SchedulePrimitives(ScheduleBase):
         """
         who = self._who("cache_read")
         ids = self._stage_ids(readers, who)
-        t = self._do(CacheRead(self._stage_id(tensor, who), scope, ids, output_of(tensor, who)))
+        t = self.apply_step(
+            CacheRead(self.stage_id(tensor, who), scope, ids, output_of(tensor, who))
+        )
         return self._tensor(f"s{t}")
 
     @overload
@@ -98,16 +100,16 @@ class SchedulePrimitives(ScheduleBase):
         given = _listed(tensor)
         if not given:
             raise ScheduleError(f"{who}: expected a tensor or all outputs of an operation")
-        sid = self._stage_id(given[0], who)
+        sid = self.stage_id(given[0], who)
         self._check_outputs(sid, given, who)
-        new = self._operation(f"s{self._do(CacheWrite(sid, scope))}")
+        new = self._operation(f"s{self.apply_step(CacheWrite(sid, scope))}")
         many = new.num_outputs > 1 or given[0] is not tensor
         return list(new._outputs) if many else new.output(0)
 
     def _check_outputs(self, sid: StageId, given: Sequence[object], who: str) -> None:
         """Refuse a part of the outputs of an operation, or outputs of several."""
         for x in given[1:]:
-            other = self._stage_id(x, who)
+            other = self.stage_id(x, who)
             if other != sid:
                 raise ScheduleError(
                     f"{who}: {self.state.label(sid)!r} and {self.state.label(other)!r} are not "
@@ -162,14 +164,14 @@ class SchedulePrimitives(ScheduleBase):
                 at it.
         """
         who = self._who("rfactor")
-        sid = self._stage_id(tensor, who)
+        sid = self.stage_id(tensor, who)
         self.state.compute_stage(sid, "rfactor")
-        loop = self._loop_id(sid, axis, who)
+        loop = self.loop_id(sid, axis, who)
         at = plain(factor_axis)
         if isinstance(at, bool) or not isinstance(at, int):
             raise ScheduleError(f"{who}: factor_axis must be an integer, got {factor_axis!r}")
         n = len(self.state.stages[sid].op.shape) + 1
-        t = self._do(RFactor(sid, loop, at + n if -n <= at < 0 else at))
+        t = self.apply_step(RFactor(sid, loop, at + n if -n <= at < 0 else at))
         new = self._operation(f"s{t}")
         return new.output(0) if new.num_outputs == 1 else list(new._outputs)
 
@@ -219,12 +221,12 @@ class SchedulePrimitives(ScheduleBase):
         if not ends:
             raise ScheduleError(f"{who}: name at least one output")
         begins = self._stage_ids(inputs, who)
-        t = self._do(CreateGroup(ends[0], ends[1:], begins, bool(include_inputs)))
+        t = self.apply_step(CreateGroup(ends[0], ends[1:], begins, bool(include_inputs)))
         return Group(self, f"s{t}", self._stage)
 
     def _stage_ids(self, keys: StageLike | Sequence[StageLike], who: str) -> tuple[StageId, ...]:
         """Stages of a list of tensors, or of one; each once."""
-        return tuple(dict.fromkeys(self._stage_id(x, who) for x in _listed(keys)))
+        return tuple(dict.fromkeys(self.stage_id(x, who) for x in _listed(keys)))
 
 
 def _listed(keys: object) -> Sequence[object]:

@@ -36,8 +36,12 @@ class ScheduleBase:
 
     # ------------------------------------------------------------ looking things up
 
-    def _stage_id(self, key: object, who: str) -> StageId:
-        """The stage of a tensor, an operation or a stage."""
+    def stage_id(self, key: object, who: str) -> StageId:
+        """The stage of a tensor, an operation or a stage; ``who`` asks, for messages.
+
+        Raises:
+            ScheduleError: it is none of this schedule.
+        """
         if isinstance(key, StageRef):
             if key.schedule is not self:
                 raise ScheduleError(f"{who}: {key!r} belongs to another schedule")
@@ -92,8 +96,12 @@ class ScheduleBase:
             self._loop_of_axis[axis] = key
         return self._axis_of_loop[key]
 
-    def _loop_id(self, sid: StageId, axis: object, who: str) -> str:
-        """The loop of a stage that an axis means."""
+    def loop_id(self, sid: StageId, axis: object, who: str) -> str:
+        """The loop of a stage that an axis means; ``who`` asks, for messages.
+
+        Raises:
+            ScheduleError: it means no loop of this stage.
+        """
         if not isinstance(axis, IterVar):
             raise ScheduleError(f"{who}: expected an axis of the stage, got {axis!r}")
         stage = self.state.stages[sid]
@@ -119,7 +127,7 @@ class ScheduleBase:
         return f"{verb} (step {self.state.steps})"
 
     @contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
+    def all_or_nothing(self) -> Iterator[None]:
         """Several steps that stand or fall together; axes made on the way go as well."""
         before = self.state, self.trace, dict(self._loop_of_axis), dict(self._axis_of_loop)
         try:
@@ -128,8 +136,12 @@ class ScheduleBase:
             self.state, self.trace, self._loop_of_axis, self._axis_of_loop = before
             raise
 
-    def _do(self, step: Step) -> int:
-        """Apply a step; returns its index."""
+    def apply_step(self, step: Step) -> int:
+        """Apply a step and record it, as every primitive does; returns its index.
+
+        Raises:
+            ScheduleError: the step is illegal here; nothing has changed.
+        """
         before = self.state
         self.state = apply(before, step)
         self.trace = (*self.trace, step)

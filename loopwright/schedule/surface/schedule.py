@@ -55,7 +55,7 @@ def replay(dag: Dag, trace: Sequence[Step | list[Any]]) -> Schedule:
     """
     s = Schedule(dag, {})
     for x in trace:
-        s._do(x if isinstance(x, Step) else Step.from_json(x))
+        s.apply_step(x if isinstance(x, Step) else Step.from_json(x))
     return s
 
 
@@ -82,7 +82,7 @@ class Schedule(SchedulePrimitives):
         Raises:
             ScheduleError: it does not belong to this schedule.
         """
-        return Stage(self, self._stage_id(key, "schedule"))
+        return Stage(self, self.stage_id(key, "schedule"))
 
     @property
     def stages(self) -> list[Stage]:
@@ -146,7 +146,7 @@ class Schedule(SchedulePrimitives):
         """
         out: list[ArgId] = []
         for t in args:
-            sid = self._stage_id(t, "arguments")
+            sid = self.stage_id(t, "arguments")
             if not isinstance(sid, int):
                 raise ScheduleError(
                     f"arguments: {t.name!r} was made by a schedule primitive; arguments are "

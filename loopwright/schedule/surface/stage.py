@@ -64,9 +64,9 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
             ScheduleError: the loop no longer exists, is marked, or has a stage computed at it; with
                 ``disable_predication`` the split is not even.
         """
-        loop = self._loop(parent, "split")
-        with self.schedule._all_or_nothing():
-            t = self.schedule._do(Split(self.id, loop, plain(factor), plain(nparts)))
+        loop = self.loop_id(parent, "split")
+        with self.schedule.all_or_nothing():
+            t = self.schedule.apply_step(Split(self.id, loop, plain(factor), plain(nparts)))
             if disable_predication:
                 check_even(self.schedule.state, self._state, t)
         return self.schedule._axis(self.id, f"{t}.0"), self.schedule._axis(self.id, f"{t}.1")
@@ -90,7 +90,7 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
         Raises:
             ScheduleError: as `split` and `reorder`.
         """
-        with self.schedule._all_or_nothing():
+        with self.schedule.all_or_nothing():
             xo, xi = self.split(x_parent, factor=x_factor)
             yo, yi = self.split(y_parent, factor=y_factor)
             self.reorder(xo, yo, xi, yi)
@@ -113,11 +113,11 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
         group = _listed(axes)
         if not group:
             raise ScheduleError(f"{self._who('fuse')}: expected at least one loop")
-        loop = self._loop(group[0], "fuse")
+        loop = self.loop_id(group[0], "fuse")
         self.schedule.state.leaf(self._state, loop, "fuse")
-        with self.schedule._all_or_nothing():
+        with self.schedule.all_or_nothing():
             for x in group[1:]:
-                t = self.schedule._do(Fuse(self.id, loop, self._loop(x, "fuse")))
+                t = self.schedule.apply_step(Fuse(self.id, loop, self.loop_id(x, "fuse")))
                 loop = f"{t}.0"
         return self.schedule._axis(self.id, loop)
 
@@ -135,8 +135,8 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
         Raises:
             ScheduleError: a loop is given twice or no longer exists.
         """
-        order = tuple(self._loop(a, "reorder") for a in _listed(axes))
-        self.schedule._do(Reorder(self.id, order))
+        order = tuple(self.loop_id(a, "reorder") for a in _listed(axes))
+        self.schedule.apply_step(Reorder(self.id, order))
 
     def vectorize(self, axis: IterVar) -> None:
         """Run the iterations of a loop as lanes of vectors.
@@ -208,7 +208,7 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
         self._annotate(axis, "parallel", "parallel")
 
     def _annotate(self, axis: IterVar, kind: MarkKind, verb: str) -> None:
-        self.schedule._do(Annotate(self.id, self._loop(axis, verb), kind))
+        self.schedule.apply_step(Annotate(self.id, self.loop_id(axis, verb), kind))
 
     def pragma(self, axis: IterVar, pragma_type: str, pragma_value: PragmaValue = True) -> None:
         """Attach a hint to a loop.
@@ -230,9 +230,9 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
         Raises:
             ScheduleError: unknown pragma, or a value that it does not take.
         """
-        loop = self._loop(axis, "pragma")
+        loop = self.loop_id(axis, "pragma")
         step = Pragma(self.id, loop, pragma_type, plain(pragma_value))
-        self.schedule._do(step)
+        self.schedule.apply_step(step)
 
     def compute_at(self, parent: StageLike, scope: IterVar) -> None:
         """Compute this stage inside a loop of a stage that uses it, as much as is needed there.
@@ -256,9 +256,9 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
             ScheduleError: the stage is an output or an input; ``parent`` does not use it; (when
                 lowering) another reader runs outside that loop.
         """
-        pid = self.schedule._stage_id(parent, self._who("compute_at"))
-        loop = self.schedule._loop_id(pid, scope, self._who("compute_at"))
-        self.schedule._do(ComputeAt(self.id, pid, loop))
+        pid = self.schedule.stage_id(parent, self._who("compute_at"))
+        loop = self.schedule.loop_id(pid, scope, self._who("compute_at"))
+        self.schedule.apply_step(ComputeAt(self.id, pid, loop))
 
     def compute_inline(self) -> None:
         """Substitute this stage's expression into its readers.
@@ -275,7 +275,7 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
         Raises:
             ScheduleError: the stage is a reduction, an output or an input.
         """
-        self.schedule._do(ComputeInline(self.id))
+        self.schedule.apply_step(ComputeInline(self.id))
 
     def compute_root(self) -> None:
         """Compute the stage on its own before its readers (undoes compute_at and compute_inline).
@@ -291,7 +291,7 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
             for i: B[i] = f(A[i])
             for i: C[i] = B[i] + 1
         """
-        self.schedule._do(ComputeRoot(self.id))
+        self.schedule.apply_step(ComputeRoot(self.id))
 
 
 def _listed(axes: Sequence[object]) -> Sequence[object]:

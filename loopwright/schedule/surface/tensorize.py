@@ -49,7 +49,7 @@ class TensorizePrimitive(StageView):
                 nest has.
             TensorError: malformed JSON.
         """
-        loop = self._loop(var, "tensorize")
+        loop = self.loop_id(var, "tensorize")
         if isinstance(tensor_intrin, dict):
             tensor_intrin = TensorIntrin.from_json(tensor_intrin)
         if not isinstance(tensor_intrin, TensorIntrin):
@@ -57,4 +57,4 @@ class TensorizePrimitive(StageView):
                 f"{self._who('tensorize')}: expected an intrinsic of te.decl_tensor_intrin, got "
                 f"{tensor_intrin!r}"
             )
-        self.schedule._do(Tensorize(self.id, loop, tensor_intrin))
+        self.schedule.apply_step(Tensorize(self.id, loop, tensor_intrin))

@@ -71,7 +71,7 @@ class ThreadPrimitives(StageView):
             CodegenError: (when building for a CPU) blockIdx or threadIdx.
         """
         tag, extent = self._thread_axis(thread_ivar, "bind")
-        self.schedule._do(Bind(self.id, self._loop(ivar, "bind"), tag, extent))
+        self.schedule.apply_step(Bind(self.id, self.loop_id(ivar, "bind"), tag, extent))
 
     def env_threads(self, threads: ThreadAxis | Sequence[ThreadAxis]) -> None:
         """Launch the kernel of this root stage with thread axes that its own loops need not use.
@@ -98,7 +98,7 @@ class ThreadPrimitives(StageView):
         """
         group = threads if isinstance(threads, list | tuple) else [threads]
         axes = tuple(self._thread_axis(x, "env_threads") for x in group)
-        self.schedule._do(EnvThreads(self.id, axes))
+        self.schedule.apply_step(EnvThreads(self.id, axes))
 
     def set_store_predicate(self, predicate: Expr | list[tuple[str, int]]) -> None:
         """Choose which of the threads that reduce together stores the result.
@@ -122,7 +122,7 @@ class ThreadPrimitives(StageView):
                 test would leave elements unset).
         """
         equal = predicate if isinstance(predicate, list) else self._equalities(predicate)
-        self.schedule._do(SetStorePredicate(self.id, tuple(equal)))
+        self.schedule.apply_step(SetStorePredicate(self.id, tuple(equal)))
 
     def _thread_axis(self, axis: object, verb: str) -> tuple[str, int | None]:
         """Tag and declared extent of a thread axis or its name."""

@@ -59,8 +59,13 @@ class StageView(StageRef):
     def _who(self, verb: str) -> str:
         return self.schedule._who(verb)
 
-    def _loop(self, axis: object, verb: str) -> str:
-        return self.schedule._loop_id(self.id, axis, self._who(verb))
+    def loop_id(self, axis: object, verb: str) -> str:
+        """The loop that an axis means; ``verb`` is the primitive that asks, for messages.
+
+        Raises:
+            ScheduleError: it means no loop of this stage.
+        """
+        return self.schedule.loop_id(self.id, axis, self._who(verb))
 
     @property
     def _state(self) -> StageState:

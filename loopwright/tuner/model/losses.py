@@ -71,6 +71,9 @@ class PairwiseLoss(Loss):
         better: int ``(p,)``, the faster row of each pair.
         worse: int ``(p,)``, the slower one.
         weight: float64 ``(p,)``, weight of each pair.
+
+    Attributes:
+        better, worse, weight: the pairs, as given.
     """
 
     def __init__(
@@ -80,25 +83,25 @@ class PairwiseLoss(Loss):
         worse: npt.NDArray[np.int64],
         weight: Floats,
     ) -> None:
-        self._count, self._better, self._worse, self._weight = count, better, worse, weight
+        self._count, self.better, self.worse, self.weight = count, better, worse, weight
 
     def gradient(self, margin: Floats) -> tuple[Floats, Floats]:
         """Each pair pulls its two rows apart by the chance that the model has them the wrong way
         round."""
-        wrong = 1 / (1 + np.exp(np.clip(margin[self._better] - margin[self._worse], -40, 40)))
-        pull = wrong * self._weight
-        curve = wrong * (1 - wrong) * self._weight
-        n, better, worse = self._count, self._better, self._worse
+        wrong = 1 / (1 + np.exp(np.clip(margin[self.better] - margin[self.worse], -40, 40)))
+        pull = wrong * self.weight
+        curve = wrong * (1 - wrong) * self.weight
+        n, better, worse = self._count, self.better, self.worse
         first = np.bincount(worse, pull, n) - np.bincount(better, pull, n)
         second = np.bincount(worse, curve, n) + np.bincount(better, curve, n)
         return first.astype(np.float64), np.maximum(second, 1e-6).astype(np.float64)
 
     def value(self, margin: Floats) -> float:
         """Weighted mean of the logistic losses; 0 without pairs."""
-        if not len(self._better):
+        if not len(self.better):
             return 0.0
-        losses = np.logaddexp(0, margin[self._worse] - margin[self._better])
-        return float(np.average(losses, weights=self._weight))
+        losses = np.logaddexp(0, margin[self.worse] - margin[self.better])
+        return float(np.average(losses, weights=self.weight))
 
 
 def centred(samples: Samples) -> tuple[Floats, npt.NDArray[np.bool_], Floats]:

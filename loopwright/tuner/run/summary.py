@@ -12,8 +12,8 @@ from loopwright.tuner.run.state import Failure, RunState
 if TYPE_CHECKING:
     from loopwright.task import ConfigEntity
 
-#: What to do about each kind of failure.
-_ADVICE = {
+#: What to do about each kind of failure, by the name of its `ErrorKind`.
+ADVICE = {
     "INSTANTIATION": "the template or a filter of its space refuses the configuration; "
     "narrow the knobs so that such points do not exist",
     "COMPILE": "the schedule does not compile; `loopwright lower` shows the nest of one candidate",
@@ -152,8 +152,8 @@ def failure_lines(failures: Mapping[str, Failure]) -> list[str]:
         example = " ".join(failure.example.split())
         example = example if len(example) <= 200 else example[:197] + "..."
         text.append(f"failed:  {failure.count} x {kind}, first: {example}")
-        if kind in _ADVICE:
-            text.append(f"         advice: {_ADVICE[kind]}")
+        if kind in ADVICE:
+            text.append(f"         advice: {ADVICE[kind]}")
     return text
 
 

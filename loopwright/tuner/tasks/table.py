@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
     from loopwright.measure import MeasureInput, MeasureResult
 
-#: Seconds between two lines where there is no terminal.
-_LINE_S = 10.0
-
 
 class TasksMonitor:
     """A callback of `tune_tasks` that hears of every round of any task."""
@@ -44,10 +41,11 @@ class TasksMonitor:
 class TaskTable(TasksMonitor):
     """Shows the table; see `task_table`."""
 
-    def __init__(self, console: Console | None = None) -> None:
+    def __init__(self, console: Console | None = None, line_s: float = 10.0) -> None:
         from rich.console import Console
 
         self.console = console or Console(highlight=False, stderr=True)
+        self.line_s = line_s
         self._live: Live | None = None
         self._shown = 0.0
 
@@ -67,7 +65,7 @@ class TaskTable(TasksMonitor):
         """Draw the table; without a terminal, print a line if the last one is old enough."""
         if self._live is not None:
             self._live.update(summary.table(), refresh=True)
-        elif summary.latency and time.monotonic() - self._shown >= _LINE_S:
+        elif summary.latency and time.monotonic() - self._shown >= self.line_s:
             self._shown = time.monotonic()
             row = summary.rows[latest]
             self._print(
@@ -95,13 +93,14 @@ class TaskTable(TasksMonitor):
         self.console.print(text, markup=False, soft_wrap=True)
 
 
-def task_table(console: Console | None = None) -> TaskTable:
+def task_table(console: Console | None = None, line_s: float = 10.0) -> TaskTable:
     """Show one table of all tasks: trials, best, weighted latency; for `tune_tasks`.
 
-    On a terminal it is redrawn after every round; elsewhere a line is printed every ten seconds,
-    and the table at the end.
+    On a terminal it is redrawn after every round; elsewhere a line is printed now and then, and the
+    table at the end.
 
     Args:
         console: a ``rich`` console; None for one on standard error.
+        line_s: seconds between two lines where there is no terminal, at least.
     """
-    return TaskTable(console)
+    return TaskTable(console, line_s)

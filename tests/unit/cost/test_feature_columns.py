@@ -45,6 +45,6 @@ def test_a_slot_names_its_columns() -> None:
 
 
 def test_what_a_schedule_lacks_is_zero() -> None:
-    absent = Slot("ghost", "nothing", itervar._LOOP, lambda schedule: None)
-    assert absent.values(None) == [0] * len(itervar._LOOP)
-    assert len(FeatureType([absent]).columns) == len(itervar._LOOP)
+    absent = Slot("ghost", "nothing", itervar.LOOP_FEATURES, lambda schedule: None)
+    assert absent.values(None) == [0] * len(itervar.LOOP_FEATURES)
+    assert len(FeatureType([absent]).columns) == len(itervar.LOOP_FEATURES)

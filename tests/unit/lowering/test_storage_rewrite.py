@@ -18,7 +18,7 @@ from loopwright.ir.interp.interpreter import interpret
 from loopwright.ir.stmt import Func, Seq, View
 from loopwright.ir.verify import verify
 from loopwright.lowering import lower
-from loopwright.lowering.passes.storage_rewrite import _plan, _PooledBuffer
+from loopwright.lowering.passes.storage_rewrite import PooledBuffer, assign_offsets
 from loopwright.schedule import Schedule, create_schedule
 from loopwright.target import Target
 
@@ -158,11 +158,11 @@ def test_a_plan_never_lets_two_meet() -> None:
             first = rng.randint(0, 8)
             size = 64 * rng.randint(1, 12)
             places.append(
-                _PooledBuffer(
+                PooledBuffer(
                     Buffer(f"b{k}", (size,), "uint8"), first, first + rng.randint(0, 4), size
                 )
             )
-        total = _plan(places)
+        total = assign_offsets(places)
         for p, q in itertools.combinations(places, 2):
             apart = p.offset + p.size <= q.offset or q.offset + q.size <= p.offset
             assert apart or p.last < q.first or q.last < p.first

@@ -95,7 +95,7 @@ def test_the_clock_is_what_the_system_tells(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = importlib.import_module(Device.__module__)  # the package has a function `device`
-    monkeypatch.setattr(module, "_CLOCK", tmp_path / "clock")
+    monkeypatch.setattr(module, "CLOCK_FILE", tmp_path / "clock")
     assert cpu().max_clock_rate is None
     (tmp_path / "clock").write_text("3500000\n")
     assert cpu().max_clock_rate == 3_500_000

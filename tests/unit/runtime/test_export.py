@@ -245,7 +245,7 @@ def test_the_interpreter_makes_no_library(tmp_path: Path) -> None:
 @has_cc
 def test_c_calls_it(exported: Path, tmp_path: Path) -> None:
     """From a program without Python: the entry, its arguments, the pool starts by itself."""
-    manifest = json.loads((library._section(exported.read_bytes(), b".loopwright") or b"")[:-1])
+    manifest = json.loads((library.elf_section(exported.read_bytes(), b".loopwright") or b"")[:-1])
     need = manifest["functions"][0]["workspace_bytes"]
     source = f"""
 #include <stdint.h>

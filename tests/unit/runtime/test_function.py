@@ -212,7 +212,7 @@ def test_a_bound_call_has_a_workspace_of_its_own() -> None:
 
 
 def test_too_large_a_workspace_is_refused_before_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(function, "_limit", lambda: 10_000)
+    monkeypatch.setattr(function, "workspace_limit", lambda: 10_000)
     out = np.zeros(1, np.int64)
     where(256, parallel=1000, num_threads=4)(out)
     with pytest.raises(RunError, match="needs 10256 bytes of workspace on 11 threads, over"):

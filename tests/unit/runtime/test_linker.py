@@ -39,7 +39,7 @@ def test_dropping_a_module_frees_its_code() -> None:
             Module(artifact)(counter)
         gc.collect()
 
-    engine = linker._LINKS_PER_ENGINE
+    engine = linker.LINKS_PER_ENGINE
     rounds(3 * engine)
     before = resident()
     rounds(2 * engine)

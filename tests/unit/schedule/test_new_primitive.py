@@ -71,7 +71,7 @@ del Step.registry["chunk"]  # only tests with the fixture `chunk` have it
 
 def method(self: Stage, axis: IterVar, size: int) -> None:
     """The method of `Stage`."""
-    self.schedule._do(Chunk(self.id, self._loop(axis, "chunk"), size))
+    self.schedule.apply_step(Chunk(self.id, self.loop_id(axis, "chunk"), size))
 
 
 @pytest.fixture

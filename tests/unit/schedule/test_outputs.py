@@ -137,7 +137,7 @@ def test_the_trace_as_python_and_json() -> None:
             r"cache_read \(step 0\): 'P' has 2 outputs; name one: output\(k\)",
         ),
         (
-            lambda x: x.s._do(CacheRead(1, "local", (2,), 2)),
+            lambda x: x.s.apply_step(CacheRead(1, "local", (2,), 2)),
             r"cache_read \(step 0\): 'P' has 2 output\(s\), there is no output 2",
         ),
         (

@@ -186,7 +186,7 @@ def test_axes_of_placeholders_do_not_exist() -> None:
 
 
 def everything(s: Schedule) -> tuple[Any, ...]:
-    return s.state, s.trace, dict(s._loop_of_axis), dict(s._axis_of_loop)
+    return s.state, s.trace, [list(s[t].leaf_iter_vars) for t in s.tensors]
 
 
 @pytest.mark.parametrize(
@@ -211,6 +211,15 @@ def test_a_refused_call_changes_nothing(call: Any) -> None:
         call(p)
     assert everything(p.s) == before
     assert p.s.state is before[0]
+
+
+def test_axes_of_a_refused_call_do_not_come_back() -> None:
+    p = matmul()
+    i, j = p.c.op.axis
+    with pytest.raises(ScheduleError):
+        p.s[p.c].tile(i, j, 4, 0)  # step 0 was the split of i
+    outer, inner = p.s[p.c].split(j, factor=8)
+    assert (outer.name, inner.name, inner.extent) == ("j.0", "j.1", 8)
 
 
 def test_a_refused_call_leaves_no_stale_handles() -> None:

@@ -68,7 +68,7 @@ def test_parents_are_the_elite_and_the_fastest_quarter_of_a_generation():
     for start in range(0, 40, 8):
         configs = [tuner.space.get(i) for i in range(start, start + 8)]
         tuner.tell([(c, FakeMeasurer(lambda i: 1.0 + i).result(c.index)) for c in configs])
-    digits, chances = tuner._parents()
+    digits, chances = tuner.parents()
     assert indices_of(tuner.space, digits) == [0, 32, 33]
     assert chances == pytest.approx(np.array([1, 1 / 33, 1 / 34]) / (1 + 1 / 33 + 1 / 34))
 
@@ -77,7 +77,7 @@ def test_failures_have_no_children():
     tuner = GATuner(FakeTask(FakeSpace((8,) * 4)), pop_size=4)
     fails = FakeMeasurer(lambda i: 1.0, fails=lambda i: ErrorKind.COMPILE if i % 2 else None)
     tuner.tell([(c, fails.result(c.index)) for c in map(tuner.space.get, range(4))])
-    digits, chances = tuner._parents()
+    digits, chances = tuner.parents()
     of = dict(zip(indices_of(tuner.space, digits), chances.tolist(), strict=True))
     assert (of.pop(0), of.pop(2)) == (0.5, 0.5)
     assert not any(of.values())
@@ -95,7 +95,7 @@ def test_times_that_are_no_times_count_as_failures(seconds):
     tuner = GATuner(FakeTask(), pop_size=2)
     times = [seconds, 1e-3]
     tuner.tell([(tuner.space.get(i), MeasureResult(times=(t,))) for i, t in enumerate(times)])
-    assert tuner._parents()[1].tolist() == [0, 1]
+    assert tuner.parents()[1].tolist() == [0, 1]
     assert len(tuner.ask(8)) == 8
 
 

@@ -17,7 +17,7 @@ def rows(count, seed=0, tasks=2):
 def total(loss, margin):
     """The sum that the gradient is of, from the public mean."""
     if isinstance(loss, PairwiseLoss):
-        return loss.value(margin) * loss._weight.sum()
+        return loss.value(margin) * loss.weight.sum()
     return 0.5 * loss.value(margin) ** 2 * len(margin)
 
 
@@ -41,7 +41,7 @@ def test_gradients_are_those_of_the_loss(loss_type, count):
 def test_pairs_are_of_one_task_and_known_to_be_in_this_order(loss_type, count):
     target, upper, task = rows(count)
     loss = make_loss(loss_type, target, upper, task)
-    better, worse = loss._better, loss._worse
+    better, worse = loss.better, loss.worse
     assert len(better)
     assert (task[better] == task[worse]).all()
     assert not upper[better].any()
@@ -54,14 +54,14 @@ def test_pairs_are_of_one_task_and_known_to_be_in_this_order(loss_type, count):
 def test_every_row_is_compared():
     count = 300
     loss = make_loss("rank", np.arange(count, dtype=float), np.zeros(count, bool), np.zeros(count))
-    assert set(loss._better.tolist()) | set(loss._worse.tolist()) == set(range(count))
+    assert set(loss.better.tolist()) | set(loss.worse.tolist()) == set(range(count))
 
 
 def test_the_good_are_the_fastest_quarter_of_each_task():
     target = np.arange(16.0)
     loss = make_loss("rank-binary", target, np.zeros(16, bool), np.arange(16) % 2)
-    assert set(loss._better.tolist()) == {12, 13, 14, 15}
-    assert set(loss._worse.tolist()) == set(range(12))
+    assert set(loss.better.tolist()) == {12, 13, 14, 15}
+    assert set(loss.worse.tolist()) == set(range(12))
 
 
 def test_targets_are_centred_within_tasks_and_failures_stand_below():

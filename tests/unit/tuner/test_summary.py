@@ -6,11 +6,11 @@ from loopwright.errors import UsageError
 from loopwright.measure import ErrorKind
 from loopwright.tuner import TUNERS, find_tuner
 from loopwright.tuner.run.state import Failure
-from loopwright.tuner.run.summary import _ADVICE, failure_lines, speed
+from loopwright.tuner.run.summary import ADVICE, failure_lines, speed
 
 
 def test_every_kind_of_failure_has_advice():
-    assert set(_ADVICE) == set(list(ErrorKind))
+    assert set(ADVICE) == set(list(ErrorKind))
 
 
 def test_the_histogram_is_sorted_and_examples_are_one_short_line():

@@ -323,10 +323,9 @@ def test_wrong_sets_of_tasks():
 # -- what is told ------------------------------------------------------------------------------
 
 
-def test_the_table(tmp_path, monkeypatch):
-    monkeypatch.setattr("loopwright.tuner.tasks.table._LINE_S", 0.0)
+def test_the_table(tmp_path):
     with open(tmp_path / "out", "w+") as file:
-        table = task_table(Console(file=file, width=200))
+        table = task_table(Console(file=file, width=200), line_s=0)
         run(Turns(bowl, falls), 2, n_trial=64, weights=[1.0, 10.0], callbacks=[table])
         file.seek(0)
         text = file.read()
