@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -13,9 +12,6 @@ from rich.text import Text
 
 from loopwright.tuner import Monitor, RunState, Summary, Trial, TunerLike
 from loopwright.tuner.run.callbacks import clock
-
-if TYPE_CHECKING:
-    pass
 
 #: Seconds between two lines where there is no terminal.
 _LINE_S = 10.0
