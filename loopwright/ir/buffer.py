@@ -86,6 +86,6 @@ class Load(Expr):
     dtype: str
 
 
-#: Every class of expressions of the loop IR, the most frequent first. A `match` over it that forgets
-#: one does not pass the type checker.
+#: Every class of expressions of the loop IR, the most frequent first. A `match` over it that
+#: forgets one does not pass the type checker.
 AnyExpr = Var | Const | Load | Binary | Cast | Select | IfThenElse | Unary | Call
