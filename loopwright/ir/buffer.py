@@ -5,7 +5,18 @@ from __future__ import annotations
 from math import prod
 
 from loopwright import dtypes
-from loopwright.ir.expr import Dim, Expr
+from loopwright.ir.expr import (
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Dim,
+    Expr,
+    IfThenElse,
+    Select,
+    Unary,
+    Var,
+)
 from loopwright.ir.kinds import Scope
 from loopwright.ir.node import node
 
@@ -73,3 +84,8 @@ class Load(Expr):
     buffer: Buffer
     indices: tuple[Expr, ...]
     dtype: str
+
+
+#: Every class of expressions of the loop IR, the most frequent first. A `match` over it that
+#: forgets one does not pass the type checker.
+AnyExpr = Var | Const | Load | Binary | Cast | Select | IfThenElse | Unary | Call

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
-from loopwright.ir.buffer import Buffer, Load
+from loopwright.ir.buffer import AnyExpr, Buffer, Load
 from loopwright.ir.expr import (
     Binary,
     Call,
@@ -21,7 +21,7 @@ from loopwright.ir.expr import (
 )
 from loopwright.ir.node import Node
 from loopwright.ir.operations import COMPARE
-from loopwright.ir.reduction import Reduce, Tuple
+from loopwright.ir.reduction import AnyTensorExpr, Reduce, Tuple
 from loopwright.ir.stmt import (
     Allocate,
     AllReduce,
@@ -170,6 +170,8 @@ def print_expr(e: Expr, names: UniqueNames | None = None) -> str:
 
 
 def _expr(e: Expr, names: UniqueNames, outer: int) -> str:
+    if not isinstance(e, (AnyExpr, AnyTensorExpr)):
+        raise TypeError(f"no text for {type(e).__name__}")
     match e:
         case Var():
             return names(e)
@@ -205,7 +207,8 @@ def _expr(e: Expr, names: UniqueNames, outer: int) -> str:
             over = ", ".join(a.name for a in axes)
             what = _expr(s[0], names, 0) if len(s) == 1 else _expr(Tuple(s, e.dtype), names, 0)
             return f"{c.name}({what}, over {over})"
-    raise TypeError(f"no text for {type(e).__name__}")
+        case _:
+            assert_never(e)
 
 
 Node._text = node_text

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loopwright.ir.expr import Expr, IterVar, Var
+from loopwright.ir.expr import (
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    IfThenElse,
+    IterVar,
+    Read,
+    Select,
+    Unary,
+    Var,
+)
 from loopwright.ir.node import Node, node
 from loopwright.ir.traversal import substitute
 
@@ -72,6 +84,13 @@ class Tuple(Expr):
 
     values: tuple[Expr, ...]
     dtype: str
+
+
+#: Every class of expressions over tensors in the body of a compute. A `match` over it that forgets
+#: one does not pass the type checker.
+AnyTensorExpr = (
+    Var | Const | Read | Binary | Cast | Select | IfThenElse | Unary | Call | Reduce | Tuple
+)
 
 
 def outputs_of(body: Expr) -> tuple[Expr, ...]:

@@ -9,7 +9,7 @@ runs.
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import NoReturn, assert_never
 
 from loopwright import dtypes
 from loopwright.errors import LowerError, TensorError
@@ -34,6 +34,7 @@ from loopwright.ir.reduction import Reduce
 from loopwright.ir.stmt import (
     Allocate,
     AllReduce,
+    AnyStmt,
     Barrier,
     Check,
     For,
@@ -42,6 +43,7 @@ from loopwright.ir.stmt import (
     IntrinsicCall,
     Let,
     Prefetch,
+    Seq,
     Stmt,
     Store,
     View,
@@ -121,6 +123,13 @@ class _Verifier:
 
     def stmt(self, s: Node) -> None:
         outer, self.at = self.at, s
+        if isinstance(s, AnyStmt):
+            self.known(s)
+        else:  # a statement of an extension
+            self.other(s)
+        self.at = outer
+
+    def known(self, s: AnyStmt) -> None:
         match s:
             case For():
                 self.loop(s)
@@ -170,9 +179,10 @@ class _Verifier:
             case IntrinsicCall(name=name, operands=operands):
                 self.instruction(name, operands)
                 self.other(s)
-            case _:  # sequences, and statements of extensions
+            case Seq():
                 self.other(s)
-        self.at = outer
+            case _:
+                assert_never(s)
 
     def instruction(self, name: str, operands: tuple[Expr, ...]) -> None:
         instruction = INSTRUCTIONS.get(name)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from loopwright.errors import InstantiationError, SpaceError
 from loopwright.ir.symbol import Symbol
+from loopwright.records import Json
 
 if TYPE_CHECKING:
     from loopwright.ir.expr import IterVar
@@ -177,10 +178,10 @@ class AnnotateEntity:
 class OtherOptionEntity:
     """A value out of a list of candidates."""
 
-    val: Any
+    val: Json
 
     @property
-    def value(self) -> Any:
+    def value(self) -> Json:
         """JSON form: the candidate itself, a tuple as an array."""
         return _listed(self.val)
 
@@ -191,7 +192,7 @@ class OtherOptionEntity:
 Entity = SplitEntity | ReorderEntity | AnnotateEntity | OtherOptionEntity
 
 
-def _listed(value: Any) -> Any:
+def _listed(value: Json) -> Json:
     return [_listed(part) for part in value] if isinstance(value, (list, tuple)) else value
 
 

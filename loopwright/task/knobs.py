@@ -14,10 +14,11 @@ import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from loopwright.errors import InternalError, SpaceError
 from loopwright.ir.symbol import Symbol
+from loopwright.records import Json
 from loopwright.task import neighbours
 from loopwright.task.entities import (
     AnnotateEntity,
@@ -37,7 +38,7 @@ _MOST_WITH_NEIGHBOURS = 8192
 _ANNOTATION_NUMBERS = {"none": -1, "unroll": -2, "vec": -3}
 
 
-def value_text(value: Any) -> str:
+def value_text(value: Json) -> str:
     """The text by which two values of a knob are compared: ``True``, ``1`` and ``1.0`` differ.
 
     Raises:
@@ -86,15 +87,15 @@ class Knob(ABC):
     def __repr__(self) -> str:
         return f"Knob({self.name!r}, {self.kind}, {len(self)} candidates)"
 
-    def value(self, position: int) -> Any:
+    def value(self, position: int) -> Json:
         """JSON form of a candidate."""
         return self.entities[position].value
 
-    def position(self, value: Any) -> int | None:
+    def position(self, value: Json) -> int | None:
         """Where a JSON value stands among the candidates, or None."""
         return self._positions.get(value_text(self._normal(value)))
 
-    def entity(self, value: Any) -> Entity:
+    def entity(self, value: Json) -> Entity:
         """An entity of any value of the right form, a candidate or not: records outlive spaces.
 
         Raises:
@@ -103,7 +104,7 @@ class Knob(ABC):
         position = self.position(value)
         return self._entity_of(value) if position is None else self.entities[position]
 
-    def set_default(self, value: Any) -> None:
+    def set_default(self, value: Json) -> None:
         """Make the candidate with this JSON value the default.
 
         Raises:
@@ -117,11 +118,11 @@ class Knob(ABC):
         self.default = position
 
     @property
-    def signature(self) -> list[Any]:
+    def signature(self) -> list[Json]:
         """What tells this knob from another: name, kind and candidates."""
         return [self.name, self.kind, list(self._positions)]
 
-    def adapted(self, value: Any) -> tuple[Any, int] | None:
+    def adapted(self, value: Json) -> tuple[Json, int] | None:
         """The value of a record of another shape, made to fit this knob.
 
         Returns:
@@ -157,19 +158,19 @@ class Knob(ABC):
         """Position of the default candidate where none is named."""
         return 0
 
-    def _normal(self, value: Any) -> Any:
+    def _normal(self, value: Json) -> Json:
         """The form of a value that is compared with the candidates."""
         return value
 
     @abstractmethod
-    def _entity_of(self, value: Any) -> Entity:
+    def _entity_of(self, value: Json) -> Entity:
         """An entity of a value that is no candidate."""
 
     @abstractmethod
     def _neighbours(self) -> list[list[int]]:
         """As `neighbours`, however many candidates there are."""
 
-    def _check_form(self, value: Any) -> None:
+    def _check_form(self, value: Json) -> None:
         """Refuse a value that is no list, or none of the length that the candidates have."""
         if not isinstance(value, (list, tuple)) or len(value) != len(self.value(0)):
             raise SpaceError(f"knob {self.name!r} ({self.kind}) cannot have the value {value!r}")
@@ -222,7 +223,7 @@ class SplitKnob(Knob):
         sizes[free[0] if free else 0] *= left
         return [-1, *sizes[1:]]
 
-    def adapted(self, value: Any) -> tuple[Any, int] | None:
+    def adapted(self, value: Json) -> tuple[Json, int] | None:
         """The sizes rounded down to divisors, and how many inner ones stayed as they were."""
         if not isinstance(value, list) or value[:1] != [-1]:
             return super().adapted(value)
@@ -256,11 +257,11 @@ class SplitKnob(Knob):
 
         return min(range(len(self)), key=distance)
 
-    def _normal(self, value: Any) -> Any:
+    def _normal(self, value: Json) -> Json:
         """A split may name its outermost size; it is derived all the same."""
         return [-1, *value[1:]] if isinstance(value, (list, tuple)) and value else value
 
-    def _entity_of(self, value: Any) -> Entity:
+    def _entity_of(self, value: Json) -> Entity:
         self._check_form(value)
         return SplitEntity(checked_split(self.name, value, self.length))
 
@@ -284,7 +285,7 @@ class ReorderKnob(Knob):
         sorted_ones = (n for n, e in enumerate(self.entities) if e.value == sorted(e.value))
         return next(sorted_ones, 0)
 
-    def _entity_of(self, value: Any) -> Entity:
+    def _entity_of(self, value: Json) -> Entity:
         self._check_form(value)
         return ReorderEntity(checked_order(self.name, value, len(value)))
 
@@ -303,7 +304,7 @@ class AnnotateKnob(Knob):
         columns = self._numbered([[_number(a) for a in e.anns] for e in self.entities])
         return columns if len(columns) != 1 else [(self.name, columns[0][1])]
 
-    def _entity_of(self, value: Any) -> Entity:
+    def _entity_of(self, value: Json) -> Entity:
         self._check_form(value)
         raise SpaceError(f"knob {self.name!r} has no candidate {value!r}")
 
@@ -334,7 +335,7 @@ class OtherKnob(Knob):
         (value,) = parts
         return OtherOptionEntity(value)
 
-    def _entity_of(self, value: Any) -> Entity:
+    def _entity_of(self, value: Json) -> Entity:
         return OtherOptionEntity(value)
 
     def _neighbours(self) -> list[list[int]]:
@@ -344,7 +345,7 @@ class OtherKnob(Knob):
         return neighbours.next_numbers(values)
 
 
-def checked_split(name: str, size: Any, length: int) -> list[int]:
+def checked_split(name: str, size: Json, length: int) -> list[int]:
     """Sizes of a split, the outermost one as -1.
 
     Raises:

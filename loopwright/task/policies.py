@@ -6,10 +6,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import permutations, product
-from typing import Any
 
 from loopwright.errors import SpaceError, did_you_mean
-from loopwright.task.axes import known_length
+from loopwright.records import Json
+from loopwright.task.axes import AxisLike, known_length
 from loopwright.task.entities import (
     AnnotateEntity,
     OtherOptionEntity,
@@ -42,7 +42,7 @@ ANNOTATE_POLICIES = (
 
 def split_knob(
     name: str,
-    axis: Any,
+    axis: AxisLike,
     policy: str = "factors",
     num_outputs: int = 2,
     filter: Callable[[SplitEntity], bool] | None = None,
@@ -102,12 +102,12 @@ def _inner_sizes(
 
 def reorder_knob(
     name: str,
-    axes: Sequence[Any],
+    axes: Sequence[AxisLike],
     policy: str,
-    candidate: Sequence[Sequence[Any]] | None = None,
+    candidate: Sequence[Sequence[AxisLike]] | None = None,
     interval: tuple[int, int] | None = None,
-    spatial: Sequence[Sequence[Any]] | None = None,
-    reduce: Sequence[Sequence[Any]] | None = None,
+    spatial: Sequence[Sequence[AxisLike]] | None = None,
+    reduce: Sequence[Sequence[AxisLike]] | None = None,
 ) -> Knob:
     """The knob of ``ConfigSpace.define_reorder``; see there."""
     count = len(axes)
@@ -143,7 +143,7 @@ def _interval(name: str, interval: tuple[int, int] | None, count: int) -> tuple[
     return interval
 
 
-def _where(name: str, axes: Sequence[Any], order: Sequence[Any]) -> list[int]:
+def _where(name: str, axes: Sequence[AxisLike], order: Sequence[AxisLike]) -> list[int]:
     """Positions of ``order`` in ``axes``; numbers stand for positions, axes are told apart by
     identity."""
     found = []
@@ -159,9 +159,9 @@ def _where(name: str, axes: Sequence[Any], order: Sequence[Any]) -> list[int]:
 
 def _interleave(
     name: str,
-    axes: Sequence[Any],
-    spatial: Sequence[Sequence[Any]],
-    reduce: Sequence[Sequence[Any]],
+    axes: Sequence[AxisLike],
+    spatial: Sequence[Sequence[AxisLike]],
+    reduce: Sequence[Sequence[AxisLike]],
 ) -> list[tuple[int, ...]]:
     """Outer spatial loops in any merge, then the innermost spatial loops merged with the reduction
     loops; loops of one chain keep their order."""
@@ -187,7 +187,7 @@ def _merges(chains: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
 
 
 def annotate_knob(
-    name: str, axes: Sequence[Any], policy: str, num_anchor: int | None = None
+    name: str, axes: Sequence[AxisLike], policy: str, num_anchor: int | None = None
 ) -> Knob:
     """The knob of ``ConfigSpace.define_annotate``; see there."""
     if policy not in ANNOTATE_POLICIES:
@@ -206,7 +206,7 @@ def annotate_knob(
     return AnnotateKnob(name, map(AnnotateEntity, choices))
 
 
-def other_knob(name: str, candidates: Sequence[Any]) -> Knob:
+def other_knob(name: str, candidates: Sequence[Json]) -> Knob:
     """The knob of ``ConfigSpace.define_knob``; see there."""
     if isinstance(candidates, (str, bytes)) or not isinstance(candidates, Iterable):
         raise SpaceError(f"knob {name!r}: candidates are a list, got {candidates!r}")

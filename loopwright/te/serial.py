@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, assert_never
 
 from loopwright import dtypes
 from loopwright.errors import TensorError
@@ -28,7 +28,7 @@ from loopwright.ir.expr import (
     Var,
 )
 from loopwright.ir.operations import FUNCTIONS, OPERATIONS
-from loopwright.ir.reduction import Combiner, Reduce, Tuple
+from loopwright.ir.reduction import AnyTensorExpr, Combiner, Reduce, Tuple
 from loopwright.ir.sizes import SizeVar
 from loopwright.te.op_node import OpNode
 
@@ -119,6 +119,8 @@ def expr_to_json(e: Expr, names: Mapping[Var, str]) -> list[Json]:
     """An expression as nested lists; ``names`` gives the written name of each variable."""
 
     def go(n: Expr) -> list[Json]:
+        if not isinstance(n, AnyTensorExpr):
+            raise TensorError(f"{type(n).__name__} has no JSON form")
         match n:
             case Var():
                 return ["var", names[n]]
@@ -142,7 +144,8 @@ def expr_to_json(e: Expr, names: Mapping[Var, str]) -> list[Json]:
                 return ["tuple", [go(v) for v in values]]
             case Reduce():
                 return _reduce_to_json(n, go, names)
-        raise TensorError(f"{type(n).__name__} has no JSON form")
+            case _:
+                assert_never(n)
 
     return go(e)
 

@@ -7,6 +7,7 @@ import keyword
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import assert_never
 
 from loopwright.errors import TensorError
 from loopwright.ir.expr import (
@@ -23,7 +24,7 @@ from loopwright.ir.expr import (
     Unary,
     Var,
 )
-from loopwright.ir.reduction import Combiner, Reduce, outputs_of
+from loopwright.ir.reduction import AnyTensorExpr, Combiner, Reduce, Tuple, outputs_of
 from loopwright.te import reducer as reducers
 from loopwright.te.op_node import OpNode, sizes_of
 from loopwright.te.serial import Json, expr_to_json
@@ -184,6 +185,8 @@ class _Expressions:
 
     def bound(self, e: Expr) -> tuple[str, int]:
         """The text of an expression, and how tightly its outermost operator binds."""
+        if not isinstance(e, AnyTensorExpr) or isinstance(e, Reduce | Tuple):
+            raise TensorError(f"{type(e).__name__} has no source form")
         match e:
             case Var():
                 return self.names[e], _ATOM
@@ -209,7 +212,8 @@ class _Expressions:
             case Read(source=s, indices=idx, value_index=k):
                 at = ", ".join(self.index(i) for i in idx)
                 return f"{self.tensors[s][k]}[{at or '()'}]", _ATOM
-        raise TensorError(f"{type(e).__name__} has no source form")
+            case _:
+                assert_never(e)
 
     def within(self, e: Expr, least: int) -> str:
         """An operand, in parentheses unless it binds at least so tightly."""

@@ -6,16 +6,34 @@ Buffers are written as numbers, those of the operands first; variables as ``v0``
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, assert_never
 
 from loopwright import dtypes
 from loopwright.errors import TensorError
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Expr, Read, Var
 from loopwright.ir.instructions import call_instruction
-from loopwright.ir.stmt import Allocate, For, If, IntrinsicCall, Let, Seq, Stmt, Store
+from loopwright.ir.stmt import (
+    Allocate,
+    AllReduce,
+    AnyStmt,
+    Barrier,
+    Check,
+    For,
+    If,
+    IntrinsicCall,
+    Let,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+    View,
+)
 from loopwright.te.serial import Json, expr_from_json, expr_to_json
 from loopwright.te.tensor import shape_of
+
+#: Statements that the body of an intrinsic cannot hold.
+_Refused = Check | View | Prefetch | Barrier | AllReduce
 
 
 def stmt_to_json(s: Stmt, params: Sequence[Buffer]) -> list[Json]:
@@ -55,6 +73,8 @@ class _JsonWriter:
         return e
 
     def stmt(self, s: Stmt) -> list[Json]:
+        if not isinstance(s, AnyStmt) or isinstance(s, _Refused):
+            raise TensorError(f"the body of an intrinsic cannot hold a {type(s).__name__}")
         match s:
             case Seq(stmts=stmts):
                 return ["seq", [self.stmt(x) for x in stmts]]
@@ -73,7 +93,8 @@ class _JsonWriter:
                 return ["alloc", k, b.name, list(b.shape), b.dtype, self.stmt(body)]
             case IntrinsicCall(name=name, operands=operands):
                 return ["intrin", name, [self.expr(x) for x in operands]]
-        raise TensorError(f"the body of an intrinsic cannot hold a {type(s).__name__}")
+            case _:
+                assert_never(s)
 
 
 def stmt_from_json(data: Json, params: Sequence[Buffer]) -> Stmt:

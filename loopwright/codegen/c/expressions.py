@@ -7,7 +7,7 @@ does it. Narrow integers are cut after every operation, since C computes them as
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from loopwright import dtypes
 from loopwright.codegen.c.prelude import Prelude, c_type
 from loopwright.errors import CodegenError
 from loopwright.ir.affine import Interval, exact, fits, interval
-from loopwright.ir.buffer import Buffer, Load
+from loopwright.ir.buffer import AnyExpr, Buffer, Load
 from loopwright.ir.expr import (
     Binary,
     Call,
@@ -132,6 +132,8 @@ class ExpressionWriter:
 
     def expr(self, e: Expr) -> Text:
         """A value in its own dtype."""
+        if not isinstance(e, AnyExpr):
+            raise CodegenError(f"c: no code for {type(e).__name__}")
         match e:
             case Var():
                 variable = Text(self.name(e))
@@ -162,7 +164,8 @@ class ExpressionWriter:
                 return self._reinterpret(self.expr(a), a.dtype, d)
             case Call(fn=fn, args=args):
                 return self._call(fn, [self.expr(a) for a in args], args[0].dtype)
-        raise CodegenError(f"c: no code for {type(e).__name__}")
+            case _:
+                assert_never(e)
 
     def _operation(self, op: str, x: Text, y: Text, dtype: str) -> Text:
         """An operation on two operands of a dtype."""

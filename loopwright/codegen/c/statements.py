@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from typing import assert_never
 
 from loopwright import dtypes
 from loopwright.codegen.c.expressions import ExpressionWriter, Text, product_and_rest
@@ -23,6 +24,9 @@ from loopwright.ir.interp.threads import launched_by
 from loopwright.ir.stmt import (
     UNROLL_HINT,
     Allocate,
+    AllReduce,
+    AnyStmt,
+    Barrier,
     Check,
     For,
     If,
@@ -156,6 +160,8 @@ class CFamilyWriter(ExpressionWriter):
 
     def stmt(self, s: Stmt) -> None:
         """Write a statement."""
+        if not isinstance(s, AnyStmt) or isinstance(s, Barrier | AllReduce):
+            raise CodegenError(f"{self.language}: no code for {type(s).__name__}")
         match s:
             case Seq(stmts=stmts):
                 self._sequence(stmts)
@@ -181,7 +187,7 @@ class CFamilyWriter(ExpressionWriter):
                 if not self.instruction(s):
                     self.stmt(body)
             case _:
-                raise CodegenError(f"{self.language}: no code for {type(s).__name__}")
+                assert_never(s)
 
     def _sequence(self, stmts: Sequence[Stmt]) -> None:
         """Statements in order; the names that one declares are its own, unless it is the last."""

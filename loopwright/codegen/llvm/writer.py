@@ -7,6 +7,7 @@ shared. Vector loops are cut into pieces of the native width; unrolled loops are
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import assert_never
 
 from loopwright import dtypes
 from loopwright.codegen.llvm.checks import write_check
@@ -21,13 +22,16 @@ from loopwright.codegen.program_queries import has_blocks, touches_memory, wides
 from loopwright.codegen.workspace import SizeDefinitions
 from loopwright.errors import CodegenError
 from loopwright.ir.affine import Affine, fits, interval
-from loopwright.ir.buffer import Buffer, Load
+from loopwright.ir.buffer import AnyExpr, Buffer, Load
 from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, IfThenElse, Select, Unary, Var
 from loopwright.ir.interp.threads import launched_by
 from loopwright.ir.operations import COMPARE
 from loopwright.ir.stmt import (
     UNROLL_HINT,
     Allocate,
+    AllReduce,
+    AnyStmt,
+    Barrier,
     Check,
     For,
     If,
@@ -71,6 +75,8 @@ class FunctionWriter(IndexWriter):
 
     def expr(self, e: Expr) -> Value:
         """The value of an expression."""
+        if not isinstance(e, AnyExpr):
+            raise CodegenError(f"llvm: no code for {type(e).__name__}")
         match e:
             case Const(value=v, dtype=d):
                 return Value(literal(v, d), d)
@@ -97,7 +103,8 @@ class FunctionWriter(IndexWriter):
                 return self.ops.reinterpret(self.expr(a), d)
             case Call(fn=fn, args=args):
                 return self.ops.call(fn, [self.expr(a) for a in args])
-        raise CodegenError(f"llvm: no code for {type(e).__name__}")
+            case _:
+                assert_never(e)
 
     def _load(self, b: Buffer, indices: tuple[Expr, ...]) -> Value:
         if self.offset_form(b, indices) is None:
@@ -138,6 +145,8 @@ class FunctionWriter(IndexWriter):
 
     def stmt(self, s: Stmt) -> None:
         """Write a statement."""
+        if not isinstance(s, AnyStmt) or isinstance(s, Barrier | AllReduce):
+            raise CodegenError(f"llvm: no code for {type(s).__name__}")
         match s:
             case Seq(stmts=stmts):
                 for x in stmts:
@@ -163,7 +172,7 @@ class FunctionWriter(IndexWriter):
                 if not write_instruction(self.memory, s):
                     self.stmt(s.body)
             case _:
-                raise CodegenError(f"llvm: no code for {type(s).__name__}")
+                assert_never(s)
 
     def _let(self, v: Var, e: Expr, body: Stmt) -> None:
         """Arithmetic on axes is kept as an affine form or in i64, all else in its own dtype."""

@@ -13,14 +13,14 @@ arithmetic on axes that is known not to wrap runs on Python integers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 
 from loopwright import dtypes
 from loopwright.errors import LowerError, RunError
 from loopwright.ir.affine import Interval, exact, fits, interval
-from loopwright.ir.buffer import Buffer, Load
+from loopwright.ir.buffer import AnyExpr, Buffer, Load
 from loopwright.ir.expr import (
     Binary,
     Call,
@@ -40,6 +40,8 @@ from loopwright.ir.operations import COMPARE
 from loopwright.ir.sizes import Sizes, evaluate, solve
 from loopwright.ir.stmt import (
     Allocate,
+    AllReduce,
+    AnyStmt,
     Barrier,
     Check,
     For,
@@ -140,6 +142,8 @@ class _PythonWriter:
         self.lines.append("    " * depth + text)
 
     def stmt(self, s: Stmt, d: int) -> None:
+        if not isinstance(s, AnyStmt) or isinstance(s, AllReduce):
+            raise LowerError(f"the interpreter does not know {type(s).__name__}")
         match s:
             case Seq(stmts=stmts):
                 for x in stmts:
@@ -182,7 +186,7 @@ class _PythonWriter:
             case IntrinsicCall(body=body):
                 self.stmt(body, d)
             case _:
-                raise LowerError(f"the interpreter does not know {type(s).__name__}")
+                assert_never(s)
 
     def let(self, v: Var, e: Expr, d: int) -> None:
         """Arithmetic on axes gives a Python integer of known range, all else a NumPy scalar."""
@@ -319,6 +323,8 @@ class _PythonWriter:
 
     def expr(self, e: Expr) -> str:
         """A value as a NumPy scalar of its dtype."""
+        if not isinstance(e, AnyExpr):
+            raise LowerError(f"the interpreter does not know {type(e).__name__}")
         match e:
             case Var():
                 return self.name(e) if e not in self.ranges else f"_{e.dtype}({self.name(e)})"
@@ -334,6 +340,8 @@ class _PythonWriter:
                 return f"(~{self.expr(a)})"
             case Unary(op="not", a=a):
                 return f"(not {self.expr(a)})"
+            case Unary(op=op):
+                raise LowerError(f"the interpreter does not know the operation {op!r}")
             case Binary():
                 return self.binary(e)
             case Select(cond=c, a=a, b=b):
@@ -347,7 +355,8 @@ class _PythonWriter:
                 return f"_call_{fn}({', '.join(self.expr(a) for a in args)})"
             case Load(buffer=b, indices=idx):
                 return self.load(b, idx)
-        raise LowerError(f"the interpreter does not know {type(e).__name__}")
+            case _:
+                assert_never(e)
 
     def binary(self, e: Binary) -> str:
         if e.op in COMPARE and self.is_plain(e.a) and self.is_plain(e.b):
