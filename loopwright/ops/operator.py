@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from loopwright.errors import UsageError, did_you_mean
 from loopwright.ir.expr import Expr, IterVar
+from loopwright.records import Json
 from loopwright.task import Template
 
 #: Arrays of any dtype, and NumPy functions of an operator's inputs that return its output.
@@ -48,7 +49,7 @@ class Operator:
         parameters = inspect.signature(self.template.function).parameters
         return {name: parameter.default for name, parameter in parameters.items()}
 
-    def args(self, given: Mapping[str, object]) -> tuple[Any, ...]:
+    def args(self, given: Mapping[str, object]) -> tuple[Json, ...]:
         """Arguments of the template from parameters by name.
 
         Raises:

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 
 from loopwright import dtypes
 from loopwright.errors import InternalError
 from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, IfThenElse, Read, Select, Unary, Var
-from loopwright.ir.reduction import Reduce, outputs_of
+from loopwright.ir.reduction import AnyTensorExpr, Reduce, Tuple, outputs_of
 from loopwright.te.dag import ArgId, Dag, arg_id
 from loopwright.te.op_node import OpNode
 
@@ -109,6 +109,8 @@ class _Evaluation:
         def go(x: Expr) -> Array:
             return self.value(x, mask, env)
 
+        if not isinstance(e, AnyTensorExpr) or isinstance(e, Reduce | Tuple):
+            raise InternalError(f"no reference for {type(e).__name__}")
         match e:
             case Var():
                 return self.grid[e] if e in self.grid else (env or {})[e]
@@ -137,7 +139,8 @@ class _Evaluation:
                 return cast(np.asarray(intrinsic(fn, [go(a) for a in args])), e.dtype)
             case Read():
                 return self._read(e, mask, env)
-        raise InternalError(f"no reference for {type(e).__name__}")
+            case _:
+                assert_never(e)
 
     def _read(self, e: Read, mask: Array, env: Mapping[Var, Array] | None) -> Array:
         source = self.values[arg_id(e.source, e.value_index)]
