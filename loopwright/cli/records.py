@@ -176,8 +176,7 @@ def _print(records: Sequence[Record], as_json: bool) -> None:
 def _status(record: Record) -> str:
     if record.error is not None:
         return str(record.error["kind"])
-    phase = str(record.extra.get("phase", ""))
-    return "dropped" if record.dropped else phase or "ok"
+    return "dropped" if record.dropped else record.phase or "ok"
 
 
 def _footer(log: Log, shown: int) -> None:

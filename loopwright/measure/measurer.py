@@ -30,7 +30,7 @@ from loopwright.measure.result import (
 )
 from loopwright.measure.running import wrong_answer
 from loopwright.measure.workers.messages import CheckReply
-from loopwright.records import Json
+from loopwright.records import Checked, Json
 from loopwright.runtime import Artifact
 
 if TYPE_CHECKING:
@@ -269,14 +269,18 @@ class Measurer:
         if isinstance(times, MeasureError):
             return MeasureResult(error=times)
         result = MeasureResult(times)
-        if not option.check or faster(incumbent, result) == incumbent:
-            return result
+        if not option.check:
+            return replace(result, checked=Checked.OFF, check_reason="checking is switched off")
+        if faster(incumbent, result) == incumbent:
+            return replace(result, check_reason="it would not have become the best")
         checked = self.equipment.check(candidate, artifact)
         error = wrong_answer(checked)
         max_error = checked.max_error if isinstance(checked, CheckReply) else None
         if error is not None:
             return MeasureResult(error=error, max_error=max_error)
-        return replace(result, max_error=max_error)
+        if checked is None:
+            return replace(result, check_reason="there is no reference")
+        return replace(result, max_error=max_error, checked=Checked.YES)
 
 
 def _pass_settings() -> dict[str, Json]:

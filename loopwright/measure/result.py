@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy.typing as npt
 
-from loopwright.records import ErrorKind, Json
+from loopwright.records import Checked, ErrorKind, Json
 from loopwright.target import Target
 
 if TYPE_CHECKING:
@@ -141,6 +141,13 @@ class MeasureResult:
         dag: hash of the tensor expression; empty where the measurer does not say.
         trace: the schedule's steps as JSON text, so that the record is written without running the
             template again; empty where the measurer does not say.
+        checked: whether the answer was compared with the reference.
+        check_reason: why it was not; empty when it was.
+        program: hash of the lowered program and of what it was compiled with; empty where the
+            measurer does not say.
+        code: hash of the object code; empty where the measurer does not say.
+        same_as: ``program`` of the result whose samples this one shares, since both are one
+            program; empty for what was measured itself.
     """
 
     times: tuple[float, ...] = ()
@@ -152,6 +159,11 @@ class MeasureResult:
     max_error: float | None = None
     dag: str = ""
     trace: str = ""
+    checked: Checked = Checked.NO
+    check_reason: str = ""
+    program: str = ""
+    code: str = ""
+    same_as: str = ""
 
     @property
     def valid(self) -> bool:

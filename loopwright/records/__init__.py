@@ -9,22 +9,27 @@ from loopwright.records.json_value import Json
 from loopwright.records.log import Log, Skipped, load
 from loopwright.records.provenance import build_hash, environment, hardware, new_run, threads
 from loopwright.records.query import best, by_task, distill, pick_best, top_k
-from loopwright.records.ranking import Ranking, ranked
-from loopwright.records.record import VERSION, Record, canonical_json, task_key
+from loopwright.records.ranking import Measurement, Ranking, ranked
+from loopwright.records.record import VERSION, Checked, Record, canonical_json, task_key
 from loopwright.records.reuse import Conditions, Reuse, differences, reuse_of
 from loopwright.records.store import Store
+from loopwright.records.verdict import Outcome, Verdict
 
 __all__ = [
     "VERSION",
+    "Checked",
     "Conditions",
     "ErrorKind",
     "Json",
     "Log",
+    "Measurement",
+    "Outcome",
     "Ranking",
     "Record",
     "Reuse",
     "Skipped",
     "Store",
+    "Verdict",
     "best",
     "build_hash",
     "by_task",

@@ -3,12 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from loopwright.records.error_kind import ErrorKind
-from loopwright.records.record import Record
+from loopwright.records.record import Checked
 
 _T = TypeVar("_T")
+
+
+class Measurement(Protocol):
+    """What the rule needs of a record; :class:`loopwright.records.Record` is one."""
+
+    @property
+    def candidate(self) -> str:
+        """Identity of what was measured."""
+
+    @property
+    def build(self) -> str:
+        """Hash of the compiler that made the code."""
+
+    @property
+    def ts(self) -> float:
+        """When, in seconds since the epoch."""
+
+    @property
+    def usable(self) -> bool:
+        """It ran to a time, and racing did not drop it."""
+
+    @property
+    def wrong(self) -> bool:
+        """Its answer was found to be wrong."""
+
+    @property
+    def checked(self) -> Checked:
+        """Whether its answer was compared with the reference."""
+
+    @property
+    def median(self) -> float | None:
+        """Median seconds of one call; None when it failed."""
+
+
+_M = TypeVar("_M", bound=Measurement)
 
 
 class Entry(NamedTuple, Generic[_T]):
@@ -26,17 +60,19 @@ class Entry(NamedTuple, Generic[_T]):
 
 
 class Ranking(Generic[_T]):
-    """Candidates by speed, kept while measurements come in.
+    """Candidates, the best first, kept while measurements come in.
 
-    A candidate that was measured several times is judged by its latest measurement: to pick its
-    luckiest one would reward noise. One that gave a wrong answer at any time is out. Among equally
-    fast ones the candidate that came first leads. Failed and dropped measurements are not added.
+    Candidates whose answer was checked go before all others; among each of the two the faster one
+    leads, and among equally fast ones the one that came first. A candidate that was measured
+    several times is judged by its latest measurement: to pick its luckiest one would reward noise.
+    One that gave a wrong answer at any time is out. Failed and dropped measurements are not added.
     """
 
     def __init__(self) -> None:
         self._entries: dict[Hashable, Entry[_T]] = {}
         self._refuted: set[Hashable] = set()
-        self._best: Entry[_T] | None = None
+        self._checked: set[Hashable] = set()
+        self._best: tuple[Hashable, Entry[_T]] | None = None
         self._stale = False  # the best must be looked for among all
 
     def add(self, candidate: Hashable, item: _T, seconds: float, ts: float = 0.0) -> None:
@@ -51,55 +87,90 @@ class Ranking(Generic[_T]):
         before = self._entries.get(candidate)
         if before is not None and ts < before.ts:
             return
-        entry = self._entries[candidate] = Entry(item, seconds, ts)
-        if before is not None:
+        self._entries[candidate] = Entry(item, seconds, ts)
+        if before is None:
+            self._contend(candidate)
+        else:
             self._stale = True
-        elif candidate not in self._refuted and _is_faster(entry, self._best):
-            self._best = entry
+
+    def vouch(self, candidate: Hashable) -> None:
+        """Note that the answer of a candidate was checked and found right."""
+        self._checked.add(candidate)
+        self._contend(candidate)
 
     def refute(self, candidate: Hashable) -> None:
         """Take out a candidate that gave a wrong answer, whatever else was measured of it."""
         self._refuted.add(candidate)
         self._stale = True
 
+    def is_checked(self, candidate: Hashable) -> bool:
+        """True when the candidate was vouched for and not refuted."""
+        return candidate in self._checked and candidate not in self._refuted
+
     @property
     def best(self) -> Entry[_T] | None:
-        """The fastest candidate, or None."""
+        """The candidate that leads, or None."""
         if self._stale:
-            self._best = min(self._admitted(), key=_speed, default=None)
+            self._best = min(self._admitted(), key=self._order, default=None)
             self._stale = False
-        return self._best
+        return None if self._best is None else self._best[1]
 
     def top(self, k: int | None = None) -> list[_T]:
-        """The ``k`` fastest, or all, fastest first."""
-        entries = sorted(self._admitted(), key=_speed)
-        return [entry.item for entry in (entries if k is None else entries[: max(k, 0)])]
+        """The first ``k``, or all."""
+        return _items(sorted(self._admitted(), key=self._order), k)
 
-    def _admitted(self) -> list[Entry[_T]]:
+    def fastest(self, k: int | None = None) -> list[_T]:
+        """The ``k`` fastest, or all, checked or not: those of which a playoff picks the best."""
+        return _items(sorted(self._admitted(), key=lambda named: named[1].seconds), k)
+
+    def _contend(self, candidate: Hashable) -> None:
+        """Let a candidate that may have come forward take the lead."""
+        if candidate in self._refuted or candidate not in self._entries or self._stale:
+            return
+        named = (candidate, self._entries[candidate])
+        if self._best is None or self._order(named) < self._order(self._best):
+            self._best = named
+
+    def _admitted(self) -> list[tuple[Hashable, Entry[_T]]]:
         refuted = self._refuted
-        return [entry for name, entry in self._entries.items() if name not in refuted]
+        return [named for named in self._entries.items() if named[0] not in refuted]
+
+    def _order(self, named: tuple[Hashable, Entry[_T]]) -> tuple[bool, float]:
+        """What candidates are sorted by, the best first: the one rule."""
+        name, entry = named
+        return name not in self._checked, entry.seconds
 
 
-def _speed(entry: Entry[_T]) -> float:
-    """What candidates are sorted by, the best first."""
-    return entry.seconds
+def _items(named: list[tuple[Hashable, Entry[_T]]], k: int | None) -> list[_T]:
+    return [entry.item for _, entry in (named if k is None else named[: max(k, 0)])]
 
 
-def _is_faster(entry: Entry[_T], best: Entry[_T] | None) -> bool:
-    return best is None or _speed(entry) < _speed(best)
-
-
-def ranked(records: Iterable[Record], k: int | None = None) -> list[Record]:
+def ranked(records: Iterable[_M], k: int | None = None) -> list[_M]:
     """The ``k`` best records, or all, by the rule of `Ranking`: one for each candidate.
+
+    What a check found holds for the compiler whose code was checked: a candidate counts as checked
+    when a record of the same compiler says so. A wrong answer takes out all records of the
+    candidate by that compiler, and all earlier ones.
 
     Args:
         records: any iterable of records, a :class:`Log` too.
         k: how many at most.
     """
-    ranking: Ranking[Record] = Ranking()
+    records = list(records)
+    refuted = {(r.candidate, r.build) for r in records if r.wrong}
+    since: dict[str, float] = {}
     for record in records:
-        if record.error is not None and record.error.get("kind") == ErrorKind.WRONG_ANSWER:
-            ranking.refute(record.candidate)
-        if record.usable and record.median is not None:
-            ranking.add(record.candidate, record, record.median, record.ts)
+        if record.wrong:
+            since[record.candidate] = max(record.ts, since.get(record.candidate, record.ts))
+    vouched = {(r.candidate, r.build) for r in records if r.checked is Checked.YES and not r.wrong}
+    ranking: Ranking[_M] = Ranking()
+    for record in records:
+        made = (record.candidate, record.build)
+        stands = record.candidate not in since or record.ts > since[record.candidate]
+        if not record.usable or record.median is None or made in refuted or not stands:
+            continue
+        ranking.add(record.candidate, record, record.median, record.ts)
+    for record in ranking.top():
+        if (record.candidate, record.build) in vouched:
+            ranking.vouch(record.candidate)
     return ranking.top(k)

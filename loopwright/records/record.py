@@ -13,13 +13,26 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from enum import StrEnum
 
 from loopwright.errors import RecordError
+from loopwright.records.error_kind import ErrorKind
 from loopwright.records.json_value import Json
 from loopwright.records.provenance import hardware, threads
 
 #: The version written, and the newest that is understood.
 VERSION = 1
+
+
+class Checked(StrEnum):
+    """Whether the answer of a candidate was compared with the reference."""
+
+    #: It was compared, and found right.
+    YES = "yes"
+    #: It was not; the reason stands beside it.
+    NO = "no"
+    #: Checking was switched off.
+    OFF = "off"
 
 
 class NotJsonError(RecordError):
@@ -48,8 +61,21 @@ _OPTIONAL: dict[str, _Types] = {
     "trial": int,
     "ts": (int, float),
     "env": dict,
+    "checked": str,
+    "check_reason": str,
+    "phase": str,
+    "program": str,
+    "code": str,
+    "same_as": str,
 }
-_NULLABLE: dict[str, _Types] = {"error": dict, "seed": int, "max_error": (int, float)}
+#: Fields that a line lacks where they are empty.
+_LEFT_OUT = ("check_reason", "phase", "program", "code", "same_as", "verdict")
+_NULLABLE: dict[str, _Types] = {
+    "error": dict,
+    "seed": int,
+    "max_error": (int, float),
+    "verdict": dict,
+}
 
 
 def _plain(value: object) -> object:
@@ -106,6 +132,20 @@ class Record:
         ts: When the trial ended, seconds since the epoch.
         env: Where it ran, see :func:`loopwright.records.environment`.
         max_error: Largest difference from the reference, when the output was checked.
+        checked: Whether the answer was compared with the reference, see :class:`Checked`; a line
+            that does not say counts as not checked.
+        check_reason: Why it was not checked; empty when it was.
+        phase: Empty for a trial of the search. Otherwise a further measurement of a candidate,
+            which is no trial: ``"playoff"`` for the final re-measuring, ``"drift"`` for what was
+            measured again because the machine had changed, ``"check"`` for a check alone, without
+            times.
+        program: Hash of the lowered program, the target, the threads and the settings of the
+            passes: equal programs give equal code. Empty when not known.
+        code: Hash of the object code; empty when not known.
+        same_as: Id of the record whose samples this one shares, since both are one program; empty
+            for one that was measured itself.
+        verdict: How the winner of a playoff compares with the default configuration, see
+            :class:`loopwright.records.Verdict`; None for all others.
         v: Version of the line.
         extra: Fields that this version does not know; written back unchanged.
     """
@@ -131,6 +171,13 @@ class Record:
     ts: float = 0.0
     env: Mapping[str, Json] = field(default_factory=dict)
     max_error: float | None = None
+    checked: Checked = Checked.NO
+    check_reason: str = ""
+    phase: str = ""
+    program: str = ""
+    code: str = ""
+    same_as: str = ""
+    verdict: Mapping[str, Json] | None = None
     v: int = VERSION
     extra: Mapping[str, Json] = field(default_factory=dict)
 
@@ -152,6 +199,11 @@ class Record:
     def usable(self) -> bool:
         """True when the record may be best and may be applied: valid and not dropped."""
         return self.valid and not self.dropped
+
+    @property
+    def wrong(self) -> bool:
+        """True when the answer was found to be wrong."""
+        return self.error is not None and self.error.get("kind") == ErrorKind.WRONG_ANSWER
 
     @property
     def median(self) -> float | None:
@@ -191,6 +243,9 @@ class Record:
         for item in fields(self):
             if item.name not in ("v", "extra"):
                 line[item.name] = getattr(self, item.name)
+        for name in _LEFT_OUT:
+            if not line[name]:
+                del line[name]
         if self.max_error is None:
             del line["max_error"]
         return line | {k: v for k, v in self.extra.items() if k not in line}
@@ -243,7 +298,10 @@ class Record:
         error = values.get("error")
         if error is not None and not isinstance(error.get("kind"), str):
             raise RecordError("field 'error' has no 'kind'")
-        return cls(**values, extra=extra)
+        checked = values.pop("checked", Checked.NO)
+        if checked not in tuple(Checked):
+            raise RecordError(f"field 'checked' is malformed: {json.dumps(checked)[:60]}")
+        return cls(**values, checked=Checked(checked), extra=extra)
 
 
 def parse_line(line: str | bytes) -> dict[str, Json]:

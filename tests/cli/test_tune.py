@@ -52,7 +52,7 @@ def test_tune_shows_everything_and_leaves_the_log(cli, tmp_path):
     assert re.search(r"NumPy:   [\d.]+ GFLOP/s", out)
     assert re.search(r"time:    [\d.]+ s: .*(build|run|playoff) [\d.]+ s", out)
     log = records.load(tmp_path / "matmul_32x32x32.jsonl")
-    assert [r.trial for r in log if "phase" not in r.extra] == [0, 1, 2, 3]
+    assert [r.trial for r in log if not r.phase] == [0, 1, 2, 3]
     assert log.headers[0]["seed"] == 3
 
 

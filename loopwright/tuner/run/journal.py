@@ -140,10 +140,8 @@ class LogJournal(Journal):
     def add_playoff(self, trial: Trial, times: tuple[float, ...]) -> None:
         """Append the later, more careful measurement of a trial."""
         first = trial.result
-        result = MeasureResult(
-            times, ts=time.time(), max_error=first.max_error, dag=first.dag, trace=first.trace
-        )
-        self._store.append(self._record(trial, result, extra={"phase": PLAYOFF}))
+        result = replace(first, times=times, ts=time.time())
+        self._store.append(self._record(trial, result, phase=PLAYOFF))
         super().add_playoff(trial, times)
 
     def header(self, data: Mapping[str, Json]) -> None:
@@ -163,9 +161,7 @@ class LogJournal(Journal):
         finally:
             self._store.close()
 
-    def _record(
-        self, trial: Trial, result: MeasureResult, extra: Mapping[str, Json] | None = None
-    ) -> Record:
+    def _record(self, trial: Trial, result: MeasureResult, phase: str = "") -> Record:
         task, error = self.task, result.error
         dag, trace = _schedule(task, trial.config, result)
         finite = result.max_error is not None and math.isfinite(result.max_error)
@@ -191,7 +187,11 @@ class LogJournal(Journal):
             ts=result.ts or time.time(),
             env=self._env,
             max_error=result.max_error if finite else None,
-            extra=extra or {},
+            checked=result.checked,
+            check_reason=result.check_reason,
+            phase=phase,
+            program=result.program,
+            code=result.code,
         )
 
     # -- reading what is there ----------------------------------------------------------------
@@ -212,7 +212,7 @@ class LogJournal(Journal):
         """Whether a record is of another shape of the template under the conditions of now."""
         if record.op != self.task.name or record.task == self.task.key:
             return False
-        if record.extra.get("phase") == PLAYOFF:
+        if record.phase:
             return False
         own = replace(self._now, task=record.task, space=record.space, build=record.build)
         return records.reuse_of(record, own) is Reuse.AS_TRIAL
@@ -224,7 +224,7 @@ class LogJournal(Journal):
             config = self._config(record)
             if config is None:
                 unknown += 1
-            elif record.extra.get("phase") == PLAYOFF:
+            elif record.phase == PLAYOFF:
                 self.retimed[point(config)] = statistics.median(record.times)
             else:
                 trial = Trial(record.trial, record.round, record.seed, config, result_of(record))
@@ -298,6 +298,10 @@ def result_of(record: Record) -> MeasureResult:
         run_s=record.run_s,
         ts=record.ts,
         max_error=record.max_error,
+        checked=record.checked,
+        check_reason=record.check_reason,
+        program=record.program,
+        code=record.code,
     )
 
 

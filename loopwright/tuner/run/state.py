@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from loopwright.errors import TaskError
 from loopwright.measure import ErrorKind
-from loopwright.records import Ranking
+from loopwright.records import Checked, Ranking
 from loopwright.tuner.run.budget import Budget, Progress
 from loopwright.tuner.run.gain import AHEAD, WINDOW, expected_gain
 
@@ -152,8 +152,8 @@ class RunState:
         return self._retimed.get(trial.index) or statistics.median(trial.result.times)
 
     def finalists(self, k: int) -> list[Trial]:
-        """The ``k`` fastest trials, and the default one if it ran."""
-        chosen = self._ranking.top(k)
+        """The ``k`` fastest trials, checked or not, and the default one if it ran."""
+        chosen = self._ranking.fastest(k)
         default = self.default
         return chosen if default is None or default in chosen else [*chosen, default]
 
@@ -163,7 +163,7 @@ class RunState:
 
     @property
     def best(self) -> Trial | None:
-        """The fastest trial by the rule of `loopwright.records.Ranking`, or None."""
+        """The best trial by the rule of `loopwright.records.Ranking`, or None."""
         entry = self._ranking.best
         return None if entry is None else entry.item
 
@@ -236,6 +236,8 @@ class RunState:
     def _rank(self, trial: Trial) -> None:
         if trial.usable:
             self._ranking.add(trial.index, trial, self.seconds(trial))
+            if trial.result.checked is Checked.YES:
+                self._ranking.vouch(trial.index)
 
     def _fail(self, kind: str, text: str) -> None:
         self.failed_in_a_row += 1

@@ -36,7 +36,7 @@ ROOT = Path(__file__).parents[3]
 def test_the_log_holds_what_was_measured_in_order(tmp_path):
     measurer, _ = tune(tmp_path, n_trial=20, seed=7)
     log = records.load(tmp_path / "log.jsonl")
-    trials = [r for r in log if "phase" not in r.extra]
+    trials = [r for r in log if not r.phase]
     space = FakeSpace((8, 8))
     assert [space.index_of(r.config) for r in trials] == measurer.measured
     assert [r.trial for r in trials] == list(range(20))
@@ -135,7 +135,7 @@ def test_a_lost_line_in_the_middle_is_measured_again(tmp_path):
     second, _ = tune(tmp_path, n_trial=12)
     assert second.measured == [first.measured[5]]
     assert json.loads(lines(tmp_path)[-1])["trial"] in range(12)
-    again = [r for r in records.load(tmp_path / "log.jsonl") if "phase" not in r.extra]
+    again = [r for r in records.load(tmp_path / "log.jsonl") if not r.phase]
     assert again[-1].trial == lost["trial"]
 
 

@@ -87,7 +87,7 @@ def test_every_task_is_measured_and_trials_add_up(tmp_path):
     assert len(turns.measured) == len(set(turns.measured)) == 100
     assert {task for task, _ in turns.measured[:48]} == {0, 1, 2}
     assert turns.order[:3] == [0, 1, 2]
-    keys = [r.task for r in records.load(tmp_path / "log.jsonl") if "phase" not in r.extra]
+    keys = [r.task for r in records.load(tmp_path / "log.jsonl") if not r.phase]
     assert [keys.count(task.key) for task in tasks_of(3)] == [r.trials for r in summary.rows]
 
 
