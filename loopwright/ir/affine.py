@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from math import gcd
 
 from loopwright import dtypes
-from loopwright.ir.expr import Binary, Cast, Const, Expr, Select, Unary, Var, as_expr, binary
+from loopwright.ir.expr import Binary, Cast, Const, Expr, Select, Unary, Var, as_expr, binary, cast
 
 Interval = tuple[int, int]
 #: Inclusive bounds of variables.
@@ -154,14 +154,19 @@ class Affine:
                 terms[w] = terms.get(w, 0) + k * c
         return Affine(const_, {v: c for v, c in terms.items() if c})
 
-    def to_expr(self) -> Expr:
-        """Back to an expression; large coefficients first, so that text reads outer to inner."""
+    def to_expr(self, dtype: str | None = None) -> Expr:
+        """Back to an expression; large coefficients first, so that text reads outer to inner.
+
+        Args:
+            dtype: in which it is computed; None: that of the variables.
+        """
         out: Expr | None = None
         for v, c in sorted(self.terms.items(), key=lambda t: -abs(t[1])):
-            term: Expr = v if c == 1 else binary("*", v, c)
+            factor = v if dtype is None else cast(v, dtype)
+            term: Expr = factor if c == 1 else binary("*", factor, c)
             out = term if out is None else binary("+", out, term)
         if out is None:
-            return as_expr(self.const)
+            return as_expr(self.const, dtype)
         if self.const < 0:
             return binary("-", out, -self.const)
         return binary("+", out, self.const) if self.const else out

@@ -275,6 +275,18 @@ def _unary(fn: str, doc: str) -> Callable[[ExprLike], Expr]:
     return f
 
 
+def _rounding(fn: str, doc: str) -> Callable[[ExprLike], Expr]:
+    """A function of floats that leaves integers, which are whole already, as they are."""
+
+    def f(x: ExprLike) -> Expr:
+        e = as_expr(x)
+        return e if dtypes.is_int(e.dtype) else call(fn, e)
+
+    f.__name__ = f.__qualname__ = fn
+    f.__doc__ = f"{doc} An integer stays as it is, with its dtype."
+    return f
+
+
 exp = _unary("exp", "e to the power x; within 1.1 ulp.")
 exp2 = _unary("exp2", "2 to the power x; within 1.3 ulp.")
 expm1 = _unary("expm1", "exp(x) - 1, accurate near 0; within 2.0 ulp.")
@@ -293,11 +305,11 @@ sin = _unary("sin", "Sine of radians; within 1.6 ulp.")
 cos = _unary("cos", "Cosine of radians; within 1.6 ulp.")
 tan = _unary("tan", "Tangent of radians; within 3.2 ulp.")
 atan = _unary("atan", "Arc tangent in radians; within 2.0 ulp.")
-floor = _unary("floor", "Largest integer value not above x.")
-ceil = _unary("ceil", "Smallest integer value not below x.")
-round = _unary("round", "Nearest integer value, ties to even.")
+floor = _rounding("floor", "Largest integer value not above x.")
+ceil = _rounding("ceil", "Smallest integer value not below x.")
+round = _rounding("round", "Nearest integer value, ties to even.")
 nearbyint = round
-trunc = _unary("trunc", "x rounded towards zero.")
+trunc = _rounding("trunc", "x rounded towards zero.")
 abs = _unary("abs", "Absolute value.")
 
 

@@ -6,7 +6,7 @@ cannot hide in both. A reduction is spread out over all its points: for small sh
 
 Rules that the compiler promises and NumPy alone does not: integer division by zero gives 0; a float
 that becomes an integer is truncated, out of range it is cut to the nearest limit and NaN gives 0.
-Axes are int32.
+Axes are int32, but arithmetic on axes alone is that of whole numbers: only its result is cut.
 """
 
 from __future__ import annotations
@@ -20,11 +20,16 @@ import numpy as np
 from loopwright import dtypes
 from loopwright.errors import InternalError
 from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, IfThenElse, Read, Select, Unary, Var
+from loopwright.ir.operations import COMPARE
 from loopwright.ir.reduction import AnyTensorExpr, Reduce, Tuple, outputs_of
+from loopwright.ir.traversal import contains
 from loopwright.te.dag import ArgId, Dag, arg_id
 from loopwright.te.op_node import OpNode
 
 Array = np.ndarray[Any, Any]
+_DIVISIONS = ("//", "%", "tdiv", "tmod")
+#: Operations on axes that are those of whole numbers.
+_WHOLE = ("+", "-", "*", "min", "max", *_DIVISIONS)
 
 
 def evaluate(dag: Dag, inputs: Mapping[int, Array] | Mapping[ArgId, Array]) -> dict[ArgId, Array]:
@@ -58,6 +63,7 @@ class _Evaluation:
             shape = [1] * len(axes)
             shape[d] = self.domain[d]
             self.grid[a.var] = np.arange(shape[d], dtype=np.int32).reshape(shape)
+        self._whole: dict[Expr, Array | None] = {}
 
     def result(self) -> list[Array]:
         """The values of each output."""
@@ -111,6 +117,9 @@ class _Evaluation:
 
         if not isinstance(e, AnyTensorExpr) or isinstance(e, Reduce | Tuple):
             raise InternalError(f"no reference for {type(e).__name__}")
+        exact = self._exact(e)
+        if exact is not None:
+            return exact
         match e:
             case Var():
                 return self.grid[e] if e in self.grid else (env or {})[e]
@@ -146,7 +155,8 @@ class _Evaluation:
         source = self.values[arg_id(e.source, e.value_index)]
         indices = []
         for d, (i, n) in enumerate(zip(e.indices, source.shape, strict=True)):
-            index = self.value(i, mask, env).astype(np.int64)
+            whole = self.whole(i)
+            index = self.value(i, mask, env).astype(np.int64) if whole is None else whole
             outside = ((index < 0) | (index >= n)) & mask
             if outside.any():
                 raise InternalError(
@@ -154,6 +164,52 @@ class _Evaluation:
                 )
             indices.append(np.clip(index, 0, n - 1))
         return source[tuple(np.broadcast_arrays(*indices))] if indices else source
+
+    def _exact(self, e: Expr) -> Array | None:
+        """The value of what takes the result of arithmetic on axes alone; None for all else."""
+        match e:
+            case Binary(op=op, a=a, b=b) if op in COMPARE:
+                x, y = self.whole(a), self.whole(b)
+                return None if x is None or y is None else binary(op, x, y)
+            case Cast(value=a, dtype=d):
+                x = self.whole(a)
+                return None if x is None else cast(x, d)
+            case Binary() | Unary() | Select():
+                x = self.whole(e)
+                return None if x is None else cast(x, e.dtype)
+        return None
+
+    def whole(self, e: Expr) -> Array | None:
+        """The whole numbers that arithmetic on axes alone stands for; None for all else."""
+        if e not in self._whole:
+            signed = e.dtype in ("int32", "int64")
+            self._whole[e] = self._whole_of(e) if signed else None
+        return self._whole[e]
+
+    def _whole_of(self, e: Expr) -> Array | None:
+        match e:
+            case Var():
+                return self.grid[e].astype(np.int64) if e in self.grid else None
+            case Const(value=v):
+                return np.array(v, np.int64)
+            case Cast(value=a, dtype=d):
+                x = self.whole(a)
+                return x if x is not None and np.array_equal(x, x.astype(d)) else None
+            case Unary(op="-", a=a):
+                x = self.whole(a)
+                return None if x is None else -x
+            case Select(cond=c, a=a, b=b):
+                x, y = self.whole(a), self.whole(b)
+                if x is None or y is None or contains(c, Read):
+                    return None
+                return np.where(self.value(c, np.ones((), bool)), x, y)
+            case Binary(op=op, a=a, b=b) if op in _WHOLE:
+                x, y = self.whole(a), self.whole(b)
+                positive = y is not None and bool((y > 0).all())
+                if x is None or y is None or (op in _DIVISIONS and not positive):
+                    return None
+                return binary(op, x, y)
+        return None
 
 
 def binary(op: str, x: Array, y: Array) -> Array:

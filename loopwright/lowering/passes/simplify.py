@@ -237,7 +237,7 @@ class _Simplifier(Mutator):
         least, most = dtypes.limits(e.dtype)
         if lo < least or hi > most:
             return None
-        out = form.to_expr() if form.terms else const(form.const, e.dtype)
+        out = form.to_expr(e.dtype) if form.terms else const(form.const, e.dtype)
         if out.dtype != e.dtype:
             return None
         return e if out == e else out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,10 @@ def test_unary_intrinsics_have_a_name_in_te(fn: str) -> None:
     assert f.__name__ == fn
 
 
-@pytest.mark.parametrize("fn", [f for f in INTRINSICS if f not in ("abs", "pow", "fmod")])
+WHOLE = ("abs", "floor", "ceil", "round", "trunc")
+
+
+@pytest.mark.parametrize("fn", [f for f in INTRINSICS if f not in (*WHOLE, "pow", "fmod")])
 def test_integers_become_float32(fn: str) -> None:
     assert getattr(te, fn)(N) == Call(fn, (Cast(N, "float32"),), "float32")
 
@@ -195,3 +199,12 @@ def test_bits_travel() -> None:
     again = te.Dag.from_json(json.loads(json.dumps(dag.to_json())))
     assert again.hash == dag.hash
     assert str(again.to_json()) == str(dag.to_json())
+
+
+@pytest.mark.parametrize("fn", [te.floor, te.ceil, te.round, te.trunc, te.nearbyint])
+@pytest.mark.parametrize("dtype", ["int8", "int32", "uint8", "int64"])
+def test_rounding_leaves_integers_as_they_are(fn: Callable[[Any], Any], dtype: str) -> None:
+    x = te.var("x").astype(dtype)
+    assert fn(x) is x
+    assert fn(3) == te.const(3)
+    assert fn(X).dtype == "float32"
