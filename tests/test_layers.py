@@ -55,7 +55,6 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("expr",),
         ("affine", "traversal", "buffer", "fold", "symbol"),
         ("sizes", "reduction"),
-        ("index_bounds",),
         ("stmt",),
         ("printer", "visitor", "instructions"),
         ("verify",),

@@ -13,6 +13,8 @@ from loopwright import dtypes
 from loopwright.ir.expr import Binary, Cast, Const, Expr, Select, Unary, Var, as_expr, binary, cast
 
 Interval = tuple[int, int]
+#: What an int32 holds is below this, and not below its negative.
+NARROW = 1 << 31
 #: Inclusive bounds of variables.
 Ranges = Mapping[Var, Interval]
 
@@ -172,6 +174,19 @@ class Affine:
         return binary("+", out, self.const) if self.const else out
 
 
+def form_expr(x: Affine, ranges: Ranges) -> Expr:
+    """The expression of a form, in int64 where a part of it may leave int32.
+
+    Args:
+        x: the form.
+        ranges: bounds of its variables; those that have none are taken to keep it inside int32.
+    """
+    worst = abs(x.const)
+    for v, c in x.terms.items():
+        worst += abs(c) * max(map(abs, ranges.get(v, (0, 0))))
+    return x.to_expr() if worst < NARROW else x.to_expr("int64")
+
+
 #: Number of iterations or of elements: an int, or a form over size variables.
 Extent = int | Affine
 
@@ -256,7 +271,7 @@ def div_mod(
     high, low, d = split_digits(part, m, ranges)
     n = m // d
     lo, hi = high.bounds(ranges)
-    value = high.to_expr()
+    value = form_expr(high, ranges)
     q, r = Var(f"{hint}.q", value.dtype), Var(f"{hint}.r", value.dtype)
     lets += [(q, binary("//", value, n)), (r, binary("%", value, n))]
     ranges[q] = (lo // n, hi // n)

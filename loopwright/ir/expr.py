@@ -208,6 +208,12 @@ class IterVar(ExprOps):
     def __init__(self, var: Var, extent: Dim, kind: IterVarKind, thread_tag: str = "") -> None:
         self.var, self.extent, self.kind, self.thread_tag = var, extent, kind, thread_tag
 
+    @classmethod
+    def named(cls, name: str, extent: Dim, kind: IterVarKind) -> IterVar:
+        """An axis with a variable of its own: an int32, or an int64 where the axis is too long."""
+        long = isinstance(extent, int) and extent > 1 << 31
+        return cls(Var(name, "int64" if long else "int32"), extent, kind)
+
     @property
     def name(self) -> str:
         """Name of the variable."""

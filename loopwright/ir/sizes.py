@@ -16,8 +16,8 @@ from typing import TypeAlias, overload
 
 from loopwright import dtypes
 from loopwright.errors import TensorError
-from loopwright.ir.affine import Affine, Extent, Interval, SizeRanges
-from loopwright.ir.expr import Binary, Cast, Const, Dim, Expr, Unary, Var, as_expr, binary, cast
+from loopwright.ir.affine import Affine, Extent, Interval, SizeRanges, form_expr
+from loopwright.ir.expr import Binary, Cast, Const, Dim, Expr, Unary, Var, binary, cast
 from loopwright.ir.node import Node, node
 from loopwright.ir.traversal import substitute, walk
 
@@ -342,13 +342,3 @@ def _plain(x: Extent) -> Extent:
 
 def _form(x: Extent) -> Affine:
     return Affine(x) if isinstance(x, int) else x
-
-
-def form_expr(x: Affine, ranges: SizeRanges) -> Expr:
-    """The expression of a form, in int64 where a part of it could leave int32."""
-    worst = abs(x.const) + sum(abs(c) * max(map(abs, ranges[v])) for v, c in x.terms.items())
-    e = x.to_expr()
-    if worst < 1 << 31 or e.dtype != "int32":
-        return e
-    parts = [binary("*", cast(v, "int64"), c) for v, c in x.terms.items()]
-    return fold(lambda a, b: binary("+", a, b), [*parts, as_expr(x.const, "int64")])

@@ -144,8 +144,6 @@ class PassContext:
             (default: ``LOOPWRIGHT_VERIFY``); ``partition_cap``, the largest product of unrolled
             extents of which loop partition writes a second copy (default 512; 0: no partition);
             ``unroll_max_step``, the limit of unrolling where no pragma gives one (default 0);
-            ``index_bits``, arithmetic on loop variables that needs more bits is done in 64 (default
-            32; fewer are of use to tests);
             ``disable_vectorize``, run the iterations of vectorized loops one by one;
             ``instrument_bound_checkers``, compiled code checks every access, and a call that
             would touch memory outside a tensor raises RunError with tensor, index and loops.

@@ -32,7 +32,6 @@ from loopwright.lowering.passes.thread_sync import thread_sync
 from loopwright.lowering.passes.unroll import unroll_loop
 from loopwright.lowering.passes.vectorize import vectorize_loop
 from loopwright.lowering.passes.vthread import inject_virtual_thread
-from loopwright.lowering.passes.widen_indices import widen_indices, widened
 from loopwright.schedule.state import StageId, StageState
 from loopwright.schedule.surface.schedule import Schedule
 from loopwright.te.dag import ArgId, read_arg_id
@@ -50,10 +49,8 @@ def loop_partition(f: Func) -> Func:
 
 #: The passes in order. After each phase run the passes that `add_lower_pass` puts there.
 PIPELINE: tuple[tuple[Pass, ...], ...] = (
-    # 0: complete the nest. Arithmetic gets its width before any of it is folded. Barriers go last,
-    # when all accesses of shared memory are there.
+    # 0: complete the nest. Barriers go last, when all accesses of shared memory are there.
     (
-        widen_indices,
         inject_double_buffer,
         inject_virtual_thread,
         lower_thread_allreduce,
@@ -129,8 +126,6 @@ def build_nest(s: Schedule, arg_ids: Sequence[ArgId], name: str) -> Func:
     body = NestBuilder(s.state, bounds, params, cap).build()
     outputs = tuple(not s.state.stages[sid].op.is_placeholder for sid, _ in params)
     f = Func(name, tuple(params.values()), outputs, body, s.dag.sizes)
-    # What the program itself writes is looked at once for all its schedules.
-    f = widened(f) if s.dag.leaves_int32 else f
     if context.verify:
         verify(f, "after the nest was built")
     return f

@@ -25,10 +25,6 @@ def is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _is_width(value: object) -> bool:
-    return isinstance(value, int) and is_count(value) and 2 <= value <= 32
-
-
 def _are_added_passes(value: object) -> bool:
     return isinstance(value, list | tuple) and all(
         isinstance(x, list | tuple) and len(x) == 2 and _is_phase(x[0]) and callable(x[1])
@@ -63,7 +59,6 @@ _SETTINGS = {
     "partition_cap": _Setting("a whole number of 0 or more", is_count, True, None),
     "disable_vectorize": _Setting("True or False", _is_flag, True, False),
     "instrument_bound_checkers": _Setting("True or False", _is_flag, True, False),
-    "index_bits": _Setting("a whole number from 2 to 32", _is_width, True, 32),
     "unroll_max_step": _Setting("a whole number of 0 or more", is_count, True, 0),
 }
 #: Passes that run only where a setting asks for them.

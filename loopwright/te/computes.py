@@ -54,7 +54,7 @@ def compute(
     # Any in the signature: what the function returns says whether there is one tensor.
     dims = shape_of(shape, f"compute {name!r}")
     names = _axis_names(fcompute, len(dims), name, varargs_names)
-    axes = [IterVar(Var(n), d, "spatial") for n, d in zip(names, dims, strict=True)]
+    axes = [IterVar.named(n, d, "spatial") for n, d in zip(names, dims, strict=True)]
     result = fcompute(*[a.var for a in axes])
     body = _body(result, name)
     op = ComputeOp(name, dims, [e.dtype for e in outputs_of(body)], tag)

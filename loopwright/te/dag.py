@@ -157,11 +157,6 @@ class Dag:
         return program_source(self.ops, self.outputs)
 
     @cached_property
-    def leaves_int32(self) -> bool:
-        """Whether arithmetic on axes that the program itself writes may need more than 32 bits."""
-        return any(op.leaves_int32() for op in self.ops)
-
-    @cached_property
     def hash(self) -> str:
         """SHA-256 (first 16 hex digits) of the canonical JSON without names."""
         text = json.dumps(serial.without_names(self.to_json()), sort_keys=True, allow_nan=True)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from loopwright.ir.expr import Dim, Expr, IterVar, Read
-from loopwright.ir.index_bounds import IndexBounds
 from loopwright.ir.node import Node
 from loopwright.ir.reduction import Reduce, outputs_of
 from loopwright.ir.sizes import Shape, SizeVar, size_vars
@@ -77,24 +76,10 @@ class OpNode:
         parts = body_parts(self.body) if self.body is not None else []
         return tuple(size_vars([*self.extents, *parts]))
 
-    def leaves_int32(self) -> bool:
-        """Whether arithmetic on the axes in the body may need more than 32 bits."""
-        bounds = IndexBounds(sizes=self.sizes)
-        for a in (*self.axes, *self.reduce_axes):
-            bounds.bind(a.var, (0, bounds.last(a.extent)))
-        found: list[Node] = []
-        for part in body_parts(self.body) if self.body is not None else []:
-            walk(part, lambda n: found.append(n) if _leaves(n, bounds) else None)
-        return bool(found)
-
     def reads(self) -> list[Read]:
         """All reads of the body, in order, repeated ones included."""
         parts = body_parts(self.body) if self.body is not None else []
         return [r for part in parts for r in reads_of(part)]
-
-
-def _leaves(n: Node, bounds: IndexBounds) -> bool:
-    return isinstance(n, Expr) and bounds.leaves(n)
 
 
 def sizes_of(ops: Iterable[OpNode]) -> tuple[SizeVar, ...]:

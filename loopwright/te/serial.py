@@ -80,9 +80,9 @@ def op_from_json(d: dict[str, Json], sizes: Mapping[str, SizeVar]) -> OpNode:
     shape = tuple(_dim_from_json(x, sizes) for x in d["shape"])
     if "body" not in d:
         return OpNode(d["name"], shape, d["dtype"])
-    axes = tuple(IterVar(Var(n), e, "spatial") for n, e in zip(d["axes"], shape, strict=True))
+    axes = tuple(IterVar.named(n, e, "spatial") for n, e in zip(d["axes"], shape, strict=True))
     reduce = tuple(
-        IterVar(Var(n), _dim_from_json(e, sizes), "reduce")
+        IterVar.named(n, _dim_from_json(e, sizes), "reduce")
         for n, e in zip(d["reduce"], d["reduce_extents"], strict=True)
     )
     scope: dict[str, Var | IterVar] = {**sizes, **{f"a{i}": a for i, a in enumerate(axes)}}

@@ -276,7 +276,7 @@ def reduce_axis(dom: Domain, name: str = "rv", thread_tag: str = "") -> IterVar:
             f"reduce_axis {name!r}: thread_tag={thread_tag!r} binds nothing; leave it out and call "
             f"s[...].bind(axis, te.thread_axis({thread_tag!r}))"
         )
-    return IterVar(Var(name), _domain(dom, f"reduce_axis {name!r}"), "reduce")
+    return IterVar.named(name, _domain(dom, f"reduce_axis {name!r}"), "reduce")
 
 
 def _domain(dom: Domain, what: str) -> Dim:

@@ -22,7 +22,6 @@ class ExecutionPath:
             all passes to the one with the default passes; ``"target"`` runs compiled code.
         target: the target string of compiled code.
         level: the optimisation level of the passes, 0 to 3.
-        index_bits: arithmetic on loop variables that needs more bits is done in 64.
         checked: whether compiled code checks every access.
         order: the seed of the order in which the interpreter runs GPU threads; None runs them in
             ascending order.
@@ -34,21 +33,17 @@ class ExecutionPath:
     target: str = ""
     level: int = 2
     checked: bool = False
-    index_bits: int = 32
     order: int | None = 1
     side: Literal["start", "end"] = "end"
     sizes: dict[str, int] = field(default_factory=dict, hash=False)
 
     @property
-    def config(self) -> dict[str, bool | int]:
+    def config(self) -> dict[str, bool]:
         """Settings of the `PassContext`."""
-        checks = {"instrument_bound_checkers": True} if self.checked else {}
-        narrow = {} if self.index_bits == 32 else {"index_bits": self.index_bits}
-        return {"verify": True, **checks, **narrow}
+        return {"verify": True} | ({"instrument_bound_checkers": True} if self.checked else {})
 
     def __str__(self) -> str:
         text = f"{self.target} at level {self.level}" if self.kind == "target" else self.kind
-        text += f", indices of {self.index_bits} bits" if self.index_bits != 32 else ""
         text += ", bounds checked" if self.checked else ""
         text += "" if self.order == 1 else f", threads in order {self.order}"
         return text + (f", {self.sizes}" if self.sizes else "")

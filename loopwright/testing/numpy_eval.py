@@ -6,7 +6,7 @@ cannot hide in both. A reduction is spread out over all its points: for small sh
 
 Rules that the compiler promises and NumPy alone does not: integer division by zero gives 0; a float
 that becomes an integer is truncated, out of range it is cut to the nearest limit and NaN gives 0.
-Axes are int32, but arithmetic on axes alone is that of whole numbers: only its result is cut.
+Axes are int32. An index made of axes alone is that of whole numbers: nothing in it wraps.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import numpy as np
 from loopwright import dtypes
 from loopwright.errors import InternalError
 from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, IfThenElse, Read, Select, Unary, Var
-from loopwright.ir.operations import COMPARE
 from loopwright.ir.reduction import AnyTensorExpr, Reduce, Tuple, outputs_of
 from loopwright.ir.traversal import contains
 from loopwright.te.dag import ArgId, Dag, arg_id
@@ -117,9 +116,6 @@ class _Evaluation:
 
         if not isinstance(e, AnyTensorExpr) or isinstance(e, Reduce | Tuple):
             raise InternalError(f"no reference for {type(e).__name__}")
-        exact = self._exact(e)
-        if exact is not None:
-            return exact
         match e:
             case Var():
                 return self.grid[e] if e in self.grid else (env or {})[e]
@@ -164,20 +160,6 @@ class _Evaluation:
                 )
             indices.append(np.clip(index, 0, n - 1))
         return source[tuple(np.broadcast_arrays(*indices))] if indices else source
-
-    def _exact(self, e: Expr) -> Array | None:
-        """The value of what takes the result of arithmetic on axes alone; None for all else."""
-        match e:
-            case Binary(op=op, a=a, b=b) if op in COMPARE:
-                x, y = self.whole(a), self.whole(b)
-                return None if x is None or y is None else binary(op, x, y)
-            case Cast(value=a, dtype=d):
-                x = self.whole(a)
-                return None if x is None else cast(x, d)
-            case Binary() | Unary() | Select():
-                x = self.whole(e)
-                return None if x is None else cast(x, e.dtype)
-        return None
 
     def whole(self, e: Expr) -> Array | None:
         """The whole numbers that arithmetic on axes alone stands for; None for all else."""

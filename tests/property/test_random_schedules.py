@@ -10,13 +10,18 @@ number of examples; ``python -m loopwright.testing.fuzz`` runs longer and makes 
 from __future__ import annotations
 
 import os
+from contextlib import closing, suppress
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loopwright.errors import LoopwrightError
+from loopwright.ir import affine
+from loopwright.lowering import lower_ids
+from loopwright.schedule import replay
 from loopwright.schedule.steps import Step
+from loopwright.te.dag import Dag
 from loopwright.testing import fuzz
 from loopwright.testing.differential import Checker, case_of, runs_here
 from loopwright.testing.random.program import programs
@@ -92,3 +97,30 @@ def test_a_planted_mistake_is_noticed(
 ) -> None:
     mistakes.plant(mistake, monkeypatch)
     assert _complaint(fresh_checker, drawn) != ""
+
+
+@pytest.mark.parametrize("kind", ["cpu", "sizes", "threads"])
+def test_schedules_whose_indices_leave_narrow_integers(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loops as long as 2^31 cannot be run here, so int32 is taken to hold six bits."""
+    monkeypatch.setattr(affine, "NARROW", 1 << 5)
+    wide = 0
+    with closing(Checker()) as checker:
+        run = fuzz.Fuzz(checker=checker, shrink_seconds=0)
+        for seed in range(20_000, 20_018):
+            example = fuzz.examples(seed, kind)
+            run.check(seed, kind, example)
+            wide += any("int64(" in text for text in _texts(example))
+    assert not run.failures, run.summary()
+    assert wide > 3
+
+
+def _texts(example: fuzz.Example) -> list[str]:
+    """The lowered programs of an example, as far as they are legal."""
+    texts = []
+    for case in example[0]:
+        with suppress(LoopwrightError):
+            s = replay(Dag.from_json(case.dag), case.trace)
+            texts.append(str(lower_ids(s, case.arg_ids)))
+    return texts

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loopwright.ir.affine import Affine, interval
+from loopwright.ir.affine import Affine, Ranges, form_expr, interval
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Expr, Var, binary
 from loopwright.ir.stmt import Allocate, If, Seq, Stmt, seq
@@ -67,10 +67,10 @@ class Buffers:
         """Indices into a stage's buffer for an element of its tensor."""
         sb = self.bounds.stages.get(sid)
         if sb is None:
-            return tuple(as_index(i) for i in indices)
-        local = [_minus(i, b) for i, b in zip(indices, sb.base, strict=True)]
+            return tuple(as_index(i, self.bounds.ranges) for i in indices)
+        local = [_minus(i, b, self.bounds.ranges) for i, b in zip(indices, sb.base, strict=True)]
         if sb.stage.layout is None:
-            return tuple(as_index(i) for i in local)
+            return tuple(as_index(i, self.bounds.ranges) for i in local)
         return indices_in_layout(sb.stage.layout, local, tuple(sb.shape), self.bounds.ranges)
 
     def contains(self, sid: StageId, indices: list[Affine | Expr]) -> list[bool]:
@@ -81,7 +81,7 @@ class Buffers:
         shape = sb.shape if sb is not None else [sizes.of(n) for n in op.shape]
         out = []
         for d, i in enumerate(indices):
-            local = _minus(i, sb.base[d]) if sb is not None else i
+            local = _minus(i, sb.base[d], ranges) if sb is not None else i
             if isinstance(local, Affine):
                 least, largest = local.bounds(ranges)[0], local
             else:
@@ -129,10 +129,10 @@ class Buffers:
         return If(all_of(threads), fill) if threads else fill
 
 
-def _minus(i: Affine | Expr, base: Affine) -> Affine | Expr:
+def _minus(i: Affine | Expr, base: Affine, ranges: Ranges) -> Affine | Expr:
     if isinstance(i, Affine):
         return i - base
-    return i if base == Affine(0) else binary("-", i, base.to_expr())
+    return i if base == Affine(0) else binary("-", i, form_expr(base, ranges))
 
 
 def _allocated(buffers: Sequence[Buffer], body: Stmt) -> Stmt:

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from loopwright import dtypes
-from loopwright.ir.affine import Affine, Extent, Ranges, split_digits, to_affine
+from loopwright.ir.affine import Affine, Extent, Ranges, form_expr, split_digits, to_affine
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Expr, Var, binary, const
 from loopwright.ir.stmt import For, Seq, Stmt, Store, seq
@@ -16,9 +16,9 @@ from loopwright.schedule.rules.layout import expression, is_digit
 from loopwright.schedule.state import IndexExpr
 
 
-def as_index(i: Affine | Expr) -> Expr:
+def as_index(i: Affine | Expr, ranges: Ranges) -> Expr:
     """An index as an expression."""
-    return i.to_expr() if isinstance(i, Affine) else i
+    return form_expr(i, ranges) if isinstance(i, Affine) else i
 
 
 def indices_in_layout(
@@ -40,16 +40,16 @@ def indices_in_layout(
         value = _value(expression(x), local, ranges)
         first = im.bounds(expression(x), shape)[0]
         value = value - first if isinstance(value, Affine) else binary("-", value, first)
-        out.append(as_index(value))
+        out.append(as_index(value, ranges))
     return tuple(out)
 
 
 def _digit(i: Affine | Expr, div: int, mod: int | None, ranges: Ranges) -> Expr:
-    e = as_index(i)
+    e = as_index(i, ranges)
     e = binary("//", e, div) if div > 1 else e
     e = binary("%", e, mod) if mod is not None else e
     a = to_affine(e, {}, ranges)
-    return a.to_expr() if a is not None else e
+    return form_expr(a, ranges) if a is not None else e
 
 
 def _value(x: IndexExpr, local: list[Affine | Expr], ranges: Ranges) -> Affine | Expr:
@@ -62,19 +62,19 @@ def _value(x: IndexExpr, local: list[Affine | Expr], ranges: Ranges) -> Affine |
         right = _value(x[2], local, ranges)
         if isinstance(left, Affine) and isinstance(right, Affine):
             return left + right
-        return binary("+", as_index(left), as_index(right))
+        return binary("+", as_index(left, ranges), as_index(right, ranges))
     op, _, b = x
     if op == "*":
         return left * b if isinstance(left, Affine) else binary("*", left, b)
-    exact = to_affine(binary(op, as_index(left), b), {}, ranges)
+    exact = to_affine(binary(op, as_index(left, ranges), b), {}, ranges)
     if exact is not None:
         return exact
     if not isinstance(left, Affine):
         return binary(op, left, b)
     # Digits below the divisor stay affine, so that lanes of a vector lie beside each other.
     high, low, d = split_digits(left, b, ranges)
-    top = binary(op, high.to_expr(), b // d)
-    return top if op == "//" else binary("+", binary("*", top, d), low.to_expr())
+    top = binary(op, form_expr(high, ranges), b // d)
+    return top if op == "//" else binary("+", binary("*", top, d), form_expr(low, ranges))
 
 
 def fill_padding(buffers: Sequence[Buffer], shape: Sequence[Extent], pad: float) -> Stmt:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import reduce as fold
 
-from loopwright.ir.affine import Affine, fits, to_affine
+from loopwright.ir.affine import Affine, fits, form_expr, to_affine
 from loopwright.ir.expr import Binary, Expr, binary
 from loopwright.ir.stmt import If, Stmt
 from loopwright.schedule.bounds.results import Guard, StageBounds
@@ -72,7 +72,7 @@ class Guards:
         """The tests of a guard that cannot be left out; it counts as tested from here on."""
         if g in self.assumed:
             return []
-        value, out = g.value.to_expr(), []
+        value, out = form_expr(g.value, self.sb.sizes.ranges), []
         if g.nonnegative and not self._is_at_most(g.value * -1, 0):
             out.append(binary(">=", value, 0))
         if g.below is not None and not self._is_at_most(g.value - g.below, -1):

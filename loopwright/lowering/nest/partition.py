@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from loopwright.ir.affine import form_expr
 from loopwright.ir.expr import Expr, binary
-from loopwright.ir.sizes import form_expr
 from loopwright.ir.stmt import If, Stmt
 from loopwright.lowering.nest.guards import Guards, all_of
 from loopwright.schedule.bounds.results import Guard, StageBounds

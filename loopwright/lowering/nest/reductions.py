@@ -172,7 +172,7 @@ class Reduction:
         axis = self.sb.launch_var(x)
         if axis is not None:
             if axis is not x.var:
-                renamed[x.var] = fresh = Var(x.var.name)
+                renamed[x.var] = fresh = Var(x.var.name, x.var.dtype)
                 body = Let(fresh, axis, body)
             return body
         if x.loop.kind == "reduce" or x.extent == 1:

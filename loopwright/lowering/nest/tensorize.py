@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, NoReturn
 
-from loopwright.ir.affine import Affine, to_affine
+from loopwright.ir.affine import Affine, form_expr, to_affine
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Dim, Expr, Var, binary
 from loopwright.ir.stmt import Stmt, Store
@@ -29,12 +29,12 @@ class _Operand:
     """
 
     buffer: Buffer
-    first: tuple[Affine, ...]
+    first: tuple[Expr, ...]
     steps: tuple[tuple[int, ...] | None, ...]
 
     def element(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
         """Indices into the buffer for an element of the operand."""
-        out = [f.to_expr() for f in self.first]
+        out = list(self.first)
         moves = [
             (q, i, step)
             for i, steps in zip(indices, self.steps, strict=True)
@@ -130,9 +130,10 @@ class Tensorization:
             forms.append(form)
         steps = {v: self._steps(name, forms, v, buffer) for v in self.match.axes}
         self._compare(k, buffer, described, steps)
-        first = tuple(
+        outer = [
             Affine(f.const, {v: c for v, c in f.terms.items() if v not in inner}) for f in forms
-        )
+        ]
+        first = tuple(form_expr(f, self.b.bounds.ranges) for f in outer)
         by_dimension = tuple(steps[i] if isinstance(i, Var) else None for i in described)
         return _Operand(buffer, first, by_dimension)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from loopwright.errors import LowerError
-from loopwright.ir.affine import Affine, to_affine
+from loopwright.ir.affine import Affine, exact, fits, form_expr, to_affine
 from loopwright.ir.buffer import Load
 from loopwright.ir.expr import (
     Binary,
@@ -19,7 +19,9 @@ from loopwright.ir.expr import (
     IfThenElse,
     Read,
     Select,
+    Unary,
     Var,
+    binary,
     cast,
     const,
 )
@@ -27,6 +29,9 @@ from loopwright.ir.traversal import free_vars
 from loopwright.lowering.nest.buffers import Buffers
 from loopwright.lowering.nest.guards import Guards, all_of
 from loopwright.schedule.bounds.results import StageBounds
+
+#: Operations on axes that are the same for whole numbers.
+_WHOLE = ("+", "-", "*", "//", "%", "tdiv", "tmod", "min", "max")
 
 
 class Values:
@@ -45,7 +50,8 @@ class Values:
     def of(self, e: Any) -> Expr:
         """An expression over the tensor's axes as one over loops and buffers."""
         if isinstance(e, Var):
-            return cast(self.sb.values[e].to_expr(), e.dtype) if e in self.sb.values else e
+            value = self.sb.values.get(e)
+            return e if value is None else cast(form_expr(value, self.ranges), e.dtype)
         if isinstance(e, Read):
             return self._load(e)
         if isinstance(e, IfThenElse):
@@ -102,7 +108,26 @@ class Values:
 
     def _index(self, i: Expr) -> Expr:
         e = self.of(i)
+        if e.dtype == "int32" and not (exact(e, {}, self.ranges) and fits(e, {}, self.ranges)):
+            # An index means what it means for whole numbers, unlike a value, which wraps.
+            wide = self._in_int64(i)
+            return e if wide is None else wide
         return e if e.dtype == "int32" else Cast(e, "int64") if e.dtype != "int64" else e
+
+    def _in_int64(self, i: Expr) -> Expr | None:
+        """Arithmetic on axes alone, all of it in int64; None for what holds data."""
+        match i:
+            case Const(value=v):
+                return const(v, "int64")
+            case Var() if i in self.sb.values:
+                return self.sb.values[i].to_expr("int64")
+            case Unary(op="-", a=a):
+                x = self._in_int64(a)
+                return None if x is None else Unary("-", x, "int64")
+            case Binary(op=op, a=a, b=b) if op in _WHOLE:
+                x, y = self._in_int64(a), self._in_int64(b)
+                return None if x is None or y is None else binary(op, x, y)
+        return None
 
     def _choice(self, e: IfThenElse) -> Expr:
         """A guarded value; guards that its condition implies are not tested again inside."""

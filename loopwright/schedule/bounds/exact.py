@@ -7,23 +7,19 @@ defined where its loops are known, with the bounds that it has by construction.
 
 from __future__ import annotations
 
-from loopwright.ir.affine import Affine, Extent, div_mod
+from loopwright.ir import affine
+from loopwright.ir.affine import Affine, Extent, div_mod, form_expr
 from loopwright.ir.expr import Expr, Var, binary, cast
-from loopwright.ir.sizes import Sizes, form_expr
+from loopwright.ir.sizes import Sizes
 from loopwright.ir.traversal import free_vars
 from loopwright.schedule.bounds.relations import LoopArithmetic
 from loopwright.schedule.bounds.results import StageBounds
 
-_INT32 = (1 << 31) - 1
-
 
 def loop_var(name: str, extent: Extent, sizes: Sizes, dtype: str = "int32") -> Var:
-    """A variable that runs below an extent, with its bounds entered; int64 where int32 is narrow.
-
-    Only the fusion of symbolic loops can be so long.
-    """
-    long = not isinstance(extent, int) and extent.bounds(sizes.ranges)[1] > _INT32
-    var = Var(name, "int64" if long else dtype)
+    """A variable that runs below an extent, with its bounds entered; int64 for a long extent."""
+    most = extent if isinstance(extent, int) else extent.bounds(sizes.ranges)[1]
+    var = Var(name, dtype if most < affine.NARROW else "int64")
     sizes.ranges.enter(var, extent)
     return var
 

@@ -19,7 +19,7 @@ from loopwright.te.op_node import OpNode
 def fresh_axes(op: OpNode) -> tuple[IterVar, ...]:
     """New axes with the names and extents of an operation's own."""
     names = [a.name for a in op.axes] or [f"ax{d}" for d in range(len(op.shape))]
-    return tuple(IterVar(Var(n), e, "spatial") for n, e in zip(names, op.shape, strict=True))
+    return tuple(IterVar.named(n, e, "spatial") for n, e in zip(names, op.shape, strict=True))
 
 
 @register("cache_read")

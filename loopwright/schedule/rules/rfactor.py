@@ -93,7 +93,7 @@ class RFactor(Step):
         assert red is not None
         plan = factoring(stage, self.loop, self.factor_axis)
         new_id, loop = f"s{t}", stage.loops[self.loop]
-        axis = IterVar(Var(loop.name), loop.nominal, "reduce")
+        axis = IterVar.named(loop.name, loop.nominal, "reduce")
         at: list[Expr] = [a.var for a in op.axes]
         at.insert(self.factor_axis, axis.var)
         partial = tuple(Read(new_id, tuple(at), dtype, k) for k, dtype in enumerate(op.dtypes))
@@ -197,12 +197,12 @@ def _partial(stage: StageState, plan: Factoring, step: RFactor) -> OpNode:
     factored = stage.loops[step.loop]
     fresh = fresh_axes(op)
     env: dict[Var, Expr] = {a.var: b.var for a, b in zip(op.axes, fresh, strict=True)}
-    own = IterVar(Var(factored.name), factored.nominal, "spatial")
+    own = IterVar.named(factored.name, factored.nominal, "spatial")
     axes = [*fresh]
     axes.insert(step.factor_axis, own)
     by_root = {f"r{d}": a for d, a in enumerate(op.reduce_axes)}
     leaves = [stage.loops[x] for x in plan.leaves]
-    reduced = [IterVar(Var(x.name), x.nominal, "reduce") for x in leaves]
+    reduced = [IterVar.named(x.name, x.nominal, "reduce") for x in leaves]
     values: dict[str, Expr] = {x.id: a.var for x, a in zip(leaves, reduced, strict=True)}
     values[factored.id] = own.var
     conds = _values(stage, plan, values)

@@ -91,7 +91,7 @@ class ScheduleBase:
         key = (sid, loop)
         if key not in self._axis_of_loop:
             x = self.state.stages[sid].loops[loop]
-            axis = IterVar(Var(x.name), x.nominal, x.kind)
+            axis = IterVar.named(x.name, x.nominal, x.kind)
             self._axis_of_loop[key] = axis
             self._loop_of_axis[axis] = key
         return self._axis_of_loop[key]
