@@ -64,7 +64,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "schedule": (
         ("state",),
-        ("nesting", "names"),
+        ("nesting", "names", "json_limits"),
         ("bounds",),
         ("steps",),
         ("rules",),
