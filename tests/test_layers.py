@@ -75,6 +75,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "lowering": (
         ("nest", "settings"),
         ("context", "gpu_limits"),
+        ("work_limit",),
         ("passes", "instruments"),
         ("pipeline",),
     ),
