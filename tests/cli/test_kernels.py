@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tests.cli.conftest import WORKLOAD
+from tests.unit.runtime.test_artifact import change as change_manifest
 
 
 def test_lower_before_and_after(cli, tuned):
@@ -48,12 +49,11 @@ def test_run_refuses_what_it_cannot_run(cli, tuned, tmp_path):
     assert cli("run", "nope.o").code == 2
     assert "there is no file nope.o" in cli("run", "nope.o").error
     assert cli("build", *WORKLOAD, "-o", "mm.o").code == 0
-    manifest = json.loads((tmp_path / "mm.o.json").read_text())
     for change, text in (
         ({"cpu": "other"}, "built for the CPU other"),
         ({"format": 99}, "upgrade"),
     ):
-        (tmp_path / "mm.o.json").write_text(json.dumps({**manifest, **change}))
+        change_manifest(tmp_path / "mm.o.json", **change)
         ran = cli("run", "mm.o")
         assert ran.code == 2
         assert text in ran.error
