@@ -114,6 +114,11 @@ class Artifact:
         return cls(manifest, objects)
 
 
+def is_sealed(data: bytes) -> bool:
+    """Whether an object file ends with the checksum of a manifest beside it."""
+    return data[-64 - len(_SEAL) :].startswith(_SEAL)
+
+
 def manifest_checksum(manifest: JsonObject) -> str:
     """The checksum of a manifest, which holds that of its object; its own is left out."""
     covered = {k: v for k, v in manifest.items() if k != "sha256"}

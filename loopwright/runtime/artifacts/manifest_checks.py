@@ -43,6 +43,7 @@ def check_manifest(data: Mapping[str, Any], source: str) -> None:
         checks.text(data.get(name, ""), name)
     checks.name(data["entry"], "entry")
     checks.whole(data["num_threads"], "num_threads", env.MAX_THREADS)
+    checks.workload(data.get("workload", {}))
     for k, need in enumerate(checks.entries(data.get("needs", ()), "needs")):
         checks.text(need, f"needs[{k}]")
     functions = checks.entries(data["functions"], "functions")
@@ -88,6 +89,14 @@ class _Checks:
         if not isinstance(x, int) or isinstance(x, bool) or not least <= x <= most:
             self.refuse(field, x, f"a whole number from {least} to {most}")
         return x
+
+    def workload(self, x: object) -> None:
+        if not isinstance(x, Mapping) or (x and set(x) != {"name", "args", "target"}):
+            self.refuse("workload", x, "name, args and target of a task")
+        if x:
+            self.text(x["name"], "workload.name")
+            self.text(x["target"], "workload.target")
+            self.entries(x["args"], "workload.args")
 
     def entries(self, x: object, field: str, length: int | None = None) -> Sequence[Any]:
         if not isinstance(x, list | tuple) or len(x) > _MAX_ENTRIES:
