@@ -64,7 +64,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "schedule": (
         ("state",),
-        ("nesting", "names"),
+        ("nesting", "names", "json_limits"),
         ("bounds",),
         ("steps",),
         ("rules",),
@@ -75,6 +75,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "lowering": (
         ("nest", "settings"),
         ("context", "gpu_limits"),
+        ("work_limit",),
         ("passes", "instruments"),
         ("pipeline",),
     ),

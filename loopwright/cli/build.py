@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from loopwright.cli import kernels
+from loopwright.cli import built_files, kernels
 from loopwright.cli.workload import find_workload, workload_options
 
 
@@ -12,7 +12,11 @@ from loopwright.cli.workload import find_workload, workload_options
 @workload_options
 @click.option("--history", metavar="LOG", help="Log with the record to build.")
 @click.option(
-    "-o", "--output", required=True, metavar="FILE", help="Object file; FILE.json is its manifest."
+    "-o",
+    "--output",
+    required=True,
+    metavar="FILE",
+    help="Shared object where it ends in .so; else object file, and FILE.json is its manifest.",
 )
 def command(
     workload: str,
@@ -22,11 +26,14 @@ def command(
     history: str | None,
     output: str,
 ) -> None:
-    """Compile WORKLOAD into FILE, an object file, with its manifest in FILE.json."""
+    """Compile WORKLOAD into FILE: a shared object (.so), or an object file with its manifest in
+    FILE.json.
+    """
     resolved = find_workload(workload, params, target, threads)
     tuned = kernels.best(resolved, history)
     module = kernels.compiled(resolved, tuned or kernels.default(resolved))
-    path = module.save(output)
+    path, *others = built_files.write(resolved, module, output)
     click.echo(tuned.choice if tuned else f"{resolved.task}: default configuration")
-    click.echo(f"wrote {path} ({len(module.artifact.objects)} bytes) and {path}.json")
+    more = "".join(f" and {p}" for p in others)
+    click.echo(f"wrote {path} ({path.stat().st_size} bytes){more}")
     click.echo(f"run it: loopwright run {path}")

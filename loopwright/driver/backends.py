@@ -17,6 +17,7 @@ from loopwright.errors import BuildError, TargetError
 from loopwright.ir.stmt import Func
 from loopwright.lowering import too_deep
 from loopwright.lowering.gpu_limits import GpuLimits, verify_gpu_limits
+from loopwright.lowering.work_limit import check_work
 from loopwright.runtime.artifacts.objects import C_OBJECT, LLVM_OBJECT
 from loopwright.schedule.surface.schedule import Schedule
 from loopwright.target import (
@@ -104,9 +105,12 @@ def compile_program(program: LoweredProgram, target: Target) -> Code:
 
     Raises:
         BuildError: the target has no backend. Others as the backend's ``compile``.
-        LowerError: a limit of the target's device is exceeded, or the program is nested too deeply.
+        LowerError: a limit of the target's device, or of lowering's work, is exceeded, or the
+            program is nested too deeply.
     """
     backend = backend_of(target)
+    if program.schedule is None:  # what was lowered from a schedule has been checked
+        check_work(program.func)
     if backend.limits is not None:
         verify_gpu_limits(program.func, backend.limits(target), program.schedule)
     try:

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 from loopwright.errors import BuildError
 from loopwright.ir.affine import Affine, Extent, to_affine
-from loopwright.ir.expr import Expr, IfThenElse, Read, Var, as_expr
-from loopwright.ir.node import Node
+from loopwright.ir.expr import Expr, Read, Var, as_expr
 from loopwright.ir.printer import print_expr
 from loopwright.ir.sizes import Sizes, SizeVar, size_json
 from loopwright.ir.stmt import Func
@@ -18,7 +17,6 @@ from loopwright.runtime.artifacts.manifest import SizesSpec
 from loopwright.runtime.artifacts.size_formulas import SizeFormula
 from loopwright.te.dag import Dag
 from loopwright.te.op_node import OpNode
-from loopwright.te.tensor import body_parts
 
 
 class SizeManifest:
@@ -81,7 +79,7 @@ def requirements(dag: Dag) -> list[tuple[Expr, str]]:
             sizes.declare(v)
         for a in (*op.axes, *op.reduce_axes):
             sizes.ranges.enter(a.var, sizes.of(a.extent))
-        for read in _unguarded(op):
+        for read in op.unguarded_reads():
             needs |= _needs_of_read(dag, op, read, sizes)
     return list(needs.items())
 
@@ -108,23 +106,6 @@ def _needs_of_read(dag: Dag, op: OpNode, read: Read, sizes: Sizes) -> dict[Expr,
 
 def _may_be_negative(room: Extent, sizes: Sizes) -> bool:
     return isinstance(room, Affine) and room.bounds(sizes.ranges)[0] < 0
-
-
-def _unguarded(op: OpNode) -> list[Read]:
-    """Reads that happen at every point of an operation."""
-    reads: list[Read] = []
-
-    def visit(e: Node) -> None:
-        if isinstance(e, Read):
-            reads.append(e)
-        for c in (e.cond,) if isinstance(e, IfThenElse) else e.children():
-            visit(c)
-
-    red = op.reduction
-    parts = body_parts(op.body) if op.body is not None else []
-    for e in [p for p in parts if red is None or red.where is None or p is red.where]:
-        visit(e)
-    return reads
 
 
 def _determined_by(n: int | Expr) -> list[SizeVar]:

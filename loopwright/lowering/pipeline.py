@@ -32,6 +32,7 @@ from loopwright.lowering.passes.thread_sync import thread_sync
 from loopwright.lowering.passes.unroll import unroll_loop
 from loopwright.lowering.passes.vectorize import vectorize_loop
 from loopwright.lowering.passes.vthread import inject_virtual_thread
+from loopwright.lowering.work_limit import check_work
 from loopwright.schedule.state import StageId, StageState
 from loopwright.schedule.surface.schedule import Schedule
 from loopwright.te.dag import ArgId, read_arg_id
@@ -132,12 +133,17 @@ def build_nest(s: Schedule, arg_ids: Sequence[ArgId], name: str) -> Func:
 
 
 def run_passes(f: Func) -> Func:
-    """Run the pipeline of the current context on a function, with the passes that a user added."""
+    """Run the pipeline of the current context on a function, with the passes that a user added.
+
+    Raises:
+        LowerError: the result would be written out to too much code.
+    """
     context = PassContext.current()
     for phase, passes in enumerate(PIPELINE):
         added = (as_pass(p) for after, p in context.added_passes if after == phase)
         for p in (*passes, *added):
             f = p(f) if context.enabled(p) else f
+    check_work(f)
     return f
 
 

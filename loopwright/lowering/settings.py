@@ -59,6 +59,7 @@ _SETTINGS = {
     "partition_cap": _Setting("a whole number of 0 or more", is_count, True, None),
     "disable_vectorize": _Setting("True or False", _is_flag, True, False),
     "instrument_bound_checkers": _Setting("True or False", _is_flag, True, False),
+    "code_limit": _Setting("a whole number of 0 or more", is_count, True, None),
     "unroll_max_step": _Setting("a whole number of 0 or more", is_count, True, 0),
 }
 #: Passes that run only where a setting asks for them.

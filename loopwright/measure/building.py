@@ -22,6 +22,7 @@ from loopwright.measure.workers.process import (
 )
 from loopwright.records import Json
 from loopwright.runtime import Artifact
+from loopwright.te.intrin_proof import declared_in
 
 if TYPE_CHECKING:
     from loopwright.task import ConfigEntity
@@ -215,6 +216,7 @@ class BuildPool:
             arg_ids=c.arg_ids,
             name=c.name,
             passes=dict(c.passes),
+            intrinsics=declared_in(c.trace),
             payload=json.dumps(c.dag.to_json()).encode() if fresh else b"",
         )
         worker.submit(request, seconds=build.limit)

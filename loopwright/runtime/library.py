@@ -21,8 +21,10 @@ from loopwright.errors import RunError, TargetError, UsageError
 from loopwright.runtime import linker, pool
 from loopwright.runtime.artifacts.artifact import Artifact
 from loopwright.runtime.artifacts.cpu_fit import check_host
+from loopwright.runtime.artifacts.elf import elf_section
 from loopwright.runtime.artifacts.kinds import ArtifactKind
 from loopwright.runtime.artifacts.manifest import Manifest
+from loopwright.runtime.artifacts.objects import defined_symbols
 from loopwright.runtime.linker import Linked
 
 SECTION = b".loopwright"
@@ -48,7 +50,7 @@ def read_library(path: Path, data: bytes) -> Artifact:
     try:
         text = elf_section(data, SECTION)
         manifest = None if text is None else json.loads(text.rstrip(b"\0"))
-    except (struct.error, ValueError):
+    except (struct.error, ValueError, RecursionError):
         raise UsageError(f"{path} is damaged or cut short; export it again") from None
     if not isinstance(manifest, dict) or "sha256" not in manifest:
         raise UsageError(f"{path} is a shared object, but not one that export_library wrote")
@@ -57,31 +59,13 @@ def read_library(path: Path, data: bytes) -> Artifact:
         raise UsageError(f"{path} is damaged: its checksum differs; export it again")
     library = Artifact(manifest, data)
     check_cpu(library.contents)
+    defined_symbols(library.contents, data)
     return library
 
 
 def checksum(data: bytes, digest: str) -> str:
     """The checksum of a library whose manifest holds these 64 digits at present."""
     return hashlib.sha256(data.replace(digest.encode(), ZEROS.encode(), 1)).hexdigest()
-
-
-def elf_section(data: bytes, name: bytes) -> bytes | None:
-    """A section of a 64-bit little-endian ELF file; None where there is none of that name."""
-    (table,) = struct.unpack_from("<Q", data, 0x28)
-    size, count, names = struct.unpack_from("<HHH", data, 0x3A)
-    headers = [struct.unpack_from("<IIQQQQ", data, table + k * size) for k in range(count)]
-    if not headers:
-        raise ValueError("no sections")
-    start = headers[names][4]
-    for place, _, _, _, begin, length in headers:
-        at = start + place
-        if data[at : at + len(name) + 1] != name + b"\0":
-            continue
-        content = data[begin : begin + length]
-        if len(content) != length:
-            raise ValueError("cut short")
-        return content
-    return None
 
 
 def check_cpu(manifest: Manifest) -> None:

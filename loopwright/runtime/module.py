@@ -8,7 +8,7 @@ from pathlib import Path
 
 from loopwright.errors import UsageError, did_you_mean
 from loopwright.runtime import export, library, timing
-from loopwright.runtime.artifacts.artifact import Artifact
+from loopwright.runtime.artifacts.artifact import Artifact, is_sealed
 from loopwright.runtime.artifacts.kinds import Link
 from loopwright.runtime.device import Device
 from loopwright.runtime.function import Function
@@ -174,10 +174,9 @@ class Module:
             TargetError: it was compiled for another CPU.
         """
         target = Path(path)
-        beside = target.with_name(target.name + ".json")
-        if target.is_file() and not beside.exists():
+        if target.is_file():
             data = target.read_bytes()
-            if library.is_shared_object(data):
+            if library.is_shared_object(data) and not is_sealed(data):
                 return cls(library.read_library(target, data))
         return cls(Artifact.load(path))
 

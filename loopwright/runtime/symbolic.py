@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from loopwright import dtypes
-from loopwright.errors import ArgumentError
+from loopwright.errors import ArgumentError, UsageError
 from loopwright.runtime.artifacts.manifest import ArgSpec, FunctionSpec, SizesSpec
 from loopwright.runtime.artifacts.size_formulas import evaluate, text
 from loopwright.runtime.device import Device
@@ -153,11 +153,15 @@ class SymbolicFunction:
         """What the manifest says, for given sizes."""
         spec = self._spec
         args = [replace(a, shape=tuple(evaluate(n, values) for n in a.shape)) for a in spec.args]
+        workspaces = (spec.workspace_bytes, spec.parallel_workspace_bytes)
+        own, parallel = (evaluate(n, values) for n in workspaces)
+        if min(own, parallel) < 0:
+            raise UsageError(
+                f"{self.name}: its manifest gives a workspace of {min(own, parallel)} bytes; build "
+                "the program again"
+            )
         return replace(
-            spec,
-            args=tuple(args),
-            workspace_bytes=evaluate(spec.workspace_bytes, values),
-            parallel_workspace_bytes=evaluate(spec.parallel_workspace_bytes, values),
+            spec, args=tuple(args), workspace_bytes=own, parallel_workspace_bytes=parallel
         )
 
     def __repr__(self) -> str:

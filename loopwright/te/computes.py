@@ -160,7 +160,7 @@ def _check_expr(e: Expr, op: ComputeOp, scope: Sizes, guarded: bool) -> None:
             "inside te.sum(..., axis=...) and the like, and not in init="
         )
     if isinstance(e, Read) and not guarded:
-        check_read(e, op.name, scope)
+        check_read(e, e.source.name, e.source.shape, op.name, scope)
     if isinstance(e, IfThenElse):
         _check_expr(e.cond, op, scope, guarded)
         _check_expr(e.a, op, scope, True)

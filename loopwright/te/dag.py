@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,14 +20,15 @@ from loopwright import dtypes
 from loopwright.errors import TensorError
 from loopwright.ir.expr import Binary, Call, IfThenElse, Read, Select, Unary, Var
 from loopwright.ir.node import Node
-from loopwright.ir.reduction import outputs_of
+from loopwright.ir.reduction import Reduce, Tuple, outputs_of
 from loopwright.ir.sizes import SizeVar
+from loopwright.ir.traversal import contains
 from loopwright.te import serial
 from loopwright.te.bind_sizes import SizeValues, bind_sizes
 from loopwright.te.op_node import OpNode, sizes_of
 from loopwright.te.serial import Json
 from loopwright.te.source import program_source
-from loopwright.te.tensor import ComputeOp, Operation, Tensor, shape_of
+from loopwright.te.tensor import ComputeOp, Operation, Tensor, body_parts, shape_of
 
 #: An argument as data: the index of an operation, or that and the number of one of its outputs.
 ArgId = int | tuple[int, int]
@@ -110,18 +112,34 @@ class Dag:
         try:
             scope = serial.sizes_from_json(data.get("sizes", []))
             ops = tuple(serial.op_from_json(d, scope) for d in data["ops"])
-            dag = Dag(ops, tuple(int(i) for i in data["outputs"]))
-        except (KeyError, IndexError, TypeError, ValueError) as e:
+            dag = Dag(ops, tuple(map(serial.integer, data["outputs"])))
+            dag._check()
+        except (KeyError, IndexError, TypeError, ValueError, OverflowError) as e:
             raise TensorError(f"malformed JSON of a DAG: {type(e).__name__}: {e}") from e
-        dag._check()
+        except RecursionError:
+            raise TensorError(
+                "the JSON of a DAG nests too deeply for Python's recursion limit "
+                f"({sys.getrecursionlimit()}); raise it with sys.setrecursionlimit"
+            ) from None
         return dag
 
     def _check(self) -> None:
         """Refuse what no program can have written: JSON may come from a damaged log."""
         for i, op in enumerate(self.ops):
-            shape_of(op.shape, f"operation {i}")
+            shape_of(op.extents, f"operation {i}")
             for dtype in (op.dtype, *op.dtypes):
                 dtypes.check(dtype)
+            if op.dtype != op.dtypes[0]:
+                raise TensorError(
+                    f"malformed JSON of a DAG: operation {i} is {op.dtype} and computes "
+                    f"{op.dtypes[0]}"
+                )
+            for part in body_parts(op.body) if op.body is not None else []:
+                if contains(part, (Reduce, Tuple)):
+                    raise TensorError(
+                        f"malformed JSON of a DAG: operation {i} has a reduction, or several "
+                        "values, inside of an expression"
+                    )
             for r in op.reads():
                 self._check_read(i, r)
         for o in self.outputs:
@@ -135,6 +153,8 @@ class Dag:
             raise TensorError(f"{what} {r.source}")
         if r.value_index not in range(self.ops[r.source].num_outputs):
             raise TensorError(f"{what} output {r.value_index} of {r.source}")
+        if r.dtype != self.ops[r.source].dtypes[r.value_index]:
+            raise TensorError(f"{what} {r.source} as {r.dtype}")
         if len(r.indices) != len(self.ops[r.source].shape):
             raise TensorError(f"{what} {r.source} with {len(r.indices)} indices")
 

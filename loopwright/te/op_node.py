@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from loopwright.ir.expr import Dim, Expr, IterVar, Read
+from loopwright.ir.expr import Dim, Expr, IfThenElse, IterVar, Read
 from loopwright.ir.node import Node
 from loopwright.ir.reduction import Reduce, outputs_of
 from loopwright.ir.sizes import Shape, SizeVar, size_vars
@@ -80,6 +80,22 @@ class OpNode:
         """All reads of the body, in order, repeated ones included."""
         parts = body_parts(self.body) if self.body is not None else []
         return [r for part in parts for r in reads_of(part)]
+
+    def unguarded_reads(self) -> list[Read]:
+        """Reads that happen at every point of the operation: no condition decides about them."""
+        reads: list[Read] = []
+
+        def visit(e: Node) -> None:
+            if isinstance(e, Read):
+                reads.append(e)
+            for c in (e.cond,) if isinstance(e, IfThenElse) else e.children():
+                visit(c)
+
+        red = self.reduction
+        parts = body_parts(self.body) if self.body is not None else []
+        for e in [p for p in parts if red is None or red.where is None or p is red.where]:
+            visit(e)
+        return reads
 
 
 def sizes_of(ops: Iterable[OpNode]) -> tuple[SizeVar, ...]:

@@ -6,10 +6,10 @@ from loopwright.errors import TensorError
 from loopwright.ir.affine import Extent, interval, to_affine
 from loopwright.ir.expr import Expr, Read
 from loopwright.ir.printer import print_expr
-from loopwright.ir.sizes import Sizes
+from loopwright.ir.sizes import Shape, Sizes
 
 
-def check_read(e: Read, name: str, scope: Sizes) -> None:
+def check_read(e: Read, source: str, shape: Shape, name: str, scope: Sizes) -> None:
     """Refuse an index that certainly leaves its dimension.
 
     Bounds of an affine index are attained. Others may be wide (``i - i // 4 * 4``), so those are
@@ -18,13 +18,14 @@ def check_read(e: Read, name: str, scope: Sizes) -> None:
 
     Args:
         e: the read.
+        source, shape: name and extents of what is read.
         name: the compute that it stands in, for the message.
         scope: bounds of the axes.
 
     Raises:
         TensorError: an index leaves its dimension.
     """
-    for d, (i, dim) in enumerate(zip(e.indices, e.source.shape, strict=True)):
+    for d, (i, dim) in enumerate(zip(e.indices, shape, strict=True)):
         extent = scope.of(dim)
         b = interval(i, {}, scope.ranges)
         if b is None or (b[0] >= 0 and (isinstance(extent, int) and b[1] < extent)):
@@ -32,7 +33,7 @@ def check_read(e: Read, name: str, scope: Sizes) -> None:
         text = _leaves(i, extent, b, scope)
         if text:
             raise TensorError(
-                f"compute {name!r}: index {d} of {e.source.name} {text}, the dimension has "
+                f"compute {name!r}: index {d} of {source} {text}, the dimension has "
                 f"{dim if isinstance(dim, int) else print_expr(dim)} elements; guard it with "
                 "te.if_then_else"
             )

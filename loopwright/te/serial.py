@@ -27,7 +27,7 @@ from loopwright.ir.expr import (
     Unary,
     Var,
 )
-from loopwright.ir.operations import FUNCTIONS, OPERATIONS
+from loopwright.ir.operations import COMPARE, FUNCTIONS, OPERATIONS
 from loopwright.ir.reduction import AnyTensorExpr, Combiner, Reduce, Tuple
 from loopwright.ir.sizes import SizeVar
 from loopwright.te.op_node import OpNode
@@ -38,6 +38,9 @@ Json: TypeAlias = Any
 Scope = Mapping[str, Var | IterVar]
 #: Entries of an operation that its hash leaves out.
 _LABELS = ("name", "axes", "reduce", "tag", "reducer")
+_UNARY = ("-", "~", "not")
+#: Functions of more than one operand.
+_OPERANDS = {"pow": 2, "fmod": 2, "fma": 3}
 
 
 def op_to_json(op: OpNode, sizes: Mapping[Var, str]) -> dict[str, Json]:
@@ -62,7 +65,25 @@ def _dim_to_json(n: Dim, sizes: Mapping[Var, str]) -> Json:
 
 
 def _dim_from_json(x: Json, sizes: Mapping[str, SizeVar]) -> Dim:
-    return expr_from_json(x, sizes) if isinstance(x, list) else int(x)
+    return expr_from_json(x, sizes) if isinstance(x, list) else integer(x)
+
+
+def integer(x: Json) -> int:
+    """A whole number of JSON.
+
+    Raises:
+        TypeError: it is none; true and false are none.
+    """
+    if not isinstance(x, int) or isinstance(x, bool):
+        raise TypeError(f"a whole number was expected, not {str(x)[:40]!r}")
+    return x
+
+
+def _name(x: Json) -> str:
+    """A name of JSON: a text."""
+    if not isinstance(x, str):
+        raise TypeError(f"a name was expected, not {str(x)[:40]!r}")
+    return x
 
 
 def sizes_to_json(sizes: Sequence[SizeVar]) -> list[list[Json]]:
@@ -72,23 +93,33 @@ def sizes_to_json(sizes: Sequence[SizeVar]) -> list[list[Json]]:
 
 def sizes_from_json(data: Sequence[Json]) -> dict[str, SizeVar]:
     """Inverse of `sizes_to_json`, by written name."""
-    return {f"s{k}": SizeVar(str(n), str(d), bool(p)) for k, (n, d, p) in enumerate(data)}
+    out = {
+        f"s{k}": SizeVar(_name(n), dtypes.check(_name(d)), p is True)
+        for k, (n, d, p) in enumerate(data)
+    }
+    for v in out.values():
+        if not dtypes.is_int(v.dtype):
+            raise ValueError(f"the size {v.name!r} is {v.dtype}")
+    return out
 
 
 def op_from_json(d: dict[str, Json], sizes: Mapping[str, SizeVar]) -> OpNode:
     """Inverse of `op_to_json`; ``sizes`` holds the size variables by written name."""
     shape = tuple(_dim_from_json(x, sizes) for x in d["shape"])
     if "body" not in d:
-        return OpNode(d["name"], shape, d["dtype"])
-    axes = tuple(IterVar.named(n, e, "spatial") for n, e in zip(d["axes"], shape, strict=True))
+        return OpNode(_name(d["name"]), shape, _name(d["dtype"]))
+    axes = tuple(
+        IterVar.named(_name(n), e, "spatial") for n, e in zip(d["axes"], shape, strict=True)
+    )
     reduce = tuple(
-        IterVar.named(n, _dim_from_json(e, sizes), "reduce")
+        IterVar.named(_name(n), _dim_from_json(e, sizes), "reduce")
         for n, e in zip(d["reduce"], d["reduce_extents"], strict=True)
     )
     scope: dict[str, Var | IterVar] = {**sizes, **{f"a{i}": a for i, a in enumerate(axes)}}
     scope |= {f"r{i}": a for i, a in enumerate(reduce)}
     body = expr_from_json(d["body"], scope)
-    return OpNode(d["name"], shape, d["dtype"], axes, reduce, body, d.get("tag", ""))
+    tag = _name(d.get("tag", ""))
+    return OpNode(_name(d["name"]), shape, _name(d["dtype"]), axes, reduce, body, tag)
 
 
 def without_names(dag: dict[str, Json]) -> dict[str, Json]:
@@ -175,7 +206,7 @@ def _reduce_to_json(n: Reduce, go: Callable[[Expr], Json], names: Mapping[Var, s
 def _reduce_from_json(t: list[Json], go: Callable[[Json], Expr], scope: Scope) -> Reduce:
     _, name, [result, identity], source, axes, where, init, d = t
     many = isinstance(d, list)
-    types = d if many else [d]
+    types = [dtypes.check(_name(x)) for x in (d if many else [d])]
     marks = [str(k) for k in range(len(types))] if many else [""]
     lhs = tuple(Var(f"x{m}", t) for m, t in zip(marks, types, strict=True))
     rhs = tuple(Var(f"y{m}", t) for m, t in zip(marks, types, strict=True))
@@ -185,6 +216,8 @@ def _reduce_from_json(t: list[Json], go: Callable[[Json], Expr], scope: Scope) -
         parts = tuple(f(e) for e in (items if many else [items]))
         if len(parts) != len(types):
             raise ValueError(f"a reduction of {len(types)} values has {len(parts)} of a kind")
+        for e, dtype in zip(parts, types, strict=True):
+            _same("a part of a reduction", dtype, e.dtype)
         return parts
 
     def inside(e: Json) -> Expr:
@@ -192,22 +225,33 @@ def _reduce_from_json(t: list[Json], go: Callable[[Json], Expr], scope: Scope) -
 
     def axis(name: str) -> IterVar:
         a = scope[name]
-        if not isinstance(a, IterVar):
-            raise ValueError(f"{name} is no axis")
+        if not isinstance(a, IterVar) or a.kind != "reduce":
+            raise ValueError(f"{name} is no axis of a reduction")
         return a
 
+    condition = None if where is None else go(where)
+    if condition is not None:
+        _same("the condition of a reduction", "bool", condition.dtype)
     return Reduce(
-        Combiner(name, lhs, rhs, each(result, inside), each(identity, inside)),
+        Combiner(_name(name), lhs, rhs, each(result, inside), each(identity, inside)),
         each(source, go),
         tuple(axis(a) for a in axes),
-        None if where is None else go(where),
+        condition,
         None if init is None else each(init, go),
         types[0],
     )
 
 
 def expr_from_json(x: Json, scope: Scope) -> Expr:
-    """Inverse of `expr_to_json`; ``scope`` maps written names to axes or variables."""
+    """Inverse of `expr_to_json`; ``scope`` maps written names to axes or variables.
+
+    The JSON may come from a log, and its texts end up in the source of programs: only known
+    operations, functions and dtypes are read, of operands that they take.
+
+    Raises:
+        TensorError: it is no expression, or types do not fit.
+        KeyError, TypeError, ValueError: it is no expression.
+    """
 
     def var(name: str) -> Var:
         v = scope[name]
@@ -218,28 +262,31 @@ def expr_from_json(x: Json, scope: Scope) -> Expr:
             case ["var", name]:
                 return var(name)
             case ["const", v, d]:
-                return Const(float(v) if isinstance(v, str) else v, dtypes.check(d))
+                return _const_from_json(v, dtypes.check(d))
             case ["cast", v, d]:
                 return Cast(go(v), dtypes.check(d))
             case ["un", op, a]:
                 e = go(a)
+                if op not in _UNARY or (op == "not") != (e.dtype == "bool"):
+                    raise TensorError(f"unknown operation {op!r} of {e.dtype} in the JSON of a DAG")
                 return Unary(op, e, e.dtype)
             case ["bin", op, a, b, d]:
                 if op not in OPERATIONS:
                     raise TensorError(f"unknown operation {op!r} in the JSON of a DAG")
-                return Binary(op, go(a), go(b), d)
-            case ["select", c, a, b]:
-                e = go(a)
-                return Select(go(c), e, go(b), e.dtype)
-            case ["if", c, a, b]:
-                e = go(a)
-                return IfThenElse(go(c), e, go(b), e.dtype)
+                x, y = go(a), go(b)
+                _same(f"the operands of {op!r}", x.dtype, y.dtype)
+                _same(f"the result of {op!r}", "bool" if op in COMPARE else x.dtype, d)
+                return Binary(op, x, y, d)
+            case ["select" | "if" as kind, c, a, b]:
+                cond, x, y = go(c), go(a), go(b)
+                _same("the condition of a choice", "bool", cond.dtype)
+                _same("the two sides of a choice", x.dtype, y.dtype)
+                return (Select if kind == "select" else IfThenElse)(cond, x, y, x.dtype)
             case ["call", fn, args, d]:
-                if fn not in FUNCTIONS:
-                    raise TensorError(f"unknown intrinsic {fn!r} in the JSON of a DAG")
-                return Call(fn, tuple(go(a) for a in args), d)
-            case ["read", s, idx, d, *rest]:
-                return Read(s, tuple(go(i) for i in idx), d, *rest)
+                return _call_from_json(fn, [go(a) for a in args], dtypes.check(d))
+            case ["read", s, idx, d, *rest] if len(rest) <= 1:
+                indices = tuple(go(i) for i in idx)
+                return Read(integer(s), indices, dtypes.check(d), *map(integer, rest))
             case ["tuple", values] if len(values) > 1:
                 entries = tuple(go(v) for v in values)
                 return Tuple(entries, entries[0].dtype)
@@ -248,3 +295,35 @@ def expr_from_json(x: Json, scope: Scope) -> Expr:
         raise TensorError(f"unknown expression in JSON: {str(t)[:60]}")
 
     return go(x)
+
+
+def _same(what: str, a: str, b: str) -> None:
+    if a != b:
+        raise TensorError(f"malformed JSON of a DAG: {what}: {a} and {str(b)[:40]}")
+
+
+def _const_from_json(v: Json, dtype: str) -> Const:
+    """A literal, whose value is of the Python type that its dtype has."""
+    if isinstance(v, str):
+        v = float(v)
+    if not isinstance(v, bool | int | float):
+        raise TypeError(f"a number was expected, not {str(v)[:40]!r}")
+    if dtypes.is_float(dtype):
+        return Const(float(v), dtype)
+    lo, hi = dtypes.limits(dtype)
+    if not lo <= v <= hi or v != int(v):
+        raise ValueError(f"the literal {v!r} is no {dtype}")
+    return Const(v, dtype)
+
+
+def _call_from_json(fn: Json, args: Sequence[Expr], dtype: str) -> Call:
+    if fn not in FUNCTIONS:
+        raise TensorError(f"unknown intrinsic {str(fn)[:40]!r} in the JSON of a DAG")
+    if len(args) != _OPERANDS.get(fn, 1):
+        raise TensorError(f"{fn} in the JSON of a DAG has {len(args)} operands")
+    for a in args:
+        if fn == "reinterpret":
+            _same(fn, str(dtypes.bits(a.dtype)), str(dtypes.bits(dtype)))
+        else:
+            _same(f"an operand and the result of {fn}", a.dtype, dtype)
+    return Call(fn, tuple(args), dtype)

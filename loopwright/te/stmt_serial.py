@@ -105,8 +105,10 @@ def stmt_from_json(data: Json, params: Sequence[Buffer]) -> Stmt:
     """
     try:
         return _JsonReader(params).stmt(data)
-    except (KeyError, TypeError, ValueError) as e:
+    except (KeyError, TypeError, ValueError, OverflowError) as e:
         raise TensorError(f"malformed JSON of a body: {type(e).__name__}: {e}") from e
+    except RecursionError:
+        raise TensorError("the JSON of a body nests too deeply") from None
 
 
 class _JsonReader:
@@ -154,6 +156,8 @@ class _JsonReader:
                 return Store(b, indices, self.expr(value))
             case ["alloc", k, name, shape, dtype, body]:
                 extents = shape_of(shape, "the shape of a buffer")
+                if k != len(self.buffers):
+                    raise ValueError(f"a new buffer has the number {len(self.buffers)}, not {k}")
                 self.buffers[k] = b = Buffer(str(name), extents, dtypes.check(dtype), "local")
                 return Allocate(b, self.stmt(body))
             case ["intrin", name, operands]:

@@ -7,6 +7,7 @@ is ever executed but as part of a lowered program.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -31,6 +32,10 @@ from loopwright.te.tensor import ComputeOp, Operation, ShapeLike, Tensor, shape_
 #: For each dimension of an operand its stride in elements; None where any will do.
 Strides = tuple[int | None, ...]
 _BODIES = ("body", "reset", "update")
+#: Digests of the intrinsics that this process has declared, or was told of by its parent. An
+#: intrinsic from a file that is not among them has to be proved harmless before it is used
+#: (`loopwright.te.intrin_proof`).
+DECLARED: set[str] = set()
 
 
 class OperandBuffer:
@@ -123,13 +128,20 @@ class TensorIntrin:
             raise TensorError(f"the JSON of an intrinsic has the entries {', '.join(sorted(want))}")
         dag = Dag.from_json(data["dag"])
         params = operand_buffers(dag)
-        bodies = [data[k] and stmt_from_json(data[k], params) for k in _BODIES]
+        if not isinstance(data["name"], str) or not isinstance(data["strides"], list):
+            raise TensorError("the JSON of an intrinsic has a name, and a list of strides")
+        bodies = [None if data[k] is None else stmt_from_json(data[k], params) for k in _BODIES]
         strides = [_strides_from_json(s) for s in data["strides"]]
-        return TensorIntrin(str(data["name"]), dag, strides, bodies, params)
+        return TensorIntrin(data["name"], dag, strides, bodies, params)
 
     @cached_property
     def _text(self) -> str:
-        return json.dumps(self.to_json(), sort_keys=True)
+        return _canonical(self.to_json())
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of its JSON: what says that two processes mean the same intrinsic."""
+        return _sha256(self._text)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TensorIntrin) and self._text == other._text
@@ -141,8 +153,21 @@ class TensorIntrin:
         return f"TensorIntrin({self.name})"
 
 
+def _canonical(data: Json) -> str:
+    return json.dumps(data, sort_keys=True)
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def json_digest(data: Json) -> str:
+    """`TensorIntrin.digest` of an intrinsic, from its JSON."""
+    return _sha256(_canonical(data))
+
+
 def _strides_from_json(s: Json) -> Strides:
-    if not isinstance(s, list) or not all(x is None or isinstance(x, int) for x in s):
+    if not isinstance(s, list | tuple) or not all(x is None or type(x) is int for x in s):
         raise TensorError(f"strides are a list of integers and nulls, got {s!r}")
     return tuple(s)
 
@@ -196,7 +221,9 @@ def decl_tensor_intrin(
             f"{who}: the function returns a statement, or (body, reset, update); got {result!r}"
         )
     strides = _declared_strides([*op.input_tensors, *op._outputs], binds or {}, who)
-    return TensorIntrin(name, dag, strides, bodies, params)
+    intrin = TensorIntrin(name, dag, strides, bodies, params)
+    DECLARED.add(intrin.digest)
+    return intrin
 
 
 def _declared_strides(

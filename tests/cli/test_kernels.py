@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 
+from loopwright.runtime import Artifact
 from tests.cli.conftest import WORKLOAD
+from tests.unit.runtime.test_artifact import change as change_manifest
 
 
 def test_lower_before_and_after(cli, tuned):
@@ -37,23 +41,89 @@ def test_build_then_run(cli, tuned, tmp_path):
     for file in ("mm.o", "mm.o.json"):
         ran = cli("run", file)
         assert ran.code == 0, ran.err
-        assert "outputs: all finite" in ran.out
+        assert "outputs: equal to the reference of matmul(32, 32, 32" in ran.out
         assert "C: float32[32, 32]" in ran.out
     data = json.loads(cli("run", "mm.o", "--json", "--repeat", "3").out)
     assert len(data["times"]) == 3
     assert all(t > 0 for t in data["times"])
 
 
+def test_build_a_shared_object(cli, tmp_path):
+    built = cli("build", *WORKLOAD, "-o", "mm.so")
+    assert built.code == 0, built.err
+    assert built.out.splitlines()[1].startswith("wrote mm.so (")
+    assert [p.name for p in tmp_path.iterdir()] == ["mm.so"]
+    # It stands alone: neither LLVM nor the compiler is loaded.
+    code = (
+        "import sys, numpy as np, loopwright.runtime as r\n"
+        "f = r.load_module('mm.so')\n"
+        "a, b, c = (np.ones((32, 32), 'float32') for _ in range(3))\n"
+        "f(a, b, c)\n"
+        "assert (c == 32).all() and 'llvmlite' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
+    ran = cli("run", "mm.so", "--repeat", "1")
+    assert ran.code == 0, ran.err
+    assert "outputs: equal to the reference of matmul(32, 32, 32" in ran.out
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        ("matmul_int8", "M=16", "N=16", "K=16"),
+        ("reduce", "M=8", "N=16", "kind=max"),
+        ("dense", "M=8", "N=16", "K=8", "dtype=bfloat16"),
+        ("pool2d", "N=1", "C=2", "H=8", "W=8", "KH=2", "KW=2", "kind=max"),
+    ],
+)
+def test_run_compares_with_the_reference(cli, workload):
+    assert cli("build", *workload, "--threads", "1", "-o", "k.o").code == 0
+    ran = cli("run", "k.o", "--repeat", "1")
+    assert ran.code == 0, ran.err
+    assert f"outputs: equal to the reference of {workload[0]}(" in ran.out
+
+
+def test_run_notices_a_wrong_answer(cli, tmp_path):
+    """A product whose manifest says that the first operand is transposed."""
+    assert cli("build", *WORKLOAD, "-o", "mm.o").code == 0
+    artifact = Artifact.load(tmp_path / "mm.o")
+    says = artifact.manifest["workload"]
+    assert says["name"] == "matmul"
+    says = {**says, "args": [32, 32, 32, True, *says["args"][4:]]}
+    Artifact({**artifact.manifest, "workload": says}, artifact.objects).save("mm.o")
+    ran = cli("run", "mm.o")
+    assert ran.code == 1
+    assert "elements are wrong; build it again" in ran.error
+    says = {**says, "args": [32, 32, 16, True, *says["args"][4:]]}
+    Artifact({**artifact.manifest, "workload": says}, artifact.objects).save("mm.o")
+    assert "mm.o does not have the arguments of matmul(32, 32, 16" in cli("run", "mm.o").error
+    says = {**says, "args": [32]}
+    Artifact({**artifact.manifest, "workload": says}, artifact.objects).save("mm.o")
+    assert "names a workload that cannot be" in cli("run", "mm.o").error
+
+
+def test_run_says_what_it_cannot_compare(cli, tmp_path):
+    assert cli("build", *WORKLOAD, "-o", "mm.o").code == 0
+    artifact = Artifact.load(tmp_path / "mm.o")
+    manifest = {k: v for k, v in artifact.manifest.items() if k != "workload"}
+    Artifact(manifest, artifact.objects).save("mm.o")
+    ran = cli("run", "mm.o", "--repeat", "1")
+    assert ran.code == 0
+    assert "outputs: all finite (its workload is not known, so that they were not" in ran.out
+    says = {"name": "os.system", "args": ["id"], "target": "llvm"}
+    Artifact({**manifest, "workload": says}, artifact.objects).save("mm.o")
+    assert "'os.system' is no operator of loopwright" in cli("run", "mm.o").out
+
+
 def test_run_refuses_what_it_cannot_run(cli, tuned, tmp_path):
     assert cli("run", "nope.o").code == 2
     assert "there is no file nope.o" in cli("run", "nope.o").error
     assert cli("build", *WORKLOAD, "-o", "mm.o").code == 0
-    manifest = json.loads((tmp_path / "mm.o.json").read_text())
     for change, text in (
         ({"cpu": "other"}, "built for the CPU other"),
         ({"format": 99}, "upgrade"),
     ):
-        (tmp_path / "mm.o.json").write_text(json.dumps({**manifest, **change}))
+        change_manifest(tmp_path / "mm.o.json", **change)
         ran = cli("run", "mm.o")
         assert ran.code == 2
         assert text in ran.error

@@ -32,7 +32,7 @@ from loopwright.cost.symbolic.symbols import Number, Sym, at_most, least, most, 
 from loopwright.ir.expr import Binary, Expr, IfThenElse, Read, Var
 from loopwright.ir.node import Node
 from loopwright.ir.reduction import outputs_of
-from loopwright.schedule.bounds.infer import inline_ops
+from loopwright.schedule.bounds.inline import inline_ops
 from loopwright.schedule.bounds.relations import loop_extents, loop_values
 from loopwright.schedule.state import LayoutDim, StageId, StageState, State
 from loopwright.te.op_node import OpNode

@@ -14,6 +14,7 @@ from loopwright.measure.workers.messages import BuildReply, BuildRequest
 from loopwright.measure.workers.protocol import Message
 from loopwright.target import Target
 from loopwright.te import Dag
+from loopwright.te.intrin_proof import vouch_for
 
 
 class BuildRole:
@@ -27,6 +28,7 @@ class BuildRole:
         """Compile one candidate."""
         if not isinstance(request, BuildRequest):
             raise InternalError(f"a builder was sent a {type(request).__name__}")
+        vouch_for(request.intrinsics)
         artifact = driver.compile(
             self._dag(request),
             request.trace,

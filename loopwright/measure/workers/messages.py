@@ -7,7 +7,7 @@ Times are seconds; a ``slot`` names one of the kernels that a runner holds.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from loopwright.measure.workers.protocol import Message, Reply
 from loopwright.records import ErrorKind, Json
@@ -54,6 +54,8 @@ class BuildRequest(Message):
         arg_ids: the arguments in calling order, as ids of the DAG.
         name: of the function.
         passes: settings of the `PassContext` to lower in.
+        intrinsics: digests of the tensor intrinsics in the trace which the parent has declared; a
+            builder proves others before it uses them.
     """
 
     dag: str
@@ -62,6 +64,7 @@ class BuildRequest(Message):
     arg_ids: Json
     name: str
     passes: Mapping[str, Json]
+    intrinsics: Json = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)

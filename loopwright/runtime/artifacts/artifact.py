@@ -1,7 +1,10 @@
 """`Artifact`: a compiled program as bytes and a manifest; what builders send and files keep.
 
 On disk it is two files: the object file at the given path, and ``path.json`` beside it. Both are
-written atomically; the manifest names the checksum of its object, so a mixed pair is noticed.
+written atomically. The manifest holds the checksum of its object and its own, and the object file
+ends with that of the manifest (linkers ignore what follows an object), so that a mixed pair, a
+damaged file, and an edit of one file alone are noticed. The manifest is validated before anything
+of the object is mapped.
 """
 
 from __future__ import annotations
@@ -16,7 +19,12 @@ from pathlib import Path
 
 from loopwright.errors import RunError, UsageError
 from loopwright.runtime.artifacts import kinds as artifact_kinds
-from loopwright.runtime.artifacts.manifest import JsonObject, Manifest
+from loopwright.runtime.artifacts.manifest import JsonObject, Manifest, read_format
+
+#: Fields of a manifest on disk that say what the two files are.
+_CHECKSUMS = ("object_sha256", "sha256")
+#: Stands in an object file between the object and the checksum of its manifest.
+_SEAL = b"\nloopwright manifest sha256: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +70,13 @@ class Artifact:
                 the two paths is something else than a file.
         """
         target = Path(path)
-        digest = hashlib.sha256(self.objects).hexdigest()
-        text = json.dumps({**self.manifest, "object_sha256": digest}, indent=1) + "\n"
+        manifest = {k: v for k, v in self.manifest.items() if k not in _CHECKSUMS}
+        manifest["object_sha256"] = hashlib.sha256(self.objects).hexdigest()
+        manifest["sha256"] = manifest_checksum(manifest)
+        text = json.dumps(manifest, indent=1) + "\n"
+        objects = self.objects + _SEAL + manifest["sha256"].encode()
         try:
-            files = [(destination(target), self.objects)]
+            files = [(destination(target), objects)]
             files.append((destination(_manifest_path(target)), text.encode()))
             replace(files)
         except OSError as error:
@@ -88,20 +99,43 @@ class Artifact:
         text = _read(manifest_path, f"the manifest of {target}")
         try:
             manifest = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UsageError(f"{manifest_path} is not a manifest: {error}") from error
         if not isinstance(manifest, dict):
             raise UsageError(f"{manifest_path} is not a manifest of loopwright; build it again")
-        digest = manifest.pop("object_sha256", None)
+        read_format(manifest, str(manifest_path))
+        objects, _, seal = objects.rpartition(_SEAL)
+        _check_sums(manifest, objects, seal, target, manifest_path)
+        manifest = {k: v for k, v in manifest.items() if k not in _CHECKSUMS}
         contents = _contents(manifest, str(manifest_path))
-        if digest != hashlib.sha256(objects).hexdigest():
-            raise UsageError(
-                f"{target} is not the object that {manifest_path} describes; build it again"
-            )
         check = artifact_kinds.artifact_kind(contents.kind).check
         if check is not None:
             check(contents)
         return cls(manifest, objects)
+
+
+def is_sealed(data: bytes) -> bool:
+    """Whether an object file ends with the checksum of a manifest beside it."""
+    return data[-64 - len(_SEAL) :].startswith(_SEAL)
+
+
+def manifest_checksum(manifest: JsonObject) -> str:
+    """The checksum of a manifest, which holds that of its object; its own is left out."""
+    covered = {k: v for k, v in manifest.items() if k != "sha256"}
+    return hashlib.sha256(json.dumps(covered, sort_keys=True).encode()).hexdigest()
+
+
+def _check_sums(
+    manifest: JsonObject, objects: bytes, seal: bytes, path: Path, manifest_path: Path
+) -> None:
+    """Refuse a pair of files of which one was changed."""
+    if "sha256" not in manifest:
+        raise UsageError(f"{manifest_path} has no checksum, as manifests once had; build it again")
+    if manifest["sha256"] != manifest_checksum(manifest):
+        raise UsageError(f"{manifest_path} is damaged: its checksum differs; build it again")
+    same = manifest.get("object_sha256") == hashlib.sha256(objects).hexdigest()
+    if not same or seal != manifest["sha256"].encode():
+        raise UsageError(f"{path} is not the object that {manifest_path} describes; build it again")
 
 
 def _contents(manifest: JsonObject, source: str) -> Manifest:

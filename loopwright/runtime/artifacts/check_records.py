@@ -22,6 +22,12 @@ def record_name(function: str) -> str:
     return f"lw_checks_{function}"
 
 
+def values_in(text: str) -> int:
+    """How many values a message needs: one more than its largest field."""
+    fields = [int(field) for _, field, _, _ in Formatter().parse(text) if field]
+    return max(fields, default=-1) + 1
+
+
 def failed_check(
     addresses: Mapping[str, int], checks: Mapping[str, Sequence[str]], code: int
 ) -> RunError | None:
@@ -37,10 +43,9 @@ def failed_check(
     """
     for name, texts in checks.items():
         record = ctypes.cast(addresses[record_name(name)], ctypes.POINTER(ctypes.c_int64))
-        if record[0] >= FIRST_CODE:
+        if FIRST_CODE <= record[0] < FIRST_CODE + len(texts):
             text = texts[record[0] - FIRST_CODE]
-            count = len({field for _, field, _, _ in Formatter().parse(text) if field})
-            error = RunError(f"{name}: {text.format(*record[1 : count + 1])}")
+            error = RunError(f"{name}: {text.format(*record[1 : values_in(text) + 1])}")
             record[0] = 0
             return error
         if FIRST_CODE <= code < FIRST_CODE + len(texts):

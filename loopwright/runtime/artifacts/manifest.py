@@ -7,10 +7,11 @@ is still read, and written for all others.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from loopwright.errors import UsageError
+from loopwright.runtime.artifacts.manifest_checks import check_manifest, shown
 from loopwright.runtime.artifacts.size_formulas import SizeFormula
 
 #: Newest format that is read.
@@ -20,6 +21,7 @@ JsonObject = Mapping[str, Any]
 _FIELDS = ("format", "kind", "entry", "triple", "cpu", "features", "num_threads", "functions")
 _FUNCTION_FIELDS = ("name", "args", "workspace_bytes", "parallel_workspace_bytes", "uses_pool")
 _ARG_FIELDS = ("name", "shape", "dtype", "output")
+_SIZE_FIELDS = ("sizes", "extents", "order")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +111,8 @@ class FunctionSpec:
     sizes: SizesSpec | None = None
 
     @classmethod
-    def from_json(cls, data: JsonObject, source: str) -> FunctionSpec:
-        """Read one entry of a manifest's ``functions``.
-
-        Raises:
-            UsageError: it lacks something; ``source`` says whose manifest it is.
-        """
-        _ask_for(_FUNCTION_FIELDS, data, f"{source}: function {data.get('name')!r}")
-        for arg in data["args"]:
-            _ask_for(_ARG_FIELDS, arg, f"{source}: an argument of {data['name']!r}")
+    def from_json(cls, data: JsonObject) -> FunctionSpec:
+        """Read one entry of a manifest's ``functions``."""
         return cls(
             str(data["name"]),
             tuple(map(ArgSpec.from_json, data["args"])),
@@ -157,6 +152,8 @@ class Manifest:
         loopwright: version that built it.
         llvmlite: version that it was built with.
         needs: CPU features by name; exported libraries say them.
+        workload: what it computes, as ``name``, ``args`` and ``target`` of a task; empty where
+            nobody has said.
     """
 
     kind: str
@@ -170,6 +167,7 @@ class Manifest:
     loopwright: str = ""
     llvmlite: str = ""
     needs: tuple[str, ...] = ()
+    workload: JsonObject = field(default_factory=dict)
 
     @classmethod
     def from_json(cls, data: JsonObject, source: str, kinds: Collection[str]) -> Manifest:
@@ -181,22 +179,18 @@ class Manifest:
             kinds: the kinds of artifacts that this runtime runs.
 
         Raises:
-            UsageError: it is no manifest, of a newer format or another kind, or lacks something.
+            UsageError: it is no manifest, of a newer format or another kind, lacks something, or
+                says what cannot be true (`loopwright.runtime.artifacts.manifest_checks`).
         """
-        version = data.get("format")
-        if not isinstance(version, int) or "kind" not in data:
-            raise UsageError(f"{source} is not a manifest of loopwright; build the program again")
-        if version > FORMAT:
-            raise UsageError(
-                f"{source} has format {version}, this version of loopwright reads up to {FORMAT}; "
-                "upgrade loopwright or build the program again"
-            )
+        version = read_format(data, source)
         if data["kind"] not in kinds:
             raise UsageError(
-                f"{source} holds a {data['kind']!r}; this runtime runs {', '.join(kinds)}"
+                f"{source} holds a {data['kind'][:40]!r}; this runtime runs {', '.join(kinds)}"
             )
         _ask_for(_FIELDS, data, source, "; build the program again")
-        functions = tuple(FunctionSpec.from_json(f, source) for f in data["functions"])
+        _ask_functions(data["functions"], source)
+        check_manifest(data, source)
+        functions = tuple(map(FunctionSpec.from_json, data["functions"]))
         names = [f.name for f in functions]
         if data["entry"] not in names:
             raise UsageError(f"{source}: the entry {data['entry']!r} is not among {names}")
@@ -212,6 +206,7 @@ class Manifest:
             str(data.get("loopwright", "")),
             str(data.get("llvmlite", "")),
             tuple(data.get("needs", ())),
+            data.get("workload", {}),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -228,6 +223,7 @@ class Manifest:
             "loopwright": self.loopwright,
             "llvmlite": self.llvmlite,
             **({"needs": list(self.needs)} if self.needs else {}),
+            **({"workload": self.workload} if self.workload else {}),
         }
 
     def function(self, name: str) -> FunctionSpec:
@@ -242,7 +238,41 @@ class Manifest:
         raise KeyError(name)
 
 
+def read_format(data: JsonObject, source: str) -> int:
+    """The format of a manifest, which is one that this version reads.
+
+    Raises:
+        UsageError: it is no manifest, or of a newer format.
+    """
+    version = data.get("format")
+    if type(version) is not int or version < 1 or not isinstance(data.get("kind"), str):
+        raise UsageError(f"{source} is not a manifest of loopwright; build the program again")
+    if version > FORMAT:
+        raise UsageError(
+            f"{source} has format {version}, this version of loopwright reads up to {FORMAT}; "
+            "upgrade loopwright or build the program again"
+        )
+    return version
+
+
+def _ask_functions(functions: object, source: str) -> None:
+    """Refuse functions, or arguments of them, that lack something."""
+    if not isinstance(functions, list | tuple):
+        raise UsageError(f"{source}: functions is no list; build the program again")
+    for f in functions:
+        who = f"{source}: function {shown(f.get('name'))}" if isinstance(f, Mapping) else source
+        _ask_for(_FUNCTION_FIELDS, f, who)
+        if not isinstance(f["args"], list | tuple):
+            raise UsageError(f"{who}: args is no list; build the program again")
+        for arg in f["args"]:
+            _ask_for(_ARG_FIELDS, arg, f"{source}: an argument of {shown(f['name'])}")
+        if f.get("sizes"):
+            _ask_for(_SIZE_FIELDS, f, who)
+
+
 def _ask_for(fields: Sequence[str], data: JsonObject, who: str, remedy: str = "") -> None:
+    if not isinstance(data, Mapping):
+        raise UsageError(f"{who}: {str(data)[:40]!r} stands where an object belongs")
     missing = [name for name in fields if name not in data]
     if missing:
         raise UsageError(f"{who} lacks {', '.join(missing)}{remedy}")

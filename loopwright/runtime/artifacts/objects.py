@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
 from functools import partial
 
+from loopwright.errors import UsageError
 from loopwright.runtime import linker, pool
-from loopwright.runtime.artifacts.check_records import failed_check, record_name
+from loopwright.runtime.artifacts.check_records import failed_check, record_name, values_in
 from loopwright.runtime.artifacts.cpu_fit import check_host
+from loopwright.runtime.artifacts.elf import Symbol, elf_symbols, is_elf
 from loopwright.runtime.artifacts.kinds import ArtifactKind
 from loopwright.runtime.artifacts.manifest import Manifest
 from loopwright.runtime.linker import Linked
@@ -19,8 +22,10 @@ def link_object(manifest: Manifest, objects: bytes) -> Linked:
     Raises:
         TargetError: this CPU may not be able to run it.
         RunError: it is no object file, or lacks a function.
+        UsageError: the manifest says what the object file does not have.
     """
     check_host(manifest)
+    _check_object(manifest, objects)
     imports = {}
     if any(f.uses_pool for f in manifest.functions):
         imports[pool.LAUNCH] = pool.launch_address(manifest.num_threads)
@@ -30,6 +35,43 @@ def link_object(manifest: Manifest, objects: bytes) -> Linked:
     if not checks:
         return linked
     return replace(linked, complaint=partial(failed_check, linked.addresses, checks))
+
+
+def defined_symbols(manifest: Manifest, code: bytes) -> dict[str, Symbol]:
+    """The symbols of an ELF file, which has every function of the manifest; of others none.
+
+    Raises:
+        UsageError: a function is missing, or the file is damaged.
+    """
+    if not is_elf(code):
+        return {}
+    try:
+        symbols = elf_symbols(code)
+    except (struct.error, ValueError):
+        raise UsageError("the code is damaged or cut short; build it again") from None
+    for f in manifest.functions:
+        found = symbols.get(f.name)
+        if found is None or not (found.defined and found.function):
+            raise UsageError(f"the code has no function {f.name!r}; build it again")
+    return symbols
+
+
+def _check_object(manifest: Manifest, objects: bytes) -> None:
+    """Refuse a manifest that says what its object file does not have; only ELF files are read.
+
+    Raises:
+        UsageError: a function is missing, the record of its checks is missing or too small, or the
+            object needs the thread pool and the manifest does not say so.
+    """
+    symbols = defined_symbols(manifest, objects)
+    for f in manifest.functions if symbols else ():
+        words = 1 + max(map(values_in, f.checks), default=0)
+        record = symbols.get(record_name(f.name))
+        if f.checks and (record is None or record.size < 8 * words):
+            raise UsageError(f"the checks of {f.name!r} have no record; build it again")
+    launch = symbols.get(pool.LAUNCH)
+    if launch is not None and not any(f.uses_pool for f in manifest.functions):
+        raise UsageError("the code has parallel loops, its manifest has none; build it again")
 
 
 LLVM_OBJECT = ArtifactKind("llvm-object", "llvm", "o", "object", link=link_object, check=check_host)

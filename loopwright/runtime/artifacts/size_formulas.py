@@ -13,7 +13,8 @@ from loopwright.errors import UsageError
 
 #: A number as a manifest writes it.
 SizeFormula = int | str | list["SizeFormula"]
-_OPERATIONS: dict[str, Callable[[int, int], int]] = {
+#: What a formula may do with two numbers.
+OPERATIONS: dict[str, Callable[[int, int], int]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
@@ -34,11 +35,11 @@ def evaluate(e: SizeFormula, values: Mapping[str, int]) -> int:
             return e
         case str() if e in values:
             return values[e]
-        case [str(op), a, b] if op in _OPERATIONS:
+        case [str(op), a, b] if op in OPERATIONS:
             x, y = evaluate(a, values), evaluate(b, values)
             if op in ("//", "%") and y <= 0:
                 raise UsageError(f"a manifest divides by {y}; build the program again")
-            return _OPERATIONS[op](x, y)
+            return OPERATIONS[op](x, y)
     raise UsageError(f"{e!r} in a manifest is no size; build the program again")
 
 

@@ -22,15 +22,13 @@ over-run would visit an element twice.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from loopwright.errors import ScheduleError
 from loopwright.ir.affine import Affine, Extent, to_affine
-from loopwright.ir.expr import Read, Var, cast
-from loopwright.ir.reduction import outputs_of
+from loopwright.ir.expr import Var
 from loopwright.ir.sizes import Sizes
-from loopwright.ir.traversal import substitute
 from loopwright.schedule.bounds.exact import ExactArithmetic
+from loopwright.schedule.bounds.inline import inline_ops
 from loopwright.schedule.bounds.launches import (
     bound_var,
     find_kernels,
@@ -41,8 +39,8 @@ from loopwright.schedule.bounds.launches import (
 from loopwright.schedule.bounds.relations import loop_extents, loop_values
 from loopwright.schedule.bounds.results import Bounds, Guard, LoopBound, StageBounds
 from loopwright.schedule.nesting import store_position
-from loopwright.schedule.state import SplitRel, StageId, StageState, State
-from loopwright.te.op_node import OpNode, reads_of
+from loopwright.schedule.state import SplitRel, StageState, State
+from loopwright.te.op_node import reads_of
 
 
 def infer_bounds(state: State) -> Bounds:
@@ -70,38 +68,6 @@ def _sizes(state: State) -> Sizes:
     for v in (v for op in every for v in op.sizes):
         sizes.declare(v)
     return sizes
-
-
-def inline_ops(state: State) -> dict[StageId, OpNode]:
-    """Operations with inlined stages substituted into their readers, and those stages removed."""
-    ops: dict[StageId, OpNode] = {}
-    bodies: dict[StageId, OpNode] = {}
-    for sid in state.order:
-        stage = state.stages[sid]
-        op = _inline_reads(stage.op, bodies)
-        if stage.attach.kind == "inline":
-            bodies[sid] = op
-        else:
-            ops[sid] = op
-    return ops
-
-
-def _inline_reads(op: OpNode, bodies: Mapping[StageId, OpNode]) -> OpNode:
-    if op.body is None or not any(r.source in bodies for r in op.reads()):
-        return op
-
-    def go(e: Any) -> Any:
-        inlined = e.map_children(go)
-        if not (isinstance(inlined, Read) and inlined.source in bodies):
-            return inlined
-        source = bodies[inlined.source]
-        axes = [a.var for a in source.axes]
-        # An index of another dtype takes the axis's: it lies within the dimension.
-        env = {v: cast(i, v.dtype) for v, i in zip(axes, inlined.indices, strict=True)}
-        assert source.body is not None
-        return substitute(outputs_of(source.body)[inlined.value_index], env)
-
-    return OpNode(op.name, op.shape, op.dtype, op.axes, op.reduce_axes, go(op.body), op.tag)
 
 
 def _bound_stage(state: State, stage: StageState, out: Bounds) -> StageBounds:

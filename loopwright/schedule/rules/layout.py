@@ -35,7 +35,8 @@ def _is_json_digit(v: object) -> bool:
     if not isinstance(v, tuple) or len(v) != 3:
         return False
     dim, div, mod = v
-    return is_int(dim) and dim >= 0 and is_int(div) and (mod is None or (is_int(mod) and mod > 0))
+    sizes = is_int(div) and div > 0 and (mod is None or (is_int(mod) and mod > 0))
+    return is_int(dim) and dim >= 0 and sizes
 
 
 def _is_json_expr(v: object) -> bool:

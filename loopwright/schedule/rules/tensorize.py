@@ -32,6 +32,7 @@ from loopwright.schedule.bounds.results import Bounds, LoopBound, StageBounds
 from loopwright.schedule.names import Names
 from loopwright.schedule.state import StageState, State, Tensorized, refuse
 from loopwright.schedule.steps import FieldType, Step, register
+from loopwright.te.intrin_proof import intrinsic_from_json
 from loopwright.te.serial import expr_to_json
 from loopwright.te.tensor_intrin import TensorIntrin
 
@@ -43,7 +44,7 @@ _DECLARE = "declare an intrinsic that does what the nest does"
     "tensorize",
     intrin=FieldType(
         fits=lambda v: isinstance(v, dict),
-        read=TensorIntrin.from_json,
+        read=intrinsic_from_json,
         write=TensorIntrin.to_json,
     ),
 )

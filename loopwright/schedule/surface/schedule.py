@@ -13,6 +13,7 @@ from typing import Any
 from loopwright.errors import ScheduleError
 from loopwright.schedule.bounds.infer import infer_bounds
 from loopwright.schedule.bounds.results import Bounds
+from loopwright.schedule.json_limits import check_trace
 from loopwright.schedule.state import StageId, State
 from loopwright.schedule.steps import Step
 from loopwright.schedule.surface.group import Group
@@ -50,13 +51,23 @@ def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> S
 def replay(dag: Dag, trace: Sequence[Step | list[Any]]) -> Schedule:
     """A fresh schedule of ``dag`` with a recorded trace (steps or their JSON) applied.
 
+    JSON may come from a log that somebody else wrote: it has limits (`loopwright.schedule.
+    json_limits`), and an intrinsic in it is used only if this program has declared it or if it is
+    proved harmless (`loopwright.te.intrin_proof`).
+
     Raises:
-        ScheduleError: the trace is malformed, or a step is illegal for this DAG.
+        ScheduleError: the trace is malformed, a step is illegal for this DAG, or an intrinsic is
+            refused.
     """
+    check_trace([x for x in trace if not isinstance(x, Step)] if _is_list(trace) else trace)
     s = Schedule(dag, {})
     for x in trace:
         s.apply_step(x if isinstance(x, Step) else Step.from_json(x))
     return s
+
+
+def _is_list(x: object) -> bool:
+    return isinstance(x, list | tuple)
 
 
 class Schedule(SchedulePrimitives):

@@ -8,6 +8,7 @@ from loopwright.errors import ScheduleError
 from loopwright.ir.expr import IterVar
 from loopwright.schedule.rules import Tensorize
 from loopwright.schedule.surface.view import StageView
+from loopwright.te.intrin_proof import intrinsic_from_json
 from loopwright.te.tensor_intrin import TensorIntrin
 
 
@@ -47,11 +48,12 @@ class TensorizePrimitive(StageView):
             ScheduleError: the stage is tensorized already, or has several outputs; (when lowering)
                 the nest does not match: where it differs, what the intrinsic wants and what the
                 nest has.
-            TensorError: malformed JSON.
+            TensorError: malformed JSON, or JSON of an intrinsic that this program has not declared
+                and that is not proved harmless (`loopwright.te.intrin_proof`).
         """
         loop = self.loop_id(var, "tensorize")
         if isinstance(tensor_intrin, dict):
-            tensor_intrin = TensorIntrin.from_json(tensor_intrin)
+            tensor_intrin = intrinsic_from_json(tensor_intrin)
         if not isinstance(tensor_intrin, TensorIntrin):
             raise ScheduleError(
                 f"{self._who('tensorize')}: expected an intrinsic of te.decl_tensor_intrin, got "

@@ -92,7 +92,7 @@ def test_flop_counts_all_outputs() -> None:
     ("op", "change", "text"),
     [
         (2, lambda b: b[3][1].append(2), "operation 2 reads output 2 of 1"),
-        (2, lambda b: b[3][1].append("x"), "operation 2 reads output x of 1"),
+        (2, lambda b: b[3][1].append("x"), "a whole number was expected, not 'x'"),
         (2, lambda b: b[2][0].pop(), "a reduction of 2 values has 1 of a kind"),
         (2, lambda b: b[3].pop(), "a reduction of 2 values has 1 of a kind"),
         (2, lambda b: b[6].append(b[6][0]), "a reduction of 2 values has 3 of a kind"),

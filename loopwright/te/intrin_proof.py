@@ -1,0 +1,342 @@
+"""Whether an intrinsic from a file is harmless, and does what its description says.
+
+A trace may hold a tensor intrinsic: statements that will run as machine code in this process. One
+that this process has declared itself (`te.decl_tensor_intrin`) is trusted. Any other, such as one
+from a log, is proved before it is used:
+
+* its accesses stay inside the elements that its description names: where they go must not depend on
+  data, so that one run of the interpreter, which checks every access, shows all of them;
+* its work is limited, which is counted before anything runs;
+* it gives what the description gives, run by the interpreter on random data and on small integers.
+
+What it may compute with needs no proof: its JSON can name the functions and instructions of
+`loopwright.ir` only (`loopwright.te.serial`, `loopwright.te.stmt_serial`).
+
+Verdicts are kept by digest. A builder process learns from its parent which intrinsics that one has
+declared (`declared_in`, `vouch_for`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright import dtypes
+from loopwright.errors import RunError, TensorError
+from loopwright.ir.affine import Interval, exact, fits, interval
+from loopwright.ir.buffer import Buffer, Load
+from loopwright.ir.expr import (
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    IfThenElse,
+    IterVar,
+    Read,
+    Select,
+    Unary,
+    Var,
+    cast,
+)
+from loopwright.ir.interp.interpreter import interpret
+from loopwright.ir.node import Node
+from loopwright.ir.operations import COMPARE
+from loopwright.ir.reduction import Reduce
+from loopwright.ir.stmt import Allocate, For, Func, If, IntrinsicCall, Let, Seq, Stmt, Store, seq
+from loopwright.ir.traversal import contains, walk
+from loopwright.te.serial import Json
+from loopwright.te.tensor_intrin import DECLARED, TensorIntrin, json_digest
+
+Array = npt.NDArray[Any]
+#: Largest intrinsic that is proved: nodes of the IR that one run of its statements passes through.
+MAX_WORK = 1 << 17
+#: Most elements that its operands, and its own buffers, may have together.
+MAX_ELEMENTS = 1 << 16
+#: Operations that are exact on small integers in every dtype.
+_EXACT = ("+", "-", "*", "min", "max", "and", "or", "&", "|", "^", *COMPARE)
+#: Relative errors of sums in another order.
+_TOLERANCE = {"float64": 1e-9, "float32": 1e-3, "float16": 5e-2, "bfloat16": 2e-1}
+
+#: Why an intrinsic is not harmless, by its digest; empty: it was proved.
+_verdicts: dict[str, str] = {}
+
+
+def intrinsic_from_json(data: Json) -> TensorIntrin:
+    """Rebuild an intrinsic that came with a trace: a declared one, or one that is proved harmless.
+
+    Raises:
+        TensorError: it is malformed, or neither declared nor proved harmless; says why, and what
+            to do.
+    """
+    x = TensorIntrin.from_json(data)
+    if x.digest in DECLARED:
+        return x
+    if x.digest not in _verdicts:
+        _verdicts[x.digest] = why_not_harmless(x)
+    if _verdicts[x.digest]:
+        raise TensorError(
+            f"intrinsic {x.name!r} was not declared by this program, and is not proved harmless: "
+            f"{_verdicts[x.digest]}; if you know it, declare it with te.decl_tensor_intrin before "
+            "the trace is read"
+        )
+    return x
+
+
+def declared_in(trace: Iterable[Any]) -> list[str]:
+    """Digests of the intrinsics in a trace, as `Schedule.trace_json` gives it, which this process
+    has declared.
+    """
+    digests = [json_digest(step[3]) for step in trace if step[0] == "tensorize"]
+    return [x for x in digests if x in DECLARED]
+
+
+def vouch_for(digests: Iterable[str]) -> None:
+    """Take intrinsics as declared: the process that gives this one its work has declared them."""
+    DECLARED.update(digests)
+
+
+def why_not_harmless(x: TensorIntrin) -> str:
+    """Why an intrinsic could not be proved harmless; empty where it was."""
+    try:
+        _check_operands(x)
+        parts = {"body": x.body, "reset": x.reset, "update": x.update}
+        present = {name: part for name, part in parts.items() if part is not None}
+        for name, part in present.items():
+            _Survey(name).check(part)
+            _Survey("description").check(_described(x, name))
+        for name, part in present.items():
+            _compare(x, name, part)
+    except _Unproved as reason:
+        return str(reason)
+    except RunError as error:
+        return f"the interpreter stopped it: {error}"
+    except RecursionError:
+        return "it nests too deeply"
+    return ""
+
+
+class _Unproved(Exception):
+    """An intrinsic cannot be proved harmless; the text says why."""
+
+
+# ---------------------------------------------------------------- what is touched
+
+
+def _check_operands(x: TensorIntrin) -> None:
+    """An operand has the elements that the description names, and no others.
+
+    The nest that the intrinsic replaces touches these elements, so that they exist.
+    """
+    axes = {a.var: a.extent for a in (*x.op.axes, *x.op.reduce_axes)}
+    for k, op in enumerate(x.dag.ops[:-1]):
+        reads = {r.indices for r in x.op.reads() if r.source == k}
+        if len(reads) != 1:
+            raise _Unproved(f"its description reads {op.name!r} at {len(reads)} places, not at one")
+        for i, n in zip(next(iter(reads)), op.shape, strict=True):
+            inside = i.value == 0 and n == 1 if isinstance(i, Const) else axes.get(i) == n  # type: ignore[call-overload]
+            if not inside:
+                raise _Unproved(f"{op.name!r} has elements that its description does not read")
+    _check_elements(sum(prod(op.static_shape) for op in x.dag.ops))
+    if x.op.reduction is None and (x.reset is not None or x.update is not None):
+        raise _Unproved("it has a reset or an update, and its description is no reduction")
+
+
+def _check_elements(n: int) -> None:
+    if n > MAX_ELEMENTS:
+        raise _Unproved(f"its buffers have {n} elements, and at most {MAX_ELEMENTS} are proved")
+
+
+class _Survey:
+    """Walks over a body: counts its work, and sees that data decide nothing but values."""
+
+    def __init__(self, part: str) -> None:
+        self.part = part
+        self.ranges: dict[Var, Interval] = {}
+        self.work = self.elements = 0
+
+    def check(self, body: Stmt) -> None:
+        """Refuse a body that works too long, or whose accesses depend on data."""
+        self.stmt(body, 1)
+
+    def stmt(self, s: Stmt, times: int) -> None:
+        """A statement that runs so many times."""
+        match s:
+            case Seq(stmts=stmts):
+                for c in stmts:
+                    self.stmt(c, times)
+            case For(var=v, extent=n, body=body):
+                assert isinstance(n, int)
+                self.ranges[v] = (0, n - 1)
+                self.count(times * n)
+                self.stmt(body, times * n)
+            case Let(var=v, value=e, body=body):
+                self.expr(e, times)
+                bounds = interval(e, {}, self.ranges)
+                if bounds is not None and self.plain(e):
+                    self.ranges[v] = bounds
+                self.stmt(body, times)
+            case If(cond=c, then=then, orelse=orelse):
+                self.expr(c, times)
+                if not self.decided(c):
+                    raise _Unproved(f"in its {self.part} a branch depends on data")
+                self.stmt(then, times)
+                self.stmt(orelse or Seq(()), times)
+            case Store(indices=indices, value=e):
+                self.indices(indices)
+                self.expr(e, times)
+            case Allocate(buffer=b, body=body):
+                self.elements += prod(b.extents)
+                _check_elements(self.elements)
+                self.count(times * prod(b.extents))
+                self.stmt(body, times)
+            case IntrinsicCall(operands=operands, body=body):
+                for x in operands:
+                    self.indices(x.indices)
+                self.stmt(body, times)
+            case _:
+                raise _Unproved(f"its {self.part} holds a {type(s).__name__}")
+
+    def expr(self, e: Expr, times: int) -> None:
+        def visit(n: Node) -> None:
+            self.count(times)
+            if isinstance(n, Load):
+                self.indices(n.indices)
+            hidden = isinstance(n, IfThenElse) and any(contains(b, Load) for b in (n.a, n.b))
+            if hidden and not self.decided(n.cond):  # type: ignore[attr-defined]
+                raise _Unproved(f"in its {self.part} data decide what is read")
+
+        walk(e, visit)
+
+    def count(self, times: int) -> None:
+        self.work += times
+        if self.work > MAX_WORK:
+            raise _Unproved(
+                f"its {self.part} has more than {MAX_WORK} operations, and no more are proved"
+            )
+
+    def indices(self, indices: Sequence[Expr]) -> None:
+        for i in indices:
+            if not self.plain(i):
+                raise _Unproved(
+                    f"in its {self.part} an index depends on data, or leaves the range of {i.dtype}"
+                )
+
+    def plain(self, e: Expr) -> bool:
+        """Whether an integer follows from the loops, and does not wrap."""
+        return exact(e, {}, self.ranges) and fits(e, {}, self.ranges)
+
+    def decided(self, cond: Expr) -> bool:
+        """Whether a condition follows from the loops."""
+        match cond:
+            case Const():
+                return True
+            case Unary(op="not", a=a):
+                return self.decided(a)
+            case Binary(op="and" | "or", a=a, b=b):
+                return self.decided(a) and self.decided(b)
+            case Binary(op=op, a=a, b=b) if op in COMPARE:
+                return self.plain(a) and self.plain(b)
+        return False
+
+
+# ---------------------------------------------------------------- what is computed
+
+
+def _compare(x: TensorIntrin, name: str, part: Stmt) -> None:
+    """Run a body and its description on the same data."""
+    described = _described(x, name)
+    outputs = tuple(b is x.params[-1] for b in x.params)
+    funcs = [Func(x.name, x.params, outputs, s) for s in (described, part)]
+    for small in (True, False):
+        given = [_data(b, small, k) for k, b in enumerate(x.params)]
+        if name != "update":
+            given[-1] = _poison(x.params[-1])
+        want, got = ([a.copy() for a in given] for _ in funcs)
+        for f, arrays in zip(funcs, (want, got), strict=True):
+            interpret(f, arrays)
+        if not _equal(want[-1], got[-1], exactly=small and _is_exact(x)):
+            data = "small integers" if small else "random data"
+            raise _Unproved(f"on {data} its {name} does not give what its description gives")
+
+
+def _described(x: TensorIntrin, part: str) -> Stmt:
+    """The description as plain loops: all of it, its starting value, or what it adds to that."""
+    op, out = x.op, x.params[-1]
+    at = tuple(a.var for a in op.axes)
+    red = op.reduction
+    if red is None:
+        assert op.body is not None
+        return _loops(op.axes, Store(out, at, _loads(op.body, x.params)))
+    start = Store(out, at, cast(red.combiner.identity[0], out.dtype))
+    value = _loads(red.source[0], x.params)
+    (total,) = red.combiner.combine((Load(out, at, out.dtype),), (value,))
+    update = _loops(red.axes, Store(out, at, total))
+    parts = {"body": seq(start, update), "reset": start, "update": update}
+    return _loops(op.axes, parts[part])
+
+
+def _loops(axes: Sequence[IterVar], body: Stmt) -> Stmt:
+    for a in reversed(axes):
+        body = For(a.var, a.extent, "serial", body)
+    return body
+
+
+# Any: an expression gives an expression.
+def _loads(e: Any, params: Sequence[Buffer]) -> Any:
+    """An expression with loads from the operands in place of reads."""
+    e = e.map_children(lambda c: _loads(c, params))
+    return Load(params[e.source], e.indices, e.dtype) if isinstance(e, Read) else e
+
+
+def _data(b: Buffer, small: bool, seed: int) -> Array:
+    """Random values of an operand: small integers, or of all sizes."""
+    rng = np.random.default_rng(seed)
+    shape, dtype = b.extents, np.dtype(b.dtype)
+    if b.dtype == "bool":
+        return np.asarray(rng.integers(0, 2, shape)).astype(dtype)
+    if dtypes.is_float(b.dtype):
+        values = rng.integers(-3, 4, shape) if small else rng.uniform(-2, 2, shape)
+        return np.asarray(values).astype(dtype)
+    lo, hi = dtypes.limits(b.dtype)
+    lo, hi = (max(int(lo), -3), 3) if small else (int(lo), int(hi))
+    return np.asarray(rng.integers(lo, hi, shape, dtype, endpoint=True))
+
+
+def _poison(b: Buffer) -> Array:
+    fill = np.nan if dtypes.is_float(b.dtype) else 85
+    return np.full(b.extents, fill).astype(np.dtype(b.dtype))
+
+
+def _is_exact(x: TensorIntrin) -> bool:
+    """Whether results for small integers are exact, in whatever order sums are made."""
+    body = x.op.body
+    assert body is not None
+    parts = [*body.source, *body.combiner.result] if isinstance(body, Reduce) else [body]
+    known = True
+
+    def visit(n: Node) -> None:
+        nonlocal known
+        plain = isinstance(n, Read | Var | Cast | Unary | Select | IfThenElse)
+        whole = isinstance(n, Const) and n.value in (-2, -1, 0, 1, 2)
+        operation = isinstance(n, Binary) and n.op in _EXACT
+        half = isinstance(n, Expr) and n.dtype in dtypes.HALVES
+        known &= (plain or whole or operation) and not half and not isinstance(n, Call)
+
+    for e in parts:
+        walk(e, visit)
+    return known
+
+
+def _equal(want: Array, got: Array, exactly: bool) -> bool:
+    if exactly or not dtypes.is_float(want.dtype.name):
+        return bool(np.array_equal(want, got, equal_nan=dtypes.is_float(want.dtype.name)))
+    a, b = want.astype(np.float64), got.astype(np.float64)
+    finite = np.abs(a[np.isfinite(a)])
+    error = _TOLERANCE[want.dtype.name]
+    scale = float(finite.max()) if finite.size else 0.0
+    return bool(np.allclose(b, a, rtol=error, atol=error * scale, equal_nan=True))
