@@ -31,6 +31,7 @@ _TEXT = 2000
 _KINDS = {
     FailureCause.TIMEOUT: ErrorKind.BUILD_TIMEOUT,
     FailureCause.CRASH: ErrorKind.BUILD_CRASH,
+    FailureCause.KILLED: ErrorKind.BUILD_CRASH,
     FailureCause.MEMORY: ErrorKind.MEMORY,
 }
 
@@ -107,12 +108,21 @@ class Build:
         limit: seconds that it may take.
         outcome: what came of it; None until it is done.
         seconds: that it took.
+        killed: its builder was killed from outside; it is built once more.
+        label: which candidate it is, for people; may be empty.
     """
 
-    def __init__(self, candidate: Candidate, limit: float) -> None:
-        self.candidate, self.limit = candidate, limit
+    def __init__(self, candidate: Candidate, limit: float, label: str = "") -> None:
+        self.candidate, self.limit, self.label = candidate, limit, label
         self.outcome: Artifact | MeasureError | None = None
         self.seconds = 0.0
+        self.killed = False
+
+    def begins_again(self, outcome: Outcome) -> bool:
+        """True when its builder was killed from outside for the first time: blames nobody."""
+        by_somebody = isinstance(outcome, WorkerFailure) and outcome.cause is FailureCause.KILLED
+        again, self.killed = by_somebody and not self.killed, self.killed or by_somebody
+        return again
 
     def finish(self, outcome: Outcome, seconds: float) -> None:
         """Take what the worker answered, or what became of it."""
@@ -158,10 +168,15 @@ class BuildPool:
             worker.start()
 
     def add(
-        self, candidate: Candidate, *, first: bool = False, seconds: float | None = None
+        self,
+        candidate: Candidate,
+        *,
+        first: bool = False,
+        seconds: float | None = None,
+        label: str = "",
     ) -> Build:
         """Queue a build; ``first`` puts it before all that wait."""
-        build = Build(candidate, seconds or self.option.timeout)
+        build = Build(candidate, seconds or self.option.timeout, label)
         if first:
             self._waiting.appendleft(build)
         else:
@@ -173,7 +188,11 @@ class BuildPool:
         """Wait until a builder, or one of ``others``, has something; then hand out more work."""
         wait_any([*others, *self._running])
         for worker in [w for w in self._running if w.outcome is not None]:
-            self._running.pop(worker).finish(take(worker), worker.seconds)
+            build, outcome = self._running.pop(worker), take(worker)
+            if build.begins_again(outcome):
+                self._waiting.appendleft(build)
+                continue
+            build.finish(outcome, worker.seconds)
             self.built += 1
         self._dispatch()
 
@@ -217,6 +236,6 @@ class BuildPool:
             passes=dict(c.passes),
             payload=json.dumps(c.dag.to_json()).encode() if fresh else b"",
         )
-        worker.submit(request, seconds=build.limit)
+        worker.submit(request, seconds=build.limit, label=f"building {build.label}".strip())
         worker.sent.add(c.dag.hash)
         self._running[worker] = build

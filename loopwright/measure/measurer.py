@@ -207,7 +207,8 @@ class Measurer:
             if candidate.key in by_key:
                 self.equipment.clock.counts["reused"] += 1
             else:
-                by_key[candidate.key] = self.equipment.builds.add(candidate)
+                label = f"trial {item.trial}"
+                by_key[candidate.key] = self.equipment.builds.add(candidate, label=label)
             builds.append(by_key[candidate.key])
         return builds
 
@@ -234,7 +235,9 @@ class Measurer:
         else:
             self._wait_for_device()
             start = time.perf_counter()
-            result = self._run(build.candidate, outcome, incumbent)
+            result = self.equipment.runs.undisturbed(
+                lambda: self._run(build.candidate, outcome, incumbent)
+            )
             run_s = time.perf_counter() - start
         return replace(
             result,

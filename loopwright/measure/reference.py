@@ -121,7 +121,9 @@ class References:
     def _answer_of(self, build: Build) -> bytes | MeasureError:
         outcome = build.outcome
         assert outcome is not None
-        return outcome if isinstance(outcome, MeasureError) else self._runs.outputs_of(outcome)
+        if isinstance(outcome, MeasureError):
+            return outcome
+        return self._runs.undisturbed(lambda: self._runs.outputs_of(outcome))
 
 
 def _as_arrays(answer: Any) -> list[Array]:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from loopwright.errors import InstantiationError
-from loopwright.measure.building import instantiate
+from loopwright.measure.building import Build, BuildPool, Candidate, instantiate
+from loopwright.measure.options import LocalBuilder
 from loopwright.measure.result import ErrorKind, MeasureError
+from loopwright.measure.workers.process import FailureCause, WorkerFailure
+from loopwright.runtime import Artifact
+from loopwright.target import Target
+from tests.unit.measure.programs import MatmulTask
 
 
 class Raising:
@@ -36,3 +44,38 @@ def test_what_a_template_raises_is_an_instantiation_error(error: BaseException, 
 def test_an_interrupt_passes() -> None:
     with pytest.raises(KeyboardInterrupt):
         instantiate(Raising(KeyboardInterrupt()), {})
+
+
+@pytest.fixture
+def pool() -> Iterator[BuildPool]:
+    made = BuildPool(LocalBuilder(n_parallel=1, timeout=60), Target("llvm").canonical)
+    yield made
+    made.close()
+
+
+def matmul(tile: int) -> Candidate:
+    made = instantiate(MatmulTask(), tile)
+    assert isinstance(made, Candidate)
+    return made
+
+
+def test_a_builder_that_is_killed_from_outside_blames_nobody(pool: BuildPool) -> None:
+    pool.wait([pool.add(matmul(4))])
+    (worker,) = pool.workers
+    assert worker.pid is not None
+    os.kill(worker.pid, signal.SIGSTOP)
+    build = pool.add(matmul(8))
+    os.kill(worker.pid, signal.SIGKILL)
+    pool.wait([build])
+    assert isinstance(build.outcome, Artifact), build.outcome
+    assert worker.launched == 2
+
+
+def test_a_builder_that_is_killed_again_is_a_crash() -> None:
+    build = Build(matmul(4), 1.0)
+    killed = WorkerFailure(FailureCause.KILLED, "by somebody")
+    assert build.begins_again(killed)
+    assert not build.begins_again(killed)
+    build.finish(killed, 0.1)
+    assert build.outcome == MeasureError(ErrorKind.BUILD_CRASH, "by somebody")
+    assert not Build(matmul(4), 1.0).begins_again(WorkerFailure(FailureCause.CRASH, "segfault"))

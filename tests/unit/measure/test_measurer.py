@@ -178,7 +178,7 @@ def test_outside_of_with(task: MatmulTask) -> None:
         m.playoff([4])
 
 
-def test_builder_killed_in_the_middle_costs_one_trial(task: MatmulTask) -> None:
+def test_builder_killed_in_the_middle_costs_no_trial(task: MatmulTask) -> None:
     option = measure_option(LocalBuilder(n_parallel=1, timeout=20), LocalRunner(timeout=2))
     with Measurer(task, option) as m:
         assert error_kinds(list(m.measure(task.inputs(4)))) == [None]
@@ -189,9 +189,47 @@ def test_builder_killed_in_the_middle_costs_one_trial(task: MatmulTask) -> None:
         timer.start()
         results = list(m.measure(task.inputs(8, 16)))
         timer.join()
-        assert error_kinds(results) == [ErrorKind.BUILD_CRASH, None]
-        assert results[0].error is not None
-        assert "SIGKILL" in results[0].error.text
+        assert error_kinds(results) == [None, None]
+
+
+def test_runner_killed_from_outside_costs_no_trial() -> None:
+    """Between the samples of a candidate and its check."""
+    killed: list[int] = []
+
+    def reference(a: Any, b: Any) -> Any:
+        pid = m.equipment.runs.worker.pid
+        if not killed and pid is not None:
+            killed.append(pid)
+            os.kill(pid, signal.SIGKILL)
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        return product(a, b)
+
+    task = MatmulTask(reference=reference)
+    with Measurer(task, OPTION) as m:
+        (result,) = m.measure(task.inputs(8))
+    assert killed
+    assert result.error is None
+    assert result.max_error is not None
+
+
+def test_runner_killed_in_the_playoff_costs_no_finalist(task: MatmulTask) -> None:
+    with Measurer(task, OPTION) as m:
+        runs = m.equipment.runs
+        killed: list[int] = []
+        sample = runs.sample
+
+        def sample_of_a_dead_one(*args: Any, **options: Any) -> Any:
+            pid = runs.worker.pid
+            if not killed and pid is not None:
+                killed.append(pid)
+                os.kill(pid, signal.SIGKILL)
+                os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+            return sample(*args, **options)
+
+        runs.sample = sample_of_a_dead_one  # type: ignore[method-assign]
+        ranked = m.playoff([8, 16], rounds=2)
+    assert killed
+    assert [len(times) for _, times in ranked] == [2, 2]
 
 
 def test_hanging_builder_is_killed_at_its_limit(task: MatmulTask) -> None:
