@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from loopwright.errors import InstantiationError, InternalError
+from loopwright.errors import InstantiationError, InternalError, TimeLimitError
 from loopwright.measure.options import LocalBuilder
 from loopwright.measure.result import ErrorKind, MeasureError, TaskLike
 from loopwright.measure.workers.messages import BuildReply, BuildRequest, Failed
@@ -22,6 +22,7 @@ from loopwright.measure.workers.process import (
 )
 from loopwright.records import Json
 from loopwright.runtime import Artifact
+from loopwright.time_limit import TEMPLATE_S, limited
 
 if TYPE_CHECKING:
     from loopwright.task import ConfigEntity
@@ -75,23 +76,26 @@ def instantiate(
     config: ConfigEntity,
     name: str = "main",
     passes: Mapping[str, Json] | None = None,
+    seconds: float = TEMPLATE_S,
 ) -> Candidate | MeasureError:
     """Run the template of a task with a configuration, in this process.
 
     Whatever the template raises becomes an ``INSTANTIATION`` error with its text, ``sys.exit(5)``
-    too (``SystemExit: 5``); only Ctrl-C passes.
+    too (``SystemExit: 5``); only Ctrl-C passes. One that takes too long is ended, unless that is in
+    compiled code which does not come back to Python.
 
     Args:
         task: whose template it is.
         config: a point of its space.
         name: of the function to be built.
         passes: settings of the `PassContext` that it is lowered in.
+        seconds: that the template may take.
     """
     try:
-        schedule, args = task.instantiate(config)
+        schedule, args = limited(seconds, "the template", task.instantiate, config)
         ids = schedule.arg_ids(args)
         return make_candidate(schedule.dag, schedule.trace_json(), ids, name, passes)
-    except InstantiationError as e:
+    except (InstantiationError, TimeLimitError) as e:
         return MeasureError(ErrorKind.INSTANTIATION, str(e)[:_TEXT])
     except KeyboardInterrupt:
         raise

@@ -114,7 +114,8 @@ class Equipment:
     def instantiate(self, config: ConfigEntity) -> Candidate | MeasureError:
         """Run the template."""
         with self.clock.phase("instantiate"):
-            return instantiate(self.task, config, passes=self.passes)
+            seconds = self.option.builder.timeout
+            return instantiate(self.task, config, passes=self.passes, seconds=seconds)
 
     def wait_for(self, builds: Sequence[Build]) -> None:
         """Return when these builds are done."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from loopwright.errors import InternalError
+from loopwright.errors import InternalError, TimeLimitError
 from loopwright.measure.arguments import arguments
 from loopwright.measure.check import Array, make_input
 from loopwright.measure.options import (
@@ -257,7 +257,10 @@ class RunSession:
         if key in self.worker.sent:
             return None
         self.worker.sent.clear()  # the references go with the former data
-        given = self._inputs(args)
+        try:
+            given = self._inputs(args)
+        except TimeLimitError as e:
+            return MeasureError(ErrorKind.RUN_ERROR, str(e))
         payload = b"".join(a.tobytes() for a in given) if given is not None else b""
         request = DataRequest(manifest=artifact.manifest, seed=self.option.seed, payload=payload)
         reply = self._ask(request, Done, PREPARE_S, PREPARE_S)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -44,6 +46,38 @@ def test_what_a_template_raises_is_an_instantiation_error(error: BaseException, 
 def test_an_interrupt_passes() -> None:
     with pytest.raises(KeyboardInterrupt):
         instantiate(Raising(KeyboardInterrupt()), {})
+
+
+def recursing(depth: int = 0) -> int:
+    return recursing(depth + 1) + 1
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [(recursing, "RecursionError: "), (lambda: bytearray(1 << 62), "MemoryError: ")],
+)
+def test_what_exhausts_the_process_costs_its_own_trial(function: Any, words: str) -> None:
+    class Exhausting:
+        def instantiate(self, config: Any) -> Any:
+            return function()
+
+    found = instantiate(Exhausting(), {})  # type: ignore[arg-type]
+    assert isinstance(found, MeasureError)
+    assert found.kind == ErrorKind.INSTANTIATION
+    assert found.text.startswith(words)
+
+
+def test_a_template_that_never_returns_costs_its_own_trial() -> None:
+    class Endless(MatmulTask):
+        def instantiate(self, config: int) -> Any:
+            while config == 3:
+                with contextlib.suppress(Exception):
+                    time.sleep(60)
+            return super().instantiate(config)
+
+    found = instantiate(Endless(), 3, seconds=0.1)
+    assert found == MeasureError(ErrorKind.INSTANTIATION, "the template took longer than 0.1 s")
+    assert isinstance(instantiate(Endless(), 4, seconds=60), Candidate)
 
 
 @pytest.fixture

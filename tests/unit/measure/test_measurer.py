@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -313,6 +314,45 @@ def test_a_broken_reference_is_said_and_replaced(
     )
     assert len(said) == 1
     assert words in said[0]
+
+
+def never(*inputs: Any) -> Any:
+    while True:
+        time.sleep(0.01)
+
+
+def test_a_reference_that_never_returns_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("loopwright.measure.reference.REFERENCE_S", 0.1)
+    task = MatmulTask(reference=never)
+    said: list[str] = []
+    with Measurer(task, OPTION, said.append) as m:
+        (result,) = m.measure(task.inputs(8))
+    assert result.usable
+    assert result.max_error is not None
+    assert len(said) == 1
+    assert "it took longer than 0.1 s); comparing with the naive schedule" in said[0]
+
+
+def test_inputs_that_are_never_made_cost_their_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("loopwright.measure.reference.PREPARE_S", 0.1)
+    task = MatmulTask(make_inputs=never)
+    with Measurer(task, OPTION) as m:
+        results = list(m.measure(task.inputs(8, 4)))
+    assert error_kinds(results) == [ErrorKind.RUN_ERROR] * 2
+    assert results[0].error is not None
+    assert results[0].error.text == "make_inputs of test/matmul took longer than 0.1 s"
+
+
+def test_a_template_that_never_returns_costs_one_trial() -> None:
+    class Endless(MatmulTask):
+        def instantiate(self, config: int) -> Any:
+            return never() if config == 3 else super().instantiate(config)
+
+    task = Endless()
+    builder = LocalBuilder(n_parallel=1, timeout=1.0)
+    with Measurer(task, replace(OPTION, builder=builder)) as m:
+        results = list(m.measure(task.inputs(8, 3, 4)))
+    assert error_kinds(results) == [None, ErrorKind.INSTANTIATION, None]
 
 
 def test_without_any_reference_that_is_said_once(task: MatmulTask, measurer: Measurer) -> None:
