@@ -112,6 +112,17 @@ class Measurer:
         """
         return self.equipment.clock.report()
 
+    @property
+    def answered(self) -> int:
+        """How many requests its processes have answered: a sign of progress."""
+        return self.equipment.answered
+
+    @property
+    def waiting_for(self) -> str:
+        """What it waits for at the moment, for people: processes and what they do, the device and
+        who has it, the template, the reference. May be read on any thread."""
+        return self.equipment.waiting_for
+
     def measure(
         self, inputs: Sequence[MeasureInput], incumbent: float | None = None
     ) -> Iterator[MeasureResult]:

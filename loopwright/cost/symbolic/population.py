@@ -153,7 +153,8 @@ class Population:
         }
         config = ConfigEntity(self.task.config_space, chosen, None)
         try:
-            schedule, _ = limited(TEMPLATE_S, "the template", self.task.instantiate, config)
+            run = self.task.instantiate
+            schedule, _ = limited(TEMPLATE_S, "the template", run, config, often=True)
             return self._derive(schedule.state)
         except (InstantiationError, TimeLimitError, DataDependent):
             return None

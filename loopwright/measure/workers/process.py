@@ -207,7 +207,7 @@ class Worker:
         self.start()
         self._printed.clear()
         self._busy, self._limit = True, seconds
-        self._label = label or type(request).__name__
+        self._label = label or type(request).__name__.removesuffix("Request").lower()
         self._requests += 1
         self._request = encode(request)
         self._send()
