@@ -59,7 +59,9 @@ class Printed:
             os.ftruncate(self.file.fileno(), 0)
 
     def lines(self) -> list[str]:
-        """The last lines."""
+        """The last lines; none before `open`."""
+        if self._file is None:
+            return []
         fd = self.file.fileno()
         data = os.pread(fd, _TAIL, max(0, self.size - _TAIL))
         lines = data.replace(b"\0", b"").decode(errors="replace").splitlines()

@@ -13,7 +13,6 @@ import math
 import os
 import secrets
 import select
-import signal
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -22,7 +21,13 @@ from subprocess import Popen
 
 from loopwright.errors import InternalError, RunError
 from loopwright.measure.workers.printed import Printed
-from loopwright.measure.workers.process_exit import describe_exit, ended, kill_group
+from loopwright.measure.workers.process_exit import (
+    describe_exit,
+    ended,
+    found_no_memory,
+    kill_group,
+    killed_from_outside,
+)
 from loopwright.measure.workers.process_start import start_process
 from loopwright.measure.workers.protocol import (
     KEY_SIZE,
@@ -38,18 +43,6 @@ from loopwright.measure.workers.worker_program import WorkerProgram
 _START_S = 120.0
 _STARTS = 3
 _SLICE_S = 0.1  # a worker whose descendant keeps the pipe open is seen dead within this
-#: Where LLVM and C++ find no memory they print such a line and abort, where Python would raise.
-_MEMORY_LINES = (
-    "LLVM ERROR: out of memory",
-    "terminate called after throwing an instance of 'std::bad_alloc'",
-)
-#: In processes of these roles no code of a candidate runs, so that what they print is our own.
-_ROLES_WITHOUT_CANDIDATES = ("builder",)
-#: How operators, batch systems and the kernel's OOM killer end a process; code that goes wrong ends
-#: by other signals.
-_SIGNALS_FROM_OUTSIDE = frozenset(
-    {signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT}
-)
 
 
 class FailureCause(Enum):
@@ -239,7 +232,7 @@ class Worker:
         come from it. (A thread that a candidate has left behind may write to the pipe.)"""
         if self._proc is None or ended(self._proc):
             return False
-        return not self._ready or (self._decoder.empty and not self._readable)
+        return self._busy or not self._ready or (self._decoder.empty and not self._readable)
 
     @property
     def _readable(self) -> bool:
@@ -398,19 +391,12 @@ class Worker:
 
 
 def _cause(role: str, code: int, printed: Sequence[str]) -> FailureCause:
-    """Why a process has ended that nobody of us has killed.
-
-    Args:
-        role: of the process.
-        code: its return code, negative for a signal.
-        printed: lines that it has printed.
-    """
-    if -code in _SIGNALS_FROM_OUTSIDE:
+    """Why a process has ended that nobody of us has killed; the arguments as in
+    ``process_exit.py``."""
+    if killed_from_outside(code):
         return FailureCause.KILLED
-    full = any(line.startswith(_MEMORY_LINES) for line in printed)
-    if full and role in _ROLES_WITHOUT_CANDIDATES and -code == signal.SIGABRT:
-        return FailureCause.MEMORY
-    return FailureCause.CRASH
+    full = found_no_memory(role, code, printed)
+    return FailureCause.MEMORY if full else FailureCause.CRASH
 
 
 def wait_any(workers: Iterable[Worker], seconds: float | None = None) -> list[Worker]:

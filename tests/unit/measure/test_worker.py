@@ -32,6 +32,7 @@ from loopwright.measure.workers.process import (
     take,
     wait_any,
 )
+from loopwright.measure.workers.process_exit import found_no_memory
 from loopwright.measure.workers.worker import describe
 from loopwright.measure.workers.worker_program import WorkerProgram
 from tests.unit.measure.echo import EchoReply, EchoRequest
@@ -238,6 +239,26 @@ def test_what_signals_say(worker: Worker, number: signal.Signals, cause: Failure
     assert isinstance(found, WorkerFailure)
     assert found.cause is cause
     assert number.name in found.text
+
+
+def test_what_needs_a_process_that_never_was_fails(worker: Worker) -> None:
+    found = echo(worker, "A", restart=False)
+    assert isinstance(found, WorkerFailure)
+    assert found.text == "the echo process had died before it was asked"
+
+
+@pytest.mark.parametrize(
+    ("role", "code", "printed", "full"),
+    [
+        ("builder", -signal.SIGABRT, ["LLVM ERROR: out of memory", "more"], True),
+        ("builder", -signal.SIGABRT, ["LLVM ERROR: no such thing"], False),
+        ("builder", -signal.SIGSEGV, ["LLVM ERROR: out of memory"], False),
+        ("builder", 1, ["MemoryError"], False),
+        ("runner", -signal.SIGABRT, ["LLVM ERROR: out of memory"], False),
+    ],
+)
+def test_an_end_for_want_of_memory(role: str, code: int, printed: list[str], full: bool) -> None:
+    assert found_no_memory(role, code, printed) == full
 
 
 @pytest.mark.parametrize(
