@@ -74,6 +74,10 @@ class TuneError(LoopwrightError):
     """A tuning run could not start or go on."""
 
 
+class TimeLimitError(LoopwrightError):
+    """A function of the user (template, filter, reference, inputs) took longer than it may."""
+
+
 class InternalError(LoopwrightError):
     """A fault of loopwright itself; please report it with the text."""
 

@@ -40,6 +40,8 @@ SERIAL = (
     "unit/runtime/test_peak.py",
     "unit/runtime/test_pool.py",
     "unit/runtime/test_timing.py",
+    "unit/test_time_limit.py",
+    "unit/tuner/test_stall.py",
     "unit/tuner/test_tasks.py::test_real_tasks_share_the_processes",
 )
 

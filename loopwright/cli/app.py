@@ -10,7 +10,7 @@ import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import ClassVar
+from typing import ClassVar, NoReturn
 
 import click
 
@@ -77,7 +77,7 @@ def run(argv: Sequence[str] | None) -> int:
     if not args:
         args = ["--help"]
     try:
-        with _terminated_like_interrupted():
+        with _ended_like_interrupted():
             code = app.main(args, prog_name="loopwright", standalone_mode=False)
         sys.stdout.flush()
     except SystemExit as error:
@@ -91,20 +91,41 @@ def run(argv: Sequence[str] | None) -> int:
 
 
 @contextmanager
-def _terminated_like_interrupted() -> Iterator[None]:
-    """SIGTERM (from ``timeout``, a batch system, a container) ends a verb as Ctrl-C does."""
+def _ended_like_interrupted() -> Iterator[None]:
+    """SIGTERM (from ``timeout``, a batch system, a container) and SIGHUP (the terminal was closed)
+    end a verb as Ctrl-C does. One that was ignored at the start (``nohup``) stays so."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    before = {n: signal.getsignal(n) for n in numbers}
+    taken = [n for n in numbers if before[n] not in (signal.SIG_IGN, None)]
+    for number in taken:
+        signal.signal(number, _interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number in taken:
+            signal.signal(number, before[number])
+
+
+def _interrupt(number: int, _: object) -> NoReturn:
+    """What a signal does that ends a verb."""
+    if number == signal.SIGHUP:
+        signal.signal(number, signal.SIG_IGN)  # the shell sends it, and the kernel once more
+        _leave_closed_terminal()
+    raise KeyboardInterrupt
+
+
+def _leave_closed_terminal() -> None:
+    """What is said to a terminal that was closed is dropped, so that saying it does not fail."""
+    for fd in (1, 2):
+        try:
+            os.write(fd, b"")
+        except OSError:
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, fd)
+            os.close(null)
 
 
 def _report(error: BaseException) -> int:

@@ -8,7 +8,6 @@ takes one sample per request, so that samples can be interleaved with those of a
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import sys
@@ -35,7 +34,6 @@ WINDOW_S = 0.02
 WARM_UP_S = 0.02
 #: Seconds to wait for an answer before NumPy is given up.
 PATIENCE_S = 60.0
-_PR_SET_PDEATHSIG = 1
 _HARMFUL = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -221,14 +219,7 @@ def _seconds_of(call: Callable[[], object], number: int) -> float:
 
 def serve(prepare: Prepare) -> int:
     """The main function of a process that times a library; returns its exit code."""
-    _die_with_parent()
     return main(sys.argv[1:], lambda name: TimingRole(prepare))
-
-
-def _die_with_parent() -> None:
-    """A stopped process cannot notice that its input was closed; the kernel ends it instead."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _prepare(

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from loopwright.errors import InstantiationError, InternalError
+from loopwright.errors import InstantiationError, InternalError, TimeLimitError
 from loopwright.measure.options import LocalBuilder
 from loopwright.measure.result import ErrorKind, MeasureError, TaskLike
 from loopwright.measure.workers.messages import BuildReply, BuildRequest, Failed
@@ -23,6 +23,7 @@ from loopwright.measure.workers.process import (
 from loopwright.records import Json
 from loopwright.runtime import Artifact
 from loopwright.te.intrin_proof import declared_in
+from loopwright.time_limit import TEMPLATE_S, limited
 
 if TYPE_CHECKING:
     from loopwright.task import ConfigEntity
@@ -32,6 +33,7 @@ _TEXT = 2000
 _KINDS = {
     FailureCause.TIMEOUT: ErrorKind.BUILD_TIMEOUT,
     FailureCause.CRASH: ErrorKind.BUILD_CRASH,
+    FailureCause.KILLED: ErrorKind.BUILD_CRASH,
     FailureCause.MEMORY: ErrorKind.MEMORY,
 }
 
@@ -75,23 +77,26 @@ def instantiate(
     config: ConfigEntity,
     name: str = "main",
     passes: Mapping[str, Json] | None = None,
+    seconds: float = TEMPLATE_S,
 ) -> Candidate | MeasureError:
     """Run the template of a task with a configuration, in this process.
 
     Whatever the template raises becomes an ``INSTANTIATION`` error with its text, ``sys.exit(5)``
-    too (``SystemExit: 5``); only Ctrl-C passes.
+    too (``SystemExit: 5``); only Ctrl-C passes. One that takes too long is ended, unless that is in
+    compiled code which does not come back to Python.
 
     Args:
         task: whose template it is.
         config: a point of its space.
         name: of the function to be built.
         passes: settings of the `PassContext` that it is lowered in.
+        seconds: that the template may take.
     """
     try:
-        schedule, args = task.instantiate(config)
+        schedule, args = limited(seconds, "the template", task.instantiate, config)
         ids = schedule.arg_ids(args)
         return make_candidate(schedule.dag, schedule.trace_json(), ids, name, passes)
-    except InstantiationError as e:
+    except (InstantiationError, TimeLimitError) as e:
         return MeasureError(ErrorKind.INSTANTIATION, str(e)[:_TEXT])
     except KeyboardInterrupt:
         raise
@@ -108,12 +113,21 @@ class Build:
         limit: seconds that it may take.
         outcome: what came of it; None until it is done.
         seconds: that it took.
+        killed: its builder was killed from outside; it is built once more.
+        label: which candidate it is, for people; may be empty.
     """
 
-    def __init__(self, candidate: Candidate, limit: float) -> None:
-        self.candidate, self.limit = candidate, limit
+    def __init__(self, candidate: Candidate, limit: float, label: str = "") -> None:
+        self.candidate, self.limit, self.label = candidate, limit, label
         self.outcome: Artifact | MeasureError | None = None
         self.seconds = 0.0
+        self.killed = False
+
+    def begins_again(self, outcome: Outcome) -> bool:
+        """True when its builder was killed from outside for the first time: blames nobody."""
+        by_somebody = isinstance(outcome, WorkerFailure) and outcome.cause is FailureCause.KILLED
+        again, self.killed = by_somebody and not self.killed, self.killed or by_somebody
+        return again
 
     def finish(self, outcome: Outcome, seconds: float) -> None:
         """Take what the worker answered, or what became of it."""
@@ -159,10 +173,15 @@ class BuildPool:
             worker.start()
 
     def add(
-        self, candidate: Candidate, *, first: bool = False, seconds: float | None = None
+        self,
+        candidate: Candidate,
+        *,
+        first: bool = False,
+        seconds: float | None = None,
+        label: str = "",
     ) -> Build:
         """Queue a build; ``first`` puts it before all that wait."""
-        build = Build(candidate, seconds or self.option.timeout)
+        build = Build(candidate, seconds or self.option.timeout, label)
         if first:
             self._waiting.appendleft(build)
         else:
@@ -174,7 +193,11 @@ class BuildPool:
         """Wait until a builder, or one of ``others``, has something; then hand out more work."""
         wait_any([*others, *self._running])
         for worker in [w for w in self._running if w.outcome is not None]:
-            self._running.pop(worker).finish(take(worker), worker.seconds)
+            build, outcome = self._running.pop(worker), take(worker)
+            if build.begins_again(outcome):
+                self._waiting.appendleft(build)
+                continue
+            build.finish(outcome, worker.seconds)
             self.built += 1
         self._dispatch()
 
@@ -219,6 +242,6 @@ class BuildPool:
             intrinsics=declared_in(c.trace),
             payload=json.dumps(c.dag.to_json()).encode() if fresh else b"",
         )
-        worker.submit(request, seconds=build.limit)
+        worker.submit(request, seconds=build.limit, label=f"building {build.label}".strip())
         worker.sent.add(c.dag.hash)
         self._running[worker] = build

@@ -36,14 +36,18 @@ class Clock:
             ("trials", "built", "reused", "dropped", "failed", "checked"), 0
         )
         self.total = 0.0
+        #: Phases that are going on, the innermost last.
+        self.running: list[str] = []
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Charge the block to a phase."""
         start = time.perf_counter()
+        self.running.append(name)
         try:
             yield
         finally:
+            self.running.pop()
             self.seconds[name] += time.perf_counter() - start
 
     def report(self) -> dict[str, float | int]:
@@ -93,6 +97,28 @@ class Equipment:
         self.lock = DeviceLock("cpu0", announce)
         self.clock = Clock()
 
+    @property
+    def answered(self) -> int:
+        """How many requests the processes have answered so far."""
+        return sum(worker.answered for worker in (*self.builds.workers, self.runs.worker))
+
+    @property
+    def waiting_for(self) -> str:
+        """What is going on, for people who wonder why it takes so long; may be read on any
+        thread."""
+        workers = [w.doing for w in (*self.builds.workers, self.runs.worker)]
+        parts = [doing for doing in workers if doing]
+        match self.clock.running[-1:]:
+            case ["wait"]:
+                parts.append(f"the device, on which {self.lock.holder or 'nobody'} is timing")
+            case ["instantiate"]:
+                parts.append(f"the template of {self.task.name}")
+            case ["reference"] if not parts:
+                parts.append(f"the reference of {self.task.name}")
+            case ["cooldown"]:
+                parts.append("the rest between two candidates")
+        return ", ".join(parts) or "the measurer"
+
     def start(self) -> None:
         """Start the processes, without waiting for them."""
         self.builds.start()
@@ -114,7 +140,8 @@ class Equipment:
     def instantiate(self, config: ConfigEntity) -> Candidate | MeasureError:
         """Run the template."""
         with self.clock.phase("instantiate"):
-            return instantiate(self.task, config, passes=self.passes)
+            seconds = self.option.builder.timeout
+            return instantiate(self.task, config, passes=self.passes, seconds=seconds)
 
     def wait_for(self, builds: Sequence[Build]) -> None:
         """Return when these builds are done."""

@@ -2,10 +2,16 @@
 
 Both are ``flock`` on a small file that holds the process id and the command of its owner, so that
 whoever waits or is refused can be told by whom. The system releases them when the owner dies.
+
+Both may lie where other users can write. No link that somebody has placed there is followed, and no
+file that is not ours, or has a second name elsewhere, is written: everything is opened relative to
+a folder that was opened, and looked at, before.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fcntl
 import hashlib
 import json
@@ -16,14 +22,20 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from loopwright.errors import TuneError
 
 #: Seconds of waiting for a device after which the waiting is announced.
 ANNOUNCE_S = 3.0
 _POLL_S = 0.02
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+#: Not blocking: a pipe that stands in the place of the file must not stop us.
+_FILE = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_REMEDY = "remove it, or set XDG_RUNTIME_DIR or TMPDIR to a folder of your own"
+
+_T = TypeVar("_T")
 
 
 def _command() -> str:
@@ -32,27 +44,87 @@ def _command() -> str:
 
 
 def _private_dir() -> Path:
-    """A directory of this user alone, the same for all its processes on this machine."""
+    """Where the folder of this user's locks is, the same for all its processes on this machine."""
     base = os.environ.get("XDG_RUNTIME_DIR")
     if base and os.path.isdir(base) and os.access(base, os.W_OK):
-        path = Path(base) / "loopwright"
-    else:
-        path = Path(tempfile.gettempdir()) / f"loopwright-{os.getuid()}"
-    path.mkdir(mode=0o700, exist_ok=True)
-    if path.stat().st_uid != os.getuid():
-        raise TuneError(f"{path} belongs to another user; remove it or set TMPDIR")
-    return path
+        return Path(base) / "loopwright"
+    return Path(tempfile.gettempdir()) / f"loopwright-{os.getuid()}"
 
 
-def _open(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+def _open_private(path: Path) -> int:
+    """Open the folder of this user's locks, which is made when it is not there.
+
+    Raises:
+        TuneError: it is a link, no folder, or somebody else's.
+    """
+    with contextlib.suppress(FileExistsError):
+        _refused(path, path.mkdir, 0o700)
+    folder = _refused(path, os.open, path, _FOLDER)
+    try:
+        status = os.fstat(folder)
+        if status.st_uid != os.getuid():
+            raise TuneError(f"{path} belongs to another user; {_REMEDY}")
+        if stat.S_IMODE(status.st_mode) & 0o077:  # others could have put files there
+            os.fchmod(folder, 0o700)
+    except BaseException:
+        os.close(folder)
+        raise
+    return folder
 
 
-def _holder(path: Path) -> str:
+def _refused(path: Path, function: Callable[..., _T], *args: object) -> _T:
+    """Call a function of the system; a refusal is said in one line.
+
+    Raises:
+        TuneError: it refused, but for a file that is there already.
+    """
+    try:
+        return function(*args)
+    except FileExistsError:
+        raise
+    except OSError as e:
+        link = e.errno in (errno.ELOOP, errno.ENOTDIR)
+        what = "is a link or no folder" if link else f"cannot be used ({e.strerror})"
+        raise TuneError(f"the folder of locks {path} {what}; {_REMEDY}") from e
+
+
+def _open(folder: int, path: Path) -> int:
+    """Open or make a file to be locked.
+
+    Args:
+        folder: descriptor of its folder.
+        path: the file.
+
+    Raises:
+        TuneError: something else is there: a link, a file of another user or with a second name.
+        OSError: it cannot be opened.
+    """
+    try:
+        fd = os.open(path.name, _FILE, 0o600, dir_fd=folder)
+    except OSError as e:
+        if e.errno not in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+            raise
+        raise TuneError(f"the lock {path} is a link or no file; remove it") from e
+    status = os.fstat(fd)
+    problem = None
+    if not stat.S_ISREG(status.st_mode):
+        problem = "is no file"
+    elif status.st_uid != os.getuid():
+        problem = "belongs to another user, whose run may be using it"
+    elif status.st_nlink > 1:
+        problem = "has a second name, which another user may have made"
+    if problem is None:
+        return fd
+    os.close(fd)
+    raise TuneError(f"the lock {path} {problem}; remove it")
+
+
+def _holder(fd: int) -> str:
     """``process 12 (command)``, or a general word when the file says nothing readable."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        return f"process {int(data['pid'])} ({data['command']})"
+        data = json.loads(os.pread(fd, 4096, 0))
+        command = "".join(c if c.isprintable() else "?" for c in data["command"])
+        return f"process {int(data['pid'])} ({command})"
     except (OSError, ValueError, KeyError, TypeError):
         return "another process"
 
@@ -77,6 +149,9 @@ class DeviceLock:
     Args:
         device: name of the device, such as ``"cpu0"``.
         announce: called once with a text when waiting takes longer than `ANNOUNCE_S` seconds.
+
+    Raises:
+        TuneError: (also when it is acquired) the folder of locks, or the file, is not this user's.
     """
 
     def __init__(self, device: str = "cpu0", announce: Callable[[str], None] | None = None) -> None:
@@ -84,6 +159,14 @@ class DeviceLock:
         self.path = _private_dir() / f"{safe}.lock"
         self._device, self._announce = device, announce
         self._fd: int | None = None
+        self._waiting_fd: int | None = None
+        os.close(_open_private(self.path.parent))  # said at once when it cannot be used
+
+    @property
+    def holder(self) -> str:
+        """Who has the lock that is waited for; empty while nobody waits here."""
+        fd = self._waiting_fd
+        return "" if fd is None else _holder(fd)
 
     @property
     def held(self) -> bool:
@@ -95,13 +178,20 @@ class DeviceLock:
         if self._fd is not None:
             return 0.0
         start = time.monotonic()
-        fd = _open(self.path)
+        folder = _open_private(self.path.parent)
+        try:
+            fd = _refused(self.path.parent, _open, folder, self.path)
+        finally:
+            os.close(folder)
+        self._waiting_fd = fd
         try:
             self._wait(fd)
             _sign(fd)
         except BaseException:  # Ctrl-C too must not leave the file open
             os.close(fd)
             raise
+        finally:
+            self._waiting_fd = None
         self._fd = fd
         return time.monotonic() - start
 
@@ -111,7 +201,7 @@ class DeviceLock:
         announce = self._announce
         while not _try(fd):
             if announce is not None and time.monotonic() - start >= ANNOUNCE_S:
-                announce(f"waiting for {self._device}: {_holder(self.path)} is timing on it")
+                announce(f"waiting for {self._device}: {_holder(fd)} is timing on it")
                 announce = None
             time.sleep(_POLL_S)
 
@@ -125,7 +215,7 @@ class DeviceLock:
         self._fd = None
 
 
-@contextmanager
+@contextlib.contextmanager
 def lock_log(path: str | os.PathLike[str], task: str = "") -> Iterator[Path]:
     """Refuse a second tuning run on the same log and task.
 
@@ -142,44 +232,50 @@ def lock_log(path: str | os.PathLike[str], task: str = "") -> Iterator[Path]:
     log = Path(path).resolve()
     tag = f".{hashlib.sha256(task.encode()).hexdigest()[:8]}" if task else ""
     lock = log.with_name(f"{log.name}{tag}.lock")
-    try:
-        fd = _lock_file(lock)
-    except OSError as e:
-        raise TuneError(f"cannot lock the log {log}: {e.strerror}; is its folder writable?") from e
-    if fd is None:
-        raise TuneError(
-            f"the log {log} is in use by {_holder(lock)}; "
-            "wait until it ends, stop it, or choose another log"
-        )
-    try:
+    with contextlib.ExitStack() as stack:
+        try:
+            folder = os.open(lock.parent, _FOLDER)
+            stack.callback(os.close, folder)
+            fd = _lock_file(folder, lock, log)
+        except OSError as e:
+            text = f"cannot lock the log {log}: {e.strerror}; is its folder writable?"
+            raise TuneError(text) from e
+        stack.callback(os.close, fd)
+        stack.callback(fcntl.flock, fd, fcntl.LOCK_UN)
+        stack.callback(_remove, folder, lock)
         yield lock
-    finally:
-        lock.unlink(missing_ok=True)
-        fcntl.flock(fd, fcntl.LOCK_UN)
-        os.close(fd)
 
 
-def _lock_file(lock: Path) -> int | None:
-    """Lock and sign the file; None when somebody has it."""
+def _remove(folder: int, lock: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(lock.name, dir_fd=folder)
+
+
+def _lock_file(folder: int, lock: Path, log: Path) -> int:
+    """Lock and sign the file.
+
+    Raises:
+        TuneError: somebody has it.
+    """
     while True:
-        fd = _open(lock)
+        fd = _open(folder, lock)
         if not _try(fd):
+            holder = _holder(fd)
             os.close(fd)
-            return None
+            raise TuneError(
+                f"the log {log} is in use by {holder}; "
+                "wait until it ends, stop it, or choose another log"
+            )
         # The former owner may have removed the file between our opening and locking it.
-        if _same_file(fd, lock):
+        if _same_file(fd, folder, lock.name):
             _sign(fd)
             return fd
         os.close(fd)
 
 
-def _same_file(fd: int, path: Path) -> bool:
+def _same_file(fd: int, folder: int, name: str) -> bool:
     try:
-        there = os.stat(path, follow_symlinks=False)
+        there = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return False
-    mine = os.fstat(fd)
-    return stat.S_ISREG(there.st_mode) and (there.st_dev, there.st_ino) == (
-        mine.st_dev,
-        mine.st_ino,
-    )
+    return os.path.samestat(there, os.fstat(fd))

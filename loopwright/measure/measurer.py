@@ -112,6 +112,17 @@ class Measurer:
         """
         return self.equipment.clock.report()
 
+    @property
+    def answered(self) -> int:
+        """How many requests its processes have answered: a sign of progress."""
+        return self.equipment.answered
+
+    @property
+    def waiting_for(self) -> str:
+        """What it waits for at the moment, for people: processes and what they do, the device and
+        who has it, the template, the reference. May be read on any thread."""
+        return self.equipment.waiting_for
+
     def measure(
         self, inputs: Sequence[MeasureInput], incumbent: float | None = None
     ) -> Iterator[MeasureResult]:
@@ -207,7 +218,8 @@ class Measurer:
             if candidate.key in by_key:
                 self.equipment.clock.counts["reused"] += 1
             else:
-                by_key[candidate.key] = self.equipment.builds.add(candidate)
+                label = f"trial {item.trial}"
+                by_key[candidate.key] = self.equipment.builds.add(candidate, label=label)
             builds.append(by_key[candidate.key])
         return builds
 
@@ -234,7 +246,9 @@ class Measurer:
         else:
             self._wait_for_device()
             start = time.perf_counter()
-            result = self._run(build.candidate, outcome, incumbent)
+            result = self.equipment.runs.undisturbed(
+                lambda: self._run(build.candidate, outcome, incumbent)
+            )
             run_s = time.perf_counter() - start
         return replace(
             result,

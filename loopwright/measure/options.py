@@ -59,7 +59,8 @@ class LocalBuilder:
     defaults (None, False, None) only.
 
     Attributes:
-        timeout: seconds that one build may take; then it is killed (``BUILD_TIMEOUT``).
+        timeout: seconds that one build may take; then it is killed (``BUILD_TIMEOUT``). So long the
+            template may take before it, in this process (``INSTANTIATION``).
         n_parallel: number of builder processes; None: all usable cores.
         build_func: only ``"default"`` (AutoTVM's ``"ndk"`` and callables are refused).
         memory_bytes: memory that one builder may take beyond what it starts with; None: half of

@@ -86,40 +86,51 @@ def _build(equipment: Equipment, finalists: Sequence[Finalist]) -> None:
             _fail(equipment, f, f.build.outcome)
 
 
-def _load(equipment: Equipment, f: Finalist) -> bool:
-    """Have the present runner process hold its code; False when it fails."""
-    if f.failed:
-        return False
+def _load(equipment: Equipment, f: Finalist) -> MeasureError | None:
+    """Have the present runner process hold its code; what went wrong, if anything."""
     worker = equipment.runs.worker
     worker.start()
     if f.launched == worker.launched:
-        return True
+        return None
     race = equipment.runs.load_and_race(f.artifact, None, slot=f.slot, race=False)
     if isinstance(race, MeasureError):
-        _fail(equipment, f, race)
-        return False
+        return race
     f.first, f.launched = race.first, worker.launched
-    return True
+    return None
 
 
 def _check(equipment: Equipment, f: Finalist) -> None:
-    if not equipment.option.runner.check or not _load(equipment, f):
+    if f.failed or not equipment.option.runner.check:
         return
-    assert f.build is not None
-    error = wrong_answer(equipment.check(f.build.candidate, f.artifact, slot=f.slot))
+    error = equipment.runs.undisturbed(lambda: _problem(equipment, f))
     if error is not None:
         _fail(equipment, f, error)
 
 
+def _problem(equipment: Equipment, f: Finalist) -> MeasureError | None:
+    """Load it and check its answer."""
+    assert f.build is not None
+    return _load(equipment, f) or wrong_answer(
+        equipment.check(f.build.candidate, f.artifact, slot=f.slot)
+    )
+
+
 def _sample(equipment: Equipment, f: Finalist) -> None:
+    if f.failed:
+        return
     with equipment.clock.phase("run"):
-        if not _load(equipment, f):
-            return
-        times = equipment.runs.sample(f.first, slot=f.slot, windows=1, window_s=PLAYOFF_WINDOW_S)
+        times = equipment.runs.undisturbed(lambda: _times(equipment, f))
     if isinstance(times, MeasureError):
         _fail(equipment, f, times)
         return
     f.times.append(statistics.median(times))
+
+
+def _times(equipment: Equipment, f: Finalist) -> tuple[float, ...] | MeasureError:
+    """Load it and take one window."""
+    return _load(equipment, f) or equipment.runs.sample(
+        f.first, slot=f.slot, windows=1, window_s=PLAYOFF_WINDOW_S
+    )
 
 
 def _fail(equipment: Equipment, f: Finalist, error: MeasureError) -> None:

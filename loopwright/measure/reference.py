@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from loopwright.errors import UsageError
+from loopwright.errors import TimeLimitError, UsageError
 from loopwright.measure.arguments import arguments, outputs
 from loopwright.measure.building import Build, BuildPool, Candidate, make_candidate
 from loopwright.measure.check import Array, reference_problem
 from loopwright.measure.result import MeasureError, TaskLike
-from loopwright.measure.running import REFERENCE_S, RunSession
+from loopwright.measure.running import PREPARE_S, REFERENCE_S, RunSession
 from loopwright.runtime import Arg, Artifact
+from loopwright.time_limit import limited
 
 
 class InputData:
@@ -35,11 +36,13 @@ class InputData:
 
         Raises:
             UsageError: what the template made does not fit.
+            TimeLimitError: it took longer than `PREPARE_S` seconds.
         """
         if self._task.make_inputs is None:
             return None
         inputs = [arg for arg in args if not arg.output]
-        arrays = [np.asarray(a) for a in self._task.make_inputs()]
+        made = limited(PREPARE_S, f"make_inputs of {self._task.name}", self._task.make_inputs)
+        arrays = [np.asarray(a) for a in made]
         if [a.shape for a in arrays] != [arg.shape for arg in inputs]:
             raise UsageError(
                 f"make_inputs of {self._task.name} must return one array per input, with shapes "
@@ -87,14 +90,16 @@ class References:
         function = self._task.reference
         if function is None:
             return None
-        inputs = self._runs.input_arrays(arguments(artifact))
         expected = outputs(artifact)
         arrays: list[Array] = []
         try:
-            arrays = _as_arrays(function(*inputs))
+            inputs = self._runs.input_arrays(arguments(artifact))
+            arrays = _as_arrays(limited(REFERENCE_S, "it", function, *inputs))
             problem = reference_problem(expected, arrays)
         except KeyboardInterrupt:
             raise
+        except TimeLimitError as e:
+            problem = str(e)
         except BaseException as e:  # a function of a user: sys.exit in it does not end the tuning
             problem = f"it raised {type(e).__name__}: {e}"
         if problem is None:
@@ -121,7 +126,9 @@ class References:
     def _answer_of(self, build: Build) -> bytes | MeasureError:
         outcome = build.outcome
         assert outcome is not None
-        return outcome if isinstance(outcome, MeasureError) else self._runs.outputs_of(outcome)
+        if isinstance(outcome, MeasureError):
+            return outcome
+        return self._runs.undisturbed(lambda: self._runs.outputs_of(outcome))
 
 
 def _as_arrays(answer: Any) -> list[Array]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from loopwright.errors import InternalError
+from loopwright.errors import InternalError, TimeLimitError
 from loopwright.measure.arguments import arguments
 from loopwright.measure.check import Array, make_input
 from loopwright.measure.options import (
@@ -46,10 +46,12 @@ _SLACK_S = 0.25  # linking and the messages: not the kernel's fault
 _KINDS = {
     FailureCause.TIMEOUT: ErrorKind.RUN_TIMEOUT,
     FailureCause.CRASH: ErrorKind.RUN_CRASH,
+    FailureCause.KILLED: ErrorKind.RUN_CRASH,
     FailureCause.MEMORY: ErrorKind.MEMORY,
 }
 
 _Answer = TypeVar("_Answer", bound=Reply)
+_Result = TypeVar("_Result")
 
 
 def seeded_inputs(args: Sequence[Arg]) -> list[Array] | None:
@@ -75,6 +77,9 @@ class RunSession:
         inputs: gives the input data of these arguments; None where seeded random data will do.
         worker: the process of another session to be used; None: a process of its own.
         owner: whose input data it is, where equal arguments of another session may get other data.
+
+    Attributes:
+        kills: how often the process was killed from outside; see `undisturbed`.
     """
 
     def __init__(
@@ -90,6 +95,18 @@ class RunSession:
         self._inputs = inputs
         self.worker = worker or Worker("runner", option.memory_limit)
         self._pump = pump
+        self.kills = 0
+
+    def undisturbed(self, measure: Callable[[], _Result]) -> _Result:
+        """What `measure` returns, which begins by loading a candidate.
+
+        Where somebody killed the process meanwhile (an operator, the kernel for want of memory), it
+        is done once more, so that no candidate is blamed. One that takes all memory is killed a
+        second time, and is at fault.
+        """
+        before = self.kills
+        found = measure()
+        return found if self.kills == before else measure()
 
     def start(self) -> None:
         """Start the process, without waiting for it."""
@@ -130,7 +147,7 @@ class RunSession:
             payload=artifact.objects,
         )
         limit = self.option.limit(incumbent)
-        return self._ask(request, RaceReply, limit, limit + _SLACK_S)
+        return self._ask(request, RaceReply, limit, limit + _SLACK_S, restart=False)
 
     def sample(
         self,
@@ -218,7 +235,7 @@ class RunSession:
         if problem is not None:
             return problem
         request = OutputsRequest(manifest=artifact.manifest, payload=artifact.objects)
-        reply = self._ask(request, OutputsReply, REFERENCE_S, REFERENCE_S)
+        reply = self._ask(request, OutputsReply, REFERENCE_S, REFERENCE_S, restart=False)
         return reply if isinstance(reply, MeasureError) else reply.payload
 
     def input_arrays(self, args: Sequence[Arg]) -> list[Array]:
@@ -240,7 +257,10 @@ class RunSession:
         if key in self.worker.sent:
             return None
         self.worker.sent.clear()  # the references go with the former data
-        given = self._inputs(args)
+        try:
+            given = self._inputs(args)
+        except TimeLimitError as e:
+            return MeasureError(ErrorKind.RUN_ERROR, str(e))
         payload = b"".join(a.tobytes() for a in given) if given is not None else b""
         request = DataRequest(manifest=artifact.manifest, seed=self.option.seed, payload=payload)
         reply = self._ask(request, Done, PREPARE_S, PREPARE_S)
@@ -287,6 +307,7 @@ class RunSession:
         self.worker.start()
 
     def _failed(self, failure: WorkerFailure, limit: float) -> MeasureError:
+        self.kills += failure.cause is FailureCause.KILLED
         if failure.cause is FailureCause.TIMEOUT:
             text = (
                 f"it ran longer than {limit:.3g} s and was killed (limit: max(1 s, 20 x the best "

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loopwright.errors import SpaceError
+from loopwright.errors import SpaceError, TimeLimitError
 from loopwright.task.sampling import generator
 from loopwright.task.vectors import indices_of, random_digits
+from loopwright.time_limit import TEMPLATE_S, limited
 
 if TYPE_CHECKING:
     from loopwright.task.space import ConfigEntity
@@ -45,7 +47,8 @@ def refusals(task: Task, sample: int = _SAMPLE) -> list[Refusal]:
 
     Args:
         task: the task; its template runs for every point that the filters accept.
-        sample: how many random points to look at; all of a space that has no more.
+        sample: how many random points to look at; all of a space that has no more. Where filters or
+            the template are slow, fewer.
 
     Returns:
         The reasons; none where every point that was looked at can be instantiated.
@@ -56,13 +59,18 @@ def refusals(task: Task, sample: int = _SAMPLE) -> list[Refusal]:
     else:
         points = indices_of(space, random_digits(space, sample, generator(0)))
     seen: dict[str, tuple[int, str]] = {}
+    looked = 0
+    until = time.monotonic() + TEMPLATE_S
     for index in points:
+        if time.monotonic() > until:
+            break
+        looked += 1
         reason = _reason(task, space.get(index))
         if reason is not None:
             count, example = seen.get(reason, (0, str(space.get(index))))
             seen[reason] = (count + 1, example)
     ordered = sorted(seen.items(), key=lambda item: -item[1][0])
-    return [Refusal(reason, n / len(points), example) for reason, (n, example) in ordered]
+    return [Refusal(reason, n / looked, example) for reason, (n, example) in ordered]
 
 
 def _reason(task: Task, config: ConfigEntity) -> str | None:
@@ -74,7 +82,9 @@ def _reason(task: Task, config: ConfigEntity) -> str | None:
     try:
         if not task.config_space.is_valid(config.index):
             return "the space refuses it"
-        task.instantiate(config)
+        limited(TEMPLATE_S, "the template", task.instantiate, config)
+    except TimeLimitError as exc:
+        return str(exc)
     except SpaceError as exc:
         cause = exc.__cause__ or exc
         return f"the template raises {type(cause).__name__}: {_general(cause)}"
@@ -83,7 +93,10 @@ def _reason(task: Task, config: ConfigEntity) -> str | None:
 
 def _reason_of_filter(accepts: Filter, config: ConfigEntity) -> str | None:
     try:
-        return None if accepts(config) else f"filter {_name(accepts)} refuses it"
+        accepted = limited(TEMPLATE_S, f"filter {_name(accepts)}", accepts, config)
+        return None if accepted else f"filter {_name(accepts)} refuses it"
+    except TimeLimitError as exc:
+        return str(exc)
     except Exception as exc:  # a user's filter: what it raises is the reason
         return f"filter {_name(accepts)} raises {type(exc).__name__}: {_general(exc)}"
 

@@ -7,17 +7,24 @@ product of the knobs is never enumerated.
 from __future__ import annotations
 
 import hashlib
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from loopwright.errors import InstantiationError, SpaceError
+from loopwright.errors import InstantiationError, SpaceError, TimeLimitError
 from loopwright.records import Json
 from loopwright.task import sampling
 from loopwright.task.entities import Entity
 from loopwright.task.knobs import Knob, value_text
 from loopwright.task.sampling import Rng, ValidCount
 from loopwright.task.template_config import Filter, TemplateConfig, missing_knob
+from loopwright.time_limit import TEMPLATE_S, limited
+
+#: So many points on which a filter does not end are an error.
+_ENDLESS = 3
+
+_log = logging.getLogger("loopwright.task")
 
 
 class ConfigEntity(TemplateConfig):
@@ -110,6 +117,7 @@ class ConfigSpace(TemplateConfig):
         self._frozen = False
         self._dims: tuple[int, ...] = ()
         self._default: int | None = None
+        self._endless: set[int] = set()
 
     # -- while it collects ----------------------------------------------------------------------
 
@@ -298,21 +306,44 @@ class ConfigSpace(TemplateConfig):
     def is_valid(self, index: int) -> bool:
         """True when the index is within the space and every filter accepts the point.
 
+        A filter that takes longer than `TEMPLATE_S` seconds refuses the point, with a warning.
+
         Raises:
-            SpaceError: a filter raised.
+            SpaceError: a filter raised, or took too long for the third time.
         """
         if not 0 <= index < self.range_length:
             return False
         if not self._filters:
             return True
+        if index in self._endless:
+            return False
         config = self.get(index)
         try:
-            return all(accepts(config) for accepts in self._filters)
+            return limited(TEMPLATE_S, "a filter", self._accepts, config, often=True)
         except KeyboardInterrupt:
             raise
+        except TimeLimitError as exc:
+            self._note_endless(config, exc)
+            return False
         except BaseException as exc:  # a user's filter: one that calls sys.exit ends nothing
             text = f"a filter failed on configuration {index} ({config}): "
             raise SpaceError(f"{text}{type(exc).__name__}: {exc}") from exc
+
+    def _accepts(self, config: ConfigEntity) -> bool:
+        return all(accepts(config) for accepts in self._filters)
+
+    def _note_endless(self, config: ConfigEntity, exc: TimeLimitError) -> None:
+        """Remember a point on which a filter does not end.
+
+        Raises:
+            SpaceError: it is the third.
+        """
+        assert config.index is not None
+        self._endless.add(config.index)
+        text = f"{exc} on configuration {config.index} ({config})"
+        if len(self._endless) >= _ENDLESS:
+            raise SpaceError(f"{text}, the {_ENDLESS}rd such one; see to multi_filter") from exc
+        _log.warning("%s, which counts as refused", text)
 
     # -- choosing points ------------------------------------------------------------------------
 

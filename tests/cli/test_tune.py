@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -26,17 +27,33 @@ MAIN = (
 )
 
 
-def spawn(*argv, folder, **options):
-    """The command line in a process of its own."""
+#: As ``nohup`` starts it.
+NOHUP = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); "
+
+
+def spawn(*argv, folder, before="", **options):
+    """The command line in a process of its own, after the statements ``before``."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(
-        [sys.executable, "-c", MAIN, *argv],
+        [sys.executable, "-c", before + MAIN, *argv],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
         text=True,
-        **options,
+        **{**pipes, **options},
     )
+
+
+def workers_of(pid: int) -> list[int]:
+    """Worker processes that this process has started; zombies do not count."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"loopwright.measure.workers.worker" in words and words[-2] == str(pid).encode():
+            found.append(int(folder.name))
+    return found
 
 
 def test_tune_shows_everything_and_leaves_the_log(cli, tmp_path):
@@ -174,12 +191,16 @@ def test_a_template_that_fails_everywhere(cli, tmp_path):
     assert "narrow the knobs" in ran.error
 
 
-def wait_for_trials(process: subprocess.Popen, log: Path, count: int) -> None:
-    """Return when a run has written so many records, or has ended."""
+def wait_for_trials(
+    process: subprocess.Popen, log: Path, count: int, terminal: int | None = None
+) -> None:
+    """Return when a run has written so many records, or has ended; read its terminal meanwhile."""
     deadline = time.monotonic() + 100
     while process.poll() is None and time.monotonic() < deadline:
         if log.exists() and log.read_text().count('"trial"') >= count:
             return
+        if terminal is not None and select.select([terminal], [], [], 0)[0]:
+            os.read(terminal, 1 << 16)
         time.sleep(0.02)
 
 
@@ -201,17 +222,53 @@ def test_ctrl_c_keeps_the_log_and_prints_the_command_that_resumes(tmp_path):
     assert {json.loads(line)["v"] for line in log.read_text().splitlines()} == {1}
 
 
-def test_sigterm_ends_a_run_as_ctrl_c_does(tmp_path):
+def test_sigterm_ends_a_run_as_ctrl_c_does_and_nohup_ignores_sighup(tmp_path):
+    log = tmp_path / "log.jsonl"
+    argv = ["tune", *WORKLOAD, "--trials", "5000", "--log", "log.jsonl"]
+    process = spawn(*argv, folder=tmp_path, before=NOHUP)
+    wait_for_trials(process, log, 1)
+    process.send_signal(signal.SIGHUP)
+    wait_for_trials(process, log, len(records.load(log)) + 3)
+    assert process.poll() is None
+    ends_cleanly(process, signal.SIGTERM, log)
+
+
+def test_sighup_ends_a_run_as_ctrl_c_does(tmp_path):
     log = tmp_path / "log.jsonl"
     argv = ["tune", *WORKLOAD, "--trials", "5000", "--log", "log.jsonl"]
     process = spawn(*argv, folder=tmp_path)
     wait_for_trials(process, log, 1)
-    process.terminate()
+    ends_cleanly(process, signal.SIGHUP, log)
+
+
+def ends_cleanly(process: subprocess.Popen, number: signal.Signals, log: Path) -> None:
+    assert workers_of(process.pid)
+    process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
+    assert "stopped: interrupted" in out
     assert "to continue:" in out
     assert "--log log.jsonl --trials 5000" in out
+    assert not list(log.parent.glob("*.lock"))
+    assert not workers_of(process.pid)
+    assert not records.load(log).skipped
+
+
+def test_a_terminal_that_is_closed_ends_a_run_cleanly(tmp_path):
+    """The hang-up comes from the system, and nothing can be printed any more."""
+    log = tmp_path / "log.jsonl"
+    ours, theirs = os.openpty()
+    argv = ["tune", *WORKLOAD, "--trials", "5000", "--log", "log.jsonl"]
+    claim = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+    files = dict.fromkeys(("stdin", "stdout", "stderr"), theirs)
+    process = spawn(*argv, folder=tmp_path, before=claim, start_new_session=True, **files)
+    os.close(theirs)
+    wait_for_trials(process, log, 2, ours)
+    os.close(ours)
+    assert process.wait(60) == 130
+    assert not workers_of(process.pid)
     assert not list(tmp_path.glob("*.lock"))
+    assert not records.load(log).skipped
 
 
 def test_ctrl_c_before_the_first_trial_prints_the_command_too(cli, tmp_path, monkeypatch):

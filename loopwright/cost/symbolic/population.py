@@ -21,11 +21,12 @@ import numpy.typing as npt
 
 from loopwright.cost.symbolic.evaluation import ColumnProgram, constant_row
 from loopwright.cost.symbolic.symbols import DataDependent, Graph, Number, Sym
-from loopwright.errors import InstantiationError
+from loopwright.errors import InstantiationError, TimeLimitError
 from loopwright.schedule.state import State
 from loopwright.task import ConfigEntity, Knob, Task
 from loopwright.task.entities import Entity
 from loopwright.task.vectors import Digits
+from loopwright.time_limit import TEMPLATE_S, limited
 
 #: Derives numbers from a schedule's state, always the same count.
 Derive = Callable[[State], list[Number]]
@@ -152,9 +153,10 @@ class Population:
         }
         config = ConfigEntity(self.task.config_space, chosen, None)
         try:
-            schedule, _ = self.task.instantiate(config)
+            run = self.task.instantiate
+            schedule, _ = limited(TEMPLATE_S, "the template", run, config, often=True)
             return self._derive(schedule.state)
-        except (InstantiationError, DataDependent):
+        except (InstantiationError, TimeLimitError, DataDependent):
             return None
         # A schedule that cannot be described costs its own candidates only.
         except Exception as exc:

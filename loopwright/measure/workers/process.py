@@ -11,28 +11,38 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import secrets
 import select
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import IO
+from subprocess import Popen
 
 from loopwright.errors import InternalError, RunError
-from loopwright.measure.workers.process_exit import describe_exit, ended, kill_group
-from loopwright.measure.workers.protocol import Decoder, Message, Reply, encode
+from loopwright.measure.workers.printed import Printed
+from loopwright.measure.workers.process_exit import (
+    describe_exit,
+    ended,
+    found_no_memory,
+    kill_group,
+    killed_from_outside,
+)
+from loopwright.measure.workers.process_start import start_process
+from loopwright.measure.workers.protocol import (
+    KEY_SIZE,
+    Decoder,
+    FrameError,
+    Message,
+    Reply,
+    Seal,
+    encode,
+)
 from loopwright.measure.workers.worker_program import WorkerProgram
 
 _START_S = 120.0
 _STARTS = 3
 _SLICE_S = 0.1  # a worker whose descendant keeps the pipe open is seen dead within this
-_TAIL = 2000
-#: Last words of a process that found no memory. LLVM and C++ end the process where Python would
-#: raise, so that their text is all that is left to tell such an end from any other.
-_MEMORY_TEXTS = ("out of memory", "bad_alloc", "Cannot allocate memory", "MemoryError")
 
 
 class FailureCause(Enum):
@@ -40,6 +50,7 @@ class FailureCause(Enum):
 
     TIMEOUT = "the worker was killed at its deadline"
     CRASH = "the worker died"
+    KILLED = "the worker was killed by somebody else"
     MEMORY = "the worker died for want of memory"
 
 
@@ -70,6 +81,7 @@ class Worker:
         seconds: that the last request took.
         rss: resident memory in bytes after the last reply.
         launched: how many processes were started.
+        answered: how many requests had an outcome.
     """
 
     def __init__(
@@ -88,9 +100,10 @@ class Worker:
         self.outcome: Outcome | None = None
         self.seconds = 0.0
         self.launched = 0
+        self.answered = 0
         self._starts = 0  # in a row, without one that became ready
-        self._proc: subprocess.Popen[bytes] | None = None
-        self._stderr: IO[bytes] | None = None
+        self._proc: Popen[bytes] | None = None
+        self._printed = Printed(role)
         self._clear()
 
     def _clear(self) -> None:
@@ -98,10 +111,11 @@ class Worker:
         self._ready = False
         self._requests = 0
         self.rss = 0
-        self._decoder = Decoder()
+        self._decoder = Decoder(Seal(b""))
         self._unsent = memoryview(b"")
         self._busy = False
-        self._request = b""
+        self._request: bytes | bytearray = b""
+        self._label = ""
         self._limit = 0.0
         self._begun = 0.0
         self._deadline = 0.0
@@ -119,28 +133,40 @@ class Worker:
     @property
     def printed_bytes(self) -> int:
         """How much the process has printed since the last request."""
-        return 0 if self._stderr is None else os.fstat(self._stderr.fileno()).st_size
+        return self._printed.size
+
+    @property
+    def doing(self) -> str:
+        """What an answer is awaited for and how long, for people; empty while nothing is."""
+        if not self._busy:
+            return ""
+        what = self._label if self._ready else "starting"
+        return f"{self.role} {self.pid} ({what} for {time.monotonic() - self._begun:.0f} s)"
 
     def start(self) -> None:
-        """Start the process unless it runs; does not wait until it is ready."""
-        if self._proc is not None and not ended(self._proc):
+        """Start the process unless it runs; does not wait until it is ready.
+
+        Raises:
+            RunError: the system has no room for another process, or for a temporary file.
+        """
+        if self._fit:
             return
         self.kill()
-        if self._stderr is None:
-            self._stderr = tempfile.TemporaryFile(prefix="loopwright-worker-")  # noqa: SIM115
-        self._empty_stderr()
+        self._printed.open()
+        self._printed.clear()
         args = ["-P", "-m", self.program.module, self.role]
-        self._proc = subprocess.Popen(
-            [sys.executable, *args, str(self.memory_bytes), str(os.getpid())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._stderr,
-            env=self.program.variables(),
-            bufsize=0,
-            start_new_session=True,
+        self._proc = start_process(
+            self.role,
+            [*args, str(self.memory_bytes), str(os.getpid())],
+            self._printed.file,
+            self.program.variables(),
         )
+        key = secrets.token_bytes(KEY_SIZE)
+        self._decoder = Decoder(Seal(key))
         for pipe in self._pipes():
             os.set_blocking(pipe, False)
+        with contextlib.suppress(BrokenPipeError):  # it died; the first request finds that out
+            os.write(self._pipes()[0], key)
         self._starts += 1
         self.launched += 1
         self._begun = time.monotonic()
@@ -151,7 +177,9 @@ class Worker:
         if self._requests >= self.max_requests or self.rss > self.max_rss:
             self.kill()
 
-    def submit(self, request: Message, *, seconds: float, restart: bool = True) -> None:
+    def submit(
+        self, request: Message, *, seconds: float, restart: bool = True, label: str = ""
+    ) -> None:
         """Send a request; its answer becomes ``outcome`` in some later `wait_any`.
 
         Args:
@@ -160,18 +188,19 @@ class Worker:
                 not count.
             restart: start a process where there is none; False when the request needs what the
                 present one holds, and its death is then the outcome.
+            label: what it does, for people who wonder; empty: the name of the request.
         """
         if self._busy:
             raise InternalError(f"{self.role} worker {self.pid} was asked twice")
         self.outcome = None
-        if not restart and (self._proc is None or ended(self._proc)):
-            text = f"the {self.role} process had died before it was asked{self._stderr_text()}"
+        if not restart and not self._fit:
+            self.outcome, self.seconds = self._unfit(), 0.0
             self.kill()
-            self.outcome, self.seconds = WorkerFailure(FailureCause.CRASH, text), 0.0
             return
         self.start()
-        self._empty_stderr()
+        self._printed.clear()
         self._busy, self._limit = True, seconds
+        self._label = label or type(request).__name__.removesuffix("Request").lower()
         self._requests += 1
         self._request = encode(request)
         self._send()
@@ -195,9 +224,31 @@ class Worker:
     def close(self) -> None:
         """Kill the process and free what belongs to it."""
         self.kill()
-        if self._stderr is not None:
-            self._stderr.close()
-            self._stderr = None
+        self._printed.close()
+
+    @property
+    def _fit(self) -> bool:
+        """Whether there is a process that can be asked: it lives, and nothing but its replies has
+        come from it. (A thread that a candidate has left behind may write to the pipe.)"""
+        if self._proc is None or ended(self._proc):
+            return False
+        return self._busy or not self._ready or (self._decoder.empty and not self._readable)
+
+    @property
+    def _readable(self) -> bool:
+        poller = select.poll()
+        poller.register(self._pipes()[1], select.POLLIN)
+        return bool(poller.poll(0))
+
+    def _unfit(self) -> WorkerFailure:
+        """Why the process cannot be asked."""
+        text = f"the {self.role} process had died before it was asked"
+        if self._proc is None or not ended(self._proc):
+            return WorkerFailure(FailureCause.CRASH, text + self._printed.text())
+        kill_group(self._proc)
+        code = self._proc.returncode
+        how = f"{text}: {describe_exit(code, '')}{self._printed.text()}"
+        return WorkerFailure(_cause(self.role, code, []), how)
 
     # -- events, called by wait_any --------------------------------------------------------------
 
@@ -235,8 +286,21 @@ class Worker:
         if not data:
             self._died()
             return
+        self._receive(data)
+
+    def _receive(self, data: bytes) -> None:
+        """Take what has come; a candidate that wrote to the pipe has spoilt its process."""
         self._decoder.feed(data)
-        self._take_messages()
+        try:
+            self._take_messages()
+        except FrameError:
+            text = f"it wrote to the pipes of the {self.role} process that it ran in"
+            if not self._busy:
+                self.kill()
+            elif self._ready:
+                self._fail(WorkerFailure(FailureCause.CRASH, text + self._printed.text()))
+            else:
+                self._start_failed(f"something else wrote to its pipes{self._printed.text()}")
 
     def _take_messages(self) -> None:
         while (message := self._decoder.pop()) is not None:
@@ -255,6 +319,7 @@ class Worker:
             raise InternalError(f"{self.role} worker {self.pid} answered without being asked")
         self._busy = False
         self._request = b""
+        self.answered += 1
         self.seconds = time.monotonic() - self._begun
         self.outcome = outcome
 
@@ -277,17 +342,16 @@ class Worker:
             if not data:
                 self._died()
                 return
-            self._decoder.feed(data)
-            self._take_messages()
+            self._receive(data)
 
     def _late(self) -> None:
         if not self._ready:
             raise RunError(
                 f"the {self.role} process did not start within {_START_S:.0f} s"
-                f"{self._stderr_text()}"
+                f"{self._printed.text()}"
             )
         limit = self._limit
-        text = f"no answer within {limit:.3g} s; the {self.role} was killed{self._stderr_text()}"
+        text = f"no answer within {limit:.3g} s; the {self.role} was killed{self._printed.text()}"
         self._fail(WorkerFailure(FailureCause.TIMEOUT, text))
 
     def _died(self) -> None:
@@ -301,12 +365,12 @@ class Worker:
             if gone
             else f"the {self.role} process closed the pipe to its parent"
         )
-        tail = self._stderr_text()
+        tail = self._printed.text()
         if not self._ready:
             self._start_failed(how_ended + tail)
             return
-        full = any(text in tail for text in _MEMORY_TEXTS)
-        cause = FailureCause.MEMORY if full else FailureCause.CRASH
+        code = self._proc.returncode if gone else 0
+        cause = _cause(self.role, code, self._printed.lines())
         self._fail(WorkerFailure(cause, how_ended + tail))
 
     def _start_failed(self, text: str) -> None:
@@ -325,21 +389,14 @@ class Worker:
         self._starts = 0
         self.start()  # the next request finds it warm
 
-    # -- stderr ----------------------------------------------------------------------------------
 
-    def _empty_stderr(self) -> None:
-        assert self._stderr is not None
-        if os.fstat(self._stderr.fileno()).st_size:
-            os.ftruncate(self._stderr.fileno(), 0)
-
-    def _stderr_text(self) -> str:
-        assert self._stderr is not None
-        fd = self._stderr.fileno()
-        size = os.fstat(fd).st_size
-        data = os.pread(fd, _TAIL, max(0, size - _TAIL))
-        lines = data.replace(b"\0", b"").decode(errors="replace").splitlines()
-        text = " | ".join(line.strip() for line in lines if line.strip())
-        return f"; it had printed: {text}" if text else ""
+def _cause(role: str, code: int, printed: Sequence[str]) -> FailureCause:
+    """Why a process has ended that nobody of us has killed; the arguments as in
+    ``process_exit.py``."""
+    if killed_from_outside(code):
+        return FailureCause.KILLED
+    full = found_no_memory(role, code, printed)
+    return FailureCause.MEMORY if full else FailureCause.CRASH
 
 
 def wait_any(workers: Iterable[Worker], seconds: float | None = None) -> list[Worker]:

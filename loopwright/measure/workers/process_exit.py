@@ -6,6 +6,38 @@ import contextlib
 import os
 import signal
 import subprocess
+from collections.abc import Sequence
+
+#: Where LLVM and C++ find no memory they print such a line and abort, where Python would raise.
+_MEMORY_LINES = (
+    "LLVM ERROR: out of memory",
+    "terminate called after throwing an instance of 'std::bad_alloc'",
+)
+#: In processes of these roles no code of a candidate runs, so that what they print is our own.
+_ROLES_WITHOUT_CANDIDATES = ("builder",)
+#: How operators, batch systems and the kernel's OOM killer end a process; code that goes wrong ends
+#: by other signals.
+_SIGNALS_FROM_OUTSIDE = frozenset(
+    {signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT}
+)
+
+
+def killed_from_outside(code: int) -> bool:
+    """Whether a process, by its return code, was ended as others do it who mean no candidate."""
+    return -code in _SIGNALS_FROM_OUTSIDE
+
+
+def found_no_memory(role: str, code: int, printed: Sequence[str]) -> bool:
+    """Whether a process was aborted by LLVM or C++ for want of memory.
+
+    Args:
+        role: of the process.
+        code: its return code, negative for a signal.
+        printed: lines that it has printed.
+    """
+    if role not in _ROLES_WITHOUT_CANDIDATES or -code != signal.SIGABRT:
+        return False
+    return any(line.startswith(_MEMORY_LINES) for line in printed)
 
 
 def describe_exit(code: int, role: str) -> str:

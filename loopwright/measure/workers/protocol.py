@@ -4,11 +4,17 @@ A message is a frozen dataclass. Its frame is a magic word, two lengths, a JSON 
 the class and holds the fields, and raw bytes, the ``payload``. Every field is checked when a frame
 is read. Nothing is unpickled, and nothing that was received is executed, except the machine code
 that a runner is asked to run. The messages themselves are in ``messages.py``.
+
+Candidates run in the process that holds the pipe of the replies, and may write to any descriptor.
+So the frames of replies are sealed: each carries two tags, of its lengths and of all of it, made
+with a key that the parent sends when the process starts. What anything else writes has no such
+tags, and the parent sees it before it waits for, or stores, what the lengths promise.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 import struct
@@ -22,9 +28,12 @@ from typing import Any
 
 from loopwright.errors import InternalError
 
-_MAGIC = b"LWF2"
+_MAGIC = b"LWF3"
 _HEAD = struct.Struct("<4sIQ")
 _MAX_HEADER = 1 << 28
+#: Bytes of the key of a process.
+KEY_SIZE = 32
+_TAG_SIZE = 16
 
 _CLASSES: dict[str, type[Message]] = {}
 
@@ -56,12 +65,62 @@ class Reply(Message):
     rss: int = 0
 
 
-def encode(message: Message) -> bytes:
-    """The frame of a message."""
+class FrameError(InternalError):
+    """What came is no frame of the other side: something else wrote to the pipe."""
+
+
+class Seal:
+    """Makes the tags of one process's replies: keyed BLAKE2 (RFC 7693) over a counter and bytes.
+
+    The counter is that of the frames, so that a frame which was seen cannot be sent again.
+
+    Args:
+        key: `KEY_SIZE` random bytes that both sides have and nobody else has.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._count = 0
+
+    def of_head(self, head: bytes) -> bytes:
+        """The tag of the lengths of the next frame."""
+        return self._tag(b"head", head)
+
+    def of_frame(self, head: bytes, text: bytes, payload: bytes | memoryview) -> bytes:
+        """The tag of the whole next frame; the one after that is then the next."""
+        tag = self._tag(b"all!", head, text, payload)
+        self._count += 1
+        return tag
+
+    def _tag(self, what: bytes, *parts: bytes | memoryview) -> bytes:
+        made = hashlib.blake2b(what, key=self._key, digest_size=_TAG_SIZE)
+        made.update(self._count.to_bytes(8, "little"))
+        for part in parts:
+            made.update(part)
+        return made.digest()
+
+
+def encode(message: Message, seal: Seal | None = None) -> bytes | bytearray:
+    """The frame of a message.
+
+    Args:
+        message: what is sent.
+        seal: of the process, for a reply; requests have none, since only the parent can write them.
+    """
     fields = {name: getattr(message, name) for name in _field_types(type(message).__name__)}
     header = {"message": type(message).__name__, **fields}
     text = json.dumps(header, separators=(",", ":")).encode()
-    return b"".join((_HEAD.pack(_MAGIC, len(text), len(message.payload)), text, message.payload))
+    head = _HEAD.pack(_MAGIC, len(text), len(message.payload))
+    if seal is None:
+        return b"".join((head, text, message.payload))
+    # All memory is taken before the seal counts: where there is none, another reply can be sent.
+    frame = bytearray(len(head) + len(text) + len(message.payload) + 2 * _TAG_SIZE)
+    at = 0
+    tags = seal.of_head(head), seal.of_frame(head, text, message.payload)
+    for part in (head, tags[0], text, message.payload, tags[1]):
+        frame[at : at + len(part)] = part
+        at += len(part)
+    return frame
 
 
 def _decode(text: bytes, payload: bytes) -> Message:
@@ -133,10 +192,21 @@ def _read_tuple(value: list[Any], kinds: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 class Decoder:
-    """Puts messages together from bytes that arrive in pieces (parent side)."""
+    """Puts sealed messages together from bytes that arrive in pieces (parent side).
 
-    def __init__(self) -> None:
+    Args:
+        seal: of the process that sends them.
+    """
+
+    def __init__(self, seal: Seal) -> None:
+        self._seal = seal
         self._data = bytearray()
+        self._begun = False  # the lengths of the frame in front were found to be genuine
+
+    @property
+    def empty(self) -> bool:
+        """True when nothing was fed that no message has used up."""
+        return not self._data
 
     def feed(self, data: bytes) -> None:
         """Add bytes as they came."""
@@ -146,30 +216,45 @@ class Decoder:
         """The next complete message, or None.
 
         Raises:
-            InternalError: what came is no frame, or no message that is known.
+            FrameError: what came is not from the process's own replies.
+            InternalError: it is, and no message that is known.
         """
-        if len(self._data) < _HEAD.size:
+        start = _HEAD.size + _TAG_SIZE
+        if len(self._data) < start:
             return None
-        head, body = _lengths(bytes(self._data[: _HEAD.size]), "a worker")
-        end = _HEAD.size + head + body
-        if len(self._data) < end:
+        begin = bytes(self._data[: _HEAD.size])
+        if not self._begun:
+            self._same(bytes(self._data[_HEAD.size : start]), self._seal.of_head(begin))
+            self._begun = True
+        head, body = _lengths(begin, "a worker")
+        end = start + head + body
+        if len(self._data) < end + _TAG_SIZE:
             return None
         with memoryview(self._data) as view:
-            text = bytes(view[_HEAD.size : _HEAD.size + head])
-            payload = bytes(view[_HEAD.size + head : end])
-        del self._data[:end]
+            text = bytes(view[start : start + head])
+            payload = bytes(view[start + head : end])
+        self._same(
+            bytes(self._data[end : end + _TAG_SIZE]), self._seal.of_frame(begin, text, payload)
+        )
+        del self._data[: end + _TAG_SIZE]
+        self._begun = False
         return _decode(text, payload)
+
+    def _same(self, came: bytes, expected: bytes) -> None:
+        if came != expected:
+            raise FrameError(f"a worker sent {bytes(self._data[:32])!r}, which is no reply of its")
 
 
 def _lengths(start: bytes, sender: str) -> tuple[int, int]:
     """Bytes of the header and of the payload, from the beginning of a frame."""
     magic, head, body = _HEAD.unpack(start)
     if magic != _MAGIC or head > _MAX_HEADER:
-        raise InternalError(f"{sender} sent {start!r}, which is no frame")
+        raise FrameError(f"{sender} sent {start!r}, which is no frame")
     return head, body
 
 
-def _read_exactly(fd: int, n: int) -> bytes | None:
+def read_exactly(fd: int, n: int) -> bytes | None:
+    """So many bytes from a blocking descriptor; None when it ends before."""
     out = bytearray()
     while len(out) < n:
         piece = os.read(fd, min(n - len(out), 1 << 20))
@@ -188,17 +273,17 @@ def read_message(fd: int) -> Message | None:
     Raises:
         InternalError: what came is no frame, or no message that is known.
     """
-    start = _read_exactly(fd, _HEAD.size)
+    start = read_exactly(fd, _HEAD.size)
     if start is None:
         return None
     head, body = _lengths(start, "the parent")
-    text = _read_exactly(fd, head)
-    payload = _read_exactly(fd, body)
+    text = read_exactly(fd, head)
+    payload = read_exactly(fd, body)
     return None if text is None or payload is None else _decode(text, payload)
 
 
-def write_message(fd: int, message: Message) -> None:
-    """Write one message on a blocking descriptor (worker side)."""
-    view = memoryview(encode(message))
+def write_message(fd: int, message: Message, seal: Seal | None = None) -> None:
+    """Write one message on a blocking descriptor (worker side); a reply with its seal."""
+    view = memoryview(encode(message, seal))
     while view:
         view = view[os.write(fd, view) :]

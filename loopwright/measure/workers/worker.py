@@ -2,13 +2,17 @@
 
 It answers messages on the pipes that were its standard input and output; for everything else these
 are the null device and standard error, so a printing or reading kernel cannot disturb the protocol.
-It imports neither the user's main module nor templates nor operators: a builder gets a DAG and a
-trace, a runner gets machine code. It dies with its parent, however that ends.
+A kernel that writes to the pipes themselves, or closes them, is found out: replies are sealed with
+a key that is read once, and the descriptors are looked at before each reply. The process has no
+terminal. It imports neither the user's main module nor templates nor operators: a builder gets a
+DAG and a trace, a runner gets machine code. It dies with its parent, however that ends, even while
+it is stopped.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import resource
 import select
@@ -18,15 +22,24 @@ import threading
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from loopwright.errors import LoopwrightError, OutOfMemoryError, ScheduleError
 from loopwright.measure.workers.messages import Failed, Ready
-from loopwright.measure.workers.protocol import Message, Reply, read_message, write_message
+from loopwright.measure.workers.protocol import (
+    KEY_SIZE,
+    Message,
+    Reply,
+    Seal,
+    read_exactly,
+    read_message,
+    write_message,
+)
 from loopwright.records import ErrorKind
 
 _STDERR_BYTES = 16 << 20
 _TEXT = 2000
+_PR_SET_PDEATHSIG = 1
 
 
 class Role(Protocol):
@@ -36,24 +49,74 @@ class Role(Protocol):
         """Do what the request says; an exception becomes a `Failed` reply."""
 
 
-def _private_pipes() -> tuple[int, int]:
-    """Move the pipes to descriptors of our own; leave the standard ones harmless."""
-    requests, replies = os.dup(0), os.dup(1)
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.dup2(2, 1)
-    os.close(null)
-    return requests, replies
+class Channel:
+    """The pipes to the parent, moved away from the standard descriptors, which become harmless.
+
+    Raises:
+        EOFError: the parent ended before it had sent the key.
+    """
+
+    def __init__(self) -> None:
+        self.requests, self._replies = os.dup(0), os.dup(1)
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.dup2(2, 1)
+        os.close(null)
+        key = read_exactly(self.requests, KEY_SIZE)
+        if key is None:
+            raise EOFError
+        self._seal = Seal(key)
+        self._files = self._present_files()
+
+    def read(self) -> Message | None:
+        """The next request; None when the parent has closed the pipe."""
+        return read_message(self.requests)
+
+    def write(self, reply: Reply) -> None:
+        """Send a reply; ends the process where the last request has touched its descriptors."""
+        if self._present_files() != self._files:
+            _end("it closed or replaced descriptors of the process that it ran in")
+        write_message(self._replies, replace(reply, rss=_pages(1)), self._seal)
+
+    def _present_files(self) -> list[tuple[int, int] | None]:
+        """What the descriptors that requests must leave alone stand for."""
+        return [_file_of(fd) for fd in (0, 1, 2, self.requests, self._replies)]
+
+
+def _file_of(fd: int) -> tuple[int, int] | None:
+    try:
+        status = os.fstat(fd)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _end(text: str) -> NoReturn:
+    """End at once, in whatever state the process is; the parent reads why."""
+    with contextlib.suppress(OSError):
+        os.write(2, f"{text}\n".encode())
+    os._exit(1)
 
 
 def _die_with_parent(requests: int, parent: int) -> None:
-    """Watch the pipe and the parent from a thread; kernels and LLVM run without the GIL."""
+    """Watch the pipe and the parent from a thread; kernels and LLVM run without the GIL.
+
+    When the parent ends, the thread kills the whole process group, so that a compiler that the
+    worker has started ends too. In a stopped process no thread runs: there the system is asked to
+    send SIGCONT when the parent ends. SIGKILL would end the worker alone, and would do so also when
+    only the thread that started it ends (prctl(2)); to a worker that runs, SIGCONT means nothing.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
 
     def watch() -> None:
         poller = select.poll()
         poller.register(requests, 0)  # only hang-up and errors are reported
-        while os.getppid() == parent and not poller.poll(1000):
-            pass
+        events: list[tuple[int, int]] = []
+        while os.getppid() == parent and not events:
+            events = poller.poll(1000)
+        if os.getppid() == parent and any(event & select.POLLNVAL for _, event in events):
+            _end("it closed the pipes of the process that it ran in")
         os.killpg(0, signal.SIGKILL)
 
     threading.Thread(target=watch, name="parent-watch", daemon=True).start()
@@ -115,14 +178,20 @@ def describe(e: BaseException, default: ErrorKind) -> Failed:
     return Failed(kind=kind, text=text[:_TEXT])
 
 
-def serve(role: Role, requests: int, replies: int, default: ErrorKind) -> None:
-    """Answer requests until the parent closes the pipe."""
-    while (request := read_message(requests)) is not None:
+def serve(role: Role, channel: Channel, default: ErrorKind) -> int:
+    """Answer requests until the parent closes the pipe; returns the exit code."""
+    while True:
         try:
-            reply = role.answer(request)
+            request = channel.read()
+        except MemoryError as e:  # what is left of the request is still in the pipe
+            channel.write(describe(e, default))
+            return 1
+        if request is None:
+            return 0
+        try:
+            channel.write(role.answer(request))
         except (Exception, SystemExit) as e:  # whatever a candidate raises costs that candidate
-            reply = describe(e, default)
-        write_message(replies, replace(reply, rss=_pages(1)))
+            channel.write(describe(e, default))
 
 
 def main(argv: Sequence[str], make: Callable[[str], Role] = make_role) -> int:
@@ -133,21 +202,26 @@ def main(argv: Sequence[str], make: Callable[[str], Role] = make_role) -> int:
         make: the role of a name.
 
     Returns:
-        The exit code: 1 when the role cannot be had, which standard error explains.
+        The exit code: 1 when the role cannot be had, which standard error explains. After the last
+        request it does not return: the process ends with its group.
     """
     name, memory_bytes, parent = argv[0], int(argv[1]), int(argv[2])
-    requests, replies = _private_pipes()
+    try:
+        channel = Channel()
+    except EOFError:
+        return 1
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _die_with_parent(requests, parent)
+    _die_with_parent(channel.requests, parent)
     try:
         role = make(name)
     except LoopwrightError as e:  # such as a setting that is not understood
         print(e, file=sys.stderr)
         return 1
     _limit_memory(memory_bytes)
-    write_message(replies, Ready(rss=_pages(1)))
-    serve(role, requests, replies, ErrorKind.COMPILE if name == "builder" else ErrorKind.RUN_ERROR)
-    return 0
+    channel.write(Ready())
+    code = serve(role, channel, ErrorKind.COMPILE if name == "builder" else ErrorKind.RUN_ERROR)
+    os.killpg(0, signal.SIGKILL)  # whatever the requests have left behind
+    return code
 
 
 if __name__ == "__main__":

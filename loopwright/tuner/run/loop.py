@@ -34,7 +34,11 @@ S = TypeVar("S")
 
 
 class TuningInterrupted(KeyboardInterrupt, Generic[S]):
-    """Ctrl-C during a run. Every finished trial is in the log; ``summary`` says how far it came."""
+    """Ctrl-C during a run. Every finished trial is in the log; ``summary`` says how far it came.
+
+    The command line makes SIGTERM and SIGHUP do the same. Who calls this from Python installs such
+    handlers, which raise KeyboardInterrupt, where they are wanted.
+    """
 
     def __init__(self, summary: S) -> None:
         super().__init__("tuning was interrupted")
@@ -118,7 +122,9 @@ def open_run(
         journal = stack.enter_context(open_journal(tuner.task, path, run_id, tuner.journal))
         tuner.journal = journal if path is None else None
         measurer = stack.enter_context(_measurer(tuner, option, callbacks, beside))
-        yield Run(tuner, budget, journal, measurer, callbacks, plan_size)
+        run = Run(tuner, budget, journal, measurer, callbacks, plan_size)
+        stack.callback(run.stall.close)
+        yield run
 
 
 def _measurer(

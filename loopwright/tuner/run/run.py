@@ -7,6 +7,7 @@ journal.
 from __future__ import annotations
 
 import dataclasses
+import logging
 import statistics
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -22,6 +23,7 @@ from loopwright.tuner.run.budget import Budget
 from loopwright.tuner.run.callbacks import EarlyStop, Monitor
 from loopwright.tuner.run.interfaces import Callback, TunerLike
 from loopwright.tuner.run.journal import Journal
+from loopwright.tuner.run.stall import StallWatch
 from loopwright.tuner.run.state import RunState, Trial, flop_of, point
 from loopwright.tuner.run.summary import Summary, failure_lines, summarize
 
@@ -44,6 +46,16 @@ PHASES = (
     "cooldown",
     "overhead",
 )
+
+
+#: What a run waits for in its own steps, for people.
+_WAITING = {
+    "search": "the tuner, which chooses what to measure next",
+    "log": "the log: its disk, or another process that locks it",
+    "playoff": "the playoff",
+}
+
+_log = logging.getLogger("loopwright.tuner")
 
 
 class NothingRan(TuneError):
@@ -114,6 +126,7 @@ class Run:
         self.state = RunState(flop_of(self.task), self.default, budget)
         self.own_time = {"search": 0.0, "log": 0.0, "playoff": 0.0}
         self.samples: dict[int, tuple[float, ...]] = {}
+        self.stall = StallWatch(measurer, lambda: self.recorded, self._announce)
         self._round: Round | None = None
         self._header_written = False
         self._phases: dict[str, float] = {}
@@ -163,7 +176,7 @@ class Run:
         if not inputs:
             return
         self._write_header()
-        with self._synced(), closing(self._results(inputs)) as results:
+        with self._synced(), self.stall.measuring(), closing(self._results(inputs)) as results:
             self._record_all(plan, zip(inputs, results, strict=True))
 
     def tell(self, plan: Round) -> None:
@@ -200,7 +213,7 @@ class Run:
             monitor.playoff(self.state, len(finalists))
         # The measurer counts this time into its phases as well: keep what they were.
         self._phases = self._measurer_phases()
-        with self._timed("playoff"):
+        with self._timed("playoff"), self.stall.measuring():
             outcome = self.measurer.playoff([t.config for t in finalists])
         samples = {point(config): tuple(times) for config, times in outcome if times}
         for trial in finalists:
@@ -370,11 +383,17 @@ class Run:
             with self._timed("log"):
                 self.journal.sync()
 
+    def _announce(self, text: str) -> None:
+        _log.info("%s: %s", self.task, text)
+        for monitor in self.monitors:
+            monitor.note(text)
+
     @contextmanager
     def _timed(self, what: str) -> Iterator[None]:
         start = time.perf_counter()
         try:
-            yield
+            with self.stall.waiting_for(_WAITING[what]):
+                yield
         finally:
             self.own_time[what] += time.perf_counter() - start
 

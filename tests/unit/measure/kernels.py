@@ -60,7 +60,8 @@ def text(
     """The kernel with something done `first`."""
     out = _TEMPLATE.replace("$FIRST", first).replace("$ADD", add).replace("$CODE", str(code))
     out = out.replace("$BEGIN", str(begin)).replace("$END", str(end)).replace("$FROM", origin)
-    return out.replace("$LENGTH", str(len(message) + 1)).replace("$TEXT", message)
+    length = len(message.replace("\\0A", "\n")) + 1
+    return out.replace("$LENGTH", str(length)).replace("$TEXT", message)
 
 
 def sleepy(micros: int) -> str:
@@ -93,6 +94,33 @@ flood:
 flooded:""",
     origin="%flooded",
     message="x" * 1000,
+)
+
+
+def to_descriptors(first: int, call: str) -> str:
+    """A call for each descriptor from `first` to 255."""
+    return text(
+        f"""  br label %each
+each:
+  %k = phi i32 [ {first}, %start ], [ %k1, %each ]
+  {call}
+  %k1 = add i32 %k, 1
+  %go = icmp slt i32 %k1, 256
+  br i1 %go, label %each, label %done
+done:""",
+        origin="%done",
+    )
+
+
+WRITES_EVERYWHERE = to_descriptors(3, "%w = call i64 @write(i32 %k, ptr @text, i64 21)")
+CLOSES_EVERYTHING = "declare i32 @close(i32)\n" + to_descriptors(3, "%c = call i32 @close(i32 %k)")
+CLOSES_STDERR = "declare i32 @close(i32)\n" + text("  %c = call i32 @close(i32 2)")
+#: As the kernel does it to a process that takes all memory.
+KILLS_ITSELF = "declare i32 @raise(i32)\n" + text("  %r = call i32 @raise(i32 9)")
+#: What LLVM prints where it finds no memory, and the signal that it ends by.
+PRETENDS_TO_LACK_MEMORY = "declare void @abort()\n" + text(
+    "  %w = call i64 @write(i32 2, ptr @text, i64 26)\n  call void @abort()",
+    message="LLVM ERROR: out of memory\\0A",
 )
 #: malloc of 100 GB; a kernel that sees it fail says so with code 1, as generated code does.
 HUNGRY = text(

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from loopwright.errors import InstantiationError
-from loopwright.measure.building import instantiate
+from loopwright.measure.building import Build, BuildPool, Candidate, instantiate
+from loopwright.measure.options import LocalBuilder
 from loopwright.measure.result import ErrorKind, MeasureError
+from loopwright.measure.workers.process import FailureCause, WorkerFailure
+from loopwright.runtime import Artifact
+from loopwright.target import Target
+from tests.unit.measure.programs import MatmulTask
 
 
 class Raising:
@@ -36,3 +46,70 @@ def test_what_a_template_raises_is_an_instantiation_error(error: BaseException, 
 def test_an_interrupt_passes() -> None:
     with pytest.raises(KeyboardInterrupt):
         instantiate(Raising(KeyboardInterrupt()), {})
+
+
+def recursing(depth: int = 0) -> int:
+    return recursing(depth + 1) + 1
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [(recursing, "RecursionError: "), (lambda: bytearray(1 << 62), "MemoryError: ")],
+)
+def test_what_exhausts_the_process_costs_its_own_trial(function: Any, words: str) -> None:
+    class Exhausting:
+        def instantiate(self, config: Any) -> Any:
+            return function()
+
+    found = instantiate(Exhausting(), {})  # type: ignore[arg-type]
+    assert isinstance(found, MeasureError)
+    assert found.kind == ErrorKind.INSTANTIATION
+    assert found.text.startswith(words)
+
+
+def test_a_template_that_never_returns_costs_its_own_trial() -> None:
+    class Endless(MatmulTask):
+        def instantiate(self, config: int) -> Any:
+            while config == 3:
+                with contextlib.suppress(Exception):
+                    time.sleep(60)
+            return super().instantiate(config)
+
+    found = instantiate(Endless(), 3, seconds=0.1)
+    assert found == MeasureError(ErrorKind.INSTANTIATION, "the template took longer than 0.1 s")
+    assert isinstance(instantiate(Endless(), 4, seconds=60), Candidate)
+
+
+@pytest.fixture
+def pool() -> Iterator[BuildPool]:
+    made = BuildPool(LocalBuilder(n_parallel=1, timeout=60), Target("llvm").canonical)
+    yield made
+    made.close()
+
+
+def matmul(tile: int) -> Candidate:
+    made = instantiate(MatmulTask(), tile)
+    assert isinstance(made, Candidate)
+    return made
+
+
+def test_a_builder_that_is_killed_from_outside_blames_nobody(pool: BuildPool) -> None:
+    pool.wait([pool.add(matmul(4))])
+    (worker,) = pool.workers
+    assert worker.pid is not None
+    os.kill(worker.pid, signal.SIGSTOP)
+    build = pool.add(matmul(8))
+    os.kill(worker.pid, signal.SIGKILL)
+    pool.wait([build])
+    assert isinstance(build.outcome, Artifact), build.outcome
+    assert worker.launched == 2
+
+
+def test_a_builder_that_is_killed_again_is_a_crash() -> None:
+    build = Build(matmul(4), 1.0)
+    killed = WorkerFailure(FailureCause.KILLED, "by somebody")
+    assert build.begins_again(killed)
+    assert not build.begins_again(killed)
+    build.finish(killed, 0.1)
+    assert build.outcome == MeasureError(ErrorKind.BUILD_CRASH, "by somebody")
+    assert not Build(matmul(4), 1.0).begins_again(WorkerFailure(FailureCause.CRASH, "segfault"))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -112,3 +113,116 @@ def test_log_in_a_folder_that_does_not_exist(tmp_path: Path) -> None:
         lock_log(tmp_path / "no" / "a.jsonl"),
     ):
         pass
+
+
+def folder_of_locks(tmp_path: Path) -> Path:
+    return tmp_path / "loopwright"  # see the fixture
+
+
+def test_a_link_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    folder_of_locks(tmp_path).symlink_to(theirs)
+    with pytest.raises(
+        TuneError, match="is a link or no folder; remove it, or set XDG_RUNTIME_DIR"
+    ):
+        DeviceLock()
+    assert list(theirs.iterdir()) == []
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+    folder_of_locks(tmp_path).write_text("")
+    with pytest.raises(TuneError, match="is a link or no folder"):
+        DeviceLock()
+
+
+def test_a_folder_that_others_can_write_is_closed_to_them(tmp_path: Path) -> None:
+    folder_of_locks(tmp_path).mkdir()
+    folder_of_locks(tmp_path).chmod(0o777)
+    DeviceLock()
+    assert folder_of_locks(tmp_path).stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_of_another_user_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder_of_locks(tmp_path).mkdir()
+    mine = os.getuid()
+    monkeypatch.setattr("os.getuid", lambda: mine + 1)
+    with pytest.raises(TuneError, match="belongs to another user; remove it, or set"):
+        DeviceLock()
+
+
+def _link(place: Path, precious: Path) -> None:
+    place.symlink_to(precious)
+
+
+def _second_name(place: Path, precious: Path) -> None:
+    os.link(precious, place)
+
+
+def _pipe(place: Path, precious: Path) -> None:
+    os.mkfifo(place)
+
+
+def _folder(place: Path, precious: Path) -> None:
+    place.mkdir()
+
+
+PLANTED = [
+    (_link, "is a link or no file; remove it"),
+    (_second_name, "has a second name"),
+    (_pipe, "is no file; remove it"),
+    (_folder, "is a link or no file; remove it"),
+]
+
+
+@pytest.mark.parametrize(("plant", "words"), PLANTED)
+def test_what_others_placed_for_the_device_is_not_written(
+    tmp_path: Path, plant: Callable[[Path, Path], None], words: str
+) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    mine = DeviceLock()
+    plant(mine.path, precious)
+    with pytest.raises(TuneError, match=words):
+        mine.acquire()
+    assert not mine.held
+    assert precious.read_text() == "mine"
+
+
+@pytest.mark.parametrize(("plant", "words"), PLANTED)
+def test_what_others_placed_beside_the_log_is_not_written(
+    tmp_path: Path, plant: Callable[[Path, Path], None], words: str
+) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    plant(tmp_path / "a.jsonl.lock", precious)
+    with pytest.raises(TuneError, match=words), lock_log(tmp_path / "a.jsonl"):
+        pass
+    assert precious.read_text() == "mine"
+    assert (tmp_path / "a.jsonl.lock").exists()
+
+
+def test_locks_leave_no_open_files(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    mine = DeviceLock()
+    mine.acquire()
+    mine.release()
+    with lock_log(tmp_path / "a.jsonl"), pytest.raises(TuneError), lock_log(tmp_path / "a.jsonl"):
+        pass
+    (tmp_path / "b.jsonl.lock").symlink_to(tmp_path)
+    with pytest.raises(TuneError), lock_log(tmp_path / "b.jsonl"):
+        pass
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_escapes_in_the_name_of_a_holder_are_harmless(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl.lock"
+    with lock_log(tmp_path / "a.jsonl"):
+        file.write_text(json.dumps({"pid": 1, "command": "x\x1b[2J\n"}))
+        with (
+            pytest.raises(TuneError, match=r"process 1 \(x\?\[2J\?\)"),
+            lock_log(tmp_path / "a.jsonl"),
+        ):
+            pass

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -178,7 +179,7 @@ def test_outside_of_with(task: MatmulTask) -> None:
         m.playoff([4])
 
 
-def test_builder_killed_in_the_middle_costs_one_trial(task: MatmulTask) -> None:
+def test_builder_killed_in_the_middle_costs_no_trial(task: MatmulTask) -> None:
     option = measure_option(LocalBuilder(n_parallel=1, timeout=20), LocalRunner(timeout=2))
     with Measurer(task, option) as m:
         assert error_kinds(list(m.measure(task.inputs(4)))) == [None]
@@ -189,9 +190,47 @@ def test_builder_killed_in_the_middle_costs_one_trial(task: MatmulTask) -> None:
         timer.start()
         results = list(m.measure(task.inputs(8, 16)))
         timer.join()
-        assert error_kinds(results) == [ErrorKind.BUILD_CRASH, None]
-        assert results[0].error is not None
-        assert "SIGKILL" in results[0].error.text
+        assert error_kinds(results) == [None, None]
+
+
+def test_runner_killed_from_outside_costs_no_trial() -> None:
+    """Between the samples of a candidate and its check."""
+    killed: list[int] = []
+
+    def reference(a: Any, b: Any) -> Any:
+        pid = m.equipment.runs.worker.pid
+        if not killed and pid is not None:
+            killed.append(pid)
+            os.kill(pid, signal.SIGKILL)
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        return product(a, b)
+
+    task = MatmulTask(reference=reference)
+    with Measurer(task, OPTION) as m:
+        (result,) = m.measure(task.inputs(8))
+    assert killed
+    assert result.error is None
+    assert result.max_error is not None
+
+
+def test_runner_killed_in_the_playoff_costs_no_finalist(task: MatmulTask) -> None:
+    with Measurer(task, OPTION) as m:
+        runs = m.equipment.runs
+        killed: list[int] = []
+        sample = runs.sample
+
+        def sample_of_a_dead_one(*args: Any, **options: Any) -> Any:
+            pid = runs.worker.pid
+            if not killed and pid is not None:
+                killed.append(pid)
+                os.kill(pid, signal.SIGKILL)
+                os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+            return sample(*args, **options)
+
+        runs.sample = sample_of_a_dead_one  # type: ignore[method-assign]
+        ranked = m.playoff([8, 16], rounds=2)
+    assert killed
+    assert [len(times) for _, times in ranked] == [2, 2]
 
 
 def test_hanging_builder_is_killed_at_its_limit(task: MatmulTask) -> None:
@@ -275,6 +314,45 @@ def test_a_broken_reference_is_said_and_replaced(
     )
     assert len(said) == 1
     assert words in said[0]
+
+
+def never(*inputs: Any) -> Any:
+    while True:
+        time.sleep(0.01)
+
+
+def test_a_reference_that_never_returns_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("loopwright.measure.reference.REFERENCE_S", 0.1)
+    task = MatmulTask(reference=never)
+    said: list[str] = []
+    with Measurer(task, OPTION, said.append) as m:
+        (result,) = m.measure(task.inputs(8))
+    assert result.usable
+    assert result.max_error is not None
+    assert len(said) == 1
+    assert "it took longer than 0.1 s); comparing with the naive schedule" in said[0]
+
+
+def test_inputs_that_are_never_made_cost_their_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("loopwright.measure.reference.PREPARE_S", 0.1)
+    task = MatmulTask(make_inputs=never)
+    with Measurer(task, OPTION) as m:
+        results = list(m.measure(task.inputs(8, 4)))
+    assert error_kinds(results) == [ErrorKind.RUN_ERROR] * 2
+    assert results[0].error is not None
+    assert results[0].error.text == "make_inputs of test/matmul took longer than 0.1 s"
+
+
+def test_a_template_that_never_returns_costs_one_trial() -> None:
+    class Endless(MatmulTask):
+        def instantiate(self, config: int) -> Any:
+            return never() if config == 3 else super().instantiate(config)
+
+    task = Endless()
+    builder = LocalBuilder(n_parallel=1, timeout=1.0)
+    with Measurer(task, replace(OPTION, builder=builder)) as m:
+        results = list(m.measure(task.inputs(8, 3, 4)))
+    assert error_kinds(results) == [None, ErrorKind.INSTANTIATION, None]
 
 
 def test_without_any_reference_that_is_said_once(task: MatmulTask, measurer: Measurer) -> None:

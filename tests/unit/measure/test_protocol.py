@@ -23,8 +23,11 @@ from loopwright.measure.workers.messages import (
     WindowsRequest,
 )
 from loopwright.measure.workers.protocol import (
+    KEY_SIZE,
     Decoder,
+    FrameError,
     Message,
+    Seal,
     encode,
     read_message,
     write_message,
@@ -60,10 +63,18 @@ MESSAGES = [
 ]
 
 
+KEY = bytes(range(KEY_SIZE))
+
+
+def sealed(messages: list[Message], key: bytes = KEY) -> bytes:
+    seal = Seal(key)
+    return b"".join(encode(message, seal) for message in messages)
+
+
 @pytest.mark.parametrize("step", [1, 3, 16, 1000])
 def test_messages_survive_any_cutting(step: int) -> None:
-    data = b"".join(map(encode, MESSAGES))
-    decoder = Decoder()
+    data = sealed(MESSAGES)
+    decoder = Decoder(Seal(KEY))
     found = []
     for at in range(0, len(data), step):
         decoder.feed(data[at : at + step])
@@ -73,10 +84,15 @@ def test_messages_survive_any_cutting(step: int) -> None:
 
 
 def decoded(header: dict[str, Any]) -> Message | None:
+    """What a request with this header is read as."""
     text = json.dumps(header).encode()
-    decoder = Decoder()
-    decoder.feed(encode(Done())[:4] + struct.pack("<IQ", len(text), 0) + text)
-    return decoder.pop()
+    reader, writer = os.pipe()
+    os.write(writer, encode(Done())[:4] + struct.pack("<IQ", len(text), 0) + text)
+    os.close(writer)
+    try:
+        return read_message(reader)
+    finally:
+        os.close(reader)
 
 
 RIGHT = {"message": "CheckRequest", "slot": 1, "key": "k", "length": 3}
@@ -118,11 +134,44 @@ def test_wrong_values_are_refused(header: dict[str, Any]) -> None:
         decoded(header)
 
 
+def fed(*parts: bytes) -> Decoder:
+    decoder = Decoder(Seal(KEY))
+    for part in parts:
+        decoder.feed(part)
+    return decoder
+
+
 def test_text_in_the_stream_is_refused() -> None:
-    decoder = Decoder()
-    decoder.feed(b"hello from the kernel\n")
-    with pytest.raises(InternalError, match="which is no frame"):
+    decoder = fed(b"hello from the kernel\n", sealed([Done()]))
+    with pytest.raises(FrameError, match="no reply of its"):
         decoder.pop()
+
+
+def test_replies_that_the_process_did_not_send_are_refused() -> None:
+    """Well formed ones, with another key, without one, or seen before."""
+    for forged in (sealed([Done()], bytes(KEY_SIZE)), encode(Done()) + bytes(32)):
+        with pytest.raises(FrameError):
+            fed(forged).pop()
+    again = fed(sealed([Done()]), sealed([Done()]))
+    assert again.pop() == Done()
+    with pytest.raises(FrameError):
+        again.pop()
+
+
+def test_any_byte_that_was_changed_is_noticed() -> None:
+    frame = sealed([SamplesReply(times=(0.25,), payload=b"xyz")])
+    for at in range(len(frame)):
+        changed = bytearray(frame)
+        changed[at] ^= 1
+        with pytest.raises(FrameError):
+            fed(bytes(changed)).pop()
+
+
+def test_lengths_are_believed_only_with_their_tag() -> None:
+    """The parent neither waits for nor keeps the petabyte that a forged head promises."""
+    head = encode(Done())[:4] + struct.pack("<IQ", 10, 1 << 50)
+    with pytest.raises(FrameError):
+        fed(head, bytes(16)).pop()
 
 
 def test_blocking_ends_of_a_pipe() -> None:

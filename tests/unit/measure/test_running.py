@@ -216,6 +216,42 @@ def test_a_flood_of_text_is_bounded(session: RunSession) -> None:
     survives(session)
 
 
+def test_last_words_after_a_flood(session: RunSession) -> None:
+    """What the next candidate prints begins at the start of the file again."""
+    race(session, kernels.FLOODS)
+    found = race(session, kernels.ABORT)
+    assert isinstance(found, MeasureError)
+    assert "hello from the kernel" in found.text
+    survives(session)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (kernels.WRITES_EVERYWHERE, "it wrote to the pipes of the runner process"),
+        (kernels.CLOSES_EVERYTHING, "exited with code 1; it had printed: it closed"),
+        (kernels.CLOSES_STDERR, "exited with code 1"),
+    ],
+    ids=["writes", "closes", "closes stderr"],
+)
+def test_touching_the_descriptors_costs_that_candidate(
+    session: RunSession, text: str, words: str
+) -> None:
+    found = race(session, text)
+    assert isinstance(found, MeasureError)
+    assert found.kind == ErrorKind.RUN_CRASH
+    assert words in found.text
+    survives(session)
+
+
+def test_no_text_of_a_candidate_is_taken_for_one_of_ours(session: RunSession) -> None:
+    found = race(session, kernels.PRETENDS_TO_LACK_MEMORY)
+    assert isinstance(found, MeasureError)
+    assert found.kind == ErrorKind.RUN_CRASH
+    assert "out of memory" in found.text
+    survives(session)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -264,6 +300,35 @@ def test_killed_from_outside_while_it_runs(session: RunSession) -> None:
     assert isinstance(found, MeasureError)
     assert found.kind == ErrorKind.RUN_CRASH
     assert "SIGKILL" in found.text
+    survives(session)
+
+
+def killed_soon(pid: int) -> int:
+    """A process that kills the other one in a moment."""
+    child = os.fork()
+    if child == 0:
+        time.sleep(0.2)
+        os.kill(pid, signal.SIGTERM)
+        os._exit(0)
+    return child
+
+
+def test_killed_from_outside_is_raced_again(session: RunSession) -> None:
+    survives(session)
+    assert session.worker.pid is not None
+    child = killed_soon(session.worker.pid)
+    found = session.undisturbed(lambda: race(session, kernels.sleepy(200_000)))
+    os.waitpid(child, 0)
+    assert isinstance(found, RaceReply), found
+
+
+def test_one_that_is_killed_again_is_at_fault(session: RunSession) -> None:
+    survives(session)
+    before = session.worker.launched
+    found = session.undisturbed(lambda: race(session, kernels.KILLS_ITSELF))
+    assert isinstance(found, MeasureError)
+    assert found.kind == ErrorKind.RUN_CRASH
+    assert session.worker.launched == before + 2
     survives(session)
 
 

@@ -40,6 +40,19 @@ def test_filters_share_what_they_refuse():
     assert "50% of the space" in str(second)
 
 
+def test_looking_ends_where_templates_do_not(monkeypatch):
+    monkeypatch.setattr("loopwright.task.refusals.TEMPLATE_S", 0.05)
+    task = create_task("test/refusals", args=(8, True, 99), target="llvm")
+
+    def never(config):
+        while True:
+            pass
+
+    task.instantiate = never
+    found = {refusal.reason for refusal in refusals(task)}
+    assert "the template took longer than 0.05 s" in found
+
+
 def test_errors_of_the_template_are_told_apart_by_their_text():
     found = refusals(create_task("test/refusals", args=(8, True, 3), target="llvm"))
     assert [round(r.share, 2) for r in found] == [0.5, 0.35]

@@ -295,3 +295,32 @@ def test_a_configuration_knows_no_other_knobs_and_may_be_refused():
         config.raise_error("too big")
     assert config.valid()
     assert not config.is_fallback
+
+
+def test_a_filter_that_does_not_end_refuses_the_point(monkeypatch, caplog):
+    monkeypatch.setattr("loopwright.task.space.TEMPLATE_S", 0.05)
+    space = small()
+
+    def accepts(config):
+        while config.index == 5:
+            pass
+        return config.index != 7
+
+    space.multi_filter(accepts)
+    assert [space.is_valid(i) for i in (4, 5, 5, 6, 7)] == [True, False, False, True, False]
+    (record,) = caplog.records
+    assert "a filter took longer than 0.05 s on configuration 5 (i=" in record.getMessage()
+
+
+def test_a_filter_that_never_ends_is_an_error(monkeypatch):
+    monkeypatch.setattr("loopwright.task.space.TEMPLATE_S", 0.05)
+    space = small()
+
+    def accepts(config):
+        while True:
+            pass
+
+    space.multi_filter(accepts)
+    assert not space.is_valid(1)
+    with pytest.raises(SpaceError, match=r"longer than .* the 3rd such one; see to multi_filter"):
+        space.sample_ints(10)

@@ -1,0 +1,57 @@
+"""How worker processes are started, also where the system has no room for a moment."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import IO
+
+from loopwright.errors import RunError
+
+#: What the system says where a moment later there may be room: too many processes, no memory.
+_TRANSIENT = (errno.EAGAIN, errno.ENOMEM)
+#: Seconds of waiting before each further attempt.
+_PAUSES = (0.1, 0.4, 1.0)
+_ADVICE = {
+    errno.EAGAIN: "the limit of processes is reached (ulimit -u): end some, or raise it",
+    errno.ENOMEM: "there is no memory left: end other programs, or take fewer builders",
+    errno.EMFILE: "this process has too many open files (ulimit -n): close some, or raise it",
+    errno.ENFILE: "the machine has too many open files: end other programs",
+}
+
+
+def start_process(
+    role: str, args: Sequence[str], stderr: IO[bytes] | None, environment: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    """Start a Python process with pipes, in a session and process group of its own.
+
+    Args:
+        role: names it in errors.
+        args: what follows the interpreter.
+        stderr: where it prints.
+        environment: its variables.
+
+    Raises:
+        RunError: the system cannot start it, also after waiting a moment.
+    """
+    for pause in (*_PAUSES, None):
+        try:
+            return subprocess.Popen(
+                [sys.executable, *args],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                env=environment,
+                bufsize=0,
+                start_new_session=True,
+            )
+        except OSError as e:
+            if e.errno not in _TRANSIENT or pause is None:
+                advice = _ADVICE.get(e.errno or 0, f"is {sys.executable} still there?")
+                text = f"cannot start a {role} process: {e.strerror or e}; {advice}"
+                raise RunError(text) from e
+        time.sleep(pause)
+    raise AssertionError("the last attempt returns or raises")

@@ -1,0 +1,227 @@
+"""Limits of time for what users wrote and what runs in this process: templates, filters, and such.
+
+Such a function cannot be moved to a process that could be killed: templates are not pickled. So an
+exception is raised inside of it. On the main thread that is done by a timer of the system and
+SIGALRM, which also ends a sleep; on other threads by `PyThreadState_SetAsyncExc`, which Python code
+alone notices. Compiled code that never returns is ended by neither.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import signal
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import ClassVar, Protocol, TypeVar
+
+from loopwright.errors import TimeLimitError
+
+#: Seconds that a template, or the filters of a space, may take for one configuration.
+TEMPLATE_S = 10.0
+#: A function that catches everything gets the exception again after so many seconds.
+_AGAIN_S = 0.2
+#: Seconds between two looks of the thread that watches the others, at most; below what limits are.
+_LOOK_S = 5.0
+
+_T = TypeVar("_T")
+
+
+class _Expired(BaseException):
+    """Raised inside of a function whose time is up; ``except Exception`` does not catch it."""
+
+
+class _Guard(Protocol):
+    """Raises `_Expired` in a thread, between `start` and `stop`.
+
+    Attributes:
+        fired: it did.
+    """
+
+    fired: bool
+
+    def start(self, seconds: float) -> None: ...
+
+    def stop(self) -> None:
+        """Nothing is raised from here on. May be called again, where an exception cut it short."""
+
+
+class _Alarm:
+    """By SIGALRM, on the main thread. The handler and the timer of the user come back in the end; a
+    timer that is due meanwhile goes off then."""
+
+    def __init__(self) -> None:
+        self.fired = False
+        self._on = False
+        self._begun = time.monotonic()
+        self._handler = signal.getsignal(signal.SIGALRM)
+        self._timer = signal.getitimer(signal.ITIMER_REAL)
+
+    def start(self, seconds: float) -> None:
+        self._on = True
+        signal.signal(signal.SIGALRM, self._ring)
+        signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN_S)
+
+    def stop(self) -> None:
+        self._on = False
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, self._handler)
+        left, interval = self._timer
+        if left:
+            left = max(left - (time.monotonic() - self._begun), 1e-6)
+            signal.setitimer(signal.ITIMER_REAL, left, interval)
+
+    def _ring(self, *_: object) -> None:
+        if self._on:
+            self.fired = True
+            raise _Expired
+
+
+class _AsyncException:
+    """By a thread that watches the others, on any thread.
+
+    Each thread has one such guard, used again and again, and the watcher sleeps meanwhile: a
+    limit costs a few microseconds.
+    """
+
+    _lock = threading.Lock()
+    _guards: ClassVar[weakref.WeakSet[_AsyncException]] = weakref.WeakSet()
+    _watcher: threading.Thread | None = None
+    _changed = threading.Event()
+    #: When the watcher looks next; limits that are over only later do not wake it.
+    _wakes = 0.0
+
+    def __init__(self) -> None:
+        self.fired = False
+        self._due = math.inf
+        self._thread = threading.get_ident()
+        with self._lock:
+            self._guards.add(self)
+
+    def start(self, seconds: float) -> None:
+        kind = _AsyncException
+        self.fired = False
+        self._due = time.monotonic() + seconds
+        if self._due < kind._wakes:
+            kind._changed.set()
+        elif kind._wakes == 0.0:
+            kind._start_watcher()
+
+    def stop(self) -> None:
+        with self._lock:
+            self._due = math.inf
+            if self.fired:
+                self._raise(None)  # what was not raised yet is not raised later
+
+    def _raise(self, kind: type[BaseException] | None) -> None:
+        number = ctypes.c_ulong(self._thread)
+        exception = ctypes.py_object() if kind is None else ctypes.py_object(kind)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(number, exception)
+
+    @classmethod
+    def _start_watcher(cls) -> None:
+        with cls._lock:
+            if cls._watcher is None or not cls._watcher.is_alive():
+                cls._watcher = threading.Thread(target=cls._watch, name="time-limit", daemon=True)
+                cls._watcher.start()
+
+    @classmethod
+    def _watch(cls) -> None:
+        while True:
+            cls._changed.clear()
+            cls._raise_due()
+            cls._changed.wait(max(0.0, cls._wakes - time.monotonic()))
+
+    @classmethod
+    def _raise_due(cls) -> None:
+        """Raise where it is due, and note when to look again."""
+        with cls._lock:
+            now = time.monotonic()
+            for guard in cls._guards:
+                if guard._due <= now:
+                    guard.fired = True
+                    guard._raise(_Expired)
+                    guard._due = now + _AGAIN_S
+            cls._wakes = min([now + _LOOK_S, *(guard._due for guard in cls._guards)])
+
+    @classmethod
+    def _forget(cls) -> None:
+        """A process that was forked has no watcher, and perhaps a lock that stays locked."""
+        cls._lock, cls._changed = threading.Lock(), threading.Event()
+        cls._watcher, cls._wakes = None, 0.0
+        cls._guards = weakref.WeakSet()
+        _inside.__dict__.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_AsyncException._forget)
+
+
+_inside = threading.local()
+
+
+def limited(
+    seconds: float,
+    what: str,
+    function: Callable[..., _T],
+    *args: object,
+    often: bool = False,
+) -> _T:
+    """Call a function that a user wrote, and end it when it takes too long.
+
+    Inside of another call of this function on the same thread there is no further limit. Ctrl-C
+    passes. A function that catches every exception gets this one again and again.
+
+    Args:
+        seconds: the limit.
+        what: the function, as the subject of a sentence.
+        function: what is called.
+        args: its arguments.
+        often: it is called so often that setting a timer would take too long; a function that
+            sleeps is then not ended.
+
+    Returns:
+        What it returns.
+
+    Raises:
+        TimeLimitError: it took longer, whatever it returned or raised in the end.
+    """
+    if getattr(_inside, "limit", False):
+        return function(*args)
+    guard = _watched() if often else _guard()
+    try:
+        _inside.limit = True
+        try:
+            guard.start(seconds)
+            value = function(*args)
+        finally:
+            guard.stop()
+    except BaseException as exc:
+        guard.stop()
+        if not guard.fired or isinstance(exc, KeyboardInterrupt):
+            raise
+    else:
+        if not guard.fired:
+            return value
+    finally:
+        _inside.limit = False
+    raise TimeLimitError(f"{what} took longer than {seconds:g} s")
+
+
+def _guard() -> _Guard:
+    main = threading.current_thread() is threading.main_thread()
+    # None: the handler was not set by Python, and could not be put back.
+    if main and hasattr(signal, "setitimer") and signal.getsignal(signal.SIGALRM) is not None:
+        return _Alarm()
+    return _watched()
+
+
+def _watched() -> _AsyncException:
+    """The guard of this thread."""
+    guard: _AsyncException | None = getattr(_inside, "guard", None)
+    if guard is None:
+        guard = _inside.guard = _AsyncException()
+    return guard

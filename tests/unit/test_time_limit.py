@@ -1,0 +1,204 @@
+"""Functions of users that never return are ended, and nothing else is disturbed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from loopwright.errors import TimeLimitError
+from loopwright.time_limit import limited
+
+
+def spins() -> None:
+    while True:
+        pass
+
+
+def swallows_exceptions() -> None:
+    while True:
+        with contextlib.suppress(Exception):
+            spins()
+
+
+def swallows_everything() -> str:
+    """Twice; the third time it is caught outside."""
+    for _ in range(2):
+        with contextlib.suppress(BaseException):
+            spins()
+    spins()
+    return "never"
+
+
+def raises_another() -> None:
+    try:
+        spins()
+    except BaseException as exc:
+        raise ValueError("the user's own") from exc
+
+
+def returns_late() -> str:
+    try:
+        spins()
+    except BaseException:
+        return "late"
+    return "never"
+
+
+def on_a_thread(function: Callable[[], Any]) -> Any:
+    """What the function gives on another thread."""
+    found: list[Any] = []
+
+    def run() -> None:
+        try:
+            found.append(function())
+        except BaseException as exc:
+            found.append(exc)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    (one,) = found
+    if isinstance(one, BaseException):
+        raise one
+    return one
+
+
+def directly(function: Callable[[], Any]) -> Any:
+    return function()
+
+
+WHERE = pytest.mark.parametrize("where", [directly, on_a_thread])
+
+
+@WHERE
+@pytest.mark.parametrize(
+    "function", [spins, swallows_exceptions, swallows_everything, raises_another, returns_late]
+)
+def test_what_takes_too_long_is_ended(
+    where: Callable[..., Any], function: Callable[[], Any]
+) -> None:
+    with pytest.raises(TimeLimitError, match=r"^the template took longer than 0\.05 s$"):
+        where(lambda: limited(0.05, "the template", function))
+
+
+def test_a_sleep_is_ended_too() -> None:
+    start = time.monotonic()
+    with pytest.raises(TimeLimitError):
+        limited(0.05, "it", time.sleep, 60)
+    assert time.monotonic() - start < 30
+
+
+@WHERE
+def test_values_and_errors_pass(where: Callable[..., Any]) -> None:
+    assert where(lambda: limited(5.0, "it", divmod, 7, 2)) == (3, 1)
+    with pytest.raises(ZeroDivisionError):
+        where(lambda: limited(5.0, "it", divmod, 7, 0))
+
+
+@WHERE
+def test_nothing_is_raised_afterwards(where: Callable[..., Any]) -> None:
+    """Limits that are over at about the time of the end, again and again."""
+
+    def many() -> int:
+        late = 0
+        for _ in range(200):
+            try:
+                limited(0.001, "it", wait, 0.001)
+            except TimeLimitError:
+                late += 1
+        wait(0.4)  # longer than what is raised again takes to come
+        return late
+
+    assert 0 <= where(many) <= 200
+
+
+def wait(seconds: float) -> None:
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        pass
+
+
+@WHERE
+def test_the_outermost_limit_counts(where: Callable[..., Any]) -> None:
+    where(lambda: limited(30.0, "outer", limited, 0.01, "inner", wait, 0.1))
+    with pytest.raises(TimeLimitError, match="outer"):
+        where(lambda: limited(0.05, "outer", limited, 30.0, "inner", spins))
+    with pytest.raises(TimeLimitError, match="it"):
+        where(lambda: limited(0.05, "it", spins))  # the limits of before are forgotten
+
+
+@pytest.fixture
+def alarms() -> Iterator[list[int]]:
+    """Alarms that a handler of the user has counted."""
+    seen: list[int] = []
+    before = signal.signal(signal.SIGALRM, lambda number, frame: seen.append(number))
+    yield seen
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def test_the_timer_of_the_user_comes_back(alarms: list[int]) -> None:
+    handler = signal.getsignal(signal.SIGALRM)
+    signal.setitimer(signal.ITIMER_REAL, 1000.0, 7.0)
+    with pytest.raises(TimeLimitError):
+        limited(0.05, "it", spins)
+    left, interval = signal.getitimer(signal.ITIMER_REAL)
+    assert signal.getsignal(signal.SIGALRM) is handler
+    assert 900 < left < 1000
+    assert interval == 7.0
+    assert not alarms
+
+
+def test_an_alarm_that_was_due_meanwhile_goes_off(alarms: list[int]) -> None:
+    signal.setitimer(signal.ITIMER_REAL, 0.01)
+    limited(30.0, "it", wait, 0.05)
+    wait(0.05)
+    assert alarms == [signal.SIGALRM]
+
+
+def test_ctrl_c_passes() -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    handler = signal.getsignal(signal.SIGALRM)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            limited(30.0, "it", signal.raise_signal, signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert signal.getsignal(signal.SIGALRM) is handler
+
+
+def test_two_threads_have_limits_of_their_own() -> None:
+    late: list[str] = []
+
+    def run(seconds: float) -> None:
+        try:
+            limited(seconds, f"{seconds}", wait, 0.3)
+        except TimeLimitError as exc:
+            late.append(str(exc))
+
+    threads = [threading.Thread(target=run, args=(s,)) for s in (0.05, 30.0)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert late == ["0.05 took longer than 0.05 s"]
+
+
+def test_limits_after_a_fork() -> None:
+    with pytest.raises(TimeLimitError):
+        limited(0.05, "it", spins, often=True)
+    child = os.fork()
+    if child == 0:
+        try:
+            limited(0.05, "it", spins, often=True)
+        except TimeLimitError:
+            os._exit(0)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
