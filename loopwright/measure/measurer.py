@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from loopwright.env import usable_cpus
 from loopwright.errors import UsageError
 from loopwright.measure.building import Build, Candidate
+from loopwright.measure.description import describe
 from loopwright.measure.equipment import Equipment
 from loopwright.measure.options import MeasureOption, measure_option
 from loopwright.measure.playoff import playoff
@@ -30,7 +31,7 @@ from loopwright.measure.result import (
 )
 from loopwright.measure.running import wrong_answer
 from loopwright.measure.workers.messages import CheckReply
-from loopwright.records import Checked, Json
+from loopwright.records import Checked, Expression, Json
 from loopwright.runtime import Artifact
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ class Measurer:
         self.overlap = cores >= self.option.builder.processes + threads
         self._entered = False
         self._measured_any = False
+        self._expressions: dict[tuple[object, ...], Expression] = {}
 
     def __enter__(self) -> Measurer:
         self._entered = True
@@ -242,7 +244,21 @@ class Measurer:
             run_s=run_s,
             dag=build.candidate.dag.hash,
             trace=json.dumps(build.candidate.trace, separators=(",", ":")),
+            expression=self._expression(build.candidate),
         )
+
+    def _expression(self, candidate: Candidate) -> Expression:
+        """What a log keeps of a candidate's expression; the same object for all of one DAG."""
+        key = (candidate.dag.hash, candidate.arg_ids, str(candidate.passes))
+        if key not in self._expressions:
+            self._expressions[key] = describe(
+                self.task,
+                candidate.dag,
+                candidate.arg_ids,
+                candidate.passes,
+                self.option.runner.seed,
+            )
+        return self._expressions[key]
 
     def _wait_for_device(self) -> None:
         """Take the device, and rest where that was asked for."""

@@ -5,12 +5,14 @@ imported. Traces and targets stay raw JSON here. ``docs/records.md`` specifies t
 """
 
 from loopwright.records.error_kind import ErrorKind
+from loopwright.records.expression import Expression
 from loopwright.records.json_value import Json
-from loopwright.records.log import Log, Skipped, load
+from loopwright.records.line import canonical_json
+from loopwright.records.log import Log, Skipped, load, read_line
 from loopwright.records.provenance import build_hash, environment, hardware, new_run, threads
 from loopwright.records.query import best, by_task, distill, pick_best, top_k
 from loopwright.records.ranking import Measurement, Ranking, ranked
-from loopwright.records.record import VERSION, Checked, Record, canonical_json, task_key
+from loopwright.records.record import VERSION, Checked, Record, task_key
 from loopwright.records.reuse import Conditions, Reuse, differences, reuse_of
 from loopwright.records.store import Store
 from loopwright.records.verdict import Outcome, Verdict
@@ -20,6 +22,7 @@ __all__ = [
     "Checked",
     "Conditions",
     "ErrorKind",
+    "Expression",
     "Json",
     "Log",
     "Measurement",
@@ -42,6 +45,7 @@ __all__ = [
     "new_run",
     "pick_best",
     "ranked",
+    "read_line",
     "reuse_of",
     "task_key",
     "threads",

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from loopwright import records
 from loopwright.errors import RecordError, SpaceError
 from loopwright.measure import ErrorKind, MeasureError, MeasureResult
-from loopwright.records import Conditions, Json, Record, Reuse
+from loopwright.records import Conditions, Expression, Json, Record, Reuse
 from loopwright.transform import PassContext
 from loopwright.tuner.run.state import Trial, point
 
@@ -129,6 +129,7 @@ class LogJournal(Journal):
         # Opened before it is read: a log that cannot be written is found before anything is lost.
         existed = os.path.exists(path) and os.path.getsize(path) > 0
         self._store = records.Store(path)
+        self._expressions: set[str] = set()
         if existed:
             self._read(records.load(path))
 
@@ -163,7 +164,9 @@ class LogJournal(Journal):
 
     def _record(self, trial: Trial, result: MeasureResult, phase: str = "") -> Record:
         task, error = self.task, result.error
-        dag, trace = _schedule(task, trial.config, result)
+        dag, trace, expression = _schedule(task, trial.config, result)
+        if expression is not None:
+            self._write_expression(expression)
         finite = result.max_error is not None and math.isfinite(result.max_error)
         return Record(
             task=task.key,
@@ -194,9 +197,22 @@ class LogJournal(Journal):
             code=result.code,
         )
 
+    def _write_expression(self, expression: Expression) -> None:
+        """Append the line of an expression that the log does not hold yet."""
+        if expression.identity in self._expressions:
+            return
+        self._expressions.add(expression.identity)
+        try:
+            expression.to_line()
+        except RecordError as exc:
+            self.notes.append(f"the log does not keep the expression of {self.task}: {exc}")
+            return
+        self._store.expression(expression)
+
     # -- reading what is there ----------------------------------------------------------------
 
     def _read(self, log: records.Log) -> None:
+        self._expressions = {e.identity for there in log.dags.values() for e in there}
         if complaint := log.complaint():
             self.notes.append(complaint)
         groups: dict[Reuse, list[Record]] = {reuse: [] for reuse in Reuse}
@@ -225,7 +241,8 @@ class LogJournal(Journal):
             if config is None:
                 unknown += 1
             elif record.phase == PLAYOFF:
-                self.retimed[point(config)] = statistics.median(record.times)
+                if record.median is not None:
+                    self.retimed[point(config)] = record.median
             else:
                 trial = Trial(record.trial, record.round, record.seed, config, result_of(record))
                 super().add(trial)
@@ -274,17 +291,20 @@ class LogJournal(Journal):
             )
 
 
-def _schedule(task: Task, config: ConfigEntity, result: MeasureResult) -> tuple[str, list[Json]]:
-    """Hash of the expression and trace of what was measured; nothing where the template refused it.
+def _schedule(
+    task: Task, config: ConfigEntity, result: MeasureResult
+) -> tuple[str, list[Json], Expression | None]:
+    """Hash of the expression and trace of what was measured, and the expression where it is known;
+    nothing where the template refused it.
 
     A measurer that does not say them, such as one of a user, has the template run again.
     """
     if result.dag:
-        return result.dag, json.loads(result.trace)
+        return result.dag, json.loads(result.trace), result.expression
     if result.error is not None and result.error.kind == ErrorKind.INSTANTIATION:
-        return "", []
+        return "", [], None
     schedule, _ = task.instantiate(config)
-    return schedule.dag.hash, schedule.trace_json()
+    return schedule.dag.hash, schedule.trace_json(), None
 
 
 def result_of(record: Record) -> MeasureResult:

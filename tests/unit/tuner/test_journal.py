@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from loopwright import records
 from loopwright.measure import ErrorKind, MeasureError, MeasureResult
+from loopwright.records import Expression
 from loopwright.testing.tuner_contract import FakeMeasurer, FakeTask, bowl
 from loopwright.tuner import RandomTuner, log_to_file
 
@@ -59,3 +61,46 @@ def test_failures_have_a_trace_where_there_is_one(tmp_path, kind):
     failed = [r for r in log if r.error is not None]
     assert failed
     assert all(bool(r.dag) == (kind != ErrorKind.INSTANTIATION) for r in failed)
+
+
+def test_an_expression_is_written_once_before_its_first_record(tmp_path):
+    class Describing(Telling):
+        def result(self, index):
+            hash = f"dag {index % 2}"
+            expression = Expression(hash, {"v": 1}, [0], "fake", [8])
+            return replace(super().result(index), dag=hash, expression=expression)
+
+    for n_trial in (5, 9):
+        _, log = tuned(tmp_path, Describing(bowl), n_trial=n_trial)
+    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    written = [line["expression"]["hash"] for line in lines if "expression" in line]
+    assert sorted(written) == ["dag 0", "dag 1"]
+    for hash in written:
+        first = next(i for i, line in enumerate(lines) if line.get("dag") == hash)
+        assert lines[first - 1]["expression"]["hash"] == hash
+
+
+def test_an_expression_that_no_line_can_hold_is_left_out_with_a_note(tmp_path):
+    deep = []
+    for _ in range(400):
+        deep = [deep]
+
+    class Deep(Telling):
+        def result(self, index):
+            expression = Expression("its dag", {"v": deep}, [0], "fake", [8])
+            return replace(super().result(index), expression=expression)
+
+    _, log = tuned(tmp_path, Deep(bowl), n_trial=5)
+    assert not log.dags
+    assert not log.skipped
+    assert len([r for r in log if not r.phase]) == 5
+
+
+def test_a_playoff_without_times_is_passed_over(tmp_path):
+    _, log = tuned(tmp_path, Telling(bowl), n_trial=5)
+    odd = replace(log.records[-1], times=())
+    assert odd.phase == "playoff"
+    with records.Store(log.path) as store:
+        store.append(odd)
+    _, again = tuned(tmp_path, Telling(bowl), n_trial=6)
+    assert len([r for r in again if not r.phase]) == 6

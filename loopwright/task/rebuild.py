@@ -1,0 +1,74 @@
+"""A schedule from a record and the expression in its log, without the template that made it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loopwright.errors import LoopwrightError, RecordError
+from loopwright.records import Expression, Log, Record
+from loopwright.task.template import Scheduled
+
+if TYPE_CHECKING:
+    from loopwright.te.dag import Dag
+
+
+def expression_of(log: Log, record: Record) -> Expression:
+    """The expression that a record was made of.
+
+    Raises:
+        RecordError: the log does not hold it.
+    """
+    found = log.expression(record)
+    if found is not None:
+        return found
+    why = f"it holds {len(log.dags)} others" if log.dags else "it was written before logs kept them"
+    name = f"expression {record.dag[:20]!r}" if record.dag else "expression (AutoTVM keeps none)"
+    raise RecordError(f"{log.path} does not hold the {name} of record {record.id}: {why}")
+
+
+def dag_of(expression: Expression) -> Dag:
+    """The DAG of an expression, proved to be the one that its hash names.
+
+    Raises:
+        RecordError: it is malformed, or another one.
+    """
+    from loopwright.te.dag import Dag
+
+    name = f"expression {expression.hash[:20]!r}"
+    try:
+        dag = Dag.from_json(dict(expression.dag))
+        digest = dag.hash
+    except (LoopwrightError, ArithmeticError, RecursionError) as exc:
+        raise RecordError(f"the {name} of the log is malformed: {exc}") from exc
+    if digest != expression.hash:
+        raise RecordError(f"the {name} of the log is another one: its hash is {digest!r}")
+    return dag
+
+
+def rebuild(log: Log, record: Record) -> Scheduled:
+    """The schedule of a record, replayed on the expression that its log holds.
+
+    Args:
+        log: where the record is from.
+        record: any record that was built, a failed one too.
+
+    Returns:
+        ``(schedule, [tensors])``, the tensors in calling order.
+
+    Raises:
+        RecordError: the log does not hold the expression, or it is damaged; the trace does not
+            replay on it.
+    """
+    from loopwright.schedule import replay
+    from loopwright.te.dag import read_arg_id
+
+    expression = expression_of(log, record)
+    dag = dag_of(expression)
+    try:
+        schedule = replay(dag, record.trace)
+        ids = [read_arg_id(a) for a in expression.arg_ids]
+        if any(op not in range(len(dag.ops)) for op, _ in ids):
+            raise RecordError("an argument is no operation of the expression")
+        return schedule, [schedule.tensor(a) for a in ids]
+    except (LoopwrightError, ArithmeticError, IndexError, RecursionError) as exc:
+        raise RecordError(f"record {record.id} cannot be rebuilt: {exc}") from exc
