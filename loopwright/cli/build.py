@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from loopwright.cli import kernels
+from loopwright.cli.harmless import echo
 from loopwright.cli.workload import find_workload, workload_options
 
 
@@ -27,6 +28,6 @@ def command(
     tuned = kernels.best(resolved, history)
     module = kernels.compiled(resolved, tuned or kernels.default(resolved))
     path = module.save(output)
-    click.echo(tuned.choice if tuned else f"{resolved.task}: default configuration")
+    echo(tuned.choice if tuned else f"{resolved.task}: default configuration")
     click.echo(f"wrote {path} ({len(module.artifact.objects)} bytes) and {path}.json")
     click.echo(f"run it: loopwright run {path}")

@@ -7,6 +7,7 @@ import json
 import click
 
 from loopwright import dtypes
+from loopwright.cli.harmless import echo
 from loopwright.errors import RunError
 
 
@@ -51,6 +52,6 @@ def command(file: str, repeat: int, as_json: bool) -> None:
         )
         return
     shapes = ", ".join(f"{s['name']}: {s['dtype']}{s['shape']}" for s in specs)
-    click.echo(f"{function.name}({shapes}), {counted(threads)}")
+    echo(f"{function.name}({shapes}), {counted(threads)}")
     click.echo("outputs: all finite")
     click.echo(f"time:    {result}")

@@ -6,11 +6,12 @@ imported. Traces and targets stay raw JSON here. ``docs/records.md`` specifies t
 
 from loopwright.records.error_kind import ErrorKind
 from loopwright.records.expression import Expression
+from loopwright.records.files import distill_file, merge, pick, pick_best, split
 from loopwright.records.json_value import Json
 from loopwright.records.line import canonical_json
-from loopwright.records.log import Log, Skipped, load, read_line
+from loopwright.records.log import Log, Skipped, load, load_expressions, read_line
 from loopwright.records.provenance import build_hash, environment, hardware, new_run, threads
-from loopwright.records.query import best, by_task, distill, pick_best, top_k
+from loopwright.records.query import best, by_task, distill, kept, top_k
 from loopwright.records.ranking import Measurement, Ranking, ranked
 from loopwright.records.record import VERSION, Checked, Record, task_key
 from loopwright.records.reuse import Conditions, Reuse, differences, reuse_of
@@ -39,14 +40,20 @@ __all__ = [
     "canonical_json",
     "differences",
     "distill",
+    "distill_file",
     "environment",
     "hardware",
+    "kept",
     "load",
+    "load_expressions",
+    "merge",
     "new_run",
+    "pick",
     "pick_best",
     "ranked",
     "read_line",
     "reuse_of",
+    "split",
     "task_key",
     "threads",
     "top_k",

@@ -22,7 +22,9 @@ from loopwright.records.record import Record, check_version
 #: What a line holds; a header is a dictionary.
 Line: TypeAlias = "Record | Expression | dict[str, Json]"
 #: The mark that some editors put at the beginning of a file.
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
+#: Bytes at the beginning of a line in which the name of its kind stands.
+_BEGINNING = 40
 
 
 class Skipped(NamedTuple):
@@ -94,15 +96,40 @@ def load(path: str | os.PathLike[str]) -> Log:
         RecordError: the file does not exist or cannot be read.
     """
     log = Log(Path(path))
-    try:
+    with _named_errors(path):
         _read(log)
+    return log
+
+
+def load_expressions(path: str | os.PathLike[str]) -> Log:
+    """Read only the expressions of a log, which is quick for a log of any size.
+
+    Returns:
+        A log without records, headers and skipped lines.
+
+    Raises:
+        RecordError: the file does not exist or cannot be read.
+    """
+    log = Log(Path(path))
+    with _named_errors(path), open(path, "rb") as file:
+        for number, raw in enumerate(_lines(file), 1):
+            if b'"expression"' in raw[:_BEGINNING]:
+                _take(log, number, raw)
+    log.records, log.headers, log.skipped = [], [], []
+    return log
+
+
+@contextmanager
+def _named_errors(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Say of which log an error of the system is."""
+    try:
+        yield
     except FileNotFoundError as exc:
         raise RecordError(f"no log at {str(path)!r}; tune first, or check the path") from exc
     except IsADirectoryError as exc:
         raise RecordError(f"{str(path)!r} is a directory; name a log file") from exc
     except OSError as exc:
         raise RecordError(f"cannot read the log {str(path)!r}: {exc.strerror or exc}") from exc
-    return log
 
 
 def _read(log: Log) -> None:
@@ -113,7 +140,7 @@ def _read(log: Log) -> None:
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
     """The lines of a file; of one that is too long only the beginning, so that memory suffices."""
-    raw = file.readline(MAX_LINE + 2).removeprefix(_BOM)
+    raw = file.readline(MAX_LINE + 2).removeprefix(BOM)
     while raw:
         yield raw
         while len(raw) > MAX_LINE and not raw.endswith(b"\n"):

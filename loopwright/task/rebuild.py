@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from loopwright.errors import LoopwrightError, RecordError
 from loopwright.records import Expression, Log, Record
-from loopwright.task.template import Scheduled
+from loopwright.target import Target
 
 if TYPE_CHECKING:
+    from loopwright.lowering.context import PassContext
+    from loopwright.schedule import Schedule
+    from loopwright.te import Tensor
     from loopwright.te.dag import Dag
 
 
@@ -45,20 +49,35 @@ def dag_of(expression: Expression) -> Dag:
     return dag
 
 
-def rebuild(log: Log, record: Record) -> Scheduled:
+@dataclass(frozen=True)
+class Rebuilt:
+    """What a record was made from.
+
+    Attributes:
+        schedule: its schedule.
+        args: the tensors in calling order.
+        target: its target.
+        passes: the settings that it was lowered in.
+    """
+
+    schedule: Schedule
+    args: list[Tensor]
+    target: Target
+    passes: PassContext
+
+
+def rebuild(log: Log, record: Record) -> Rebuilt:
     """The schedule of a record, replayed on the expression that its log holds.
 
     Args:
         log: where the record is from.
         record: any record that was built, a failed one too.
 
-    Returns:
-        ``(schedule, [tensors])``, the tensors in calling order.
-
     Raises:
         RecordError: the log does not hold the expression, or it is damaged; the trace does not
-            replay on it.
+            replay on it; target or pass settings are not understood.
     """
+    from loopwright.lowering.context import PassContext
     from loopwright.schedule import replay
     from loopwright.te.dag import read_arg_id
 
@@ -69,6 +88,8 @@ def rebuild(log: Log, record: Record) -> Scheduled:
         ids = [read_arg_id(a) for a in expression.arg_ids]
         if any(op not in range(len(dag.ops)) for op, _ in ids):
             raise RecordError("an argument is no operation of the expression")
-        return schedule, [schedule.tensor(a) for a in ids]
-    except (LoopwrightError, ArithmeticError, IndexError, RecursionError) as exc:
+        args = [schedule.tensor(a) for a in ids]
+        passes = PassContext.from_json(expression.passes)
+        return Rebuilt(schedule, args, Target(dict(record.target)), passes)
+    except (LoopwrightError, ArithmeticError, LookupError, TypeError, RecursionError) as exc:
         raise RecordError(f"record {record.id} cannot be rebuilt: {exc}") from exc

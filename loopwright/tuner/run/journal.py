@@ -284,7 +284,7 @@ class LogJournal(Journal):
             )
         templates = Counter(record.op for group in groups.values() for record in group)
         if templates and self.task.name not in templates:
-            names = ", ".join(name for name, _ in templates.most_common(3))
+            names = ", ".join(repr(name)[1:-1][:40] for name, _ in templates.most_common(3))
             self.notes.append(
                 f"the {templates.total()} records in the log are of other templates ({names}) and "
                 "are not used"

@@ -58,12 +58,13 @@ def written(tmp_path_factory):
 def test_the_program_is_that_of_the_template(written):
     task = Task("test/rebuilt", (16,), "llvm")
     for index, record in enumerate(written):
-        schedule, tensors = rebuild(written, record)
+        made = rebuild(written, record)
         own, args = task.instantiate(index)
-        assert str(loopwright.lower(schedule, tensors)) == str(loopwright.lower(own, args))
+        assert str(loopwright.lower(made.schedule, made.args)) == str(loopwright.lower(own, args))
+        assert made.target.canonical == task.target.canonical
     a = np.arange(256, dtype=np.float32).reshape(16, 16)
     b = np.empty_like(a)
-    loopwright.build(schedule, tensors, "llvm")(b, a)
+    loopwright.build(made.schedule, made.args, made.target)(b, a)
     np.testing.assert_array_equal(b, a * 2 + a.T)
 
 
@@ -87,6 +88,8 @@ def other_dag():
         ({"dag": {"v": 1, "ops": [[]], "outputs": [0]}}, "malformed"),
         ({"arg_ids": [0, 7]}, "no operation"),
         ({"arg_ids": ["x"]}, "cannot be rebuilt"),
+        ({"passes": {"opt_level": "x"}}, "cannot be rebuilt"),
+        ({"passes": {"shiny": 1}}, "cannot be rebuilt"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_line(written, fields, words):

@@ -71,7 +71,7 @@ def test_an_expression_is_written_once_before_its_first_record(tmp_path):
             return replace(super().result(index), dag=hash, expression=expression)
 
     for n_trial in (5, 9):
-        _, log = tuned(tmp_path, Describing(bowl), n_trial=n_trial)
+        tuned(tmp_path, Describing(bowl), n_trial=n_trial)
     lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     written = [line["expression"]["hash"] for line in lines if "expression" in line]
     assert sorted(written) == ["dag 0", "dag 1"]
