@@ -7,10 +7,11 @@ built before they are timed where both together would need more cores than there
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 #: Candidates that are built before the first of them is timed, at most.
 _CHUNK = 64
+#: Hexadecimal digits of the hash of object code.
+_CODE_DIGITS = 16
 
 _log = logging.getLogger("loopwright.measure")
 
@@ -83,6 +86,7 @@ class Measurer:
         self.overlap = cores >= self.option.builder.processes + threads
         self._entered = False
         self._measured_any = False
+        self._known_code: dict[str, MeasureResult] = {}
         self._expressions: dict[tuple[object, ...], Expression] = {}
 
     def __enter__(self) -> Measurer:
@@ -113,6 +117,15 @@ class Measurer:
         (equal to another of the batch), ``dropped``, ``failed``, ``checked``.
         """
         return self.equipment.clock.report()
+
+    def know(self, results: Mapping[str, MeasureResult]) -> None:
+        """Give these results to candidates that are compiled to the same object code.
+
+        Args:
+            results: by `MeasureResult.code`, measured on this hardware; each says in ``times_of``
+                which record it is from.
+        """
+        self._known_code |= results
 
     def measure(
         self, inputs: Sequence[MeasureInput], incumbent: float | None = None
@@ -223,7 +236,7 @@ class Measurer:
             result = self._measured(build, incumbent)
         counts["failed"] += result.error is not None
         counts["dropped"] += result.dropped
-        return replace(result, ts=time.time())
+        return replace(result, ts=result.ts if result.times_of else time.time())
 
     def _measured(self, build: Build, incumbent: float | None) -> MeasureResult:
         if build.outcome is None:
@@ -234,9 +247,8 @@ class Measurer:
         if isinstance(outcome, MeasureError):
             result, run_s = MeasureResult(error=outcome), 0.0
         else:
-            self._wait_for_device()
             start = time.perf_counter()
-            result = self._run(build.candidate, outcome, incumbent)
+            result = self._run_or_recall(build.candidate, outcome, incumbent)
             run_s = time.perf_counter() - start
         return replace(
             result,
@@ -259,6 +271,16 @@ class Measurer:
                 self.option.runner.seed,
             )
         return self._expressions[key]
+
+    def _run_or_recall(
+        self, candidate: Candidate, artifact: Artifact, incumbent: float | None
+    ) -> MeasureResult:
+        """Run a candidate, unless the times of its object code are known."""
+        code = hashlib.sha256(artifact.objects).hexdigest()[:_CODE_DIGITS]
+        if code in self._known_code:
+            return self._known_code[code]
+        self._wait_for_device()
+        return replace(self._run(candidate, artifact, incumbent), code=code)
 
     def _wait_for_device(self) -> None:
         """Take the device, and rest where that was asked for."""

@@ -14,7 +14,7 @@ from loopwright.records.provenance import build_hash, environment, hardware, new
 from loopwright.records.query import best, by_task, distill, kept, top_k
 from loopwright.records.ranking import Measurement, Ranking, ranked
 from loopwright.records.record import VERSION, Checked, Record, task_key
-from loopwright.records.reuse import Conditions, Reuse, differences, reuse_of
+from loopwright.records.reuse import Conditions, Reuse, by_code, differences, reuse_of
 from loopwright.records.store import Store
 from loopwright.records.verdict import Outcome, Verdict
 
@@ -36,6 +36,7 @@ __all__ = [
     "Verdict",
     "best",
     "build_hash",
+    "by_code",
     "by_task",
     "canonical_json",
     "differences",

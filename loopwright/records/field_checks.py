@@ -134,6 +134,7 @@ _FIELDS: dict[str, _Check] = {
     "program": _is_text,
     "code": _is_text,
     "same_as": _is_text,
+    "times_of": _is_text,
     "verdict": _or_null(_is_verdict),
 }
 

@@ -37,7 +37,7 @@ class Checked(StrEnum):
 
 
 #: Fields that a line lacks where they are empty.
-_LEFT_OUT = ("check_reason", "phase", "program", "code", "same_as", "verdict")
+_LEFT_OUT = ("check_reason", "phase", "program", "code", "same_as", "times_of", "verdict")
 
 
 def task_key(op: str, args: Iterable[Json], kind: str) -> str:
@@ -84,6 +84,8 @@ class Record:
         code: Hash of the object code; empty when not known.
         same_as: Id of the record whose samples this one shares, since both are one program; empty
             for one that was measured itself.
+        times_of: Id of the record whose times these are: it was measured with another version of
+            the compiler, which made the same object code; empty for all others.
         verdict: How the winner of a playoff compares with the default configuration, see
             :class:`loopwright.records.Verdict`; None for all others.
         v: Version of the line.
@@ -117,6 +119,7 @@ class Record:
     program: str = ""
     code: str = ""
     same_as: str = ""
+    times_of: str = ""
     verdict: Mapping[str, Json] | None = None
     v: int = VERSION
     extra: Mapping[str, Json] = field(default_factory=dict)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 #: How many of the best that were measured with another compiler or machine are measured again.
 _REMEASURED = 8
+#: How many of them are built again while the compiler turns out to make the same code.
+_REBUILT = 64
 #: Marks a record of the final re-measuring: a second measurement, not a trial.
 PLAYOFF = "playoff"
 
@@ -39,7 +41,9 @@ class Journal:
         path: the log, or None.
         trials: in the order in which they were measured, none twice.
         retimed: median seconds by index, where the final re-measuring gave a later one.
-        remeasure: configurations that were among the best elsewhere and deserve a trial here.
+        remeasure: configurations that were among the best elsewhere, see `remeasured`.
+        by_code: results of other versions of the compiler by the hash of their object code, for a
+            measurer that runs no code twice.
         elsewhere: ``(config, result)`` pairs that may train a model and never count.
         relatives: records of other shapes of the template, measured on this hardware, that the log
             held before the first record of this task; they may train a model. Later ones are left
@@ -54,6 +58,7 @@ class Journal:
         self.trials: list[Trial] = []
         self.retimed: dict[int, float] = {}
         self.remeasure: list[ConfigEntity] = []
+        self.by_code: dict[str, MeasureResult] = {}
         self.elsewhere: list[tuple[ConfigEntity, MeasureResult]] = []
         self.relatives: list[tuple[Record, MeasureResult]] = []
         self.notes: list[str] = []
@@ -72,6 +77,14 @@ class Journal:
             return
         self._seen.add(trial.index)
         self.trials.append(trial)
+
+    def remeasured(self, number: int) -> list[ConfigEntity]:
+        """Configurations that were among the best elsewhere and deserve a trial by round
+        ``number``: few, but many where the code of those few is the same, so that nothing is run.
+        """
+        first = self.remeasure[:_REMEASURED]
+        known = {t.index for t in self.trials if t.result.times_of and t.round < number}
+        return self.remeasure if all(point(c) in known for c in first) else first
 
     def add_playoff(self, trial: Trial, times: tuple[float, ...]) -> None:
         """Keep what the final re-measuring gave for a trial."""
@@ -195,6 +208,7 @@ class LogJournal(Journal):
             phase=phase,
             program=result.program,
             code=result.code,
+            times_of=result.times_of,
         )
 
     def _write_expression(self, expression: Expression) -> None:
@@ -253,7 +267,9 @@ class LogJournal(Journal):
         configs = [(self._config(record), record) for record in past]
         self.elsewhere = [(c, result_of(record)) for c, record in configs if c is not None]
         best = filter(None, map(self._config, records.ranked(past)))
-        self.remeasure = list({point(c): c for c in best}.values())[:_REMEASURED]
+        self.remeasure = list({point(c): c for c in best}.values())[:_REBUILT]
+        same = records.by_code(past, self._now)
+        self.by_code = {code: replace(result_of(r), times_of=r.id) for code, r in same.items()}
 
     def _config(self, record: Record) -> ConfigEntity | None:
         space = self.task.config_space
@@ -267,9 +283,11 @@ class LogJournal(Journal):
         if unknown:
             self.notes.append(f"{unknown} records name a configuration that this space lacks")
         if count[Reuse.FOR_TRAINING]:
+            best = min(_REMEASURED, len(self.remeasure))
+            known = ", unless their code is the same" if self.by_code else ""
             self.notes.append(
                 f"{count[Reuse.FOR_TRAINING]} records are of another compiler version, pass "
-                f"context or machine: the best {len(self.remeasure)} are measured again"
+                f"context or machine: the best {best} are measured again{known}"
             )
         if count[Reuse.TRACE_ONLY]:
             self.notes.append(
@@ -322,6 +340,7 @@ def result_of(record: Record) -> MeasureResult:
         check_reason=record.check_reason,
         program=record.program,
         code=record.code,
+        times_of=record.times_of,
     )
 
 
