@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from loopwright import records
+from loopwright.env import surroundings
 from loopwright.errors import RecordError, SpaceError
 from loopwright.measure import ErrorKind, MeasureError, MeasureResult
 from loopwright.records import Conditions, Expression, Json, Record, Reuse
@@ -127,7 +128,7 @@ class LogJournal(Journal):
         super().__init__(task)
         self.path = path
         self.run = run
-        self._env = records.environment()
+        self._env = records.environment() | surroundings()
         self._target = task.target.canonical
         self._passes = PassContext.current().to_json()
         self._build = records.build_hash(self._target, self._passes)
