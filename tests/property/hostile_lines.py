@@ -43,6 +43,8 @@ VALUES = [
     *({"kind": "WRONG_ANSWER", "text": 3}, {"kind": "[red]\x1b[1m", "text": "\r\x00"}),
     *(nested(50), nested(200), nested(200, dict), [["split", 2]], [["x"] * 50]),
 ]
+#: Fields that a line may have beside its own.
+NAMES = ["sum", "v", "extra", "\x1b[1m", "header", "expression", "i", "input", "checked"]
 #: Texts that JSON, or a parser that is too kind, may take for something.
 TEXTS = [
     *(
@@ -75,18 +77,16 @@ def changed(source: random.Random, data: dict) -> dict:
     data = copy.deepcopy(data)
     for _ in range(source.randrange(1, 3)):
         path = source.choice([p for p in paths(data) if p] or [("x",)])
-        place = data
+        place, value = data, copy.deepcopy(source.choice(VALUES))
         for key in path[:-1]:
             place = place[key]
         match source.randrange(5):
             case 0 if isinstance(place, dict):
                 place.pop(path[-1], None)
             case 1 if isinstance(place, dict):
-                place[source.choice(["sum", "v", "extra", "\x1b[1m", "header", "i", "input"])] = (
-                    source.choice(VALUES)
-                )
+                place[source.choice(NAMES)] = value
             case _:
-                place[path[-1]] = source.choice(VALUES)
+                place[path[-1]] = value
     return data
 
 
