@@ -61,12 +61,17 @@ class Log:
     def expression(self, record: Record) -> Expression | None:
         """The expression that a record was made of, where the log holds it.
 
-        One of the record's own template and pass settings goes first.
+        One of the record's own template and pass settings goes first; the header of its run says
+        them, or its ``build`` where the compiler is that of now.
         """
         there = self.dags.get(record.dag, [])
         own = [e for e in there if e.op == record.op and e.args == record.args]
-        fitting = [e for e in own if build_hash(record.target, e.passes) == record.build]
-        return next(iter(fitting or own or there), None)
+        if len(own) > 1:
+            said = [h.get("passes", {}) for h in self.headers if h.get("run") == record.run]
+            # Not with the record's target: of ``c`` the hash would run the compiler that it names.
+            by_build = [e for e in own if build_hash(None, e.passes) == record.build]
+            own = [e for e in own if e.passes in said] or by_build or own
+        return next(iter(own or there), None)
 
     def complaint(self) -> str:
         """One line that says how many lines were skipped and why; empty when none was."""
@@ -102,10 +107,10 @@ def load(path: str | os.PathLike[str]) -> Log:
 
 
 def load_expressions(path: str | os.PathLike[str]) -> Log:
-    """Read only the expressions of a log, which is quick for a log of any size.
+    """Read only the expressions and headers of a log, which is quick for a log of any size.
 
     Returns:
-        A log without records, headers and skipped lines.
+        A log without records and skipped lines.
 
     Raises:
         RecordError: the file does not exist or cannot be read.
@@ -113,9 +118,9 @@ def load_expressions(path: str | os.PathLike[str]) -> Log:
     log = Log(Path(path))
     with _named_errors(path), open(path, "rb") as file:
         for number, raw in enumerate(_lines(file), 1):
-            if b'"expression"' in raw[:_BEGINNING]:
+            if b'"expression"' in raw[:_BEGINNING] or b'"header"' in raw[:_BEGINNING]:
                 _take(log, number, raw)
-    log.records, log.headers, log.skipped = [], [], []
+    log.records, log.skipped = [], []
     return log
 
 

@@ -42,11 +42,23 @@ def dag_of(expression: Expression) -> Dag:
     try:
         dag = Dag.from_json(dict(expression.dag))
         digest = dag.hash
-    except (LoopwrightError, ArithmeticError, RecursionError) as exc:
-        raise RecordError(f"the {name} of the log is malformed: {exc}") from exc
+    except _MALFORMED as exc:
+        raise RecordError(f"the {name} of the log is malformed: {_one_line(exc)}") from exc
     if digest != expression.hash:
         raise RecordError(f"the {name} of the log is another one: its hash is {digest!r}")
     return dag
+
+
+#: What data that no program has written may raise where it is read.
+_MALFORMED = (
+    LoopwrightError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +68,7 @@ class Rebuilt:
     Attributes:
         schedule: its schedule.
         args: the tensors in calling order.
-        target: its target.
+        target: its target; of ``c`` with a compiler of this machine.
         passes: the settings that it was lowered in.
     """
 
@@ -90,6 +102,15 @@ def rebuild(log: Log, record: Record) -> Rebuilt:
             raise RecordError("an argument is no operation of the expression")
         args = [schedule.tensor(a) for a in ids]
         passes = PassContext.from_json(expression.passes)
-        return Rebuilt(schedule, args, Target(dict(record.target)), passes)
-    except (LoopwrightError, ArithmeticError, LookupError, TypeError, RecursionError) as exc:
-        raise RecordError(f"record {record.id} cannot be rebuilt: {exc}") from exc
+        return Rebuilt(schedule, args, _target(record), passes)
+    except _MALFORMED as exc:
+        raise RecordError(f"record {record.id} cannot be rebuilt: {_one_line(exc)}") from exc
+
+
+def _target(record: Record) -> Target:
+    """The target of a record, but for the C compiler: a log names no program to be run."""
+    return Target({name: value for name, value in record.target.items() if name != "cc"})
+
+
+def _one_line(exc: Exception) -> str:
+    return " ".join(f"{exc}".split())[:300]

@@ -155,7 +155,7 @@ class LogJournal(Journal):
     def add_playoff(self, trial: Trial, times: tuple[float, ...]) -> None:
         """Append the later, more careful measurement of a trial."""
         first = trial.result
-        result = replace(first, times=times, ts=time.time())
+        result = replace(first, times=times, ts=time.time(), times_of="")
         self._store.append(self._record(trial, result, phase=PLAYOFF))
         super().add_playoff(trial, times)
 

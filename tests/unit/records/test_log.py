@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
+from dataclasses import replace
 
 import pytest
 
@@ -130,6 +131,11 @@ def test_expressions_are_found_by_hash_template_and_passes(tmp_path):
     log = load(path)
     assert log.skipped == []
     assert [log.expression(r).to_line() for r in records] == [own.to_line(), tuned.to_line()]
+    # The header of a run says its pass settings, whatever the compiler was then.
+    late = replace(records[0], build="of before", run="r")
+    assert log.expression(late).to_line() == own.to_line()
+    log.headers.append({"run": "r", "passes": passes})
+    assert log.expression(late).to_line() == tuned.to_line()
     assert log.expression(Record("t", "t", [9], target, {}, (), dag="d1")).op == "u"
     assert log.expression(Record("t", "t", [8], target, {}, (), dag="d2")) is None
     with path.open("a") as file:

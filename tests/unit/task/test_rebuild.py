@@ -110,6 +110,18 @@ def test_a_log_without_the_expression_says_so(written):
         rebuild(written, twisted)
 
 
+def test_a_log_names_no_program_to_be_run(written, tmp_path):
+    one = written.records[0]
+    evil = tmp_path / "gcc"
+    evil.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    evil.chmod(0o755)
+    twin = replace(written.dags[one.dag][0], passes={"opt_level": 1})
+    log = Log(written.path, [], dags={one.dag: [*written.dags[one.dag], twin]})
+    made = rebuild(log, replace(one, target={"kind": "c", "cc": str(evil)}))
+    loopwright.build(made.schedule, made.args, made.target)
+    assert not (tmp_path / "ran").exists()
+
+
 def test_identity_tells_what_a_log_needs_a_line_for(written):
     (one,) = written.dags[written.records[0].dag]
     same = Expression.from_json({**vars(one), "inputs": {"a": 1}})

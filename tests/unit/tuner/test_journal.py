@@ -141,6 +141,7 @@ def test_an_upgrade_that_changes_no_code_runs_nothing_again(tmp_path, monkeypatc
     assert len(trials) == 64
     assert all(old[r.times_of].code == r.code for r in trials)
     assert all(old[r.times_of].times == r.times for r in trials)
+    assert not any(r.times_of for r in new.values() if r.phase)
     # The default and the best few first; then, as they are known, all others of the best.
     assert [r.round for r in trials] == [0] * 16 + [1] * 48
     _, again = tuned(tmp_path, Compiling(), n_trial=64)
