@@ -69,7 +69,7 @@ def _load_bfloat16() -> None:
 def _numpy_name(dtype: object) -> str:
     try:
         return np.dtype(dtype).name  # type: ignore[call-overload]
-    except TypeError:
+    except (TypeError, ValueError):
         return repr(dtype)
 
 

@@ -28,6 +28,10 @@ _ISA = frozenset(
     | {"avx512_vnni", "avx_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_int8", "amx_bf16"}
     | {"asimd", "asimddp", "asimdhp", "i8mm", "bf16", "sve", "sve2"}
 )
+#: Environment variables that change how kernels run, or how memory is laid out under them.
+_VARIABLES = re.compile(
+    r"(LOOPWRIGHT|OMP|GOMP|KMP|MALLOC)_|(MKL|OPENBLAS)_NUM_THREADS$|GLIBC_TUNABLES$|LD_PRELOAD$"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,3 +170,56 @@ def machine() -> dict[str, Any]:
         "llvmlite": version("llvmlite"),
         "numpy": version("numpy"),
     }
+
+
+def surroundings(environ: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """What else may explain a time: the state of this machine at the moment, ready for JSON.
+
+    Unlike `machine` it changes from run to run. What the system does not tell is left out.
+
+    Args:
+        environ: the environment; None: that of this process.
+
+    Returns:
+        ``{"git": revision of loopwright where it runs from a checkout, "load": average of the last
+        minute, "governor": of the CPU's frequency, "mhz": frequency now, "variables": those of
+        the environment that change how kernels run}``.
+    """
+    environ = os.environ if environ is None else environ
+    frequency = Path("/sys/devices/system/cpu/cpu0/cpufreq")
+    khz = _first_line(frequency / "scaling_cur_freq")
+    found = {
+        "git": _revision(Path(__file__).parent.parent),
+        "load": round(os.getloadavg()[0], 2),
+        "governor": _first_line(frequency / "scaling_governor"),
+        "mhz": int(khz) // 1000 if khz.isdecimal() else None,
+        "variables": {n: environ[n][:200] for n in sorted(environ) if _VARIABLES.match(n)},
+    }
+    return {name: value for name, value in found.items() if value not in (None, "", {})}
+
+
+def _revision(root: Path) -> str:
+    """The commit that a checkout stands at; empty where ``root`` is none."""
+    git = root / ".git"
+    pointer = _first_line(git).removeprefix("gitdir: ")
+    git = root / pointer if pointer else git
+    head = _first_line(git / "HEAD")
+    if not head.startswith("ref: "):
+        return head
+    shared = git / (_first_line(git / "commondir") or ".")
+    name = head.removeprefix("ref: ")
+    packed = (line.split() for line in _lines(shared / "packed-refs"))
+    from_pack = (words[0] for words in packed if words[1:] == [name])
+    return _first_line(shared / name) or next(from_pack, "")
+
+
+def _first_line(path: Path) -> str:
+    return next(iter(_lines(path)), "")
+
+
+def _lines(path: Path) -> list[str]:
+    """The lines of a small file; none where it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []

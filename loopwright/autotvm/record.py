@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 from loopwright.errors import LoopwrightError
 from loopwright.measure import MeasureInput, MeasureResult
-from loopwright.records import Record, load, pick_best
+from loopwright.records import Record, load, pick_best, split
 from loopwright.task import TASKS, Task
 from loopwright.task.dispatch import say_once
 from loopwright.tuner.run.journal import result_of
 
-__all__ = ["Pair", "load_from_file", "pick_best"]
+__all__ = ["Pair", "load_from_file", "pick_best", "split_workload"]
 
 
 class Pair(tuple[MeasureInput, MeasureResult]):
@@ -62,6 +63,24 @@ def load_from_file(filename: str | os.PathLike[str]) -> Iterator[Pair]:
     if missed:
         reasons = "; ".join(f"{count} x {reason}" for reason, count in missed.most_common(3))
         say_once(f"{filename}: passed over {missed.total()} of {len(log)} records: {reasons}")
+
+
+def split_workload(
+    in_file: str | os.PathLike[str], out_dir: str | os.PathLike[str] | None = None
+) -> list[Path]:
+    """Split a log into one file for each task.
+
+    Args:
+        in_file: the log.
+        out_dir: the folder of the files; None: the log's name with ``.tasks`` behind it.
+
+    Returns:
+        The files.
+
+    Raises:
+        RecordError: the log cannot be read, or a file not be written.
+    """
+    return list(split(in_file, f"{os.fspath(in_file)}.tasks" if out_dir is None else out_dir))
 
 
 def _task(record: Record) -> Task | str:

@@ -14,6 +14,7 @@ from typing import ClassVar, NoReturn
 
 import click
 
+from loopwright.cli.harmless import harmless
 from loopwright.errors import InternalError, LoopwrightError, UsageError, did_you_mean
 from loopwright.version import __version__
 
@@ -151,7 +152,7 @@ def _report(error: BaseException) -> int:
 
 
 def _say(text: str, code: int) -> int:
-    print(f"error: {_joined(text)}" if code != 130 else text, file=sys.stderr)
+    print(f"error: {harmless(_joined(text))}" if code != 130 else text, file=sys.stderr)
     return code
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from loopwright.cli import kernels
+from loopwright.cli.harmless import echo
 from loopwright.cli.workload import Workload, counted, find_workload, workload_options
 from loopwright.records import Json
 
@@ -82,7 +83,7 @@ def command(
         return
     click.echo(f"{resolved.task}, {counted(used)}, {rounds} samples each, interleaved")
     if tuned is not None:
-        click.echo(tuned.choice)
+        echo(tuned.choice)
     _table(rows, peak, peaks)
 
 
@@ -114,7 +115,7 @@ def _numpy(workload: Workload, threads: int, stack: ExitStack) -> Contestant | N
         return None
     side = stack.enter_context(NumpyProcess(workload, input_specs(workload), threads))
     if side.problem:
-        click.echo(side.problem, err=True)
+        echo(side.problem, err=True)
         return None
     return Contestant("NumPy", side.sample)
 

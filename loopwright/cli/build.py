@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from loopwright.cli import built_files, kernels
+from loopwright.cli.harmless import echo
 from loopwright.cli.workload import find_workload, workload_options
 
 
@@ -33,7 +34,7 @@ def command(
     tuned = kernels.best(resolved, history)
     module = kernels.compiled(resolved, tuned or kernels.default(resolved))
     path, *others = built_files.write(resolved, module, output)
-    click.echo(tuned.choice if tuned else f"{resolved.task}: default configuration")
+    echo(tuned.choice if tuned else f"{resolved.task}: default configuration")
     more = "".join(f" and {p}" for p in others)
     click.echo(f"wrote {path} ({path.stat().st_size} bytes){more}")
     click.echo(f"run it: loopwright run {path}")

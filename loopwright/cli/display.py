@@ -10,6 +10,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from loopwright.cli.harmless import harmless, harmless_lines
 from loopwright.tuner import Monitor, RunState, Summary, Trial, TunerLike
 from loopwright.tuner.run.callbacks import clock
 
@@ -79,7 +80,7 @@ class Display(Monitor):
             self._live = None
 
     def _print(self, text: str) -> None:
-        self.console.print(Text(text), soft_wrap=True)
+        self.console.print(Text(harmless_lines(text)), soft_wrap=True)
 
     def _draw(self, state: RunState, trial: Trial) -> None:
         self._drawn = time.monotonic()
@@ -114,7 +115,7 @@ class Display(Monitor):
             shown = ", ".join(f"{f.count} x {kind}" for kind, f in state.failures.items())
             rows.append(("failed", shown))
         for name, text in rows:
-            grid.add_row(Text(name), Text(text, style="bold" if name == "best" else ""))
+            grid.add_row(Text(name), Text(harmless(text), style="bold" if name == "best" else ""))
         return Group(self._bar(state), grid)
 
     def _bar(self, state: RunState) -> Table:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from loopwright.cli.harmless import echo
 from loopwright.cli.workload import find_workload, workload_options
 from loopwright.errors import LoopwrightError, UsageError
 from loopwright.records import Json
@@ -80,7 +81,7 @@ def _load(path: str) -> Log:
 
     log = load(path)
     if complaint := log.complaint():
-        click.echo(complaint, err=True)
+        echo(complaint, err=True)
     return log
 
 
@@ -91,7 +92,7 @@ def _best(task: Task, log: Log) -> Choice:
     choice = apply_history_best(log.records).explain(task)
     if choice.record is None:
         reasons = "; ".join(choice.reasons)
-        click.echo(f"{log.path}: no record of {task} can be used ({reasons})", err=True)
+        echo(f"{log.path}: no record of {task} can be used ({reasons})", err=True)
     return choice
 
 
@@ -170,7 +171,7 @@ def _print(
     if measured is not None and measured.record is not None and measured.expected:
         gflops = flop_of(task) / measured.expected / 1e9
         note = ", ".join(filter(None, [f"record {measured.record.id}", measured.note]))
-        click.echo(f"measured: {speed(measured.expected, gflops)} ({note})")
+        echo(f"measured: {speed(measured.expected, gflops)} ({note})")
     console = Console(highlight=False)
     if console.is_terminal:
         console.print(explanation.table(limit))

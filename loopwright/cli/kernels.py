@@ -12,6 +12,7 @@ import click
 import numpy as np
 
 from loopwright import dtypes
+from loopwright.cli.harmless import echo
 from loopwright.cli.workload import Workload
 
 if TYPE_CHECKING:
@@ -69,12 +70,12 @@ def best(workload: Workload, history: str | None) -> ChosenSchedule | None:
         return None
     log = load(history)
     if complaint := log.complaint():
-        click.echo(complaint, err=True)
+        echo(complaint, err=True)
     # From the records, not from the log: the line above has said what was skipped.
     context = apply_history_best(log.records)
     scheduled = context.apply(workload.task)
     if scheduled is None:
-        click.echo(f"{history}: {context.explain(workload.task)}", err=True)
+        echo(f"{history}: {context.explain(workload.task)}", err=True)
         return None
     return ChosenSchedule(scheduled[0], list(scheduled[1]), str(context.explain(workload.task)))
 

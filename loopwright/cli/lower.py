@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from loopwright.cli import kernels
+from loopwright.cli.harmless import echo
 from loopwright.cli.workload import find_workload, workload_options
 
 
@@ -31,8 +32,8 @@ def command(
     if tuned is not None:
         shown.append((tuned.choice, tuned))
     for title, scheduled in shown:
-        click.echo(f"# {title}")
+        echo(f"# {title}")
         if as_python:
-            click.echo(scheduled.schedule.as_python())
+            echo(scheduled.schedule.as_python())
         else:
-            click.echo(str(lower(scheduled.schedule, scheduled.args)))
+            echo(str(lower(scheduled.schedule, scheduled.args)))

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from loopwright.cli import record_files
+from loopwright.cli.harmless import echo, harmless
 from loopwright.errors import RecordError, UsageError
 
 if TYPE_CHECKING:
@@ -28,9 +30,13 @@ def log_options(command: Callable[..., object]) -> Callable[..., object]:
     return command
 
 
-@click.group("records", short_help="Inspect a log: list, best, show.")
+@click.group("records", short_help="Inspect logs, and put them together: list, best, show, pick.")
 def command() -> None:
-    """Inspect a log of measurements."""
+    """Inspect logs of measurements, and put them together."""
+
+
+for _verb in (record_files.pick, record_files.distill, record_files.merge, record_files.split):
+    command.add_command(_verb)
 
 
 @command.command("list")
@@ -41,6 +47,8 @@ def command() -> None:
     type=click.Choice(["valid", "usable", "dropped", "failed"]),
     help="Only records with this status.",
 )
+@click.option("--begin", type=click.IntRange(0), default=0, help="Leave out so many of the first.")
+@click.option("--end", type=click.IntRange(0), help="Only so many of the first.")
 @click.option("--limit", type=click.IntRange(1), help="At most this many: the last ones.")
 @click.option("--sort", type=click.Choice(["log", "time"]), default="log", show_default=True)
 def list_records(
@@ -50,13 +58,18 @@ def list_records(
     as_json: bool,
     run: str | None,
     status: str | None,
+    begin: int,
+    end: int | None,
     limit: int | None,
     sort: str,
 ) -> None:
-    """List the records of LOG, one per line."""
+    """List the records of LOG, one per line.
+
+    --begin and --end count the records that the other filters leave, in the order of the log.
+    """
     read = _load(log)
     chosen = [r for r in _filtered(read, task, target) if run is None or r.run == run]
-    chosen = [r for r in chosen if status is None or _is(r, status)]
+    chosen = [r for r in chosen if status is None or _is(r, status)][begin:end]
     if sort == "time":
         chosen.sort(key=lambda r: r.median or float("inf"))
         chosen = chosen[:limit]
@@ -90,8 +103,16 @@ def best(log: str, task: str | None, target: str | None, as_json: bool, top: int
 @command.command("show")
 @log_options
 @click.argument("record")
-def show(log: str, task: str | None, target: str | None, as_json: bool, record: str) -> None:
-    """Show one RECORD of LOG in full: its id (or the beginning of it), or `best`."""
+@click.option("--expr", "part", flag_value="expr", help="Print its tensor expression as Python.")
+@click.option("--ir", "part", flag_value="ir", help="Print its loop nest.")
+@click.option("--code", "part", flag_value="code", help="Print its code, as the target has it.")
+def show(
+    log: str, task: str | None, target: str | None, as_json: bool, record: str, part: str | None
+) -> None:
+    """Show one RECORD of LOG in full: its id (or the beginning of it), or `best`.
+
+    --expr, --ir and --code need no template: the log holds the expression and the schedule.
+    """
     from loopwright.records import best as best_of
 
     records = _filtered(_load(log), task, target)
@@ -103,11 +124,29 @@ def show(log: str, task: str | None, target: str | None, as_json: bool, record: 
     if len(chosen) != 1:
         what = "no record" if not chosen else f"{len(chosen)} records"
         raise UsageError(f"{log} has {what} {record!r}; `loopwright records list {log}` shows ids")
-    if as_json:
+    if part is not None:
+        echo(_part(log, chosen[0], part))
+    elif as_json:
         click.echo(chosen[0].to_line())
-        return
-    for name, value in chosen[0].to_json().items():
-        click.echo(f"{name + ':':11}{json.dumps(value)}")
+    else:
+        for name, value in chosen[0].to_json().items():
+            echo(f"{harmless(name) + ':':11}{json.dumps(value)}")
+
+
+def _part(path: str, record: Record, part: str) -> str:
+    """The expression, loop nest or code of a record, made from the log alone."""
+    from loopwright.driver import build
+    from loopwright.lowering import lower
+    from loopwright.records import load_expressions
+    from loopwright.task.rebuild import rebuild
+
+    rebuilt = rebuild(load_expressions(path), record)
+    if part == "expr":
+        return rebuilt.schedule.dag.as_python()
+    with rebuilt.passes:
+        if part == "ir":
+            return str(lower(rebuilt.schedule, rebuilt.args))
+        return build(rebuilt.schedule, rebuilt.args, rebuilt.target).get_source()
 
 
 def _load(path: str) -> Log:
@@ -116,7 +155,7 @@ def _load(path: str) -> Log:
 
     read = load(path)
     if complaint := read.complaint():
-        click.echo(complaint, err=True)
+        echo(complaint, err=True)
     return read
 
 
@@ -152,21 +191,23 @@ def _print(records: Sequence[Record], as_json: bool) -> None:
         return
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table("id", "task", "threads", "trial", "median", "status", "when", "config", box=None)
     for record in records:
         config = " ".join(f"{k}={json.dumps(v)}" for k, v in record.config.items())
-        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(record.ts))
-        table.add_row(
+        cells = (
             record.id,
             f"{record.op}({', '.join(map(str, record.args))})",
             str(record.threads or "?"),
             str(record.trial),
             "-" if record.median is None else f"{record.median * 1e3:.4g} ms",
             _status(record),
-            when,
-            config.replace("[", r"\["),
+            time.strftime("%Y-%m-%d %H:%M", time.localtime(record.ts)),
+            config,
         )
+        # As text, not as markup: what stands in a log is not obeyed.
+        table.add_row(*(Text(harmless(cell)) for cell in cells))
     console = Console()
     # A file or a pipe gets whole lines, whatever the width of the screen.
     width = None if console.is_terminal else 100_000

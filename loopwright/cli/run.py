@@ -6,6 +6,8 @@ import json
 
 import click
 
+from loopwright.cli.harmless import echo
+
 
 @click.command("run", short_help="Check and time what `build` wrote.")
 @click.argument("file")
@@ -47,6 +49,6 @@ def command(file: str, repeat: int, as_json: bool) -> None:
         )
         return
     shapes = ", ".join(f"{s['name']}: {s['dtype']}{s['shape']}" for s in specs)
-    click.echo(f"{function.name}({shapes}), {counted(threads)}")
+    echo(f"{function.name}({shapes}), {counted(threads)}")
     click.echo(f"outputs: {checked}")
     click.echo(f"time:    {result}")

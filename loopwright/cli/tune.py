@@ -10,6 +10,7 @@ from contextlib import ExitStack
 import click
 from rich.console import Console
 
+from loopwright.cli.harmless import harmless
 from loopwright.cli.tuning import TRIALS, chosen_tuner, repeated, tuner_options
 from loopwright.cli.workload import Workload, counted, find_workload, workload_options
 from loopwright.errors import UsageError
@@ -151,9 +152,9 @@ def _yardsticks(workload: Workload, console: Console) -> tuple[float | None, flo
     text = f"peak {peak:.1f} GFLOP/s (float32, measured now)"
     if numpy is not None:
         text += f", NumPy {numpy:.1f} GFLOP/s ({numpy / peak:.0%} of it)"
-    console.print(text, markup=False, soft_wrap=True)
+    console.print(harmless(text), markup=False, soft_wrap=True)
     if problem:
-        console.print(problem, markup=False, soft_wrap=True)
+        console.print(harmless(problem), markup=False, soft_wrap=True)
     spread = max((max(x) - min(x)) / statistics.median(x) for x in (peaks, seconds) if x)
     if spread > NOISY:
         console.print(
@@ -219,7 +220,7 @@ def _report(
     parts = ", ".join(f"{name} {took:.1f} s" for name, took in spent if took >= 0.05)
     text.append(f"time:    {summary.wall_s:.1f} s{': ' + parts if parts else ''}")
     for line in text:
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(harmless(line), markup=False, soft_wrap=True)
 
 
 def _speeds(summary: Summary, peak: float | None, numpy: float | None) -> list[str]:
@@ -253,7 +254,7 @@ def _nothing_new(
         soft_wrap=True,
     )
     for line in _speeds(summary, peak, numpy):
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(harmless(line), markup=False, soft_wrap=True)
 
 
 def _again(workload: Workload, path: str, trials: int | None = None) -> str:

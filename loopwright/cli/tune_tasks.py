@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from loopwright.cli.harmless import harmless_lines
 from loopwright.cli.tuning import TRIALS, chosen_tuner, repeated, tuner_options
 from loopwright.cli.workload import Workload, find_workload
 from loopwright.errors import UsageError
@@ -137,7 +138,7 @@ def _tune(lines: list[WeightedWorkload], path: str, options: dict[str, Json]) ->
     tasks = [line.workload.task for line in lines]
     many = f"{len(tasks)} workload{'s' * (len(tasks) != 1)}"
     text = f"{many} on {tasks[0].target}, tuner {options['tuner']}, log {path}"
-    console.print(text, markup=False, soft_wrap=True)
+    console.print(harmless_lines(text), markup=False, soft_wrap=True)
     table = task_table(console)
     try:
         return tune_tasks(

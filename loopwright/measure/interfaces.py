@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 from loopwright.measure.result import MeasureInput, MeasureResult
 
@@ -50,4 +50,16 @@ class MeasurerLike(Protocol):
         Returns:
             ``(config, seconds per call of each round)``, lowest median first; without times where
             it failed.
+        """
+
+
+@runtime_checkable
+class KnowsCode(Protocol):
+    """A measurer that runs no object code of which it knows the times."""
+
+    def know(self, results: Mapping[str, MeasureResult]) -> None:
+        """Give these results to candidates that are compiled to the same code.
+
+        Args:
+            results: by `MeasureResult.code`; each says in ``times_of`` which record it is from.
         """

@@ -7,10 +7,11 @@ built before they are timed where both together would need more cores than there
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 from loopwright.env import usable_cpus
 from loopwright.errors import UsageError
 from loopwright.measure.building import Build, Candidate
+from loopwright.measure.description import describe
 from loopwright.measure.equipment import Equipment
 from loopwright.measure.options import MeasureOption, measure_option
 from loopwright.measure.playoff import playoff
@@ -30,7 +32,7 @@ from loopwright.measure.result import (
 )
 from loopwright.measure.running import wrong_answer
 from loopwright.measure.workers.messages import CheckReply
-from loopwright.records import Checked, Json
+from loopwright.records import Checked, Expression, Json
 from loopwright.runtime import Artifact
 
 if TYPE_CHECKING:
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 
 #: Candidates that are built before the first of them is timed, at most.
 _CHUNK = 64
+#: Hexadecimal digits of the hash of object code.
+_CODE_DIGITS = 16
 
 _log = logging.getLogger("loopwright.measure")
 
@@ -82,6 +86,8 @@ class Measurer:
         self.overlap = cores >= self.option.builder.processes + threads
         self._entered = False
         self._measured_any = False
+        self._known_code: dict[str, MeasureResult] = {}
+        self._expressions: dict[tuple[object, ...], Expression] = {}
 
     def __enter__(self) -> Measurer:
         self._entered = True
@@ -122,6 +128,15 @@ class Measurer:
         """What it waits for at the moment, for people: processes and what they do, the device and
         who has it, the template, the reference. May be read on any thread."""
         return self.equipment.waiting_for
+
+    def know(self, results: Mapping[str, MeasureResult]) -> None:
+        """Give these results to candidates that are compiled to the same object code.
+
+        Args:
+            results: by `MeasureResult.code`, measured on this hardware; each says in ``times_of``
+                which record it is from.
+        """
+        self._known_code |= results
 
     def measure(
         self, inputs: Sequence[MeasureInput], incumbent: float | None = None
@@ -233,7 +248,7 @@ class Measurer:
             result = self._measured(build, incumbent)
         counts["failed"] += result.error is not None
         counts["dropped"] += result.dropped
-        return replace(result, ts=time.time())
+        return replace(result, ts=result.ts if result.times_of else time.time())
 
     def _measured(self, build: Build, incumbent: float | None) -> MeasureResult:
         if build.outcome is None:
@@ -244,10 +259,9 @@ class Measurer:
         if isinstance(outcome, MeasureError):
             result, run_s = MeasureResult(error=outcome), 0.0
         else:
-            self._wait_for_device()
             start = time.perf_counter()
             result = self.equipment.runs.undisturbed(
-                lambda: self._run(build.candidate, outcome, incumbent)
+                lambda: self._run_or_recall(build.candidate, outcome, incumbent)
             )
             run_s = time.perf_counter() - start
         return replace(
@@ -256,7 +270,31 @@ class Measurer:
             run_s=run_s,
             dag=build.candidate.dag.hash,
             trace=json.dumps(build.candidate.trace, separators=(",", ":")),
+            expression=self._expression(build.candidate),
         )
+
+    def _expression(self, candidate: Candidate) -> Expression:
+        """What a log keeps of a candidate's expression; the same object for all of one DAG."""
+        key = (candidate.dag.hash, candidate.arg_ids, str(candidate.passes))
+        if key not in self._expressions:
+            self._expressions[key] = describe(
+                self.task,
+                candidate.dag,
+                candidate.arg_ids,
+                candidate.passes,
+                self.option.runner.seed,
+            )
+        return self._expressions[key]
+
+    def _run_or_recall(
+        self, candidate: Candidate, artifact: Artifact, incumbent: float | None
+    ) -> MeasureResult:
+        """Run a candidate, unless the times of its object code are known."""
+        code = hashlib.sha256(artifact.objects).hexdigest()[:_CODE_DIGITS]
+        if code in self._known_code:
+            return self._known_code[code]
+        self._wait_for_device()
+        return replace(self._run(candidate, artifact, incumbent), code=code)
 
     def _wait_for_device(self) -> None:
         """Take the device, and rest where that was asked for."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy.typing as npt
 
-from loopwright.records import Checked, ErrorKind, Json
+from loopwright.records import Checked, ErrorKind, Expression, Json
 from loopwright.target import Target
 
 if TYPE_CHECKING:
@@ -146,6 +146,9 @@ class MeasureResult:
         program: hash of the lowered program and of what it was compiled with; empty where the
             measurer does not say.
         code: hash of the object code; empty where the measurer does not say.
+        times_of: id of the record whose times these are, since its object code is the same; empty
+            for what was measured.
+        expression: what a log keeps of the tensor expression; None where the measurer does not say.
         same_as: ``program`` of the result whose samples this one shares, since both are one
             program; empty for what was measured itself.
     """
@@ -164,6 +167,8 @@ class MeasureResult:
     program: str = ""
     code: str = ""
     same_as: str = ""
+    times_of: str = ""
+    expression: Expression | None = None
 
     @property
     def valid(self) -> bool:

@@ -5,13 +5,16 @@ imported. Traces and targets stay raw JSON here. ``docs/records.md`` specifies t
 """
 
 from loopwright.records.error_kind import ErrorKind
+from loopwright.records.expression import Expression
+from loopwright.records.files import distill_file, merge, pick, pick_best, split
 from loopwright.records.json_value import Json
-from loopwright.records.log import Log, Skipped, load
+from loopwright.records.line import canonical_json
+from loopwright.records.log import Log, Skipped, load, load_expressions, read_line
 from loopwright.records.provenance import build_hash, environment, hardware, new_run, threads
-from loopwright.records.query import best, by_task, distill, pick_best, top_k
+from loopwright.records.query import best, by_task, distill, kept, top_k
 from loopwright.records.ranking import Measurement, Ranking, ranked
-from loopwright.records.record import VERSION, Checked, Record, canonical_json, task_key
-from loopwright.records.reuse import Conditions, Reuse, differences, reuse_of
+from loopwright.records.record import VERSION, Checked, Record, task_key
+from loopwright.records.reuse import Conditions, Reuse, by_code, differences, reuse_of
 from loopwright.records.store import Store
 from loopwright.records.verdict import Outcome, Verdict
 
@@ -20,6 +23,7 @@ __all__ = [
     "Checked",
     "Conditions",
     "ErrorKind",
+    "Expression",
     "Json",
     "Log",
     "Measurement",
@@ -32,17 +36,25 @@ __all__ = [
     "Verdict",
     "best",
     "build_hash",
+    "by_code",
     "by_task",
     "canonical_json",
     "differences",
     "distill",
+    "distill_file",
     "environment",
     "hardware",
+    "kept",
     "load",
+    "load_expressions",
+    "merge",
     "new_run",
+    "pick",
     "pick_best",
     "ranked",
+    "read_line",
     "reuse_of",
+    "split",
     "task_key",
     "threads",
     "top_k",

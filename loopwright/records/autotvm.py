@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from loopwright.errors import RecordError
 from loopwright.records.error_kind import ErrorKind
 from loopwright.records.json_value import Json
-from loopwright.records.record import Record, task_key
+from loopwright.records.record import VERSION, Record, task_key
 
 #: AutoTVM's numbers of errors, as kinds of loopwright.
 _ERRORS = {
@@ -47,32 +47,40 @@ def read(data: Mapping[str, Json]) -> Record:
         RecordError: the line is of another version of TVM's formats, or malformed.
     """
     if data.get("version") != 0.2:
-        version = data.get("version", data.get("v"))
+        version = ascii(data.get("version", data.get("v"))).strip("'")[:20]
         raise RecordError(f"TVM record of version {version} (only AutoTVM 0.2 can be read)")
     try:
         target, op, args, kwargs = data["input"]
         costs, error_no, all_cost, stamp = data["result"]
         entity = data["config"]["entity"]
-        config = {name: value for name, kind, value in entity if kind in _KINDS}
+        config = {_name(name): value for name, kind, value in entity if kind in _KINDS}
         parsed = _target(str(target))
         failure = _failure(int(error_no), list(map(float, costs)))
-        extra = {"autotvm": {"target": target, "index": data["config"].get("index")}}
+        extra = {"target": target, "index": data["config"].get("index")}
         if kwargs:
-            extra["autotvm"]["kwargs"] = kwargs
-        return Record(
-            task=task_key(op, args, parsed["kind"]),
-            op=op,
-            args=args,
-            target=parsed,
-            config=config,
-            times=() if failure else tuple(costs),
-            error=failure,
-            run_s=float(all_cost),
-            ts=float(stamp),
-            extra=extra,
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+            extra["kwargs"] = kwargs
+        fields = {
+            "v": VERSION,
+            "task": task_key(op, args, parsed["kind"]),
+            "op": op,
+            "args": args,
+            "target": parsed,
+            "config": config,
+            "times": [] if failure else costs,
+            "error": failure,
+            "run_s": float(all_cost),
+            "ts": float(stamp),
+            "autotvm": extra,
+        }
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as exc:
         raise RecordError("malformed AutoTVM record") from exc
+    return Record.from_json(fields)
+
+
+def _name(name: Json) -> str:
+    if not isinstance(name, str):
+        raise TypeError("the name of a knob is no text")
+    return name
 
 
 def _target(text: str) -> dict[str, Json]:
@@ -92,4 +100,4 @@ def _failure(error_no: int, costs: list[float]) -> dict[str, str] | None:
     if error_no == 0 and costs and max(costs) < _SENTINEL:
         return None
     kind, text = _ERRORS.get(error_no, (ErrorKind.RUN_ERROR, "unknown error"))
-    return {"kind": kind, "text": f"{text} (AutoTVM error {error_no}; its text was not kept)"}
+    return {"kind": kind.value, "text": f"{text} (AutoTVM error {error_no}; its text was not kept)"}

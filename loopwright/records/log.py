@@ -9,12 +9,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple, TypeAlias
 
 from loopwright.errors import RecordError
 from loopwright.records import autotvm
+from loopwright.records.expression import Expression
 from loopwright.records.json_value import Json
-from loopwright.records.record import NotJsonError, Record, check_version, parse_line
+from loopwright.records.line import MAX_LINE, NotJsonError, parse_line
+from loopwright.records.provenance import build_hash
+from loopwright.records.record import Record, check_version
+
+#: What a line holds; a header is a dictionary.
+Line: TypeAlias = "Record | Expression | dict[str, Json]"
+#: The mark that some editors put at the beginning of a file.
+BOM = b"\xef\xbb\xbf"
+#: Bytes at the beginning of a line in which the name of its kind stands.
+_BEGINNING = 40
 
 
 class Skipped(NamedTuple):
@@ -32,12 +42,14 @@ class Log:
         path: Where it was read from.
         records: The measurements.
         headers: The lines that open a run, as dictionaries.
+        dags: The expressions by the hash of their DAG.
         skipped: The lines that were not understood.
     """
 
     path: Path
     records: list[Record] = field(default_factory=list)
     headers: list[dict[str, Json]] = field(default_factory=list)
+    dags: dict[str, list[Expression]] = field(default_factory=dict)
     skipped: list[Skipped] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[Record]:
@@ -45,6 +57,21 @@ class Log:
 
     def __len__(self) -> int:
         return len(self.records)
+
+    def expression(self, record: Record) -> Expression | None:
+        """The expression that a record was made of, where the log holds it.
+
+        One of the record's own template and pass settings goes first; the header of its run says
+        them, or its ``build`` where the compiler is that of now.
+        """
+        there = self.dags.get(record.dag, [])
+        own = [e for e in there if e.op == record.op and e.args == record.args]
+        if len(own) > 1:
+            said = [h.get("passes", {}) for h in self.headers if h.get("run") == record.run]
+            # Not with the record's target: of ``c`` the hash would run the compiler that it names.
+            by_build = [e for e in own if build_hash(None, e.passes) == record.build]
+            own = [e for e in own if e.passes in said] or by_build or own
+        return next(iter(own or there), None)
 
     def complaint(self) -> str:
         """One line that says how many lines were skipped and why; empty when none was."""
@@ -74,21 +101,56 @@ def load(path: str | os.PathLike[str]) -> Log:
         RecordError: the file does not exist or cannot be read.
     """
     log = Log(Path(path))
-    try:
+    with _named_errors(path):
         _read(log)
+    return log
+
+
+def load_expressions(path: str | os.PathLike[str]) -> Log:
+    """Read only the expressions and headers of a log, which is quick for a log of any size.
+
+    Returns:
+        A log without records and skipped lines.
+
+    Raises:
+        RecordError: the file does not exist or cannot be read.
+    """
+    log = Log(Path(path))
+    with _named_errors(path), open(path, "rb") as file:
+        for number, raw in enumerate(_lines(file), 1):
+            if b'"expression"' in raw[:_BEGINNING] or b'"header"' in raw[:_BEGINNING]:
+                _take(log, number, raw)
+    log.records, log.skipped = [], []
+    return log
+
+
+@contextmanager
+def _named_errors(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Say of which log an error of the system is."""
+    try:
+        yield
     except FileNotFoundError as exc:
         raise RecordError(f"no log at {str(path)!r}; tune first, or check the path") from exc
     except IsADirectoryError as exc:
         raise RecordError(f"{str(path)!r} is a directory; name a log file") from exc
     except OSError as exc:
         raise RecordError(f"cannot read the log {str(path)!r}: {exc.strerror or exc}") from exc
-    return log
 
 
 def _read(log: Log) -> None:
     with open(log.path, "rb") as file, _no_collector():
-        for number, raw in enumerate(file, 1):
+        for number, raw in enumerate(_lines(file), 1):
             _take(log, number, raw)
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """The lines of a file; of one that is too long only the beginning, so that memory suffices."""
+    raw = file.readline(MAX_LINE + 2).removeprefix(BOM)
+    while raw:
+        yield raw
+        while len(raw) > MAX_LINE and not raw.endswith(b"\n"):
+            raw = file.readline(MAX_LINE + 2)
+        raw = file.readline(MAX_LINE + 2)
 
 
 @contextmanager
@@ -105,30 +167,56 @@ def _no_collector() -> Iterator[None]:
 
 
 def _take(log: Log, number: int, raw: bytes) -> None:
-    line = raw.strip()
-    if not line or line.startswith(b"#"):
-        return
     try:
-        data = parse_line(line)
-        if autotvm.is_foreign(data):
-            log.records.append(autotvm.read(data))
-        elif "header" in data:
-            check_version(data)
-            log.headers.append(_header(data["header"]))
-        else:
-            log.records.append(Record.from_json(_shared(log, data)))
-    except NotJsonError as exc:
-        torn = line.startswith(b"{") or not raw.endswith(b"\n")
-        log.skipped.append(Skipped(number, "torn line" if torn else str(exc)))
+        line = read_line(raw, log.records[-1] if log.records else None)
     except RecordError as exc:
         log.skipped.append(Skipped(number, str(exc)))
+        return
+    match line:
+        case Record():
+            log.records.append(line)
+        case Expression():
+            log.dags.setdefault(line.hash, []).append(line)
+        case dict():
+            log.headers.append(line)
 
 
-def _shared(log: Log, data: dict[str, Json]) -> dict[str, Json]:
+def read_line(raw: bytes, before: Record | None = None) -> Line | None:
+    """Read one line of a log.
+
+    Args:
+        raw: The line, with its newline if it has one.
+        before: The record of an earlier line, with which this one shares what is equal.
+
+    Returns:
+        A record, an expression, or the contents of a header; None for blank lines and comments.
+
+    Raises:
+        RecordError: the line is none of these; the message is the reason that `Skipped` gives.
+    """
+    line = raw.strip()
+    if not line or line.startswith(b"#"):
+        return None
+    try:
+        data = parse_line(line)
+    except NotJsonError:
+        torn = line.startswith(b"{") or not raw.endswith(b"\n")
+        raise RecordError("torn line" if torn else "not JSON") from None
+    if autotvm.is_foreign(data):
+        return autotvm.read(data)
+    if "header" in data:
+        check_version(data)
+        return _header(data["header"])
+    if "expression" in data:
+        check_version(data)
+        return Expression.from_json(data["expression"])
+    return Record.from_json(_shared(before, data))
+
+
+def _shared(before: Record | None, data: dict[str, Json]) -> dict[str, Json]:
     """Let a record share what it has in common with the one before: most of its size."""
-    if not log.records:
+    if before is None:
         return data
-    before = log.records[-1]
     for name in ("task", "target", "env"):
         if data.get(name) == getattr(before, name):
             data[name] = getattr(before, name)

@@ -1,16 +1,11 @@
-"""Questions to a set of records: the best, the best few, by task, and a log of only the best."""
+"""Questions to a set of records: the best, the best few, by task, and what their rank rests on."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
-from pathlib import Path
 
-from loopwright.errors import RecordError
-from loopwright.records.log import load
 from loopwright.records.ranking import ranked
-from loopwright.records.record import Record
-from loopwright.records.store import Store
+from loopwright.records.record import Checked, Record
 
 
 def by_task(records: Iterable[Record]) -> dict[str, list[Record]]:
@@ -72,34 +67,38 @@ def distill(records: Iterable[Record]) -> list[Record]:
     return [record for record in winners if record is not None]
 
 
-def pick_best(source: str | os.PathLike[str], out: str | os.PathLike[str]) -> list[Record]:
-    """Write a log that holds only the best records of ``source`` and of ``out``, if that exists.
+def kept(records: Iterable[Record], k: int = 1) -> list[Record]:
+    """The best ``k`` records of each task, hardware and number of threads, with all that their rank
+    rests on, so that a log of these lines alone says the same; in their order.
 
-    The new file replaces the old one in one step, so that a failure leaves ``out`` as it was.
+    That is for each of the best the record by which its answer counts as checked and the one that
+    holds its verdict, where these are others; and of every candidate that gave a wrong answer the
+    latest one, so that no merge with another log brings it back.
 
-    Returns:
-        What was written.
-
-    Raises:
-        RecordError: a log cannot be read or written.
+    Args:
+        records: Any iterable of records, a :class:`Log` too.
+        k: How many of each.
     """
-    records = list(load(source))
-    if Path(out).exists():
-        records += load(out)
-    kept = distill(records)
-    partial = Path(f"{os.fspath(out)}.{os.getpid()}.partial")
-    try:
-        _write(partial, kept)
-        os.replace(partial, out)
-    except OSError as exc:
-        raise RecordError(f"cannot write {os.fspath(out)!r}: {exc.strerror or exc}") from exc
-    finally:
-        partial.unlink(missing_ok=True)
-    return kept
-
-
-def _write(path: Path, records: Iterable[Record]) -> None:
-    with Store(path) as store:
-        for record in records:
-            store.append(record)
-        store.sync()
+    records = list(records)
+    groups: dict[tuple[str, str, int], list[Record]] = {}
+    for record in records:
+        groups.setdefault((record.task, record.hardware, record.threads), []).append(record)
+    winners = [winner for group in groups.values() for winner in ranked(group, k)]
+    names = {(winner.candidate, winner.build) for winner in winners}
+    wrong: dict[tuple[str, str], Record] = {}
+    checked: dict[tuple[str, str], Record] = {}
+    verdicts: dict[tuple[str, str], Record] = {}
+    for record in sorted(records, key=lambda record: record.ts):
+        name = (record.candidate, record.build)
+        if record.wrong:
+            wrong[name] = record
+        elif name in names and record.checked is Checked.YES:
+            checked[name] = record
+        if name in names and record.verdict:
+            verdicts[name] = record
+    for winner in winners:
+        if winner.checked is Checked.YES:
+            checked.pop((winner.candidate, winner.build), None)
+    rests_on = [*winners, *wrong.values(), *checked.values(), *verdicts.values()]
+    chosen = {id(record) for record in rests_on}
+    return [record for record in records if id(record) in chosen]

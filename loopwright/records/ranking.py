@@ -96,7 +96,7 @@ class Ranking(Generic[_T]):
     def vouch(self, candidate: Hashable) -> None:
         """Note that the answer of a candidate was checked and found right."""
         self._checked.add(candidate)
-        self._contend(candidate)
+        self._stale = True
 
     def refute(self, candidate: Hashable) -> None:
         """Take out a candidate that gave a wrong answer, whatever else was measured of it."""
@@ -124,7 +124,7 @@ class Ranking(Generic[_T]):
         return _items(sorted(self._admitted(), key=lambda named: named[1].seconds), k)
 
     def _contend(self, candidate: Hashable) -> None:
-        """Let a candidate that may have come forward take the lead."""
+        """Let a new candidate take the lead where it is ahead."""
         if candidate in self._refuted or candidate not in self._entries or self._stale:
             return
         named = (candidate, self._entries[candidate])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
 import math
 import statistics
 from collections.abc import Iterable, Mapping
@@ -17,7 +16,9 @@ from enum import StrEnum
 
 from loopwright.errors import RecordError
 from loopwright.records.error_kind import ErrorKind
+from loopwright.records.field_checks import checked_fields
 from loopwright.records.json_value import Json
+from loopwright.records.line import body_of, canonical_json, parse_line, sealed
 from loopwright.records.provenance import hardware, threads
 
 #: The version written, and the newest that is understood.
@@ -35,69 +36,8 @@ class Checked(StrEnum):
     OFF = "off"
 
 
-class NotJsonError(RecordError):
-    """A line is not JSON: it may have been cut off."""
-
-
-_Types = type | tuple[type, ...]
-_REQUIRED: dict[str, _Types] = {
-    "task": str,
-    "op": str,
-    "args": list,
-    "target": dict,
-    "config": dict,
-    "times": list,
-}
-_OPTIONAL: dict[str, _Types] = {
-    "dag": str,
-    "trace": list,
-    "dropped": bool,
-    "build_s": (int, float),
-    "run_s": (int, float),
-    "space": str,
-    "build": str,
-    "run": str,
-    "round": int,
-    "trial": int,
-    "ts": (int, float),
-    "env": dict,
-    "checked": str,
-    "check_reason": str,
-    "phase": str,
-    "program": str,
-    "code": str,
-    "same_as": str,
-}
 #: Fields that a line lacks where they are empty.
-_LEFT_OUT = ("check_reason", "phase", "program", "code", "same_as", "verdict")
-_NULLABLE: dict[str, _Types] = {
-    "error": dict,
-    "seed": int,
-    "max_error": (int, float),
-    "verdict": dict,
-}
-
-
-def _plain(value: object) -> object:
-    """What ``json`` does not know: scalars of NumPy become Python's."""
-    item = getattr(value, "item", None)
-    if callable(item):
-        return item()
-    raise TypeError(f"a {type(value).__name__} cannot be stored in a record")
-
-
-def canonical_json(value: object) -> str:
-    """JSON without spaces and with sorted keys: equal values give equal text.
-
-    Raises:
-        RecordError: the value holds something that JSON has no form for, or a NaN or infinity.
-    """
-    try:
-        return json.dumps(
-            value, separators=(",", ":"), sort_keys=True, allow_nan=False, default=_plain
-        )
-    except (TypeError, ValueError) as exc:
-        raise RecordError(f"not representable as JSON: {exc}") from exc
+_LEFT_OUT = ("check_reason", "phase", "program", "code", "same_as", "times_of", "verdict")
 
 
 def task_key(op: str, args: Iterable[Json], kind: str) -> str:
@@ -144,6 +84,8 @@ class Record:
         code: Hash of the object code; empty when not known.
         same_as: Id of the record whose samples this one shares, since both are one program; empty
             for one that was measured itself.
+        times_of: Id of the record whose times these are: it was measured with another version of
+            the compiler, which made the same object code; empty for all others.
         verdict: How the winner of a playoff compares with the default configuration, see
             :class:`loopwright.records.Verdict`; None for all others.
         v: Version of the line.
@@ -177,6 +119,7 @@ class Record:
     program: str = ""
     code: str = ""
     same_as: str = ""
+    times_of: str = ""
     verdict: Mapping[str, Json] | None = None
     v: int = VERSION
     extra: Mapping[str, Json] = field(default_factory=dict)
@@ -227,8 +170,9 @@ class Record:
 
     @property
     def id(self) -> str:
-        """A short name of this record: 10 hexadecimal digits of its line's hash."""
-        return hashlib.sha256(self.to_line().encode()).hexdigest()[:10]
+        """A short name of this record: 10 hexadecimal digits of its line's hash, where the checksum
+        is left out."""
+        return hashlib.sha256(self._body().encode()).hexdigest()[:10]
 
     @functools.cached_property
     def candidate(self) -> str:
@@ -251,17 +195,15 @@ class Record:
         return line | {k: v for k, v in self.extra.items() if k not in line}
 
     def to_line(self) -> str:
-        """The record as one line of JSON, without the newline.
+        """The record as one line of JSON with its checksum, without the newline.
 
         Raises:
             RecordError: a field holds something that JSON cannot say.
         """
-        try:
-            return json.dumps(
-                self.to_json(), separators=(",", ":"), allow_nan=False, default=_plain
-            )
-        except (TypeError, ValueError) as exc:
-            raise RecordError(f"record of task {self.task} cannot be written: {exc}") from exc
+        return sealed(self._body())
+
+    def _body(self) -> str:
+        return body_of(self.to_json(), f"record of task {self.task}")
 
     @classmethod
     def from_line(cls, line: str | bytes) -> Record:
@@ -280,43 +222,9 @@ class Record:
             RecordError: a field is missing or malformed, or the version is not understood.
         """
         check_version(data)
-        values: dict[str, Json] = {}
-        extra: dict[str, Json] = {}
-        for name, value in data.items():
-            types = _REQUIRED.get(name) or _OPTIONAL.get(name)
-            nullable = name in _NULLABLE
-            types = types or _NULLABLE.get(name)
-            if types is None and name != "v":
-                extra[name] = value
-            elif types is None or (nullable and value is None) or _is(value, types):
-                values[name] = value
-            else:
-                raise RecordError(f"field {name!r} is malformed: {json.dumps(value)[:60]}")
-        for name in _REQUIRED:
-            if name not in values:
-                raise RecordError(f"field {name!r} is missing")
-        error = values.get("error")
-        if error is not None and not isinstance(error.get("kind"), str):
-            raise RecordError("field 'error' has no 'kind'")
-        checked = values.pop("checked", Checked.NO)
-        if checked not in tuple(Checked):
-            raise RecordError(f"field 'checked' is malformed: {json.dumps(checked)[:60]}")
-        return cls(**values, checked=Checked(checked), extra=extra)
-
-
-def parse_line(line: str | bytes) -> dict[str, Json]:
-    """Parse a line into its JSON object.
-
-    Raises:
-        RecordError: the line is not a JSON object.
-    """
-    try:
-        data = json.loads(line)
-    except (ValueError, RecursionError) as exc:
-        raise NotJsonError("not JSON") from exc
-    if not isinstance(data, dict):
-        raise RecordError("not a record (not a JSON object)")
-    return data
+        values, extra = checked_fields(data)
+        checked = Checked(values.pop("checked", Checked.NO))
+        return cls(**values, checked=checked, extra=extra)
 
 
 def check_version(data: Mapping[str, Json]) -> None:
@@ -326,20 +234,12 @@ def check_version(data: Mapping[str, Json]) -> None:
         RecordError: there is no version, or it is newer.
     """
     version = data.get("v")
-    if not _is(version, int):
+    if type(version) is not int:
         raise RecordError("not a record (no version 'v')")
-    assert isinstance(version, int)
     if version > VERSION:
         raise RecordError(f"version {version} is newer than {VERSION}, the last one known here")
     if version < 1:
         raise RecordError(f"version {version} is not known")
-
-
-def _is(value: object, types: _Types) -> bool:
-    """``isinstance`` in which a boolean is no number."""
-    if isinstance(value, bool):
-        return types is bool
-    return isinstance(value, types)
 
 
 def _checked_times(times: Iterable[Json]) -> tuple[float, ...]:
@@ -348,6 +248,7 @@ def _checked_times(times: Iterable[Json]) -> tuple[float, ...]:
         number = not isinstance(value, bool) and hasattr(value, "__float__")
         if not number or not 0 < float(value) < math.inf:
             raise RecordError(
-                f"field 'times' holds {value!r}; each time is a finite number of seconds above 0"
+                f"field 'times' holds {str(value)[:60]!r}; each time is a finite number of "
+                "seconds above 0"
             )
     return tuple(map(float, checked))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from loopwright.records.json_value import Json
 from loopwright.records.record import Record
@@ -64,6 +64,40 @@ def reuse_of(record: Record, now: Conditions) -> Reuse:
     if record.build != now.build or record.hardware != now.hardware:
         return Reuse.FOR_TRAINING
     return Reuse.AS_TRIAL
+
+
+def by_code(records: Iterable[Record], now: Conditions) -> dict[str, Record]:
+    """Records of other versions of the compiler that count again where the code is the same.
+
+    A candidate of now whose object code has the hash of such a record is the same program on the
+    same hardware: the record is its trial, and nothing is run. So an upgrade that changes no code
+    discards no measurement.
+
+    Args:
+        records: Those of the past.
+        now: The conditions of the run.
+
+    Returns:
+        The record to go by for each hash of object code: one that found the answer wrong; else the
+        latest with a full time; else the latest that racing dropped. Other failures may have been
+        bad luck, and count for nothing.
+    """
+    chosen: dict[str, Record] = {}
+    for record in records:
+        if not record.code or record.build == now.build:
+            continue
+        if reuse_of(replace(record, build=now.build), now) is not Reuse.AS_TRIAL:
+            continue
+        weight = _weight(record)
+        if weight[0] and weight >= _weight(chosen.get(record.code, record)):
+            chosen[record.code] = record
+    return chosen
+
+
+def _weight(record: Record) -> tuple[int, float]:
+    """What goes before: a wrong answer, a full time, a dropped one; then the later. Rank 0 for a
+    record that says nothing of its code."""
+    return 3 if record.wrong else 2 if record.usable else 1 if record.valid else 0, record.ts
 
 
 def differences(record: Record, now: Conditions) -> tuple[str, ...]:

@@ -17,8 +17,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from loopwright.errors import RecordError
+from loopwright.records.expression import Expression
 from loopwright.records.json_value import Json
-from loopwright.records.record import VERSION, Record, canonical_json
+from loopwright.records.line import canonical_json, sealed
+from loopwright.records.record import VERSION, Record
 
 _REMEDY = {
     errno.ENOSPC: "the disk is full; free some space and run the same command again",
@@ -73,7 +75,15 @@ class Store:
         Raises:
             RecordError: as for :meth:`append`.
         """
-        self._write(canonical_json({"v": VERSION, "header": dict(data)}))
+        self._write(sealed(canonical_json({"v": VERSION, "header": dict(data)})))
+
+    def expression(self, expression: Expression) -> None:
+        """Write the line that holds an expression, before the first record that names it.
+
+        Raises:
+            RecordError: as for :meth:`append`, or the expression is too large for a line.
+        """
+        self._write(expression.to_line())
 
     def sync(self) -> None:
         """Ask the disk to keep what was appended (``fsync``); once per measured batch.
@@ -121,17 +131,25 @@ class Store:
     def _write(self, line: str) -> None:
         data = line.encode("ascii") + b"\n"
         with self._lock:
-            fd = self._current()
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX)
-            except OSError as exc:
-                raise self._error(exc) from exc
+            fd = self._locked()
             try:
                 _append(fd, data)
             except OSError as exc:
                 raise self._error(exc) from exc
             finally:
                 fcntl.flock(fd, fcntl.LOCK_UN)
+
+    def _locked(self) -> int:
+        """The descriptor to write to, locked; the file may be replaced while this waits."""
+        while True:
+            fd = self._current()
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX)
+            except OSError as exc:
+                raise self._error(exc) from exc
+            if self._is_same_file(fd):
+                return fd
+            fcntl.flock(fd, fcntl.LOCK_UN)
 
     def _current(self) -> int:
         """The descriptor to write to: reopened after a fork, and when the file was replaced."""

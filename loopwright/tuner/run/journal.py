@@ -17,9 +17,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from loopwright import records
+from loopwright.env import surroundings
 from loopwright.errors import RecordError, SpaceError
 from loopwright.measure import ErrorKind, MeasureError, MeasureResult
-from loopwright.records import Conditions, Json, Record, Reuse
+from loopwright.records import Conditions, Expression, Json, Record, Reuse
 from loopwright.transform import PassContext
 from loopwright.tuner.run.state import Trial, point
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 #: How many of the best that were measured with another compiler or machine are measured again.
 _REMEASURED = 8
+#: How many of them are built again while the compiler turns out to make the same code.
+_REBUILT = 64
 #: Marks a record of the final re-measuring: a second measurement, not a trial.
 PLAYOFF = "playoff"
 
@@ -39,7 +42,9 @@ class Journal:
         path: the log, or None.
         trials: in the order in which they were measured, none twice.
         retimed: median seconds by index, where the final re-measuring gave a later one.
-        remeasure: configurations that were among the best elsewhere and deserve a trial here.
+        remeasure: configurations that were among the best elsewhere, see `remeasured`.
+        by_code: results of other versions of the compiler by the hash of their object code, for a
+            measurer that runs no code twice.
         elsewhere: ``(config, result)`` pairs that may train a model and never count.
         relatives: records of other shapes of the template, measured on this hardware, that the log
             held before the first record of this task; they may train a model. Later ones are left
@@ -54,6 +59,7 @@ class Journal:
         self.trials: list[Trial] = []
         self.retimed: dict[int, float] = {}
         self.remeasure: list[ConfigEntity] = []
+        self.by_code: dict[str, MeasureResult] = {}
         self.elsewhere: list[tuple[ConfigEntity, MeasureResult]] = []
         self.relatives: list[tuple[Record, MeasureResult]] = []
         self.notes: list[str] = []
@@ -72,6 +78,14 @@ class Journal:
             return
         self._seen.add(trial.index)
         self.trials.append(trial)
+
+    def remeasured(self, number: int) -> list[ConfigEntity]:
+        """Configurations that were among the best elsewhere and deserve a trial by round
+        ``number``: few, but many where the code of those few is the same, so that nothing is run.
+        """
+        first = self.remeasure[:_REMEASURED]
+        known = {t.index for t in self.trials if t.result.times_of and t.round < number}
+        return self.remeasure if all(point(c) in known for c in first) else first
 
     def add_playoff(self, trial: Trial, times: tuple[float, ...]) -> None:
         """Keep what the final re-measuring gave for a trial."""
@@ -114,7 +128,7 @@ class LogJournal(Journal):
         super().__init__(task)
         self.path = path
         self.run = run
-        self._env = records.environment()
+        self._env = records.environment() | surroundings()
         self._target = task.target.canonical
         self._passes = PassContext.current().to_json()
         self._build = records.build_hash(self._target, self._passes)
@@ -129,6 +143,7 @@ class LogJournal(Journal):
         # Opened before it is read: a log that cannot be written is found before anything is lost.
         existed = os.path.exists(path) and os.path.getsize(path) > 0
         self._store = records.Store(path)
+        self._expressions: set[str] = set()
         if existed:
             self._read(records.load(path))
 
@@ -140,7 +155,7 @@ class LogJournal(Journal):
     def add_playoff(self, trial: Trial, times: tuple[float, ...]) -> None:
         """Append the later, more careful measurement of a trial."""
         first = trial.result
-        result = replace(first, times=times, ts=time.time())
+        result = replace(first, times=times, ts=time.time(), times_of="")
         self._store.append(self._record(trial, result, phase=PLAYOFF))
         super().add_playoff(trial, times)
 
@@ -163,7 +178,9 @@ class LogJournal(Journal):
 
     def _record(self, trial: Trial, result: MeasureResult, phase: str = "") -> Record:
         task, error = self.task, result.error
-        dag, trace = _schedule(task, trial.config, result)
+        dag, trace, expression = _schedule(task, trial.config, result)
+        if expression is not None:
+            self._write_expression(expression)
         finite = result.max_error is not None and math.isfinite(result.max_error)
         return Record(
             task=task.key,
@@ -192,11 +209,25 @@ class LogJournal(Journal):
             phase=phase,
             program=result.program,
             code=result.code,
+            times_of=result.times_of,
         )
+
+    def _write_expression(self, expression: Expression) -> None:
+        """Append the line of an expression that the log does not hold yet."""
+        if expression.identity in self._expressions:
+            return
+        self._expressions.add(expression.identity)
+        try:
+            expression.to_line()
+        except RecordError as exc:
+            self.notes.append(f"the log does not keep the expression of {self.task}: {exc}")
+            return
+        self._store.expression(expression)
 
     # -- reading what is there ----------------------------------------------------------------
 
     def _read(self, log: records.Log) -> None:
+        self._expressions = {e.identity for there in log.dags.values() for e in there}
         if complaint := log.complaint():
             self.notes.append(complaint)
         groups: dict[Reuse, list[Record]] = {reuse: [] for reuse in Reuse}
@@ -225,7 +256,8 @@ class LogJournal(Journal):
             if config is None:
                 unknown += 1
             elif record.phase == PLAYOFF:
-                self.retimed[point(config)] = statistics.median(record.times)
+                if record.median is not None:
+                    self.retimed[point(config)] = record.median
             else:
                 trial = Trial(record.trial, record.round, record.seed, config, result_of(record))
                 super().add(trial)
@@ -236,7 +268,9 @@ class LogJournal(Journal):
         configs = [(self._config(record), record) for record in past]
         self.elsewhere = [(c, result_of(record)) for c, record in configs if c is not None]
         best = filter(None, map(self._config, records.ranked(past)))
-        self.remeasure = list({point(c): c for c in best}.values())[:_REMEASURED]
+        self.remeasure = list({point(c): c for c in best}.values())[:_REBUILT]
+        same = records.by_code(past, self._now)
+        self.by_code = {code: replace(result_of(r), times_of=r.id) for code, r in same.items()}
 
     def _config(self, record: Record) -> ConfigEntity | None:
         space = self.task.config_space
@@ -250,9 +284,11 @@ class LogJournal(Journal):
         if unknown:
             self.notes.append(f"{unknown} records name a configuration that this space lacks")
         if count[Reuse.FOR_TRAINING]:
+            best = min(_REMEASURED, len(self.remeasure))
+            known = ", unless their code is the same" if self.by_code else ""
             self.notes.append(
                 f"{count[Reuse.FOR_TRAINING]} records are of another compiler version, pass "
-                f"context or machine: the best {len(self.remeasure)} are measured again"
+                f"context or machine: the best {best} are measured again{known}"
             )
         if count[Reuse.TRACE_ONLY]:
             self.notes.append(
@@ -267,24 +303,27 @@ class LogJournal(Journal):
             )
         templates = Counter(record.op for group in groups.values() for record in group)
         if templates and self.task.name not in templates:
-            names = ", ".join(name for name, _ in templates.most_common(3))
+            names = ", ".join(repr(name)[1:-1][:40] for name, _ in templates.most_common(3))
             self.notes.append(
                 f"the {templates.total()} records in the log are of other templates ({names}) and "
                 "are not used"
             )
 
 
-def _schedule(task: Task, config: ConfigEntity, result: MeasureResult) -> tuple[str, list[Json]]:
-    """Hash of the expression and trace of what was measured; nothing where the template refused it.
+def _schedule(
+    task: Task, config: ConfigEntity, result: MeasureResult
+) -> tuple[str, list[Json], Expression | None]:
+    """Hash of the expression and trace of what was measured, and the expression where it is known;
+    nothing where the template refused it.
 
     A measurer that does not say them, such as one of a user, has the template run again.
     """
     if result.dag:
-        return result.dag, json.loads(result.trace)
+        return result.dag, json.loads(result.trace), result.expression
     if result.error is not None and result.error.kind == ErrorKind.INSTANTIATION:
-        return "", []
+        return "", [], None
     schedule, _ = task.instantiate(config)
-    return schedule.dag.hash, schedule.trace_json()
+    return schedule.dag.hash, schedule.trace_json(), None
 
 
 def result_of(record: Record) -> MeasureResult:
@@ -302,6 +341,7 @@ def result_of(record: Record) -> MeasureResult:
         check_reason=record.check_reason,
         program=record.program,
         code=record.code,
+        times_of=record.times_of,
     )
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from loopwright.errors import InternalError, SpaceError, TuneError
 from loopwright.measure import MeasureInput, MeasureOption, MeasureResult
-from loopwright.measure.interfaces import MeasurerLike
+from loopwright.measure.interfaces import KnowsCode, MeasurerLike
 from loopwright.task.refusals import Refusal, refusals
 from loopwright.tuner.run.budget import Budget
 from loopwright.tuner.run.callbacks import EarlyStop, Monitor
@@ -148,6 +148,8 @@ class Run:
         rounds = self.journal.rounds()
         self.tuner.elsewhere = self.journal.elsewhere
         self.tuner.relatives = self.journal.relatives
+        if isinstance(self.measurer, KnowsCode):
+            self.measurer.know(self.journal.by_code)
         self.state.resume((t for _, trials in rounds for t in trials), self.journal.retimed)
         for monitor in self.monitors:
             monitor.started(self.tuner, self.state)
@@ -271,7 +273,7 @@ class Run:
         """Choose a round: the default if it never ran, the best of elsewhere, then proposals."""
         visited = self.tuner.visited
         own = [] if self.default is None else [self.default]
-        own += filter(self.space.is_valid, map(point, self.journal.remeasure))
+        own += filter(self.space.is_valid, map(point, self.journal.remeasured(number)))
         chosen = [index for index in dict.fromkeys(own) if index not in visited]
         self.tuner.begin_round(number, seed)
         self.tuner.exclude(chosen)

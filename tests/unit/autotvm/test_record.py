@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import logging
+from dataclasses import replace
 
 import pytest
 
@@ -23,8 +23,8 @@ def log(tmp_path_factory):
 
 def written(path, **fields):
     """The log with one more record, changed."""
-    record = json.loads(path.read_text().splitlines()[1])
-    return f"{path.read_text()}{json.dumps({**record, **fields})}\n"
+    record = replace(records.load(path).records[0], **fields)
+    return f"{path.read_text()}{record.to_line()}\n"
 
 
 def test_pairs_of_inputs_and_results(log):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
+from dataclasses import replace
 
 import pytest
 
 from loopwright.errors import RecordError
-from loopwright.records import Record, load
+from loopwright.records import Expression, Record, Store, best, build_hash, load
+from loopwright.records.line import MAX_LINE, sealed
 
 
 def line(trial=0):
@@ -80,3 +83,65 @@ def test_many_lines(tmp_path):
     log = load(path)
     assert len(log) == 100_000
     assert log.records[-1].trial == 99_999
+
+
+def test_what_editors_do_to_a_file_is_harmless(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" + f"{line(0)}\r\n  {line(1)}\r\n".encode())
+    assert [record.trial for record in load(path)] == [0, 1]
+
+
+def test_a_line_without_end_is_counted_once_and_costs_no_memory(tmp_path):
+    path = tmp_path / "log.jsonl"
+    with path.open("wb") as file:
+        file.write(f"{line(0)}\n".encode())
+        for _ in range(3):
+            file.write(b"[" * MAX_LINE)
+        file.write(f"\n{line(1)}\n".encode() + b"\n" * 3 + b"x" * (MAX_LINE + 1))
+    tracemalloc.start()
+    log = load(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert [record.trial for record in log] == [0, 1]
+    assert log.skipped == [(2, "longer than 16 MiB"), (7, "longer than 16 MiB")]
+    assert peak < 5 * MAX_LINE
+
+
+def test_a_flipped_digit_in_times_is_never_best(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_text(line(0) + "\n" + line(1).replace("[1.0]", "[0.1]") + "\n")
+    log = load(path)
+    assert best(log).trial == 0
+    assert log.skipped == [(2, "damaged line")]
+
+
+def test_expressions_are_found_by_hash_template_and_passes(tmp_path):
+    target = {"kind": "llvm"}
+    passes = {"opt_level": 3}
+    records = [
+        Record("t", "t", [8], target, {}, (1.0,), dag="d1", build=build_hash(target, settings))
+        for settings in ({}, passes)
+    ]
+    own = Expression("d1", {"v": 1}, [0, [1, 2]], "t", [8])
+    tuned = Expression("d1", {"v": 1}, [0, [1, 2]], "t", [8], passes, {"made_by": "template"})
+    path = tmp_path / "log.jsonl"
+    with Store(path) as store:
+        for expression in (Expression("d1", {"v": 1}, [1], "u", []), own, tuned):
+            store.expression(expression)
+    log = load(path)
+    assert log.skipped == []
+    assert [log.expression(r).to_line() for r in records] == [own.to_line(), tuned.to_line()]
+    # The header of a run says its pass settings, whatever the compiler was then.
+    late = replace(records[0], build="of before", run="r")
+    assert log.expression(late).to_line() == own.to_line()
+    log.headers.append({"run": "r", "passes": passes})
+    assert log.expression(late).to_line() == tuned.to_line()
+    assert log.expression(Record("t", "t", [9], target, {}, (), dag="d1")).op == "u"
+    assert log.expression(Record("t", "t", [8], target, {}, (), dag="d2")) is None
+    with path.open("a") as file:
+        file.write(own.to_line().replace('"t"', '"x"') + "\n")
+        file.write(sealed('{"v":1,"expression":{"hash":3}}') + "\n")
+    assert [reason for _, reason in load(path).skipped] == [
+        "damaged line",
+        "field 'hash' of 'expression' is missing or malformed",
+    ]

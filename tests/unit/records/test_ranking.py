@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import random
+import statistics
 
-from loopwright.records import Ranking
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loopwright.records import Checked, Ranking, Record, ranked
 
 
 def test_nothing_measured():
@@ -58,3 +62,114 @@ def test_the_best_is_always_the_first_of_all():
         else:
             ranking.add(name, step, source.randrange(1, 9), ts=source.randrange(5))
         assert (ranking.best and [ranking.best.item]) == (ranking.top(1) or None)
+
+
+# -- records, against the rule spelled out ------------------------------------------------------
+
+
+@st.composite
+def measured(draw):
+    """A record of one of few candidates, builds and clocks."""
+    kind = draw(st.sampled_from(["", "", "", "WRONG_ANSWER", "RUN_CRASH"]))
+    times = () if kind else tuple(draw(st.lists(st.sampled_from([1.0, 2.0, 3.0]), max_size=3)))
+    return Record(
+        task="t",
+        op="t",
+        args=[],
+        target={},
+        config={"a": draw(st.integers(0, 2))},
+        times=times,
+        error={"kind": kind, "text": ""} if kind else None,
+        dropped=draw(st.booleans()) and draw(st.booleans()),
+        build=draw(st.sampled_from("ab")),
+        ts=float(draw(st.integers(0, 3))),
+        checked=draw(st.sampled_from(list(Checked))),
+        phase=draw(st.sampled_from(["", "playoff", "check"])),
+    )
+
+
+def admitted(record, records):
+    """Whether a record may be ranked at all."""
+    for other in records:
+        refutes = other.wrong and other.candidate == record.candidate
+        if refutes and (other.build == record.build or other.ts >= record.ts):
+            return False
+    return record.usable
+
+
+def by_the_rule(records):
+    """One record a candidate: the latest that is admitted; checked ones first, then the fastest."""
+    latest = {}
+    for record in records:
+        if not admitted(record, records):
+            continue
+        before = latest.get(record.candidate)
+        if before is None or record.ts >= before.ts:
+            latest[record.candidate] = record
+    order = list(dict.fromkeys(r.candidate for r in records if admitted(r, records)))
+
+    def unchecked(record):
+        return not any(
+            other.candidate == record.candidate
+            and other.build == record.build
+            and other.checked == "yes"
+            and not other.wrong
+            for other in records
+        )
+
+    key = lambda r: (unchecked(r), statistics.median(r.times), order.index(r.candidate))  # noqa: E731
+    return sorted(latest.values(), key=key)
+
+
+@given(st.lists(measured(), max_size=12))
+@settings(max_examples=150, deadline=None)
+def test_records_are_ranked_by_the_rule(records):
+    expected = by_the_rule(records)
+    assert [id(r) for r in ranked(records)] == [id(r) for r in expected]
+    assert [id(r) for r in ranked(records, 1)] == [id(r) for r in expected[:1]]
+
+
+@given(st.lists(measured(), max_size=12))
+@settings(max_examples=50, deadline=None)
+def test_no_wrong_answer_is_hidden_by_what_follows_from_the_same_compiler(records):
+    refuted = {(r.candidate, r.build) for r in records if r.wrong}
+    assert not refuted & {(r.candidate, r.build) for r in ranked(records)}
+
+
+operations = st.lists(
+    st.tuples(
+        st.sampled_from(["add", "vouch", "refute"]),
+        st.integers(0, 4),
+        st.integers(1, 5),
+        st.integers(0, 3),
+    ),
+    max_size=30,
+)
+
+
+@given(operations)
+@settings(max_examples=100, deadline=None)
+def test_a_ranking_is_that_of_all_it_was_told(steps):
+    """Order of the calls does not matter, but for equal clocks and equal times."""
+    ranking = Ranking()
+    for number, (what, name, seconds, ts) in enumerate(steps):
+        if what == "add":
+            ranking.add(name, (name, number), float(seconds), ts)
+        else:
+            getattr(ranking, what)(name)
+        told = steps[: number + 1]
+        refuted = {n for w, n, _, _ in told if w == "refute"}
+        vouched = {n for w, n, _, _ in told if w == "vouch"}
+        latest, order = {}, {}
+        for at, (w, n, s, t) in enumerate(told):
+            if w == "add":
+                order.setdefault(n, at)
+                if n not in latest or t >= latest[n][1]:
+                    latest[n] = (s, t, at)
+        names = [n for n in latest if n not in refuted]
+        fastest = sorted(names, key=lambda n: (latest[n][0], order[n]))
+        best = sorted(fastest, key=lambda n: n not in vouched)
+        assert ranking.top() == [(n, latest[n][2]) for n in best]
+        assert ranking.fastest(2) == [(n, latest[n][2]) for n in fastest[:2]]
+        assert (ranking.best and ranking.best.item) == (ranking.top(1) or [None])[0]
+        assert all(ranking.is_checked(n) == (n in vouched - refuted) for n in range(5))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import zlib
 
 import numpy as np
 import pytest
 
 from loopwright.errors import RecordError
-from loopwright.records import Record, canonical_json, task_key
+from loopwright.records import Checked, Record, canonical_json, task_key
+from loopwright.records.line import MAX_DEPTH, MAX_DIGITS, sealed
 
 KEY = '["demo/matmul",[64,64,"float32"],"llvm"]'
 
@@ -34,6 +36,18 @@ def make(**changes):
     return Record(**(fields | changes))
 
 
+def fields_of(record):
+    """The fields of a record's line without the checksum."""
+    data = json.loads(record.to_line())
+    del data["sum"]
+    return data
+
+
+def line_of(data):
+    """A line with a checksum that fits, whatever it holds."""
+    return sealed(json.dumps(data))
+
+
 def test_a_line_holds_the_documented_fields_and_reads_back_equal():
     record = make(max_error=1e-6)
     line = record.to_line()
@@ -55,8 +69,7 @@ def test_tuples_and_numpy_numbers_are_written_as_json():
 
 
 def test_fields_of_a_later_minor_version_are_kept():
-    line = json.dumps(json.loads(make().to_line()) | {"colour": ["red"]})
-    record = Record.from_line(line)
+    record = Record.from_line(line_of(fields_of(make()) | {"colour": ["red"]}))
     assert record.extra == {"colour": ["red"]}
     assert json.loads(record.to_line())["colour"] == ["red"]
 
@@ -97,18 +110,30 @@ def test_times_that_are_no_times_are_refused(times):
         ({"v": True}, "no version"),
         ({"v": 0}, "version 0"),
         ({"task": 5}, "'task' is malformed"),
-        ({"times": [1e999]}, "times"),
+        ({"times": [1e999]}, "Infinity is no number"),
+        ({"times": [10**39, -1]}, "times"),
         ({"times": None}, "'times' is malformed"),
         ({"trial": "1"}, "'trial' is malformed"),
-        ({"error": {"text": "x"}}, "no 'kind'"),
+        ({"error": {"text": "x"}}, "'error' is malformed"),
+        ({"error": {"kind": "COMPILE", "text": ["x"]}}, "'error' is malformed"),
+        ({"trial": -1}, "'trial' is malformed"),
+        ({"round": 2**63}, "'round' is malformed"),
+        ({"ts": -1.0}, "'ts' is malformed"),
+        ({"ts": 1e300}, "'ts' is malformed"),
+        ({"build_s": -0.5}, "'build_s' is malformed"),
+        ({"trace": ["split"]}, "'trace' is malformed"),
+        ({"env": {"cpu": ["EPYC"]}}, "'env' is malformed"),
+        ({"env": {"cores": -1}}, "'env' is malformed"),
+        ({"target": {"kind": ["llvm"]}}, "'target' is malformed"),
+        ({"checked": "maybe"}, "'checked' is malformed"),
+        ({"verdict": {"outcome": "faster"}}, "'verdict' is malformed"),
         ({"config": []}, "'config' is malformed"),
         ({"dropped": 1}, "'dropped' is malformed"),
     ],
 )
 def test_malformed_lines_say_what_is_wrong(change, words):
-    data = json.loads(make().to_line()) | change
     with pytest.raises(RecordError, match=words):
-        Record.from_line(json.dumps(data))
+        Record.from_line(line_of(fields_of(make()) | change))
 
 
 @pytest.mark.parametrize("line", ["", "{", "[1]", "3", "null", "[" * 100_000])
@@ -118,10 +143,10 @@ def test_what_is_no_object_is_no_record(line):
 
 
 def test_a_missing_field_is_named():
-    data = json.loads(make().to_line())
+    data = fields_of(make())
     del data["config"]
     with pytest.raises(RecordError, match="'config' is missing"):
-        Record.from_line(json.dumps(data))
+        Record.from_line(line_of(data))
 
 
 def test_what_json_cannot_say_is_refused_when_writing():
@@ -129,6 +154,61 @@ def test_what_json_cannot_say_is_refused_when_writing():
         make(config={"x": object()}).to_line()
     with pytest.raises(RecordError, match="cannot be written"):
         make(max_error=float("nan")).to_line()
+
+
+@pytest.mark.parametrize("at", range(0, 600, 7))
+def test_a_flipped_bit_anywhere_is_noticed(at):
+    line = bytearray(make(code="c1").to_line().encode())
+    line[at % len(line)] ^= 1 << at % 8
+    with pytest.raises(RecordError):
+        Record.from_line(bytes(line))
+
+
+def test_the_checksum_is_that_of_the_documentation():
+    line = make().to_line()
+    body, _, rest = line.rpartition(',"sum":"')
+    assert rest == f'{zlib.crc32(body.encode()):08x}"}}'
+
+
+def test_a_line_without_checksum_is_of_before_unless_it_says_checked():
+    data = fields_of(make(checked=Checked.YES))
+    with pytest.raises(RecordError, match="damaged line"):
+        Record.from_line(json.dumps(data))
+    del data["checked"]
+    old = Record.from_line(json.dumps(data))
+    assert old.checked is Checked.NO
+    assert old.id == Record.from_line(old.to_line()).id
+    with pytest.raises(RecordError, match="damaged line"):
+        Record.from_line(json.dumps(data | {"sum": "00000000", "v": 1}, sort_keys=True))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("NaN", "-Infinity", "1e400", "-1e999", '"\x00"'),
+        *("1" + "0" * 400, "1" * (MAX_DIGITS + 1), "1" * 5000),
+        "[" * MAX_DEPTH + "]" * MAX_DEPTH,
+    ],
+)
+def test_values_that_no_field_may_hold(text):
+    line = json.dumps({"v": 1, "task": "t"})[:-1] + f',"config":{{"a":{text}}}}}'
+    data = line.encode()
+    with pytest.raises(RecordError):
+        Record.from_line(line)
+    with pytest.raises(RecordError):
+        Record.from_line(data[:-1] + b',"sum":"%08x"}' % zlib.crc32(data[:-1]))
+
+
+def test_what_no_reader_would_take_is_not_written():
+    deep = []
+    for _ in range(MAX_DEPTH):
+        deep = [deep]
+    for value in (deep, 10**MAX_DIGITS):
+        with pytest.raises(RecordError):
+            make(config={"x": value}).to_line()
+    text = {"kind": "RUN_CRASH", "text": "[" * 1000 + "1" * 1000 + '"]{'}
+    failed = make(times=(), error=text)
+    assert Record.from_line(failed.to_line()).error == text
 
 
 def test_task_key_is_canonical():

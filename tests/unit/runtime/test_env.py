@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -55,3 +56,35 @@ def test_machine_is_json_and_stable() -> None:
     assert facts["numpy"][0].isdigit()
     assert facts["llvmlite"][0].isdigit()
     assert env.version("no-such-distribution") == "not installed"
+
+
+def test_what_surrounds_a_run_is_plain_data() -> None:
+    environ = {"OMP_NUM_THREADS": "2", "MALLOC_ARENA_MAX": "1", "HOME": "/root", "MY_OMP_KEY": "x"}
+    found = env.surroundings(environ)
+    assert json.loads(json.dumps(found)) == found
+    assert found["variables"] == {"MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "2"}
+    assert found["load"] >= 0
+    assert not found.keys() & {"cpu", "isa", "cores"}, "the hardware of a record would change"
+    assert "variables" not in env.surroundings({})
+
+
+def test_the_revision_of_a_checkout(tmp_path: Path) -> None:
+    assert env._revision(tmp_path) == ""
+    git = tmp_path / ".git"
+    git.mkdir()
+    (git / "HEAD").write_text("ref: refs/heads/main\n")
+    assert env._revision(tmp_path) == ""
+    (git / "packed-refs").write_text("# pack\n" + "a" * 40 + " refs/heads/main\n")
+    assert env._revision(tmp_path) == "a" * 40
+    (git / "refs" / "heads").mkdir(parents=True)
+    (git / "refs" / "heads" / "main").write_text("b" * 40 + "\n")
+    assert env._revision(tmp_path) == "b" * 40
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / ".git").write_text(f"gitdir: {git / 'worktrees' / 'tree'}\n")
+    (git / "worktrees" / "tree").mkdir(parents=True)
+    (git / "worktrees" / "tree" / "HEAD").write_text("ref: refs/heads/main\n")
+    (git / "worktrees" / "tree" / "commondir").write_text("../..\n")
+    assert env._revision(tree) == "b" * 40
+    (git / "HEAD").write_text("c" * 40)
+    assert env._revision(tmp_path) == "c" * 40

@@ -1,0 +1,36 @@
+"""What a log keeps of a tensor expression, so that its records need no script."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from loopwright.measure.result import TaskLike
+from loopwright.records import Expression, Json
+
+if TYPE_CHECKING:
+    from loopwright.te.dag import ArgId, Dag
+
+
+def describe(
+    task: TaskLike, dag: Dag, arg_ids: Sequence[ArgId], passes: Mapping[str, Json], seed: int
+) -> Expression:
+    """Describe what a template made.
+
+    Args:
+        task: whose template it was.
+        dag: the DAG.
+        arg_ids: the arguments in calling order.
+        passes: settings of the `PassContext` that candidates are lowered in.
+        seed: of random inputs, where the template makes none itself.
+    """
+    made_by_template = task.make_inputs is not None
+    return Expression(
+        hash=dag.hash,
+        dag=dag.to_json(),
+        arg_ids=list(arg_ids),
+        op=task.name,
+        args=list(task.args),
+        passes=dict(passes),
+        inputs={"made_by": "template"} if made_by_template else {"made_by": "seed", "seed": seed},
+    )

@@ -1,0 +1,217 @@
+"""Logs from logs: only the best records, several logs as one, one log for each task.
+
+A file that is written takes the place of the old one in one step, and nobody appends to the old one
+meanwhile, so that no failure loses a measurement. The output may be one of the inputs.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TextIO, TypeAlias
+
+from loopwright.errors import RecordError
+from loopwright.records.line import MAX_LINE, canonical_json, sealed
+from loopwright.records.log import BOM, Log, load
+from loopwright.records.query import by_task, kept
+from loopwright.records.record import VERSION, Record
+
+AnyPath: TypeAlias = str | os.PathLike[str]
+
+
+def pick(sources: Sequence[AnyPath], out: AnyPath, k: int = 1) -> list[Record]:
+    """Write a log of the best records of ``sources`` and of ``out``, if that exists.
+
+    With them go the lines that their rank rests on (see `kept`) and their expressions; headers and
+    comments do not.
+
+    Args:
+        sources: Logs.
+        out: The log to be written.
+        k: How many records of each task, hardware and number of threads.
+
+    Returns:
+        The records that were written.
+
+    Raises:
+        RecordError: a log cannot be read or written, or ``out`` has lines that would be lost.
+    """
+    with _replaced(out) as file:
+        logs = [*map(load, sources), *_own(out, sources)]
+        chosen = kept([record for log in logs for record in log], k)
+        _write(file, logs, chosen)
+    return chosen
+
+
+def pick_best(source: AnyPath, out: AnyPath) -> list[Record]:
+    """Write a log of the best records of ``source`` and of ``out``: `pick`, by AutoTVM's name.
+
+    Returns:
+        What was written.
+
+    Raises:
+        RecordError: a log cannot be read or written.
+    """
+    return pick([source], out)
+
+
+def distill_file(sources: Sequence[AnyPath], out: AnyPath, k: int = 1) -> list[Record]:
+    """Write a log of the best records of ``sources`` alone; arguments and result as of `pick`.
+
+    Raises:
+        RecordError: as `pick`; or ``out`` exists, and is none of the sources.
+    """
+    if os.path.exists(out) and not _is_among(out, sources):
+        raise RecordError(f"{os.fspath(out)!r} exists; remove it, or add to it with `pick`")
+    return pick(sources, out, k)
+
+
+def merge(sources: Sequence[AnyPath], out: AnyPath) -> tuple[int, int]:
+    """Write a log of all lines of ``sources`` and of ``out``, if that exists; equal ones once.
+
+    Lines are copied as they are, so that those of a newer version, or damaged ones, are not lost.
+
+    Returns:
+        How many lines were written, and how many were left out since they stood there before.
+
+    Raises:
+        RecordError: a log cannot be read or written, or one holds nothing that is a record.
+    """
+    seen: set[bytes] = set()
+    count = 0
+    with _replaced(out) as file:
+        own = [] if _is_among(out, sources) or not os.path.exists(out) else [out]
+        for path in [*own, *sources]:
+            _check_is_log(load(path))
+            for line in _raw_lines(path):
+                count += 1
+                digest = hashlib.sha256(line).digest()
+                if digest not in seen:
+                    seen.add(digest)
+                    file.buffer.write(line + b"\n")
+    return len(seen), count - len(seen)
+
+
+def split(source: AnyPath, folder: AnyPath) -> dict[Path, int]:
+    """Write the records of each task of a log into a file of its own, with their expressions and
+    the headers of their runs. A record that such a file holds already is not added again.
+
+    Args:
+        source: A log.
+        folder: Where the files are to be; created when it does not exist.
+
+    Returns:
+        How many records each file holds.
+
+    Raises:
+        RecordError: the log cannot be read, or a file not be written.
+    """
+    log = load(source)
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise RecordError(f"cannot make the folder {str(folder)!r}: {exc.strerror}") from exc
+    counts = {}
+    for key, records in by_task(log).items():
+        path = folder / _file_name(records[0], key)
+        with _replaced(path) as file:
+            own = _own(path, ())
+            lines = {record.to_line(): record for part in own for record in part}
+            lines |= {record.to_line(): record for record in records}
+            _write(file, [*own, log], list(lines.values()), headers=True)
+        counts[path] = len(lines)
+    return counts
+
+
+def _own(out: AnyPath, sources: Sequence[AnyPath]) -> list[Log]:
+    """What a file holds that is written anew, where it is none of the sources.
+
+    Raises:
+        RecordError: it has lines that cannot be read.
+    """
+    if not os.path.exists(out):
+        return []
+    log = load(out)
+    if log.skipped:
+        raise RecordError(f"{log.complaint()}; they would be lost: give another file to write to")
+    return [] if _is_among(out, sources) else [log]
+
+
+def _is_among(path: AnyPath, others: Iterable[AnyPath]) -> bool:
+    there = os.path.exists(path)
+    return there and any(os.path.exists(o) and os.path.samefile(path, o) for o in others)
+
+
+def _check_is_log(log: Log) -> None:
+    if log.skipped and not (log.records or log.headers or log.dags):
+        raise RecordError(f"{str(log.path)!r} is no log: {log.complaint()}")
+
+
+def _write(
+    file: TextIO, logs: Sequence[Log], records: Sequence[Record], *, headers: bool = False
+) -> None:
+    """Write records, each expression before the first one that names it."""
+    if headers:
+        runs = {record.run for record in records}
+        opened = [h for log in logs for h in log.headers if h.get("run") in runs]
+        lines = (sealed(canonical_json({"v": VERSION, "header": header})) for header in opened)
+        file.writelines(f"{line}\n" for line in dict.fromkeys(lines))
+    written: set[str] = set()
+    for record in records:
+        for expression in (e for log in logs for e in log.dags.get(record.dag, [])):
+            if expression.identity not in written:
+                written.add(expression.identity)
+                file.write(f"{expression.to_line()}\n")
+        file.write(f"{record.to_line()}\n")
+
+
+def _raw_lines(path: AnyPath) -> Iterator[bytes]:
+    """The lines of a file as they are, without blank ones."""
+    with open(path, "rb") as file:
+        raw = file.readline(MAX_LINE).removeprefix(BOM)
+        while raw:
+            if line := raw.rstrip(b"\r\n"):
+                yield line
+            raw = file.readline(MAX_LINE)
+
+
+def _file_name(record: Record, key: str) -> str:
+    """Such as ``matmul_16x16_3fa2b1c0.jsonl``: for people, and unlike that of any other task."""
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", record.op).strip(".")[:60] or "task"
+    sizes = "x".join(str(arg) for arg in record.args if type(arg) is int)[:60]
+    digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return "_".join(filter(None, [name, sizes, digest])) + ".jsonl"
+
+
+@contextmanager
+def _replaced(path: AnyPath) -> Iterator[TextIO]:
+    """A file to write to that takes the place of ``path`` when the block ends without an error.
+
+    A `Store` that appends to the old file waits, and goes on with the new one.
+    """
+    target = os.path.realpath(path)
+    partial = f"{target}.{os.getpid()}.partial"
+    try:
+        with ExitStack() as stack:
+            mode = None
+            if os.path.exists(target):
+                old = stack.enter_context(open(target, "rb"))
+                fcntl.flock(old, fcntl.LOCK_EX)
+                mode = stat.S_IMODE(os.fstat(old.fileno()).st_mode)
+            with open(partial, "x", encoding="ascii", newline="\n") as file:
+                stack.callback(Path(partial).unlink, missing_ok=True)
+                if mode is not None:
+                    os.fchmod(file.fileno(), mode)
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, target)
+    except OSError as exc:
+        raise RecordError(f"cannot write {os.fspath(path)!r}: {exc.strerror or exc}") from exc

@@ -1,0 +1,172 @@
+"""One line of a log: strict JSON of limited size and depth, with a checksum as its last field.
+
+A log may be damaged, or written by somebody who means harm. Whatever a line holds, reading it gives
+an object of finite numbers and bounded depth, or a `RecordError`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import zlib
+from collections.abc import Mapping
+from typing import NoReturn
+
+from loopwright.errors import RecordError
+from loopwright.records.json_value import Json
+
+#: Bytes of the longest line that is read.
+MAX_LINE = 16 << 20
+#: Arrays and objects that may stand inside each other.
+MAX_DEPTH = 300
+#: Digits of the longest integer: longer ones fit into no field, and into no float.
+MAX_DIGITS = 40
+
+#: The end of a line with a checksum: this, eight hexadecimal digits, and the two last bytes.
+_MARK = b',"sum":"'
+_TAIL = len(_MARK) + 8 + len(b'"}')
+_DIGITS = bytes(ord("0") if chr(c) in "0123456789" else c for c in range(256))
+_LONG = b"0" * (MAX_DIGITS + 1)
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_NO_BRACKET = bytes(c for c in range(256) if c not in b"[]{}")
+
+
+class NotJsonError(RecordError):
+    """A line is not JSON: it may have been cut off."""
+
+
+class DamagedLineError(RecordError):
+    """A line does not fit its checksum, or has lost it."""
+
+
+def _plain(value: object) -> object:
+    """What ``json`` does not know: scalars of NumPy become Python's."""
+    item = getattr(value, "item", None)
+    if callable(item):
+        return item()
+    raise TypeError(f"a {type(value).__name__} cannot be stored in a record")
+
+
+def canonical_json(value: object) -> str:
+    """JSON without spaces and with sorted keys: equal values give equal text.
+
+    Raises:
+        RecordError: the value holds something that JSON has no form for, or a NaN or infinity.
+    """
+    try:
+        return json.dumps(
+            value, separators=(",", ":"), sort_keys=True, allow_nan=False, default=_plain
+        )
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise RecordError(f"not representable as JSON: {exc}") from exc
+
+
+def body_of(data: Mapping[str, Json], what: str) -> str:
+    """The text of a line without its checksum.
+
+    Args:
+        data: the fields of the line, in the order in which they are written.
+        what: the line in words, for the message.
+
+    Raises:
+        RecordError: a field holds something that JSON cannot say, or that no reader would take.
+    """
+    try:
+        return json.dumps(data, separators=(",", ":"), allow_nan=False, default=_plain)
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise RecordError(f"{what} cannot be written: {exc}") from exc
+
+
+def sealed(body: str) -> str:
+    """The text of an object with its checksum as the last field: a line, without the newline.
+
+    Args:
+        body: the object without the checksum, as `body_of` gives it.
+
+    Raises:
+        RecordError: no reader would take the line.
+    """
+    data = body.encode("ascii")
+    _check_limits(data)
+    return f'{body[:-1]},"sum":"{zlib.crc32(data[:-1]):08x}"}}'
+
+
+def parse_line(line: str | bytes) -> dict[str, Json]:
+    """Parse a line into its JSON object, without the checksum.
+
+    Raises:
+        NotJsonError: the line is not JSON.
+        DamagedLineError: it does not fit its checksum, or should have one.
+        RecordError: it is no JSON object, or beyond the limits of a line.
+    """
+    if isinstance(line, str):
+        line = line.encode("utf-8", "surrogatepass")
+    line = line.strip()
+    has_sum = line[-_TAIL : -_TAIL + len(_MARK)] == _MARK
+    if has_sum and line[-10:] != b'%08x"}' % zlib.crc32(memoryview(line)[:-_TAIL]):
+        raise DamagedLineError("damaged line")
+    _check_limits(line)
+    try:
+        data = _DECODER.decode(line.decode())
+    except (ValueError, RecursionError) as exc:
+        raise NotJsonError("not JSON") from exc
+    if not isinstance(data, dict):
+        raise RecordError("not a record (not a JSON object)")
+    if not has_sum and ("sum" in data or "checked" in data):
+        # Every writer of ``checked`` writes the sum: its name, or the end of the line, is damaged.
+        raise DamagedLineError("damaged line")
+    data.pop("sum", None)
+    return data
+
+
+def _check_limits(line: bytes) -> None:
+    """Refuse what would exhaust a reader.
+
+    Raises:
+        RecordError: the line is longer, nested deeper, or has longer integers than is allowed.
+    """
+    if len(line) > MAX_LINE:
+        raise RecordError(f"longer than {MAX_LINE >> 20} MiB")
+    if line.count(b"[") + line.count(b"{") > MAX_DEPTH and _depth(line) > MAX_DEPTH:
+        raise RecordError(f"nested deeper than {MAX_DEPTH} levels")
+    if _LONG in line.translate(_DIGITS):
+        _check_integers(line)
+
+
+def _depth(line: bytes) -> int:
+    """How deep brackets stand inside each other; those inside of strings are passed over."""
+    depth = deepest = 0
+    for byte in _STRING.sub(b"", line).translate(None, _NO_BRACKET):
+        depth += 1 if byte in b"[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _check_integers(line: bytes) -> None:
+    """Parse a line that has many digits in a row, which may stand in a string."""
+    try:
+        _CAREFUL.decode(line.decode())
+    except (ValueError, RecursionError) as exc:
+        raise NotJsonError("not JSON") from exc
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise RecordError("a number is infinite")
+    return value
+
+
+def _short(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        raise RecordError(f"a number has more than {MAX_DIGITS} digits")
+    return int(text)
+
+
+def _no_number(text: str) -> NoReturn:
+    raise RecordError(f"{text} is no number")
+
+
+_DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_no_number)
+_CAREFUL = json.JSONDecoder(parse_float=_finite, parse_int=_short, parse_constant=_no_number)

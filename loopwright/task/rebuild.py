@@ -1,0 +1,116 @@
+"""A schedule from a record and the expression in its log, without the template that made it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from loopwright.errors import LoopwrightError, RecordError
+from loopwright.records import Expression, Log, Record
+from loopwright.target import Target
+
+if TYPE_CHECKING:
+    from loopwright.lowering.context import PassContext
+    from loopwright.schedule import Schedule
+    from loopwright.te import Tensor
+    from loopwright.te.dag import Dag
+
+
+def expression_of(log: Log, record: Record) -> Expression:
+    """The expression that a record was made of.
+
+    Raises:
+        RecordError: the log does not hold it.
+    """
+    found = log.expression(record)
+    if found is not None:
+        return found
+    why = f"it holds {len(log.dags)} others" if log.dags else "it was written before logs kept them"
+    name = f"expression {record.dag[:20]!r}" if record.dag else "expression (AutoTVM keeps none)"
+    raise RecordError(f"{log.path} does not hold the {name} of record {record.id}: {why}")
+
+
+def dag_of(expression: Expression) -> Dag:
+    """The DAG of an expression, proved to be the one that its hash names.
+
+    Raises:
+        RecordError: it is malformed, or another one.
+    """
+    from loopwright.te.dag import Dag
+
+    name = f"expression {expression.hash[:20]!r}"
+    try:
+        dag = Dag.from_json(dict(expression.dag))
+        digest = dag.hash
+    except _MALFORMED as exc:
+        raise RecordError(f"the {name} of the log is malformed: {_one_line(exc)}") from exc
+    if digest != expression.hash:
+        raise RecordError(f"the {name} of the log is another one: its hash is {digest!r}")
+    return dag
+
+
+#: What data that no program has written may raise where it is read.
+_MALFORMED = (
+    LoopwrightError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """What a record was made from.
+
+    Attributes:
+        schedule: its schedule.
+        args: the tensors in calling order.
+        target: its target; of ``c`` with a compiler of this machine.
+        passes: the settings that it was lowered in.
+    """
+
+    schedule: Schedule
+    args: list[Tensor]
+    target: Target
+    passes: PassContext
+
+
+def rebuild(log: Log, record: Record) -> Rebuilt:
+    """The schedule of a record, replayed on the expression that its log holds.
+
+    Args:
+        log: where the record is from.
+        record: any record that was built, a failed one too.
+
+    Raises:
+        RecordError: the log does not hold the expression, or it is damaged; the trace does not
+            replay on it; target or pass settings are not understood.
+    """
+    from loopwright.lowering.context import PassContext
+    from loopwright.schedule import replay
+    from loopwright.te.dag import read_arg_id
+
+    expression = expression_of(log, record)
+    dag = dag_of(expression)
+    try:
+        schedule = replay(dag, record.trace)
+        ids = [read_arg_id(a) for a in expression.arg_ids]
+        if any(op not in range(len(dag.ops)) for op, _ in ids):
+            raise RecordError("an argument is no operation of the expression")
+        args = [schedule.tensor(a) for a in ids]
+        passes = PassContext.from_json(expression.passes)
+        return Rebuilt(schedule, args, _target(record), passes)
+    except _MALFORMED as exc:
+        raise RecordError(f"record {record.id} cannot be rebuilt: {_one_line(exc)}") from exc
+
+
+def _target(record: Record) -> Target:
+    """The target of a record, but for the C compiler: a log names no program to be run."""
+    return Target({name: value for name, value in record.target.items() if name != "cc"})
+
+
+def _one_line(exc: Exception) -> str:
+    return " ".join(f"{exc}".split())[:300]

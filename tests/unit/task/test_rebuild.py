@@ -1,0 +1,129 @@
+"""A record is rebuilt from its log alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import loopwright
+from loopwright import records, te
+from loopwright.errors import RecordError
+from loopwright.measure.description import describe
+from loopwright.records import Expression, Log, Record
+from loopwright.task import Task, template
+from loopwright.task.rebuild import rebuild
+
+
+@template("test/rebuilt")
+def rebuilt(n):
+    """Arguments in another order than their operations."""
+    A = te.placeholder((n, n), "float32", name="A")
+    B = te.compute((n, n), lambda i, j: A[i, j] * 2 + A[j, i], name="B")
+    s = te.create_schedule(B.op)
+    cfg = loopwright.autotvm.get_config()
+    cfg.define_split("t", s[B].op.axis[1], num_outputs=2)
+    _, inner = cfg["t"].apply(s, B, s[B].op.axis[1])
+    s[B].vectorize(inner)
+    return s, [B, A]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """A log of two records with their expression."""
+    path = tmp_path_factory.mktemp("rebuild") / "log.jsonl"
+    task = Task("test/rebuilt", (16,), "llvm")
+    with records.Store(path) as store:
+        for index in range(2):
+            schedule, tensors = task.instantiate(index)
+            ids = schedule.arg_ids(tensors)
+            if not index:
+                store.expression(describe(task, schedule.dag, ids, {}, 0))
+            store.append(
+                Record(
+                    task.key,
+                    task.name,
+                    list(task.args),
+                    task.target.canonical,
+                    task.config_space.get(index).values,
+                    (1.0,),
+                    dag=schedule.dag.hash,
+                    trace=schedule.trace_json(),
+                )
+            )
+    return records.load(path)
+
+
+def test_the_program_is_that_of_the_template(written):
+    task = Task("test/rebuilt", (16,), "llvm")
+    for index, record in enumerate(written):
+        made = rebuild(written, record)
+        own, args = task.instantiate(index)
+        assert str(loopwright.lower(made.schedule, made.args)) == str(loopwright.lower(own, args))
+        assert made.target.canonical == task.target.canonical
+    a = np.arange(256, dtype=np.float32).reshape(16, 16)
+    b = np.empty_like(a)
+    loopwright.build(made.schedule, made.args, made.target)(b, a)
+    np.testing.assert_array_equal(b, a * 2 + a.T)
+
+
+def changed(log, **fields):
+    """The log with another expression under the same hash."""
+    (expression,) = log.dags[log.records[0].dag]
+    other = replace(expression, **fields)
+    return Log(log.path, log.records, dags={expression.hash: [other]})
+
+
+def other_dag():
+    A = te.placeholder((16, 16), "float32", name="A")
+    return te.create_schedule(te.compute((16, 16), lambda i, j: A[i, j] * 3, name="B").op).dag
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"dag": other_dag().to_json()}, "another one"),
+        ({"dag": {}}, "malformed"),
+        ({"dag": {"v": 1, "ops": [[]], "outputs": [0]}}, "malformed"),
+        ({"arg_ids": [0, 7]}, "no operation"),
+        ({"arg_ids": ["x"]}, "cannot be rebuilt"),
+        ({"passes": {"opt_level": "x"}}, "cannot be rebuilt"),
+        ({"passes": {"shiny": 1}}, "cannot be rebuilt"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_line(written, fields, words):
+    with pytest.raises(RecordError, match=words) as caught:
+        rebuild(changed(written, **fields), written.records[0])
+    assert "\n" not in str(caught.value)
+
+
+def test_a_log_without_the_expression_says_so(written):
+    bare = Log(written.path, written.records)
+    with pytest.raises(RecordError, match="before logs kept them"):
+        rebuild(bare, written.records[0])
+    foreign = replace(written.records[0], dag="", trace=[])
+    with pytest.raises(RecordError, match="AutoTVM keeps none"):
+        rebuild(written, foreign)
+    twisted = replace(written.records[0], trace=[["no such step", 0]])
+    with pytest.raises(RecordError, match="cannot be rebuilt"):
+        rebuild(written, twisted)
+
+
+def test_a_log_names_no_program_to_be_run(written, tmp_path):
+    one = written.records[0]
+    evil = tmp_path / "gcc"
+    evil.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    evil.chmod(0o755)
+    twin = replace(written.dags[one.dag][0], passes={"opt_level": 1})
+    log = Log(written.path, [], dags={one.dag: [*written.dags[one.dag], twin]})
+    made = rebuild(log, replace(one, target={"kind": "c", "cc": str(evil)}))
+    loopwright.build(made.schedule, made.args, made.target)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_identity_tells_what_a_log_needs_a_line_for(written):
+    (one,) = written.dags[written.records[0].dag]
+    same = Expression.from_json({**vars(one), "inputs": {"a": 1}})
+    assert same.identity == one.identity
+    assert replace(one, passes={"opt_level": 1}).identity != one.identity
