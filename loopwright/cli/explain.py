@@ -76,9 +76,9 @@ def command(
 
 
 def _load(path: str) -> Log:
-    from loopwright.records import load
+    from loopwright.records import open_log
 
-    log = load(path)
+    log = open_log(path)
     if complaint := log.complaint():
         click.echo(complaint, err=True)
     return log

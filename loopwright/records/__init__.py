@@ -5,6 +5,7 @@ imported. Traces and targets stay raw JSON here. ``docs/records.md`` specifies t
 """
 
 from loopwright.records.error_kind import ErrorKind
+from loopwright.records.index.open import open_log
 from loopwright.records.json_value import Json
 from loopwright.records.log import Log, Skipped, load
 from loopwright.records.provenance import build_hash, environment, hardware, new_run, threads
@@ -40,6 +41,7 @@ __all__ = [
     "hardware",
     "load",
     "new_run",
+    "open_log",
     "pick_best",
     "ranked",
     "reuse_of",
