@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from loopwright.task import Task
 
 #: Different schedules of each task; further records have other knobs and times.
-_SCHEDULES = 64
+_SCHEDULES = 16
 #: Arguments of `matmul` in the log of many tasks: M, N, K. The first is of both logs.
 SHAPES = tuple((1024, 1024, 256 * k) for k in range(6, 18))
 _TEMPLATE = "benchmarks/large_logs"
@@ -37,11 +37,13 @@ class Cost:
 
     Attributes:
         seconds: wall time.
+        cpu: seconds of processors; what to look at while something else uses the machine.
         megabytes: the most memory that it held at once.
         output: what it printed.
     """
 
     seconds: float
+    cpu: float
     megabytes: float
     output: str
 
@@ -171,7 +173,8 @@ def run(code: str, folder: Path) -> Cost:
         err.seek(0)
         if child.returncode:
             raise RuntimeError(err.read().decode(errors="replace")[-2000:])
-        return Cost(seconds, usage.ru_maxrss / 1024, out.read().decode())
+        cpu = usage.ru_utime + usage.ru_stime
+        return Cost(seconds, cpu, usage.ru_maxrss / 1024, out.read().decode())
 
 
 def verb(*words: str) -> str:
@@ -280,7 +283,11 @@ def _measure(folder: Path, records: int, tasks: int, before: str, tuners: Sequen
             identity = cost.output.splitlines()[-2].split()[0]
         marks = json.loads(cost.output) if what.startswith("resume") else {}
         more = "".join(f"  {mark} after {seconds:.2f} s" for mark, seconds in marks.items())
-        print(f"  {what:16} {cost.seconds:7.2f} s {cost.megabytes:7.0f} MB{more}", flush=True)
+        print(
+            f"  {what:16} {cost.seconds:7.2f} s ({cost.cpu:6.2f} s of CPU) "
+            f"{cost.megabytes:6.0f} MB{more}",
+            flush=True,
+        )
     index = sum(file.stat().st_size for file in folder.glob(f".{name}.index*"))
     print(f"  the index has {index / 1e6:.1f} MB")
 
