@@ -77,9 +77,9 @@ def command(
 
 
 def _load(path: str) -> Log:
-    from loopwright.records import load
+    from loopwright.records import open_log
 
-    log = load(path)
+    log = open_log(path)
     if complaint := log.complaint():
         echo(complaint, err=True)
     return log

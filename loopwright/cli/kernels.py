@@ -63,12 +63,12 @@ def best(workload: Workload, history: str | None) -> ChosenSchedule | None:
     Raises:
         RecordError: the log is missing or cannot be read.
     """
-    from loopwright.records import load
+    from loopwright.records import open_log
     from loopwright.task import apply_history_best
 
     if history is None:
         return None
-    log = load(history)
+    log = open_log(history)
     if complaint := log.complaint():
         echo(complaint, err=True)
     # From the records, not from the log: the line above has said what was skipped.

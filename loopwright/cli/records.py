@@ -14,7 +14,18 @@ from loopwright.cli.harmless import echo, harmless
 from loopwright.errors import RecordError, UsageError
 
 if TYPE_CHECKING:
-    from loopwright.records import Log, Record
+    from loopwright.records import Json, Log, Record
+
+_TITLES = ("id", "task", "threads", "trial", "median", "status", "when", "config")
+#: Tables of more records are not fitted to the width of a terminal.
+_MOST_WRAPPED = 500
+#: Lines that are printed at once.
+_AT_ONCE = 1000
+# What the records of a log have in common, in words: by key of the task, by the minute since the
+# epoch, and by the repr of a knob's value.
+_TASKS: dict[str, str] = {}
+_MINUTES: dict[float, str] = {}
+_TEXTS: dict[str, str] = {}
 
 
 def log_options(command: Callable[..., object]) -> Callable[..., object]:
@@ -151,9 +162,9 @@ def _part(path: str, record: Record, part: str) -> str:
 
 def _load(path: str) -> Log:
     """Read a log, and say what of it was not understood."""
-    from loopwright.records import load
+    from loopwright.records import open_log
 
-    read = load(path)
+    read = open_log(path)
     if complaint := read.complaint():
         echo(complaint, err=True)
     return read
@@ -189,29 +200,59 @@ def _print(records: Sequence[Record], as_json: bool) -> None:
         for record in records:
             click.echo(record.to_line())
         return
+    rows = [_cells(record) for record in records]
     from rich.console import Console
+
+    console = Console(highlight=False)
+    if not console.is_terminal or len(rows) > _MOST_WRAPPED:
+        _print_lines([_TITLES, *rows])
+        return
     from rich.table import Table
     from rich.text import Text
 
-    table = Table("id", "task", "threads", "trial", "median", "status", "when", "config", box=None)
-    for record in records:
-        config = " ".join(f"{k}={json.dumps(v)}" for k, v in record.config.items())
-        cells = (
-            record.id,
-            f"{record.op}({', '.join(map(str, record.args))})",
-            str(record.threads or "?"),
-            str(record.trial),
-            "-" if record.median is None else f"{record.median * 1e3:.4g} ms",
-            _status(record),
-            time.strftime("%Y-%m-%d %H:%M", time.localtime(record.ts)),
-            config,
-        )
-        # As text, not as markup: what stands in a log is not obeyed.
-        table.add_row(*(Text(harmless(cell)) for cell in cells))
-    console = Console()
-    # A file or a pipe gets whole lines, whatever the width of the screen.
-    width = None if console.is_terminal else 100_000
-    Console(width=width, highlight=False).print(table, crop=False, soft_wrap=width is not None)
+    table = Table(*_TITLES, box=None)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console.print(table)
+
+
+def _cells(record: Record) -> tuple[str, ...]:
+    """A record in words, one for each of the titles."""
+    if record.task not in _TASKS:
+        _TASKS[record.task] = harmless(f"{record.op}({', '.join(map(str, record.args))})")
+    minute = record.ts // 60
+    if minute not in _MINUTES:
+        _MINUTES[minute] = time.strftime("%Y-%m-%d %H:%M", time.localtime(record.ts))
+    config = " ".join(f"{name}={_json(value)}" for name, value in record.config.items())
+    median = record.median
+    return (
+        record.id,
+        _TASKS[record.task],
+        str(record.threads or "?"),
+        str(record.trial),
+        "-" if median is None else f"{median * 1e3:.4g} ms",
+        harmless(_status(record)),
+        _MINUTES[minute],
+        harmless(config),
+    )
+
+
+def _json(value: Json) -> str:
+    """A knob's value as JSON; a log has few different ones."""
+    key = repr(value)
+    if key not in _TEXTS:
+        _TEXTS[key] = json.dumps(value)
+    return _TEXTS[key]
+
+
+def _print_lines(rows: Sequence[Sequence[str]]) -> None:
+    """Print a table in whole lines, whatever the width of the screen: rich needs a minute for a
+    hundred thousand."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    # The last column is as wide as each line needs it.
+    form = " ".join([f"{{:{width}}}" for width in widths[:-1]] + ["{}"])
+    for at in range(0, len(rows), _AT_ONCE):
+        click.echo("\n".join(form.format(*row) for row in rows[at : at + _AT_ONCE]))
 
 
 def _status(record: Record) -> str:

@@ -7,6 +7,7 @@ views of the same facts.
 
 from __future__ import annotations
 
+import functools
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -180,7 +181,7 @@ class MeasureResult:
         """True when the result may become the best: valid and not dropped."""
         return self.error is None and not self.dropped
 
-    @property
+    @functools.cached_property
     def median(self) -> float | None:
         """Median seconds of one call; None on failure."""
         return statistics.median(self.times) if self.times else None

@@ -7,6 +7,7 @@ imported. Traces and targets stay raw JSON here. ``docs/records.md`` specifies t
 from loopwright.records.error_kind import ErrorKind
 from loopwright.records.expression import Expression
 from loopwright.records.files import distill_file, merge, pick, pick_best, split
+from loopwright.records.index.open import open_log
 from loopwright.records.json_value import Json
 from loopwright.records.line import canonical_json
 from loopwright.records.log import Log, Skipped, load, load_expressions, read_line
@@ -49,6 +50,7 @@ __all__ = [
     "load_expressions",
     "merge",
     "new_run",
+    "open_log",
     "pick",
     "pick_best",
     "ranked",

@@ -57,7 +57,7 @@ def reuse_of(record: Record, now: Conditions) -> Reuse:
     """
     if record.task != now.task or record.threads != now.threads:
         return Reuse.NOT_AT_ALL
-    if now.target is not None and _options(record.target) != _options(now.target):
+    if now.target is not None and not _same_target(record.target, now.target):
         return Reuse.NOT_AT_ALL
     if record.space != now.space:
         return Reuse.TRACE_ONLY
@@ -121,6 +121,10 @@ def differences(record: Record, now: Conditions) -> tuple[str, ...]:
         for name, then, current in pairs
         if then != current
     )
+
+
+def _same_target(one: Mapping[str, Json], other: Mapping[str, Json]) -> bool:
+    return one == other or _options(one) == _options(other)
 
 
 def _options(target: Mapping[str, Json]) -> dict[str, Json]:

@@ -10,7 +10,16 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from loopwright.errors import LoopwrightError, UsageError
-from loopwright.records import Json, Log, Record, by_task, canonical_json, environment, load, top_k
+from loopwright.records import (
+    Json,
+    Log,
+    Record,
+    by_task,
+    canonical_json,
+    environment,
+    open_log,
+    top_k,
+)
 from loopwright.records import threads as threads_of
 from loopwright.task.dispatch import DispatchContext, say_once
 from loopwright.task.task import Task
@@ -147,7 +156,7 @@ class ApplyHistoryBest(DispatchContext):
         if isinstance(source, Record):
             yield source
         elif isinstance(source, (str, os.PathLike)):
-            yield from self._read(load(source))
+            yield from self._read(open_log(source))
         elif isinstance(own, Record):
             yield own
         elif isinstance(source, Log):

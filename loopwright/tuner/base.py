@@ -85,6 +85,7 @@ class Tuner(ABC):
         self.elsewhere: list[tuple[ConfigEntity, MeasureResult]] = []
         self.relatives: list[tuple[Record, MeasureResult]] = []
         self.journal: Journal | None = None
+        self._rng: np.random.Generator | None = None
         self.reset()
 
     def reset(self) -> None:
@@ -147,8 +148,8 @@ class Tuner(ABC):
             seed: draw this round from another seed (to finish one that another seed began).
         """
         self.round = number
-        seeds = np.random.SeedSequence(self.seed if seed is None else seed, spawn_key=(number,))
-        self._rng = np.random.default_rng(seeds)
+        self._round_seed = self.seed if seed is None else seed
+        self._rng = None
 
     def exclude(self, indices: Iterable[int]) -> None:
         """Never propose these indices (the loop measures the default configuration itself)."""
@@ -157,6 +158,9 @@ class Tuner(ABC):
     @property
     def rng(self) -> np.random.Generator:
         """The generator of this round, from ``SeedSequence(seed, spawn_key=(round,))``."""
+        if self._rng is None:  # made when it is asked for: thousands of rounds are told again
+            seeds = np.random.SeedSequence(self._round_seed, spawn_key=(self.round,))
+            self._rng = np.random.default_rng(seeds)
         return self._rng
 
     @property

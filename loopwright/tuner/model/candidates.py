@@ -27,6 +27,8 @@ _CHOICE = 4
 #: Results after which the transfer model's prediction weighs half as much, and the weight below
 #: which it is left out.
 _HALF_LIFE, _NEGLIGIBLE = 64, 0.05
+#: Results that a model learns from at most: from all of a hundred thousand it takes minutes.
+_MOST = 4096
 
 
 class Candidates:
@@ -122,14 +124,20 @@ class Candidates:
 
 
 class Measurements:
-    """Results of a task, in the order in which the tuner was told of them."""
+    """Results of a task, in the order in which the tuner was told of them.
+
+    A model learns from up to 4096 of them: from more the fastest half of that many, the latest
+    quarter, and for the rest some drawn from all others, the same in every process.
+    """
 
     def __init__(self) -> None:
         self.indices: list[int] = []
         self._outcomes: list[int] = []
         self._scores: list[float] = []
-        #: Features of the first of them: a cache, since they are functions of the indices.
+        # Features of those that were learned from, and which rows they are: a cache, since they are
+        # functions of the indices.
         self._batches: list[Batch] = []
+        self._rows: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -153,17 +161,33 @@ class Measurements:
         return [self.indices[i] for i in order if self._outcomes[i] != Outcome.FAILED]
 
     def samples(self, candidates: Candidates, measured: int) -> Samples:
-        """All results, to learn from; ``measured`` as for `Candidates.batch`."""
-        done = sum(map(len, self._batches))
-        if done < len(self):
-            digits = digits_of(candidates.task.config_space, self.indices[done:])
+        """What to learn from; ``measured`` as for `Candidates.batch`."""
+        chosen = self.chosen()
+        new = [position for position in chosen.tolist() if position not in self._rows]
+        if new:
+            digits = digits_of(candidates.task.config_space, [self.indices[n] for n in new])
             self._batches.append(candidates.without_transfer(digits))
+            self._rows.update((n, row) for row, n in enumerate(new, len(self._rows)))
+        rows = np.array([self._rows[position] for position in chosen.tolist()], np.intp)
         return Samples(
-            candidates.with_transfer(concatenated(self._batches), measured),
-            np.array(self._scores, np.float64),
-            np.array(self._outcomes, np.int64),
-            np.zeros(len(self), np.int64),
+            candidates.with_transfer(concatenated(self._batches).take(rows), measured),
+            np.array(self._scores, np.float64)[chosen],
+            np.array(self._outcomes, np.int64)[chosen],
+            np.zeros(len(chosen), np.int64),
         )
+
+    def chosen(self) -> npt.NDArray[np.intp]:
+        """Which results a model learns from, ascending."""
+        count = len(self)
+        if count <= _MOST:
+            return np.arange(count)
+        scores = np.array(self._scores, np.float64)
+        scores[np.array(self._outcomes) != Outcome.EXACT] = -np.inf
+        # The first of the numbers drawn do not depend on how many are drawn.
+        luck = np.random.default_rng(0).random(count)
+        luck[np.argsort(-scores, kind="stable")[: _MOST // 2]] = -1.0
+        luck[count - _MOST // 4 :] = -1.0
+        return np.sort(np.argsort(luck, kind="stable")[:_MOST])
 
 
 def score_of(result: MeasureResult) -> tuple[Outcome, float]:

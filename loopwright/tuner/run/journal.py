@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING
 
 from loopwright import records
 from loopwright.env import surroundings
-from loopwright.errors import RecordError, SpaceError
+from loopwright.errors import RecordError
 from loopwright.measure import ErrorKind, MeasureError, MeasureResult
 from loopwright.records import Conditions, Expression, Json, Record, Reuse
 from loopwright.transform import PassContext
+from loopwright.tuner.run.points import RecordedPoints
 from loopwright.tuner.run.state import Trial, point
 
 if TYPE_CHECKING:
@@ -140,12 +141,13 @@ class LogJournal(Journal):
             threads=records.threads(self._target, self._env),
             target=self._target,
         )
+        self._points = RecordedPoints(task.config_space)
         # Opened before it is read: a log that cannot be written is found before anything is lost.
         existed = os.path.exists(path) and os.path.getsize(path) > 0
         self._store = records.Store(path)
         self._expressions: set[str] = set()
         if existed:
-            self._read(records.load(path))
+            self._read(records.open_log(path))
 
     def add(self, trial: Trial) -> None:
         """Append the record of one trial to the log."""
@@ -273,11 +275,7 @@ class LogJournal(Journal):
         self.by_code = {code: replace(result_of(r), times_of=r.id) for code, r in same.items()}
 
     def _config(self, record: Record) -> ConfigEntity | None:
-        space = self.task.config_space
-        try:
-            return space.get(space.index_of(record.config))
-        except SpaceError:
-            return None
+        return self._points.find(record.config)
 
     def _explain(self, groups: Mapping[Reuse, list[Record]], unknown: int) -> None:
         count = Counter({reuse: len(group) for reuse, group in groups.items()})

@@ -156,6 +156,9 @@ class Run:
             for note in self.journal.notes:
                 monitor.note(note)
         with self._timed("search"):
+            if rounds and len(rounds[-1][1]) >= self._longest_round():
+                self._retell(rounds)
+                return
             self._retell(rounds[:-1])
             if rounds and not self._take_up(*rounds[-1]):
                 self._retell(rounds)
@@ -280,6 +283,10 @@ class Run:
         configs = [self.space.get(index) for index in chosen]
         configs += self.tuner.ask(self.plan_size - len(configs))
         return Round(number, seed, first, configs) if configs else None
+
+    def _longest_round(self) -> int:
+        """How many configurations `_plan` can choose: a round of so many is complete."""
+        return max(self.plan_size, 1 + len(self.journal.remeasure))
 
     def _default_index(self) -> int | None:
         try:

@@ -1,0 +1,201 @@
+"""Records that the index knows: what is long is parsed from the line when it is asked for."""
+
+from __future__ import annotations
+
+import json
+import os
+import weakref
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from loopwright.errors import RecordError
+from loopwright.records.index.block import Block, parse
+from loopwright.records.index.columns import FIELDS, LONG, PROPERTIES, Column, agrees
+from loopwright.records.json_value import Json
+from loopwright.records.record import Record
+
+#: Reads one JSON value; with less around it than ``json.loads`` has.
+_decode = json.JSONDecoder().raw_decode
+
+
+class LogFile:
+    """A log that is open for reading as long as a record of it is in use.
+
+    Args:
+        path: the log.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        weakref.finalize(self, os.close, self._fd)
+
+    @property
+    def size(self) -> int:
+        """Its length in bytes at this moment."""
+        return os.fstat(self._fd).st_size
+
+    def read(self, start: int, length: int) -> bytes:
+        """Bytes from ``start``; fewer only at the end of the file."""
+        parts, left = [], length
+        while left and (part := os.pread(self._fd, left, start + length - left)):
+            parts.append(part)
+            left -= len(part)
+        return b"".join(parts)
+
+
+class StoredBlock:
+    """A block with the log that it is of.
+
+    Attributes:
+        file: the log.
+        block: the block.
+        values: of each field or property, one for each record.
+    """
+
+    def __init__(self, file: LogFile, block: Block) -> None:
+        self.file, self.block = file, block
+        self.values = _Values(self)
+
+    def records(self) -> Iterable[StoredRecord]:
+        """The records, in the order of their lines."""
+        return (StoredRecord.at(self, row) for row in range(self.block.count))
+
+    def column(self, name: str) -> Column:
+        """The values of one field or property.
+
+        Raises:
+            RecordError: somebody else made the index, and it is malformed.
+        """
+        try:
+            return self.block.column(name)
+        except RecordError as exc:
+            raise RecordError(f"{exc}; {self._remedy()}") from exc
+
+    def config(self, text: str) -> Json:
+        """The knobs of a record from the index's text of them.
+
+        Raises:
+            RecordError: somebody else made the index, and it is malformed.
+        """
+        try:
+            values, _ = _decode(text)
+        except ValueError:
+            values = None
+        if not isinstance(values, dict):
+            raise RecordError(f"column 'config' of the index is malformed; {self._remedy()}")
+        return values
+
+    def parsed(self, row: int) -> Record:
+        """The record in a row as its line says it.
+
+        Raises:
+            RecordError: the log cannot be read any more, or the line says something else than the
+                index did when the log was opened.
+        """
+        path, block = self.file.path, self.block
+        position = block.positions[row]
+        begin = block.begins[position]
+        try:
+            record = parse(self.file.read(begin, block.lengths[position]))
+        except OSError as exc:
+            raise RecordError(f"cannot read the log {str(path)!r}: {exc.strerror or exc}") from exc
+        columns = {name: self.column(name) for name in (*FIELDS, *PROPERTIES)}
+        if record is None or not agrees(columns, row, record):
+            raise RecordError(
+                f"{path}: the line at byte {begin} is not what its index says: the log was changed "
+                f"just now, or somebody else made the index; {self._remedy()}"
+            )
+        return record
+
+    def _remedy(self) -> str:
+        return f"remove {str(index_path(self.file.path))!r} and run the same command again"
+
+
+class _Values(dict[str, list[Json]]):
+    """The values of columns, each put in when it is first asked for."""
+
+    def __init__(self, block: StoredBlock) -> None:
+        self._column = block.column
+
+    def __missing__(self, name: str) -> list[Json]:
+        values = self[name] = self._column(name).expanded()
+        return values
+
+
+class StoredRecord(Record):
+    """A record of a log with an index. Its trace, and fields of other versions, are parsed from the
+    line when they are first asked for, and all else is then compared with what the index said."""
+
+    _place: tuple[StoredBlock, int]
+
+    @classmethod
+    def at(cls, block: StoredBlock, row: int) -> StoredRecord:
+        """The record in a row of a block."""
+        record = object.__new__(cls)
+        object.__setattr__(record, "_place", (block, row))
+        return record
+
+    def __reduce__(self) -> tuple[Callable[[str], Record], tuple[str]]:
+        return Record.from_line, (self.to_line(),)
+
+
+class _Known:
+    """A field or property of a stored record that the index knows."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._computed = vars(Record).get(name) if name in PROPERTIES else None
+
+    def __get__(self, record: StoredRecord | None, owner: type | None = None) -> Any:
+        if record is None:
+            return self
+        try:
+            block, row = record._place
+        except AttributeError:
+            # A copy with other fields (``dataclasses.replace``) is no row of an index.
+            assert self._computed is not None
+            return self._computed.__get__(record, owner)
+        return block.values[self._name][row]
+
+
+class _Config(_Known):
+    """The knobs: kept as text, since hardly two records have the same."""
+
+    def __get__(self, record: StoredRecord | None, owner: type | None = None) -> Any:
+        found = super().__get__(record, owner)
+        if not isinstance(found, str):
+            return found
+        assert record is not None
+        return record._place[0].config(found)
+
+
+class _Long:
+    """A field that is in the line only."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, record: StoredRecord | None, owner: type | None = None) -> Any:
+        if record is None:
+            return self
+        block, row = record._place
+        parsed = block.parsed(row)
+        for name in LONG:
+            object.__setattr__(record, name, getattr(parsed, name))
+        return getattr(parsed, self._name)
+
+
+for _name in (*FIELDS, *PROPERTIES):
+    setattr(StoredRecord, _name, _Config(_name) if _name == "config" else _Known(_name))
+for _name in LONG:
+    setattr(StoredRecord, _name, _Long(_name))
+
+
+def index_path(log: Path) -> Path:
+    """Where the index of a log is: beside it, ``.NAME.index``."""
+    return log.with_name(f".{log.name}.index")

@@ -1,0 +1,410 @@
+"""The index of a log: it never changes what is read, whatever becomes of it or of the log."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import pickle
+import random
+import threading
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loopwright.errors import RecordError
+from loopwright.records import Record, Store, best, load, open_log, ranked
+from loopwright.records.index import open as opening
+from loopwright.records.index.block import Block
+from loopwright.records.index.columns import FIELDS, PROPERTIES
+from loopwright.records.index.file import read_index
+from loopwright.records.index.stored import StoredRecord, index_path
+
+
+@pytest.fixture(autouse=True)
+def index_everything(monkeypatch):
+    """An index for the smallest log, of small blocks, always up to date."""
+    monkeypatch.setattr(opening, "SMALL", 0)
+    monkeypatch.setattr(opening, "_BLOCK", 16384)
+    monkeypatch.setattr(opening, "_NEWS", 0)
+
+
+def record(trial, seconds=1e-3, **fields):
+    given = {
+        "task": f'["matmul",[{trial % 3}],"llvm"]', "op": "matmul", "args": [trial % 3],
+        "target": {"kind": "llvm", "num_threads": 2}, "config": {"tile": [-1, trial]},
+        "times": (seconds, 2 * seconds, seconds) if seconds else (),
+        "trace": [["split", trial]] * 30,
+        "trial": trial, "run": "r1", "ts": 1e9 + trial, "env": {"cpu": "x", "cores": trial % 2 + 1},
+    }  # fmt: skip
+    return Record(**{**given, **fields})
+
+
+def write(path, count=60, **fields):
+    with Store(path) as store:
+        store.header({"run": "r1"})
+        for trial in range(count):
+            store.append(record(trial, 1e-3 * (1 + trial * 7 % 11), **fields))
+    return path
+
+
+def same(path):
+    """Open a log both ways, and compare everything."""
+    ours, plain = open_log(path), load(path)
+    assert (ours.headers, ours.skipped) == (plain.headers, plain.skipped)
+    assert ours.complaint() == plain.complaint()
+    assert len(ours) == len(plain)
+    for one, other in zip(ours, plain, strict=True):
+        for name in (*FIELDS, *PROPERTIES, "trace", "extra"):
+            got, wanted = value(one, name), value(other, name)
+            assert repr(got) == repr(wanted), name
+            assert type(got) is type(wanted), name
+    if all(value(r, "id") for r in plain):
+        assert [r.id for r in ranked(ours)] == [r.id for r in ranked(plain)]
+    return ours
+
+
+def value(record, name):
+    """A field or property; None where the record holds numbers that JSON cannot say."""
+    try:
+        return getattr(record, name)
+    except RecordError as error:
+        assert "JSON compliant" in str(error)  # noqa: PT017 -- most have it
+        return None
+
+
+def from_index(path):
+    """Which part of the log the index on disk knows."""
+    return sum(b.end - b.start for b in read_index(path, 1 << 30)) / os.path.getsize(path)
+
+
+LINES = [
+    record(1).to_line(),
+    record(2, 5e-4, checked="yes", error=None).to_line(),
+    record(3, None, error={"kind": "WRONG_ANSWER", "text": "differs"}).to_line(),
+    record(1, None, error={"kind": "WRONG_ANSWER", "text": "differs"}, ts=2e9).to_line(),
+    record(4, 1e-4, dropped=True, phase="playoff", seed=7, max_error=0.5).to_line(),
+    record(5, check_reason="WRONG_ANSWER is a word").to_line(),
+    '{"header":{"run":"r2"},"v":1}',
+    '{"v":9}', "{", "# a comment", "", " ", "[1]", '{"v":1,"task":"x"}', "\udcff\x00", "\ufeff{}",
+    '{"v":1,"task":"t","op":"o","args":[1.0,true],"target":{},"config":{},"times":[1e-3],"new":1}',
+    '{"v":1,"task":"t","op":"o","args":[1,true],"target":{},"config":{},"times":[1],"build_s":0}',
+    '{"v":1,"task":"t","op":"o","args":[NaN],"target":{},"config":{"k":1e400},"times":[1]}',
+    '{"input":["llvm","m",[4],{}],"config":{"index":1,"code_hash":null,"entity":[["t","ot",1]]},'
+    '"result":[[0.1],0,1.0,1600000000.0],"version":0.2,"tvm_version":"0.8"}',
+]  # fmt: skip
+STEPS = st.one_of(
+    st.tuples(st.just("append"), st.lists(st.sampled_from(LINES), min_size=1, max_size=12)),
+    st.tuples(st.just("torn"), st.sampled_from(LINES)),
+    st.tuples(st.just("flip"), st.floats(0, 1)),
+    st.tuples(st.just("truncate"), st.floats(0, 1)),
+    st.tuples(st.just("drop a line"), st.floats(0, 1)),
+    st.tuples(st.just("no index"), st.none()),
+    st.tuples(st.just("garbage"), st.binary(max_size=60)),
+    st.tuples(st.just("flip index"), st.floats(0, 1)),
+    st.tuples(st.just("cut index"), st.floats(0, 1)),
+)
+
+
+def change(path, what, how):
+    data = path.read_bytes() if path.exists() else b""
+    index = index_path(path)
+    known = index.read_bytes() if index.exists() else b""
+    match what:
+        case "append":
+            data += "".join(line + "\n" for line in how).encode(errors="surrogateescape")
+        case "torn":
+            data += how.encode(errors="surrogateescape")[: len(how) // 2 + 1]
+        case "flip" if data:
+            at = int(how * (len(data) - 1))
+            data = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+        case "truncate":
+            data = data[: int(how * len(data))]
+        case "drop a line":
+            lines = data.split(b"\n")
+            del lines[int(how * (len(lines) - 1))]
+            data = b"\n".join(lines)
+        case "no index":
+            index.unlink(missing_ok=True)
+        case "garbage":
+            index.write_bytes(how)
+        case "flip index" if known:
+            at = int(how * (len(known) - 1))
+            index.write_bytes(known[:at] + bytes([known[at] ^ 1]) + known[at + 1 :])
+        case "cut index":
+            index.write_bytes(known[: int(how * len(known))])
+    path.write_bytes(data)
+
+
+@settings(max_examples=20, deadline=None)
+@given(steps=st.lists(STEPS, min_size=1, max_size=8))
+def test_the_index_never_changes_what_is_read(tmp_path_factory, steps):
+    path = tmp_path_factory.mktemp("log") / "log.jsonl"
+    # The fixture is of the function, which hypothesis calls many times.
+    path.write_text("".join(line + "\n" for line in LINES[:3] * 10))
+    for what, how in steps:
+        same(path)
+        change(path, what, how)
+    same(path)
+    same(path)
+
+
+def test_a_log_that_grows_is_read_from_where_it_ended(tmp_path, monkeypatch):
+    path = write(tmp_path / "log.jsonl")
+    same(path)
+    assert from_index(path) == 1.0
+    before = path.stat().st_size
+    write(path, 5)
+    fresh = []
+    of = Block.of
+    monkeypatch.setattr(Block, "of", lambda path, at, data: fresh.append(at) or of(path, at, data))
+    same(path)
+    assert fresh
+    assert min(fresh) > before - 16384
+    fresh.clear()
+    same(path)
+    assert not fresh
+
+
+def test_a_changed_digit_is_seen_and_only_its_block_is_read_again(tmp_path, monkeypatch):
+    path = write(tmp_path / "log.jsonl")
+    same(path)
+    stamp = path.stat()
+    data = path.read_bytes()
+    at = data.index(b'"times":[0.00', len(data) // 2) + len(b'"times":[0.00')
+    digit = b"%d" % ((int(data[at : at + 1]) + 1) % 10)
+    path.write_bytes(data[:at] + digit + data[at + 1 :])
+    os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    fresh = []
+    of = Block.of
+    monkeypatch.setattr(Block, "of", lambda path, at, data: fresh.append(at) or of(path, at, data))
+    same(path)
+    assert len(fresh) == 1
+
+
+def test_other_code_makes_the_index_again(tmp_path, monkeypatch):
+    path = write(tmp_path / "log.jsonl")
+    same(path)
+    monkeypatch.setattr("loopwright.records.index.file._made_by", lambda: b"somebody else")
+    assert from_index(path) == 0.0
+    same(path)
+    assert from_index(path) == 1.0
+
+
+@pytest.mark.parametrize("obstacle", ["folder", "pipe", "link", "full disk", "huge"])
+def test_an_index_that_cannot_be_used_is_done_without(tmp_path, monkeypatch, obstacle):
+    path = write(tmp_path / "log.jsonl")
+    index = index_path(path)
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    match obstacle:
+        case "folder":
+            index.mkdir()
+        case "pipe":
+            os.mkfifo(index)
+        case "link":
+            index.symlink_to(victim)
+        case "full disk":
+            monkeypatch.setattr(os, "replace", lambda *_: exec("raise OSError(28, 'full')"))
+        case "huge":
+            index.write_bytes(b"x" * (path.stat().st_size + 1))
+    same(path)
+    same(path)
+    assert victim.read_text() == "mine"
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_what_a_killed_writer_left_is_removed_after_a_while(tmp_path):
+    path = write(tmp_path / "log.jsonl")
+    old, new = (tmp_path / f"{index_path(path).name}.{n}.partial" for n in "ab")
+    for file in (old, new):
+        file.write_text("half")
+    os.utime(old, (0, time.time() - 3600))
+    same(path)
+    assert (old.exists(), new.exists()) == (False, True)
+
+
+def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch):
+    path = write(tmp_path / "log.jsonl")
+    monkeypatch.setattr("tempfile.mkstemp", lambda *_: exec("raise PermissionError(13, 'no')"))
+    same(path)
+    assert not index_path(path).exists()
+
+
+def forge(path, edit):
+    """Change an index as somebody would who knows its form: all its digests are right."""
+    first, *lines = index_path(path).read_bytes().split(b"\n")
+    out = [first]
+    for line, description in zip(lines[::2], lines[1::2], strict=False):
+        block, more = json.loads(line.partition(b" ")[2]), json.loads(description)
+        edit(block, more)
+        description = json.dumps(more).encode()
+        block["description"] = hashlib.sha256(description).hexdigest()
+        text = json.dumps(block).encode()
+        out += [hashlib.sha256(text).hexdigest().encode() + b" " + text, description]
+    index_path(path).write_bytes(b"\n".join([*out, b""]))
+    assert index_path(path).stat().st_size < path.stat().st_size
+
+
+def refuted(path):
+    """A log whose fastest candidate gave a wrong answer afterwards."""
+    write(path)
+    with Store(path) as store:
+        store.append(record(70, 1e-5))
+        store.append(record(70, None, error={"kind": "WRONG_ANSWER", "text": "differs"}, ts=2e9))
+    same(path)
+    return path
+
+
+def hide_failure(block, _):
+    places, _ = block["choosing"]["wrong"]
+    block["choosing"]["wrong"] = [[0] * len(places), [False]]
+
+
+def hide_kind(block, more):
+    hide_failure(block, more)
+    places, values = block["choosing"]["error"]
+    block["choosing"]["error"] = [places, [v and {**v, "kind": "RUN_CRASH"} for v in values]]
+
+
+def other_candidate(block, _):
+    wrong = block["choosing"]["wrong"]
+    names = block["choosing"]["candidate"]
+    for row, place in enumerate(wrong[0]):
+        if wrong[1][place]:
+            names[row] = "0" * 64
+
+
+@pytest.mark.parametrize("edit", [hide_failure, hide_kind, other_candidate])
+def test_a_prepared_index_does_not_bring_back_a_refuted_candidate(tmp_path, edit):
+    path = refuted(tmp_path / "log.jsonl")
+    wanted = best(load(path)).id
+    forge(path, edit)
+    assert best(open_log(path)).id == wanted
+
+
+def leave_out(block, more):
+    """The last line of a block joins the one before."""
+    block["lengths"][-2:] = [sum(block["lengths"][-2:])]
+    for part in (block["choosing"], more):
+        for name, column in part.items():
+            two = len(column) == 2 and name not in ("id", "candidate", "median", "ts", "times")
+            (column[0] if two and isinstance(column[1], list) else column).pop()
+
+
+def call_it_a_comment(block, more):
+    leave_out(block, more)
+    block["lengths"][-1:] = [block["lengths"][-1] - 10, 10]
+    block["others"].append(len(block["lengths"]) - 1)
+
+
+@pytest.mark.parametrize("edit", [leave_out, call_it_a_comment])
+def test_a_prepared_index_leaves_out_no_line(tmp_path, edit):
+    path = refuted(tmp_path / "log.jsonl")
+    forge(path, edit)
+    same(path)
+
+
+def faster(block, _):
+    block["choosing"]["median"][1] = 1e-9
+
+
+def test_a_prepared_index_that_changes_a_time_is_found_when_the_record_is_used(tmp_path):
+    path = refuted(tmp_path / "log.jsonl")
+    forge(path, faster)
+    with pytest.raises(RecordError, match=r"not what its index says.*remove '.*log.jsonl.index'"):
+        _ = best(open_log(path)).trace
+
+
+JUNK = [None, True, -1, 10**30, "x", [], [[]], {}, [1], {"a": 1}, 1e400]
+
+
+def test_a_prepared_index_of_any_form_raises_nothing_else(tmp_path):
+    path = refuted(tmp_path / "log.jsonl")
+    sound, draw = index_path(path).read_bytes(), random.Random(0)
+
+    def spoil(block, more):
+        part = draw.choice([block, block["choosing"], more])
+        name = draw.choice(list(part))
+        deep = part[name]
+        if isinstance(deep, list) and deep and draw.random() < 0.7:
+            inner = deep[-1] if isinstance(deep[-1], list) and deep[-1] else deep
+            inner[draw.randrange(len(inner))] = draw.choice(JUNK)
+        else:
+            part[name] = draw.choice(JUNK)
+
+    for _ in range(40):
+        index_path(path).write_bytes(sound)
+        forge(path, spoil)
+        try:
+            for one in open_log(path):
+                one.to_line()
+        except RecordError as error:
+            assert "index" in str(error)  # noqa: PT017 -- it need not raise
+
+
+def test_a_log_changed_after_it_was_opened(tmp_path):
+    path = write(tmp_path / "log.jsonl")
+    same(path)
+    log = open_log(path)
+    data = path.read_bytes()
+    with open(path, "r+b") as file:
+        file.seek(data.index(b'"trial":5,'))
+        file.write(b'"trial":6,')
+    with pytest.raises(RecordError, match="the log was changed just now"):
+        _ = log.records[5].trace
+    other = open_log(path)
+    os.rename(path, tmp_path / "rotated")
+    assert other.records[-1].trace[:1] == [["split", 59]]
+
+
+def test_stored_records_are_records(tmp_path):
+    path = write(tmp_path / "log.jsonl")
+    open_log(path)
+    one, plain = open_log(path).records[3], load(path).records[3]
+    assert isinstance(one, StoredRecord)
+    assert (one, hash(one), repr(one.config)) == (plain, hash(plain), repr(plain.config))
+    assert pickle.loads(pickle.dumps(one)) == plain
+    changed = dataclasses.replace(one, times=(7.0,), ts=5.0)
+    assert (changed.median, changed.ts, changed.candidate) == (7.0, 5.0, plain.candidate)
+    assert changed == dataclasses.replace(plain, times=(7.0,), ts=5.0)
+    assert (changed.usable, changed.id != one.id) == (True, True)
+
+
+def test_a_log_is_read_while_it_grows(tmp_path):
+    path = write(tmp_path / "log.jsonl", 5)
+    lengths, errors = [], []
+
+    def read():
+        try:
+            for _ in range(12):
+                lengths.append(len(open_log(path)))
+        except BaseException as error:
+            errors.append(error)
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    write(path, 120)
+    for reader in readers:
+        reader.join()
+    assert not errors
+    assert len(same(path)) == 125
+    assert max(lengths) <= 125
+
+
+def test_small_logs_have_no_index(tmp_path, monkeypatch):
+    monkeypatch.setattr(opening, "SMALL", 1 << 20)
+    path = write(tmp_path / "log.jsonl")
+    open_log(path)
+    assert not index_path(path).exists()
+
+
+def test_a_missing_log_and_a_folder(tmp_path):
+    with pytest.raises(RecordError, match="no log at"):
+        open_log(tmp_path / "none.jsonl")
+    with pytest.raises(RecordError, match="is a directory"):
+        open_log(tmp_path)
