@@ -30,6 +30,7 @@ from loopwright.measure.building import Build, Candidate
 from loopwright.measure.reference import References
 from loopwright.runtime import Artifact
 from loopwright.schedule import create_schedule
+from loopwright.time_limit import limited
 from loopwright.transform import PassContext, PassTimingInstrument
 from tests.unit.measure import kernels
 from tests.unit.measure.programs import MatmulTask, product
@@ -322,7 +323,8 @@ def never(*inputs: Any) -> Any:
 
 
 def test_a_reference_that_never_returns_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("loopwright.measure.reference.REFERENCE_S", 0.1)
+    short = lambda seconds, *call: limited(0.1, *call)  # noqa: E731
+    monkeypatch.setattr("loopwright.measure.reference.limited", short)
     task = MatmulTask(reference=never)
     said: list[str] = []
     with Measurer(task, OPTION, said.append) as m:
