@@ -19,6 +19,7 @@ from loopwright.env import usable_cpus
 from loopwright.errors import UsageError
 from loopwright.measure.building import Build, Candidate
 from loopwright.measure.equipment import Equipment
+from loopwright.measure.gate import checked_result
 from loopwright.measure.options import MeasureOption, measure_option
 from loopwright.measure.playoff import playoff
 from loopwright.measure.result import (
@@ -27,9 +28,8 @@ from loopwright.measure.result import (
     MeasureResult,
     TaskLike,
     faster,
+    would_lead,
 )
-from loopwright.measure.running import wrong_answer
-from loopwright.measure.workers.messages import CheckReply
 from loopwright.records import Checked, Json
 from loopwright.runtime import Artifact
 
@@ -271,16 +271,9 @@ class Measurer:
         result = MeasureResult(times)
         if not option.check:
             return replace(result, checked=Checked.OFF, check_reason="checking is switched off")
-        if faster(incumbent, result) == incumbent:
+        if not would_lead(incumbent, result):
             return replace(result, check_reason="it would not have become the best")
-        checked = self.equipment.check(candidate, artifact)
-        error = wrong_answer(checked)
-        max_error = checked.max_error if isinstance(checked, CheckReply) else None
-        if error is not None:
-            return MeasureResult(error=error, max_error=max_error)
-        if checked is None:
-            return replace(result, check_reason="there is no reference")
-        return replace(result, max_error=max_error, checked=Checked.YES)
+        return checked_result(self.equipment, candidate, artifact, result)
 
 
 def _pass_settings() -> dict[str, Json]:

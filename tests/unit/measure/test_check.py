@@ -14,7 +14,7 @@ from loopwright.measure.check import (
     reference_problem,
     tolerance,
 )
-from loopwright.measure.workers.arrays import KernelArrays
+from loopwright.measure.workers.arrays import KernelArrays, judge
 from loopwright.runtime import Arg
 
 DTYPES = ["float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool"]
@@ -140,12 +140,14 @@ def test_buffers_are_aligned_poisoned_and_restored() -> None:
     np.testing.assert_array_equal(a, make_input([3], "int32", 0, 0))
     a[:], b[:], c[:] = 7, 1.0, True
     kept = data.output_bytes()
-    assert "changed its input A" in str(data.judge(data.split(kept), 1).problem)
+    expected = data.split(kept)
+    found = judge(ARGS, data.arrays, data.inputs(0), expected, 1)
+    assert "changed its input A" in str(found.problem)
     data.restore()
     np.testing.assert_array_equal(a, make_input([3], "int32", 0, 0))
     assert np.isnan(b).all()
     b[:], c[:] = 1.0, True
-    assert data.judge(data.split(kept), 1) == (0.0, None)
+    assert judge(ARGS, data.arrays, data.inputs(0), expected, 1) == (0.0, None)
 
 
 def test_buffers_with_given_inputs() -> None:

@@ -271,7 +271,7 @@ def test_a_broken_reference_is_said_and_replaced(
     assert answer is not None
     a, b = measurer.equipment.runs.input_arrays(arguments(built))
     np.testing.assert_allclose(
-        np.frombuffer(answer, "float32").reshape(32, 32), product(a, b), atol=1e-4
+        np.frombuffer(answer.sets[0], "float32").reshape(32, 32), product(a, b), atol=1e-4
     )
     assert len(said) == 1
     assert words in said[0]
