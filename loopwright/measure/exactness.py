@@ -123,8 +123,8 @@ class _Evaluation:
         return _fitting(total, result.dtype, source.rounded)
 
     def _start(self, e: Expr) -> _Value:
-        """What a reduction starts from; infinities and limits of types never survive it."""
-        if isinstance(e, Const) and (not math.isfinite(e.value) or abs(e.value) >= 2.0**62):
+        """What a reduction starts from; the limits of types never survive it."""
+        if isinstance(e, Const) and abs(e.value) >= 2.0**31 - 1:
             return _Value(0.0, 1.0)
         return self.value(e)
 
@@ -163,9 +163,7 @@ class _Evaluation:
 
 
 def _constant(v: float) -> _Value:
-    if not math.isfinite(v):
-        raise _Inexact
-    if v == 0:
+    if v == 0 or not math.isfinite(v):  # what becomes infinite or NaN does so in any order
         return _Value(0.0, 1.0)
     numerator, denominator = v.as_integer_ratio()
     lowest_bit = numerator & -numerator

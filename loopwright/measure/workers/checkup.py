@@ -35,7 +35,7 @@ from loopwright.runtime.ndarray import aligned_bytes
 #: A call that does its work may take this many times what one took when it was timed, and this many
 #: seconds more: caches are cold, and threads asleep. Beyond it is timed again.
 IMPLAUSIBLE = 3.0
-SLACK_S = 30e-6
+SLACK_S = 10e-6
 #: Calls on poisoned outputs before a kernel is suspected: of the first ones some are slow.
 _ATTEMPTS = 5
 
