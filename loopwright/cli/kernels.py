@@ -98,8 +98,8 @@ def random_arguments(module: Module, task: Task | None = None) -> list[Array]:
     """
     from loopwright.measure.arguments import arguments
     from loopwright.measure.check import poison
-    from loopwright.measure.data_plan import DataPlan, input_set
-    from loopwright.measure.planning import task_inputs
+    from loopwright.measure.data.plan import DataPlan, input_set
+    from loopwright.measure.data.planning import task_inputs
 
     args = arguments(module.artifact)
     if task is None:

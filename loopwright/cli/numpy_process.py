@@ -23,8 +23,8 @@ import numpy.typing as npt
 from loopwright import dtypes
 from loopwright.cli.workload import Workload, find_workload
 from loopwright.errors import InternalError, RunError
+from loopwright.measure.data.planning import task_inputs
 from loopwright.measure.options import machine_memory
-from loopwright.measure.planning import task_inputs
 from loopwright.measure.workers.messages import Done, Failed
 from loopwright.measure.workers.process import FailureCause, Outcome, Worker, take, wait_any
 from loopwright.measure.workers.protocol import Message, Reply

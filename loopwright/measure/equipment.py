@@ -213,7 +213,7 @@ class Equipment:
         Returns:
             An error where one leaves its tensor.
         """
-        from loopwright.measure.index_ranges import is_data_dependent
+        from loopwright.measure.data.index_ranges import is_data_dependent
 
         if not is_data_dependent(candidate.dag):
             return None
@@ -232,7 +232,7 @@ class Equipment:
         expression = (candidate.dag.hash, candidate.arg_ids)
         if expression in self._learned:
             return
-        from loopwright.measure.planning import plan_of
+        from loopwright.measure.data.planning import plan_of
 
         args, plan = plan_of(candidate, given=self.task.make_inputs is not None)
         self.runs.learn(args, plan)

@@ -16,7 +16,7 @@ from loopwright.errors import UsageError
 from loopwright.measure.arguments import arguments, outputs
 from loopwright.measure.building import Build, BuildPool, Candidate, make_candidate
 from loopwright.measure.check import Array, reference_problem
-from loopwright.measure.data_plan import SETS
+from loopwright.measure.data.plan import SETS
 from loopwright.measure.result import MeasureError, TaskLike
 from loopwright.measure.running import REFERENCE_S, Answers, RunSession
 from loopwright.runtime import Arg, Artifact
@@ -101,7 +101,7 @@ class References:
 
         None for an output that was rounded in the end.
         """
-        from loopwright.measure.exactness import exactness  # not at the top: it knows tensors
+        from loopwright.measure.data.exactness import exactness  # not at the top: it knows tensors
         from loopwright.te.dag import read_arg_id
 
         if not self._runs.plan(arguments(artifact)).largest:

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 from loopwright.errors import InternalError
 from loopwright.measure.arguments import arguments
 from loopwright.measure.check import Array, Closeness
-from loopwright.measure.data_plan import DataPlan, input_set
+from loopwright.measure.data.plan import DataPlan, input_set
 from loopwright.measure.options import (
     CLEAR_RATIO,
     DROP_RATIO,

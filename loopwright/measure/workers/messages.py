@@ -87,7 +87,7 @@ class DataRequest(Message):
     Attributes:
         manifest: of a kernel with these arguments.
         seed: of random inputs.
-        spans: see `loopwright.measure.data_plan.DataPlan`.
+        spans: see `loopwright.measure.data.plan.DataPlan`.
         largest: see there.
     """
 

@@ -15,7 +15,7 @@ from loopwright import runtime
 from loopwright.errors import InternalError
 from loopwright.measure.arguments import arguments
 from loopwright.measure.check import Array, Closeness
-from loopwright.measure.data_plan import DataPlan
+from loopwright.measure.data.plan import DataPlan
 from loopwright.measure.workers.arrays import KernelArrays
 from loopwright.measure.workers.check_memory import CheckMemory
 from loopwright.measure.workers.checkup import Answers, Checkup

@@ -13,7 +13,7 @@ import pytest
 
 from loopwright.errors import RunError
 from loopwright.measure.check import Closeness
-from loopwright.measure.data_plan import SETS, DataPlan, input_set
+from loopwright.measure.data.plan import SETS, DataPlan, input_set
 from loopwright.measure.options import LocalRunner
 from loopwright.measure.result import ErrorKind, MeasureError
 from loopwright.measure.running import Answers, RunSession

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from loopwright.measure.check import Closeness
-from loopwright.measure.data_plan import SETS, DataPlan, input_set
+from loopwright.measure.data.plan import SETS, DataPlan, input_set
 from loopwright.measure.options import LocalRunner
 from loopwright.measure.result import ErrorKind, MeasureError
 from loopwright.measure.running import Answers, RunSession
