@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 #: Candidates that are built before the first of them is timed, at most.
 _CHUNK = 64
+_NOT_BEST = "it would not have become the best"
 
 _log = logging.getLogger("loopwright.measure")
 
@@ -263,7 +264,7 @@ class Measurer:
             if isinstance(race, MeasureError):
                 return MeasureResult(error=race)
             if race.dropped:
-                return MeasureResult((race.first,), dropped=True)
+                return MeasureResult((race.first,), dropped=True, check_reason=_NOT_BEST)
             rival = incumbent if option.racing else None
             times = runs.sample(race.first, incumbent=rival, spent=race.warm + race.first)
         if isinstance(times, MeasureError):
@@ -272,7 +273,7 @@ class Measurer:
         if not option.check:
             return replace(result, checked=Checked.OFF, check_reason="checking is switched off")
         if not would_lead(incumbent, result):
-            return replace(result, check_reason="it would not have become the best")
+            return replace(result, check_reason=_NOT_BEST)
         return checked_result(self.equipment, candidate, artifact, result)
 
 

@@ -6,10 +6,12 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
+from loopwright.measure import LocalBuilder, Measurer, measure_option
 from loopwright.measure.check import Closeness
 from loopwright.measure.data.plan import SETS, DataPlan, input_set
 from loopwright.measure.options import LocalRunner
@@ -19,6 +21,8 @@ from loopwright.measure.workers.messages import CheckReply, RaceReply
 from loopwright.measure.workers.process import wait_any
 from loopwright.runtime import Arg
 from tests.unit.measure import kernels, wrong_kernels
+from tests.unit.measure.canned import Canned
+from tests.unit.measure.programs import MatmulTask
 
 PLAN = DataPlan(largest=4)
 ARG = Arg("A", (kernels.N,), np.dtype("float32"), False)
@@ -139,3 +143,40 @@ def test_a_process_that_somebody_kills_brands_no_kernel(session: RunSession) -> 
     os.waitpid(child, 0)
     assert isinstance(error, MeasureError)
     assert error.kind == ErrorKind.RUN_CRASH
+
+
+def measured(texts: list[str]) -> list[Any]:
+    """Results of kernels, each measured as the first of a run."""
+    task = MatmulTask(reference=lambda a: a + np.float32(1))
+    m = Measurer(task, measure_option(LocalBuilder(n_parallel=1), LocalRunner(timeout=2)))
+    Canned(m, texts)
+    with m:
+        return [result for i in range(len(texts)) for result in m.measure(task.inputs(i))]
+
+
+def test_results_say_whether_they_were_checked() -> None:
+    texts = [wrong_kernels.RIGHT, wrong_kernels.READS_BEHIND, wrong_kernels.PROBES_ALL]
+    right, behind, probes = measured(texts)
+    assert (right.checked, right.check_reason) == ("yes", "")
+    assert behind.error.kind == ErrorKind.WRONG_ANSWER
+    assert (behind.times, behind.checked) == ((), "no")
+    assert probes.checked == "yes"
+    assert min(probes.times) >= wrong_kernels.WORK_S
+
+
+def test_what_cannot_be_checked_is_nothing_to_beat() -> None:
+    task = MatmulTask(reference=lambda a: a + np.float32(1))
+    m = Measurer(task, measure_option(LocalBuilder(n_parallel=1), LocalRunner(timeout=2)))
+    Canned(m, [wrong_kernels.RIGHT, kernels.sleepy(3000), kernels.sleepy(4000)])
+    get, asked = m.equipment.references.get, []
+
+    def once_none(*args: Any) -> Any:
+        asked.append(args)
+        return None if len(asked) == 1 else get(*args)
+
+    m.equipment.references.get = once_none  # type: ignore[method-assign]
+    with m:
+        unchecked, right, slower = m.measure(task.inputs(0, 1, 2))
+    assert (unchecked.checked, unchecked.check_reason) == ("no", "there is no reference")
+    assert (right.checked, right.dropped) == ("yes", False)
+    assert slower.check_reason == "it would not have become the best"
