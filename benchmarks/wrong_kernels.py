@@ -193,6 +193,7 @@ def main() -> None:
             body, ended = applied(name, seed, options.trials)
             wrong += body != "right"
             total += ended
+            print(f"{name}: run {seed + 1} of {count} applies {body!r}", flush=True)
         print(f"{name}: {wrong} wrong kernels applied in {count} runs")
         for what, times in sorted(total.items()):
             print(f"  {what}: {times}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING
 
 from loopwright.errors import UsageError
 from loopwright.measure.building import (
@@ -225,7 +225,12 @@ class Equipment:
             self._why_unchecked = f"it could not be built with bound checks ({outcome})"
             return None
         ran = self.runs.outputs_of(outcome)
-        return MeasureError(ErrorKind.WRONG_ANSWER, ran.text) if _leaves_bounds(ran) else None
+        if not isinstance(ran, MeasureError):
+            return None
+        if "access outside" in ran.text:
+            return MeasureError(ErrorKind.WRONG_ANSWER, ran.text)
+        self._why_unchecked = f"it could not be run with bound checks ({ran})"
+        return None
 
     def _learn(self, candidate: Candidate) -> None:
         """Find out which data kernels of a candidate's expression need, once for each."""
@@ -244,8 +249,3 @@ def _with_bound_checks(candidate: Candidate) -> Candidate:
     config = {**candidate.passes.get("config", {}), "instrument_bound_checkers": True}
     c, passes = candidate, {**candidate.passes, "config": config}
     return make_candidate(c.dag, c.trace, c.arg_ids, c.name, passes)
-
-
-def _leaves_bounds(ran: bytes | MeasureError) -> TypeGuard[MeasureError]:
-    """Whether code that checks its accesses found one outside of its tensor."""
-    return isinstance(ran, MeasureError) and "access outside" in ran.text
