@@ -34,6 +34,7 @@ SERIAL = (
     "test_docs.py",
     "unit/autotvm/",
     "unit/benchmarks/test_measuring.py",
+    "unit/benchmarks/test_wrong_kernels.py",
     "unit/codegen/test_c.py::test_tasks_with_target_c_are_tuned",
     "unit/measure/",
     "unit/runtime/test_device.py",

@@ -23,8 +23,7 @@ from benchmarks.spaces.ledger import Ledger
 from loopwright import records
 from loopwright.errors import InternalError, TuneError
 from loopwright.measure import LocalBuilder, LocalRunner, MeasureError, Measurer, measure_option
-from loopwright.measure.building import Build, BuildPool, instantiate
-from loopwright.measure.check import reduction_length
+from loopwright.measure.building import Build, BuildPool, Candidate, instantiate
 from loopwright.measure.options import DROP_RATIO
 from loopwright.measure.result import ErrorKind
 from loopwright.measure.running import wrong_answer
@@ -126,7 +125,7 @@ class Timer:
         runner = LocalRunner(number=1, repeat=_REPEAT, min_repeat_ms=_WINDOW_MS)
         option = measure_option(LocalBuilder(n_parallel=1, timeout=_BUILD_S), runner)
         self.measurer = Measurer(task, option, say)
-        self._right: tuple[bytes, str, int] | None = None
+        self._candidate: Candidate | None = None
 
     def passes(self, count: int, seconds: float) -> bool:
         """Time every point ``count`` times over; False when the time was up before."""
@@ -187,6 +186,7 @@ class Timer:
         The first pass checks answers, and decides who is hopeless.
         """
         m = self.measurer
+        self._expression(index)  # says which data kernels run on
         for attempt in range(_AGAIN + 1):
             last = attempt == _AGAIN
             race = self._race(index, drop=first)
@@ -212,23 +212,21 @@ class Timer:
 
     def _wrong(self, index: int) -> MeasureError | None:
         m = self.measurer
-        reference, key, length = self._reference(index)
-        checked = m.equipment.runs.check(key, reference, length, m.option.runner.timeout)
+        artifact = Artifact(self.built[index]["manifest"], b"")
+        checked = m.equipment.check(self._expression(index), artifact)
+        if checked is None:
+            why = m.equipment.why_unchecked
+            raise TuneError(f"point {index} of {self.task.name} cannot be checked: {why}")
         return wrong_answer(checked)
 
-    def _reference(self, index: int) -> tuple[bytes, str, int]:
-        """The right answer, its key, and the length of the reduction: equal for all points."""
-        if self._right is None:
-            found = instantiate(self.task, self.task.config_space.get(index))
+    def _expression(self, index: int) -> Candidate:
+        """A candidate whose expression is that of all points."""
+        if self._candidate is None:
+            found = self.measurer.equipment.instantiate(self.task.config_space.get(index))
             if isinstance(found, MeasureError):
                 raise TuneError(f"point {index} was built and cannot be instantiated: {found}")
-            artifact = Artifact(self.built[index]["manifest"], b"")
-            references = self.measurer.equipment.references
-            data = references.get(found, artifact)
-            if data is None:
-                raise TuneError(f"the reference of {self.task.name} cannot be computed")
-            self._right = data, references.key(found), reduction_length(found.dag)
-        return self._right
+            self._candidate = found
+        return self._candidate
 
 
 def _line(

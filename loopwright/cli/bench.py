@@ -62,7 +62,7 @@ def command(
         # NumPy's process is started before pinning, which it would inherit.
         numpy = _numpy(resolved, used, stack)
         stack.enter_context(runtime.pinned(used))
-        contestants = [_kernel(name, module) for name, module in modules.items()]
+        contestants = [_kernel(name, module, resolved) for name, module in modules.items()]
         contestants += [] if numpy is None else [numpy]
         peaks = [_round(contestants, turn, used) for turn in range(rounds)]
     peak = statistics.median(peaks)
@@ -98,10 +98,11 @@ def _round(contestants: Sequence[Contestant], turn: int, threads: int) -> float:
     return runtime.fma_peak(threads, seconds=0.02)
 
 
-def _kernel(name: str, module: Module) -> Contestant:
+def _kernel(name: str, module: Module, workload: Workload) -> Contestant:
     from loopwright import runtime
 
-    call = module[module.entry_name].bind(*kernels.random_arguments(module))
+    arrays = kernels.random_arguments(module, workload.task)
+    call = module[module.entry_name].bind(*arrays)
     runtime.time_call(call, 1)
     estimate = runtime.time_call(call, 1)
     return Contestant(name, lambda: runtime.measure_windows(call, windows=1, estimate=estimate)[0])

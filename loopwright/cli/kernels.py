@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import click
 import numpy as np
 
-from loopwright import dtypes
 from loopwright.cli.harmless import echo
 from loopwright.cli.workload import Workload
 
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from loopwright.measure.check import Array
     from loopwright.runtime import Module
     from loopwright.schedule import Schedule
+    from loopwright.task import Task
     from loopwright.te import Tensor
 
 
@@ -89,19 +89,28 @@ def compiled(workload: Workload, scheduled: ChosenSchedule) -> Module:
     return build(scheduled.schedule, scheduled.args, workload.task.target, name)
 
 
-def random_arguments(module: Module) -> list[Array]:
-    """Arrays for the entry function: random inputs, outputs full of NaN or of a pattern."""
-    from loopwright.measure.check import make_input
+def random_arguments(module: Module, task: Task | None = None) -> list[Array]:
+    """Arrays for the entry function: random inputs, outputs full of NaN or of a pattern.
 
-    entry = module.artifact.manifest["entry"]
-    functions = module.artifact.manifest["functions"]
-    specs = next(f["args"] for f in functions if f["name"] == entry)
-    arrays = []
-    for index, spec in enumerate(specs):
-        array = make_input(spec["shape"], spec["dtype"], 0, index)
-        if spec["output"]:
-            array = np.full_like(array, np.nan if dtypes.is_float(array.dtype.name) else 85)
-        arrays.append(array)
+    Args:
+        module: what is to be run.
+        task: whose kernel it is. It knows what the inputs are used for, an index for example;
+            without it they are small numbers.
+    """
+    from loopwright.measure.arguments import arguments
+    from loopwright.measure.check import poison
+    from loopwright.measure.data.plan import DataPlan, input_set
+    from loopwright.measure.data.planning import task_inputs
+
+    args = arguments(module.artifact)
+    if task is None:
+        inputs = iter(input_set(DataPlan(), args, 0, None, 0))
+    else:
+        inputs = iter(task_inputs(task, args))
+    arrays = [np.empty(arg.shape, arg.dtype) if arg.output else next(inputs) for arg in args]
+    for arg, array in zip(args, arrays, strict=True):
+        if arg.output:
+            poison(array)
     return arrays
 
 

@@ -16,17 +16,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 import numpy.typing as npt
 
+from loopwright import dtypes
 from loopwright.cli.workload import Workload, find_workload
 from loopwright.errors import InternalError, RunError
-from loopwright.measure.check import make_input
+from loopwright.measure.data.planning import task_inputs
 from loopwright.measure.options import machine_memory
 from loopwright.measure.workers.messages import Done, Failed
 from loopwright.measure.workers.process import FailureCause, Outcome, Worker, take, wait_any
 from loopwright.measure.workers.protocol import Message, Reply
 from loopwright.measure.workers.worker import main
 from loopwright.measure.workers.worker_program import WorkerProgram
+from loopwright.runtime import Arg
 
 #: Length of one sample in seconds; it holds at least one call.
 WINDOW_S = 0.02
@@ -195,8 +198,12 @@ class TimingRole:
             os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: request.threads])
         name, *params = request.words
         workload = find_workload(name, params, request.target, request.threads)
-        specs = zip(request.shapes, request.dtypes, strict=True)
-        inputs = [make_input(shape, dtype, 0, i) for i, (shape, dtype) in enumerate(specs)]
+        specs = enumerate(zip(request.shapes, request.dtypes, strict=True))
+        args = [
+            Arg(f"input {i}", shape, np.dtype(dtypes.check(dtype)), False)
+            for i, (shape, dtype) in specs
+        ]
+        inputs = task_inputs(workload.task, args)
         self._call = self._prepare(workload, inputs, request.threads)
         self._call()
         self._number = max(1, round(WINDOW_S / _seconds_of(self._call, 1)))

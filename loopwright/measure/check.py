@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 
+#: Least and largest value of the data of an argument.
+Span = tuple[int, int]
+
 #: Byte that integer outputs are filled with before a checked run.
 PATTERN = 0xA5
 #: Outputs all smaller than this are judged as if one were so large: inputs are about 1.
@@ -39,7 +42,15 @@ class Comparison(NamedTuple):
     problem: str | None
 
 
-def make_input(shape: Sequence[int], dtype: str, seed: int, index: int) -> Array:
+def make_input(
+    shape: Sequence[int],
+    dtype: str,
+    seed: int,
+    index: int,
+    *,
+    span: Span | None = None,
+    largest: int = 0,
+) -> Array:
     """Random data of argument number ``index``: the same for equal arguments, in any process.
 
     Floats are standard normal. Integers are small and never zero (nothing divides by zero):
@@ -50,9 +61,16 @@ def make_input(shape: Sequence[int], dtype: str, seed: int, index: int) -> Array
         dtype: name of the element type.
         seed: at least 0.
         index: position among the arguments.
+        span: integers from the first to the last of these instead: what is used as an index.
+        largest: if above 0, floats are integers of at most this size, never zero.
     """
     rng = np.random.default_rng([seed, index])
-    size = tuple(shape)
+    size, dtype = tuple(shape), dtypes.check(dtype)
+    if span is not None:
+        return np.asarray(rng.integers(span[0], span[1] + 1, size, dtype=np.int64)).astype(dtype)
+    if dtypes.is_float(dtype) and largest:
+        sizes = rng.integers(1, largest + 1, size, dtype=np.int8)
+        return np.asarray(_signs(rng, size) * sizes).astype(dtype)
     if dtypes.is_float(dtype):
         single = dtypes.bits(dtype) <= 32
         values = rng.standard_normal(size, dtype=np.float32 if single else np.float64)
@@ -64,6 +82,10 @@ def make_input(shape: Sequence[int], dtype: str, seed: int, index: int) -> Array
     values = rng.integers(1, 5, size, dtype=dtype)
     signs = rng.integers(0, 2, size, dtype=dtype) * 2 - 1
     return np.asarray(values * signs.astype(dtype), dtype=dtype)
+
+
+def _signs(rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+    return np.asarray(rng.integers(0, 2, size, dtype=np.int8) * np.int8(2) - np.int8(1))
 
 
 def poison(array: Array) -> None:
@@ -80,28 +102,70 @@ def reduction_length(dag: Dag) -> int:
     return max(1, sum(lengths))
 
 
-def tolerance(dtype: str, length: int) -> float:
+def computed_in(dag: Dag) -> str:
+    """The shortest float in which a DAG does arithmetic; empty where it does none in floats.
+
+    Conversions alone are none: a float16 matmul that accumulates in float32 computes in float32.
+    """
+    from loopwright.ir.expr import Binary, Call, Unary  # not at the top: runners import no compiler
+    from loopwright.ir.node import Node
+    from loopwright.ir.traversal import walk
+
+    found: set[str] = set()
+
+    def visit(e: Node) -> None:
+        chooses = isinstance(e, Binary) and e.op in ("max", "min")
+        if isinstance(e, Binary | Call | Unary) and dtypes.is_float(e.dtype) and not chooses:
+            found.add(e.dtype)
+
+    for op in dag.ops:
+        if op.body is not None:
+            walk(op.body, visit)
+    return min(found, key=_DIGITS.__getitem__, default="")
+
+
+_DIGITS = {"bfloat16": 7, "float16": 10, "float32": 23, "float64": 52}
+
+
+def tolerance(dtype: str, length: int, computed: str = "") -> float:
     """Allowed error relative to the largest expected value.
 
     Rounding errors of a sum of n random terms grow like sqrt(n) relative to its typical size; the
     constant covers intrinsics and a reference that is itself rounded. A missing or doubled term
-    is far above it.
+    is far above it. Where the result is stored in a shorter type than it was computed in, the last
+    rounding may go either way.
 
     Args:
         dtype: of the output.
         length: see `reduction_length`.
+        computed: see `computed_in`; empty: in the type of the output.
 
     Returns:
         0 for integers and bool, which must be equal.
     """
     if not dtypes.is_float(dtype):
         return 0.0
-    digits = {"bfloat16": 7, "float16": 10, "float32": 23, "float64": 52}
-    eps = 2.0 ** -digits[dtype]
-    return eps * (16.0 + 2.0 * math.sqrt(length))
+    eps = 2.0 ** -_DIGITS[dtype]
+    inner = 2.0 ** -_DIGITS[computed or dtype]
+    stored = eps if eps > inner else 0.0
+    return inner * (16.0 + 2.0 * math.sqrt(length)) + stored
 
 
-def compare(name: str, got: Array, expected: Array, length: int) -> Comparison:
+class Closeness(NamedTuple):
+    """How close an answer must be.
+
+    Attributes:
+        length: see `reduction_length`.
+        computed: see `computed_in`.
+        exact: it must be equal: the inputs are such that any right schedule gives these bits.
+    """
+
+    length: int
+    computed: str = ""
+    exact: bool = False
+
+
+def compare(name: str, got: Array, expected: Array, close: Closeness | int) -> Comparison:
     """Compare one output with the reference.
 
     NaN matches NaN and an infinity itself. The absolute tolerance of every element is
@@ -111,14 +175,30 @@ def compare(name: str, got: Array, expected: Array, length: int) -> Comparison:
         name: of the output, for the text.
         got: what the kernel wrote.
         expected: same shape and dtype.
-        length: see `reduction_length`.
+        close: how close it must be; a number stands for ``Closeness(number)``.
     """
+    close = Closeness(close) if isinstance(close, int) else close
+    dtype = got.dtype.name
     if got.dtype.kind == "b":
         return _compare_exact(name, got.view(np.uint8), expected.view(np.uint8))
-    if not dtypes.is_float(got.dtype.name):
+    if not dtypes.is_float(dtype):
+        return _compare_exact(name, got, expected)
+    if dtypes.bits(dtype) < 32:
+        got, expected = got.astype(np.float32), expected.astype(np.float32)
+    if close.exact:
         return _compare_exact(name, got, expected)
     if got.size == 0:
         return Comparison(0.0, None)
+    relative = tolerance(dtype, close.length, close.computed)
+    with np.errstate(all="ignore"):
+        # Without NaN and infinities, as nearly always, this decides; a NaN makes both tests fail.
+        worst, scale = float(np.abs(got - expected).max()), float(np.abs(expected).max())
+    if math.isfinite(scale) and worst <= relative * max(scale, _SMALLEST):
+        return Comparison(worst, None)
+    return _compare_floats(name, got, expected, relative)
+
+
+def _compare_floats(name: str, got: Array, expected: Array, relative: float) -> Comparison:
     with np.errstate(all="ignore"):
         error = np.asarray(np.abs(np.subtract(got, expected, dtype=np.float64)))
         same = (got == expected) | (np.isnan(got) & np.isnan(expected))
@@ -126,7 +206,7 @@ def compare(name: str, got: Array, expected: Array, length: int) -> Comparison:
         error[np.isnan(error)] = np.inf
         finite = np.abs(expected[np.isfinite(expected)])
     scale = float(finite.max()) if finite.size else 0.0
-    allowed = tolerance(got.dtype.name, length) * max(scale, _SMALLEST)
+    allowed = relative * max(scale, _SMALLEST)
     worst = float(error.max())
     if worst <= allowed:
         return Comparison(worst, None)
@@ -136,12 +216,19 @@ def compare(name: str, got: Array, expected: Array, length: int) -> Comparison:
 
 
 def _compare_exact(name: str, got: Array, expected: Array) -> Comparison:
-    wrong = got != expected
+    wrong = np.asarray(got != expected)
+    if not wrong.any():
+        return Comparison(0.0, None)
+    distance = np.asarray(np.abs(got.astype(np.float64) - expected.astype(np.float64)))
+    if dtypes.is_float(got.dtype.name):
+        wrong &= ~(np.isnan(got) & np.isnan(expected))
+        distance[np.isnan(distance)] = np.inf
+    else:
+        distance = np.maximum(distance, 1.0)  # a float64 cannot tell large integers apart
     bad = int(np.count_nonzero(wrong))
     if not bad:
         return Comparison(0.0, None)
-    distance = np.abs(got.astype(np.float64) - expected.astype(np.float64))
-    error = np.where(wrong, np.maximum(distance, 1.0), 0.0)
+    error = np.where(wrong, distance, 0.0)
     where = np.unravel_index(int(np.argmax(error)), got.shape)
     worst = float(error.max())
     return Comparison(worst, _problem(name, got, expected, where, bad, worst, 0.0))

@@ -11,19 +11,26 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from loopwright.errors import UsageError
-from loopwright.measure.building import Build, BuildPool, Candidate, instantiate
-from loopwright.measure.check import reduction_length
+from loopwright.measure.building import (
+    Build,
+    BuildPool,
+    Candidate,
+    instantiate,
+    make_candidate,
+)
+from loopwright.measure.check import Closeness, computed_in, reduction_length
 from loopwright.measure.lock import DeviceLock
 from loopwright.measure.options import MeasureOption
 from loopwright.measure.reference import InputData, References
-from loopwright.measure.result import MeasureError, TaskLike
-from loopwright.measure.running import RunSession
+from loopwright.measure.result import ErrorKind, MeasureError, TaskLike
+from loopwright.measure.running import Answers, RunSession
 from loopwright.measure.workers.messages import CheckReply
 from loopwright.records import Json
 from loopwright.runtime import Artifact
 
 if TYPE_CHECKING:
     from loopwright.task import ConfigEntity
+    from loopwright.te.dag import ArgId
 
 
 class Clock:
@@ -89,6 +96,8 @@ class Equipment:
         self.announce = announce
         self.passes: Mapping[str, Json] = {}
         self._borrowed = beside is not None
+        self._learned: set[tuple[str, tuple[ArgId, ...]]] = set()
+        self._why_unchecked = ""
         builders, runner = (beside.builds.workers, beside.runs.worker) if beside else (None, None)
         data = InputData(task)
         self.builds = BuildPool(option.builder, task.target.canonical, builders)
@@ -138,10 +147,18 @@ class Equipment:
             self.runs.close()
 
     def instantiate(self, config: ConfigEntity) -> Candidate | MeasureError:
-        """Run the template."""
+        """Run the template.
+
+        Raises:
+            UsageError: an operand is used as an index, and there is no telling which values keep it
+                inside.
+        """
         with self.clock.phase("instantiate"):
             seconds = self.option.builder.timeout
-            return instantiate(self.task, config, passes=self.passes, seconds=seconds)
+            candidate = instantiate(self.task, config, passes=self.passes, seconds=seconds)
+            if isinstance(candidate, Candidate):
+                self._learn(candidate)
+            return candidate
 
     def wait_for(self, builds: Sequence[Build]) -> None:
         """Return when these builds are done."""
@@ -155,24 +172,107 @@ class Equipment:
                 self.lock.acquire()
 
     def check(
-        self, candidate: Candidate, artifact: Artifact, *, slot: int = 0
+        self,
+        candidate: Candidate,
+        artifact: Artifact,
+        *,
+        slot: int = 0,
+        seconds: float | None = None,
     ) -> CheckReply | MeasureError | None:
-        """Compare what is in the runner's slot with the reference.
+        """Compare what the runner's slot holds with the reference, on two sets of inputs.
+
+        Where its accesses depend on data, it is first built once more and run with checks of all
+        bounds.
+
+        Args:
+            candidate: what it was built from.
+            artifact: what the slot holds.
+            slot: see `RunSession.load_and_race`.
+            seconds: what a call took when it was timed; None: it was not. Where the check shows
+                that such calls skipped their work, the reply has other times.
 
         Returns:
-            What the comparison gave, an error when the kernel failed, None when there can be no
-            reference.
+            What the comparison gave, an error when the kernel failed, None when it could not be
+            checked; `why_unchecked` says why.
         """
+        self._why_unchecked = ""
         with self.clock.phase("reference"):
-            reference = self.references.get(candidate, artifact)
-        if reference is None:
+            answers = self.references.get(candidate, artifact)
+        if answers is None:
+            self._why_unchecked = self.references.why_not()
             return None
         self.clock.counts["checked"] += 1
         with self.clock.phase("check"):
-            return self.runs.check(
-                self.references.key(candidate),
-                reference,
-                reduction_length(candidate.dag),
-                self.option.runner.timeout,
-                slot=slot,
-            )
+            reply: CheckReply | MeasureError | None = self._bounds_checked(candidate)
+            if reply is None and not self._why_unchecked:
+                reply = self._compared(candidate, artifact, answers, slot, seconds)
+        if isinstance(reply, MeasureError) and reply.kind == ErrorKind.MEMORY:
+            self._why_unchecked = f"there was no memory for its check ({reply.text})"
+            return None
+        return reply
+
+    @property
+    def why_unchecked(self) -> str:
+        """Why the last `check` could not be made; empty when it was."""
+        return self._why_unchecked
+
+    def _compared(
+        self,
+        candidate: Candidate,
+        artifact: Artifact,
+        answers: Answers,
+        slot: int,
+        seconds: float | None,
+    ) -> CheckReply | MeasureError:
+        dag = candidate.dag
+        return self.runs.check(
+            self.references.key(candidate, artifact),
+            answers,
+            Closeness(reduction_length(dag), computed_in(dag)),
+            self.option.runner.timeout,
+            slot=slot,
+            seconds=seconds,
+        )
+
+    def _bounds_checked(self, candidate: Candidate) -> MeasureError | None:
+        """Run a candidate with checks of all bounds, where accesses depend on data.
+
+        Returns:
+            An error where one leaves its tensor.
+        """
+        from loopwright.measure.data.index_ranges import is_data_dependent
+
+        if not is_data_dependent(candidate.dag):
+            return None
+        build = self.builds.add(_with_bound_checks(candidate), first=True)
+        self.builds.wait([build])
+        outcome = build.outcome
+        assert outcome is not None
+        if isinstance(outcome, MeasureError):
+            self._why_unchecked = f"it could not be built with bound checks ({outcome})"
+            return None
+        ran = self.runs.outputs_of(outcome)
+        if not isinstance(ran, MeasureError):
+            return None
+        if "access outside" in ran.text:
+            return MeasureError(ErrorKind.WRONG_ANSWER, ran.text)
+        self._why_unchecked = f"it could not be run with bound checks ({ran})"
+        return None
+
+    def _learn(self, candidate: Candidate) -> None:
+        """Find out which data kernels of a candidate's expression need, once for each."""
+        expression = (candidate.dag.hash, candidate.arg_ids)
+        if expression in self._learned:
+            return
+        from loopwright.measure.data.planning import plan_of
+
+        args, plan = plan_of(candidate, given=self.task.make_inputs is not None)
+        self.runs.learn(args, plan)
+        self._learned.add(expression)
+
+
+def _with_bound_checks(candidate: Candidate) -> Candidate:
+    """A candidate whose code checks the indices of every access."""
+    config = {**candidate.passes.get("config", {}), "instrument_bound_checkers": True}
+    c, passes = candidate, {**candidate.passes, "config": config}
+    return make_candidate(c.dag, c.trace, c.arg_ids, c.name, passes)

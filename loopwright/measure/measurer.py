@@ -21,6 +21,7 @@ from loopwright.errors import UsageError
 from loopwright.measure.building import Build, Candidate
 from loopwright.measure.description import describe
 from loopwright.measure.equipment import Equipment
+from loopwright.measure.gate import checked_result
 from loopwright.measure.options import MeasureOption, measure_option
 from loopwright.measure.playoff import playoff
 from loopwright.measure.result import (
@@ -29,9 +30,8 @@ from loopwright.measure.result import (
     MeasureResult,
     TaskLike,
     faster,
+    would_lead,
 )
-from loopwright.measure.running import wrong_answer
-from loopwright.measure.workers.messages import CheckReply
 from loopwright.records import Checked, Expression, Json
 from loopwright.runtime import Artifact
 
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 _CHUNK = 64
 #: Hexadecimal digits of the hash of object code.
 _CODE_DIGITS = 16
+_NOT_BEST = "it would not have become the best"
 
 _log = logging.getLogger("loopwright.measure")
 
@@ -315,7 +316,7 @@ class Measurer:
             if isinstance(race, MeasureError):
                 return MeasureResult(error=race)
             if race.dropped:
-                return MeasureResult((race.first,), dropped=True)
+                return MeasureResult((race.first,), dropped=True, check_reason=_NOT_BEST)
             rival = incumbent if option.racing else None
             times = runs.sample(race.first, incumbent=rival, spent=race.warm + race.first)
         if isinstance(times, MeasureError):
@@ -323,16 +324,9 @@ class Measurer:
         result = MeasureResult(times)
         if not option.check:
             return replace(result, checked=Checked.OFF, check_reason="checking is switched off")
-        if faster(incumbent, result) == incumbent:
-            return replace(result, check_reason="it would not have become the best")
-        checked = self.equipment.check(candidate, artifact)
-        error = wrong_answer(checked)
-        max_error = checked.max_error if isinstance(checked, CheckReply) else None
-        if error is not None:
-            return MeasureResult(error=error, max_error=max_error)
-        if checked is None:
-            return replace(result, check_reason="there is no reference")
-        return replace(result, max_error=max_error, checked=Checked.YES)
+        if not would_lead(incumbent, result):
+            return replace(result, check_reason=_NOT_BEST)
+        return checked_result(self.equipment, candidate, artifact, result)
 
 
 def _pass_settings() -> dict[str, Json]:

@@ -124,7 +124,8 @@ class LocalRunner:
         min_repeat_ms: ``number`` grows until one sample takes at least this long.
         cooldown_interval: seconds of rest before each candidate. 0, not AutoTVM's 0.1.
         enable_cpu_cache_flush: empty the caches before each call; each sample is then one call.
-        check: compare the output of a candidate that would become the best with the reference.
+        check: check a candidate that would become the best: its outputs on two sets of inputs, and
+            that it touches nothing else (`loopwright.measure.workers.checkup`).
         racing: stop after a warm-up and one run when that run takes more than twice the incumbent,
             after 2 samples when both are more than 10 % behind it.
         memory_bytes: memory that the runner may take beyond what it starts with; None: half of

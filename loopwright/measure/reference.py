@@ -1,6 +1,7 @@
 """What the right answer is: the template's NumPy reference, else the naive schedule of the DAG.
 
-The answer is computed once per DAG and order of arguments and kept as bytes.
+The answers to both sets of inputs are computed once per DAG and order of arguments and kept as
+bytes.
 """
 
 from __future__ import annotations
@@ -10,14 +11,19 @@ from typing import Any
 
 import numpy as np
 
+from loopwright import dtypes
 from loopwright.errors import TimeLimitError, UsageError
 from loopwright.measure.arguments import arguments, outputs
 from loopwright.measure.building import Build, BuildPool, Candidate, make_candidate
 from loopwright.measure.check import Array, reference_problem
+from loopwright.measure.data.plan import SETS
 from loopwright.measure.result import MeasureError, TaskLike
-from loopwright.measure.running import PREPARE_S, REFERENCE_S, RunSession
+from loopwright.measure.running import PREPARE_S, REFERENCE_S, Answers, RunSession
 from loopwright.runtime import Arg, Artifact
 from loopwright.time_limit import limited
+
+#: A value this near to a multiple is taken for it.
+_NEAR = 0.25
 
 
 class InputData:
@@ -71,64 +77,149 @@ class References:
     ) -> None:
         self._task, self._builds, self._runs = task, builds, runs
         self._announce = announce
-        self._answers: dict[str, bytes | None] = {}
+        self._answers: dict[str, Answers | None] = {}
 
-    def key(self, candidate: Candidate) -> str:
-        """Names the answer to what a candidate computes."""
-        return f"reference {candidate.dag.hash} {candidate.arg_ids}"
+    def key(self, candidate: Candidate, artifact: Artifact) -> str:
+        """Names the answers to what a candidate computes, on the data that it gets."""
+        plan = self._runs.plan(arguments(artifact))
+        return f"reference {candidate.dag.hash} {candidate.arg_ids} {plan}"
 
-    def get(self, candidate: Candidate, artifact: Artifact) -> bytes | None:
-        """The outputs one after the other; None when no reference can be had (announced)."""
-        key = self.key(candidate)
+    def get(self, candidate: Candidate, artifact: Artifact) -> Answers | None:
+        """The answers to both sets of inputs; None when no reference can be had (announced)."""
+        key = self.key(candidate, artifact)
         if key not in self._answers:
-            answer = self._from_template(artifact)
-            self._answers[key] = self._from_naive(candidate) if answer is None else answer
+            steps = self._steps(candidate, artifact)
+            answers = self._from_template(artifact, steps)
+            if answers is None:
+                answers = self._from_naive(candidate, steps is not None)
+            self._answers[key] = answers
         return self._answers[key]
 
-    def _from_template(self, artifact: Artifact) -> bytes | None:
-        """The answer of the template's NumPy function; None where there is none that fits."""
-        function = self._task.reference
-        if function is None:
+    def why_not(self) -> str:
+        """Why there are no answers."""
+        return "there is no reference"
+
+    def _steps(self, candidate: Candidate, artifact: Artifact) -> list[float | None] | None:
+        """For each output what the exact answer to set 1 is a multiple of; None: it is not exact.
+
+        None for an output that was rounded in the end.
+        """
+        from loopwright.measure.data.exactness import exactness  # not at the top: it knows tensors
+        from loopwright.te.dag import read_arg_id
+
+        if not self._runs.plan(arguments(artifact)).largest:
             return None
-        expected = outputs(artifact)
-        arrays: list[Array] = []
+        found = exactness(candidate.dag)
+        if found is None:
+            return None
+        places = map(read_arg_id, candidate.arg_ids)
+        return [found.steps[p] for p in places if not candidate.dag.ops[p[0]].is_placeholder]
+
+    def _from_template(
+        self, artifact: Artifact, steps: Sequence[float | None] | None
+    ) -> Answers | None:
+        """The answers of the template's NumPy function; None where there is none that fits."""
+        if self._task.reference is None:
+            return None
+        args, expected = arguments(artifact), outputs(artifact)
         try:
-            inputs = self._runs.input_arrays(arguments(artifact))
+            results = [self._result(self._runs.input_arrays(args, n), expected) for n in SETS]
+        except TimeLimitError as e:
+            results = [str(e)]
+        problem = next((r for r in results if isinstance(r, str)), None)
+        if problem is not None:
+            self._announce(
+                f"the NumPy reference of {self._task.name} cannot be used ({problem}); "
+                "comparing with the naive schedule instead"
+            )
+            return None
+        first, second = (r for r in results if not isinstance(r, str))
+        exact = None if steps is None else _snapped(second, steps)
+        if exact is not None and not self._equal_in_float32(args, expected, exact):
+            exact = None
+        answers = [_as_bytes(arrays, expected) for arrays in (first, exact or second)]
+        return Answers((answers[0], answers[1]), exact is not None)
+
+    def _result(self, inputs: Sequence[Array], expected: Sequence[Arg]) -> list[Array] | str:
+        """What the NumPy function returns, or what is wrong with it."""
+        function = self._task.reference
+        assert function is not None
+        try:
             arrays = _as_arrays(limited(REFERENCE_S, "it", function, *inputs))
-            problem = reference_problem(expected, arrays)
+            return reference_problem(expected, arrays) or arrays
         except KeyboardInterrupt:
             raise
         except TimeLimitError as e:
-            problem = str(e)
+            return str(e)
         except BaseException as e:  # a function of a user: sys.exit in it does not end the tuning
-            problem = f"it raised {type(e).__name__}: {e}"
-        if problem is None:
-            pairs = zip(arrays, expected, strict=True)
-            return b"".join(array.astype(arg.dtype).tobytes() for array, arg in pairs)
-        self._announce(
-            f"the NumPy reference of {self._task.name} cannot be used ({problem}); "
-            "comparing with the naive schedule instead"
-        )
-        return None
+            return f"it raised {type(e).__name__}: {e}"
 
-    def _from_naive(self, c: Candidate) -> bytes | None:
+    def _equal_in_float32(
+        self, args: Sequence[Arg], expected: Sequence[Arg], answer: Sequence[Array]
+    ) -> bool:
+        """Whether the NumPy function is as exact as it should be on short floats.
+
+        NumPy computes in the type of its inputs where the function does not say otherwise.
+        """
+        inputs = self._runs.input_arrays(args, 1)
+        if all(a.dtype.name not in dtypes.HALVES for a in inputs):
+            return True
+        wide = [a.astype(np.float32) if a.dtype.name in dtypes.HALVES else a for a in inputs]
+        again = self._result(wide, expected)
+        if isinstance(again, str):
+            return False
+        return _as_bytes(again, expected) == _as_bytes(answer, expected)
+
+    def _from_naive(self, c: Candidate, exact: bool) -> Answers | None:
         naive = make_candidate(c.dag, [], c.arg_ids, "naive")
         build = self._builds.add(naive, first=True, seconds=REFERENCE_S)
         self._builds.wait([build])
-        answer = self._answer_of(build)
-        if not isinstance(answer, MeasureError):
-            return answer
+        answers = [self._answer_of(build, number) for number in SETS]
+        error = next((a for a in answers if isinstance(a, MeasureError)), None)
+        if error is None:
+            first, second = (a for a in answers if not isinstance(a, MeasureError))
+            return Answers((first, second), exact)
         self._announce(
-            f"answers of {self._task.name} cannot be checked: its naive schedule failed ({answer})"
+            f"answers of {self._task.name} cannot be checked: its naive schedule failed ({error})"
         )
         return None
 
-    def _answer_of(self, build: Build) -> bytes | MeasureError:
+    def _answer_of(self, build: Build, number: int) -> bytes | MeasureError:
         outcome = build.outcome
         assert outcome is not None
         if isinstance(outcome, MeasureError):
             return outcome
-        return self._runs.undisturbed(lambda: self._runs.outputs_of(outcome))
+        return self._runs.undisturbed(lambda: self._runs.outputs_of(outcome, number))
+
+
+def _snapped(arrays: Sequence[Array], steps: Sequence[float | None]) -> list[Array] | None:
+    """The exact answer from one that may have been computed in another way, an FFT for example.
+
+    Args:
+        arrays: what a NumPy function returned.
+        steps: for each of them the power of two of which every element is a multiple; None where
+            it was rounded.
+
+    Returns:
+        None where an element is too far from any multiple to tell what it should be.
+    """
+    exact = []
+    for array, step in zip(arrays, steps, strict=True):
+        if step is None or array.dtype.kind in "iub":
+            exact.append(array)
+            continue
+        with np.errstate(all="ignore"):
+            multiples = array.astype(np.float64) / step
+            whole = np.rint(multiples)
+            if not bool((np.abs(multiples - whole) < _NEAR).all()):
+                return None
+        exact.append(whole * step)
+    return exact
+
+
+def _as_bytes(arrays: Sequence[Array], expected: Sequence[Arg]) -> bytes:
+    pairs = zip(arrays, expected, strict=True)
+    return b"".join(array.astype(arg.dtype).tobytes() for array, arg in pairs)
 
 
 def _as_arrays(answer: Any) -> list[Array]:

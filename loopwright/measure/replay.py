@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from loopwright.errors import UsageError
 from loopwright.measure.options import DROP_RATIO
-from loopwright.measure.result import MeasureInput, MeasureResult, faster
+from loopwright.measure.result import MeasureInput, MeasureResult, would_lead
 from loopwright.measure.space_file import MeasuredSpace, Point, load_space
 
 if TYPE_CHECKING:
@@ -92,7 +92,8 @@ class Replay:
     def _results(self, points: Sequence[Point], incumbent: float | None) -> Iterator[MeasureResult]:
         for point in points:
             result = self._result(point, incumbent)
-            incumbent = faster(incumbent, result)
+            if would_lead(incumbent, result):  # what a space file holds was measured and judged
+                incumbent = result.median
             yield result
 
     def _result(self, point: Point, incumbent: float | None) -> MeasureResult:

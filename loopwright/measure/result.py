@@ -209,13 +209,26 @@ class MeasureResult:
         return self.ts
 
 
+def would_lead(incumbent: float | None, result: MeasureResult) -> bool:
+    """Whether a result would become the best, were its answer right.
+
+    Args:
+        incumbent: seconds per call to beat so far, or None.
+        result: what was measured.
+    """
+    if not result.usable or result.median is None:
+        return False
+    return incumbent is None or result.median < incumbent
+
+
 def faster(incumbent: float | None, result: MeasureResult) -> float | None:
     """The time to beat after one more result.
 
     Args:
         incumbent: seconds per call to beat so far, or None.
-        result: what was measured now; it counts only if it is usable.
+        result: what was measured now; it counts only if it is usable, and if its answer was
+            checked or nobody asked for that.
     """
-    if not result.usable or result.median is None:
+    if result.checked is Checked.NO or not would_lead(incumbent, result):
         return incumbent
-    return result.median if incumbent is None else min(incumbent, result.median)
+    return result.median

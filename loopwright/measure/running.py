@@ -7,11 +7,12 @@ One candidate is one `load_and_race` (link, warm-up, one run), then `sample` for
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from loopwright.errors import InternalError, TimeLimitError
 from loopwright.measure.arguments import arguments
-from loopwright.measure.check import Array, make_input
+from loopwright.measure.check import Array, Closeness
+from loopwright.measure.data.plan import DataPlan, input_set
 from loopwright.measure.options import (
     CLEAR_RATIO,
     DROP_RATIO,
@@ -50,8 +51,23 @@ _KINDS = {
     FailureCause.MEMORY: ErrorKind.MEMORY,
 }
 
+#: Shape, dtype and direction of an argument: which data it gets.
+ArgKey = tuple[tuple[int, ...], str, bool]
+
 _Answer = TypeVar("_Answer", bound=Reply)
 _Result = TypeVar("_Result")
+
+
+class Answers(NamedTuple):
+    """What a kernel should give.
+
+    Attributes:
+        sets: for each set of inputs the outputs one after the other, row-major.
+        exact: on set 1 it must be equal.
+    """
+
+    sets: tuple[bytes, bytes]
+    exact: bool = False
 
 
 def seeded_inputs(args: Sequence[Arg]) -> list[Array] | None:
@@ -68,6 +84,20 @@ def wrong_answer(checked: CheckReply | MeasureError | None) -> MeasureError | No
     return MeasureError(ErrorKind.WRONG_ANSWER, checked.problem)
 
 
+def _fault(error: MeasureError, failure: WorkerFailure | None, seconds: float) -> MeasureError:
+    """An error that came up in a check, as what it says of the kernel."""
+    if failure is None:
+        wrong = error.kind == ErrorKind.RUN_ERROR
+        text = f"in its check it failed: {error.text}"
+    elif failure.cause is FailureCause.TIMEOUT:
+        wrong = True
+        text = f"its check did not end within {seconds:.3g} s, though it had run when it was timed"
+    else:
+        wrong = failure.cause is FailureCause.CRASH
+        text = f"in its check, where memory around its arrays cannot be touched, {failure.text}"
+    return MeasureError(ErrorKind.WRONG_ANSWER, text) if wrong else error
+
+
 class RunSession:
     """A runner process and what it has been given.
 
@@ -80,6 +110,7 @@ class RunSession:
 
     Attributes:
         kills: how often the process was killed from outside; see `undisturbed`.
+        last_failure: how the process ended, where the last request found no reply.
     """
 
     def __init__(
@@ -96,6 +127,8 @@ class RunSession:
         self.worker = worker or Worker("runner", option.memory_limit)
         self._pump = pump
         self.kills = 0
+        self._plans: dict[tuple[ArgKey, ...], DataPlan] = {}
+        self.last_failure: WorkerFailure | None = None
 
     def undisturbed(self, measure: Callable[[], _Result]) -> _Result:
         """What `measure` returns, which begins by loading a candidate.
@@ -204,56 +237,86 @@ class RunSession:
         return reply if isinstance(reply, MeasureError) else reply.times or (first,)
 
     def check(
-        self, key: str, reference: bytes, length: int, limit: float, *, slot: int = 0
+        self,
+        key: str,
+        answers: Answers,
+        close: Closeness,
+        limit: float,
+        *,
+        slot: int = 0,
+        seconds: float | None = None,
     ) -> CheckReply | MeasureError:
-        """Run what is in ``slot`` on fresh data and compare its outputs with the reference.
+        """Run what is in ``slot`` on both sets of inputs and compare its outputs with the answers.
+
+        A kernel that ran when it was timed and crashes, hangs or fails now is no less wrong than
+        one that gives other numbers: arrays lie elsewhere, and outputs hold something else.
 
         Args:
-            key: names the reference; its bytes are sent once per process.
-            reference: the outputs one after the other, row-major.
-            length: see `loopwright.measure.check.reduction_length`.
-            limit: seconds for the run.
+            key: names the answers; their bytes are sent once per process.
+            answers: to both sets.
+            close: how close the kernel's must be.
+            limit: seconds for one run.
             slot: see `load_and_race`.
+            seconds: what a call took when it was timed; None: it was not.
         """
-        payload = b"" if key in self.worker.sent else reference
-        request = CheckRequest(slot=slot, key=key, length=length, payload=payload)
-        # Moving and comparing the data takes time too: about a second for 200 MB.
-        deadline = limit + 1.0 + len(reference) / 2e8
-        reply = self._ask(request, CheckReply, limit, deadline, restart=False)
+        payload = b"" if key in self.worker.sent else b"".join(answers.sets)
+        request = CheckRequest(
+            slot=slot,
+            key=key,
+            length=close.length,
+            computed=close.computed,
+            exact=answers.exact,
+            seconds=seconds,
+            flush=self.option.enable_cpu_cache_flush,
+            windows=WINDOWS,
+            window_s=WINDOW_S,
+            payload=payload,
+        )
+        # Two runs, and some more of a kernel that is suspected. Making, moving and comparing the
+        # data takes time too: a few seconds for 200 MB.
+        total = 2.0 * limit + 2.0 + sum(map(len, answers.sets)) / 5e7
+        reply = self._ask(request, CheckReply, limit, total, restart=False)
         if isinstance(reply, MeasureError):
-            return reply
+            return _fault(reply, self.last_failure, total)
         if reply.tainted:
             self._replace_worker()
         else:
             self.worker.sent.add(key)
         return reply
 
-    def outputs_of(self, artifact: Artifact) -> bytes | MeasureError:
-        """Run an artifact once on the input data; returns its outputs one after the other."""
+    def outputs_of(self, artifact: Artifact, number: int = 0) -> bytes | MeasureError:
+        """Run an artifact once on a set of inputs; returns its outputs one after the other."""
         self.worker.start()
         problem = self._prepare(artifact)
         if problem is not None:
             return problem
-        request = OutputsRequest(manifest=artifact.manifest, payload=artifact.objects)
+        request = OutputsRequest(
+            manifest=artifact.manifest, number=number, payload=artifact.objects
+        )
         reply = self._ask(request, OutputsReply, REFERENCE_S, REFERENCE_S, restart=False)
         return reply if isinstance(reply, MeasureError) else reply.payload
 
-    def input_arrays(self, args: Sequence[Arg]) -> list[Array]:
-        """The input data that the runner has for these arguments."""
+    def input_arrays(self, args: Sequence[Arg], number: int = 0) -> list[Array]:
+        """A set of the input data that the runner has for these arguments."""
         given = self._inputs(args)
-        if given is not None:
-            return given
-        seed = self.option.seed
-        return [
-            make_input(arg.shape, arg.dtype.name, seed, i)
-            for i, arg in enumerate(args)
-            if not arg.output
-        ]
+        return input_set(self.plan(args), args, self.option.seed, given, number)
+
+    def learn(self, args: Sequence[ArgKey], plan: DataPlan) -> None:
+        """Note how the data of kernels with these arguments must be made, beside what is known."""
+        key = tuple(args)
+        known = self._plans.get(key)
+        self._plans[key] = plan if known is None else known.merge(plan)
+
+    def plan(self, args: Sequence[Arg]) -> DataPlan:
+        """How the data of kernels with these arguments are made."""
+        key = tuple((arg.shape, arg.dtype.name, arg.output) for arg in args)
+        return self._plans.get(key, DataPlan())
 
     def _prepare(self, artifact: Artifact) -> MeasureError | None:
         """Have the runner make the data of these arguments unless it has them."""
         args = arguments(artifact)
-        key = f"data {self._owner} {[(str(arg), arg.output) for arg in args]}"
+        plan = self.plan(args)
+        key = f"data {self._owner} {[(str(arg), arg.output) for arg in args]} {plan}"
         if key in self.worker.sent:
             return None
         self.worker.sent.clear()  # the references go with the former data
@@ -261,8 +324,13 @@ class RunSession:
             given = self._inputs(args)
         except TimeLimitError as e:
             return MeasureError(ErrorKind.RUN_ERROR, str(e))
-        payload = b"".join(a.tobytes() for a in given) if given is not None else b""
-        request = DataRequest(manifest=artifact.manifest, seed=self.option.seed, payload=payload)
+        request = DataRequest(
+            manifest=artifact.manifest,
+            seed=self.option.seed,
+            spans=plan.spans,
+            largest=plan.largest,
+            payload=b"".join(a.tobytes() for a in given) if given is not None else b"",
+        )
         reply = self._ask(request, Done, PREPARE_S, PREPARE_S)
         if isinstance(reply, MeasureError):
             return reply
@@ -291,6 +359,7 @@ class RunSession:
         while self.worker.outcome is None:
             self._pump([self.worker])
         outcome = take(self.worker)
+        self.last_failure = outcome if isinstance(outcome, WorkerFailure) else None
         if isinstance(outcome, WorkerFailure):
             return self._failed(outcome, limit)
         if isinstance(outcome, Failed):

@@ -38,7 +38,9 @@ def template(
     Args:
         name: Unique name; the function's own when left out.
         reference: NumPy function of the inputs that returns the outputs.
-        make_inputs: Function of the template's arguments that makes inputs for tests and timing.
+        make_inputs: Function of the template's arguments that makes inputs for tests and timing,
+            one array per input. Random ones will do for most; an operand that is used as an index
+            gets values in range where the expression tells them.
         default: Knob values of the default configuration, or a function of the template's arguments
             that returns them.
         make_reference: Function of the template's arguments that returns ``reference``, for

@@ -20,9 +20,9 @@ import numpy as np
 from loopwright import dtypes
 from loopwright.errors import RunError
 from loopwright.runtime.artifacts.artifact import Artifact
+from loopwright.runtime.guarded_memory import GuardedMemory, Side
 from loopwright.testing.numpy_eval import Array
 
-_PATTERN = 0xCB
 _FRESH = 0xFF  # NaN as a float, -1 as an integer
 
 
@@ -32,7 +32,7 @@ class GuardedRunner:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
-    def run(self, artifact: Artifact, arrays: Sequence[Array], side: str = "end") -> list[Array]:
+    def run(self, artifact: Artifact, arrays: Sequence[Array], side: Side = "end") -> list[Array]:
         """Run an artifact's entry on copies of some arrays; returns them as it left them.
 
         Args:
@@ -113,44 +113,17 @@ def _exactly(pipe: IO[bytes], n: int) -> bytes:
 # ---------------------------------------------------------------- the worker
 
 
-class _Region:
-    """Pages between two forbidden ones; an array is placed against one of them."""
-
-    def __init__(self, nbytes: int) -> None:
-        page = mmap.PAGESIZE
-        self.size = max(1, -(-nbytes // page)) * page
-        self._map = mmap.mmap(-1, self.size + 2 * page)
-        self._base = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
-        self.bytes = np.frombuffer(self._map, np.uint8)[page : page + self.size]
-        protect = ctypes.CDLL(None, use_errno=True).mprotect
-        for at in (self._base, self._base + page + self.size):
-            if protect(ctypes.c_void_p(at), ctypes.c_size_t(page), 0):
-                raise OSError(ctypes.get_errno(), "mprotect")
-
-    def place(self, nbytes: int, side: str) -> Array:
-        """The bytes of an array; the rest is filled with the pattern."""
-        self.bytes[:] = _PATTERN
-        self._start = self.size - nbytes if side == "end" else 0
-        self._nbytes = nbytes
-        return self.bytes[self._start : self._start + nbytes]
-
-    def intact(self) -> bool:
-        """Whether the pattern around the array is what it was."""
-        before, after = self.bytes[: self._start], self.bytes[self._start + self._nbytes :]
-        return bool((before == _PATTERN).all() and (after == _PATTERN).all())
-
-
 class _Regions:
     """Regions by size, used again."""
 
     def __init__(self) -> None:
-        self._free: dict[int, list[_Region]] = {}
-        self._used: list[_Region] = []
+        self._free: dict[int, list[GuardedMemory]] = {}
+        self._used: list[GuardedMemory] = []
 
-    def take(self, nbytes: int) -> _Region:
+    def take(self, nbytes: int) -> GuardedMemory:
         size = max(mmap.PAGESIZE, 1 << (max(nbytes, 1) - 1).bit_length())
         free = self._free.setdefault(size, [])
-        region = free.pop() if free else _Region(size)
+        region = free.pop() if free else GuardedMemory(size, mmap.PAGESIZE)
         self._used.append(region)
         return region
 

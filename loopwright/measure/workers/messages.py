@@ -90,10 +90,14 @@ class DataRequest(Message):
     Attributes:
         manifest: of a kernel with these arguments.
         seed: of random inputs.
+        spans: see `loopwright.measure.data.plan.DataPlan`.
+        largest: see there.
     """
 
     manifest: Mapping[str, Json]
     seed: int
+    spans: tuple[tuple[int, int] | None, ...] = ()
+    largest: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,19 +191,33 @@ class SamplesReply(Reply):
 
 @dataclass(frozen=True, kw_only=True)
 class CheckRequest(Message):
-    """Run a kernel on fresh data and compare its outputs with the reference.
+    """Run a kernel on both sets of inputs and compare its outputs with the reference.
 
-    Payload: the reference, the outputs one after the other; empty where it was sent before.
+    Payload: the answers to set 0 and then to set 1, the outputs one after the other; empty where
+    they were sent before.
 
     Attributes:
         slot: which kernel.
         key: names the reference.
         length: scales the tolerance, see `loopwright.measure.check.reduction_length`.
+        computed: see `loopwright.measure.check.computed_in`.
+        exact: the answer to set 1 must be equal.
+        seconds: what a call took when it was timed; None: it was not. Where the check finds calls
+            that do their work far slower, it times again, with inputs that change between calls.
+        flush: it was timed with empty caches.
+        windows: how many samples to take then.
+        window_s: length of each.
     """
 
     slot: int
     key: str
     length: int
+    computed: str
+    exact: bool
+    seconds: float | None
+    flush: bool
+    windows: int
+    window_s: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,11 +228,14 @@ class CheckReply(Reply):
         max_error: largest absolute difference; may be infinite.
         problem: what is wrong with the answer, or None.
         tainted: the kernel wrote outside of its arrays: replace the worker.
+        times: seconds per call with inputs that change between calls, where they were needed in
+            place of those that were taken before.
     """
 
     max_error: float
     problem: str | None = None
     tainted: bool = False
+    times: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,9 +244,11 @@ class OutputsRequest(Message):
 
     Attributes:
         manifest: of the artifact.
+        number: of the set of inputs.
     """
 
     manifest: Mapping[str, Json]
+    number: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

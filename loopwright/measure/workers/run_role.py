@@ -7,8 +7,6 @@ what must happen in the process that holds the code and the data.
 from __future__ import annotations
 
 import math
-from contextlib import AbstractContextManager
-from importlib import import_module
 from typing import TypeVar
 
 import numpy as np
@@ -16,8 +14,12 @@ import numpy as np
 from loopwright import runtime
 from loopwright.errors import InternalError
 from loopwright.measure.arguments import arguments
-from loopwright.measure.check import Array
+from loopwright.measure.check import Array, Closeness
+from loopwright.measure.data.plan import DataPlan
 from loopwright.measure.workers.arrays import KernelArrays
+from loopwright.measure.workers.check_memory import CheckMemory
+from loopwright.measure.workers.checkup import Answers, Checkup
+from loopwright.measure.workers.loaded_kernel import LoadedKernel
 from loopwright.measure.workers.messages import (
     CheckReply,
     CheckRequest,
@@ -35,41 +37,16 @@ from loopwright.measure.workers.messages import (
 from loopwright.measure.workers.protocol import Message, Reply
 from loopwright.records import ErrorKind
 from loopwright.runtime import timing
-from loopwright.runtime.artifacts.kinds import artifact_kind
 
 #: A warm-up that is this many times beyond the limit of the race decides it alone, if it is long.
 _HOPELESS = 2.0
 _HOPELESS_S = 0.02
 #: Being cold makes no difference to a warm-up as long as this: it counts as the run.
 _LONG_S = 0.2
+#: Guarded memory for arguments that are larger than this together is given back after each check.
+_KEPT_BYTES = 1 << 28
 
 _Answer = TypeVar("_Answer", bound=Reply)
-
-
-class LoadedKernel:
-    """One linked candidate, bound to the runner's arrays."""
-
-    def __init__(self, artifact: runtime.Artifact, buffers: KernelArrays) -> None:
-        needs = artifact_kind(artifact.kind).needs
-        if needs:
-            import_module(needs)  # it registers how such a program is linked
-
-        self.function = runtime.Module(artifact).get_function(artifact.entry)
-        contents = artifact.contents
-        uses_pool = contents.function(artifact.entry).uses_pool
-        self._threads = contents.num_threads or None if uses_pool else 1
-        self._call = self.function.bind(*buffers.arrays)
-        self._arrays = buffers.arrays
-
-    def pinned(self) -> AbstractContextManager[None]:
-        """Its threads stay on their CPUs inside the block."""
-        return runtime.pinned(self._threads)
-
-    def run(self, number: int = 1, *, flush: bool = False) -> float:
-        """Seconds of ``number`` calls together; with ``flush`` of one call with cold caches."""
-        if flush:
-            timing.flush(*self._arrays)
-        return runtime.time_call(self._call, 1 if flush else number)
 
 
 class RunRole:
@@ -78,7 +55,8 @@ class RunRole:
     def __init__(self) -> None:
         self._buffers: KernelArrays | None = None
         self._kernels: dict[int, LoadedKernel] = {}
-        self._references: dict[str, list[Array]] = {}
+        self._references: dict[str, tuple[list[Array], list[Array]]] = {}
+        self._memory: CheckMemory | None = None
         # The pool and the timing loop are compiled now, so that no candidate pays for it.
         with runtime.pinned():
             timing.flush(np.zeros(1))
@@ -104,9 +82,10 @@ class RunRole:
         self._kernels.clear()
         self._references.clear()
         self._buffers = None
-        self._buffers = KernelArrays(
-            arguments(runtime.Artifact(request.manifest, b"")), request.seed, request.payload
-        )
+        self._memory = None
+        args = arguments(runtime.Artifact(request.manifest, b""))
+        plan = DataPlan(request.spans, request.largest)
+        self._buffers = KernelArrays(args, request.seed, request.payload, plan)
         return Done()
 
     @property
@@ -124,7 +103,9 @@ class RunRole:
         if request.slot == 0:
             self._kernels.clear()
         self._kernels.pop(request.slot, None)
-        kernel = LoadedKernel(runtime.Artifact(request.manifest, request.payload), self._data)
+        kernel = LoadedKernel(
+            runtime.Artifact(request.manifest, request.payload), self._data.arrays
+        )
         self._kernels[request.slot] = kernel
         limit = math.inf if request.drop is None else request.drop
         with kernel.pinned():
@@ -150,25 +131,35 @@ class RunRole:
     def _check(self, request: CheckRequest) -> CheckReply:
         kernel, data = self._kernel(request.slot), self._data
         if request.payload:
-            self._references[request.key] = data.split(request.payload)
+            half = len(request.payload) // 2
+            sets = data.split(request.payload[:half]), data.split(request.payload[half:])
+            self._references[request.key] = sets
         if request.key not in self._references:
             raise InternalError("a runner was asked to check against what it was never sent")
-        data.restore()
-        kernel.run()
-        result = data.judge(self._references[request.key], request.length)
-        outside = data.written_outside()
-        data.restore()
-        problems = [text for text in (outside, result.problem) if text is not None]
-        return CheckReply(
-            max_error=result.max_error,
-            problem="; ".join(problems) or None,
-            tainted=outside is not None,
+        answers = Answers(
+            self._references[request.key],
+            Closeness(request.length, request.computed),
+            request.exact,
         )
+        try:
+            return Checkup(kernel, data, self._memory_for(kernel), answers).reply(request)
+        finally:
+            data.restore()
+            if sum(arg.nbytes for arg in data.args) > _KEPT_BYTES:
+                self._memory = None
+
+    def _memory_for(self, kernel: LoadedKernel) -> CheckMemory:
+        """Guarded memory for a kernel: that of the last check, where it fits."""
+        args, workspace_bytes = self._data.args, kernel.function.workspace_bytes
+        if self._memory is None or not self._memory.fits(args, workspace_bytes):
+            self._memory = None  # before the next one is made: both need not fit
+            self._memory = CheckMemory(args, workspace_bytes)
+        return self._memory
 
     def _outputs(self, request: OutputsRequest) -> OutputsReply | Failed:
         data = self._data
-        data.restore()
-        LoadedKernel(runtime.Artifact(request.manifest, request.payload), data).run()
+        data.restore(request.number)
+        LoadedKernel(runtime.Artifact(request.manifest, request.payload), data.arrays).run()
         reply = self._unless_written_outside(OutputsReply(payload=data.output_bytes()))
         data.restore()
         return reply

@@ -306,7 +306,7 @@ class Run:
 
     def _results(self, inputs: list[MeasureInput]) -> Generator[MeasureResult, None, None]:
         count = 0
-        for result in self.measurer.measure(inputs, self.state.best_seconds):
+        for result in self.measurer.measure(inputs, self.state.time_to_beat):
             count += 1
             yield result
         if count < len(inputs):

@@ -173,6 +173,17 @@ class RunState:
         return None if self.best is None else self.seconds(self.best)
 
     @property
+    def time_to_beat(self) -> float | None:
+        """Seconds of one call against which trials race; None while the best could not be checked.
+
+        What is raced against is not checked itself where it loses, so it must be right.
+        """
+        best = self.best
+        if best is None or (best.result.checked is Checked.NO and best.result.check_reason):
+            return None
+        return self.seconds(best)
+
+    @property
     def default(self) -> Trial | None:
         """The trial of the default configuration, when it ran."""
         found = (t for t in self.trials if t.index == self._default and t.valid)

@@ -7,17 +7,20 @@ import pytest
 
 from loopwright import te
 from loopwright.measure.check import (
+    Closeness,
     compare,
+    computed_in,
     make_input,
     poison,
     reduction_length,
     reference_problem,
     tolerance,
 )
-from loopwright.measure.workers.arrays import KernelArrays
+from loopwright.measure.workers.arrays import KernelArrays, judge
 from loopwright.runtime import Arg
 
 DTYPES = ["float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool"]
+DTYPES += ["float16", "bfloat16"]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -108,6 +111,25 @@ def test_tolerance_grows_with_the_reduction_and_shrinks_with_the_type() -> None:
     assert tolerance("float64", 1) < tolerance("float32", 1) < 1e-5
 
 
+def test_the_tolerance_of_short_floats_follows_what_is_computed_in() -> None:
+    stored = tolerance("bfloat16", 256, "float32")
+    assert 2**-8 < stored < 2**-6 < tolerance("bfloat16", 256)
+    A = te.placeholder((4, 4), "bfloat16", name="A")
+    wide = te.compute((4, 4), lambda i, j: (A[i, j].astype("float32") * 3.0).astype("bfloat16"))
+    short = te.compute((4, 4), lambda i, j: A[i, j] + A[j, i])
+    found = [computed_in(te.create_schedule(t.op).dag) for t in (wide, short)]
+    assert found == ["float32", "bfloat16"]
+
+
+def test_exact_comparison_takes_no_rounding() -> None:
+    expected = np.array([1.0, -0.0, np.nan], np.float32)
+    exact = Closeness(1, exact=True)
+    assert compare("C", np.array([1.0, 0.0, np.nan], "float32"), expected, exact) == (0.0, None)
+    near = np.nextafter(expected, np.float32(2))
+    assert compare("C", near[:1], expected[:1], 1).problem is None
+    assert compare("C", near[:1], expected[:1], exact).problem is not None
+
+
 def test_reduction_length_adds_up_stages() -> None:
     A = te.placeholder((3, 4, 5), name="A")
     i, j, k = (te.reduce_axis((0, n)) for n in (3, 4, 5))
@@ -140,12 +162,14 @@ def test_buffers_are_aligned_poisoned_and_restored() -> None:
     np.testing.assert_array_equal(a, make_input([3], "int32", 0, 0))
     a[:], b[:], c[:] = 7, 1.0, True
     kept = data.output_bytes()
-    assert "changed its input A" in str(data.judge(data.split(kept), 1).problem)
+    expected = data.split(kept)
+    found = judge(ARGS, data.arrays, data.inputs(0), expected, 1)
+    assert "changed its input A" in str(found.problem)
     data.restore()
     np.testing.assert_array_equal(a, make_input([3], "int32", 0, 0))
     assert np.isnan(b).all()
     b[:], c[:] = 1.0, True
-    assert data.judge(data.split(kept), 1) == (0.0, None)
+    assert judge(ARGS, data.arrays, data.inputs(0), expected, 1) == (0.0, None)
 
 
 def test_buffers_with_given_inputs() -> None:

@@ -26,13 +26,14 @@ from loopwright.measure import (
     measure_option,
 )
 from loopwright.measure.arguments import arguments
-from loopwright.measure.building import Build, Candidate
+from loopwright.measure.building import Candidate
 from loopwright.measure.reference import References
 from loopwright.runtime import Artifact
 from loopwright.schedule import create_schedule
 from loopwright.time_limit import limited
 from loopwright.transform import PassContext, PassTimingInstrument
 from tests.unit.measure import kernels
+from tests.unit.measure.canned import Canned
 from tests.unit.measure.programs import MatmulTask, product
 
 OPTION = measure_option(LocalBuilder(n_parallel=1, timeout=20), LocalRunner(timeout=2))
@@ -311,7 +312,7 @@ def test_a_broken_reference_is_said_and_replaced(
     assert answer is not None
     a, b = measurer.equipment.runs.input_arrays(arguments(built))
     np.testing.assert_allclose(
-        np.frombuffer(answer, "float32").reshape(32, 32), product(a, b), atol=1e-4
+        np.frombuffer(answer.sets[0], "float32").reshape(32, 32), product(a, b), atol=1e-4
     )
     assert len(said) == 1
     assert words in said[0]
@@ -397,22 +398,6 @@ def test_cooldown_rests_between_candidates(task: MatmulTask) -> None:
     with Measurer(task, measure_option(OPTION.builder, runner)) as m:
         list(m.measure(task.inputs(4, 8, 16)))
         assert m.timing["cooldown"] >= 0.1
-
-
-class Canned:
-    """Stands where the builder pool stands: artifacts are ready, the runner is real."""
-
-    def __init__(self, measurer: Measurer, texts: list[str]) -> None:
-        self.measurer, self.texts = measurer, texts
-        equipment = measurer.equipment
-        equipment.instantiate = lambda config: kernels.candidate(str(config))  # type: ignore[method-assign]
-        equipment.builds.workers = []
-        equipment.builds.add = self.add  # type: ignore[method-assign]
-
-    def add(self, candidate: Candidate, **options: object) -> Build:
-        build = Build(candidate, 1.0)
-        build.outcome = kernels.built(self.texts[int(candidate.key)])
-        return build
 
 
 def test_a_batch_of_faults_costs_one_trial_each() -> None:

@@ -95,11 +95,20 @@ def decoded(header: dict[str, Any]) -> Message | None:
         os.close(reader)
 
 
-RIGHT = {"message": "CheckRequest", "slot": 1, "key": "k", "length": 3}
+OTHERS = {
+    "length": 3,
+    "computed": "float32",
+    "exact": True,
+    "seconds": None,
+    "flush": False,
+    "windows": 5,
+    "window_s": 0.01,
+}
+RIGHT = {"message": "CheckRequest", "slot": 1, "key": "k", **OTHERS}
 
 
 def test_whole_numbers_are_floats_where_floats_are_declared() -> None:
-    assert decoded(RIGHT) == CheckRequest(slot=1, key="k", length=3)
+    assert decoded(RIGHT) == CheckRequest(slot=1, key="k", **OTHERS)  # type: ignore[arg-type]
     reply = decoded({"message": "SamplesReply", "times": [1], "rss": 0})
     assert isinstance(reply, SamplesReply)
     assert type(reply.times[0]) is float
@@ -112,7 +121,7 @@ def test_whole_numbers_are_floats_where_floats_are_declared() -> None:
         ({"slot": "1"}, "malformed CheckRequest came: '1' is no int"),
         ({"slot": True}, "True is no int"),
         ({"key": None}, "None is no str"),
-        ({"more": 1}, "with the fields slot, key, length, more"),
+        ({"more": 1}, "with the fields slot, key, length, computed, exact"),
     ],
 )
 def test_wrong_messages_are_refused(change: dict[str, Any], words: str) -> None:

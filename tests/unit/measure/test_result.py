@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from loopwright.measure import ErrorKind, MeasureError, MeasureErrorNo, MeasureResult
-from loopwright.measure.result import faster
+from loopwright.measure.result import faster, would_lead
+from loopwright.records import Checked
 
 
 def test_a_good_result() -> None:
@@ -37,9 +38,17 @@ def test_kinds_are_their_own_names() -> None:
     assert len(ErrorKind) == 9
 
 
-def test_the_time_to_beat() -> None:
-    assert faster(None, MeasureResult((3.0, 1.0, 2.0))) == 2.0
-    assert faster(1.0, MeasureResult((2.0,))) == 1.0
-    assert faster(3.0, MeasureResult((2.0,))) == 2.0
-    assert faster(3.0, MeasureResult((2.0,), dropped=True)) == 3.0
+@pytest.mark.parametrize("checked", [Checked.YES, Checked.OFF])
+def test_the_time_to_beat(checked: Checked) -> None:
+    assert faster(None, MeasureResult((3.0, 1.0, 2.0), checked=checked)) == 2.0
+    assert faster(1.0, MeasureResult((2.0,), checked=checked)) == 1.0
+    assert faster(3.0, MeasureResult((2.0,), checked=checked)) == 2.0
+    assert faster(3.0, MeasureResult((2.0,), dropped=True, checked=checked)) == 3.0
     assert faster(None, MeasureResult(error=MeasureError(ErrorKind.COMPILE, ""))) is None
+
+
+def test_a_time_that_was_not_checked_is_nothing_to_beat() -> None:
+    unchecked = MeasureResult((2.0,))
+    assert would_lead(3.0, unchecked)
+    assert faster(3.0, unchecked) == 3.0
+    assert faster(None, unchecked) is None

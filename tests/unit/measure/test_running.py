@@ -12,15 +12,19 @@ import numpy as np
 import pytest
 
 from loopwright.errors import RunError
-from loopwright.measure.check import make_input
+from loopwright.measure.check import Closeness
+from loopwright.measure.data.plan import SETS, DataPlan, input_set
 from loopwright.measure.options import LocalRunner
 from loopwright.measure.result import ErrorKind, MeasureError
-from loopwright.measure.running import RunSession
+from loopwright.measure.running import Answers, RunSession
 from loopwright.measure.workers.messages import CheckReply, RaceReply
 from loopwright.measure.workers.process import wait_any
+from loopwright.runtime import Arg
 from tests.unit.measure import kernels
 
-RIGHT = (make_input([kernels.N], "float32", 0, 0) + np.float32(1)).tobytes()
+ARG = Arg("A", (kernels.N,), np.dtype("float32"), False)
+INPUTS = [input_set(DataPlan(), [ARG], 0, None, number)[0] for number in SETS]
+RIGHT = Answers(tuple((a + np.float32(1)).tobytes() for a in INPUTS))  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +50,9 @@ def survives(session: RunSession) -> None:
     """The next candidate is measured as if nothing had happened."""
     found = race(session, kernels.GOOD)
     assert isinstance(found, RaceReply), found
-    assert session.check("r", RIGHT, 1, 1.0) == CheckReply(max_error=0.0, rss=session.worker.rss)
+    assert session.check("r", RIGHT, Closeness(1), 1.0) == CheckReply(
+        max_error=0.0, rss=session.worker.rss
+    )
 
 
 def kill(session: RunSession) -> None:
@@ -59,7 +65,7 @@ def kill(session: RunSession) -> None:
 
 def check(session: RunSession, text: str) -> CheckReply:
     assert isinstance(race(session, text), RaceReply)
-    checked = session.check("r", RIGHT, 1, 1.0)
+    checked = session.check("r", RIGHT, Closeness(1), 1.0)
     assert isinstance(checked, CheckReply)
     return checked
 
@@ -377,7 +383,7 @@ def test_process_is_replaced_when_it_has_grown(session: RunSession) -> None:
 
 
 def test_naive_outputs_are_the_answer(session: RunSession) -> None:
-    assert session.outputs_of(kernels.built(kernels.GOOD)) == RIGHT
+    assert session.outputs_of(kernels.built(kernels.GOOD)) == RIGHT.sets[0]
 
 
 def with_options(**options: object) -> RunSession:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from loopwright import records
@@ -64,6 +66,16 @@ def test_the_incumbent_is_passed_on(tmp_path):
     measurer, _ = tune(tmp_path, n_trial=40)
     assert measurer.incumbents[:16] == [None] * 16
     assert measurer.incumbents[16] == pytest.approx(min(map(bowl, measurer.measured[:16])))
+
+
+def test_what_could_not_be_checked_is_no_incumbent(tmp_path):
+    class Blind(FakeMeasurer):
+        def result(self, index):
+            return replace(super().result(index), check_reason="there is no reference")
+
+    measurer, summary = tune(tmp_path, Blind(bowl), n_trial=40)
+    assert measurer.incumbents == [None] * len(measurer.incumbents)
+    assert summary.best_seconds is not None
 
 
 def test_callbacks_hear_of_every_round_after_the_tuner(tmp_path):

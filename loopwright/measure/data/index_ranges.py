@@ -1,0 +1,309 @@
+"""Which values an input may take that is used as an index, found from the expression.
+
+Every read whose indices depend on data is a constraint: its indices must stay inside the tensor for
+all iterations and all data. With intervals for the data, interval arithmetic says whether they do;
+wider data never make it easier. So a first value is looked for, and the interval is then grown in
+both directions as far as all constraints hold.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from loopwright import dtypes
+from loopwright.errors import UsageError
+from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, IfThenElse, Read, Select, Unary, Var
+from loopwright.ir.node import Node
+from loopwright.ir.reduction import Reduce, outputs_of
+from loopwright.ir.traversal import contains, walk
+from loopwright.measure.check import Span
+from loopwright.te.op_node import reads_of
+
+if TYPE_CHECKING:
+    from loopwright.te import Dag
+    from loopwright.te.op_node import OpNode
+
+_Bounds = tuple[float, float]
+_Spans = dict[int, Span]
+
+
+class _Access(NamedTuple):
+    """An index that depends on data, and the number of elements of its dimension."""
+
+    op: OpNode
+    place: Expr
+    dimension: int
+    extent: int
+    tensor: str
+
+
+class _Unbounded(Exception):
+    """Nothing is known of the values of an expression."""
+
+
+def is_data_dependent(dag: Dag) -> bool:
+    """Whether some read has an index that depends on data."""
+    return any(True for _ in _accesses(dag))
+
+
+def index_operands(dag: Dag) -> set[int]:
+    """The placeholders that are used as an index, by their position among the operations."""
+    return {p for a in _accesses(dag) for p in _placeholders(dag, a.place)}
+
+
+def index_spans(dag: Dag) -> dict[int, Span]:
+    """Values of every placeholder that is used as an index, by its position among the operations.
+
+    Integers in these spans keep every access inside its tensor.
+
+    Raises:
+        UsageError: none are found; it names operand, dimension and tensor, and what to do.
+    """
+    accesses = list(_accesses(dag))
+    used = sorted(index_operands(dag))
+    if not used:
+        return {}
+    inside = _Constraints(dag, accesses)
+    spans = _first(dag, used, accesses, inside)
+    if spans is None:
+        raise UsageError(_advice(dag, accesses, inside))
+    _grow(dag, spans, accesses, inside)
+    return spans
+
+
+def _accesses(dag: Dag) -> Iterator[_Access]:
+    for op in dag.ops:
+        for read in op.reads():
+            tensor = dag.ops[read.source]
+            for d, index in enumerate(read.indices):
+                if contains(index, Read):
+                    yield _Access(op, index, d, tensor.static_shape[d], tensor.name)
+
+
+def _placeholders(dag: Dag, e: Expr) -> set[int]:
+    """The placeholders on which an expression depends."""
+    found: set[int] = set()
+    for read in reads_of(e):
+        op = dag.ops[read.source]
+        if op.body is None:
+            found.add(read.source)
+            continue
+        for inner in op.reads():
+            found |= _placeholders(dag, inner)
+    return found
+
+
+class _Constraints:
+    """Whether all accesses stay inside, for given values of the placeholders."""
+
+    def __init__(self, dag: Dag, accesses: list[_Access]) -> None:
+        self._dag, self._accesses = dag, accesses
+
+    def hold(self, spans: Mapping[int, Span]) -> bool:
+        """Whether they do."""
+        return self.broken(spans) is None
+
+    def broken(self, spans: Mapping[int, Span]) -> _Access | None:
+        """An access that may leave its tensor, or None."""
+        values = _Values(self._dag, spans)
+        return next((a for a in self._accesses if not values.inside(a)), None)
+
+
+class _Values:
+    """Interval arithmetic over the expressions of a DAG.
+
+    Args:
+        dag: the DAG.
+        spans: values of placeholders; others take any value of their type.
+    """
+
+    def __init__(self, dag: Dag, spans: Mapping[int, Span]) -> None:
+        self._dag, self._spans = dag, spans
+        self._axes: dict[Var, _Bounds] = {}
+        for op in dag.ops:
+            self._axes |= {a.var: (0, a.count - 1) for a in (*op.axes, *op.reduce_axes)}
+        self._known: dict[tuple[int, int], _Bounds] = {}
+
+    def inside(self, access: _Access) -> bool:
+        """Whether an access stays inside its dimension."""
+        try:
+            low, high = self.of(access.place)
+        except _Unbounded:
+            return False
+        return low >= 0 and high < access.extent
+
+    def of(self, e: Expr) -> _Bounds:
+        """Least and largest value.
+
+        Raises:
+            _Unbounded: nothing is known of it.
+        """
+        bounds = self._of(e)
+        if dtypes.is_float(e.dtype):
+            return bounds
+        low, high = dtypes.limits(e.dtype)
+        return bounds if low <= bounds[0] and bounds[1] <= high else (low, high)
+
+    def _of(self, e: Expr) -> _Bounds:
+        match e:
+            case Const(value=v):
+                return v, v
+            case Var():
+                return self._axes[e]
+            case Read(source=op, value_index=k):
+                return self._tensor(op, k)
+            case Cast(value=v, dtype=d):
+                return _converted(self.of(v), v.dtype, d)
+            case Select(a=a, b=b) | IfThenElse(a=a, b=b):
+                return _hull(self.of(a), self.of(b))
+            case Unary(op="-", a=a):
+                low, high = self.of(a)
+                return -high, -low
+            case Binary(op=op, a=a, b=b):
+                return _binary(op, a, b, self)
+            case Call(fn="floor" | "ceil" | "trunc" | "round", args=(a,)):
+                low, high = self.of(a)
+                return math.floor(low), math.ceil(high)
+        raise _Unbounded
+
+    def _tensor(self, op: int, output: int) -> _Bounds:
+        if (op, output) not in self._known:
+            self._known[op, output] = self._result(op, output)
+        return self._known[op, output]
+
+    def _result(self, op: int, output: int) -> _Bounds:
+        node = self._dag.ops[op]
+        if node.body is None:
+            limits = dtypes.limits(node.dtype)
+            return self._spans.get(op, (limits[0], limits[1]))
+        if not isinstance(node.body, Reduce):
+            return self.of(outputs_of(node.body)[output])
+        r = node.body
+        result = r.combiner.result[output]
+        each = self.of(r.source[output])
+        if contains(result, (Call, Cast)) or _arithmetic(result):
+            if len(r.source) > 1 or not isinstance(result, Binary) or result.op != "+":
+                raise _Unbounded
+            terms = math.prod(a.count for a in r.axes)
+            start = self.of(r.start[0])
+            return min(0, terms * each[0]) + start[0], max(0, terms * each[1]) + start[1]
+        return each  # one of the values: a maximum, a minimum, or where it is
+
+
+def _arithmetic(e: Node) -> bool:
+    found = []
+    walk(e, lambda n: found.append(n) if isinstance(n, Binary) and n.op in "+-*/%" else None)
+    return bool(found)
+
+
+def _converted(v: _Bounds, before: str, after: str) -> _Bounds:
+    if dtypes.is_float(before) and dtypes.is_int(after):
+        return dtypes.truncate(v[0], after), dtypes.truncate(v[1], after)
+    return v
+
+
+def _hull(a: _Bounds, b: _Bounds) -> _Bounds:
+    return min(a[0], b[0]), max(a[1], b[1])
+
+
+def _binary(op: str, a: Expr, b: Expr, values: _Values) -> _Bounds:
+    p, q = values.of(a), values.of(b)
+    match op:
+        case "+":
+            return p[0] + q[0], p[1] + q[1]
+        case "-":
+            return p[0] - q[1], p[1] - q[0]
+        case "min":
+            return min(p[0], q[0]), min(p[1], q[1])
+        case "max":
+            return max(p[0], q[0]), max(p[1], q[1])
+        case "*":
+            return _corners([x * y for x in p for y in q])
+        case "//" if q[0] > 0:
+            return _corners([x // y for x in p for y in q])
+        case "/" if q[0] > 0:
+            return _corners([x / y for x in p for y in q])
+        case "%" if q[0] > 0:
+            return (p[0], p[1]) if p[0] >= 0 and p[1] < q[0] else (0, q[1] - 1)
+        case "&" if q[0] >= 0:
+            return 0, q[1]
+    raise _Unbounded
+
+
+def _corners(values: list[float]) -> _Bounds:
+    if any(v != v for v in values):
+        raise _Unbounded
+    return min(values), max(values)
+
+
+def _first(
+    dag: Dag, used: list[int], accesses: list[_Access], inside: _Constraints
+) -> _Spans | None:
+    """One value for each placeholder with which all accesses stay inside."""
+    for value in _candidates(accesses):
+        if all(_room(dag, p)[0] <= value <= _room(dag, p)[1] for p in used):
+            spans = dict.fromkeys(used, (value, value))
+            if inside.hold(spans):
+                return spans
+    return None
+
+
+def _candidates(accesses: list[_Access]) -> list[int]:
+    """Values worth trying: small ones, and those that stand in the indices or bound them."""
+    near: set[int] = set()
+    for access in accesses:
+        near |= {access.extent, access.extent - 1, access.extent // 2}
+        for e in _nodes(access.place):
+            if isinstance(e, Const) and math.isfinite(e.value) and abs(e.value) < 1 << 40:
+                near.add(int(e.value))
+    tried = {0, 1, *near, *(-n for n in near), *(n - 1 for n in near), *(1 - n for n in near)}
+    return sorted(tried, key=lambda n: (abs(n), n < 0))
+
+
+def _nodes(e: Expr) -> list[Node]:
+    found: list[Node] = []
+    walk(e, found.append)
+    return found
+
+
+def _room(dag: Dag, placeholder: int) -> Span:
+    """What the type of a placeholder can hold exactly."""
+    dtype = dag.ops[placeholder].dtype
+    if dtypes.is_float(dtype):
+        most = 1 << {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}[dtype]
+        return -most, most
+    low, high = dtypes.limits(dtype)
+    return int(low), int(high)
+
+
+def _grow(dag: Dag, spans: _Spans, accesses: list[_Access], inside: _Constraints) -> None:
+    """Widen the spans in turns, by ever smaller steps, while all accesses stay inside.
+
+    What is clipped to a dimension could be anything: twice the largest one is enough.
+    """
+    most = 2 * max(a.extent for a in accesses)
+    step = 1 << max(0, most.bit_length())
+    while step:
+        grown = False
+        for p, (low, high) in list(spans.items()):
+            room = _room(dag, p)
+            for wider in ((low, high + step), (low - step, high)):
+                current = spans[p]
+                both = min(current[0], wider[0]), max(current[1], wider[1])
+                fits = room[0] <= both[0] and both[1] <= room[1]
+                if fits and max(-both[0], both[1]) <= most and inside.hold({**spans, p: both}):
+                    spans[p], grown = both, True
+        step = step if grown else step // 2
+
+
+def _advice(dag: Dag, accesses: list[_Access], inside: _Constraints) -> str:
+    """Which operand needs data of the template's own."""
+    broken = inside.broken({}) or accesses[0]
+    names = ", ".join(f"`{dag.ops[p].name}`" for p in sorted(_placeholders(dag, broken.place)))
+    return (
+        f"operand {names} is used as an index into dimension {broken.dimension} of "
+        f"`{broken.tensor}`, and no values are known that stay inside its {broken.extent} "
+        "elements; give the template make_inputs, which makes one array per input"
+    )

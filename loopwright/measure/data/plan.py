@@ -1,0 +1,98 @@
+"""Which data kernels are run on: two sets of inputs, made alike in the parent and in a runner.
+
+Set 0 is random. Set 1 shows up what random data hide: where an expression allows it, its floats are
+small integers, whose sums are exact, so that the answers must be equal and not only close.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from loopwright.measure.check import Array, Span, make_input
+from loopwright.runtime import Arg
+
+#: The sets of inputs that a kernel is checked on.
+SETS = (0, 1)
+
+
+@dataclass(frozen=True)
+class DataPlan:
+    """How the data of some arguments are made.
+
+    Attributes:
+        spans: for each argument that is used as an index, the values it may take; None for the
+            others. Empty: no argument is.
+        largest: floats of set 1 are integers of at most this size; 0: random as in set 0.
+    """
+
+    spans: tuple[Span | None, ...] = ()
+    largest: int = 0
+
+    def merge(self, other: DataPlan) -> DataPlan:
+        """A plan that is right for what both are made for."""
+        if not other.spans or not self.spans:
+            spans = self.spans or other.spans
+        else:
+            spans = tuple(map(_both, self.spans, other.spans))
+        return DataPlan(spans, min(self.largest, other.largest))
+
+    def span(self, index: int) -> Span | None:
+        """Values that argument number ``index`` may take; None: any."""
+        return self.spans[index] if self.spans else None
+
+    def made(self, arg: Arg, index: int, seed: int, number: int) -> Array:
+        """The data of one argument in a set, from a seed.
+
+        Args:
+            arg: the argument.
+            index: its position.
+            seed: of set 0.
+            number: of the set.
+        """
+        largest = self.largest if number else 0
+        span, shift = self.span(index), number * _NEXT_SEED
+        return make_input(
+            arg.shape, arg.dtype.name, seed + shift, index, span=span, largest=largest
+        )
+
+    def varied(self, given: Array, index: int) -> Array:
+        """Set 1 of an argument whose set 0 was given: its elements in the opposite order.
+
+        What is used as an index stays as it is: its order may matter.
+        """
+        if self.span(index) is not None:
+            return given
+        return np.ascontiguousarray(given.reshape(-1)[::-1]).reshape(given.shape)
+
+
+#: How the seeds of the two sets differ; any number that nobody would choose as a step of seeds.
+_NEXT_SEED = 0x5E7
+
+
+def _both(a: Span | None, b: Span | None) -> Span | None:
+    if a is None or b is None:
+        return a or b
+    return max(a[0], b[0]), min(a[1], b[1])
+
+
+def input_set(
+    plan: DataPlan, args: Sequence[Arg], seed: int, given: Sequence[Array] | None, number: int
+) -> list[Array]:
+    """One set of inputs, in order.
+
+    Args:
+        plan: how they are made.
+        args: all arguments of a kernel.
+        seed: of random data.
+        given: set 0, where the template makes it; None: random data.
+        number: 0 or 1.
+    """
+    inputs = [(i, arg) for i, arg in enumerate(args) if not arg.output]
+    if given is None:
+        return [plan.made(arg, i, seed, number) for i, arg in inputs]
+    if number == 0:
+        return list(given)
+    return [plan.varied(array, i) for (i, _), array in zip(inputs, given, strict=True)]

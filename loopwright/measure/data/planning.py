@@ -1,0 +1,66 @@
+"""The plan of the data that kernels of an expression run on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from loopwright.measure.building import Candidate, instantiate
+from loopwright.measure.check import Array
+from loopwright.measure.data.exactness import exactness
+from loopwright.measure.data.index_ranges import index_operands, index_spans
+from loopwright.measure.data.plan import DataPlan, input_set
+from loopwright.measure.reference import InputData
+from loopwright.runtime import Arg
+from loopwright.te.dag import read_arg_id
+
+if TYPE_CHECKING:
+    from loopwright.measure.running import ArgKey
+    from loopwright.task import Task
+
+
+def plan_of(candidate: Candidate, *, given: bool) -> tuple[list[ArgKey], DataPlan]:
+    """The arguments of a candidate, and how their data are made.
+
+    Args:
+        candidate: what is built.
+        given: the template makes the inputs.
+
+    Raises:
+        UsageError: an operand is used as an index, and there is no telling which values keep it
+            inside.
+    """
+    dag = candidate.dag
+    places = [read_arg_id(i) for i in candidate.arg_ids]
+    ops = [dag.ops[op] for op, _ in places]
+    args = [
+        (op.static_shape, op.dtypes[output], not op.is_placeholder)
+        for op, (_, output) in zip(ops, places, strict=True)
+    ]
+    # What the template makes is in range, but must not be put into another order.
+    spans = dict.fromkeys(index_operands(dag), (0, 0)) if given else index_spans(dag)
+    exact = None if given else exactness(dag)
+    used = tuple(spans.get(op) for op, _ in places) if spans else ()
+    return args, DataPlan(used, exact.largest if exact else 0)
+
+
+def task_inputs(task: Task, args: Sequence[Arg], seed: int = 0) -> list[Array]:
+    """Inputs for a kernel of a task, made as for measuring: for all who run one elsewhere.
+
+    Args:
+        task: its template may make them itself; else its default configuration says what they are
+            used for.
+        args: arguments of the kernel in calling order; outputs among them are passed over.
+        seed: of random data.
+
+    Raises:
+        UsageError: as `plan_of`, or what the template made does not fit.
+    """
+    given = InputData(task)(args)
+    candidate = instantiate(task, task.config_space.get(task.config_space.default_index))
+    plan = DataPlan()
+    if given is None and isinstance(candidate, Candidate):
+        keys, whole = plan_of(candidate, given=False)
+        spans = iter(whole.span(i) for i, (_, _, output) in enumerate(keys) if not output)
+        plan = DataPlan(tuple(None if arg.output else next(spans, None) for arg in args))
+    return input_set(plan, args, seed, given, 0)

@@ -1,0 +1,226 @@
+"""The check of one kernel in a runner: does it compute what it should, and only that?
+
+First on poisoned outputs, the arrays against the end of their pages; then, against the start, on
+the outputs just filled and on other inputs; then once more when a few elements have changed. So a
+kernel is found out that works only once, that adds to what is there, that touches what is not its
+own, or that looks at its outputs to see whether there is anything left to do. The last kind shows
+in the times too: called again and again on equal inputs, as when it was timed, it is far faster
+than here.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from loopwright import runtime
+from loopwright.measure.check import Array, Closeness, poison
+from loopwright.measure.workers.arrays import (
+    KernelArrays,
+    fill,
+    fill_inputs,
+    judge,
+    outputs_of,
+    same_bytes,
+)
+from loopwright.measure.workers.check_memory import CheckMemory
+from loopwright.measure.workers.loaded_kernel import LoadedKernel
+from loopwright.measure.workers.messages import CheckReply, CheckRequest
+from loopwright.runtime import timing
+from loopwright.runtime.function import BoundCall
+from loopwright.runtime.guarded_memory import Side
+from loopwright.runtime.ndarray import aligned_bytes
+
+#: A call that does its work may take this many times what one took when it was timed, and this many
+#: seconds more: caches are cold, and threads asleep. Beyond it is timed again.
+IMPLAUSIBLE = 3.0
+SLACK_S = 10e-6
+#: Calls on poisoned outputs before a kernel is suspected: of the first ones some are slow.
+_ATTEMPTS = 5
+#: The last element of an array.
+_LAST = 1.0
+
+
+class Answers(NamedTuple):
+    """What a kernel should give on each set of inputs."""
+
+    sets: tuple[Sequence[Array], Sequence[Array]]
+    close: Closeness
+    exact: bool
+
+    def closeness(self, number: int) -> Closeness:
+        """How close the answer to a set of inputs must be."""
+        return self.close._replace(exact=self.exact and number == 1)
+
+
+class _Wrong(Exception):
+    """The kernel is out; the text says why."""
+
+
+class Checkup:
+    """One check.
+
+    Args:
+        kernel: what is checked.
+        data: the inputs, and the arrays that it was timed on.
+        memory: where it is checked.
+        answers: what it should give.
+    """
+
+    def __init__(
+        self, kernel: LoadedKernel, data: KernelArrays, memory: CheckMemory, answers: Answers
+    ) -> None:
+        self._kernel, self._data, self._memory, self._answers = kernel, data, memory, answers
+        self._max_error = 0.0
+        self._tainted = False
+
+    def reply(self, request: CheckRequest) -> CheckReply:
+        """Carry it out."""
+        problem: str | None = None
+        times: tuple[float, ...] = ()
+        try:
+            with self._kernel.pinned():
+                self._run("end", 0)
+                self._run("start", 1)
+                took = self._change_a_little(self._memory.arrays, 0, _LAST)
+                if request.seconds is not None:
+                    times = self._retimed(request, request.seconds, took)
+        except _Wrong as wrong:
+            problem = str(wrong)
+        return CheckReply(
+            max_error=self._max_error, problem=problem, tainted=self._tainted, times=times
+        )
+
+    def _run(self, side: Side, number: int) -> None:
+        """Run on a set of inputs: set 0 on poisoned outputs, set 1 on the former answer."""
+        memory, data = self._memory, self._data
+        args = memory.args
+        former = [a.copy() for a in outputs_of(args, memory.arrays)] if number else []
+        memory.place(side)
+        fill(args, memory.arrays, data.inputs(number))
+        for output, old in zip(outputs_of(args, memory.arrays), former, strict=bool(number)):
+            np.copyto(output, old)
+        self._call(memory.arrays).run()
+        again = "called again on the outputs it had filled, with other inputs: " if number else ""
+        self._judge(memory.arrays, number, again, memory.written_outside())
+
+    def _call(self, arrays: Sequence[Array]) -> BoundCall:
+        memory = self._memory
+        return self._kernel.bound(arrays, memory.workspace if arrays is memory.arrays else None)
+
+    def _judge(
+        self, arrays: Sequence[Array], number: int, when: str, outside: str | None = None
+    ) -> None:
+        """Compare what lies in arrays with the answer to a set of inputs.
+
+        Raises:
+            _Wrong: it is another one.
+        """
+        close = self._answers.closeness(number)
+        inputs, expected = self._data.inputs(number), self._answers.sets[number]
+        result = judge(self._memory.args, arrays, inputs, expected, close)
+        self._max_error = max(self._max_error, result.max_error)
+        self._tainted = self._tainted or outside is not None
+        problems = [text for text in (outside, result.problem) if text is not None]
+        if problems:
+            raise _Wrong(when + "; ".join(problems))
+
+    # -- does it skip its work? ------------------------------------------------------------------
+
+    def _retimed(self, request: CheckRequest, timed: float, took: float) -> tuple[float, ...]:
+        """Samples in place of those that were taken, where these are implausibly short."""
+        limit = IMPLAUSIBLE * timed + SLACK_S
+        if took <= limit or self._quickest() <= limit:
+            return ()
+        times = self._alternated(request)
+        return times if statistics.median(times) > limit else ()
+
+    def _quickest(self) -> float:
+        """The shortest of some calls on poisoned outputs."""
+        memory = self._memory
+        call = self._call(memory.arrays)
+        fill_inputs(memory.args, memory.arrays, self._data.inputs(1))
+        times = []
+        for _ in range(_ATTEMPTS):
+            for output in outputs_of(memory.args, memory.arrays):
+                poison(output)
+            times.append(runtime.time_call(call, 1))
+        self._judge(memory.arrays, 1, "called several times: ", memory.written_outside())
+        return min(times)
+
+    def _alternated(self, request: CheckRequest) -> tuple[float, ...]:
+        """Time calls whose inputs change from one to the next, as a user's do; then look again.
+
+        Raises:
+            _Wrong: it gives another answer than it should, or one that depends on its outputs.
+        """
+        data = self._data
+        data.restore()
+        other = _beside(data)
+        arrays = (data.arrays, other)
+        calls = [self._kernel.bound(a) for a in arrays]
+        times = []
+        for _ in range(request.windows):
+            seconds, number = 0.0, 0
+            while seconds < request.window_s or number % 2:
+                if request.flush:
+                    timing.flush(*arrays[number % 2])
+                seconds += runtime.time_call(calls[number % 2], 1)
+                number += 1
+            times.append(seconds / number)
+        for number in (0, 1):
+            for output in data.outputs:
+                poison(output)
+            calls[number].run()
+            self._judge(arrays[number], number, "after it had been timed: ")
+        for part in (0.0, 0.5, _LAST):
+            data.restore()
+            self._kernel.run()
+            self._change_a_little(data.arrays, 1, part)
+        return tuple(times)
+
+    def _change_a_little(self, arrays: Sequence[Array], other: int, part: float) -> float:
+        """Change one element of each input: does it still do all of its work?
+
+        Args:
+            arrays: their outputs hold the answer to their inputs.
+            other: the set from which the changed elements are taken.
+            part: which element, 0 for the first and 1 for the last.
+
+        Returns:
+            Seconds of a call on poisoned outputs.
+
+        Raises:
+            _Wrong: its answer depends on what its outputs held.
+        """
+        args, call = self._memory.args, self._call(arrays)
+        places = [a for arg, a in zip(args, arrays, strict=True) if not arg.output]
+        for array, new in zip(places, self._data.inputs(other), strict=True):
+            if array.size:
+                at = int(part * (array.size - 1))
+                array.reshape(-1)[at] = new.reshape(-1)[at]
+        call.run()
+        outputs = outputs_of(args, arrays)
+        stale = [a.copy() for a in outputs]
+        for output in outputs:
+            poison(output)
+        seconds = runtime.time_call(call, 1)
+        if not all(map(same_bytes, stale, outputs)):
+            raise _Wrong(
+                "it skips its work: called again after one element of each input had changed, it "
+                "gave another answer than on fresh outputs"
+            )
+        return seconds
+
+
+def _beside(data: KernelArrays) -> list[Array]:
+    """Arrays with set 1 as inputs, and with the outputs of those that kernels are timed on."""
+    arrays = [
+        array if arg.output else aligned_bytes(arg.nbytes).view(arg.dtype).reshape(arg.shape)
+        for arg, array in zip(data.args, data.arrays, strict=True)
+    ]
+    fill_inputs(data.args, arrays, data.inputs(1))
+    return arrays

@@ -1,0 +1,86 @@
+"""Memory whose edges notice every slip: pages between two stretches that may not be touched.
+
+An array lies against one of the two edges. An access beyond that edge faults, which ends the
+process; what is left of the pages behind the other end holds a pattern that must survive.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+#: The edge against which an array lies.
+Side = Literal["start", "end"]
+#: Bytes without access before and after the pages, where nothing else is said.
+GUARD_BYTES = 1 << 20
+_PATTERN = 0xCB
+_PRIVATE = getattr(mmap, "MAP_PRIVATE", 0) | getattr(mmap, "MAP_ANONYMOUS", 0)
+
+
+class GuardedMemory:
+    """Room for one array at a time. It is given back when nothing refers to it any more.
+
+    Args:
+        nbytes: how much fits at least; rounded up to pages.
+        guard_bytes: without access on each side; rounded up to pages.
+
+    Attributes:
+        size: bytes between the two stretches without access.
+
+    Raises:
+        MemoryError: the system has no room for it.
+    """
+
+    def __init__(self, nbytes: int, guard_bytes: int = GUARD_BYTES) -> None:
+        guard = _pages(guard_bytes)
+        self.size = _pages(nbytes)
+        try:
+            mapping = mmap.mmap(-1, self.size + 2 * guard, flags=_PRIVATE)
+        except (OSError, ValueError) as error:
+            raise MemoryError(f"no memory for {self.size} bytes with guards: {error}") from error
+        base = ctypes.addressof(ctypes.c_char.from_buffer(mapping))
+        self._bytes = np.frombuffer(mapping, np.uint8)[guard : guard + self.size]
+        for at in (base, base + guard + self.size):
+            _forbid(at, guard)
+        self._start = self._end = 0
+
+    def place(self, nbytes: int, side: Side, align: int = 1) -> npt.NDArray[np.uint8]:
+        """The bytes of an array against one of the edges; around them lies the pattern.
+
+        Args:
+            nbytes: of the array.
+            side: the edge.
+            align: its address is a multiple of this power of two, so that up to ``align - 1``
+                bytes may lie between it and the edge.
+        """
+        self._start = (self.size - nbytes) // align * align if side == "end" else 0
+        self._end = self._start + nbytes
+        self._bytes[: self._start] = _PATTERN
+        self._bytes[self._end :] = _PATTERN
+        return self._bytes[self._start : self._end]
+
+    def intact(self) -> bool:
+        """Whether nobody has written around the array."""
+        before, after = self._bytes[: self._start], self._bytes[self._end :]
+        return bool((before == _PATTERN).all() and (after == _PATTERN).all())
+
+
+def _pages(nbytes: int) -> int:
+    """Bytes, rounded up to whole pages; at least one."""
+    return max(1, -(-nbytes // mmap.PAGESIZE)) * mmap.PAGESIZE
+
+
+@lru_cache(maxsize=1)
+def _mprotect() -> Any:
+    return ctypes.CDLL(None, use_errno=True).mprotect
+
+
+def _forbid(address: int, nbytes: int) -> None:
+    """Take all access away from some pages."""
+    if _mprotect()(ctypes.c_void_p(address), ctypes.c_size_t(nbytes), 0):
+        raise OSError(ctypes.get_errno(), "mprotect")

@@ -1,0 +1,23 @@
+"""A measurer whose candidates are kernels that were written by hand."""
+
+from __future__ import annotations
+
+from loopwright.measure import Measurer
+from loopwright.measure.building import Build, Candidate
+from tests.unit.measure import kernels
+
+
+class Canned:
+    """Stands where the builder pool stands: artifacts are ready, the runner is real."""
+
+    def __init__(self, measurer: Measurer, texts: list[str]) -> None:
+        self.measurer, self.texts = measurer, texts
+        equipment = measurer.equipment
+        equipment.instantiate = lambda config: kernels.candidate(str(config))  # type: ignore[method-assign]
+        equipment.builds.workers = []
+        equipment.builds.add = self.add  # type: ignore[method-assign]
+
+    def add(self, candidate: Candidate, **options: object) -> Build:
+        build = Build(candidate, 1.0)
+        build.outcome = kernels.built(self.texts[int(candidate.key)])
+        return build
