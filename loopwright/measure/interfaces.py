@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
+from loopwright.measure.finalists import PlayoffPlan, PlayoffResult
 from loopwright.measure.result import MeasureInput, MeasureResult
 
 if TYPE_CHECKING:
@@ -38,16 +39,11 @@ class MeasurerLike(Protocol):
             incumbent: best time so far in seconds per call.
         """
 
-    def playoff(
-        self, configs: Sequence[ConfigEntity], rounds: int = 5
-    ) -> list[tuple[ConfigEntity, list[float]]]:
-        """Measure finalists again, interleaved.
+    def playoff(self, candidates: Sequence[ConfigEntity], plan: PlayoffPlan) -> PlayoffResult:
+        """Check and measure the fastest candidates again, interleaved with the default.
 
         Args:
-            configs: the finalists.
-            rounds: samples of each.
-
-        Returns:
-            ``(config, seconds per call of each round)``, lowest median first; without times where
-            it failed.
+            candidates: the fastest first; of equal programs, and where one is wrong, the next one
+                takes the place.
+            plan: how many take part, beside what, and how long.
         """

@@ -19,6 +19,7 @@ from loopwright.env import usable_cpus
 from loopwright.errors import UsageError
 from loopwright.measure.building import Build, Candidate
 from loopwright.measure.equipment import Equipment
+from loopwright.measure.finalists import PlayoffPlan, PlayoffResult
 from loopwright.measure.options import MeasureOption, measure_option
 from loopwright.measure.playoff import playoff
 from loopwright.measure.result import (
@@ -163,19 +164,17 @@ class Measurer:
                 yield result
             self.equipment.lock.release()
 
-    def playoff(
-        self, configs: Sequence[ConfigEntity], rounds: int = 5
-    ) -> list[tuple[ConfigEntity, list[float]]]:
-        """Measure finalists again, interleaved: one sample of each per round.
-
-        Those whose answer is wrong, or that fail, come back with no times (announced).
+    def playoff(self, candidates: Sequence[ConfigEntity], plan: PlayoffPlan) -> PlayoffResult:
+        """Check and measure the fastest candidates again, interleaved with the default.
 
         Args:
-            configs: the finalists.
-            rounds: samples of each.
+            candidates: the fastest first; of equal programs, and where one is wrong, the next one
+                takes the place.
+            plan: how many take part, beside what, and how long.
 
         Returns:
-            ``(config, seconds per call of each round)``, lowest median first.
+            The finalists, the best first, and the samples that say how much better it is than the
+            default. Those whose answer is wrong, or that fail, have an error (announced too).
 
         Raises:
             UsageError: outside of ``with``, or as `measure`.
@@ -184,7 +183,7 @@ class Measurer:
         self.equipment.passes = _pass_settings()
         start = time.perf_counter()
         try:
-            return playoff(self.equipment, configs, rounds)
+            return playoff(self.equipment, candidates, plan)
         finally:
             self.equipment.clock.total += time.perf_counter() - start
             self.equipment.reset()

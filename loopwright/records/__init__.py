@@ -4,7 +4,7 @@ A leaf: knows nothing of schedules or of the runtime, so that a log can be liste
 imported. Traces and targets stay raw JSON here. ``docs/records.md`` specifies the format.
 """
 
-from loopwright.records.error_kind import ErrorKind
+from loopwright.records.error_kind import FAILED_AGAIN, ErrorKind
 from loopwright.records.json_value import Json
 from loopwright.records.log import Log, Skipped, load
 from loopwright.records.provenance import build_hash, environment, hardware, new_run, threads
@@ -13,9 +13,10 @@ from loopwright.records.ranking import Measurement, Ranking, ranked
 from loopwright.records.record import VERSION, Checked, Record, canonical_json, task_key
 from loopwright.records.reuse import Conditions, Reuse, differences, reuse_of
 from loopwright.records.store import Store
-from loopwright.records.verdict import Outcome, Verdict
+from loopwright.records.verdict import Outcome, Verdict, compared
 
 __all__ = [
+    "FAILED_AGAIN",
     "VERSION",
     "Checked",
     "Conditions",
@@ -34,6 +35,7 @@ __all__ = [
     "build_hash",
     "by_task",
     "canonical_json",
+    "compared",
     "differences",
     "distill",
     "environment",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import statistics
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING
 from loopwright import records
 from loopwright.errors import RecordError, SpaceError
 from loopwright.measure import ErrorKind, MeasureError, MeasureResult
-from loopwright.records import Conditions, Json, Record, Reuse
+from loopwright.records import Conditions, Json, Record, Reuse, Verdict
 from loopwright.transform import PassContext
 from loopwright.tuner.run.state import Trial, point
 
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
 
 #: How many of the best that were measured with another compiler or machine are measured again.
 _REMEASURED = 8
-#: Marks a record of the final re-measuring: a second measurement, not a trial.
-PLAYOFF = "playoff"
+#: Phases of records of further measurements: the final one, and what a drift touched.
+PLAYOFF, DRIFT = "playoff", "drift"
 
 
 class Journal:
@@ -38,7 +37,8 @@ class Journal:
     Attributes:
         path: the log, or None.
         trials: in the order in which they were measured, none twice.
-        retimed: median seconds by index, where the final re-measuring gave a later one.
+        later: further measurements of trials, by index, in the order in which they were made.
+        verdicts: how the winner of a playoff compares with the default, by its index.
         remeasure: configurations that were among the best elsewhere and deserve a trial here.
         elsewhere: ``(config, result)`` pairs that may train a model and never count.
         relatives: records of other shapes of the template, measured on this hardware, that the log
@@ -52,7 +52,8 @@ class Journal:
     def __init__(self, task: Task) -> None:
         self.task = task
         self.trials: list[Trial] = []
-        self.retimed: dict[int, float] = {}
+        self.later: list[tuple[int, MeasureResult]] = []
+        self.verdicts: dict[int, Verdict] = {}
         self.remeasure: list[ConfigEntity] = []
         self.elsewhere: list[tuple[ConfigEntity, MeasureResult]] = []
         self.relatives: list[tuple[Record, MeasureResult]] = []
@@ -73,9 +74,26 @@ class Journal:
         self._seen.add(trial.index)
         self.trials.append(trial)
 
-    def add_playoff(self, trial: Trial, times: tuple[float, ...]) -> None:
-        """Keep what the final re-measuring gave for a trial."""
-        self.retimed[trial.index] = statistics.median(times)
+    def add_again(
+        self,
+        trial: Trial,
+        result: MeasureResult,
+        phase: str,
+        verdict: Verdict | None = None,
+        default: int | None = None,
+    ) -> None:
+        """Keep a further measurement of a trial.
+
+        Args:
+            trial: the trial.
+            result: times, or how it failed.
+            phase: of the record: what it was measured again for.
+            verdict: how it compares with the default, where it is the winner of a playoff.
+            default: index of the default, which was kept before, or is this trial.
+        """
+        self.later.append((trial.index, result))
+        if verdict is not None:
+            self.verdicts[trial.index] = verdict
 
     def header(self, data: Mapping[str, Json]) -> None:
         """Note the seed and options of the run that begins."""
@@ -126,6 +144,7 @@ class LogJournal(Journal):
             threads=records.threads(self._target, self._env),
             target=self._target,
         )
+        self._candidates: dict[int, str] = {}
         # Opened before it is read: a log that cannot be written is found before anything is lost.
         existed = os.path.exists(path) and os.path.getsize(path) > 0
         self._store = records.Store(path)
@@ -137,12 +156,23 @@ class LogJournal(Journal):
         self._store.append(self._record(trial, trial.result))
         super().add(trial)
 
-    def add_playoff(self, trial: Trial, times: tuple[float, ...]) -> None:
-        """Append the later, more careful measurement of a trial."""
-        first = trial.result
-        result = replace(first, times=times, ts=time.time())
-        self._store.append(self._record(trial, result, phase=PLAYOFF))
-        super().add_playoff(trial, times)
+    def add_again(
+        self,
+        trial: Trial,
+        result: MeasureResult,
+        phase: str,
+        verdict: Verdict | None = None,
+        default: int | None = None,
+    ) -> None:
+        """Append a further measurement of a trial."""
+        record = self._record(trial, result, phase=phase)
+        self._candidates[trial.index] = record.candidate
+        if verdict is not None:
+            name = "" if default is None else self._candidates.get(default, "")
+            verdict = replace(verdict, default=name)
+            record = replace(record, verdict=verdict.to_json())
+        self._store.append(record)
+        super().add_again(trial, result, phase, verdict)
 
     def header(self, data: Mapping[str, Json]) -> None:
         """Append the line that opens the run."""
@@ -224,12 +254,18 @@ class LogJournal(Journal):
             config = self._config(record)
             if config is None:
                 unknown += 1
-            elif record.phase == PLAYOFF:
-                self.retimed[point(config)] = statistics.median(record.times)
+            elif record.phase:
+                self._take_again(point(config), record)
             else:
                 trial = Trial(record.trial, record.round, record.seed, config, result_of(record))
                 super().add(trial)
         return unknown
+
+    def _take_again(self, index: int, record: Record) -> None:
+        """Take in a record of a further measurement."""
+        self.later.append((index, result_of(record)))
+        if record.verdict is not None:
+            self.verdicts[index] = Verdict.from_json(record.verdict)
 
     def _take_elsewhere(self, past: list[Record]) -> None:
         """Take in records of another compiler or machine."""

@@ -11,17 +11,26 @@ import statistics
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from loopwright.errors import InternalError, SpaceError, TuneError
-from loopwright.measure import MeasureInput, MeasureOption, MeasureResult
+from loopwright.measure import (
+    FinalistResult,
+    MeasureInput,
+    MeasureOption,
+    MeasureResult,
+    PlayoffPlan,
+    PlayoffResult,
+)
 from loopwright.measure.interfaces import MeasurerLike
+from loopwright.records import Verdict
+from loopwright.records.verdict import NOT_COMPARED
 from loopwright.task.refusals import Refusal, refusals
 from loopwright.tuner.run.budget import Budget
 from loopwright.tuner.run.callbacks import EarlyStop, Monitor
 from loopwright.tuner.run.interfaces import Callback, TunerLike
-from loopwright.tuner.run.journal import Journal
+from loopwright.tuner.run.journal import PLAYOFF, Journal
 from loopwright.tuner.run.state import RunState, Trial, flop_of, point
 from loopwright.tuner.run.summary import Summary, failure_lines, summarize
 
@@ -30,6 +39,10 @@ if TYPE_CHECKING:
 
 #: How many of the best are measured again at the end, interleaved; the default joins them.
 FINALISTS = 8
+#: So many stand by in case that finalists are equal programs or fail.
+_CANDIDATES = 64
+#: Share of the time of the run that the playoff may take beyond the rounds that it needs.
+_PLAYOFF_SHARE = 0.1
 #: So many failures in a row, all of one kind and none valid before, end a run.
 FAILURES_OF_ONE_KIND = 32
 
@@ -114,6 +127,7 @@ class Run:
         self.state = RunState(flop_of(self.task), self.default, budget)
         self.own_time = {"search": 0.0, "log": 0.0, "playoff": 0.0}
         self.samples: dict[int, tuple[float, ...]] = {}
+        self.outcome = PlayoffResult(())
         self._round: Round | None = None
         self._header_written = False
         self._phases: dict[str, float] = {}
@@ -135,7 +149,7 @@ class Run:
         rounds = self.journal.rounds()
         self.tuner.elsewhere = self.journal.elsewhere
         self.tuner.relatives = self.journal.relatives
-        self.state.resume((t for _, trials in rounds for t in trials), self.journal.retimed)
+        self.state.resume((t for _, trials in rounds for t in trials), self.journal.later)
         for monitor in self.monitors:
             monitor.started(self.tuner, self.state)
             for note in self.journal.notes:
@@ -186,27 +200,49 @@ class Run:
         except EarlyStop as exc:
             self.stop = self.stop or ("callback", str(exc))
 
-    def playoff(self) -> None:
-        """Measure the best few and the default again, interleaved, and let the result stand."""
-        if self.state.measured or self.state.best is None:
-            finalists = self.state.finalists(FINALISTS)
-            if len(finalists) < 2:
-                return
-        else:
-            finalists = self.state.finalists(1)
-        if self.budget.timeout is not None and self.budget.elapsed >= self.budget.timeout:
+    def playoff(self, left: float | None = None) -> None:
+        """Check and measure the best few and the default again, interleaved; the result stands.
+
+        A run that measured nothing, and whose log has a verdict, times the winner of the log again.
+
+        Args:
+            left: seconds that it may take; None for no limit but that of the run.
+        """
+        left = self.budget.left if left is None else left
+        best = self.state.best
+        if (left is not None and left <= 0) or best is None:
             return
-        for monitor in self.monitors:
-            monitor.playoff(self.state, len(finalists))
+        fresh = self.state.measured > 0 or best.index not in self.journal.verdicts
+        candidates = self.state.fastest(_CANDIDATES) if fresh else [best]
+        if fresh and len({t.index for t in [*candidates, self.state.default or best]}) < 2:
+            return
         # The measurer counts this time into its phases as well: keep what they were.
         self._phases = self._measurer_phases()
         with self._timed("playoff"):
-            outcome = self.measurer.playoff([t.config for t in finalists])
-        samples = {point(config): tuple(times) for config, times in outcome if times}
-        for trial in finalists:
-            if trial.index in samples:
-                self._keep(trial, samples[trial.index])
+            self._play(candidates, left, fresh)
         self.journal.sync()
+
+    def _play(self, candidates: Sequence[Trial], left: float | None, fresh: bool) -> None:
+        default = self.state.default
+        plan = PlayoffPlan(
+            None if default is None else default.config,
+            FINALISTS,
+            _PLAYOFF_SHARE * self.budget.elapsed,
+            left,
+            self.state.flop,
+            {name: take for m in self.monitors for name, take in m.beside().items()},
+        )
+        count = len({t.index for t in [*candidates[:FINALISTS], default or candidates[0]]})
+        for monitor in self.monitors:
+            monitor.playoff(self.state, count)
+        self.outcome = self.measurer.playoff([t.config for t in candidates], plan)
+        # The winner comes last: its record says what the others are compared with.
+        for finalist in reversed(self.outcome.finalists):
+            winner = finalist is self.outcome.winner
+            self._keep(finalist, fresh, self.outcome.verdict() if winner else None)
+        for monitor in self.monitors:
+            for note in self.outcome.notes:
+                monitor.note(note)
 
     def finish(self) -> Summary:
         """End the run; the tuner's ``best_*`` are then those of the whole run.
@@ -225,6 +261,8 @@ class Run:
             stop=self.stop,
             timing=self._timing(),
             playoff=self.samples,
+            verdict=self.verdict,
+            outcome=self.outcome,
             log=self.journal.path,
             notes=(*self.journal.notes, *self.tuner.notes),
         )
@@ -321,7 +359,8 @@ class Run:
         each = self.state.seconds_per_trial
         reserve = 0.0
         if self.budget.timeout is not None and each is not None:
-            reserve = min(1.5 * (FINALISTS + 1) * each, self.budget.timeout / 4)
+            needed = max(1.5 * (FINALISTS + 1) * each, _PLAYOFF_SHARE * self.budget.timeout)
+            reserve = min(needed, self.budget.timeout / 4)
         return self.budget.spent(self.state.progress, reserve)
 
     def _write_header(self) -> None:
@@ -346,14 +385,33 @@ class Run:
 
     # -- the end ------------------------------------------------------------------------------
 
-    def _keep(self, trial: Trial, times: tuple[float, ...]) -> None:
-        self.samples[trial.number] = times
-        if not self.state.measured:
+    def _keep(self, finalist: FinalistResult, fresh: bool, verdict: Verdict | None) -> None:
+        """Record what the playoff gave for a finalist, if it shall be recorded."""
+        trial = self.state.trial_of(point(finalist.config))
+        if finalist.times:
+            self.samples[trial.number] = finalist.times
+        if not fresh:
             # Nothing is recorded, so what the log calls best stays so: this is its time of now.
-            self.state.time_again(trial.index, statistics.median(times))
+            if finalist.times:
+                self.state.time_again(trial.index, statistics.median(finalist.times))
             return
-        self.journal.add_playoff(trial, times)
-        self.state.retime({trial.index: statistics.median(times)})
+        result = replace(
+            trial.result,
+            times=finalist.times,
+            error=finalist.error,
+            checked=finalist.checked,
+            check_reason=finalist.check_reason,
+            max_error=finalist.max_error,
+            ts=time.time(),
+        )
+        self.journal.add_again(trial, result, PLAYOFF, verdict, self.default)
+        self.state.measured_again(trial.index, result)
+
+    @property
+    def verdict(self) -> Verdict:
+        """How the best compares with the default: what its record says."""
+        best = self.state.best
+        return self.journal.verdicts.get(-1 if best is None else best.index, NOT_COMPARED)
 
     def _set_best(self) -> None:
         """Let the tuner's ``best_*`` be what the final measurement says."""

@@ -69,6 +69,11 @@ class TotalBudget:
         return self._clock() - self._started
 
     @property
+    def left(self) -> float | None:
+        """Seconds until the timeout; None for no limit."""
+        return None if self.timeout is None else self.timeout - self.elapsed
+
+    @property
     def out_of_time(self) -> bool:
         """True when not even the final re-measuring has time left."""
         return self.timeout is not None and self.elapsed >= self.timeout

@@ -167,8 +167,8 @@ def test_more_trials_go_on_as_one_call_would(tmp_path):
     """Also after the final re-measuring, which gives other times."""
 
     class Noisy(Ticking):
-        def playoff(self, configs):
-            return [(c, [3.0 * t for t in ts]) for c, ts in super().playoff(configs)]
+        def times_again(self, config):
+            return [3.0 * t for t in super().times_again(config)]
 
     whole = Turns(bowl, falls)
     run(whole, 2, n_trial=110, seed=2)
