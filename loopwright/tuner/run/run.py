@@ -218,9 +218,21 @@ class Run:
             return
         # The measurer counts this time into its phases as well: keep what they were.
         self._phases = self._measurer_phases()
+        until = None if left is None else self.budget.elapsed + left
         with self._timed("playoff"):
             self._play(candidates, left, fresh)
+            left = None if until is None else until - self.budget.elapsed
+            if fresh and self._overtaken and (left is None or left > 0):
+                self._play(self.state.fastest(_CANDIDATES), left, fresh)
         self.journal.sync()
+
+    @property
+    def _overtaken(self) -> bool:
+        """True when the best took no part in the playoff: those that did turned out slower."""
+        best, winner = self.state.best, self.outcome.winner
+        if best is None or winner is None:
+            return best is not None
+        return all(best.config != f.config for f in self.outcome.finalists)
 
     def _play(self, candidates: Sequence[Trial], left: float | None, fresh: bool) -> None:
         default = self.state.default
