@@ -47,3 +47,11 @@ class MeasurerLike(Protocol):
                 takes the place.
             plan: how many take part, beside what, and how long.
         """
+
+    def measure_again(self, configs: Sequence[ConfigEntity], windows: int) -> list[MeasureResult]:
+        """Measure configurations once more, without a race; one result each, in order.
+
+        Args:
+            configs: what to measure.
+            windows: samples of each.
+        """

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 
 from loopwright.env import usable_cpus
 from loopwright.errors import UsageError
+from loopwright.measure.again import Again
 from loopwright.measure.building import Build, Candidate
 from loopwright.measure.equipment import Equipment
 from loopwright.measure.finalists import PlayoffPlan, PlayoffResult
-from loopwright.measure.options import MeasureOption, measure_option
+from loopwright.measure.options import WINDOWS, MeasureOption, measure_option
 from loopwright.measure.playoff import playoff
 from loopwright.measure.result import (
     MeasureError,
@@ -81,6 +82,7 @@ class Measurer:
         cores = cores or len(usable_cpus())
         threads = task.target.canonical.get("num_threads") or cores
         self.overlap = cores >= self.option.builder.processes + threads
+        self._again = Again(self.equipment)
         self._entered = False
         self._measured_any = False
 
@@ -184,6 +186,29 @@ class Measurer:
         start = time.perf_counter()
         try:
             return playoff(self.equipment, candidates, plan)
+        finally:
+            self.equipment.clock.total += time.perf_counter() - start
+            self.equipment.reset()
+
+    def measure_again(
+        self, configs: Sequence[ConfigEntity], windows: int = WINDOWS
+    ) -> list[MeasureResult]:
+        """Measure configurations once more, without a race: as they are now, on this machine.
+
+        Nothing is checked, and equal programs are each measured.
+
+        Args:
+            configs: what to measure; what was built of the first one is kept for the next call.
+            windows: samples of each.
+
+        Raises:
+            UsageError: outside of ``with``, or as `measure`.
+        """
+        self._check_entered()
+        self.equipment.passes = _pass_settings()
+        start = time.perf_counter()
+        try:
+            return self._again.measure(configs, windows)
         finally:
             self.equipment.clock.total += time.perf_counter() - start
             self.equipment.reset()

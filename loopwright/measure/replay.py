@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from loopwright.errors import UsageError
 from loopwright.measure.finalists import PlayoffPlan, PlayoffResult, played
-from loopwright.measure.options import DROP_RATIO
+from loopwright.measure.options import DROP_RATIO, WINDOWS
 from loopwright.measure.result import MeasureInput, MeasureResult, faster
 from loopwright.measure.space_file import MeasuredSpace, Point, load_space
 
@@ -79,6 +79,13 @@ class Replay:
             UsageError: a point was never measured.
         """
         return played(candidates, plan, self._final_times)
+
+    def measure_again(
+        self, configs: Sequence[ConfigEntity], windows: int = WINDOWS
+    ) -> list[MeasureResult]:
+        """The recorded result of each: what is recorded does not drift."""
+        points = [self._point(config) for config in configs]
+        return [MeasureResult(times=point.times, error=point.error) for point in points]
 
     def _final_times(self, config: ConfigEntity) -> Sequence[float]:
         point = self._point(config)

@@ -152,6 +152,10 @@ class FakeMeasurer:
         seconds = self.time(index)
         return MeasureResult(times=(seconds, seconds * 1.01, seconds * 0.99), ts=1.0)
 
+    def measure_again(self, configs: Sequence[ConfigEntity], windows: int) -> list[MeasureResult]:
+        """The same results again."""
+        return [self.result(point(config)) for config in configs]
+
     def playoff(self, candidates: Sequence[ConfigEntity], plan: PlayoffPlan) -> PlayoffResult:
         """The same times again."""
         result = played(candidates, plan, self.times_again)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from loopwright import records
 from loopwright.errors import RecordError, SpaceError
 from loopwright.measure import ErrorKind, MeasureError, MeasureResult
-from loopwright.records import Conditions, Json, Record, Reuse, Verdict
+from loopwright.records import Conditions, Json, Outcome, Record, Reuse, Verdict
 from loopwright.transform import PassContext
 from loopwright.tuner.run.state import Trial, point
 
@@ -38,6 +38,7 @@ class Journal:
         path: the log, or None.
         trials: in the order in which they were measured, none twice.
         later: further measurements of trials, by index, in the order in which they were made.
+        drift: those that a drift of the machine made necessary, by the round that they belong to.
         verdicts: how the winner of a playoff compares with the default, by its index.
         remeasure: configurations that were among the best elsewhere and deserve a trial here.
         elsewhere: ``(config, result)`` pairs that may train a model and never count.
@@ -53,6 +54,7 @@ class Journal:
         self.task = task
         self.trials: list[Trial] = []
         self.later: list[tuple[int, MeasureResult]] = []
+        self.drift: dict[int, list[tuple[ConfigEntity, MeasureResult]]] = {}
         self.verdicts: dict[int, Verdict] = {}
         self.remeasure: list[ConfigEntity] = []
         self.elsewhere: list[tuple[ConfigEntity, MeasureResult]] = []
@@ -92,6 +94,8 @@ class Journal:
             default: index of the default, which was kept before, or is this trial.
         """
         self.later.append((trial.index, result))
+        if phase == DRIFT:
+            self.drift.setdefault(trial.round, []).append((trial.config, result))
         if verdict is not None:
             self.verdicts[trial.index] = verdict
 
@@ -168,8 +172,8 @@ class LogJournal(Journal):
         record = self._record(trial, result, phase=phase)
         self._candidates[trial.index] = record.candidate
         if verdict is not None:
-            name = "" if default is None else self._candidates.get(default, "")
-            verdict = replace(verdict, default=name)
+            if default is not None and verdict.outcome is not Outcome.NOT_COMPARED:
+                verdict = replace(verdict, default=self._candidates[default])
             record = replace(record, verdict=verdict.to_json())
         self._store.append(record)
         super().add_again(trial, result, phase, verdict)
@@ -255,15 +259,18 @@ class LogJournal(Journal):
             if config is None:
                 unknown += 1
             elif record.phase:
-                self._take_again(point(config), record)
+                self._take_again(config, record)
             else:
                 trial = Trial(record.trial, record.round, record.seed, config, result_of(record))
                 super().add(trial)
         return unknown
 
-    def _take_again(self, index: int, record: Record) -> None:
+    def _take_again(self, config: ConfigEntity, record: Record) -> None:
         """Take in a record of a further measurement."""
-        self.later.append((index, result_of(record)))
+        index, result = point(config), result_of(record)
+        self.later.append((index, result))
+        if record.phase == DRIFT:
+            self.drift.setdefault(record.round, []).append((config, result))
         if record.verdict is not None:
             self.verdicts[index] = Verdict.from_json(record.verdict)
 

@@ -7,21 +7,17 @@ journal.
 from __future__ import annotations
 
 import dataclasses
-import statistics
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from loopwright.errors import InternalError, SpaceError, TuneError
 from loopwright.measure import (
-    FinalistResult,
     MeasureInput,
     MeasureOption,
     MeasureResult,
-    PlayoffPlan,
-    PlayoffResult,
 )
 from loopwright.measure.interfaces import MeasurerLike
 from loopwright.records import Verdict
@@ -29,20 +25,16 @@ from loopwright.records.verdict import NOT_COMPARED
 from loopwright.task.refusals import Refusal, refusals
 from loopwright.tuner.run.budget import Budget
 from loopwright.tuner.run.callbacks import EarlyStop, Monitor
+from loopwright.tuner.run.final_playoff import FINALISTS, PLAYOFF_SHARE, FinalPlayoff
 from loopwright.tuner.run.interfaces import Callback, TunerLike
-from loopwright.tuner.run.journal import PLAYOFF, Journal
+from loopwright.tuner.run.journal import Journal
+from loopwright.tuner.run.sentinel import Sentinel
 from loopwright.tuner.run.state import RunState, Trial, flop_of, point
 from loopwright.tuner.run.summary import Summary, failure_lines, summarize
 
 if TYPE_CHECKING:
     from loopwright.task import ConfigEntity
 
-#: How many of the best are measured again at the end, interleaved; the default joins them.
-FINALISTS = 8
-#: So many stand by in case that finalists are equal programs or fail.
-_CANDIDATES = 64
-#: Share of the time of the run that the playoff may take beyond the rounds that it needs.
-_PLAYOFF_SHARE = 0.1
 #: So many failures in a row, all of one kind and none valid before, end a run.
 FAILURES_OF_ONE_KIND = 32
 
@@ -126,8 +118,8 @@ class Run:
         self.default = self._default_index()
         self.state = RunState(flop_of(self.task), self.default, budget)
         self.own_time = {"search": 0.0, "log": 0.0, "playoff": 0.0}
-        self.samples: dict[int, tuple[float, ...]] = {}
-        self.outcome = PlayoffResult(())
+        self.sentinel = Sentinel(measurer, self.state, journal, self.monitors)
+        self.final = FinalPlayoff(measurer, self.state, journal, self.monitors)
         self._round: Round | None = None
         self._header_written = False
         self._phases: dict[str, float] = {}
@@ -185,8 +177,10 @@ class Run:
         self.stop = self.stop or self._spent()
         if plan.todo() and self.stop is None:
             return
+        if plan.fresh and self.stop is None:
+            self.sentinel.look(plan.number)
         with self._timed("search"):
-            self.tuner.tell(plan.results())
+            self.tuner.tell([*plan.results(), *self.journal.drift.get(plan.number, ())])
         self._round = None
         inputs = [MeasureInput(self.task, t.config, t.number) for t in plan.fresh]
         for callback in self.callbacks:
@@ -203,58 +197,20 @@ class Run:
     def playoff(self, left: float | None = None) -> None:
         """Check and measure the best few and the default again, interleaved; the result stands.
 
-        A run that measured nothing, and whose log has a verdict, times the winner of the log again.
-
         Args:
             left: seconds that it may take; None for no limit but that of the run.
         """
-        left = self.budget.left if left is None else left
-        best = self.state.best
-        if (left is not None and left <= 0) or best is None:
-            return
-        fresh = self.state.measured > 0 or best.index not in self.journal.verdicts
-        candidates = self.state.fastest(_CANDIDATES) if fresh else [best]
-        if fresh and len({t.index for t in [*candidates, self.state.default or best]}) < 2:
-            return
         # The measurer counts this time into its phases as well: keep what they were.
         self._phases = self._measurer_phases()
-        until = None if left is None else self.budget.elapsed + left
         with self._timed("playoff"):
-            self._play(candidates, left, fresh)
-            left = None if until is None else until - self.budget.elapsed
-            if fresh and self._overtaken and (left is None or left > 0):
-                self._play(self.state.fastest(_CANDIDATES), left, fresh)
+            self.final.hold(self.budget.left if left is None else left)
         self.journal.sync()
 
     @property
-    def _overtaken(self) -> bool:
-        """True when the best took no part in the playoff: those that did turned out slower."""
-        best, winner = self.state.best, self.outcome.winner
-        if best is None or winner is None:
-            return best is not None
-        return all(best.config != f.config for f in self.outcome.finalists)
-
-    def _play(self, candidates: Sequence[Trial], left: float | None, fresh: bool) -> None:
-        default = self.state.default
-        plan = PlayoffPlan(
-            None if default is None else default.config,
-            FINALISTS,
-            _PLAYOFF_SHARE * self.budget.elapsed,
-            left,
-            self.state.flop,
-            {name: take for m in self.monitors for name, take in m.beside().items()},
-        )
-        count = len({t.index for t in [*candidates[:FINALISTS], default or candidates[0]]})
-        for monitor in self.monitors:
-            monitor.playoff(self.state, count)
-        self.outcome = self.measurer.playoff([t.config for t in candidates], plan)
-        # The winner comes last: its record says what the others are compared with.
-        for finalist in reversed(self.outcome.finalists):
-            winner = finalist is self.outcome.winner
-            self._keep(finalist, fresh, self.outcome.verdict() if winner else None)
-        for monitor in self.monitors:
-            for note in self.outcome.notes:
-                monitor.note(note)
+    def verdict(self) -> Verdict:
+        """How the best compares with the default: what its record says."""
+        best = self.state.best
+        return self.journal.verdicts.get(-1 if best is None else best.index, NOT_COMPARED)
 
     def finish(self) -> Summary:
         """End the run; the tuner's ``best_*`` are then those of the whole run.
@@ -272,9 +228,9 @@ class Run:
             task=self.task.key,
             stop=self.stop,
             timing=self._timing(),
-            playoff=self.samples,
+            playoff=self.final.samples,
             verdict=self.verdict,
-            outcome=self.outcome,
+            outcome=self.final.outcome,
             log=self.journal.path,
             notes=(*self.journal.notes, *self.tuner.notes),
         )
@@ -290,7 +246,8 @@ class Run:
         self.tuner.reset()
         for number, trials in rounds:
             self.tuner.begin_round(number)
-            self.tuner.tell([(t.config, t.result) for t in trials])
+            results = [(t.config, t.result) for t in trials]
+            self.tuner.tell([*results, *self.journal.drift.get(number, ())])
 
     def _take_up(self, number: int, trials: list[Trial]) -> bool:
         """Plan the last round of the journal again; False when it was planned otherwise."""
@@ -371,7 +328,7 @@ class Run:
         each = self.state.seconds_per_trial
         reserve = 0.0
         if self.budget.timeout is not None and each is not None:
-            needed = max(1.5 * (FINALISTS + 1) * each, _PLAYOFF_SHARE * self.budget.timeout)
+            needed = max(1.5 * (FINALISTS + 1) * each, PLAYOFF_SHARE * self.budget.timeout)
             reserve = min(needed, self.budget.timeout / 4)
         return self.budget.spent(self.state.progress, reserve)
 
@@ -396,34 +353,6 @@ class Run:
         )
 
     # -- the end ------------------------------------------------------------------------------
-
-    def _keep(self, finalist: FinalistResult, fresh: bool, verdict: Verdict | None) -> None:
-        """Record what the playoff gave for a finalist, if it shall be recorded."""
-        trial = self.state.trial_of(point(finalist.config))
-        if finalist.times:
-            self.samples[trial.number] = finalist.times
-        if not fresh:
-            # Nothing is recorded, so what the log calls best stays so: this is its time of now.
-            if finalist.times:
-                self.state.time_again(trial.index, statistics.median(finalist.times))
-            return
-        result = replace(
-            trial.result,
-            times=finalist.times,
-            error=finalist.error,
-            checked=finalist.checked,
-            check_reason=finalist.check_reason,
-            max_error=finalist.max_error,
-            ts=time.time(),
-        )
-        self.journal.add_again(trial, result, PLAYOFF, verdict, self.default)
-        self.state.measured_again(trial.index, result)
-
-    @property
-    def verdict(self) -> Verdict:
-        """How the best compares with the default: what its record says."""
-        best = self.state.best
-        return self.journal.verdicts.get(-1 if best is None else best.index, NOT_COMPARED)
 
     def _set_best(self) -> None:
         """Let the tuner's ``best_*`` be what the final measurement says."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from loopwright.tuner.run.budget import Budget, Progress, count, seconds, share
-from loopwright.tuner.run.run import FINALISTS
+from loopwright.tuner.run.final_playoff import FINALISTS
 from loopwright.tuner.run.state import RunState, Trial
 
 
