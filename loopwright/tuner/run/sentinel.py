@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -70,12 +69,12 @@ class Sentinel:
         trials = _near_the_best(self.state, before)
         for monitor in self.monitors:
             monitor.note(_text(drift, len(trials)))
-        begun = time.perf_counter()
+        begun = self.state.budget.elapsed
         results = self.measurer.measure_again([t.config for t in trials], CONTENDER_WINDOWS)
         for trial, result in zip(trials, results, strict=True):
             self._keep(replace(trial, round=number), result)
         self.journal.sync()
-        self._again += time.perf_counter() - begun
+        self._again += self.state.budget.elapsed - begun
 
     def _keep(self, trial: Trial, result: MeasureResult) -> None:
         """Record what measuring a trial again gave. What was checked stays checked."""
@@ -90,9 +89,9 @@ class Sentinel:
         if reference is None:
             return None
         self._reference = reference
-        begun = time.perf_counter()
+        begun = self.state.budget.elapsed
         (result,) = self.measurer.measure_again([reference], WINDOWS)
-        self._last = time.perf_counter() - begun
+        self._last = self.state.budget.elapsed - begun
         self._spent += self._last
         if result.median is None:
             return None

@@ -251,8 +251,8 @@ def test_timeout_keeps_time_for_the_finalists_of_each_task(monkeypatch):
     turns = Turns(slow, slow)
     summary = run(turns, 2, size=(32, 32), timeout="200s")
     assert summary.stopped == "timeout"
-    # Nine finalists of each, half as much again, at a second each.
-    assert len(turns.measured) == 173
+    # Nine finalists of each, half as much again, at a second each; the reference kernel takes 2 %.
+    assert 169 <= len(turns.measured) <= 173
     assert all(m.playoffs for m in turns.measurers)
 
 
