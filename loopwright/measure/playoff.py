@@ -272,11 +272,13 @@ class Playoff:
             self.limit = limit_of(best.artifact, self.plan.flop, threads or get_num_threads())
 
     def _sample_beside(self, turn: int) -> None:
-        """Sample the limit of the machine, and in every other round what the caller wants."""
+        """Sample the limit of the machine, and what the caller wants: in every other round, once
+        there are enough for an interval."""
         if self.limit is not None and self.limit.each_round:
             self.at_peak.append(self.limit.sample())
         for name, sample in self.plan.beside.items():
-            seconds = None if turn % 2 else sample()
+            left_out = turn >= FEWEST_ROUNDS and turn % 2
+            seconds = None if left_out else sample()
             self.beside[name].append(math.nan if seconds is None else seconds)
 
     def _of_peak(self, best: Finalist) -> float:
