@@ -90,12 +90,12 @@ def _run(
     steps = [
         Step(r.trial, r.ts - start, flop / r.median / peak)
         for r in found
-        if r.valid and not r.dropped and r.median and r.extra.get("phase") != "playoff"
+        if r.valid and not r.dropped and r.median and not r.phase
     ]
     best = max(step.share for step in steps)
     searched = [step for step in steps if step.number > 0]
     wanted = {f"{goal:.0%}": goal for goal in goals} | {"near": NEAR * best}
-    measured = [r for r in found if r.extra.get("phase") != "playoff"]
+    measured = [r for r in found if not r.phase]
     return {
         "what": case.name,
         "seed": seed,

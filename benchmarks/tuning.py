@@ -49,7 +49,7 @@ def tuning_row(
             callbacks=[lw.callback.log_to_file(log)],
         )
         elapsed = time.perf_counter() - start
-        records = [r for r in lw.records.load(log).records if r.extra.get("phase") != "playoff"]
+        records = [r for r in lw.records.load(log).records if not r.phase]
         with task.target, lw.apply_history_best(log):
             s, tensors = task.template(*task.args)
             f = lw.build(s, tensors, name="f")

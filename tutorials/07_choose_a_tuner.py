@@ -84,11 +84,8 @@ TUNERS = {
 def tune(tuner, log):
     """Measure until the log holds TRIALS valid ones, and return their speeds in GFLOP/s."""
     tuner.tune(n_trial=TRIALS, measure_option=MEASURE, callbacks=[lw.callback.log_to_file(log)])
-    trials = [
-        r
-        for r in lw.records.load(log)
-        if r.extra.get("phase") != "playoff"  # the finalists, measured again at the end
-    ]
+    # Records of a phase are no trials: finalists measured again at the end, and the like.
+    trials = [r for r in lw.records.load(log) if not r.phase]
     return [tuner.task.flop / r.median / 1e9 if r.valid else 0.0 for r in trials]
 
 

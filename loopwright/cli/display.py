@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -28,6 +29,7 @@ class Display(Monitor):
         peak: measured FMA peak in GFLOP/s, or None.
         numpy: NumPy's speed in GFLOP/s, or None.
         refresh_s: seconds between two refreshes on a terminal, at least.
+        sampled: what the playoff shall sample beside the kernels, by name.
     """
 
     def __init__(
@@ -36,9 +38,11 @@ class Display(Monitor):
         peak: float | None,
         numpy: float | None,
         refresh_s: float = 0.2,
+        sampled: Mapping[str, Callable[[], float | None]] | None = None,
     ) -> None:
         self.console, self.peak, self.numpy = console, peak, numpy
         self.refresh_s = refresh_s
+        self.sampled = dict(sampled or {})
         self._live: Live | None = None
         self._drawn = 0.0
 
@@ -68,6 +72,10 @@ class Display(Monitor):
             self._print("measuring the winner again")
         else:
             self._print(f"measuring {count} finalists again, interleaved")
+
+    def beside(self) -> Mapping[str, Callable[[], float | None]]:
+        """What was given."""
+        return self.sampled
 
     def finished(self, state: RunState, summary: Summary) -> None:
         """Stop drawing; the verb prints the summary."""

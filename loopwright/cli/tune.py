@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
+import json
 import re
 import statistics
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
 
 from loopwright.cli.harmless import harmless
-from loopwright.cli.tuning import TRIALS, chosen_tuner, repeated, tuner_options
+from loopwright.cli.tuning import (
+    NO_GAIN,
+    TRIALS,
+    chosen_tuner,
+    repeated,
+    script_options,
+    tuner_options,
+)
 from loopwright.cli.workload import Workload, counted, find_workload, workload_options
 from loopwright.errors import UsageError
 from loopwright.measure import lock_log
+from loopwright.measure.machine_limit import FMA_PEAK
 from loopwright.records import Json, Store
 from loopwright.tuner import Summary, Tuner, TuningInterrupted, log_to_file
 from loopwright.tuner.run.budget import count, seconds, share
 from loopwright.tuner.run.budget import speed as enough
 from loopwright.tuner.run.state import flop_of
 from loopwright.tuner.run.summary import failure_lines, speed
+
+if TYPE_CHECKING:
+    from loopwright.cli.numpy_process import NumpyProcess
 
 #: Spread of the yardsticks, as a share of their median, above which they are called noisy.
 NOISY = 0.3
@@ -47,6 +60,7 @@ NOISY = 0.3
 @click.option(
     "--log", help="Log file; a run continues from it [default: named after the workload]."
 )
+@script_options
 def command(
     workload: str,
     params: tuple[str, ...],
@@ -61,12 +75,17 @@ def command(
     gflops: float | None,
     min_gain: str | None,
     log: str | None,
+    as_json: bool,
+    fail_without_gain: bool,
 ) -> int | None:
     """Tune WORKLOAD: an operator (matmul, dense, conv2d) with its parameters, or
     path/to/file.py:template with the template's.
 
     Each measurement is appended to the log at once. Run the same command again to continue where
     it stopped; nothing is measured twice.
+
+    At the end the best are measured again beside the default configuration, and a verdict says
+    whether there is a gain. A tie is no failure: the exit code is 0, unless --fail-without-gain.
     """
     kind, chosen = chosen_tuner(tuner, options)
     resolved = find_workload(workload, params, target, threads)
@@ -85,12 +104,31 @@ def command(
     Store(path).close()
     with lock_log(path, resolved.task.key):
         pass
+    console = Console(highlight=False, stderr=as_json)
+    code: int | None = 130
     try:
-        return _tune(searcher, resolved, path, budget)
+        summary = _tune(searcher, resolved, path, budget, console)
+        code = NO_GAIN if fail_without_gain and not summary.verdict.is_gain else None
+        _print(console, _next_steps(resolved, summary, path))
+    except TuningInterrupted as stopped:
+        summary = stopped.summary
+        _print(console, _interrupted(resolved, path))
     except KeyboardInterrupt:
-        click.echo(f"interrupted; every finished trial is in {path}")
-    click.echo(f"to continue:\n  {_again(resolved, path)}")
-    return 130
+        _print(console, _interrupted(resolved, path))
+        return code
+    if as_json:
+        click.echo(json.dumps(summary.to_json()))
+    return code
+
+
+def _interrupted(workload: Workload, path: str) -> list[str]:
+    again = f"to continue:\n  {_again(workload, path)}"
+    return [f"interrupted; every finished trial is in {path}", again]
+
+
+def _print(console: Console, lines: Sequence[str]) -> None:
+    for line in lines:
+        console.print(harmless(line), markup=False, soft_wrap=True)
 
 
 def _tune(
@@ -98,32 +136,33 @@ def _tune(
     workload: Workload,
     path: str,
     budget: Mapping[str, Json],
-) -> int | None:
+    console: Console,
+) -> Summary:
     from loopwright.cli.display import Display
 
-    console = Console(highlight=False)
     space = workload.task.config_space
-    console.print(
+    head = (
         f"{workload.task} on {workload.task.target}, {counted(_threads(workload))}: "
-        f"{space.range_length} configurations, tuner {tuner.name}, log {path}",
-        markup=False,
-        soft_wrap=True,
+        f"{space.range_length} configurations, tuner {tuner.name}, log {path}"
     )
-    peak, numpy = _yardsticks(workload, console)
-    display = Display(console, peak, numpy)
-    try:
-        summary = tuner.tune(callbacks=[log_to_file(path), display], **budget)
-    except TuningInterrupted as stopped:
-        _report(stopped.summary, tuner.notes, console, peak, numpy)
-        raise
-    finally:
-        display.close()
+    _print(console, [head])
+    with ExitStack() as stack:
+        side = _numpy(workload, stack)
+        peak, numpy = _yardsticks(workload, console, side)
+        sampled = {} if side is None else {side.library: side.sample}
+        display = Display(console, peak, numpy, sampled=sampled)
+        try:
+            summary = tuner.tune(callbacks=[log_to_file(path), display], **budget)
+        except TuningInterrupted as stopped:
+            _print(console, _report(stopped.summary, tuner.notes, peak, numpy))
+            raise
+        finally:
+            display.close()
     if not summary.measured:
-        _nothing_new(summary, console, peak, numpy, path)
+        _print(console, _nothing_new(summary, peak, numpy, path))
     else:
-        _report(summary, tuner.notes, console, peak, numpy)
-    _next_steps(workload, summary, path)
-    return None
+        _print(console, _report(summary, tuner.notes, peak, numpy))
+    return summary
 
 
 def _reachable(workload: Workload, gflops: float | None) -> float | None:
@@ -140,52 +179,53 @@ def _threads(workload: Workload) -> int:
     return workload.task.target.canonical.get("num_threads") or get_num_threads()
 
 
-def _yardsticks(workload: Workload, console: Console) -> tuple[float | None, float | None]:
+def _numpy(workload: Workload, stack: ExitStack) -> NumpyProcess | None:
+    """NumPy on the workload, in a process that lasts as long as the stack; None without a reference
+    or without operations to count."""
+    from loopwright.cli.numpy_process import NumpyProcess, reference_of
+
+    if reference_of(workload) is None or not flop_of(workload.task):
+        return None
+    # Started before anything is pinned, which it would inherit.
+    return stack.enter_context(NumpyProcess(workload, input_specs(workload), _threads(workload)))
+
+
+def _yardsticks(
+    workload: Workload, console: Console, side: NumpyProcess | None
+) -> tuple[float | None, float | None]:
     """The measured FMA peak and NumPy's speed, both in GFLOP/s; said, with a warning when noisy."""
     from loopwright.cli import kernels
 
-    flop = flop_of(workload.task)
     with kernels.alone():
-        peaks, seconds, problem = _interleaved(workload, with_numpy=bool(flop))
+        peaks, seconds = _interleaved(_threads(workload), side)
     peak = statistics.median(peaks)
-    numpy = flop / statistics.median(seconds) / 1e9 if seconds else None
+    numpy = flop_of(workload.task) / statistics.median(seconds) / 1e9 if seconds else None
     text = f"peak {peak:.1f} GFLOP/s (float32, measured now)"
     if numpy is not None:
         text += f", NumPy {numpy:.1f} GFLOP/s ({numpy / peak:.0%} of it)"
-    console.print(harmless(text), markup=False, soft_wrap=True)
-    if problem:
-        console.print(harmless(problem), markup=False, soft_wrap=True)
+    _print(console, [text, *([side.problem] if side is not None and side.problem else [])])
     spread = max((max(x) - min(x)) / statistics.median(x) for x in (peaks, seconds) if x)
     if spread > NOISY:
-        console.print(
+        noisy = (
             f"these vary by {spread:.0%} from sample to sample: something else uses this machine, "
-            "and shares of the peak mean little",
-            soft_wrap=True,
+            "and shares of the peak mean little"
         )
+        _print(console, [noisy])
     return peak, numpy
 
 
-def _interleaved(workload: Workload, with_numpy: bool) -> tuple[list[float], list[float], str]:
-    """Samples of the peak in GFLOP/s and of NumPy in seconds, and why NumPy gave none."""
+def _interleaved(threads: int, side: NumpyProcess | None) -> tuple[list[float], list[float]]:
+    """Samples of the peak in GFLOP/s and of NumPy in seconds."""
     from loopwright import runtime
-    from loopwright.cli.numpy_process import NumpyProcess, reference_of
 
-    threads = _threads(workload)
     peaks: list[float] = []
     seconds: list[float] = []
-    problem = ""
-    with ExitStack() as stack:
-        side = None
-        if with_numpy and reference_of(workload) is not None:
-            # Started before pinning, which it would inherit.
-            side = stack.enter_context(NumpyProcess(workload, input_specs(workload), threads))
-        stack.enter_context(runtime.pinned(threads))
+    with runtime.pinned(threads):
         for _ in range(5):
             peaks.append(runtime.fma_peak(threads, seconds=0.03) / 1e9)
             took = None if side is None else side.sample()
             seconds += [] if took is None else [took]
-        problem = "" if side is None else side.problem
-    return peaks, seconds, problem
+    return peaks, seconds
 
 
 def input_specs(workload: Workload) -> list[tuple[tuple[int, ...], str]]:
@@ -204,12 +244,8 @@ def input_specs(workload: Workload) -> list[tuple[tuple[int, ...], str]]:
 
 
 def _report(
-    summary: Summary,
-    notes: Sequence[str],
-    console: Console,
-    peak: float | None,
-    numpy: float | None,
-) -> None:
+    summary: Summary, notes: Sequence[str], peak: float | None, numpy: float | None
+) -> list[str]:
     text = [f"stopped: {summary.reason}"]
     failed = sum(failure.count for failure in summary.failures.values())
     before = f" ({summary.from_log} of them before this run)" if summary.from_log else ""
@@ -218,13 +254,14 @@ def _report(
     text += [*notes, *failure_lines(summary.failures)]
     spent = sorted(summary.timing.items(), key=lambda item: -item[1])
     parts = ", ".join(f"{name} {took:.1f} s" for name, took in spent if took >= 0.05)
-    text.append(f"time:    {summary.wall_s:.1f} s{': ' + parts if parts else ''}")
-    for line in text:
-        console.print(harmless(line), markup=False, soft_wrap=True)
+    return [*text, f"time:    {summary.wall_s:.1f} s{': ' + parts if parts else ''}"]
 
 
 def _speeds(summary: Summary, peak: float | None, numpy: float | None) -> list[str]:
     text = []
+    if summary.best_gflops and summary.of_peak and summary.peak == FMA_PEAK:
+        # That of the playoff's minutes, not that of the beginning.
+        peak = summary.best_gflops / summary.of_peak
     if summary.default_seconds is not None:
         share = _share(summary.default_gflops, peak)
         text.append(f"default: {speed(summary.default_seconds, summary.default_gflops)}{share}")
@@ -234,6 +271,7 @@ def _speeds(summary: Summary, peak: float | None, numpy: float | None) -> list[s
         best = speed(summary.best_seconds, summary.best_gflops)
         text.append(f"best:    {best}{share}{gain} (trial {summary.best_trial})")
         text.append(f"         {summary.best_config}")
+        text += summary.verdicts()
     if numpy is not None:
         text.append(f"NumPy:   {numpy:.1f} GFLOP/s{_share(numpy, peak)}")
     return text
@@ -243,33 +281,28 @@ def _share(gflops: float | None, peak: float | None) -> str:
     return f", {gflops / peak:.0%} of the peak" if gflops and peak else ""
 
 
-def _nothing_new(
-    summary: Summary, console: Console, peak: float | None, numpy: float | None, path: str
-) -> None:
-    """Report a run that had nothing to measure, since the log holds all its trials."""
-    console.print(
+def _nothing_new(summary: Summary, peak: float | None, numpy: float | None, path: str) -> list[str]:
+    """The report of a run that had nothing to measure, since the log holds all its trials."""
+    head = (
         f"nothing left to measure: {summary.trials} trials are in {path} ({summary.reason}); "
-        "the winner was timed again",
-        markup=False,
-        soft_wrap=True,
+        "the winner was timed again"
     )
-    for line in _speeds(summary, peak, numpy):
-        console.print(harmless(line), markup=False, soft_wrap=True)
+    return [head, *_speeds(summary, peak, numpy)]
 
 
 def _again(workload: Workload, path: str, trials: int | None = None) -> str:
     """The command line of this run, to be pasted into a shell; perhaps with more trials."""
     names = ["tuner", "options", "seed", "timeout", "early_stopping", "gflops", "min_gain"]
+    names += ["as_json", "fail_without_gain"]
     options = ["--log", path, *repeated(names if trials else [*names, "trials"])]
     if trials is not None:
         options += ["--trials", str(trials)]
     return workload.command("tune", *options)
 
 
-def _next_steps(workload: Workload, summary: Summary, path: str) -> None:
+def _next_steps(workload: Workload, summary: Summary, path: str) -> list[str]:
     fresh = path.removesuffix(".jsonl") + ".fresh.jsonl"
     name = re.sub(r"[^A-Za-z0-9_.-]+", "_", workload.task.name)
-    click.echo("next:")
     steps = [
         ("continue", _again(workload, path, max(2 * summary.trials, TRIALS))),
         ("start over", _again(workload, fresh)),
@@ -278,5 +311,4 @@ def _next_steps(workload: Workload, summary: Summary, path: str) -> None:
     ]
     if summary.stopped == "exhausted":
         steps = steps[1:]
-    for what, line in steps:
-        click.echo(f"  {what + ':':14}{line}")
+    return ["next:", *(f"  {what + ':':14}{line}" for what, line in steps)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shlex
 from collections.abc import Iterator
@@ -13,12 +14,19 @@ import click
 from rich.console import Console
 
 from loopwright.cli.harmless import harmless_lines
-from loopwright.cli.tuning import TRIALS, chosen_tuner, repeated, tuner_options
+from loopwright.cli.tuning import (
+    NO_GAIN,
+    TRIALS,
+    chosen_tuner,
+    repeated,
+    script_options,
+    tuner_options,
+)
 from loopwright.cli.workload import Workload, find_workload
 from loopwright.errors import UsageError
 from loopwright.measure import lock_log
 from loopwright.records import Json, Store
-from loopwright.tuner import TasksSummary, log_to_file, task_table, tune_tasks
+from loopwright.tuner import TasksSummary, TuningInterrupted, log_to_file, task_table, tune_tasks
 from loopwright.tuner.run.budget import count, seconds, share
 from loopwright.tuner.tasks.scheduler import STRATEGIES
 
@@ -70,6 +78,7 @@ class WeightedWorkload:
     help="Which workload is next: the one that promises most (gradient), or each in turn.",
 )
 @click.option("--log", help="Log file; a run continues from it [default: named after FILE].")
+@script_options
 def command(
     file: Path,
     target: str,
@@ -84,6 +93,8 @@ def command(
     min_gain: str | None,
     strategy: str,
     log: str | None,
+    as_json: bool,
+    fail_without_gain: bool,
 ) -> int | None:
     """Tune the workloads of FILE together. Each line is a workload with its parameters, as for
     `loopwright tune`; a number before it says how often it is called, if more than once:
@@ -94,7 +105,8 @@ def command(
         4 dense M=1 N=1000 K=512
 
     Trials go where the sum of calls x time is expected to fall most. Each measurement is appended
-    to the log at once. Run the same command again to continue where it stopped.
+    to the log at once. Run the same command again to continue where it stopped. With
+    --fail-without-gain the exit code says that no workload is measurably faster than by default.
     """
     kind, chosen = chosen_tuner(tuner, options)
     lines = list(_lines(file, target, threads))
@@ -118,23 +130,29 @@ def command(
             pass
     search = {"tuner": tuner, "tuner_options": chosen, "seed": seed, "strategy": strategy}
     try:
-        summary = _tune(lines, path, {**budget, **search})
-    except KeyboardInterrupt:
-        click.echo(f"interrupted; every finished trial is in {path}")
-        click.echo(f"to continue:\n  {_again(file, path)}")
+        summary = _tune(lines, path, {**budget, **search}, Console(highlight=False, stderr=as_json))
+    except KeyboardInterrupt as stopped:
+        click.echo(f"interrupted; every finished trial is in {path}", err=as_json)
+        click.echo(f"to continue:\n  {_again(file, path)}", err=as_json)
+        if as_json and isinstance(stopped, TuningInterrupted):
+            click.echo(json.dumps(stopped.summary.to_json()))
         return 130
-    click.echo("next:")
+    click.echo("next:", err=as_json)
     if summary.stopped != "tasks":
         more = max(2 * summary.trials, TRIALS * len(lines))
-        click.echo(f"  continue: {_again(file, path, more)}")
+        click.echo(f"  continue: {_again(file, path, more)}", err=as_json)
     for line, row in zip(lines, summary.rows, strict=True):
         if row.best_seconds is not None:
-            click.echo(f"  compare:  {line.workload.command('bench', '--history', path)}")
-    return None
+            compare = line.workload.command("bench", "--history", path)
+            click.echo(f"  compare:  {compare}", err=as_json)
+    if as_json:
+        click.echo(json.dumps(summary.to_json()))
+    return NO_GAIN if fail_without_gain and not summary.is_gain else None
 
 
-def _tune(lines: list[WeightedWorkload], path: str, options: dict[str, Json]) -> TasksSummary:
-    console = Console(highlight=False)
+def _tune(
+    lines: list[WeightedWorkload], path: str, options: dict[str, Json], console: Console
+) -> TasksSummary:
     tasks = [line.workload.task for line in lines]
     many = f"{len(tasks)} workload{'s' * (len(tasks) != 1)}"
     text = f"{many} on {tasks[0].target}, tuner {options['tuner']}, log {path}"
@@ -200,7 +218,7 @@ def _where(file: Path, number: int) -> Iterator[None]:
 def _again(file: Path, path: str, trials: int | None = None) -> str:
     """The command line of this run, to be pasted into a shell; perhaps with more trials."""
     names = ["target", "threads", "tuner", "options", "seed", "timeout", "early_stopping"]
-    names += ["per_task_early_stopping", "min_gain", "strategy"]
+    names += ["per_task_early_stopping", "min_gain", "strategy", "as_json", "fail_without_gain"]
     words = ["loopwright", "tune-tasks", str(file), "--log", path]
     words += repeated(names if trials else [*names, "trials"])
     return shlex.join(words if trials is None else [*words, "--trials", str(trials)])

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Trials when no limit is given, for each task.
 TRIALS = 200
+#: Exit code of ``--fail-without-gain``.
+NO_GAIN = 4
 
 
 def _options() -> str:
@@ -43,6 +45,26 @@ def tuner_options(command: Callable[..., object]) -> Callable[..., object]:
             help=f"Option of the tuner, such as plan_size=32. {_options()}",
         ),
         click.option("--seed", type=int, default=0, show_default=True, help="Seed of the tuner."),
+    )
+    for decorate in reversed(decorators):
+        command = decorate(command)
+    return command
+
+
+def script_options(command: Callable[..., object]) -> Callable[..., object]:
+    """The options for scripts: a summary as JSON, and an exit code that tells of a gain."""
+    decorators = (
+        click.option(
+            "--json",
+            "as_json",
+            is_flag=True,
+            help="Print a summary as JSON on standard output at the end, all else on the other.",
+        ),
+        click.option(
+            "--fail-without-gain",
+            is_flag=True,
+            help=f"Exit with {NO_GAIN} where nothing is measurably faster than the default.",
+        ),
     )
     for decorate in reversed(decorators):
         command = decorate(command)
@@ -99,6 +121,10 @@ def repeated(names: Sequence[str]) -> list[str]:
         if not given or name not in names:
             continue
         value = context.params[name]
+        option = max(parameter.opts, key=len)
+        if isinstance(parameter, click.Option) and parameter.is_flag:
+            words.append(option)
+            continue
         for one in value if parameter.multiple else [value]:
-            words += [max(parameter.opts, key=len), str(one)]
+            words += [option, str(one)]
     return words

@@ -5,10 +5,12 @@ crashes, hangs, eats the memory, exits or computes nonsense costs one trial with
 `Replay` stands for a device that has measured a whole space already.
 """
 
+from loopwright.measure.finalists import FinalistResult, PlayoffPlan, PlayoffResult
 from loopwright.measure.interfaces import MeasurerLike
 from loopwright.measure.lock import DeviceLock, lock_log
 from loopwright.measure.measurer import Measurer
 from loopwright.measure.options import LocalBuilder, LocalRunner, MeasureOption, measure_option
+from loopwright.measure.paired_ratios import PairedGain, paired_gain
 from loopwright.measure.replay import Replay
 from loopwright.measure.result import (
     ErrorKind,
@@ -23,6 +25,7 @@ from loopwright.measure.space_file import MeasuredSpace, load_space
 __all__ = [
     "DeviceLock",
     "ErrorKind",
+    "FinalistResult",
     "LocalBuilder",
     "LocalRunner",
     "MeasureError",
@@ -33,9 +36,13 @@ __all__ = [
     "MeasuredSpace",
     "Measurer",
     "MeasurerLike",
+    "PairedGain",
+    "PlayoffPlan",
+    "PlayoffResult",
     "Replay",
     "TaskLike",
     "load_space",
     "lock_log",
     "measure_option",
+    "paired_gain",
 ]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
+from loopwright.measure.finalists import PlayoffPlan, PlayoffResult
 from loopwright.measure.result import MeasureInput, MeasureResult
 
 if TYPE_CHECKING:
@@ -38,18 +39,21 @@ class MeasurerLike(Protocol):
             incumbent: best time so far in seconds per call.
         """
 
-    def playoff(
-        self, configs: Sequence[ConfigEntity], rounds: int = 5
-    ) -> list[tuple[ConfigEntity, list[float]]]:
-        """Measure finalists again, interleaved.
+    def playoff(self, candidates: Sequence[ConfigEntity], plan: PlayoffPlan) -> PlayoffResult:
+        """Check and measure the fastest candidates again, interleaved with the default.
 
         Args:
-            configs: the finalists.
-            rounds: samples of each.
+            candidates: the fastest first; of equal programs, and where one is wrong, the next one
+                takes the place.
+            plan: how many take part, beside what, and how long.
+        """
 
-        Returns:
-            ``(config, seconds per call of each round)``, lowest median first; without times where
-            it failed.
+    def measure_again(self, configs: Sequence[ConfigEntity], windows: int) -> list[MeasureResult]:
+        """Measure configurations once more, without a race; one result each, in order.
+
+        Args:
+            configs: what to measure.
+            windows: samples of each.
         """
 
 

@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING
 
 from loopwright.env import usable_cpus
 from loopwright.errors import UsageError
+from loopwright.measure.again import Again
 from loopwright.measure.building import Build, Candidate
 from loopwright.measure.description import describe
 from loopwright.measure.equipment import Equipment
+from loopwright.measure.finalists import PlayoffPlan, PlayoffResult
 from loopwright.measure.gate import checked_result
-from loopwright.measure.options import MeasureOption, measure_option
+from loopwright.measure.options import WINDOWS, MeasureOption, measure_option
 from loopwright.measure.playoff import playoff
 from loopwright.measure.result import (
     MeasureError,
@@ -85,6 +87,7 @@ class Measurer:
         cores = cores or len(usable_cpus())
         threads = task.target.canonical.get("num_threads") or cores
         self.overlap = cores >= self.option.builder.processes + threads
+        self._again = Again(self.equipment)
         self._entered = False
         self._measured_any = False
         self._known_code: dict[str, MeasureResult] = {}
@@ -190,19 +193,17 @@ class Measurer:
                 yield result
             self.equipment.lock.release()
 
-    def playoff(
-        self, configs: Sequence[ConfigEntity], rounds: int = 5
-    ) -> list[tuple[ConfigEntity, list[float]]]:
-        """Measure finalists again, interleaved: one sample of each per round.
-
-        Those whose answer is wrong, or that fail, come back with no times (announced).
+    def playoff(self, candidates: Sequence[ConfigEntity], plan: PlayoffPlan) -> PlayoffResult:
+        """Check and measure the fastest candidates again, interleaved with the default.
 
         Args:
-            configs: the finalists.
-            rounds: samples of each.
+            candidates: the fastest first; of equal programs, and where one is wrong, the next one
+                takes the place.
+            plan: how many take part, beside what, and how long.
 
         Returns:
-            ``(config, seconds per call of each round)``, lowest median first.
+            The finalists, the best first, and the samples that say how much better it is than the
+            default. Those whose answer is wrong, or that fail, have an error (announced too).
 
         Raises:
             UsageError: outside of ``with``, or as `measure`.
@@ -211,7 +212,30 @@ class Measurer:
         self.equipment.passes = _pass_settings()
         start = time.perf_counter()
         try:
-            return playoff(self.equipment, configs, rounds)
+            return playoff(self.equipment, candidates, plan)
+        finally:
+            self.equipment.clock.total += time.perf_counter() - start
+            self.equipment.reset()
+
+    def measure_again(
+        self, configs: Sequence[ConfigEntity], windows: int = WINDOWS
+    ) -> list[MeasureResult]:
+        """Measure configurations once more, without a race: as they are now, on this machine.
+
+        Nothing is checked, and equal programs are each measured.
+
+        Args:
+            configs: what to measure; what was built of the first one is kept for the next call.
+            windows: samples of each.
+
+        Raises:
+            UsageError: outside of ``with``, or as `measure`.
+        """
+        self._check_entered()
+        self.equipment.passes = _pass_settings()
+        start = time.perf_counter()
+        try:
+            return self._again.measure(configs, windows)
         finally:
             self.equipment.clock.total += time.perf_counter() - start
             self.equipment.reset()

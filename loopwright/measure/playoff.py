@@ -1,21 +1,41 @@
-"""The playoff: finalists measured again in turns, so that a drift of the machine hits all alike."""
+"""The playoff: the fastest candidates are checked and measured again, in turns with the default.
+
+It has two parts. In the first all finalists are sampled in turns, which says who is best; in the
+second the best, the default configuration, the limit of the machine and what the caller wants
+beside them are sampled in turns, which says by how much. A drift of the machine hits all alike.
+"""
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from loopwright.errors import UsageError
 from loopwright.measure.building import Build
 from loopwright.measure.equipment import Equipment
-from loopwright.measure.options import PLAYOFF_WINDOW_S
+from loopwright.measure.finalists import FinalistResult, PlayoffPlan, PlayoffResult
+from loopwright.measure.machine_limit import MachineLimit, limit_of
+from loopwright.measure.options import PLAYOFF_WINDOW_S, WINDOW_S
+from loopwright.measure.paired_ratios import FEWEST_ROUNDS, SMALLEST_GAIN, paired_gain
 from loopwright.measure.result import MeasureError
 from loopwright.measure.running import wrong_answer
+from loopwright.measure.workers.messages import CheckReply
+from loopwright.records import Checked
+from loopwright.runtime import Artifact, get_num_threads
 
 if TYPE_CHECKING:
-    from loopwright.runtime import Artifact
     from loopwright.task import ConfigEntity
+
+#: Rounds of the first part, and of the second: as many as there is time for between these.
+CHOOSING = (5, 20)
+JUDGING = (20, 60)
+#: Rounds of the first part that even the slowest kernels get.
+_FEWEST_CHOOSING = 2
+#: Seconds that the rounds of a part may take before fewer than the least count are made.
+_PATIENCE_S = 2.5
 
 
 class Finalist:
@@ -26,19 +46,31 @@ class Finalist:
             the others.
         config: the configuration.
         build: its code; None until it is queued.
+        twin: another finalist whose code is equal to the byte; it is measured for both.
         first: seconds that its first run took.
         launched: number of the runner process that holds its code.
-        times: seconds per call, one for each round.
-        failed: it is out.
+        times: seconds per call, one for each round of the first part.
+        judged: the same of the second part.
+        latest: the sample of the latest round; empty where it failed.
+        error: why it is out.
+        checked: whether its answer was compared with the reference.
+        check_reason: why it was not.
+        max_error: largest difference from the reference.
     """
 
-    def __init__(self, number: int, config: ConfigEntity) -> None:
-        self.slot, self.config = number + 1, config
+    def __init__(self, slot: int, config: ConfigEntity) -> None:
+        self.slot, self.config = slot, config
         self.build: Build | None = None
+        self.twin: Finalist | None = None
         self.first = 0.0
         self.launched = -1
         self.times: list[float] = []
-        self.failed = False
+        self.judged: list[float] = []
+        self.latest: list[float] = []
+        self.error: MeasureError | None = None
+        self.checked = Checked.NO
+        self.check_reason = ""
+        self.max_error: float | None = None
 
     @property
     def artifact(self) -> Artifact:
@@ -48,91 +80,307 @@ class Finalist:
         assert not isinstance(self.build.outcome, MeasureError)
         return self.build.outcome
 
+    def result(self) -> FinalistResult:
+        """What measuring it gave: the first part where there was one."""
+        of = self.twin or self
+        error = self.error or of.error
+        return FinalistResult(
+            self.config,
+            () if error else tuple(of.times or of.judged),
+            error,
+            of.checked,
+            of.check_reason,
+            of.max_error,
+        )
+
+
+class Playoff:
+    """One playoff while it is held.
+
+    Args:
+        equipment: the processes.
+        plan: how it is held.
+    """
+
+    def __init__(self, equipment: Equipment, plan: PlayoffPlan) -> None:
+        self.equipment, self.plan = equipment, plan
+        self.started = time.perf_counter()
+        self.entered: list[Finalist] = []
+        self.limit: MachineLimit | None = None
+        self.at_peak: list[float] = []
+        self.beside: dict[str, list[float]] = {name: [] for name in plan.beside}
+        self.notes: list[str] = []
+
+    def hold(self, candidates: Sequence[ConfigEntity]) -> PlayoffResult:
+        """Let those of the candidates that are right and distinct play; the fastest come first."""
+        self._enter_default()
+        self._fill_places(candidates)
+        if len(self._players()) > 2 or self._default is None:
+            self._choose()
+        best = self._judge_best()
+        results = [f.result() for f in self.entered]
+        ranked = sorted(results, key=lambda r: (r.error is not None, r.order))
+        default = self._default
+        return PlayoffResult(
+            tuple(ranked),
+            () if best is None else tuple(best.judged),
+            () if default is None else tuple(default.judged),
+            "" if self.limit is None else self.limit.name,
+            tuple(self.at_peak),
+            {name: tuple(taken) for name, taken in self.beside.items()},
+            tuple(self.notes),
+        )
+
+    # -- who takes part -----------------------------------------------------------------------
+
+    @property
+    def _default(self) -> Finalist | None:
+        """The default configuration while it takes part."""
+        if self.plan.default is None or self.entered[0].error is not None:
+            return None
+        return self.entered[0]
+
+    def _enter_default(self) -> None:
+        if self.plan.default is not None:
+            self._enter([self.plan.default])
+
+    def _fill_places(self, candidates: Sequence[ConfigEntity]) -> None:
+        """Check candidates in the order in which they are given until enough are right."""
+        waiting = iter([c for c in candidates if c != self.plan.default])
+        while (free := self.plan.places - self._placed) > 0 and not self._out_of_time:
+            batch = list(islice(waiting, free))
+            if not batch:
+                return
+            self._enter(batch)
+
+    @property
+    def _placed(self) -> int:
+        return sum(f.config != self.plan.default for f in self._players())
+
+    def _players(self) -> list[Finalist]:
+        """Those that are measured: not out, and of equal programs one."""
+        return [f for f in self.entered if f.error is None and f.twin is None]
+
+    def _enter(self, configs: Sequence[ConfigEntity]) -> list[Finalist]:
+        """Build and check these."""
+        first = len(self.entered) + 1
+        fresh = [Finalist(first + i, config) for i, config in enumerate(configs)]
+        self._build(fresh)
+        self.equipment.take_device()
+        for f in fresh:
+            if f.error is None:
+                self._admit(f)
+            self.entered.append(f)
+        return fresh
+
+    def _build(self, finalists: Sequence[Finalist]) -> None:
+        """Build all of them; equal candidates share one build."""
+        builds: dict[str, Build] = {}
+        for f in finalists:
+            candidate = self.equipment.instantiate(f.config)
+            if isinstance(candidate, MeasureError):
+                self._fail(f, candidate)
+                continue
+            if candidate.key not in builds:
+                builds[candidate.key] = self.equipment.builds.add(candidate)
+            f.build = builds[candidate.key]
+        self.equipment.wait_for(list(builds.values()))
+        for f in finalists:
+            if f.build is not None and isinstance(f.build.outcome, MeasureError):
+                self._fail(f, f.build.outcome)
+
+    def _admit(self, f: Finalist) -> None:
+        """Check it, unless a finalist with equal code was checked already."""
+        code = f.artifact.objects
+        alike = (o for o in self.entered if o.twin is None and o.build is not None)
+        f.twin = next((o for o in alike if _code(o) == code), None)
+        if f.twin is not None:
+            return
+        if not self.equipment.option.runner.check:
+            f.checked, f.check_reason = Checked.OFF, "checking is switched off"
+            return
+        reply = self.equipment.runs.undisturbed(lambda: self._check(f))
+        if isinstance(reply, CheckReply):
+            f.max_error = reply.max_error
+        error = wrong_answer(reply)
+        if error is not None:
+            self._fail(f, error)
+        elif reply is None:
+            f.check_reason = self.equipment.why_unchecked
+        else:
+            f.checked = Checked.YES
+
+    def _check(self, f: Finalist) -> CheckReply | MeasureError | None:
+        assert f.build is not None
+        problem = self._load(f)
+        return problem or self.equipment.check(f.build.candidate, f.artifact, slot=f.slot)
+
+    # -- the two parts ------------------------------------------------------------------------
+
+    def _choose(self) -> None:
+        """The first part: all in turns, each as often as the others."""
+        players = self._players()
+        for turn in self._rounds(CHOOSING, _FEWEST_CHOOSING):
+            self._round(players, turn, PLAYOFF_WINDOW_S)
+            for f in players:
+                f.times += f.latest
+
+    def _judge_best(self) -> Finalist | None:
+        """Judge the best; where it fails now, the next one. None when all failed."""
+        while (best := self._best()) is not None:
+            self._judge(best)
+            if best.error is None and self._best() is best and self._of_peak(best) > 1:
+                self._judge(best)
+                self._doubt_peak(best)
+            if best.error is None:
+                return self._best()
+        return None
+
+    def _best(self) -> Finalist | None:
+        playing = [f for f in self._players() if f.times or f.judged or not self._chosen]
+        return min(playing, key=lambda f: f.result().order, default=None)
+
+    @property
+    def _chosen(self) -> bool:
+        return any(f.times for f in self.entered)
+
+    def _judge(self, best: Finalist) -> None:
+        """The second part: the best, the default and all yardsticks in turns.
+
+        It ends early when the interval is narrow enough, which favours neither side (Chow and
+        Robbins, "On the asymptotic theory of fixed-width sequential confidence intervals", Ann.
+        Math. Stat. 36, 1965). Two that are alone need no first part: both are judged.
+        """
+        players = self._players()
+        pair = [f for f in players if f in (best, self._default) or not self._chosen]
+        self._begin_judging(best)
+        for turn in self._rounds(JUDGING, FEWEST_ROUNDS, lambda: _narrow(pair)):
+            self._sample_beside(turn)
+            self._round(pair, turn, WINDOW_S)
+            for f in pair:
+                f.judged += f.latest
+            if any(f.error for f in pair):
+                return
+        if self.limit is not None and not self.limit.each_round:
+            self.at_peak.append(self.limit.sample())
+
+    def _begin_judging(self, best: Finalist) -> None:
+        for f in self.entered:
+            f.judged = []
+        self.beside = {name: [] for name in self.plan.beside}
+        self.at_peak = []
+        if self.limit is None:
+            threads = self.equipment.task.target.canonical.get("num_threads")
+            self.limit = limit_of(best.artifact, self.plan.flop, threads or get_num_threads())
+
+    def _sample_beside(self, turn: int) -> None:
+        """Sample the limit of the machine, and what the caller wants: in every other round, once
+        there are enough for an interval."""
+        if self.limit is not None and self.limit.each_round:
+            self.at_peak.append(self.limit.sample())
+        for name, sample in self.plan.beside.items():
+            left_out = turn >= FEWEST_ROUNDS and turn % 2
+            seconds = None if left_out else sample()
+            self.beside[name].append(math.nan if seconds is None else seconds)
+
+    def _of_peak(self, best: Finalist) -> float:
+        """Share of the limit that the best reached; 0 where it is not known."""
+        if not self.at_peak or not best.judged:
+            return 0.0
+        return statistics.median(self.at_peak) / statistics.median(best.judged)
+
+    def _doubt_peak(self, best: Finalist) -> None:
+        """Say that a share of the limit is above 100 %, when it was measured again and stays so."""
+        share = self._of_peak(best)
+        if share > 1 and self.limit is not None:
+            self.notes.append(
+                f"{share:.0%} of the {self.limit.name}, measured twice: it is no limit for this "
+                "kernel (other types, arrays that stay in a cache), or it was disturbed both times"
+            )
+
+    def _rounds(
+        self, counts: tuple[int, int], fewest: int, enough: Callable[[], bool] = lambda: False
+    ) -> Iterator[int]:
+        """Number the rounds of a part: the least count, more where there is time for them.
+
+        Args:
+            counts: rounds at least and at most.
+            fewest: rounds where the kernels are so slow that there is no time for the least count.
+            enough: no more than the least count are needed.
+        """
+        least, most = counts
+        begun = time.perf_counter()
+        for turn in range(most):
+            spent = time.perf_counter() - begun
+            needed = turn < fewest or (turn < least and spent < _PATIENCE_S)
+            spare = spent < self.plan.seconds / 2 and not (turn >= least and enough())
+            if self._out_of_time or not (needed or spare):
+                return
+            yield turn
+
+    @property
+    def _out_of_time(self) -> bool:
+        timeout = self.plan.timeout
+        return timeout is not None and time.perf_counter() - self.started >= timeout
+
+    def _round(self, players: Sequence[Finalist], turn: int, window_s: float) -> None:
+        """Take one sample of each."""
+        # Each round begins with another one: nobody always follows the same neighbour.
+        start = turn % max(1, len(players))
+        for f in [*players[start:], *players[:start]]:
+            f.latest = self._sample(f, window_s)
+
+    def _sample(self, f: Finalist, window_s: float) -> list[float]:
+        """Seconds per call, one number; none where it fails."""
+        if f.error is not None:
+            return []
+        with self.equipment.clock.phase("run"):
+            times = self.equipment.runs.undisturbed(lambda: self._window(f, window_s))
+        if isinstance(times, MeasureError):
+            self._fail(f, times)
+            return []
+        return [statistics.median(times)]
+
+    def _window(self, f: Finalist, window_s: float) -> tuple[float, ...] | MeasureError:
+        """Load it where that is needed, and take one sample."""
+        problem = self._load(f)
+        return problem or self.equipment.runs.sample(
+            f.first, slot=f.slot, windows=1, window_s=window_s
+        )
+
+    def _load(self, f: Finalist) -> MeasureError | None:
+        """Have the present runner process hold its code; what went wrong, if anything."""
+        worker = self.equipment.runs.worker
+        worker.start()
+        if f.launched == worker.launched:
+            return None
+        race = self.equipment.runs.load_and_race(f.artifact, None, slot=f.slot, race=False)
+        if isinstance(race, MeasureError):
+            return race
+        f.first, f.launched = race.first, worker.launched
+        return None
+
+    def _fail(self, f: Finalist, error: MeasureError) -> None:
+        f.error = error
+        self.equipment.announce(f"playoff: a finalist is out ({error})")
+
+
+def _code(f: Finalist) -> bytes | None:
+    """Its object code; None where it was not built."""
+    built = f.build is not None and not isinstance(f.build.outcome, MeasureError)
+    return f.artifact.objects if built else None
+
+
+def _narrow(pair: Sequence[Finalist]) -> bool:
+    """True when the gain of one over the other is known as exactly as it needs to be."""
+    if len(pair) < 2:
+        return True
+    gain = paired_gain(pair[0].judged, pair[1].judged)
+    return gain is not None and gain.margin <= SMALLEST_GAIN
+
 
 def playoff(
-    equipment: Equipment, configs: Sequence[ConfigEntity], rounds: int
-) -> list[tuple[ConfigEntity, list[float]]]:
+    equipment: Equipment, candidates: Sequence[ConfigEntity], plan: PlayoffPlan
+) -> PlayoffResult:
     """See `Measurer.playoff`."""
-    if rounds < 1:
-        raise UsageError(f"playoff: rounds must be at least 1; it is {rounds}")
-    finalists = [Finalist(i, config) for i, config in enumerate(configs)]
-    _build(equipment, finalists)
-    equipment.take_device()
-    for f in finalists:
-        _check(equipment, f)
-    for turn in range(rounds):
-        # Each round begins with another one: nobody always follows the same neighbour.
-        start = turn % max(1, len(finalists))
-        for f in finalists[start:] + finalists[:start]:
-            _sample(equipment, f)
-    ranked = sorted(finalists, key=lambda f: statistics.median(f.times or [float("inf")]))
-    return [(f.config, f.times) for f in ranked]
-
-
-def _build(equipment: Equipment, finalists: Sequence[Finalist]) -> None:
-    """Build all of them; equal candidates share one build."""
-    builds: dict[str, Build] = {}
-    for f in finalists:
-        candidate = equipment.instantiate(f.config)
-        if isinstance(candidate, MeasureError):
-            _fail(equipment, f, candidate)
-            continue
-        if candidate.key not in builds:
-            builds[candidate.key] = equipment.builds.add(candidate)
-        f.build = builds[candidate.key]
-    equipment.wait_for(list(builds.values()))
-    for f in finalists:
-        if f.build is not None and isinstance(f.build.outcome, MeasureError):
-            _fail(equipment, f, f.build.outcome)
-
-
-def _load(equipment: Equipment, f: Finalist) -> MeasureError | None:
-    """Have the present runner process hold its code; what went wrong, if anything."""
-    worker = equipment.runs.worker
-    worker.start()
-    if f.launched == worker.launched:
-        return None
-    race = equipment.runs.load_and_race(f.artifact, None, slot=f.slot, race=False)
-    if isinstance(race, MeasureError):
-        return race
-    f.first, f.launched = race.first, worker.launched
-    return None
-
-
-def _check(equipment: Equipment, f: Finalist) -> None:
-    if f.failed or not equipment.option.runner.check:
-        return
-    error = equipment.runs.undisturbed(lambda: _problem(equipment, f))
-    if error is not None:
-        _fail(equipment, f, error)
-
-
-def _problem(equipment: Equipment, f: Finalist) -> MeasureError | None:
-    """Load it and check its answer."""
-    assert f.build is not None
-    return _load(equipment, f) or wrong_answer(
-        equipment.check(f.build.candidate, f.artifact, slot=f.slot)
-    )
-
-
-def _sample(equipment: Equipment, f: Finalist) -> None:
-    if f.failed:
-        return
-    with equipment.clock.phase("run"):
-        times = equipment.runs.undisturbed(lambda: _times(equipment, f))
-    if isinstance(times, MeasureError):
-        _fail(equipment, f, times)
-        return
-    f.times.append(statistics.median(times))
-
-
-def _times(equipment: Equipment, f: Finalist) -> tuple[float, ...] | MeasureError:
-    """Load it and take one window."""
-    return _load(equipment, f) or equipment.runs.sample(
-        f.first, slot=f.slot, windows=1, window_s=PLAYOFF_WINDOW_S
-    )
-
-
-def _fail(equipment: Equipment, f: Finalist, error: MeasureError) -> None:
-    f.failed, f.times = True, []
-    equipment.announce(f"playoff: a finalist is out ({error})")
+    return Playoff(equipment, plan).hold(candidates)

@@ -6,13 +6,13 @@ what was recorded: the same samples, failures and verdicts of the race each time
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loopwright.errors import UsageError
-from loopwright.measure.options import DROP_RATIO
+from loopwright.measure.finalists import PlayoffPlan, PlayoffResult, played
+from loopwright.measure.options import DROP_RATIO, WINDOWS
 from loopwright.measure.result import MeasureInput, MeasureResult, would_lead
 from loopwright.measure.space_file import MeasuredSpace, Point, load_space
 
@@ -66,28 +66,31 @@ class Replay:
                 )
         return self._results([self._point(item.config) for item in inputs], incumbent)
 
-    def playoff(
-        self, configs: Sequence[ConfigEntity], rounds: int = 5
-    ) -> list[tuple[ConfigEntity, list[float]]]:
+    def playoff(self, candidates: Sequence[ConfigEntity], plan: PlayoffPlan) -> PlayoffResult:
         """What measuring finalists again gave, interleaved; of others, their samples.
 
-        Args:
-            configs: points of the recorded space.
-            rounds: samples of each at most.
+        Nothing is checked, and nothing is sampled beside them.
 
-        Returns:
-            ``(config, seconds per call of each round)``, lowest median first.
+        Args:
+            candidates: points of the recorded space, the fastest first.
+            plan: how many take part; the default is measured as often as it was recorded.
 
         Raises:
             UsageError: a point was never measured.
         """
-        pairs = [(config, self._final_times(config)[:rounds]) for config in configs]
-        return sorted(pairs, key=lambda pair: statistics.median(pair[1] or [float("inf")]))
+        return played(candidates, plan, self._final_times)
 
-    def _final_times(self, config: ConfigEntity) -> list[float]:
+    def measure_again(
+        self, configs: Sequence[ConfigEntity], windows: int = WINDOWS
+    ) -> list[MeasureResult]:
+        """The recorded result of each: what is recorded does not drift."""
+        points = [self._point(config) for config in configs]
+        return [MeasureResult(times=point.times, error=point.error) for point in points]
+
+    def _final_times(self, config: ConfigEntity) -> Sequence[float]:
         point = self._point(config)
         assert config.index is not None
-        return list(self.recorded.finals.get(config.index) or point.times)
+        return self.recorded.finals.get(config.index) or point.times
 
     def _results(self, points: Sequence[Point], incumbent: float | None) -> Iterator[MeasureResult]:
         for point in points:

@@ -4,7 +4,7 @@ A leaf: knows nothing of schedules or of the runtime, so that a log can be liste
 imported. Traces and targets stay raw JSON here. ``docs/records.md`` specifies the format.
 """
 
-from loopwright.records.error_kind import ErrorKind
+from loopwright.records.error_kind import FAILED_AGAIN, ErrorKind
 from loopwright.records.expression import Expression
 from loopwright.records.files import distill_file, merge, pick, pick_best, split
 from loopwright.records.index.open import open_log
@@ -17,9 +17,10 @@ from loopwright.records.ranking import Measurement, Ranking, ranked
 from loopwright.records.record import VERSION, Checked, Record, task_key
 from loopwright.records.reuse import Conditions, Reuse, by_code, differences, reuse_of
 from loopwright.records.store import Store
-from loopwright.records.verdict import Outcome, Verdict
+from loopwright.records.verdict import Outcome, Verdict, compared
 
 __all__ = [
+    "FAILED_AGAIN",
     "VERSION",
     "Checked",
     "Conditions",
@@ -40,6 +41,7 @@ __all__ = [
     "by_code",
     "by_task",
     "canonical_json",
+    "compared",
     "differences",
     "distill",
     "distill_file",

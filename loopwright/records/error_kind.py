@@ -24,3 +24,16 @@ class ErrorKind(StrEnum):
     RUN_ERROR = "RUN_ERROR"
     #: The outputs differ from the reference, or memory outside of the arguments was written.
     WRONG_ANSWER = "WRONG_ANSWER"
+
+
+#: Failures of a kernel that had a time before: whoever shows one in the playoff, or when measured
+#: again, is out. What fails in a builder then says nothing of the kernel.
+FAILED_AGAIN = frozenset(
+    {
+        ErrorKind.RUN_TIMEOUT,
+        ErrorKind.RUN_CRASH,
+        ErrorKind.MEMORY,
+        ErrorKind.RUN_ERROR,
+        ErrorKind.WRONG_ANSWER,
+    }
+)

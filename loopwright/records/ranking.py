@@ -34,6 +34,10 @@ class Measurement(Protocol):
         """Its answer was found to be wrong."""
 
     @property
+    def failed_again(self) -> bool:
+        """It had a time before and failed when it was measured again."""
+
+    @property
     def checked(self) -> Checked:
         """Whether its answer was compared with the reference."""
 
@@ -150,14 +154,15 @@ def ranked(records: Iterable[_M], k: int | None = None) -> list[_M]:
 
     What a check found holds for the compiler whose code was checked: a candidate counts as checked
     when a record of the same compiler says so. A wrong answer takes out all records of the
-    candidate by that compiler, and all earlier ones.
+    candidate by that compiler, and all earlier ones; a kernel that crashed, hung or failed when it
+    was measured again takes out those by that compiler.
 
     Args:
         records: any iterable of records, a :class:`Log` too.
         k: how many at most.
     """
     records = list(records)
-    refuted = {(r.candidate, r.build) for r in records if r.wrong}
+    refuted = {(r.candidate, r.build) for r in records if r.wrong or r.failed_again}
     since: dict[str, float] = {}
     for record in records:
         if record.wrong:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 
 from loopwright.errors import RecordError
-from loopwright.records.error_kind import ErrorKind
+from loopwright.records.error_kind import FAILED_AGAIN, ErrorKind
 from loopwright.records.field_checks import checked_fields
 from loopwright.records.json_value import Json
 from loopwright.records.line import body_of, canonical_json, parse_line, sealed
@@ -147,6 +147,13 @@ class Record:
     def wrong(self) -> bool:
         """True when the answer was found to be wrong."""
         return self.error is not None and self.error.get("kind") == ErrorKind.WRONG_ANSWER
+
+    @property
+    def failed_again(self) -> bool:
+        """True when a kernel that had a time before failed when it was measured again."""
+        return (
+            bool(self.phase) and self.error is not None and self.error.get("kind") in FAILED_AGAIN
+        )
 
     @property
     def median(self) -> float | None:

@@ -13,11 +13,11 @@ from loopwright.records.json_value import Json
 class Outcome(StrEnum):
     """The word of a verdict."""
 
-    #: The interval of the gain lies above zero.
+    #: The whole interval of the gain lies above what counts as a gain.
     FASTER = "faster"
-    #: The interval holds zero.
+    #: The interval holds gains too small to count, or none.
     TIE = "tie"
-    #: The interval lies below zero.
+    #: The whole interval lies below, by as much.
     SLOWER = "slower"
     #: The default could not be measured beside it.
     NOT_COMPARED = "not compared"
@@ -33,6 +33,9 @@ class Verdict:
         margin: half of the width of the 95 % interval of the gain.
         rounds: how many paired samples the interval rests on.
         default: ``Record.candidate`` of the default configuration; empty when not compared.
+        peak: the limit of the machine that was sampled in the same rounds, such as ``"FMA peak"``;
+            empty where none was.
+        of_peak: share of it that the winner reached; 0 where none was sampled.
     """
 
     outcome: Outcome
@@ -40,6 +43,26 @@ class Verdict:
     margin: float = 0.0
     rounds: int = 0
     default: str = ""
+    peak: str = ""
+    of_peak: float = 0.0
+
+    @property
+    def is_gain(self) -> bool:
+        """True when the winner is measurably faster than the default."""
+        return self.outcome is Outcome.FASTER
+
+    def text(self, winner: str = "the best", default: str = "the default") -> str:
+        """The verdict as a sentence, in the words that every command uses.
+
+        Args:
+            winner: what the winner is called.
+            default: what it is compared with.
+        """
+        if self.outcome is Outcome.NOT_COMPARED:
+            return f"{winner} was not compared with {default}"
+        share = self.of_peak / (1.0 + self.gain)
+        known = f"{default} has {share * 100:.0f} % of the {self.peak}" if self.peak else ""
+        return compared(self.outcome, self.gain, self.margin, winner, default, known)
 
     def to_json(self) -> dict[str, Json]:
         """The form in a record."""
@@ -59,6 +82,48 @@ class Verdict:
                 float(data["margin"]),
                 int(data["rounds"]),
                 str(data["default"]),
+                str(data.get("peak", "")),
+                float(data.get("of_peak", 0.0)),
             )
         except (KeyError, TypeError, ValueError, OverflowError) as exc:
             raise RecordError("field 'verdict' is malformed") from exc
+
+
+#: The verdict where there was no playoff, or none with the default.
+NOT_COMPARED = Verdict(Outcome.NOT_COMPARED)
+
+
+def compared(
+    outcome: Outcome,
+    gain: float,
+    margin: float,
+    one: str = "the best",
+    other: str = "the default",
+    known: str = "",
+) -> str:
+    """How two kernels compare, as a sentence.
+
+    Args:
+        outcome: the word.
+        gain: by which share the one is faster; negative where it is slower.
+        margin: half of the width of the interval of the gain.
+        one: what the one is called.
+        other: what the other is called.
+        known: what else is known of the other, said where there is no gain.
+    """
+    figures = f"{_percent(abs(gain), margin)} +- {_percent(margin, margin)}"
+    match outcome:
+        case Outcome.FASTER:
+            return f"{one} beats {other} by {figures}"
+        case Outcome.SLOWER:
+            return f"{one} is slower than {other} by {figures}"
+        case Outcome.TIE if known:
+            return f"no measurable gain: {known}"
+        case Outcome.TIE:
+            return f"tie: {one} and {other} differ by {figures}"
+    return f"{one} was not compared with {other}"
+
+
+def _percent(share: float, margin: float) -> str:
+    """A share with as many digits as its margin has."""
+    return f"{share * 100:.{1 if margin < 0.1 else 0}f} %"

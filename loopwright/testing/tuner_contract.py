@@ -24,7 +24,15 @@ from typing import Any, ClassVar
 
 import pytest
 
-from loopwright.measure import ErrorKind, MeasureError, MeasureInput, MeasureResult
+from loopwright.measure import (
+    ErrorKind,
+    MeasureError,
+    MeasureInput,
+    MeasureResult,
+    PlayoffPlan,
+    PlayoffResult,
+)
+from loopwright.measure.finalists import played
 from loopwright.task import ConfigEntity, ConfigSpace
 from loopwright.tuner.base import Tuner
 from loopwright.tuner.run.state import point
@@ -144,12 +152,19 @@ class FakeMeasurer:
         seconds = self.time(index)
         return MeasureResult(times=(seconds, seconds * 1.01, seconds * 0.99), ts=1.0)
 
-    def playoff(
-        self, configs: Sequence[ConfigEntity], rounds: int = 5
-    ) -> list[tuple[ConfigEntity, list[float]]]:
+    def measure_again(self, configs: Sequence[ConfigEntity], windows: int) -> list[MeasureResult]:
+        """The same results again."""
+        return [self.result(point(config)) for config in configs]
+
+    def playoff(self, candidates: Sequence[ConfigEntity], plan: PlayoffPlan) -> PlayoffResult:
         """The same times again."""
-        self.playoffs.append([point(config) for config in configs])
-        return [(config, [self.time(point(config))] * rounds) for config in configs]
+        result = played(candidates, plan, self.times_again)
+        self.playoffs.append([point(finalist.config) for finalist in result.finalists])
+        return result
+
+    def times_again(self, config: ConfigEntity) -> list[float]:
+        """Samples of a finalist."""
+        return [self.time(point(config))] * 20
 
 
 #: Times by index, equal in every process; what is minimal is neither first nor last.

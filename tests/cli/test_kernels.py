@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
@@ -180,10 +181,14 @@ def test_a_history_with_torn_lines_is_used_and_they_are_counted(cli, tuned, tmp_
 
 
 def test_bench(cli, tuned):
-    ran = cli("bench", *WORKLOAD, "--history", str(tuned), "--rounds", "3")
+    ran = cli("bench", *WORKLOAD, "--history", str(tuned), "--rounds", "6")
     assert ran.code == 0, ran.err
-    rows = [line.split()[0] for line in ran.out.splitlines()[3:]]
+    rows = [line.split()[0] for line in ran.out.splitlines()[3:7]]
     assert rows == ["default", "tuned", "NumPy", "FMA"]
+    words = r"tuned (beats|is slower than) {0} by|tie: tuned and {0} differ by"
+    for name in ("default", "NumPy"):
+        said = rf"^({words.format(name)}) [\d.]+ % \+- [\d.]+ %$"
+        assert re.search(said, ran.out, re.MULTILINE), ran.out
 
 
 def test_bench_as_json(cli, monkeypatch):
@@ -196,6 +201,17 @@ def test_bench_as_json(cli, monkeypatch):
     assert all(0 < row["of_peak"] < 10 for row in data["rows"])
     assert data["fma_peak_gflops"] > 0
     assert data["flop"] == 2 * 32**3
+    (gain,) = data["gains"]
+    assert (gain["one"], gain["other"], gain["gain"]) == ("default", "NumPy", None)
+    assert "too few rounds for an interval; give 6 or more" in gain["text"]
+
+
+def test_a_share_above_the_peak_is_measured_again_and_said(cli, monkeypatch):
+    asked = []
+    monkeypatch.setattr("loopwright.runtime.fma_peak", lambda *_, **__: asked.append(1) or 1.0)
+    ran = cli("bench", *WORKLOAD, "--rounds", "3")
+    assert len(asked) == 6
+    assert "default and NumPy: above the peak, measured twice" in ran.out
 
 
 def test_devices(cli):

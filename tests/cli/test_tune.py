@@ -66,11 +66,20 @@ def test_tune_shows_everything_and_leaves_the_log(cli, tmp_path):
     assert "all 4 trials are measured" in out
     assert re.search(r"default: [\d.]+ [mun]s, [\d.]+ GFLOP/s, \d+% of the peak", out)
     assert re.search(r"best:    .* x the default \(trial \d\)", out)
+    assert re.search(r"verdict: (the best (beats|is slower)|no measurable gain: the default)", out)
+    assert re.search(r"the best has \d+ % of the FMA peak", out)
+    assert re.search(r"the best .*NumPy.* by [\d.]+ % \+- [\d.]+ %", out)
     assert re.search(r"NumPy:   [\d.]+ GFLOP/s", out)
     assert re.search(r"time:    [\d.]+ s: .*(build|run|playoff) [\d.]+ s", out)
     log = records.load(tmp_path / "matmul_32x32x32.jsonl")
     assert [r.trial for r in log if not r.phase] == [0, 1, 2, 3]
     assert log.headers[0]["seed"] == 3
+    best = records.best(log)
+    assert best.phase == "playoff"
+    verdict = records.Verdict.from_json(best.verdict)
+    default = next(r for r in log if r.trial == 0)
+    assert verdict.default == default.candidate
+    assert f"verdict: {verdict.text()}" in out
 
 
 def test_the_same_command_again_times_the_winner_and_says_how_to_go_on(cli, tuned):
@@ -87,6 +96,39 @@ def test_the_same_command_again_times_the_winner_and_says_how_to_go_on(cli, tune
         rf"start over: +{re.escape(base)} \S+\.fresh\.jsonl --trials {TRIALS}", ran.out
     )
     assert tuned.read_text() == before
+    verdict = records.Verdict.from_json(records.best(records.load(tuned)).verdict)
+    assert f"verdict: {verdict.text()}" in ran.out
+
+
+def test_a_summary_for_scripts_and_an_exit_code_for_no_gain(cli, tmp_path):
+    # Of a space of one trial the default is the best: that is no gain, and no failure for people.
+    log = str(tmp_path / "one.jsonl")
+    argv = ["tune", *WORKLOAD, "--tuner", "random", "--trials", "2", "--log", log, "--json"]
+    ran = cli(*argv)
+    assert ran.code == 0, ran.err
+    said = json.loads(ran.out)
+    assert (said["trials"], said["stopped"], said["log"]) == (2, "n_trial", log)
+    assert said["verdict"]["outcome"] in ("faster", "tie", "slower")
+    assert said["verdict"]["rounds"] >= 6
+    assert said["default"]["seconds"] > 0
+    assert said["of_peak"] > 0
+    assert said["beside"]["NumPy"]["rounds"] >= 6
+    assert "verdict:" in ran.err
+    assert "--trials 200 --json" not in ran.out
+    assert f"--log {log} --tuner random --json --trials 200" in ran.err
+    code = 0 if said["verdict"]["outcome"] == "faster" else 4
+    assert cli(*argv, "--fail-without-gain").code == code
+
+
+def test_a_tie_exits_with_the_code_for_no_gain(cli, tmp_path, monkeypatch):
+    tie = records.Verdict(records.Outcome.TIE, 0.001, 0.004, 20, "", "FMA peak", 0.94)
+    monkeypatch.setattr("loopwright.measure.PlayoffResult.verdict", lambda self: tie)
+    log = str(tmp_path / "tie.jsonl")
+    argv = ["tune", *WORKLOAD, "--tuner", "random", "--trials", "2", "--log", log]
+    ran = cli(*argv)
+    assert ran.code == 0, ran.err
+    assert "verdict: no measurable gain: the default has 94 % of the FMA peak" in ran.out
+    assert cli(*argv, "--fail-without-gain").code == 4
 
 
 def test_usage_errors(cli):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -40,6 +41,11 @@ def test_one_table_and_one_log(cli, file, tmp_path):
         "compare:  loopwright bench matmul M=16 N=16 K=64 --threads 1 --history net.jsonl"
         in ran.out
     )
+    words = (
+        "the best beats the default by|no measurable gain: the default has|tie: |the best is slower"
+    )
+    said = re.findall(rf"^\w+\(.*\): (?:{words})", ran.out, re.MULTILINE)
+    assert len(said) == 3
     log = records.load(tmp_path / "net.jsonl")
     assert len({r.task for r in log}) == 3
     assert {header["tasks"] for header in log.headers} == {3}
@@ -53,6 +59,11 @@ def test_the_same_command_again_measures_nothing(cli, file, tmp_path):
     assert "resuming: 9 trials in the log count" in ran.out
     assert "9 valid, 9 of them from the log" in ran.out
     assert (tmp_path / "net.jsonl").read_text() == before
+    scripted = tune(cli, file, "--trials", "9", "--json", "--fail-without-gain")
+    said = json.loads(scripted.out)
+    assert [row["trials"] for row in said["tasks"]] == [3, 3, 3]
+    gains = [row["verdict"]["outcome"] == "faster" for row in said["tasks"]]
+    assert scripted.code == (0 if any(gains) else 4)
 
 
 def test_ctrl_c_prints_the_command_that_goes_on(cli, file, monkeypatch):

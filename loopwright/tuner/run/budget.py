@@ -151,6 +151,11 @@ class Budget:
         return self.clock() - self.started
 
     @property
+    def left(self) -> float | None:
+        """Seconds until the timeout, below zero after it; None for no limit."""
+        return None if self.timeout is None else self.timeout - self.elapsed
+
+    @property
     def limits(self) -> dict[str, float | None]:
         """The limits by name, as the header of a log holds them."""
         return {

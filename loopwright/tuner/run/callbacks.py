@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from loopwright.errors import UsageError
@@ -42,6 +42,13 @@ class Monitor:
 
     def playoff(self, state: RunState, count: int) -> None:
         """The best ``count`` configurations are now measured again, interleaved."""
+
+    def beside(self) -> Mapping[str, Callable[[], float | None]]:
+        """What the playoff shall sample beside the kernels, by name.
+
+        Each is called in turn with them and returns seconds per call, or None where it has none.
+        """
+        return {}
 
     def finished(self, state: RunState, summary: Summary) -> None:
         """The run is over, be it by Ctrl-C; not called when it ends by an error."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import statistics
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -20,7 +19,15 @@ from loopwright import records
 from loopwright.env import surroundings
 from loopwright.errors import RecordError
 from loopwright.measure import ErrorKind, MeasureError, MeasureResult
-from loopwright.records import Conditions, Expression, Json, Record, Reuse
+from loopwright.records import (
+    Conditions,
+    Expression,
+    Json,
+    Outcome,
+    Record,
+    Reuse,
+    Verdict,
+)
 from loopwright.transform import PassContext
 from loopwright.tuner.run.points import RecordedPoints
 from loopwright.tuner.run.state import Trial, point
@@ -32,8 +39,8 @@ if TYPE_CHECKING:
 _REMEASURED = 8
 #: How many of them are built again while the compiler turns out to make the same code.
 _REBUILT = 64
-#: Marks a record of the final re-measuring: a second measurement, not a trial.
-PLAYOFF = "playoff"
+#: Phases of records of further measurements: the final one, and what a drift touched.
+PLAYOFF, DRIFT = "playoff", "drift"
 
 
 class Journal:
@@ -42,7 +49,9 @@ class Journal:
     Attributes:
         path: the log, or None.
         trials: in the order in which they were measured, none twice.
-        retimed: median seconds by index, where the final re-measuring gave a later one.
+        later: further measurements of trials, by index, in the order in which they were made.
+        drift: those that a drift of the machine made necessary, by the round that they belong to.
+        verdicts: how the winner of a playoff compares with the default, by its index.
         remeasure: configurations that were among the best elsewhere, see `remeasured`.
         by_code: results of other versions of the compiler by the hash of their object code, for a
             measurer that runs no code twice.
@@ -58,7 +67,9 @@ class Journal:
     def __init__(self, task: Task) -> None:
         self.task = task
         self.trials: list[Trial] = []
-        self.retimed: dict[int, float] = {}
+        self.later: list[tuple[int, MeasureResult]] = []
+        self.drift: dict[int, list[tuple[ConfigEntity, MeasureResult]]] = {}
+        self.verdicts: dict[int, Verdict] = {}
         self.remeasure: list[ConfigEntity] = []
         self.by_code: dict[str, MeasureResult] = {}
         self.elsewhere: list[tuple[ConfigEntity, MeasureResult]] = []
@@ -88,9 +99,28 @@ class Journal:
         known = {t.index for t in self.trials if t.result.times_of and t.round < number}
         return self.remeasure if all(point(c) in known for c in first) else first
 
-    def add_playoff(self, trial: Trial, times: tuple[float, ...]) -> None:
-        """Keep what the final re-measuring gave for a trial."""
-        self.retimed[trial.index] = statistics.median(times)
+    def add_again(
+        self,
+        trial: Trial,
+        result: MeasureResult,
+        phase: str,
+        verdict: Verdict | None = None,
+        default: int | None = None,
+    ) -> None:
+        """Keep a further measurement of a trial.
+
+        Args:
+            trial: the trial.
+            result: times, or how it failed.
+            phase: of the record: what it was measured again for.
+            verdict: how it compares with the default, where it is the winner of a playoff.
+            default: index of the default, which was kept before, or is this trial.
+        """
+        self.later.append((trial.index, result))
+        if phase == DRIFT:
+            self.drift.setdefault(trial.round, []).append((trial.config, result))
+        if verdict is not None:
+            self.verdicts[trial.index] = verdict
 
     def header(self, data: Mapping[str, Json]) -> None:
         """Note the seed and options of the run that begins."""
@@ -142,6 +172,7 @@ class LogJournal(Journal):
             target=self._target,
         )
         self._points = RecordedPoints(task.config_space)
+        self._candidates: dict[int, str] = {}
         # Opened before it is read: a log that cannot be written is found before anything is lost.
         existed = os.path.exists(path) and os.path.getsize(path) > 0
         self._store = records.Store(path)
@@ -154,12 +185,23 @@ class LogJournal(Journal):
         self._store.append(self._record(trial, trial.result))
         super().add(trial)
 
-    def add_playoff(self, trial: Trial, times: tuple[float, ...]) -> None:
-        """Append the later, more careful measurement of a trial."""
-        first = trial.result
-        result = replace(first, times=times, ts=time.time(), times_of="")
-        self._store.append(self._record(trial, result, phase=PLAYOFF))
-        super().add_playoff(trial, times)
+    def add_again(
+        self,
+        trial: Trial,
+        result: MeasureResult,
+        phase: str,
+        verdict: Verdict | None = None,
+        default: int | None = None,
+    ) -> None:
+        """Append a further measurement of a trial."""
+        record = self._record(trial, replace(result, times_of=""), phase=phase)
+        self._candidates[trial.index] = record.candidate
+        if verdict is not None:
+            if default is not None and verdict.outcome is not Outcome.NOT_COMPARED:
+                verdict = replace(verdict, default=self._candidates[default])
+            record = replace(record, verdict=verdict.to_json())
+        self._store.append(record)
+        super().add_again(trial, result, phase, verdict)
 
     def header(self, data: Mapping[str, Json]) -> None:
         """Append the line that opens the run."""
@@ -257,13 +299,21 @@ class LogJournal(Journal):
             config = self._config(record)
             if config is None:
                 unknown += 1
-            elif record.phase == PLAYOFF:
-                if record.median is not None:
-                    self.retimed[point(config)] = record.median
+            elif record.phase:
+                self._take_again(config, record)
             else:
                 trial = Trial(record.trial, record.round, record.seed, config, result_of(record))
                 super().add(trial)
         return unknown
+
+    def _take_again(self, config: ConfigEntity, record: Record) -> None:
+        """Take in a record of a further measurement."""
+        index, result = point(config), result_of(record)
+        self.later.append((index, result))
+        if record.phase == DRIFT:
+            self.drift.setdefault(record.round, []).append((config, result))
+        if record.verdict is not None:
+            self.verdicts[index] = Verdict.from_json(record.verdict)
 
     def _take_elsewhere(self, past: list[Record]) -> None:
         """Take in records of another compiler or machine."""

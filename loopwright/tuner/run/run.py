@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import statistics
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -18,11 +17,15 @@ from typing import TYPE_CHECKING
 from loopwright.errors import InternalError, SpaceError, TuneError
 from loopwright.measure import MeasureInput, MeasureOption, MeasureResult
 from loopwright.measure.interfaces import KnowsCode, MeasurerLike
+from loopwright.records import Verdict
+from loopwright.records.verdict import NOT_COMPARED
 from loopwright.task.refusals import Refusal, refusals
 from loopwright.tuner.run.budget import Budget
 from loopwright.tuner.run.callbacks import EarlyStop, Monitor
+from loopwright.tuner.run.final_playoff import FINALISTS, PLAYOFF_SHARE, FinalPlayoff
 from loopwright.tuner.run.interfaces import Callback, TunerLike
 from loopwright.tuner.run.journal import Journal
+from loopwright.tuner.run.sentinel import Sentinel
 from loopwright.tuner.run.stall import StallWatch
 from loopwright.tuner.run.state import RunState, Trial, flop_of, point
 from loopwright.tuner.run.summary import Summary, failure_lines, summarize
@@ -30,8 +33,6 @@ from loopwright.tuner.run.summary import Summary, failure_lines, summarize
 if TYPE_CHECKING:
     from loopwright.task import ConfigEntity
 
-#: How many of the best are measured again at the end, interleaved; the default joins them.
-FINALISTS = 8
 #: So many failures in a row, all of one kind and none valid before, end a run.
 FAILURES_OF_ONE_KIND = 32
 
@@ -125,7 +126,8 @@ class Run:
         self.default = self._default_index()
         self.state = RunState(flop_of(self.task), self.default, budget)
         self.own_time = {"search": 0.0, "log": 0.0, "playoff": 0.0}
-        self.samples: dict[int, tuple[float, ...]] = {}
+        self.sentinel = Sentinel(measurer, self.state, journal, self.monitors)
+        self.final = FinalPlayoff(measurer, self.state, journal, self.monitors)
         self.stall = StallWatch(measurer, lambda: self.recorded, self._announce)
         self._round: Round | None = None
         self._header_written = False
@@ -150,7 +152,7 @@ class Run:
         self.tuner.relatives = self.journal.relatives
         if isinstance(self.measurer, KnowsCode):
             self.measurer.know(self.journal.by_code)
-        self.state.resume((t for _, trials in rounds for t in trials), self.journal.retimed)
+        self.state.resume((t for _, trials in rounds for t in trials), self.journal.later)
         for monitor in self.monitors:
             monitor.started(self.tuner, self.state)
             for note in self.journal.notes:
@@ -189,8 +191,10 @@ class Run:
         self.stop = self.stop or self._spent()
         if plan.todo() and self.stop is None:
             return
+        if plan.fresh and self.stop is None:
+            self.sentinel.look(plan.number)
         with self._timed("search"):
-            self.tuner.tell(plan.results())
+            self.tuner.tell([*plan.results(), *self.journal.drift.get(plan.number, ())])
         self._round = None
         inputs = [MeasureInput(self.task, t.config, t.number) for t in plan.fresh]
         for callback in self.callbacks:
@@ -204,27 +208,23 @@ class Run:
         except EarlyStop as exc:
             self.stop = self.stop or ("callback", str(exc))
 
-    def playoff(self) -> None:
-        """Measure the best few and the default again, interleaved, and let the result stand."""
-        if self.state.measured or self.state.best is None:
-            finalists = self.state.finalists(FINALISTS)
-            if len(finalists) < 2:
-                return
-        else:
-            finalists = self.state.finalists(1)
-        if self.budget.timeout is not None and self.budget.elapsed >= self.budget.timeout:
-            return
-        for monitor in self.monitors:
-            monitor.playoff(self.state, len(finalists))
+    def playoff(self, left: float | None = None) -> None:
+        """Check and measure the best few and the default again, interleaved; the result stands.
+
+        Args:
+            left: seconds that it may take; None for no limit but that of the run.
+        """
         # The measurer counts this time into its phases as well: keep what they were.
         self._phases = self._measurer_phases()
         with self._timed("playoff"), self.stall.measuring():
-            outcome = self.measurer.playoff([t.config for t in finalists])
-        samples = {point(config): tuple(times) for config, times in outcome if times}
-        for trial in finalists:
-            if trial.index in samples:
-                self._keep(trial, samples[trial.index])
+            self.final.hold(self.budget.left if left is None else left)
         self.journal.sync()
+
+    @property
+    def verdict(self) -> Verdict:
+        """How the best compares with the default: what its record says."""
+        best = self.state.best
+        return self.journal.verdicts.get(-1 if best is None else best.index, NOT_COMPARED)
 
     def finish(self) -> Summary:
         """End the run; the tuner's ``best_*`` are then those of the whole run.
@@ -242,7 +242,9 @@ class Run:
             task=self.task.key,
             stop=self.stop,
             timing=self._timing(),
-            playoff=self.samples,
+            playoff=self.final.samples,
+            verdict=self.verdict,
+            outcome=self.final.outcome,
             log=self.journal.path,
             notes=(*self.journal.notes, *self.tuner.notes),
         )
@@ -258,7 +260,8 @@ class Run:
         self.tuner.reset()
         for number, trials in rounds:
             self.tuner.begin_round(number)
-            self.tuner.tell([(t.config, t.result) for t in trials])
+            results = [(t.config, t.result) for t in trials]
+            self.tuner.tell([*results, *self.journal.drift.get(number, ())])
 
     def _take_up(self, number: int, trials: list[Trial]) -> bool:
         """Plan the last round of the journal again; False when it was planned otherwise."""
@@ -343,7 +346,8 @@ class Run:
         each = self.state.seconds_per_trial
         reserve = 0.0
         if self.budget.timeout is not None and each is not None:
-            reserve = min(1.5 * (FINALISTS + 1) * each, self.budget.timeout / 4)
+            needed = max(1.5 * (FINALISTS + 1) * each, PLAYOFF_SHARE * self.budget.timeout)
+            reserve = min(needed, self.budget.timeout / 4)
         return self.budget.spent(self.state.progress, reserve)
 
     def _write_header(self) -> None:
@@ -367,15 +371,6 @@ class Run:
         )
 
     # -- the end ------------------------------------------------------------------------------
-
-    def _keep(self, trial: Trial, times: tuple[float, ...]) -> None:
-        self.samples[trial.number] = times
-        if not self.state.measured:
-            # Nothing is recorded, so what the log calls best stays so: this is its time of now.
-            self.state.time_again(trial.index, statistics.median(times))
-            return
-        self.journal.add_playoff(trial, times)
-        self.state.retime({trial.index: statistics.median(times)})
 
     def _set_best(self) -> None:
         """Let the tuner's ``best_*`` be what the final measurement says."""

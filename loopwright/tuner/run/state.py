@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from loopwright.errors import TaskError
 from loopwright.measure import ErrorKind
-from loopwright.records import Checked, Ranking
+from loopwright.records import FAILED_AGAIN, Checked, Ranking
 from loopwright.tuner.run.budget import Budget, Progress
 from loopwright.tuner.run.gain import AHEAD, WINDOW, expected_gain
 
@@ -104,14 +104,18 @@ class RunState:
         self._default = default
         self._ranking: Ranking[Trial] = Ranking()
         self._retimed: dict[int, float] = {}
+        self._by_index: dict[int, Trial] = {}
         self._valid_before = 0
         self._trials_before = 0
 
-    def resume(self, trials: Iterable[Trial], retimed: Mapping[int, float]) -> None:
-        """Take in what the log holds, with medians that a later re-measuring gave by index."""
+    def resume(
+        self, trials: Iterable[Trial], later: Iterable[tuple[int, MeasureResult]] = ()
+    ) -> None:
+        """Take in what the log holds: trials, and further measurements of them by index."""
         for trial in trials:
             self.add(trial)
-        self.retime(retimed)
+        for index, result in later:
+            self.measured_again(index, result)
         self.from_log = self._valid_before = self.valid
         self._trials_before = len(self.trials)
         self.failed_in_a_row = 0
@@ -120,6 +124,7 @@ class RunState:
     def add(self, trial: Trial) -> None:
         """Count one more trial."""
         self.trials.append(trial)
+        self._by_index[trial.index] = trial
         if trial.result.error is not None:
             if trial.result.error.kind == ErrorKind.WRONG_ANSWER:
                 self._ranking.refute(trial.index)
@@ -140,22 +145,31 @@ class RunState:
         """Note a fresh time of a trial; which one is best does not change by it."""
         self._retimed[index] = seconds
 
-    def retime(self, medians: Mapping[int, float]) -> None:
-        """Let later, more careful measurements replace the first ones; the best may change."""
-        self._retimed.update(medians)
-        for trial in self.trials:
-            if trial.index in medians:
-                self._rank(trial)
+    def measured_again(self, index: int, result: MeasureResult) -> None:
+        """Let a further measurement replace those before; a failure takes the candidate out."""
+        if result.error is not None:
+            if result.error.kind in FAILED_AGAIN:
+                self._ranking.refute(index)
+            self._count(result.error.kind, result.error.text)
+            return
+        if result.median is not None:
+            self._retimed[index] = result.median
+        if result.checked is Checked.YES:
+            self._ranking.vouch(index)
+        if index in self._by_index:
+            self._rank(self._by_index[index])
 
     def seconds(self, trial: Trial) -> float:
         """The median that counts for a trial: that of its latest measurement."""
         return self._retimed.get(trial.index) or statistics.median(trial.result.times)
 
-    def finalists(self, k: int) -> list[Trial]:
-        """The ``k`` fastest trials, checked or not, and the default one if it ran."""
-        chosen = self._ranking.fastest(k)
-        default = self.default
-        return chosen if default is None or default in chosen else [*chosen, default]
+    def fastest(self, k: int) -> list[Trial]:
+        """The ``k`` fastest trials that did not fail later, checked or not."""
+        return self._ranking.fastest(k)
+
+    def trial_of(self, index: int) -> Trial:
+        """The trial of a configuration that was measured."""
+        return self._by_index[index]
 
     def gflops(self, seconds: float | None) -> float | None:
         """Speed in GFLOP/s of a time per call; None without a time or without operations."""
@@ -252,5 +266,8 @@ class RunState:
 
     def _fail(self, kind: str, text: str) -> None:
         self.failed_in_a_row += 1
+        self._count(kind, text)
+
+    def _count(self, kind: str, text: str) -> None:
         seen = self.failures.get(kind)
         self.failures[kind] = Failure(seen.count + 1, seen.example) if seen else Failure(1, text)

@@ -7,11 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from loopwright.measure import PairedGain, PlayoffResult
+from loopwright.records import Json, Outcome, Verdict, compared
+from loopwright.records.verdict import NOT_COMPARED
 from loopwright.tuner.run.state import Failure, RunState
 
 if TYPE_CHECKING:
     from loopwright.task import ConfigEntity
 
+#: Paired samples that a verdict should rest on.
+ROUNDS = 20
 #: What to do about each kind of failure, by the name of its `ErrorKind`.
 ADVICE = {
     "INSTANTIATION": "the template or a filter of its space refuses the configuration; "
@@ -47,6 +52,10 @@ class Summary:
         best_gflops: speed of the best in GFLOP/s, or None.
         default_gflops: speed of the default.
         playoff: samples of the final interleaved re-measuring, by trial number.
+        verdict: how the best compares with the default.
+        peak: the limit of the machine that was sampled beside them; empty for none.
+        of_peak: share of it that the best reached; 0 where none was sampled.
+        beside: by which share the best is faster than what else was sampled, by name.
         timing: seconds by what they went into.
         wall_s: seconds of the whole run.
         log: path of the log, or None.
@@ -67,6 +76,10 @@ class Summary:
     best_gflops: float | None
     default_gflops: float | None
     playoff: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
+    verdict: Verdict = NOT_COMPARED
+    peak: str = ""
+    of_peak: float = 0.0
+    beside: Mapping[str, PairedGain] = field(default_factory=dict)
     timing: Mapping[str, float] = field(default_factory=dict)
     wall_s: float = 0.0
     log: str | None = None
@@ -74,7 +87,12 @@ class Summary:
 
     @property
     def speedup(self) -> float | None:
-        """How many times faster than the default the best is; None without both."""
+        """How many times faster than the default the best is; None without both.
+
+        The verdict knows it best, from samples that were taken in pairs.
+        """
+        if self.verdict.outcome is not Outcome.NOT_COMPARED:
+            return 1.0 + self.verdict.gain
         if self.best_seconds is None or self.default_seconds is None:
             return None
         return self.default_seconds / self.best_seconds
@@ -102,7 +120,54 @@ class Summary:
         gain = f", {self.speedup:.2f} x the default" if self.speedup is not None else ""
         best = speed(self.best_seconds, self.best_gflops)
         text.append(f"best:    {best}{gain} (trial {self.best_trial})")
+        return [*text, *self.verdicts()]
+
+    def verdicts(self) -> list[str]:
+        """What the playoff says of the best, in the words that every command uses."""
+        text = [f"verdict: {self.verdict.text()}{_few(self.verdict)}"]
+        if self.peak:
+            text.append(f"         the best has {self.of_peak * 100:.0f} % of the {self.peak}")
+        for name, gain in self.beside.items():
+            said = compared(gain.outcome, gain.gain, gain.margin, "the best", name)
+            text.append(f"         {said}")
         return text
+
+    def to_json(self) -> dict[str, Json]:
+        """The summary for scripts: times in seconds, speeds in GFLOP/s, shares as numbers."""
+        best = None
+        if self.best_config is not None:
+            best = {
+                "config": self.best_config.values,
+                "trial": self.best_trial,
+                "seconds": self.best_seconds,
+                "gflops": self.best_gflops,
+            }
+        default = None
+        if self.default_seconds is not None:
+            default = {"seconds": self.default_seconds, "gflops": self.default_gflops}
+        return {
+            "task": self.task,
+            "stopped": self.stopped,
+            "reason": self.reason,
+            "trials": self.trials,
+            "from_log": self.from_log,
+            "measured": self.measured,
+            "failures": {kind: failure.count for kind, failure in self.failures.items()},
+            "best": best,
+            "default": default,
+            "speedup": self.speedup,
+            "verdict": {**self.verdict.to_json(), "text": self.verdict.text()},
+            "peak": self.peak or None,
+            "of_peak": self.of_peak or None,
+            "beside": {
+                name: {"gain": gain.gain, "margin": gain.margin, "rounds": gain.rounds}
+                for name, gain in self.beside.items()
+            },
+            "timing": dict(self.timing),
+            "wall_s": self.wall_s,
+            "log": self.log,
+            "notes": list(self.notes),
+        }
 
     def _time(self) -> str:
         parts = sorted(self.timing.items(), key=lambda item: -item[1])
@@ -117,6 +182,8 @@ def summarize(
     stop: tuple[str, str],
     timing: Mapping[str, float],
     playoff: Mapping[int, tuple[float, ...]],
+    verdict: Verdict,
+    outcome: PlayoffResult,
     log: str | None,
     notes: tuple[str, ...],
 ) -> Summary:
@@ -138,11 +205,21 @@ def summarize(
         best_gflops=state.gflops(state.best_seconds),
         default_gflops=state.gflops(default_seconds),
         playoff=dict(playoff),
+        verdict=verdict,
+        peak=outcome.peak,
+        of_peak=outcome.of_peak,
+        beside={name: gain for name in outcome.beside if (gain := outcome.gain_over(name))},
         timing=dict(timing),
         wall_s=state.budget.elapsed,
         log=log,
         notes=notes,
     )
+
+
+def _few(verdict: Verdict) -> str:
+    """Say it where there was no time for as many rounds as there should be."""
+    short = verdict.outcome is not Outcome.NOT_COMPARED and verdict.rounds < ROUNDS
+    return f" (only {verdict.rounds} rounds)" if short else ""
 
 
 def failure_lines(failures: Mapping[str, Failure]) -> list[str]:

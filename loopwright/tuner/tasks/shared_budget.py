@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from loopwright.tuner.run.budget import Budget, Progress, count, seconds, share
-from loopwright.tuner.run.run import FINALISTS
+from loopwright.tuner.run.final_playoff import FINALISTS
 from loopwright.tuner.run.state import RunState, Trial
 
 
@@ -67,6 +67,11 @@ class TotalBudget:
     def elapsed(self) -> float:
         """Seconds since the call began."""
         return self._clock() - self._started
+
+    @property
+    def left(self) -> float | None:
+        """Seconds until the timeout; None for no limit."""
+        return None if self.timeout is None else self.timeout - self.elapsed
 
     @property
     def out_of_time(self) -> bool:

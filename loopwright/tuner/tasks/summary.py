@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from loopwright.records import Json, Outcome, Verdict
+from loopwright.records.verdict import NOT_COMPARED
 from loopwright.tuner.run.state import Failure
 from loopwright.tuner.run.summary import failure_lines, speed
 
@@ -29,6 +31,7 @@ class TaskRow:
         weight: how often the task is called.
         stopped: why it gets no further trials, as in `Summary.stopped`; empty while it may.
         reason: the same in a sentence.
+        verdict: how the best compares with the default.
     """
 
     task: str
@@ -40,6 +43,7 @@ class TaskRow:
     weight: float
     stopped: str = ""
     reason: str = ""
+    verdict: Verdict = NOT_COMPARED
 
     @property
     def weighted(self) -> float | None:
@@ -48,10 +52,28 @@ class TaskRow:
 
     @property
     def speedup(self) -> float | None:
-        """How many times faster than the default the best is."""
+        """How many times faster than the default the best is, by the verdict if there is one."""
+        if self.verdict.outcome is not Outcome.NOT_COMPARED:
+            return 1.0 + self.verdict.gain
         if self.best_seconds is None or self.default_seconds is None:
             return None
         return self.default_seconds / self.best_seconds
+
+    def to_json(self) -> dict[str, Json]:
+        """The row for scripts."""
+        return {
+            "task": self.task,
+            "trials": self.trials,
+            "failures": {kind: failure.count for kind, failure in self.failures.items()},
+            "best_seconds": self.best_seconds,
+            "default_seconds": self.default_seconds,
+            "gflops": self.gflops,
+            "speedup": self.speedup,
+            "weight": self.weight,
+            "stopped": self.stopped,
+            "reason": self.reason,
+            "verdict": {**self.verdict.to_json(), "text": self.verdict.text()},
+        }
 
     def cells(self) -> tuple[str, ...]:
         """Its columns in the table."""
@@ -102,12 +124,32 @@ class TasksSummary:
         """Weighted sum of the best times, in seconds, of the tasks that have one."""
         return sum(row.weighted or 0.0 for row in self.rows)
 
+    @property
+    def is_gain(self) -> bool:
+        """True when the best of some task is measurably faster than its default."""
+        return any(row.verdict.is_gain for row in self.rows)
+
+    def to_json(self) -> dict[str, Json]:
+        """The summary for scripts: times in seconds, speeds in GFLOP/s, shares as numbers."""
+        return {
+            "tasks": [row.to_json() for row in self.rows],
+            "cost": self.cost,
+            "trials": self.trials,
+            "measured": self.measured,
+            "from_log": self.from_log,
+            "stopped": self.stopped,
+            "reason": self.reason,
+            "wall_s": self.wall_s,
+            "log": self.log,
+        }
+
     def lines(self) -> list[str]:
         """Table and sum as lines of plain text."""
         cells = [_HEAD, *(row.cells() for row in self.rows), self._total()]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         text = [_aligned(row, widths) for row in cells]
         for row in self.rows:
+            text += [f"{row.task}: {row.verdict.text()}"] if self.stopped else []
             text += [f"{row.task}: {line}" for line in failure_lines(row.failures)]
         return [*text, *self.foot()]
 

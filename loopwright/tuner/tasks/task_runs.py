@@ -71,6 +71,7 @@ class TaskRun:
             weight=self.weight,
             stopped=own[0],
             reason=own[1],
+            verdict=self.run.verdict,
         )
 
     def _note(self, trials: Sequence[Trial]) -> None:
@@ -114,11 +115,12 @@ class AllRuns:
 
     def playoffs(self) -> None:
         """Measure the finalists of each task again."""
-        for run in self.runs:
+        for done, run in enumerate(self.runs):
             if self.total.out_of_time:
                 return
+            left = self.total.left
             with run.budget.turn.running():
-                run.run.playoff()
+                run.run.playoff(None if left is None else left / (len(self.runs) - done))
 
     def finish(self, scheduler: Scheduler) -> TasksSummary:
         """End every run and sum up.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import sys
@@ -21,13 +22,19 @@ from loopwright.measure import (
     ErrorKind,
     LocalBuilder,
     LocalRunner,
+    MeasureError,
     Measurer,
     MeasureResult,
+    PlayoffPlan,
     measure_option,
 )
 from loopwright.measure.arguments import arguments
 from loopwright.measure.building import Candidate
+from loopwright.measure.options import WINDOW_S
+from loopwright.measure.paired_ratios import FEWEST_ROUNDS
+from loopwright.measure.playoff import CHOOSING
 from loopwright.measure.reference import References
+from loopwright.records import Checked, Outcome
 from loopwright.runtime import Artifact
 from loopwright.schedule import create_schedule
 from loopwright.time_limit import limited
@@ -86,7 +93,7 @@ def test_candidates_are_lowered_in_the_context_of_the_caller() -> None:
         (plain,) = m.measure(task.inputs(1))
         with checking:
             (checked,) = m.measure(task.inputs(1))
-            ((_, times),) = m.playoff([1], rounds=1)
+            times = m.playoff([1], PlayoffPlan()).finalists[0].times
     assert plain.valid
     assert times == []
     assert checked.error is not None
@@ -159,13 +166,45 @@ def test_timing_adds_up(task: MatmulTask, measurer: Measurer) -> None:
     assert t["trials"] >= 1
 
 
-def test_playoff_interleaves_and_ranks(task: MatmulTask, measurer: Measurer) -> None:
-    ranked = measurer.playoff([4, 32, 0], rounds=3)
-    assert sorted(c for c, _ in ranked) == [0, 4, 32]
-    assert ranked[-1] == (0, [])
-    assert [len(times) for _, times in ranked] == [3, 3, 0]
-    medians = [np.median(times) for _, times in ranked[:2]]
+def test_playoff_interleaves_ranks_and_judges(task: MatmulTask, measurer: Measurer) -> None:
+    flop = 2 * 32**3
+    yardstick = iter(range(1, 100))
+    plan = PlayoffPlan(32, flop=flop, beside={"other": lambda: next(yardstick) * 1e-3})
+    found = measurer.playoff([4, 2, 32, 0], plan)
+    assert {f.config for f in found.finalists} == {0, 2, 4, 32}
+    failed = found.finalists[-1]
+    assert (failed.config, failed.times) == (0, ())
+    assert failed.error is not None
+    rest = found.finalists[:-1]
+    assert all(f.checked is Checked.YES and f.max_error is not None for f in rest)
+    assert all(2 <= len(f.times) <= CHOOSING[1] for f in rest)
+    medians = [np.median(f.times) for f in rest]
     assert medians == sorted(medians)
+    # At least twenty where there is time, and never fewer than an interval needs.
+    assert found.verdict().rounds >= FEWEST_ROUNDS
+    assert found.peak == "FMA peak"
+    assert len(found.at_peak) == len(found.best) == len(found.default)
+    assert found.of_peak == pytest.approx(np.median(found.at_peak) / np.median(found.best))
+    assert found.beside["other"][:6] == tuple(i * 1e-3 for i in range(1, 7))
+    assert all(map(math.isnan, found.beside["other"][7::2]))
+    assert found.gain_over("other") is not None
+
+
+class Named(int):
+    """A tile size; two of them are two configurations, also where they are one program."""
+
+    __eq__, __ne__ = object.__eq__, object.__ne__
+    __hash__ = object.__hash__
+
+
+def test_equal_programs_are_one_finalist_and_never_beat_each_other(measurer: Measurer) -> None:
+    default, same = Named(4), Named(4)
+    found = measurer.playoff([same, 2], PlayoffPlan(default, places=2))
+    times = {id(f.config): f.times for f in found.finalists}
+    assert times[id(default)] == times[id(same)]
+    only = measurer.playoff([same], PlayoffPlan(default, places=1))
+    assert only.verdict().outcome is Outcome.TIE
+    assert only.verdict().gain == 0.0
 
 
 def test_another_task_is_refused(measurer: Measurer) -> None:
@@ -178,7 +217,7 @@ def test_outside_of_with(task: MatmulTask) -> None:
     with pytest.raises(UsageError, match="inside `with"):
         m.measure(task.inputs(4))
     with pytest.raises(UsageError, match="inside `with"):
-        m.playoff([4])
+        m.playoff([4], PlayoffPlan())
 
 
 def test_builder_killed_in_the_middle_costs_no_trial(task: MatmulTask) -> None:
@@ -453,14 +492,62 @@ def test_playoff_goes_on_after_a_crash() -> None:
     said: list[str] = []
     option = measure_option(LocalBuilder(n_parallel=1), LocalRunner(timeout=2))
     m = Measurer(task, option, said.append)
-    Canned(m, [kernels.GOOD, kernels.SEGFAULT, kernels.SKIPS_LAST, kernels.sleepy(2000)])
+    Canned(
+        m,
+        [
+            kernels.GOOD,
+            kernels.SEGFAULT,
+            kernels.SKIPS_LAST,
+            kernels.sleepy(2000),
+            kernels.sleepy(4000),
+        ],
+    )
     with m:
-        ranked = m.playoff([0, 1, 2, 3], rounds=2)
-    assert [c for c, times in ranked if times] == [0, 3]
-    assert [len(times) for _, times in ranked] == [2, 2, 0, 0]
-    assert len(said) == 2
-    assert "SIGSEGV" in said[0]
-    assert "WRONG_ANSWER" in said[1]
+        found = m.playoff([1, 2, 3, 4], PlayoffPlan(0, places=2))
+    # Those that crash or are wrong give their places to the next ones.
+    assert [f.config for f in found.finalists] == [0, 3, 4, 1, 2]
+    kinds = [None if f.error is None else f.error.kind for f in found.finalists]
+    assert kinds == [None, None, None, ErrorKind.RUN_CRASH, ErrorKind.WRONG_ANSWER]
+    assert [f.checked for f in found.finalists[:3]] == [Checked.YES] * 3
+    crash, wrong = (text for text in said if text.startswith("playoff"))
+    assert "SIGSEGV" in crash
+    assert "WRONG_ANSWER" in wrong
+
+
+def test_a_winner_that_fails_while_it_is_judged_is_out() -> None:
+    task = MatmulTask(reference=lambda a: a + np.float32(1))
+    m = Measurer(task, measure_option(LocalBuilder(n_parallel=1), LocalRunner(timeout=2)))
+    Canned(m, [kernels.sleepy(3000), kernels.GOOD, kernels.sleepy(1000)])
+    with m:
+        sample = m.equipment.runs.sample
+
+        def fails(first: float, **how: Any) -> Any:
+            if how["slot"] == 2 and how["window_s"] == WINDOW_S:
+                return MeasureError(ErrorKind.RUN_CRASH, "late")
+            return sample(first, **how)
+
+        m.equipment.runs.sample = fails  # type: ignore[method-assign]
+        found = m.playoff([1, 2], PlayoffPlan(0))
+    assert found.winner is not None
+    assert found.winner.config == 2
+    assert found.finalists[-1].error == MeasureError(ErrorKind.RUN_CRASH, "late")
+    assert found.verdict().is_gain
+
+
+def test_measuring_again_races_and_checks_nobody() -> None:
+    task = MatmulTask(reference=lambda a: a + np.float32(1))
+    m = Measurer(task, measure_option(LocalBuilder(n_parallel=1), LocalRunner(timeout=2)))
+    canned = Canned(m, [kernels.sleepy(1000), kernels.sleepy(60000), kernels.SEGFAULT])
+    with m:
+        slow, slower, crash = m.measure_again([0, 1, 2], windows=2)
+        built = canned.built
+        (again,) = m.measure_again([0], windows=2)
+    assert [len(r.times) for r in (slow, slower, again)] == [2, 2, 2]
+    assert max(slower.times) > min(slow.times)
+    assert crash.error is not None
+    assert crash.error.kind == ErrorKind.RUN_CRASH
+    assert canned.built == built == 3  # the first one is kept
+    assert m.timing["checked"] == 0
 
 
 def test_close_leaves_no_process() -> None:

@@ -5,7 +5,14 @@ from types import SimpleNamespace
 import pytest
 
 from loopwright.errors import RecordError, UsageError
-from loopwright.measure import ErrorKind, MeasuredSpace, MeasureError, MeasureInput, Replay
+from loopwright.measure import (
+    ErrorKind,
+    MeasuredSpace,
+    MeasureError,
+    MeasureInput,
+    PlayoffPlan,
+    Replay,
+)
 from loopwright.measure.space_file import Point
 
 TASK = SimpleNamespace(key="key")
@@ -70,13 +77,15 @@ def test_without_racing_all_samples_are_given():
 
 def test_a_playoff_gives_the_interleaved_rounds_and_ranks_by_them():
     order = [config(i) for i in (0, 4, 1, 3)]
-    found = Replay(SPACE).playoff(order, rounds=2)
-    assert [(c.index, times) for c, times in found] == [
-        (1, [1.125, 1.25]),
-        (4, [1.75, 1.5]),
-        (0, [4.0, 4.5]),
-        (3, []),
+    found = Replay(SPACE).playoff(order, PlayoffPlan(config(0)))
+    assert [(f.config.index, f.times[:2]) for f in found.finalists] == [
+        (1, (1.125, 1.25)),
+        (4, (1.75, 1.5)),
+        (0, (4.0, 4.5)),
+        (3, ()),
     ]
+    assert found.winner.config.index == 1
+    assert len(found.best) == len(found.default)
 
 
 def test_a_file_is_played_back(tmp_path):
@@ -92,7 +101,7 @@ def test_what_was_not_measured_is_refused():
     with pytest.raises(UsageError, match="point 9 of demo was never measured"):
         measure(replay, [9])
     with pytest.raises(UsageError, match="point 9"):
-        replay.playoff([config(9)])
+        replay.playoff([config(9)], PlayoffPlan())
     with pytest.raises(UsageError, match=r"holds the space abc .* point of xyz"):
         list(replay.measure([MeasureInput(TASK, config(1, "xyz"))]))
     with pytest.raises(UsageError, match="holds key; it was asked for other"):

@@ -167,8 +167,8 @@ def test_more_trials_go_on_as_one_call_would(tmp_path):
     """Also after the final re-measuring, which gives other times."""
 
     class Noisy(Ticking):
-        def playoff(self, configs):
-            return [(c, [3.0 * t for t in ts]) for c, ts in super().playoff(configs)]
+        def times_again(self, config):
+            return [3.0 * t for t in super().times_again(config)]
 
     whole = Turns(bowl, falls)
     run(whole, 2, n_trial=110, seed=2)
@@ -251,8 +251,8 @@ def test_timeout_keeps_time_for_the_finalists_of_each_task(monkeypatch):
     turns = Turns(slow, slow)
     summary = run(turns, 2, size=(32, 32), timeout="200s")
     assert summary.stopped == "timeout"
-    # Nine finalists of each, half as much again, at a second each.
-    assert len(turns.measured) == 173
+    # Nine finalists of each, half as much again, at a second each; the reference kernel takes 2 %.
+    assert 169 <= len(turns.measured) <= 173
     assert all(m.playoffs for m in turns.measurers)
 
 

@@ -1,0 +1,150 @@
+"""What goes into a playoff and what comes out of it."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from loopwright.measure.paired_ratios import PairedGain, paired_gain
+from loopwright.measure.result import MeasureError
+from loopwright.records import Checked, Verdict
+from loopwright.records.verdict import NOT_COMPARED
+
+if TYPE_CHECKING:
+    from loopwright.task import ConfigEntity
+
+#: Takes one sample of something that kernels are compared with: seconds of one call, or None.
+Sampler = Callable[[], float | None]
+
+
+@dataclass(frozen=True)
+class PlayoffPlan:
+    """How a playoff is held.
+
+    Attributes:
+        default: the default configuration, which takes part whatever its speed; None where it
+            cannot.
+        places: how many others take part: distinct programs whose answer is right.
+        seconds: how long the rounds may take beyond those that are needed at least.
+        timeout: seconds after which no round begins; None for no limit.
+        flop: floating point operations of one call; 0 where there are none to count.
+        beside: what else is sampled in each round of the second part, by name.
+    """
+
+    default: ConfigEntity | None = None
+    places: int = 8
+    seconds: float = 0.0
+    timeout: float | None = None
+    flop: int = 0
+    beside: Mapping[str, Sampler] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class FinalistResult:
+    """What measuring one finalist again gave.
+
+    Attributes:
+        config: its configuration.
+        times: seconds per call, one for each round of the first part; empty where it failed.
+        error: why it is out, or None.
+        checked: whether its answer was compared with the reference.
+        check_reason: why it was not; empty when it was.
+        max_error: largest difference from the reference; None where nothing was compared.
+    """
+
+    config: ConfigEntity
+    times: tuple[float, ...] = ()
+    error: MeasureError | None = None
+    checked: Checked = Checked.NO
+    check_reason: str = ""
+    max_error: float | None = None
+
+    @property
+    def order(self) -> tuple[bool, float]:
+        """What finalists are sorted by, the best first: the rule of `loopwright.records`."""
+        return self.checked is not Checked.YES, statistics.median(self.times or [math.inf])
+
+
+@dataclass(frozen=True)
+class PlayoffResult:
+    """The outcome of a playoff.
+
+    Attributes:
+        finalists: all that took part, the best first; those that failed come last.
+        best: seconds per call of the best of them in the rounds of the second part.
+        default: those of the default configuration; empty where it did not run.
+        peak: name of the limit of the machine that was sampled beside them; empty for none.
+        at_peak: seconds that a call would take at that limit, one for each sample.
+        beside: seconds of what else was sampled, by name; NaN where a sample failed.
+        notes: what a person should know.
+    """
+
+    finalists: tuple[FinalistResult, ...]
+    best: tuple[float, ...] = ()
+    default: tuple[float, ...] = ()
+    peak: str = ""
+    at_peak: tuple[float, ...] = ()
+    beside: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def winner(self) -> FinalistResult | None:
+        """The best finalist; None when all failed."""
+        return next((f for f in self.finalists if f.times), None)
+
+    def verdict(self) -> Verdict:
+        """How the winner compares with the default; ``Verdict.default`` is left to the caller.
+
+        The winner was chosen by the first part and is judged by the second alone: that it was the
+        fastest of many by luck makes it no faster here, so the gain needs no correction for the
+        choice (Cox, "A note on data-dependent hypothesis testing", Biometrika 62, 1975).
+        """
+        gain = paired_gain(self.default, self.best) if self.default and self.best else None
+        if gain is None:
+            return NOT_COMPARED
+        return Verdict(
+            gain.outcome,
+            gain.gain,
+            gain.margin,
+            gain.rounds,
+            peak=self.peak,
+            of_peak=self.of_peak,
+        )
+
+    @property
+    def of_peak(self) -> float:
+        """Share of the limit of the machine that the winner reached; 0 where none was sampled."""
+        if not self.at_peak or not self.best:
+            return 0.0
+        return statistics.median(self.at_peak) / statistics.median(self.best)
+
+    def gain_over(self, name: str) -> PairedGain | None:
+        """By which share the winner is faster than what was sampled beside it under this name."""
+        pairs = zip(self.beside.get(name, ()), self.best, strict=False)
+        kept = [(other, own) for other, own in pairs if not math.isnan(other)]
+        return paired_gain([other for other, _ in kept], [own for _, own in kept])
+
+
+def played(
+    candidates: Sequence[ConfigEntity],
+    plan: PlayoffPlan,
+    times: Callable[[ConfigEntity], Sequence[float]],
+) -> PlayoffResult:
+    """A playoff whose samples are known: for measurers that do not measure.
+
+    Args:
+        candidates: the fastest first.
+        plan: how many take part.
+        times: seconds per call of a configuration in each round; none where it fails.
+    """
+    others = [c for c in candidates if c != plan.default][: plan.places]
+    configs = others if plan.default is None else [plan.default, *others]
+    results = [FinalistResult(config, tuple(times(config))) for config in configs]
+    ranked = sorted(results, key=lambda r: r.order)
+    best = ranked[0].times if ranked else ()
+    default = () if plan.default is None else results[0].times
+    rounds = min(len(best), len(default))
+    return PlayoffResult(tuple(ranked), best[:rounds], default[:rounds])

@@ -1,0 +1,131 @@
+"""The playoff at the end of a run: who takes part, and what of it is recorded."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from loopwright.measure import FinalistResult, PlayoffPlan, PlayoffResult
+from loopwright.measure.interfaces import MeasurerLike
+from loopwright.records import Verdict
+from loopwright.tuner.run.callbacks import Monitor
+from loopwright.tuner.run.journal import PLAYOFF, Journal
+from loopwright.tuner.run.state import RunState, Trial, point
+
+#: How many of the best are measured again at the end, interleaved; the default joins them.
+FINALISTS = 8
+#: Share of the time of the run that the playoff may take beyond the rounds that it needs.
+PLAYOFF_SHARE = 0.1
+#: So many stand by in case that finalists are equal programs or fail.
+_CANDIDATES = 64
+
+
+class FinalPlayoff:
+    """Holds the playoff of a run.
+
+    Args:
+        measurer: measures the finalists.
+        state: the trials of the run; takes in what comes out.
+        journal: where it is recorded.
+        monitors: hear of it, and say what shall be sampled beside the kernels.
+
+    Attributes:
+        outcome: what the measurer gave; empty before there was a playoff.
+        samples: seconds per call of the finalists, by trial number.
+    """
+
+    def __init__(
+        self,
+        measurer: MeasurerLike,
+        state: RunState,
+        journal: Journal,
+        monitors: Sequence[Monitor],
+    ) -> None:
+        self.measurer, self.state, self.journal = measurer, state, journal
+        self.monitors = monitors
+        self.outcome = PlayoffResult(())
+        self.samples: dict[int, tuple[float, ...]] = {}
+
+    def hold(self, left: float | None) -> None:
+        """Check and measure the best few and the default again, and let the result stand.
+
+        A run that measured nothing, and whose log has a verdict, times the winner of the log again,
+        and nothing is recorded. Where those outside turn out to be faster than the finalists are
+        now, they play too.
+
+        Args:
+            left: seconds that it may take; None for no limit.
+        """
+        best, budget = self.state.best, self.state.budget
+        if (left is not None and left <= 0) or best is None:
+            return
+        fresh = self.state.measured > 0 or best.index not in self.journal.verdicts
+        candidates = self.state.fastest(_CANDIDATES) if fresh else [best]
+        if fresh and len({t.index for t in [*candidates, self.state.default or best]}) < 2:
+            return
+        until = None if left is None else budget.elapsed + left
+        self._play(candidates, left, fresh)
+        left = None if until is None else until - budget.elapsed
+        if fresh and self._overtaken and (left is None or left > 0):
+            self._play(self.state.fastest(_CANDIDATES), left, fresh)
+
+    @property
+    def _default(self) -> int | None:
+        """Index of the default configuration, when it ran."""
+        return None if self.state.default is None else self.state.default.index
+
+    @property
+    def _overtaken(self) -> bool:
+        """True when the best took no part in the playoff: those that did turned out slower."""
+        best, winner = self.state.best, self.outcome.winner
+        if best is None or winner is None:
+            return best is not None
+        return all(best.config != f.config for f in self.outcome.finalists)
+
+    def _play(self, candidates: Sequence[Trial], left: float | None, fresh: bool) -> None:
+        default = self.state.default
+        plan = PlayoffPlan(
+            None if default is None else default.config,
+            FINALISTS,
+            PLAYOFF_SHARE * self.state.budget.elapsed,
+            left,
+            self.state.flop,
+            {name: take for m in self.monitors for name, take in m.beside().items()},
+        )
+        count = len({t.index for t in [*candidates[:FINALISTS], default or candidates[0]]})
+        for monitor in self.monitors:
+            monitor.playoff(self.state, count)
+        self.outcome = self.measurer.playoff([t.config for t in candidates], plan)
+        # The winner comes last: its record says what the others are compared with.
+        for finalist in reversed(self.outcome.finalists):
+            winner = finalist is self.outcome.winner
+            self._keep(finalist, fresh, self.outcome.verdict() if winner else None)
+        for monitor in self.monitors:
+            for note in self.outcome.notes:
+                monitor.note(note)
+
+    def _keep(self, finalist: FinalistResult, fresh: bool, verdict: Verdict | None) -> None:
+        """Record what the playoff gave for a finalist, if it shall be recorded."""
+        trial = self.state.trial_of(point(finalist.config))
+        if finalist.times:
+            self.samples[trial.number] = finalist.times
+        if not fresh:
+            # Nothing is recorded, so what the log calls best stays so: this is its time of now.
+            if finalist.times:
+                self.state.time_again(trial.index, statistics.median(finalist.times))
+            return
+        result = replace(
+            trial.result,
+            times=finalist.times,
+            dropped=False,
+            same_as="",
+            error=finalist.error,
+            checked=finalist.checked,
+            check_reason=finalist.check_reason,
+            max_error=finalist.max_error,
+            ts=time.time(),
+        )
+        self.journal.add_again(trial, result, PLAYOFF, verdict, self._default)
+        self.state.measured_again(trial.index, result)

@@ -1,0 +1,124 @@
+"""Notices that the machine has changed, and says which trials that touched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from loopwright.measure.drift import Drift, DriftWatch
+from loopwright.measure.interfaces import MeasurerLike
+from loopwright.measure.options import WINDOWS as CONTENDER_WINDOWS
+from loopwright.tuner.run.callbacks import Monitor
+from loopwright.tuner.run.journal import DRIFT, Journal
+from loopwright.tuner.run.state import RunState, Trial
+
+if TYPE_CHECKING:
+    from loopwright.measure import MeasureResult
+    from loopwright.task import ConfigEntity
+
+#: Share of the time of a run that the reference kernel may take, and the samples of each time.
+SHARE, WINDOWS = 0.02, 3
+#: Share of the time of a run that measuring again may take.
+AGAIN_SHARE = 0.1
+#: So many trials are measured again at most, and only those so near to the best.
+MOST, NEAR = 8, 1.1
+#: What a sample is expected to take before there was one, in seconds.
+_EXPECTED_S = 0.15
+
+
+class Sentinel:
+    """Times a reference kernel between rounds, as often as its share of the time allows.
+
+    Args:
+        measurer: takes the samples.
+        state: the trials of the run; takes in what is measured again.
+        journal: where that is recorded.
+        monitors: hear of it.
+    """
+
+    def __init__(
+        self,
+        measurer: MeasurerLike,
+        state: RunState,
+        journal: Journal,
+        monitors: Sequence[Monitor],
+    ) -> None:
+        self.measurer, self.state, self.journal = measurer, state, journal
+        self.monitors = monitors
+        self._watch = DriftWatch()
+        self._spent, self._last, self._again = 0.0, _EXPECTED_S, 0.0
+        self._reference: ConfigEntity | None = None
+        self._trials: list[int] = []
+
+    def look(self, number: int) -> None:
+        """Take a sample if there is time for it; measure again what a drift touched.
+
+        What is measured again is recorded, and the tuner is told of it with the round.
+
+        Args:
+            number: the round that has just been measured.
+        """
+        elapsed = self.state.budget.elapsed
+        if self._spent + self._last > SHARE * elapsed:
+            return
+        drift = self._sample()
+        if drift is None or self._again > AGAIN_SHARE * elapsed:
+            return
+        before = self._trials[-1 - drift.samples] if len(self._trials) > drift.samples else 0
+        trials = _near_the_best(self.state, before)
+        for monitor in self.monitors:
+            monitor.note(_text(drift, len(trials)))
+        begun = self.state.budget.elapsed
+        results = self.measurer.measure_again([t.config for t in trials], CONTENDER_WINDOWS)
+        for trial, result in zip(trials, results, strict=True):
+            self._keep(replace(trial, round=number), result)
+        self.journal.sync()
+        self._again += self.state.budget.elapsed - begun
+
+    def _keep(self, trial: Trial, result: MeasureResult) -> None:
+        """Record what measuring a trial again gave. What was checked stays checked."""
+        known = replace(
+            trial.result, times=result.times, error=result.error, ts=result.ts, same_as=""
+        )
+        self.journal.add_again(trial, known, DRIFT)
+        self.state.measured_again(trial.index, known)
+
+    def _sample(self) -> Drift | None:
+        reference = self._reference or _reference(self.state)
+        if reference is None:
+            return None
+        self._reference = reference
+        begun = self.state.budget.elapsed
+        (result,) = self.measurer.measure_again([reference], WINDOWS)
+        self._last = self.state.budget.elapsed - begun
+        self._spent += self._last
+        if result.median is None:
+            return None
+        self._trials.append(len(self.state.trials))
+        return self._watch.add(result.median)
+
+
+def _reference(state: RunState) -> ConfigEntity | None:
+    """The default configuration, else the best of now."""
+    trial = state.default or state.best
+    return None if trial is None else trial.config
+
+
+def _near_the_best(state: RunState, since: int) -> list[Trial]:
+    best = state.best
+    if best is None:
+        return []
+    limit = NEAR * state.seconds(best)
+    late = [t for t in state.trials[since:] if t.usable and state.seconds(t) <= limit]
+    others = sorted((t for t in late if t is not best), key=state.seconds)
+    return [best, *others][:MOST]
+
+
+def _text(drift: Drift, count: int) -> str:
+    how = "slower" if drift.shift > 0 else "faster"
+    again = "the best trial is" if count == 1 else f"{count} of the best trials are"
+    return (
+        f"the machine has become {how}: the reference kernel takes {abs(drift.shift):.0%} "
+        f"{'more' if drift.shift > 0 else 'less'} time than before; {again} measured again"
+    )
