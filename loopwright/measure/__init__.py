@@ -9,6 +9,7 @@ from loopwright.measure.interfaces import MeasurerLike
 from loopwright.measure.lock import DeviceLock, lock_log
 from loopwright.measure.measurer import Measurer
 from loopwright.measure.options import LocalBuilder, LocalRunner, MeasureOption, measure_option
+from loopwright.measure.recheck import recheck
 from loopwright.measure.replay import Replay
 from loopwright.measure.result import (
     ErrorKind,
@@ -38,4 +39,5 @@ __all__ = [
     "load_space",
     "lock_log",
     "measure_option",
+    "recheck",
 ]

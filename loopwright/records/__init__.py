@@ -6,10 +6,10 @@ imported. Traces and targets stay raw JSON here. ``docs/records.md`` specifies t
 
 from loopwright.records.error_kind import ErrorKind
 from loopwright.records.json_value import Json
-from loopwright.records.log import Log, Skipped, load
+from loopwright.records.log import Log, Skipped, load, load_lines
 from loopwright.records.provenance import build_hash, environment, hardware, new_run, threads
 from loopwright.records.query import best, by_task, distill, pick_best, top_k
-from loopwright.records.ranking import Measurement, Ranking, ranked
+from loopwright.records.ranking import Measurement, Ranking, ranked, vouched
 from loopwright.records.record import VERSION, Checked, Record, canonical_json, task_key
 from loopwright.records.reuse import Conditions, Reuse, differences, reuse_of
 from loopwright.records.store import Store
@@ -39,6 +39,7 @@ __all__ = [
     "environment",
     "hardware",
     "load",
+    "load_lines",
     "new_run",
     "pick_best",
     "ranked",
@@ -46,4 +47,5 @@ __all__ = [
     "task_key",
     "threads",
     "top_k",
+    "vouched",
 ]

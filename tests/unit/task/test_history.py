@@ -8,7 +8,7 @@ import time
 import pytest
 
 from loopwright.errors import RecordError, ScheduleError, UsageError
-from loopwright.records import Record, Store, environment, load
+from loopwright.records import Checked, Record, Store, environment, load
 from loopwright.task import (
     ApplyConfig,
     apply_history_best,
@@ -52,6 +52,7 @@ def make(tile, fakes):
             "trace": [["split", "C", "i", inner]],
             "env": environment(),
             "ts": time.time() - 7200,
+            "checked": Checked.YES,
         }
         return Record(**(fields | changes))
 
@@ -144,7 +145,7 @@ def test_the_same_threads_go_first(tile, make, fakes):
         assert inner(tile(64)) == 4
     with apply_history_best([one]) as history:
         assert inner(tile(64)) == 2
-    assert history.report()[0].note == "tuned for 1 threads"
+    assert history.report()[0].note == "threads: 1 in the record, 2 here"
 
 
 def test_an_edited_template_replays_the_trace(tile, make, fakes, monkeypatch):
