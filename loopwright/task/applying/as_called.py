@@ -139,7 +139,8 @@ def time_as_called(
     call = function.bind(*aligned)
     time_call(call, 1)
     estimate = time_call(call, 1)
-    number = max(1, round(_WINDOW_S / max(estimate, 1e-7)))
+    once = min(_from_python(function, apart, 1) for _ in range(3))
+    number = max(1, round(_WINDOW_S / max(once, 1e-7)))
     ways: list[tuple[Callable[[], float], list[float]]] = [
         (lambda: _in_tuning(module, call, estimate), []),
         (lambda: _from_python(function, aligned, number), []),
