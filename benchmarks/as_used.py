@@ -1,6 +1,6 @@
 """Why a kernel is slower on a user's arrays than in the tuner: one cause at a time, in one run.
 
-``python -m benchmarks.as_used`` times the default schedules of some operators as the tuner does
+``python -m benchmarks.as_used`` times some kernels as the tuner does
 (64-byte aligned arrays that stay where they are, pinned threads, the loop in compiled code), and
 again with one thing changed. Samples of all ways are taken in turns, so that a busy machine hits
 them alike; what is printed are medians of the ratios to the tuner's way in the same round, with
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import mmap
+import random
 import statistics
 import time
 from collections.abc import Callable
@@ -22,6 +23,7 @@ import numpy.typing as npt
 from loopwright import runtime
 from loopwright.cli import kernels
 from loopwright.cli.workload import find_workload
+from loopwright.driver import build
 from loopwright.runtime import Module
 from loopwright.runtime import ndarray as nd
 
@@ -30,14 +32,25 @@ Array = npt.NDArray[Any]
 Sample = Callable[[], float]
 _PAGE = 4096
 
-WORKLOADS = (
-    ("matmul", "M=512", "N=512", "K=512"),
-    ("matmul", "M=1024", "N=1024", "K=1024"),
-    ("conv2d", "N=1", "C=64", "H=56", "W=56", "O=64", "KH=3", "KW=3", "pad=1"),
-    ("softmax", "M=1024", "N=1024"),
-    ("layer_norm", "M=1024", "N=1024"),
-    ("depthwise_conv2d", "N=1", "C=96", "H=112", "W=112", "KH=3", "KW=3", "pad=1"),
-    ("transpose", "M=2048", "N=2048"),
+#: A product that reads its operands where they lie, and not packed copies of them.
+_UNPACKED = {
+    "tile_i": [-1, 4, 4],
+    "tile_j": [-1, 1, 16],
+    "unroll_k": 4,
+    "order": "ij",
+    "pack": "none",
+}
+
+#: Words of a workload, and its configuration; None: the default one.
+WORKLOADS: tuple[tuple[str, dict[str, Any] | None], ...] = (
+    ("matmul M=512 N=512 K=512", None),
+    ("matmul M=512 N=512 K=512", _UNPACKED),
+    ("matmul M=1024 N=1024 K=1024", _UNPACKED),
+    ("conv2d N=1 C=64 H=56 W=56 O=64 KH=3 KW=3 pad=1", None),
+    ("softmax M=1024 N=1024", None),
+    ("layer_norm M=1024 N=1024", None),
+    ("depthwise_conv2d N=1 C=96 H=112 W=112 KH=3 KW=3 pad=1", None),
+    ("transpose M=2048 N=2048", None),
 )
 
 
@@ -120,12 +133,12 @@ def ways(module: Module) -> dict[str, Sample]:
 
 
 def ratios(samples: dict[str, Sample], rounds: int) -> dict[str, list[float]]:
-    """Times by the first way's time in the same round; each round begins with another way."""
+    """Times by the first way's time in the same round; the order of each round is drawn anew."""
     names = list(samples)
+    rng = random.Random(0)
     found: dict[str, list[float]] = {name: [] for name in names}
-    for turn in range(rounds):
-        start = turn % len(names)
-        times = {name: samples[name]() for name in names[start:] + names[:start]}
+    for _ in range(rounds):
+        times = {name: samples[name]() for name in rng.sample(names, len(names))}
         for name in names:
             found[name].append(times[name] / times[names[0]])
     return found
@@ -138,12 +151,15 @@ def main() -> None:
     parser.add_argument("--threads", type=int, help="threads of the kernels [all cores]")
     parser.add_argument("--only", default="", help="only workloads whose words hold this text")
     options = parser.parse_args()
-    for words in WORKLOADS:
-        if options.only not in " ".join(words):
+    for text, config in WORKLOADS:
+        if options.only not in text:
             continue
+        words = text.split()
         workload = find_workload(words[0], words[1:], "llvm", options.threads)
-        module = kernels.compiled(workload, kernels.default(workload))
-        print(" ".join(words))
+        task = workload.task
+        chosen = task.config_space.get(task.config_space.default_index).values | (config or {})
+        module = build(*task.instantiate(chosen), task.target)
+        print(text, config or "default configuration")
         for name, found in ratios(ways(module), options.rounds).items():
             low, middle, high = statistics.quantiles(found, n=4)
             print(f"  {name:36}{middle:6.2f} x  ({low:.2f} to {high:.2f})")

@@ -8,6 +8,7 @@ differences is timed by itself, in turns, so that a report can name the one that
 
 from __future__ import annotations
 
+import random
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -110,9 +111,10 @@ class AsCalled:
         return tuple(found)
 
     def __str__(self) -> str:
-        said = f"called on NumPy arrays it takes {self.seconds:.4g} s"
+        said = f"called on NumPy arrays it takes {duration(self.seconds)}"
         if self.expected is not None:
-            said += f", expected {self.expected:.4g} s ({self.seconds / self.expected:.2f} x)"
+            ratio = self.seconds / self.expected
+            said += f", expected {duration(self.expected)} ({ratio:.2f} x)"
         return "; ".join([said, *self.causes])
 
 
@@ -146,9 +148,10 @@ def time_as_called(
         (lambda: _from_python(function, aligned, number), []),
         (lambda: _from_python(function, apart, number), []),
     ]
-    for turn in range(ROUNDS):
-        # Each round begins with another one: nobody always follows the same neighbour.
-        for sample, times in ways[turn % 3 :] + ways[: turn % 3]:
+    rng = random.Random(0)
+    for _ in range(ROUNDS):
+        # In an order drawn anew: nobody always follows the same neighbour.
+        for sample, times in rng.sample(ways, len(ways)):
             times.append(sample())
     tuned, plain, numpys = (times for _, times in ways)
     return AsCalled(
@@ -194,3 +197,11 @@ def _placed(value: Array, offset: int) -> Array:
     copy: Array = raw.view(value.dtype).reshape(value.shape)
     np.copyto(copy, value)
     return copy
+
+
+def duration(seconds: float) -> str:
+    """A time for people, such as ``1.234 ms``."""
+    for unit, scale in (("s", 1.0), ("ms", 1e3)):
+        if seconds * scale >= 1:
+            return f"{seconds * scale:.4g} {unit}"
+    return f"{seconds * 1e6:.4g} us"

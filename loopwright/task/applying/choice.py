@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from loopwright.records import Checked, Outcome, Record, Verdict
-from loopwright.task.applying.as_called import AsCalled
+from loopwright.task.applying.as_called import AsCalled, duration
 
 
 class Match(StrEnum):
@@ -180,14 +180,6 @@ def _remarks(choice: Choice) -> Iterable[str]:
 
 def _aligned(cells: Iterable[str], widths: Iterable[int]) -> str:
     return "  ".join(f"{cell:{w}}" for cell, w in zip(cells, widths, strict=True)).rstrip()
-
-
-def duration(seconds: float) -> str:
-    """A time for people, such as ``1.234 ms``."""
-    for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
-        if seconds * scale >= 1 or unit == "us":
-            return f"{seconds * scale:.4g} {unit}"
-    raise AssertionError
 
 
 def span(seconds: float) -> str:

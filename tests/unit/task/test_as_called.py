@@ -103,7 +103,7 @@ def test_the_likely_cause_is_named(monkeypatch, caplog, calls, offset, busy, wor
 
 def test_without_a_record_there_is_nothing_to_expect():
     text = str(AsCalled(0.002, 0.001, None, EVEN, EVEN))
-    assert text == "called on NumPy arrays it takes 0.002 s"
+    assert text == "called on NumPy arrays it takes 2 ms"
 
 
 def test_the_interval_of_a_ratio_holds_its_median():
