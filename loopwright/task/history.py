@@ -20,7 +20,7 @@ from loopwright.records import (
     top_k,
     vouched,
 )
-from loopwright.task.applying.as_called import AsCalled, time_as_called
+from loopwright.task.applying.as_called import AsCalled, duration, time_as_called
 from loopwright.task.applying.choice import Choice, Match, Report
 from loopwright.task.applying.fit import Fit, Here
 from loopwright.task.applying.sources import Source, logs_of
@@ -176,7 +176,8 @@ class ApplyHistoryBest(DispatchContext):
         actual = time_as_called(module, choice.expected, inputs)
         self._choices[_name(task)] = replace(choice, actual=actual)
         if actual.causes:
-            say_once(f"{task}: {actual}")
+            took = duration(actual.seconds)
+            say_once(f"{task}: a call takes {took}, more than it should; the report says why")
         return actual
 
     def _read(self, source: Source | Iterable[Any] | None) -> Iterator[Record]:

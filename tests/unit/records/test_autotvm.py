@@ -102,3 +102,10 @@ def test_other_formats_are_counted(tmp_path):
     assert reasons[1] == "TVM record of version v0.6 (only AutoTVM 0.2 can be read)"
     assert reasons[3] == reasons[4] == "malformed AutoTVM record"
     assert len(reasons) == 5
+
+
+def test_the_model_of_the_target_is_kept(tmp_path):
+    for text, kept in [("llvm -model=boardA", {"model": "boardA"}), ("llvm -model=unknown", {})]:
+        task = [text, "tutorial/matmul", [512, 512, 512, "float32"], {}]
+        (record,) = read(tmp_path, line([0.004], 0, input=task)).records
+        assert record.target == {"kind": "llvm", **kept}
