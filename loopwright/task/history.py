@@ -5,16 +5,15 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from loopwright.errors import LoopwrightError, RecordError, UsageError
+from loopwright.errors import RecordError, UsageError
 from loopwright.records import (
     Checked,
     Json,
     Outcome,
     Record,
-    Verdict,
     by_task,
     canonical_json,
     top_k,
@@ -22,7 +21,17 @@ from loopwright.records import (
 )
 from loopwright.task.applying.as_called import AsCalled, duration, time_as_called
 from loopwright.task.applying.choice import Choice, Match, Report
-from loopwright.task.applying.fit import Fit, Here
+from loopwright.task.applying.fit import Here
+from loopwright.task.applying.judging import (
+    CHECK,
+    PassedOver,
+    failed_checks,
+    is_right,
+    of_other_hardware,
+    unusable,
+    verdict_of,
+)
+from loopwright.task.applying.replaying import Refused, instantiate
 from loopwright.task.applying.sources import Source, logs_of
 from loopwright.task.dispatch import DispatchContext, fallback, say_once, task_of
 from loopwright.task.space import ConfigEntity
@@ -36,8 +45,6 @@ if TYPE_CHECKING:
 _TRIES = 8
 #: How many records that were refused are described field by field.
 _NEAR_MISSES = 3
-#: Phase of the records of a check alone.
-_CHECK = "check"
 #: Verdicts by which the default configuration is built instead of the record.
 _NO_FASTER = (Outcome.TIE, Outcome.SLOWER)
 
@@ -196,8 +203,8 @@ class ApplyHistoryBest(DispatchContext):
         fitting, passed = self._select(task, here)
         for record in fitting:
             try:
-                scheduled, replayed = _instantiate(task, record)
-            except _Refused as exc:
+                scheduled, replayed = instantiate(task, record)
+            except Refused as exc:
                 passed.reasons[str(exc)] += 1
                 continue
             return self._choice(task, record, here, passed, replayed), scheduled
@@ -209,16 +216,16 @@ class ApplyHistoryBest(DispatchContext):
         exact, near, refused = [], [], []
         passed = PassedOver()
         own = self._records.get(task.key, [])
-        failed = _failed_checks(own)
+        failed = failed_checks(own)
         for record in own:
-            if record.phase == _CHECK:
+            if record.phase == CHECK:
                 continue
-            if record.candidate in failed:
+            if failed and record.candidate in failed:
                 passed.reasons[failed[record.candidate]] += 1
                 continue
             fit = here.fit(record)
-            hardware = "" if self.any_hardware else _of_other_hardware(fit)
-            if reason := _unusable(record) or hardware:
+            hardware = "" if self.any_hardware else of_other_hardware(fit)
+            if reason := unusable(record) or hardware:
                 passed.reasons[reason] += 1
                 refused += [record] if record.usable else []
             elif fit.same_options:
@@ -234,7 +241,7 @@ class ApplyHistoryBest(DispatchContext):
         rest = [record for record in own if not record.usable]
         order = top_k([*exact, *rest], _TRIES) + top_k([*near, *rest], _TRIES)
         right = vouched(own)
-        order.sort(key=lambda record: not _is_right(record, right, here))
+        order.sort(key=lambda record: not is_right(record, right, here))
         return order[:_TRIES], passed
 
     def _other_tasks(self, task: Task) -> PassedOver:
@@ -255,8 +262,8 @@ class ApplyHistoryBest(DispatchContext):
     ) -> Choice:
         own = self._records[task.key]
         fit = here.fit(record)
-        right = _is_right(record, vouched(own), here)
-        verdict = _verdict(record, own) if fit.same_options and not fit.refused else None
+        right = is_right(record, vouched(own), here)
+        verdict = verdict_of(record, own) if fit.same_options and not fit.refused else None
         match = Match.EXACT if fit.exact else Match.COMPATIBLE
         if self.verdicts and verdict is not None and verdict.outcome in _NO_FASTER:
             match = Match.DEFAULT
@@ -306,53 +313,6 @@ class _Applied:
         self._history.verify(self._task, module)
 
 
-@dataclass
-class PassedOver:
-    """Why records of a log were not used.
-
-    Attributes:
-        reasons: how many records for each reason.
-        summary: what is to be said of the log as a whole.
-        near_misses: the best that were refused for what differs, field by field.
-    """
-
-    reasons: Counter[str] = field(default_factory=Counter)
-    summary: str = ""
-    near_misses: list[str] = field(default_factory=list)
-
-    def texts(self) -> tuple[str, ...]:
-        """The reasons with their counts, most frequent first, then the summary."""
-        counted = [f"{count} {reason}" for reason, count in self.reasons.most_common()]
-        return (*counted, *filter(None, [self.summary]))
-
-
-class _Refused(Exception):
-    """A record cannot be applied; the text says why."""
-
-
-def _instantiate(task: Task, record: Record) -> tuple[Scheduled, bool]:
-    """The schedule of a record; True beside it when the recorded trace was replayed."""
-    if not record.trace and set(record.config) != set(task.config_space.knobs):
-        raise _Refused("it has other knobs than the template now, and no trace")
-    try:
-        schedule, tensors = task.instantiate(record.config)
-    except LoopwrightError as exc:
-        raise _Refused(f"its configuration fails now: {exc}") from exc
-    if record.dag and schedule.dag.hash != record.dag:
-        raise _Refused("the template computes another tensor expression now")
-    if not record.dag or not record.trace:
-        return (schedule, tensors), False
-    if canonical_json(schedule.trace_json()) == canonical_json(record.trace):
-        return (schedule, tensors), False
-    from loopwright.schedule import replay
-
-    try:
-        fresh = replay(schedule.dag, record.trace)
-        return (fresh, [fresh.tensor(a) for a in schedule.arg_ids(tensors)]), True
-    except LoopwrightError as exc:
-        raise _Refused(f"its trace does not replay: {exc}") from exc
-
-
 def _name(task: Task) -> tuple[str, str]:
     """Tells the tasks of a report apart: by key and by all options of the target."""
     return task.key, canonical_json(task.target.canonical)
@@ -366,50 +326,3 @@ def _here(task: Task) -> Here:
     except UsageError:  # its passes live in this process alone: no record was made with them
         passes = {"local": True}
     return Here(task.target.canonical, passes)
-
-
-def _unusable(record: Record) -> str:
-    if record.error is not None:
-        return f"failed ({record.error.get('kind')})"
-    if record.dropped:
-        return "dropped by racing"
-    return "" if record.times else "without a time"
-
-
-def _failed_checks(own: Iterable[Record]) -> dict[str, str]:
-    """Candidates that did not pass a later check, and why, such as a crash."""
-    checks = sorted((r for r in own if r.phase == _CHECK), key=lambda r: r.ts)
-    latest = {record.candidate: record.error for record in checks}
-    return {c: f"failed when checked again ({e.get('kind')})" for c, e in latest.items() if e}
-
-
-def _of_other_hardware(fit: Fit) -> str:
-    """Why a record is refused for its hardware; empty where it is not."""
-    if not fit.refused:
-        return ""
-    first = fit.refused[0]
-    detail = "" if len(str(first.then)) > 40 else f" {first.then}"
-    return f"of other hardware ({first.field}{detail})"
-
-
-def _is_right(record: Record, right: set[tuple[str, str]], here: Here) -> bool:
-    """Whether the answer of the candidate was checked, with its compiler or with that of now."""
-    if (record.candidate, record.build) in right:
-        return True
-    return any(candidate == record.candidate for candidate, build in right if build == here.build)
-
-
-def _verdict(record: Record, own: Iterable[Record]) -> Verdict | None:
-    """The latest verdict of a record's candidate; None where there is none to be read."""
-    latest = max(
-        (r for r in own if r.verdict is not None and r.candidate == record.candidate),
-        key=lambda r: r.ts,
-        default=None,
-    )
-    if latest is None or latest.verdict is None:
-        return None
-    try:
-        return Verdict.from_json(latest.verdict)
-    except RecordError as exc:
-        say_once(f"record {latest.id}: {exc}")
-        return None
