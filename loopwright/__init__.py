@@ -32,6 +32,7 @@ _NAMES: dict[str, tuple[str, str]] = {
     "create_task": ("loopwright.ops", "create_task"),
     "driver": ("loopwright.driver", ""),
     "get_config": ("loopwright.task", "get_config"),
+    "in_context": ("loopwright.task", "in_context"),
     "load_module": ("loopwright.runtime", "load_module"),
     "lower": ("loopwright.lowering", "lower"),
     "measure_option": ("loopwright.measure", "measure_option"),

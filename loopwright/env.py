@@ -50,6 +50,8 @@ class Settings:
         pool: ``LOOPWRIGHT_POOL``, how threads of the pool sleep: ``futex`` (Linux on x86-64 and
             aarch64), ``pthread`` (any POSIX system), or ``auto`` (default: futex where it exists).
         verify: ``LOOPWRIGHT_VERIFY``, 1 to check programs after every pass of lowering; default 0.
+        cache: ``LOOPWRIGHT_CACHE``, folder of the kernels that are kept on disk; 0 keeps none.
+            Empty (unset, or 1): see `cache_folder`.
     """
 
     num_threads: int | None = None
@@ -57,6 +59,7 @@ class Settings:
     workspace_limit: int | None = None
     pool: str = "auto"
     verify: bool = False
+    cache: str = ""
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Settings:
@@ -76,6 +79,7 @@ class Settings:
             workspace_limit=_size(environ, "LOOPWRIGHT_WORKSPACE_LIMIT"),
             pool=pool,
             verify=bool(_integer(environ, "LOOPWRIGHT_VERIFY", 0, 1)),
+            cache=environ.get("LOOPWRIGHT_CACHE", "").strip().removeprefix("1"),
         )
 
 
@@ -106,6 +110,16 @@ def settings() -> Settings:
         UsageError: a variable holds a value that is not understood.
     """
     return Settings.from_environ(os.environ)
+
+
+def cache_folder() -> Path | None:
+    """Where built kernels are kept: ``LOOPWRIGHT_CACHE``, else ``loopwright/kernels`` in
+    ``XDG_CACHE_HOME``, which is ``~/.cache`` by default. None: nowhere."""
+    chosen = settings().cache
+    if chosen:
+        return None if chosen == "0" else Path(chosen).absolute()
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(base) / "loopwright" / "kernels" if os.path.isabs(base) else None
 
 
 def total_memory() -> int:

@@ -18,6 +18,8 @@ TESTS = Path(__file__).parent
 
 # Programs are checked after every pass, in this process and in builders; read when first needed.
 os.environ.setdefault("LOOPWRIGHT_VERIFY", "1")
+# Nothing is kept in the home of who runs the tests, and what counts as compiled is compiled.
+os.environ["LOOPWRIGHT_CACHE"] = "0"
 
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)

@@ -24,6 +24,7 @@ TOP = [
     "create_schedule",
     "create_task",
     "get_config",
+    "in_context",
     "lower",
     "measure_option",
     "nd",
@@ -45,7 +46,10 @@ INSIDE = {
         LocalBuilder LocalRunner apply_history_best callback get_config measure_option record
         task template tuner
     """,
-    "autotvm.task": "ApplyConfig ApplyHistoryBest DispatchContext create",
+    "autotvm.task": """
+        ApplyConfig ApplyFixedConfig ApplyGraphBest ApplyHistoryBest ApplyHistoryBestOrSample
+        DispatchContext FallbackContext clear_fallback_cache create
+    """,
     "autotvm.tuner": "GATuner GridSearchTuner RandomTuner XGBTuner",
     "autotvm.callback": "log_to_file progress_bar",
     "autotvm.record": "load_from_file",

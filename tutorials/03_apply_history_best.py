@@ -49,12 +49,12 @@ def main():
     s, args = ops.dense(*SHAPE)
     default = lw.build(s, args, name="dense")
 
-    # With a log the best record's steps are applied. `report` says which record it was, and why.
-    with lw.Target("llvm"), lw.apply_history_best(str(log)) as history:
+    # With a log the best record's steps are applied; strictly: without one that fits this is an
+    # error. `verify` times the kernel as it will be called; `report` says which record it was.
+    with lw.Target("llvm"), lw.apply_history_best(str(log), strict=True) as history:
         s, args = ops.dense(*SHAPE)
-        tuned = lw.build(s, args, name="dense")
-        for choice in history.report():
-            print(choice)
+        tuned = lw.build(s, args, name="dense", verify=True)
+        print(history.report())
 
     for name, f in (("default", default), ("tuned", tuned)):
         arrays[-1][:] = np.nan

@@ -24,12 +24,30 @@ from loopwright.measure import (
     MeasureResult,
     measure_option,
 )
-from loopwright.task import ConfigEntity, ConfigSpace, apply_history_best, get_config, template
+from loopwright.task import (
+    ApplyConfig,
+    ApplyFixedConfig,
+    ApplyGraphBest,
+    ApplyHistoryBest,
+    ConfigEntity,
+    ConfigSpace,
+    DispatchContext,
+    FallbackContext,
+    apply_history_best,
+    get_config,
+    template,
+)
 from loopwright.tuner.run import callbacks as callback
 
 __all__ = [
+    "ApplyConfig",
+    "ApplyFixedConfig",
+    "ApplyGraphBest",
+    "ApplyHistoryBest",
     "ConfigEntity",
     "ConfigSpace",
+    "DispatchContext",
+    "FallbackContext",
     "LocalBuilder",
     "LocalRunner",
     "MeasureErrorNo",

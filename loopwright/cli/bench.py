@@ -32,7 +32,7 @@ class Contestant:
 
 @click.command("bench", short_help="Compare default, tuned and NumPy in one run.")
 @workload_options
-@click.option("--history", metavar="LOG", help="Log with the record to use as the tuned kernel.")
+@kernels.history_options
 @click.option(
     "--rounds", type=click.IntRange(3), default=20, show_default=True, help="Samples of each."
 )
@@ -42,7 +42,8 @@ def command(
     params: tuple[str, ...],
     target: str,
     threads: int | None,
-    history: str | None,
+    history: tuple[str, ...],
+    allow_default: bool,
     rounds: int,
     as_json: bool,
 ) -> None:
@@ -54,7 +55,7 @@ def command(
     from loopwright.tuner.run.state import flop_of
 
     resolved = find_workload(workload, params, target, threads)
-    tuned = kernels.best(resolved, history)
+    tuned = kernels.best(resolved, history, allow_default=allow_default, verdicts=False)
     modules = {"default": kernels.compiled(resolved, kernels.default(resolved))}
     if tuned is not None:
         modules["tuned"] = kernels.compiled(resolved, tuned)

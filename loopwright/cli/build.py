@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import click
 
 from loopwright.cli import built_files, kernels
 from loopwright.cli.harmless import echo
 from loopwright.cli.workload import find_workload, workload_options
+from loopwright.errors import UsageError
 
 
 @click.command("build", short_help="Compile with the best record, into an object and a manifest.")
 @workload_options
-@click.option("--history", metavar="LOG", help="Log with the record to build.")
+@kernels.history_options
+@click.option(
+    "--verify", is_flag=True, help="Time the kernel as it will be called, beside what is expected."
+)
 @click.option(
     "-o",
     "--output",
@@ -24,17 +30,25 @@ def command(
     params: tuple[str, ...],
     target: str,
     threads: int | None,
-    history: str | None,
+    history: tuple[str, ...],
+    allow_default: bool,
+    verify: bool,
     output: str,
 ) -> None:
     """Compile WORKLOAD into FILE: a shared object (.so), or an object file with its manifest in
     FILE.json.
+
+    A record whose answer was never checked is checked first.
     """
     resolved = find_workload(workload, params, target, threads)
-    tuned = kernels.best(resolved, history)
-    module = kernels.compiled(resolved, tuned or kernels.default(resolved))
+    if verify and not history:
+        raise UsageError("--verify compares with a record: name its log with --history")
+    tuned = kernels.best(resolved, history, allow_default=allow_default)
+    chosen = tuned or kernels.default(resolved)
+    with kernels.alone() if verify and tuned else nullcontext():
+        module = kernels.compiled(resolved, chosen, verify=verify and tuned is not None)
     path, *others = built_files.write(resolved, module, output)
-    echo(tuned.choice if tuned else f"{resolved.task}: default configuration")
+    echo(tuned.report if tuned else f"{resolved.task}: default configuration")
     more = "".join(f" and {p}" for p in others)
     click.echo(f"wrote {path} ({path.stat().st_size} bytes){more}")
     click.echo(f"run it: loopwright run {path}")

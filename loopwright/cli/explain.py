@@ -14,8 +14,7 @@ from loopwright.records import Json
 
 if TYPE_CHECKING:
     from loopwright.records import Log, Record
-    from loopwright.task import ConfigEntity, Task
-    from loopwright.task.history import Choice
+    from loopwright.task import Choice, ConfigEntity, Task
     from loopwright.tuner import Explanation
     from loopwright.tuner.model.xgb_model import XGBCostModel
 

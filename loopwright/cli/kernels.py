@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,12 +13,14 @@ import numpy as np
 
 from loopwright.cli.harmless import echo
 from loopwright.cli.workload import Workload
+from loopwright.errors import RecordError
 
 if TYPE_CHECKING:
     from loopwright.measure.check import Array
+    from loopwright.records import Log, Record
     from loopwright.runtime import Module
     from loopwright.schedule import Schedule
-    from loopwright.task import Task
+    from loopwright.task import ApplyHistoryBest, Task
     from loopwright.te import Tensor
 
 
@@ -27,12 +29,36 @@ def alone() -> Iterator[None]:
     """Hold the device: no other process of loopwright times anything meanwhile."""
     from loopwright.measure import DeviceLock
 
-    lock = DeviceLock(announce=lambda text: click.echo(text, err=True))
+    lock = DeviceLock(announce=_say)
     lock.acquire()
     try:
         yield
     finally:
         lock.release()
+
+
+#: Records of a log that are checked, at most, until one is found right.
+_CHECKS = 8
+
+
+def history_options(command: Callable[..., object]) -> Callable[..., object]:
+    """Add the options of verbs that build from a log."""
+    decorators = (
+        click.option(
+            "--history",
+            multiple=True,
+            metavar="LOG",
+            help="Log with the record to build, or a folder of *.jsonl; several may be given.",
+        ),
+        click.option(
+            "--allow-default",
+            is_flag=True,
+            help="Build the default configuration where no record fits, instead of failing.",
+        ),
+    )
+    for decorate in reversed(decorators):
+        command = decorate(command)
+    return command
 
 
 @dataclass(frozen=True)
@@ -42,12 +68,22 @@ class ChosenSchedule:
     Attributes:
         schedule: the schedule.
         args: its tensors in calling order.
-        choice: which record it is, in words; empty for the default configuration.
+        history: what chose it; None for the default configuration.
     """
 
     schedule: Schedule
     args: list[Tensor]
-    choice: str = ""
+    history: ApplyHistoryBest | None = None
+
+    @property
+    def choice(self) -> str:
+        """Which record it is, in a line; empty for the default configuration."""
+        return "" if self.history is None else str(self.history.report()[-1])
+
+    @property
+    def report(self) -> str:
+        """The report of what chose it; empty for the default configuration."""
+        return "" if self.history is None else str(self.history.report())
 
 
 def default(workload: Workload) -> ChosenSchedule:
@@ -57,36 +93,105 @@ def default(workload: Workload) -> ChosenSchedule:
     return ChosenSchedule(schedule, list(args))
 
 
-def best(workload: Workload, history: str | None) -> ChosenSchedule | None:
-    """The schedule of the best record of a log; None, said on standard error, without one.
+def best(
+    workload: Workload,
+    history: Sequence[str],
+    *,
+    allow_default: bool = False,
+    check: bool = True,
+    verdicts: bool = True,
+) -> ChosenSchedule | None:
+    """The schedule of the best record of some logs.
+
+    Args:
+        workload: the workload.
+        history: paths of logs or folders; empty: None is returned.
+        allow_default: return None, said on standard error, where no record fits.
+        check: compare the answer of a record that was never checked with the reference first, and
+            note the outcome in its log; one that is wrong makes way for the next best.
+        verdicts: give the default configuration where the record says that this is as fast.
 
     Raises:
-        RecordError: the log is missing or cannot be read.
+        RecordError: a log is missing or cannot be read; no record fits, or the best one cannot be
+            checked, unless ``allow_default``.
     """
-    from loopwright.records import open_log
     from loopwright.task import apply_history_best
+    from loopwright.task.applying.sources import logs_of
 
-    if history is None:
+    if not history:
         return None
-    log = open_log(history)
-    if complaint := log.complaint():
-        echo(complaint, err=True)
-    # From the records, not from the log: the line above has said what was skipped.
-    context = apply_history_best(log.records)
+    logs = list(logs_of(history))
+    for log in logs:
+        if complaint := log.complaint():
+            echo(complaint, err=True)
+    # From the records, not from the logs: the lines above have said what was skipped.
+    context = apply_history_best([log.records for log in logs], verdicts=verdicts)
+    if check:
+        _check(workload, context, logs)
+    choice = context.explain(workload.task)
+    context.strict = not allow_default and (check or choice.record is None)
     scheduled = context.apply(workload.task)
     if scheduled is None:
-        echo(f"{history}: {context.explain(workload.task)}", err=True)
+        echo(f"{', '.join(history)}: {choice}", err=True)
         return None
-    return ChosenSchedule(scheduled[0], list(scheduled[1]), str(context.explain(workload.task)))
+    return ChosenSchedule(scheduled[0], list(scheduled[1]), context)
 
 
-def compiled(workload: Workload, scheduled: ChosenSchedule) -> Module:
-    """Compile a schedule for the workload's target."""
+def _check(workload: Workload, context: ApplyHistoryBest, logs: Sequence[Log]) -> None:
+    """Check the best record, if nobody has; where it is wrong, the next best, and so on."""
+    from loopwright.measure import recheck
+    from loopwright.records import Checked
+    from loopwright.task import Match
+
+    task = workload.task
+    for _ in range(_CHECKS):
+        choice, scheduled = context.choose(task)
+        if choice.record is None or scheduled is None or choice.checked is Checked.YES:
+            return
+        if choice.match is Match.DEFAULT:
+            return  # that is what will be built
+        click.echo(f"record {choice.record.id} was never checked: checking it", err=True)
+        checked = recheck(task, choice.record, scheduled, announce=_say)
+        context.load([checked])
+        _note(checked, choice.record, logs)
+        if checked.error is not None:
+            text = f"{checked.error['kind']}: {checked.error['text']}"
+            echo(f"record {choice.record.id} is out: {text}", err=True)
+        elif checked.checked is not Checked.YES:
+            echo(f"it cannot be checked: {checked.check_reason}", err=True)
+            return
+
+
+def _note(checked: Record, record: Record, logs: Sequence[Log]) -> None:
+    """Append the outcome of a check to the log of its record, so that it is known next time."""
+    from loopwright.records import Store
+
+    path = next(log.path for log in logs if any(other is record for other in log))
+    try:
+        with Store(path) as store:
+            store.append(checked)
+    except RecordError as error:
+        click.echo(f"the check is not noted: {error}", err=True)
+
+
+def _say(text: str) -> None:
+    echo(text, err=True)
+
+
+def compiled(workload: Workload, scheduled: ChosenSchedule, *, verify: bool = False) -> Module:
+    """Compile a schedule for the workload's target, or take its code from the user's cache.
+
+    Args:
+        workload: the workload.
+        scheduled: the schedule.
+        verify: time the kernel as users call it; the time is in the report then.
+    """
     from loopwright.driver import build
 
     name = re.sub(r"\W+", "_", workload.task.name)
     name = name if name[0].isalpha() and not name.startswith("lw_") else f"kernel_{name}"
-    return build(scheduled.schedule, scheduled.args, workload.task.target, name)
+    target = workload.task.target
+    return build(scheduled.schedule, scheduled.args, target, name, verify=verify, cache=True)
 
 
 def random_arguments(module: Module, task: Task | None = None) -> list[Array]:

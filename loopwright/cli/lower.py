@@ -11,14 +11,15 @@ from loopwright.cli.workload import find_workload, workload_options
 
 @click.command("lower", short_help="Print the loop nest, before and after the best record.")
 @workload_options
-@click.option("--history", metavar="LOG", help="Log; its best record is shown too.")
+@kernels.history_options
 @click.option("--python", "as_python", is_flag=True, help="Print the schedules as Python instead.")
 def command(
     workload: str,
     params: tuple[str, ...],
     target: str,
     threads: int | None,
-    history: str | None,
+    history: tuple[str, ...],
+    allow_default: bool,
     as_python: bool,
 ) -> None:
     """Print the loop nest of WORKLOAD under its default configuration and, with --history, under
@@ -28,7 +29,7 @@ def command(
 
     resolved = find_workload(workload, params, target, threads)
     shown = [("default configuration", kernels.default(resolved))]
-    tuned = kernels.best(resolved, history)
+    tuned = kernels.best(resolved, history, allow_default=allow_default, check=False)
     if tuned is not None:
         shown.append((tuned.choice, tuned))
     for title, scheduled in shown:

@@ -6,11 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from loopwright.codegen import Code, SourceText
 from loopwright.codegen.c_library import C_FUNCTIONS
 from loopwright.driver.backends import LoweredProgram, backend_of, compile_program
+from loopwright.driver.kernel_cache import kernel_cache, schedule_key
 from loopwright.driver.size_manifest import SizeManifest
 from loopwright.errors import BuildError, TargetError
 from loopwright.ir.sizes import SizeVar
@@ -37,6 +38,9 @@ def build(
     target: TargetLike | None = None,
     name: str = "main",
     target_host: TargetLike | None = None,
+    *,
+    verify: bool = False,
+    cache: bool | None = None,
 ) -> Module:
     """Compile a schedule.
 
@@ -48,6 +52,11 @@ def build(
         name: name of the function.
         target_host: for scripts of TVM: None or a target for a CPU; the host needs no code of its
             own, so that it changes nothing.
+        verify: time the kernel as users call it, and enter that in the report of the
+            ``apply_history_best`` that chose the schedule, beside the time that it expects.
+        cache: keep the machine code on disk, and take it from there when the same program was built
+            before; None: where ``apply_history_best`` chose the schedule. ``LOOPWRIGHT_CACHE`` says
+            where, or 0 for nowhere.
 
     Returns:
         A module that is called with NumPy arrays or NDArrays: ``f(a, b, c)`` writes c.
@@ -57,7 +66,7 @@ def build(
         LowerError: an argument is missing.
         CodegenError: the schedule cannot run on the target (a loop is bound to a GPU thread).
         BuildError: ``s`` is no schedule; the name is not an identifier, or taken by a C function; a
-            size variable is neither determined by an array nor passed.
+            size variable is neither determined by an array nor passed; nothing to verify against.
         TargetError: a target is not understood, or ``target_host`` is not a CPU.
     """
     if not isinstance(s, Schedule):
@@ -65,8 +74,26 @@ def build(
     _check_host(target_host)
     resolved = Target(target) if target is not None else Target.current()
     tensors = [a for a in args if not isinstance(a, SizeVar)]
-    built = _build(s, s.arg_ids(tensors), resolved, name, _order(s, args))
-    return Module(built.artifact, built.sources, built.link)
+    origin = s.origin
+    if verify and not isinstance(origin, Verifier):
+        raise BuildError(
+            "build: verify compares with what a record expects; make the schedule by calling its "
+            "template inside apply_history_best"
+        )
+    wanted = origin is not None if cache is None else cache
+    make = _kept if wanted else _built_now
+    module = make(s, s.arg_ids(tensors), resolved, name, _order(s, args))
+    if verify and isinstance(origin, Verifier):
+        origin.verify(module)
+    return module
+
+
+@runtime_checkable
+class Verifier(Protocol):
+    """What chose a schedule (``Schedule.origin``) and knows how fast its kernel should be."""
+
+    def verify(self, module: Module) -> object:
+        """Time the kernel as users call it."""
 
 
 def build_func(f: Func, target: TargetLike | None = None) -> Module:
@@ -168,6 +195,44 @@ def _build(
     if name in C_FUNCTIONS:
         raise BuildError(f"build: the name {name!r} is that of a C function which code may call")
     return _build_program(LoweredProgram(lower_ids(s, arg_ids, name), s, arg_ids), target, order)
+
+
+def _built_now(
+    s: Schedule,
+    arg_ids: Sequence[ArgId],
+    target: Target,
+    name: str,
+    order: Sequence[int | SizeVar] | None,
+) -> Module:
+    built = _build(s, arg_ids, target, name, order)
+    return Module(built.artifact, built.sources, built.link)
+
+
+def _kept(
+    s: Schedule,
+    arg_ids: Sequence[ArgId],
+    target: Target,
+    name: str,
+    order: Sequence[int | SizeVar] | None,
+) -> Module:
+    """The module with its code from the disk if it is there; its texts are written on request."""
+    cache = kernel_cache()
+    key = None if cache is None else schedule_key(s, arg_ids, target, name, order)
+    if cache is None or key is None:
+        return _built_now(s, arg_ids, target, name, order)
+    artifact = cache.get(key)
+    if artifact is None:
+        module = _built_now(s, arg_ids, target, name, order)
+        cache.put(key, module.artifact)
+        return module
+    again = replay(s.dag, s.trace_json())  # as it is now: the caller may go on scheduling
+    context = PassContext.current()
+
+    def texts() -> Sources:
+        with context:
+            return _build(again, arg_ids, target, name, order).sources
+
+    return Module(artifact, texts)
 
 
 def _build_program(

@@ -11,6 +11,7 @@ from loopwright.measure.lock import DeviceLock, lock_log
 from loopwright.measure.measurer import Measurer
 from loopwright.measure.options import LocalBuilder, LocalRunner, MeasureOption, measure_option
 from loopwright.measure.paired_ratios import PairedGain, paired_gain
+from loopwright.measure.recheck import recheck
 from loopwright.measure.replay import Replay
 from loopwright.measure.result import (
     ErrorKind,
@@ -45,4 +46,5 @@ __all__ = [
     "lock_log",
     "measure_option",
     "paired_gain",
+    "recheck",
 ]

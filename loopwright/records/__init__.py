@@ -10,10 +10,10 @@ from loopwright.records.files import distill_file, merge, pick, pick_best, split
 from loopwright.records.index.open import open_log
 from loopwright.records.json_value import Json
 from loopwright.records.line import canonical_json
-from loopwright.records.log import Log, Skipped, load, load_expressions, read_line
+from loopwright.records.log import Log, Skipped, load, load_expressions, load_lines, read_line
 from loopwright.records.provenance import build_hash, environment, hardware, new_run, threads
 from loopwright.records.query import best, by_task, distill, kept, top_k
-from loopwright.records.ranking import Measurement, Ranking, ranked
+from loopwright.records.ranking import Measurement, Ranking, ranked, vouched
 from loopwright.records.record import VERSION, Checked, Record, task_key
 from loopwright.records.reuse import Conditions, Reuse, by_code, differences, reuse_of
 from loopwright.records.store import Store
@@ -50,6 +50,7 @@ __all__ = [
     "kept",
     "load",
     "load_expressions",
+    "load_lines",
     "merge",
     "new_run",
     "open_log",
@@ -62,4 +63,5 @@ __all__ = [
     "task_key",
     "threads",
     "top_k",
+    "vouched",
 ]

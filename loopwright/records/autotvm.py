@@ -84,15 +84,15 @@ def _name(name: Json) -> str:
 
 
 def _target(text: str) -> dict[str, Json]:
-    """Kind and CPU of a target string such as ``llvm -keys=cpu -mcpu=skylake``."""
+    """Kind, CPU and model of a target string such as ``llvm -keys=cpu -mcpu=skylake``."""
     words = text.split()
     if not words:
         raise ValueError("empty target")
     target: dict[str, Json] = {"kind": words[0]}
     for word in words[1:]:
         name, _, value = word.lstrip("-").partition("=")
-        if name == "mcpu" and value:
-            target["mcpu"] = value
+        if name in ("mcpu", "model") and value not in ("", "unknown"):
+            target[name] = value
     return target
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -135,6 +135,19 @@ def _named_errors(path: str | os.PathLike[str]) -> Iterator[None]:
         raise RecordError(f"{str(path)!r} is a directory; name a log file") from exc
     except OSError as exc:
         raise RecordError(f"cannot read the log {str(path)!r}: {exc.strerror or exc}") from exc
+
+
+def load_lines(lines: Iterable[str | bytes], name: str | None = None) -> Log:
+    """Read the lines of a log that is open, or held in memory; see `load`.
+
+    Args:
+        lines: whole lines, such as an open file yields.
+        name: what the log is called in what is said of it.
+    """
+    log = Log(Path(name or "lines of a log"))
+    for number, raw in enumerate(lines, 1):
+        _take(log, number, raw.encode() if isinstance(raw, str) else raw)
+    return log
 
 
 def _read(log: Log) -> None:

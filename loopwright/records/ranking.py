@@ -167,7 +167,7 @@ def ranked(records: Iterable[_M], k: int | None = None) -> list[_M]:
     for record in records:
         if record.wrong:
             since[record.candidate] = max(record.ts, since.get(record.candidate, record.ts))
-    vouched = {(r.candidate, r.build) for r in records if r.checked is Checked.YES and not r.wrong}
+    right = vouched(records)
     ranking: Ranking[_M] = Ranking()
     for record in records:
         made = (record.candidate, record.build)
@@ -176,6 +176,11 @@ def ranked(records: Iterable[_M], k: int | None = None) -> list[_M]:
             continue
         ranking.add(record.candidate, record, record.median, record.ts)
     for record in ranking.top():
-        if (record.candidate, record.build) in vouched:
+        if (record.candidate, record.build) in right:
             ranking.vouch(record.candidate)
     return ranking.top(k)
+
+
+def vouched(records: Iterable[_M]) -> set[tuple[str, str]]:
+    """Candidates whose answer was checked and found right, each with the compiler of that code."""
+    return {(r.candidate, r.build) for r in records if r.checked is Checked.YES and not r.wrong}

@@ -15,6 +15,9 @@ from loopwright.runtime.function import Function
 from loopwright.runtime.image import Image
 from loopwright.runtime.symbolic import SymbolicFunction, function_of
 
+#: Texts of a program by kind, or functions that write them.
+Sources = Mapping[str, str | Callable[[], str]]
+
 
 class Module:
     """A compiled program that can be called, inspected, timed and saved.
@@ -25,18 +28,18 @@ class Module:
     Args:
         artifact: the compiled program.
         sources: its texts by kind (``ll``, ``asm``, ``c``, ``ir``), or functions that write them;
-            the first is what `get_source` gives unasked.
+            the first is what `get_source` gives unasked. Or a function that gives all of these.
         link: links the artifact; default as its kind says.
     """
 
     def __init__(
         self,
         artifact: Artifact,
-        sources: Mapping[str, str | Callable[[], str]] | None = None,
+        sources: Sources | Callable[[], Sources] | None = None,
         link: Link | None = None,
     ) -> None:
         self.artifact = artifact
-        self._sources = dict(sources or {})
+        self._sources = sources or {}
         image = Image(artifact, link)
         self._kind = image.kind
         self._functions = {f.name: function_of(image, f) for f in artifact.contents.functions}
@@ -107,6 +110,8 @@ class Module:
         Raises:
             UsageError: there is no text of that kind; one loaded from a file has none.
         """
+        if callable(self._sources):
+            self._sources = self._sources()
         if not self._sources:
             raise UsageError("the module was loaded without its sources")
         kind = kind or next(iter(self._sources))
@@ -117,7 +122,8 @@ class Module:
             )
         text = self._sources[kind]
         if not isinstance(text, str):
-            self._sources[kind] = text = text()
+            text = text()
+            self._sources = {**self._sources, kind: text}
         return text
 
     def get_ir(self) -> str:

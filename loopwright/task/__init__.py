@@ -1,8 +1,16 @@
 """Tasks: templates, the spaces that they span, and which configuration a build uses."""
 
+from loopwright.task.applying.as_called import AsCalled
+from loopwright.task.applying.choice import Choice, Match, Report
+from loopwright.task.applying.contexts import ApplyConfig, ApplyFixedConfig, ApplyGraphBest
 from loopwright.task.axes import Axis
 from loopwright.task.decorator import template
-from loopwright.task.dispatch import ApplyConfig, DispatchContext, clear_fallback_cache
+from loopwright.task.dispatch import (
+    DispatchContext,
+    FallbackContext,
+    clear_fallback_cache,
+    in_context,
+)
 from loopwright.task.entities import (
     AnnotateEntity,
     OtherOptionEntity,
@@ -10,7 +18,7 @@ from loopwright.task.entities import (
     SplitEntity,
 )
 from loopwright.task.fallback import FallbackConfig
-from loopwright.task.history import ApplyHistoryBest, Choice, apply_history_best
+from loopwright.task.history import ApplyHistoryBest, apply_history_best
 from loopwright.task.knobs import Knob
 from loopwright.task.running_config import get_config
 from loopwright.task.sampling import ValidCount
@@ -22,16 +30,22 @@ __all__ = [
     "TASKS",
     "AnnotateEntity",
     "ApplyConfig",
+    "ApplyFixedConfig",
+    "ApplyGraphBest",
     "ApplyHistoryBest",
+    "AsCalled",
     "Axis",
     "Choice",
     "ConfigEntity",
     "ConfigSpace",
     "DispatchContext",
     "FallbackConfig",
+    "FallbackContext",
     "Knob",
+    "Match",
     "OtherOptionEntity",
     "ReorderEntity",
+    "Report",
     "SplitEntity",
     "Task",
     "Template",
@@ -40,6 +54,7 @@ __all__ = [
     "clear_fallback_cache",
     "create_task",
     "get_config",
+    "in_context",
     "lookup",
     "template",
 ]

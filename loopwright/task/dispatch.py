@@ -1,24 +1,26 @@
 """Which configuration a template that is called directly runs under.
 
 Contexts nest: the innermost is asked first, then the ones around it, and at the root there is the
-default configuration. The stack is a context variable, so that threads do not disturb each other.
+default configuration. The stack is a context variable: asynchronous tasks inherit it, threads do
+not disturb each other, and a function that is to run in a thread takes it along by `in_context`.
 """
 
 from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from contextvars import ContextVar
-from typing import Self
+from collections.abc import Callable
+from contextvars import ContextVar, copy_context
+from functools import wraps
+from typing import ParamSpec, Self, TypeVar
 from weakref import WeakKeyDictionary
 
-from loopwright.errors import InstantiationError, TaskError
+from loopwright.errors import InstantiationError, TaskError, UsageError
 from loopwright.records import Json
 from loopwright.target import Target
 from loopwright.task.space import ConfigEntity
-from loopwright.task.task import Task
-from loopwright.task.template import Scheduled, Template
+from loopwright.task.task import TargetLike, Task, resolve_target
+from loopwright.task.template import Scheduled, Template, lookup
 
 log = logging.getLogger("loopwright")
 
@@ -29,8 +31,26 @@ _TASK_CACHE = 256
 _said: set[str] = set()
 
 
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+class _Innermost:
+    """``DispatchContext.current``: the innermost context, as AutoTVM has it."""
+
+    def __get__(self, instance: object, owner: type) -> DispatchContext:
+        stack = _stack.get()
+        return stack[-1] if stack else FallbackContext()
+
+
 class DispatchContext(ABC):
-    """Answers for the templates that are called inside its ``with`` block."""
+    """Answers for the templates that are called inside its ``with`` block.
+
+    Attributes:
+        current: the innermost context; without any, the one of default configurations.
+    """
+
+    current = _Innermost()
 
     def __enter__(self) -> Self:
         _stack.set((*_stack.get(), self))
@@ -50,27 +70,69 @@ class DispatchContext(ABC):
         """In one line, why ``apply`` returned None."""
         return ""
 
+    def config_for(self, task: Task) -> ConfigEntity | None:
+        """The configuration for a task, or None to leave the question to the context outside."""
+        return None
 
-_stack: ContextVar[tuple[DispatchContext, ...]] = ContextVar("loopwright_dispatch", default=())
+    def query(self, target: TargetLike, workload: Task | tuple[Json, ...]) -> ConfigEntity:
+        """The configuration that a template gets inside this context (AutoTVM).
 
+        Args:
+            target: the target; None for the current one.
+            workload: the task, or its name and arguments, as ``task.workload`` has them.
 
-class ApplyConfig(DispatchContext):
-    """Run every template inside the block under one configuration.
+        Returns:
+            What this context says, else the one around it; at the root the default configuration.
+        """
+        task = task_of(target, workload)
+        stack = _stack.get()
+        inside = stack[: stack.index(self) + 1] if self in stack else (self,)
+        for context in reversed(inside):
+            config = context.config_for(task)
+            if config is not None:
+                return config
+        return task.fallback()
 
-    Args:
-        config: A configuration, its index, or ``{knob: value}``.
-    """
-
-    def __init__(self, config: ConfigEntity | int | Mapping[str, Json]) -> None:
-        self.config = config
-
-    def apply(self, task: Task) -> Scheduled:
-        """The schedule under the configuration.
+    def update(
+        self, target: TargetLike, workload: Task | tuple[Json, ...], cfg: ConfigEntity
+    ) -> None:
+        """Use a configuration for a workload from now on (AutoTVM).
 
         Raises:
-            InstantiationError: the template refuses it.
+            UsageError: this context has nothing that could be changed.
         """
-        return task.instantiate(self.config)
+        raise UsageError(f"{type(self).__name__} has no configurations to update")
+
+
+class FallbackContext(DispatchContext):
+    """The root of all contexts: default configurations."""
+
+    def apply(self, task: Task) -> Scheduled:
+        """The schedule of the default configuration."""
+        return fallback(task)
+
+
+def in_context(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """A function that runs under the contexts and the target of now, in whichever thread.
+
+    New threads begin with no contexts. So that templates called there are built from the same
+    records: ``executor.submit(in_context(build_layer), shape)``. Asynchronous tasks need no such
+    thing. All context variables are taken along, as `contextvars.copy_context` copies them.
+
+    Args:
+        function: any function; several threads may run it at the same time.
+    """
+    context = copy_context()
+
+    @wraps(function)
+    def run(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        # A context can be entered by one thread at a time: each call has a copy of its own.
+        return context.copy().run(function, *args, **kwargs)
+
+    return run
+
+
+_stack: ContextVar[tuple[DispatchContext, ...]] = ContextVar("loopwright_dispatch", default=())
 
 
 def schedule_for(template: Template, args: tuple[Json, ...]) -> Scheduled:
@@ -117,14 +179,40 @@ def say_once(text: str) -> None:
         log.warning("%s", text)
 
 
-def clear_fallback_cache() -> None:
-    """Forget what was said, so that it is said again (AutoTVM's name)."""
+def clear_fallback_cache(target: object = None, workload: object = None) -> None:
+    """Forget what was said, so that it is said again (AutoTVM's name).
+
+    Args:
+        target, workload: accepted as in AutoTVM; all is forgotten.
+    """
     _said.clear()
+
+
+def task_of(target: TargetLike, workload: Task | tuple[Json, ...]) -> Task:
+    """The task that AutoTVM names by a target and a workload.
+
+    Args:
+        target: the target; None for the current one.
+        workload: a task, whose own target then counts, or a template's name and arguments.
+
+    Raises:
+        TaskError: the template is unknown or does not accept the arguments.
+        UsageError: ``workload`` is neither.
+    """
+    if isinstance(workload, Task):
+        return workload
+    if not isinstance(workload, (tuple, list)) or not workload:
+        raise UsageError(f"a workload is a task, or (name, *arguments); got {workload!r:.60}")
+    template = lookup(workload[0])
+    return _task(template, template.bind(workload[1:]), resolve_target(target))
 
 
 def task_of_call(template: Template, args: tuple[Json, ...]) -> Task:
     """The task of a direct call under the current target; the same one for equal calls."""
-    target = Target.current()
+    return _task(template, args, Target.current())
+
+
+def _task(template: Template, args: tuple[Json, ...], target: Target) -> Task:
     key = (args, tuple(map(type, args)), str(target.canonical))
     tasks = _tasks.setdefault(template, {})
     if key not in tasks:

@@ -2,197 +2,247 @@
 
 from __future__ import annotations
 
-import os
-import time
+import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from loopwright.errors import LoopwrightError, UsageError
+from loopwright.errors import RecordError, UsageError
 from loopwright.records import (
+    Checked,
     Json,
-    Log,
+    Outcome,
     Record,
     by_task,
     canonical_json,
-    environment,
-    open_log,
     top_k,
+    vouched,
 )
-from loopwright.records import threads as threads_of
-from loopwright.task.dispatch import DispatchContext, say_once
-from loopwright.task.task import Task
+from loopwright.task.applying.as_called import AsCalled, duration, time_as_called
+from loopwright.task.applying.choice import Choice, Match, Report
+from loopwright.task.applying.fit import Here
+from loopwright.task.applying.judging import (
+    CHECK,
+    PassedOver,
+    failed_checks,
+    is_right,
+    of_other_hardware,
+    unusable,
+    verdict_of,
+)
+from loopwright.task.applying.replaying import Refused, instantiate
+from loopwright.task.applying.sources import Source, logs_of
+from loopwright.task.dispatch import DispatchContext, fallback, say_once, task_of
+from loopwright.task.space import ConfigEntity
+from loopwright.task.task import TargetLike, Task
 from loopwright.task.template import Scheduled
 
+if TYPE_CHECKING:
+    from loopwright.runtime import Module
 
-class HasRecord(Protocol):
-    """What `loopwright.autotvm.record.load_from_file` yields: something that knows its record."""
-
-    record: Record
-
-
-Source: TypeAlias = str | os.PathLike[str] | Record | HasRecord | Log
 #: How many records are tried before the default is used: the template may have changed.
 _TRIES = 8
+#: How many records that were refused are described field by field.
+_NEAR_MISSES = 3
+#: Verdicts by which the default configuration is built instead of the record.
+_NO_FASTER = (Outcome.TIE, Outcome.SLOWER)
 
-
-@dataclass(frozen=True)
-class Choice:
-    """Which record a task got, or why none.
-
-    Attributes:
-        task: The task in words.
-        key: Its key.
-        record: The record, or None: the default configuration.
-        reasons: Why records were passed over, most frequent first.
-        hardware: ``"same"``, ``"unknown"`` (the record does not say) or ``"other"``.
-        replayed: True when the recorded trace was replayed, since the template makes another
-            schedule of the record's configuration now.
-        note: What else differs, such as the number of threads.
-    """
-
-    task: str
-    key: str
-    record: Record | None
-    reasons: tuple[str, ...] = ()
-    hardware: str = ""
-    replayed: bool = False
-    note: str = ""
-
-    @property
-    def expected(self) -> float | None:
-        """Seconds per call that the record promises."""
-        return self.record.median if self.record else None
-
-    @property
-    def age(self) -> float | None:
-        """Seconds since the record was made; None when it does not say."""
-        return max(0.0, time.time() - self.record.ts) if self.record and self.record.ts else None
-
-    def __str__(self) -> str:
-        if self.record is None:
-            return f"{self.task}: no record ({'; '.join(self.reasons)}); default configuration"
-        parts = [f"{self.expected:.4g} s per call", f"{self.hardware} hardware"]
-        if self.age is not None:
-            parts.append(f"{_span(self.age)} old")
-        if self.replayed:
-            parts.append("its trace replayed, the template has changed")
-        if self.note:
-            parts.append(self.note)
-        if self.reasons:
-            parts.append(f"passed over: {'; '.join(self.reasons)}")
-        return f"{self.task}: record {self.record.id} ({', '.join(parts)})"
+log = logging.getLogger("loopwright")
 
 
 def apply_history_best(
-    records: Source | Iterable[Source], *, any_hardware: bool = False
+    records: Source | Iterable[Any] | None,
+    *,
+    any_hardware: bool = False,
+    strict: bool = False,
+    verdicts: bool = True,
 ) -> ApplyHistoryBest:
     """Build templates with the best records: ``with apply_history_best("log.jsonl"): ...``.
 
+    ``print(history.report())`` says what each task was built from, and why.
+
     Args:
-        records: The path of a log, records, or any nesting of lists of these.
+        records: The path of a log, a folder of ``*.jsonl``, an open file, lines, records, a `Log`,
+            a `Store`, or any nesting of lists of these.
         any_hardware: Accept records of other hardware, too.
+        strict: Raise where no record fits, or where the best one was never checked, instead of
+            building the default configuration or the unchecked one.
+        verdicts: Build the default configuration where the best record says that this is as fast.
 
     Raises:
         RecordError: a log is missing or cannot be read.
+        UsageError: ``records`` is something else.
     """
-    return ApplyHistoryBest(records, any_hardware=any_hardware)
+    return ApplyHistoryBest(records, any_hardware=any_hardware, strict=strict, verdicts=verdicts)
 
 
 class ApplyHistoryBest(DispatchContext):
     """The dispatch context of :func:`apply_history_best`.
 
-    A record is used for a task of its template, arguments and kind of target, on its hardware.
-    Records of the same threads and target options go first; among them the lowest median time.
-    Failed and dropped ones never. The template runs with the record's configuration. Where it makes
-    the same tensor expression with another schedule than was measured, the recorded trace is
-    replayed; where it makes another expression, the record is refused.
+    A record is used for a task of its template, arguments and kind of target, on its hardware and
+    ``-model``. Candidates whose answer was checked go before all others; then records of the same
+    threads and target options; among them the lowest median time. Failed and dropped ones never.
+    The template runs with the record's configuration. Where it makes the same tensor expression
+    with another schedule than was measured, the recorded trace is replayed; where it makes another
+    expression, the record is refused.
+
+    Where the record's verdict says that the default configuration is as fast, or faster, the
+    default is built. A record whose answer was never checked is applied with a warning, and refused
+    when ``strict``.
     """
 
-    def __init__(self, records: Source | Iterable[Source], *, any_hardware: bool = False) -> None:
+    def __init__(
+        self,
+        records: Source | Iterable[Any] | None,
+        *,
+        any_hardware: bool = False,
+        strict: bool = False,
+        verdicts: bool = True,
+    ) -> None:
         self.any_hardware = any_hardware
+        self.strict = strict
+        self.verdicts = verdicts
         self.skipped = 0
-        self._choices: dict[str, Choice] = {}
+        self._choices: dict[tuple[str, str], Choice] = {}
+        self._given: dict[tuple[str, str], ConfigEntity] = {}
         self._records = by_task(self._read(records))
 
+    def load(self, records: Source | Iterable[Any]) -> None:
+        """Take in more records.
+
+        Raises:
+            RecordError, UsageError: as :func:`apply_history_best`.
+        """
+        for key, more in by_task(self._read(records)).items():
+            self._records.setdefault(key, []).extend(more)
+        self._choices.clear()
+
+    def update(
+        self, target: TargetLike, workload: Task | tuple[Json, ...], cfg: ConfigEntity
+    ) -> None:
+        """Use a configuration for a workload from now on, whatever the records say (AutoTVM)."""
+        task = task_of(target, workload)
+        self._given[_name(task)] = task.config(cfg)
+
     def apply(self, task: Task) -> Scheduled | None:
-        """The schedule of the best record for the task, or None."""
-        fitting, passed = self._select(task)
-        for record in fitting[:_TRIES]:
-            try:
-                scheduled, replayed = _instantiate(task, record)
-            except _Refused as exc:
-                passed.reasons[str(exc)] += 1
-                continue
-            self._choices[task.key] = self._choice(task, record, passed, replayed)
-            return scheduled
-        self._choices[task.key] = Choice(str(task), task.key, None, passed.texts())
-        return None
+        """The schedule of the best record for the task, or None.
+
+        Raises:
+            RecordError: the context is strict, and no record fits, or the best one is not checked.
+        """
+        if _name(task) in self._given:
+            self._choices[_name(task)] = Choice(str(task), task.key, None, match=Match.GIVEN)
+            return task.instantiate(self._given[_name(task)])
+        choice, scheduled = self.choose(task)
+        self._choices[_name(task)] = choice
+        if self.strict:
+            self._insist(task, choice)
+        log.info("%s", choice)
+        if choice.record is not None and choice.match is Match.DEFAULT:
+            scheduled = fallback(task)
+        elif choice.record is not None and choice.checked is not Checked.YES:
+            say_once(
+                f"{task}: record {choice.record.id} is applied, and its answer was not checked"
+            )
+        if scheduled is not None:
+            scheduled[0].origin = _Applied(self, task)
+        return scheduled
+
+    def config_for(self, task: Task) -> ConfigEntity | None:
+        """The configuration of the best record for the task, or None; see `query`."""
+        if _name(task) in self._given:
+            return self._given[_name(task)]
+        choice, scheduled = self.choose(task)
+        if choice.record is None or scheduled is None:
+            return None
+        return (
+            task.fallback() if choice.match is Match.DEFAULT else task.config(choice.record.config)
+        )
 
     def why_not(self, task: Task) -> str:
         """Why no record was used."""
         return "; ".join(self.explain(task).reasons)
 
     def explain(self, task: Task) -> Choice:
-        """Which record the task got, or would get, and why others were passed over.
+        """Which record the task got, or would get, and why others were passed over."""
+        return self._choices.get(_name(task)) or self.choose(task)[0]
 
-        A record may still turn out to belong to an older state of the template when it is applied;
-        after that this says so.
+    def report(self) -> Report:
+        """One choice per task that was built so far, in order; printed, a table."""
+        return Report(self._choices.values())
+
+    def verify(self, task: Task, module: Module) -> AsCalled:
+        """Time what was built for a task as users call it; the report tells it from then on.
+
+        Raises:
+            RunError: a call failed.
         """
-        if task.key in self._choices:
-            return self._choices[task.key]
-        fitting, passed = self._select(task)
-        if not fitting:
-            return Choice(str(task), task.key, None, passed.texts())
-        return self._choice(task, fitting[0], passed, replayed=False)
+        choice = self.explain(task)
+        inputs = None if task.make_inputs is None else task.make_inputs()
+        actual = time_as_called(module, choice.expected, inputs)
+        self._choices[_name(task)] = replace(choice, actual=actual)
+        if actual.causes:
+            took = duration(actual.seconds)
+            say_once(f"{task}: a call takes {took}, more than it should; the report says why")
+        return actual
 
-    def report(self) -> tuple[Choice, ...]:
-        """One choice per task that was built so far, in order."""
-        return tuple(self._choices.values())
+    def _read(self, source: Source | Iterable[Any] | None) -> Iterator[Record]:
+        for part in logs_of(source):
+            self.skipped += len(part.skipped)
+            if part.skipped:
+                say_once(part.complaint())
+            yield from part.records
 
-    def _read(self, source: object) -> Iterator[Record]:
-        own = getattr(source, "record", None)
-        if isinstance(source, Record):
-            yield source
-        elif isinstance(source, (str, os.PathLike)):
-            yield from self._read(open_log(source))
-        elif isinstance(own, Record):
-            yield own
-        elif isinstance(source, Log):
-            self.skipped += len(source.skipped)
-            if source.skipped:
-                say_once(source.complaint())
-            yield from source.records
-        elif isinstance(source, Iterable):
-            for part in source:
-                yield from self._read(part)
-        else:
-            raise UsageError(
-                f"apply_history_best takes the path of a log or records, got {source!r}"
-            )
+    def choose(self, task: Task) -> tuple[Choice, Scheduled | None]:
+        """What the task would get, and the schedule of its record, whatever the verdict says of it.
 
-    def _select(self, task: Task) -> tuple[list[Record], PassedOver]:
+        Nothing is entered in the report, and nothing is refused.
+        """
+        here = _here(task)
+        fitting, passed = self._select(task, here)
+        for record in fitting:
+            try:
+                scheduled, replayed = instantiate(task, record)
+            except Refused as exc:
+                passed.reasons[str(exc)] += 1
+                continue
+            return self._choice(task, record, here, passed, replayed), scheduled
+        near = tuple(passed.near_misses)
+        return Choice(str(task), task.key, None, passed.texts(), near_misses=near), None
+
+    def _select(self, task: Task, here: Here) -> tuple[list[Record], PassedOver]:
         """Records to try, best first, and how many were passed over for which reason."""
-        target = task.target.canonical
-        env = environment()
-        exact, near = [], []
+        exact, near, refused = [], [], []
         passed = PassedOver()
         own = self._records.get(task.key, [])
+        failed = failed_checks(own)
         for record in own:
-            reason = _unusable(record) or ("" if self.any_hardware else _other(record, target, env))
-            if reason:
+            if record.phase == CHECK:
+                continue
+            if failed and record.candidate in failed:
+                passed.reasons[failed[record.candidate]] += 1
+                continue
+            fit = here.fit(record)
+            hardware = "" if self.any_hardware else of_other_hardware(fit)
+            if reason := unusable(record) or hardware:
                 passed.reasons[reason] += 1
-            elif _same_options(record, target, env):
+                refused += [record] if record.usable else []
+            elif fit.same_options:
                 exact.append(record)
             else:
                 near.append(record)
         if not own:
             passed = self._other_tasks(task)
-        # A wrong answer found later takes its candidate out: the failures are passed on as well.
-        wrong = [record for record in own if record.error is not None]
-        order = top_k([*exact, *wrong], _TRIES) + top_k([*near, *wrong], _TRIES)
-        return order, passed
+        for record in top_k(refused, _NEAR_MISSES):
+            fields = "; ".join(map(str, here.fit(record).refused))
+            passed.near_misses.append(f"record {record.id} was refused: {fields}")
+        # Failures are passed on as well: a wrong answer found later takes its candidate out.
+        rest = [record for record in own if not record.usable]
+        order = top_k([*exact, *rest], _TRIES) + top_k([*near, *rest], _TRIES)
+        right = vouched(own)
+        order.sort(key=lambda record: not is_right(record, right, here))
+        return order[:_TRIES], passed
 
     def _other_tasks(self, task: Task) -> PassedOver:
         """Why the log has nothing of this task: what it has instead."""
@@ -207,92 +257,72 @@ class ApplyHistoryBest(DispatchContext):
         none = f"none of this task among {total} records" if total else "the log is empty"
         return PassedOver(reasons, none)
 
-    def _choice(self, task: Task, record: Record, passed: PassedOver, replayed: bool) -> Choice:
-        target, env = task.target.canonical, environment()
-        hardware = "same" if record.hardware else "unknown"
-        if _other(record, target, env):
-            hardware = "other"
-        note = ""
-        if record.threads and record.threads != threads_of(target, env):
-            note = f"tuned for {record.threads} threads"
-        return Choice(str(task), task.key, record, passed.texts(), hardware, replayed, note)
+    def _choice(
+        self, task: Task, record: Record, here: Here, passed: PassedOver, replayed: bool
+    ) -> Choice:
+        own = self._records[task.key]
+        fit = here.fit(record)
+        right = is_right(record, vouched(own), here)
+        verdict = verdict_of(record, own) if fit.same_options and not fit.refused else None
+        match = Match.EXACT if fit.exact else Match.COMPATIBLE
+        if self.verdicts and verdict is not None and verdict.outcome in _NO_FASTER:
+            match = Match.DEFAULT
+        return Choice(
+            str(task),
+            task.key,
+            record,
+            passed.texts(),
+            fit.hardware,
+            replayed,
+            "; ".join(map(str, (*fit.refused, *fit.others))),
+            match,
+            Checked.YES if right else Checked.NO,
+            "" if right else record.check_reason,
+            verdict,
+            tuple(passed.near_misses),
+        )
+
+    def _insist(self, task: Task, choice: Choice) -> None:
+        """Refuse what a strict context does not build.
+
+        Raises:
+            RecordError: see `apply`.
+        """
+        if choice.record is None:
+            why = "; ".join([*choice.reasons, *choice.near_misses])
+            raise RecordError(
+                f"strict: no record of {task} for {task.target} can be used here ({why}); tune it "
+                "here, or accept the default configuration (strict=False, --allow-default)"
+            )
+        if choice.match is not Match.DEFAULT and choice.checked is not Checked.YES:
+            reason = f" ({choice.check_reason})" if choice.check_reason else ""
+            raise RecordError(
+                f"strict: the best record of {task}, {choice.record.id}, is not checked{reason}: "
+                "`loopwright build` checks it and notes it in the log, strict=False applies it"
+            )
 
 
-@dataclass
-class PassedOver:
-    """Why records of a log were not used.
+class _Applied:
+    """Where a schedule is from: `loopwright.build` asks it to verify the kernel."""
 
-    Attributes:
-        reasons: how many records for each reason.
-        summary: what is to be said of the log as a whole.
-    """
+    def __init__(self, history: ApplyHistoryBest, task: Task) -> None:
+        self._history, self._task = history, task
 
-    reasons: Counter[str] = field(default_factory=Counter)
-    summary: str = ""
-
-    def texts(self) -> tuple[str, ...]:
-        """The reasons with their counts, most frequent first, then the summary."""
-        counted = [f"{count} {reason}" for reason, count in self.reasons.most_common()]
-        return (*counted, *filter(None, [self.summary]))
+    def verify(self, module: Module) -> None:
+        """Time the kernel and enter the time in the report."""
+        self._history.verify(self._task, module)
 
 
-class _Refused(Exception):
-    """A record cannot be applied; the text says why."""
+def _name(task: Task) -> tuple[str, str]:
+    """Tells the tasks of a report apart: by key and by all options of the target."""
+    return task.key, canonical_json(task.target.canonical)
 
 
-def _instantiate(task: Task, record: Record) -> tuple[Scheduled, bool]:
-    """The schedule of a record; True beside it when the recorded trace was replayed."""
-    if not record.trace and set(record.config) != set(task.config_space.knobs):
-        raise _Refused("it has other knobs than the template now, and no trace")
+def _here(task: Task) -> Here:
+    from loopwright.lowering.context import PassContext  # templates of pretence need no compiler
+
     try:
-        schedule, tensors = task.instantiate(record.config)
-    except LoopwrightError as exc:
-        raise _Refused(f"its configuration fails now: {exc}") from exc
-    if record.dag and schedule.dag.hash != record.dag:
-        raise _Refused("the template computes another tensor expression now")
-    if not record.dag or not record.trace:
-        return (schedule, tensors), False
-    if canonical_json(schedule.trace_json()) == canonical_json(record.trace):
-        return (schedule, tensors), False
-    from loopwright.schedule import replay
-
-    try:
-        fresh = replay(schedule.dag, record.trace)
-        return (fresh, [fresh.tensor(a) for a in schedule.arg_ids(tensors)]), True
-    except LoopwrightError as exc:
-        raise _Refused(f"its trace does not replay: {exc}") from exc
-
-
-def _unusable(record: Record) -> str:
-    if record.error is not None:
-        return f"failed ({record.error.get('kind')})"
-    if record.dropped:
-        return "dropped by racing"
-    return "" if record.times else "without a time"
-
-
-def _other(record: Record, target: Mapping[str, Json], env: Mapping[str, Json]) -> str:
-    """How a record's hardware differs from this; what a record does not say does not differ."""
-    pairs: Sequence[tuple[str, Json, Json]] = (
-        ("CPU", record.env.get("cpu"), env.get("cpu")),
-        ("instruction set", record.env.get("isa"), env.get("isa")),
-        ("target CPU", record.target.get("mcpu"), target.get("mcpu")),
-        ("target features", record.target.get("mattr"), target.get("mattr")),
-    )
-    for name, then, now in pairs:
-        if then and now and then != now:
-            detail = "" if len(str(then)) > 40 else f" {then}"
-            return f"of other hardware ({name}{detail})"
-    return ""
-
-
-def _same_options(record: Record, target: Mapping[str, Json], env: Mapping[str, Json]) -> bool:
-    return record.target == target and record.threads == threads_of(target, env)
-
-
-def _span(seconds: float) -> str:
-    for name, size in (("day", 86400.0), ("hour", 3600.0), ("minute", 60.0)):
-        if seconds >= size:
-            count = int(seconds / size)
-            return f"{count} {name}{'s' * (count != 1)}"
-    return f"{int(seconds)} seconds"
+        passes = PassContext.current().to_json()
+    except UsageError:  # its passes live in this process alone: no record was made with them
+        passes = {"local": True}
+    return Here(task.target.canonical, passes)

@@ -1,10 +1,7 @@
 """Compiled programs kept on disk between runs of the tests.
 
-An entry is found by everything that decides the compiled code: the program and its trace, the
-arguments, the target with the features of this CPU, the settings of the passes, the source files of
-the compiler, and the versions of llvmlite and of the C compiler. A change of any of them makes
-another key, so that a stale entry is never used. Entries are written to a temporary file which is
-then renamed: several test processes may share a folder.
+`loopwright.driver.kernel_cache` keeps them, in a folder for each state of all sources that have a
+say in what a test compiles: more of them than those of the compiler, which that cache looks at.
 
 A test that changes the compiler while it runs (it patches a function, or adds a pass) must not use
 the cache: the key does not show such a change.
@@ -13,11 +10,7 @@ the cache: the key does not show such a change.
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 import shutil
-import subprocess
-import tempfile
 import time
 from collections.abc import Sequence
 from functools import cache
@@ -26,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from loopwright.driver import compile as compile_trace
+from loopwright.driver.kernel_cache import KernelCache, program_key
 from loopwright.lowering.context import PassContext
 from loopwright.runtime.artifacts.artifact import Artifact
 from loopwright.target import Target
@@ -44,13 +38,22 @@ class ArtifactCache:
         folder: where entries are kept; it is created when the first one is written.
 
     Attributes:
-        hits, misses: how often an artifact was read, and how often it was compiled.
+        kernels: the entries of this version of the compiler.
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder / compiler_hash()
-        self.hits = self.misses = 0
-        _remove_old_entries(folder, keep=self.folder.name)
+        self.kernels = KernelCache(folder / compiler_hash())
+        _remove_old_entries(folder, keep=self.kernels.folder.name)
+
+    @property
+    def hits(self) -> int:
+        """How often an artifact was read."""
+        return self.kernels.hits
+
+    @property
+    def misses(self) -> int:
+        """How often it was compiled."""
+        return self.kernels.misses
 
     def compile(
         self,
@@ -70,25 +73,14 @@ class ArtifactCache:
             context: the settings of the passes.
             name: name of the function.
         """
-        facts = [
-            dag,
-            trace,
-            arg_ids,
-            target.canonical,
-            _c_compiler(target),
-            context.to_json(),
-            name,
-        ]
-        key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
-        path = self.folder / key
-        if path.exists():
-            self.hits += 1
-            manifest, _, objects = path.read_bytes().partition(b"\n")
-            return Artifact(json.loads(manifest), objects)
-        self.misses += 1
+        key = program_key(dag, trace, arg_ids, target, context.to_json(), name)
+        artifact = None if key is None else self.kernels.get(key)
+        if artifact is not None:
+            return artifact
         with context:
             artifact = compile_trace(Dag.from_json(dag), trace, arg_ids, target, name)
-        _write(path, json.dumps(artifact.manifest).encode() + b"\n" + artifact.objects)
+        if key is not None:
+            self.kernels.put(key, artifact)
         return artifact
 
 
@@ -102,24 +94,6 @@ def compiler_hash() -> str:
         digest.update(f"{path.relative_to(root)}\0".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
-
-
-def _c_compiler(target: Target) -> str:
-    return _version_of(target.options["cc"]) if target.kind == "c" else ""
-
-
-@cache
-def _version_of(compiler: str) -> str:
-    done = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False)
-    return done.stdout.partition("\n")[0]
-
-
-def _write(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-    os.replace(name, path)
 
 
 def _remove_old_entries(folder: Path, keep: str) -> None:

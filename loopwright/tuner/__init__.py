@@ -6,6 +6,7 @@
 from loopwright.tuner.base import Tuner
 from loopwright.tuner.ga_tuner import GATuner
 from loopwright.tuner.gridsearch_tuner import GridSearchTuner
+from loopwright.tuner.history_or_sample import ApplyHistoryBestOrSample
 from loopwright.tuner.model.explain import Explanation, explain
 from loopwright.tuner.model.train_from_log import learn
 from loopwright.tuner.random_tuner import RandomTuner
@@ -25,6 +26,7 @@ __all__ = [
     "DEFAULT_TUNER",
     "PLAN_SIZE",
     "TUNERS",
+    "ApplyHistoryBestOrSample",
     "Callback",
     "EarlyStop",
     "Explanation",

@@ -43,7 +43,7 @@ def test_the_best_of_a_log_and_its_model(cli, tuned):
 
 def test_what_was_tuned_for_other_threads_says_so(cli, tuned):
     ran = cli("explain", *WORKLOAD[:-1], "2", "--history", str(tuned), "--limit", "1")
-    assert re.search(r"\(record \w+, tuned for 1 threads\)$", ran.out, re.MULTILINE)
+    assert re.search(r"\(record \w+, threads: 1 in the record, 2 here\)$", ran.out, re.MULTILINE)
 
 
 def test_any_configuration_of_the_space(cli, tuned):

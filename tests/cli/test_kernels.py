@@ -165,7 +165,12 @@ def test_a_missing_history_is_an_error(cli, verb):
 
 def test_a_history_of_another_task_is_said_and_the_default_built(cli, tuned):
     other = ["matmul", "M=16", "N=16", "K=16", "--threads", "1"]
-    ran = cli("build", *other, "--history", str(tuned), "-o", "mm.o")
+    for verb in (["build", "-o", "mm.o"], ["bench"], ["lower"]):
+        ran = cli(verb[0], *other, "--history", str(tuned), *verb[1:])
+        assert ran.code == 1
+        assert "no record of matmul(16, 16, 16" in ran.error
+        assert "--allow-default" in ran.error
+    ran = cli("build", *other, "--history", str(tuned), "--allow-default", "-o", "mm.o")
     assert ran.code == 0
     assert "no record" in ran.err
     assert "default configuration" in ran.out

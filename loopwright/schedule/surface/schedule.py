@@ -77,10 +77,12 @@ class Schedule(SchedulePrimitives):
         dag: the program as it was before any step.
         state: the present immutable state.
         trace: the steps applied so far.
+        origin: what chose it, such as the history of a log; None: whoever wrote it.
     """
 
     def __init__(self, dag: Dag, index: dict[Operation, int]) -> None:
         super().__init__(dag, index)
+        self.origin: object | None = None
         self._bounds: tuple[State, Bounds] | None = None
 
     def __repr__(self) -> str:

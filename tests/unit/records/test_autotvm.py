@@ -107,3 +107,10 @@ def test_other_formats_are_counted(tmp_path):
         "malformed AutoTVM record",
         "field 'ts' is malformed: -1.0",
     ]
+
+
+def test_the_model_of_the_target_is_kept(tmp_path):
+    for text, kept in [("llvm -model=boardA", {"model": "boardA"}), ("llvm -model=unknown", {})]:
+        task = [text, "tutorial/matmul", [512, 512, 512, "float32"], {}]
+        (record,) = read(tmp_path, line([0.004], 0, input=task)).records
+        assert record.target == {"kind": "llvm", **kept}

@@ -3,59 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 
 import pytest
 
 from loopwright.errors import RecordError, ScheduleError, UsageError
-from loopwright.records import Record, Store, environment, load
+from loopwright.records import Store, environment, load
 from loopwright.task import (
     ApplyConfig,
     apply_history_best,
     create_task,
-    get_config,
-    template,
 )
-
-STATE = {"dag": "dag", "extra": False}
-
-
-@pytest.fixture
-def tile(fakes, default_target):
-    STATE.update(dag="dag", extra=False)
-
-    @template("tile")
-    def tile(n):
-        cfg = get_config()
-        cfg.define_split("i", n)
-        s = fakes.Schedule(dag_hash=STATE["dag"])
-        cfg["i"].apply(s, "C", "i")
-        if STATE["extra"]:
-            s["C"].unroll("i")
-        return s, ["A", "C"]
-
-    return tile
-
-
-@pytest.fixture
-def make(tile, fakes):
-    def make(inner, *times, n=64, target=None, **changes):
-        target = target or fakes.Target()
-        fields = {
-            "task": f'["tile",[{n}],"{target.canonical["kind"]}"]',
-            "op": "tile",
-            "args": [n],
-            "target": target.canonical,
-            "config": {"i": [-1, inner]},
-            "times": times,
-            "dag": "dag",
-            "trace": [["split", "C", "i", inner]],
-            "env": environment(),
-            "ts": time.time() - 7200,
-        }
-        return Record(**(fields | changes))
-
-    return make
 
 
 def inner(result):
@@ -144,10 +101,10 @@ def test_the_same_threads_go_first(tile, make, fakes):
         assert inner(tile(64)) == 4
     with apply_history_best([one]) as history:
         assert inner(tile(64)) == 2
-    assert history.report()[0].note == "tuned for 1 threads"
+    assert history.report()[0].note == "threads: 1 in the record, 2 here"
 
 
-def test_an_edited_template_replays_the_trace(tile, make, fakes, monkeypatch):
+def test_an_edited_template_replays_the_trace(tile, make, fakes, monkeypatch, state):
     import loopwright.schedule
 
     def replay(dag, trace):
@@ -157,7 +114,7 @@ def test_an_edited_template_replays_the_trace(tile, make, fakes, monkeypatch):
         return fresh
 
     monkeypatch.setattr(loopwright.schedule, "replay", replay)
-    STATE["extra"] = True
+    state["extra"] = True
     with apply_history_best([make(4, 1.0)]) as history:
         s, tensors = tile(64)
     assert s.steps == [["split", "C", "i", 4]]
@@ -175,8 +132,8 @@ def test_an_edited_template_replays_the_trace(tile, make, fakes, monkeypatch):
     assert "does not replay: no such loop" in history.report()[0].reasons[0]
 
 
-def test_another_expression_refuses_the_record(tile, make, caplog):
-    STATE["dag"] = "new"
+def test_another_expression_refuses_the_record(tile, make, caplog, state):
+    state["dag"] = "new"
     with apply_history_best([make(4, 1.0), make(8, 2.0, dag="new")]) as history:
         assert inner(tile(64)) == 8
     assert history.report()[0].reasons == ("1 the template computes another tensor expression now",)

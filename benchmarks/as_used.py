@@ -1,0 +1,169 @@
+"""Why a kernel is slower on a user's arrays than in the tuner: one cause at a time, in one run.
+
+``python -m benchmarks.as_used`` times some kernels as the tuner does
+(64-byte aligned arrays that stay where they are, pinned threads, the loop in compiled code), and
+again with one thing changed. Samples of all ways are taken in turns, so that a busy machine hits
+them alike; what is printed are medians of the ratios to the tuner's way in the same round, with
+the middle half of them in brackets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import mmap
+import random
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright import runtime
+from loopwright.cli import kernels
+from loopwright.cli.workload import find_workload
+from loopwright.driver import build
+from loopwright.runtime import Module
+from loopwright.runtime import ndarray as nd
+
+Array = npt.NDArray[Any]
+#: Takes a sample: seconds per call.
+Sample = Callable[[], float]
+_PAGE = 4096
+
+#: A product that reads its operands where they lie, and not packed copies of them.
+_UNPACKED = {
+    "tile_i": [-1, 4, 4],
+    "tile_j": [-1, 1, 16],
+    "unroll_k": 4,
+    "order": "ij",
+    "pack": "none",
+}
+
+#: Words of a workload, and its configuration; None: the default one.
+WORKLOADS: tuple[tuple[str, dict[str, Any] | None], ...] = (
+    ("matmul M=512 N=512 K=512", None),
+    ("matmul M=512 N=512 K=512", _UNPACKED),
+    ("matmul M=1024 N=1024 K=1024", _UNPACKED),
+    ("conv2d N=1 C=64 H=56 W=56 O=64 KH=3 KW=3 pad=1", None),
+    ("softmax M=1024 N=1024", None),
+    ("layer_norm M=1024 N=1024", None),
+    ("depthwise_conv2d N=1 C=96 H=112 W=112 KH=3 KW=3 pad=1", None),
+    ("transpose M=2048 N=2048", None),
+)
+
+
+def placed(like: Array, offset: int, advice: int | None = None) -> Array:
+    """A copy of an array whose first byte lies `offset` bytes behind the start of a page.
+
+    Args:
+        like: what is copied.
+        offset: 0 to 4095.
+        advice: what the system is told of the pages before they are touched, as
+            ``mmap.MADV_HUGEPAGE``.
+    """
+    block = mmap.mmap(-1, like.nbytes + 2 * _PAGE)
+    if advice is not None:
+        block.madvise(advice)
+    raw = np.frombuffer(block, np.uint8)[offset : offset + like.nbytes]
+    array: Array = raw.view(like.dtype).reshape(like.shape)
+    np.copyto(array, like)
+    return array
+
+
+def ways(module: Module) -> dict[str, Sample]:
+    """Samples of one kernel by the name of what is different from the tuner's way."""
+    function = module[module.entry_name]
+    plain = kernels.random_arguments(module)
+    outputs = [arg.output for arg in function.args]
+
+    def loop(arrays: list[Array], pinned: bool = True) -> Sample:
+        call = function.bind(*arrays)
+        runtime.time_call(call, 1)
+        estimate = runtime.time_call(call, 1)
+
+        def sample() -> float:
+            return runtime.measure_windows(call, windows=1, estimate=estimate)[0]
+
+        def alone() -> float:
+            with runtime.pinned():
+                return sample()
+
+        return alone if pinned else sample
+
+    def called(arrays: list[Array], fresh: bool) -> Sample:
+        """Calls from Python; with a new output for each where `fresh`."""
+        function(*arrays)
+        number = max(1, round(0.02 / max(1e-6, runtime.time_call(function.bind(*arrays), 1))))
+
+        def sample() -> float:
+            with runtime.pinned():
+                start = time.perf_counter()
+                for _ in range(number):
+                    args = [
+                        np.empty_like(a) if new and fresh else a
+                        for a, new in zip(arrays, outputs, strict=True)
+                    ]
+                    function(*args)
+                return (time.perf_counter() - start) / number
+
+        return sample
+
+    def at(offset: Callable[[int], int], advice: int | None = None) -> list[Array]:
+        return [placed(a, offset(i), advice) for i, a in enumerate(plain)]
+
+    aligned = [nd.array(a)._data for a in plain]
+    tiny = [np.full_like(a, 1e-40) if a.dtype == np.float32 else a for a in plain]
+    return {
+        "the tuner's way": loop(aligned),
+        "the same again": loop(aligned),
+        "not pinned": loop(aligned, pinned=False),
+        "NumPy's own arrays": loop([a.copy() for a in plain]),
+        "16 bytes off, page offsets differ": loop(at(lambda i: 16 + 1088 * i % 4096)),
+        "32 bytes off, page offsets differ": loop(at(lambda i: 32 + 1088 * i % 4096)),
+        "aligned, page offsets differ": loop(at(lambda i: 1088 * i % 4096)),
+        "aligned, page offsets equal": loop(at(lambda i: 0)),
+        "small pages": loop(at(lambda i: 1088 * i % 4096, mmap.MADV_NOHUGEPAGE)),
+        "huge pages": loop(at(lambda i: 1088 * i % 4096, mmap.MADV_HUGEPAGE)),
+        "called from Python": called(aligned, fresh=False),
+        "a new output for each call": called(aligned, fresh=True),
+        "denormal inputs": loop([placed(a, 64 * i) for i, a in enumerate(tiny)]),
+    }
+
+
+def ratios(samples: dict[str, Sample], rounds: int) -> dict[str, list[float]]:
+    """Times by the first way's time in the same round; the order of each round is drawn anew."""
+    names = list(samples)
+    rng = random.Random(0)
+    found: dict[str, list[float]] = {name: [] for name in names}
+    for _ in range(rounds):
+        times = {name: samples[name]() for name in rng.sample(names, len(names))}
+        for name in names:
+            found[name].append(times[name] / times[names[0]])
+    return found
+
+
+def main() -> None:
+    """Print a table for each workload."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.as_used", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=15, help="samples of each way [15]")
+    parser.add_argument("--threads", type=int, help="threads of the kernels [all cores]")
+    parser.add_argument("--only", default="", help="only workloads whose words hold this text")
+    options = parser.parse_args()
+    for text, config in WORKLOADS:
+        if options.only not in text:
+            continue
+        words = text.split()
+        workload = find_workload(words[0], words[1:], "llvm", options.threads)
+        task = workload.task
+        chosen = task.config_space.get(task.config_space.default_index).values | (config or {})
+        module = build(*task.instantiate(chosen), task.target)
+        print(text, config or "default configuration")
+        for name, found in ratios(ways(module), options.rounds).items():
+            low, middle, high = statistics.quantiles(found, n=4)
+            print(f"  {name:36}{middle:6.2f} x  ({low:.2f} to {high:.2f})")
+
+
+if __name__ == "__main__":
+    main()

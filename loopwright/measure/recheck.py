@@ -1,0 +1,116 @@
+"""Check one candidate of a log before it is used: its answer was never compared with the reference.
+
+Records of before checks were noted, AutoTVM's, and those of a run with ``check=False`` are such.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from loopwright.measure.equipment import Equipment
+from loopwright.measure.options import MeasureOption, measure_option
+from loopwright.measure.result import MeasureError
+from loopwright.measure.running import wrong_answer
+from loopwright.measure.workers.messages import CheckReply
+from loopwright.records import Checked, Record, build_hash, new_run
+
+if TYPE_CHECKING:
+    from loopwright.task import ConfigEntity, Task
+    from loopwright.task.template import Scheduled
+
+#: What `_checked` gives: whether it was checked, why not, what was wrong, the largest error.
+_Verdict = tuple[Checked, str, MeasureError | None, float | None]
+
+
+class _Recorded:
+    """A task with one schedule, that of a record: what it makes whatever the configuration is."""
+
+    def __init__(self, task: Task, scheduled: Scheduled) -> None:
+        self.name, self.args, self.key, self.target = task.name, task.args, task.key, task.target
+        self.reference, self.make_inputs = task.reference, task.make_inputs
+        self._scheduled = scheduled
+
+    def instantiate(self, config: ConfigEntity) -> Scheduled:
+        """The schedule of the record."""
+        return self._scheduled
+
+
+def recheck(
+    task: Task,
+    record: Record,
+    scheduled: Scheduled,
+    option: MeasureOption | None = None,
+    announce: Callable[[str], None] | None = None,
+) -> Record:
+    """Build what a record stands for, run it once in a process of its own, and compare the answer.
+
+    Args:
+        task: whose candidate it is.
+        record: the record.
+        scheduled: its schedule and arguments, such as ``ApplyHistoryBest.choose`` gives them.
+        option: see `measure_option`; None: its defaults.
+        announce: told what a person should know, such as waiting for the device.
+
+    Returns:
+        A record of the phase ``check`` for the same candidate, without times: checked, or with the
+        error. Where there can be no reference, not checked, with the reason.
+
+    Raises:
+        RunError: a worker process cannot be started.
+    """
+    from loopwright.transform import PassContext  # not at the top: runners import no compiler
+
+    recorded = _Recorded(task, scheduled)
+    equipment = Equipment(recorded, option or measure_option(), announce or (lambda text: None))
+    try:
+        equipment.start()
+        equipment.passes = PassContext.current().to_json()
+        checked, reason, error, worst = _checked(equipment, task.fallback())
+    finally:
+        equipment.close()
+    return replace(
+        record,
+        times=(),
+        dropped=False,
+        error=None if error is None else {"kind": error.kind, "text": error.text},
+        build=build_hash(task.target.canonical, equipment.passes),
+        run=new_run(),
+        ts=time.time(),
+        max_error=worst if worst is not None and math.isfinite(worst) else None,
+        checked=checked,
+        check_reason=reason,
+        phase="check",
+        program="",
+        code="",
+        same_as="",
+        verdict=None,
+        extra={},
+    )
+
+
+def _checked(equipment: Equipment, config: ConfigEntity) -> _Verdict:
+    candidate = equipment.instantiate(config)
+    if isinstance(candidate, MeasureError):
+        return Checked.NO, "it cannot be scheduled", candidate, None
+    build = equipment.builds.add(candidate)
+    equipment.wait_for([build])
+    artifact = build.outcome
+    assert artifact is not None
+    if isinstance(artifact, MeasureError):
+        return Checked.NO, "it cannot be built", artifact, None
+    equipment.take_device()
+    race = equipment.runs.load_and_race(artifact, None, race=False)
+    if isinstance(race, MeasureError):
+        return Checked.NO, "it cannot be run", race, None
+    reply = equipment.check(candidate, artifact)
+    if reply is None:
+        return Checked.NO, "there is no reference", None, None
+    error = wrong_answer(reply)
+    worst = reply.max_error if isinstance(reply, CheckReply) else None
+    if error is not None:
+        return Checked.NO, "its answer is wrong", error, worst
+    return Checked.YES, "", None, worst

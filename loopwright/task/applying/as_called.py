@@ -1,0 +1,207 @@
+"""How fast a kernel is when it is called as users call it, beside the way in which it was tuned.
+
+Tuning times kernels on arrays that begin at a cache line, with pinned threads, from compiled code.
+A user calls from Python, not pinned, with arrays as NumPy allocates them: those begin at a multiple
+of 16 bytes only, so that vector loads cross cache lines (see docs/performance.md). Each of the two
+differences is timed by itself, in turns, so that a report can name the one that costs.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright import dtypes
+from loopwright.errors import BuildError
+from loopwright.runtime import (
+    Arg,
+    BoundCall,
+    Function,
+    Module,
+    get_num_threads,
+    measure_windows,
+    pinned,
+    time_call,
+)
+from loopwright.runtime.ndarray import ALIGNMENT, aligned_bytes
+
+Array = npt.NDArray[Any]
+#: What NumPy promises of the first byte of an array.
+_NUMPY_ALIGNMENT = 16
+#: Samples of each way, and seconds of one. The second lowest and second highest of nine ratios hold
+#: their median with 96 % (order statistics of a binomial with p = 1/2).
+ROUNDS = 9
+_WINDOW_S = 0.02
+#: A gap is worth a word when the interval of its ratio lies above this.
+_LARGE = 1.1
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A ratio of times taken in turns.
+
+    Attributes:
+        middle: the median over the rounds.
+        low, high: an interval that holds it with 96 %.
+    """
+
+    middle: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, slow: Sequence[float], fast: Sequence[float]) -> Ratio:
+        """The ratio of times that were taken in the same rounds."""
+        ratios = sorted(a / b for a, b in zip(slow, fast, strict=True))
+        edge = min(1, (len(ratios) - 1) // 2)
+        return cls(statistics.median(ratios), ratios[edge], ratios[-1 - edge])
+
+    def __str__(self) -> str:
+        return f"{self.middle:.2f} x ({self.low:.2f} to {self.high:.2f})"
+
+
+@dataclass(frozen=True)
+class AsCalled:
+    """What timing a kernel as users call it gave.
+
+    Attributes:
+        seconds: median seconds of a call from Python on arrays as NumPy allocates them.
+        tuned_way: median seconds in the same minutes, timed as in tuning.
+        expected: seconds that the record promises; None without one.
+        calls: calls from Python without pinning, on aligned arrays, by the way of tuning.
+        arrays: NumPy's arrays by aligned ones, both called from Python.
+    """
+
+    seconds: float
+    tuned_way: float
+    expected: float | None
+    calls: Ratio
+    arrays: Ratio
+
+    @property
+    def causes(self) -> tuple[str, ...]:
+        """Why it takes longer than expected, and what to do; empty where it does not."""
+        found = []
+        if self.arrays.low > _LARGE:
+            found.append(
+                f"NumPy's arrays begin at a multiple of {_NUMPY_ALIGNMENT} bytes and this kernel "
+                f"wants {ALIGNMENT}, which costs {self.arrays}: allocate them with "
+                "loopwright.nd.empty or nd.array (np.from_dlpack gives a view for NumPy)"
+            )
+        if self.calls.low > _LARGE:
+            found.append(
+                f"calling it from Python, not pinned, costs {self.calls}: bind the arguments once "
+                "(module[name].bind(...).run()), call within loopwright.runtime.pinned(), or "
+                "tune with as many threads as there are free cores"
+            )
+        if self.expected is not None and self.tuned_way > _LARGE * self.expected:
+            found.append(
+                f"timed as in tuning it takes {self.tuned_way / self.expected:.2f} x what the "
+                "record says: the machine is busy or slower than then; try again when it is "
+                "idle, or tune again"
+            )
+        return tuple(found)
+
+    def __str__(self) -> str:
+        said = f"called on NumPy arrays it takes {duration(self.seconds)}"
+        if self.expected is not None:
+            ratio = self.seconds / self.expected
+            said += f", expected {duration(self.expected)} ({ratio:.2f} x)"
+        return "; ".join([said, *self.causes])
+
+
+def time_as_called(
+    module: Module, expected: float | None, inputs: Sequence[npt.ArrayLike] | None = None
+) -> AsCalled:
+    """Time a module's entry function as users call it, and as tuning does, in turns.
+
+    Args:
+        module: what was built; its sizes are numbers.
+        expected: seconds of a call that a record promises, for comparison.
+        inputs: one array for each input; None: random floats, integers of 1.
+
+    Raises:
+        BuildError: the function takes sizes, so that there is no one call to time.
+        RunError: a call failed.
+    """
+    function = module[module.entry_name]
+    if not isinstance(function, Function):
+        raise BuildError(f"verify: {function.name} takes any size; time it on arrays of yours")
+    values = _values(function.args, inputs)
+    aligned = [_placed(value, 0) for value in values]
+    apart = [_placed(value, _NUMPY_ALIGNMENT) for value in values]
+    call = function.bind(*aligned)
+    time_call(call, 1)
+    estimate = time_call(call, 1)
+    once = min(_from_python(function, apart, 1) for _ in range(3))
+    number = max(1, round(_WINDOW_S / max(once, 1e-7)))
+    ways: list[tuple[Callable[[], float], list[float]]] = [
+        (lambda: _in_tuning(module, call, estimate), []),
+        (lambda: _from_python(function, aligned, number), []),
+        (lambda: _from_python(function, apart, number), []),
+    ]
+    rng = random.Random(0)
+    for _ in range(ROUNDS):
+        # In an order drawn anew: nobody always follows the same neighbour.
+        for sample, times in rng.sample(ways, len(ways)):
+            times.append(sample())
+    tuned, plain, numpys = (times for _, times in ways)
+    return AsCalled(
+        statistics.median(numpys),
+        statistics.median(tuned),
+        expected,
+        Ratio.of(plain, tuned),
+        Ratio.of(numpys, plain),
+    )
+
+
+def _in_tuning(module: Module, call: BoundCall, estimate: float) -> float:
+    threads = module.artifact.contents.num_threads or get_num_threads()
+    with pinned(threads) if module.is_binary else nullcontext():
+        return measure_windows(call, 1, _WINDOW_S * 1e3, estimate)[0]
+
+
+def _from_python(function: Function, arrays: Sequence[Array], number: int) -> float:
+    start = time.perf_counter()
+    for _ in range(number):
+        function(*arrays)
+    return (time.perf_counter() - start) / number
+
+
+def _values(args: Sequence[Arg], inputs: Sequence[npt.ArrayLike] | None) -> list[Array]:
+    given = None if inputs is None else iter(inputs)
+    rng = np.random.default_rng(0)
+    values: list[Array] = []
+    for arg in args:
+        if arg.output or (given is None and not dtypes.is_float(arg.dtype.name)):
+            # One is an index that exists, and nothing that cannot be divided by.
+            values.append(np.ones(arg.shape, arg.dtype))
+        elif given is None:
+            values.append(rng.standard_normal(arg.shape, np.float32).astype(arg.dtype))
+        else:
+            values.append(np.asarray(next(given)).astype(arg.dtype).reshape(arg.shape))
+    return values
+
+
+def _placed(value: Array, offset: int) -> Array:
+    """A copy whose first byte lies `offset` bytes behind a multiple of `ALIGNMENT`."""
+    raw = aligned_bytes(value.nbytes + ALIGNMENT)[offset : offset + value.nbytes]
+    copy: Array = raw.view(value.dtype).reshape(value.shape)
+    np.copyto(copy, value)
+    return copy
+
+
+def duration(seconds: float) -> str:
+    """A time for people, such as ``1.234 ms``."""
+    for unit, scale in (("s", 1.0), ("ms", 1e3)):
+        if seconds * scale >= 1:
+            return f"{seconds * scale:.4g} {unit}"
+    return f"{seconds * 1e6:.4g} us"

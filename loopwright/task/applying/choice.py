@@ -1,0 +1,191 @@
+"""What a task was built from, and why: one `Choice` a task, and the `Report` of all of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from loopwright.records import Checked, Outcome, Record, Verdict
+from loopwright.task.applying.as_called import AsCalled, duration
+
+
+class Match(StrEnum):
+    """How what was built relates to the log."""
+
+    #: A record of this target, these threads, this hardware and this compiler.
+    EXACT = "exact"
+    #: A record that fits, and differs in something that may change its time.
+    COMPATIBLE = "compatible"
+    #: The default configuration.
+    DEFAULT = "default"
+    #: A configuration that was given by ``update``.
+    GIVEN = "given"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which record a task got, or why none.
+
+    Attributes:
+        task: The task in words.
+        key: Its key.
+        record: The record; None where none fits, and the default configuration is built. Where the
+            record's verdict says that the default is as fast, that is built, and this is the record
+            that says so.
+        reasons: Why records were passed over, most frequent first.
+        hardware: ``"same"``, ``"unknown"`` (the record does not say) or ``"other"``.
+        replayed: True when the recorded trace was replayed, since the template makes another
+            schedule of the record's configuration now.
+        note: What else differs, such as the number of threads.
+        match: Exact, compatible or default.
+        checked: Whether the answer of the record's kernel was compared with the reference.
+        check_reason: Why it was not.
+        verdict: How the record compares with the default configuration; None: not compared.
+        near_misses: The best records that were refused, each with what differs, field by field.
+        actual: What `loopwright.build` with ``verify=True`` measured, else None.
+    """
+
+    task: str
+    key: str
+    record: Record | None
+    reasons: tuple[str, ...] = ()
+    hardware: str = ""
+    replayed: bool = False
+    note: str = ""
+    match: Match = Match.DEFAULT
+    checked: Checked = Checked.NO
+    check_reason: str = ""
+    verdict: Verdict | None = None
+    near_misses: tuple[str, ...] = ()
+    actual: AsCalled | None = None
+
+    @property
+    def expected(self) -> float | None:
+        """Seconds per call that the record promises; of the default, where a verdict compares."""
+        if self.record is None or self.record.median is None:
+            return None
+        if self.match is Match.DEFAULT and self.verdict is not None:
+            return self.record.median * (1 + self.verdict.gain)
+        return self.record.median
+
+    @property
+    def age(self) -> float | None:
+        """Seconds since the record was made; None when it does not say."""
+        return max(0.0, time.time() - self.record.ts) if self.record and self.record.ts else None
+
+    @property
+    def against_default(self) -> str:
+        """How the record compares with the default configuration, in words."""
+        verdict = self.verdict
+        if verdict is None or verdict.outcome is Outcome.NOT_COMPARED:
+            return "not compared with the default"
+        percent = f"{abs(verdict.gain):.1%} +- {verdict.margin:.1%}"
+        match verdict.outcome:
+            case Outcome.FASTER:
+                return f"{percent} faster than the default"
+            case Outcome.SLOWER:
+                return f"{percent} slower than the default"
+            case Outcome.TIE:
+                return f"as fast as the default (within {verdict.margin:.1%})"
+
+    def __str__(self) -> str:
+        if self.match is Match.GIVEN:
+            return f"{self.task}: the configuration that was given{self._verified}"
+        if self.record is None:
+            why = "; ".join([*self.reasons, *self.near_misses])
+            return f"{self.task}: no record ({why}); default configuration{self._verified}"
+        parts = [f"{self.expected:.4g} s per call", f"{self.hardware} hardware"]
+        if self.age is not None:
+            parts.append(f"{span(self.age)} old")
+        parts += [f"{self.match} match"] if self.match is not Match.DEFAULT else []
+        parts += [self._checked_words, self.against_default]
+        if self.replayed:
+            parts.append("its trace replayed, the template has changed")
+        if self.note:
+            parts.append(self.note)
+        if self.reasons:
+            parts.append(f"passed over: {'; '.join(self.reasons)}")
+        parts += self.near_misses
+        if self.match is Match.DEFAULT:
+            found = f"default configuration, by the verdict of record {self.record.id}"
+        else:
+            found = f"record {self.record.id}"
+        return f"{self.task}: {found} ({', '.join(parts)}){self._verified}"
+
+    @property
+    def _checked_words(self) -> str:
+        if self.checked is Checked.YES:
+            return "checked"
+        return "not checked" + (f": {self.check_reason}" if self.check_reason else "")
+
+    @property
+    def _verified(self) -> str:
+        return "" if self.actual is None else f"; {self.actual}"
+
+
+class Report(tuple[Choice, ...]):
+    """The choices of a context, in the order of the builds; its text is a table."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        if not self:
+            return "nothing was built under this history"
+        rows: list[tuple[str, ...]] = [
+            ("task", "built from", "match", "age", "hardware", "expected", "actual", "checked")
+        ]
+        rows += [_row(choice) for choice in self]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [_aligned(rows[0], widths)]
+        for row, choice in zip(rows[1:], self, strict=True):
+            lines.append(_aligned(row, widths))
+            lines += [f"  {line}" for line in _remarks(choice)]
+        return "\n".join(lines)
+
+
+def _row(choice: Choice) -> tuple[str, ...]:
+    """The cells of one task."""
+    record, actual = choice.record, choice.actual
+    taken = record if choice.match is not Match.DEFAULT else None
+    return (
+        choice.task,
+        f"record {taken.id}" if taken else "update" if choice.match is Match.GIVEN else "default",
+        str(choice.match),
+        span(choice.age) if taken and choice.age is not None else "-",
+        choice.hardware if taken else "-",
+        "-" if choice.expected is None else duration(choice.expected),
+        "-" if actual is None else duration(actual.seconds),
+        str(choice.checked) if taken else "-",
+    )
+
+
+def _remarks(choice: Choice) -> Iterable[str]:
+    """What stands below the row of a task."""
+    if choice.record is not None:
+        yield f"record {choice.record.id}: {choice.against_default}"
+        if choice.checked is not Checked.YES:
+            yield f"not checked{f': {choice.check_reason}' if choice.check_reason else ''}"
+    if choice.replayed:
+        yield "its trace was replayed, since the template has changed"
+    if choice.note:
+        yield choice.note
+    if choice.reasons:
+        yield f"passed over: {'; '.join(choice.reasons)}"
+    yield from choice.near_misses
+    if choice.actual is not None:
+        yield str(choice.actual)
+
+
+def _aligned(cells: Iterable[str], widths: Iterable[int]) -> str:
+    return "  ".join(f"{cell:{w}}" for cell, w in zip(cells, widths, strict=True)).rstrip()
+
+
+def span(seconds: float) -> str:
+    """An age for people, such as ``2 hours``."""
+    for name, size in (("day", 86400.0), ("hour", 3600.0), ("minute", 60.0)):
+        if seconds >= size:
+            count = int(seconds / size)
+            return f"{count} {name}{'s' * (count != 1)}"
+    return f"{int(seconds)} seconds"

@@ -1,0 +1,83 @@
+"""What is known of a record: usable or not, checked or not, and compared with the default."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from loopwright.errors import RecordError
+from loopwright.records import Record, Verdict
+from loopwright.task.applying.fit import Fit, Here
+from loopwright.task.dispatch import say_once
+
+#: Phase of the records of a check alone.
+CHECK = "check"
+
+
+@dataclass
+class PassedOver:
+    """Why records of a log were not used.
+
+    Attributes:
+        reasons: how many records for each reason.
+        summary: what is to be said of the log as a whole.
+        near_misses: the best that were refused for what differs, field by field.
+    """
+
+    reasons: Counter[str] = field(default_factory=Counter)
+    summary: str = ""
+    near_misses: list[str] = field(default_factory=list)
+
+    def texts(self) -> tuple[str, ...]:
+        """The reasons with their counts, most frequent first, then the summary."""
+        counted = [f"{count} {reason}" for reason, count in self.reasons.most_common()]
+        return (*counted, *filter(None, [self.summary]))
+
+
+def unusable(record: Record) -> str:
+    """Why a record has no time to be ranked by; empty where it has."""
+    if record.error is not None:
+        return f"failed ({record.error.get('kind')})"
+    if record.dropped:
+        return "dropped by racing"
+    return "" if record.times else "without a time"
+
+
+def failed_checks(own: Iterable[Record]) -> dict[str, str]:
+    """Candidates that did not pass a later check, and why, such as a crash."""
+    checks = sorted((r for r in own if r.phase == CHECK), key=lambda r: r.ts)
+    latest = {record.candidate: record.error for record in checks}
+    return {c: f"failed when checked again ({e.get('kind')})" for c, e in latest.items() if e}
+
+
+def of_other_hardware(fit: Fit) -> str:
+    """Why a record is refused for its hardware; empty where it is not."""
+    if not fit.refused:
+        return ""
+    first = fit.refused[0]
+    detail = "" if len(str(first.then)) > 40 else f" {first.then}"
+    return f"of other hardware ({first.field}{detail})"
+
+
+def is_right(record: Record, right: set[tuple[str, str]], here: Here) -> bool:
+    """Whether the answer of the candidate was checked, with its compiler or with that of now."""
+    if (record.candidate, record.build) in right:
+        return True
+    return any(candidate == record.candidate for candidate, build in right if build == here.build)
+
+
+def verdict_of(record: Record, own: Iterable[Record]) -> Verdict | None:
+    """The latest verdict of a record's candidate; None where there is none to be read."""
+    latest = max(
+        (r for r in own if r.verdict is not None and r.candidate == record.candidate),
+        key=lambda r: r.ts,
+        default=None,
+    )
+    if latest is None or latest.verdict is None:
+        return None
+    try:
+        return Verdict.from_json(latest.verdict)
+    except RecordError as exc:
+        say_once(f"record {latest.id}: {exc}")
+        return None

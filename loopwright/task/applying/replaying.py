@@ -1,0 +1,35 @@
+"""From a record to a schedule: the template under its configuration, or its trace replayed."""
+
+from __future__ import annotations
+
+from loopwright.errors import LoopwrightError
+from loopwright.records import Record, canonical_json
+from loopwright.task.task import Task
+from loopwright.task.template import Scheduled
+
+
+class Refused(Exception):
+    """A record cannot be applied; the text says why."""
+
+
+def instantiate(task: Task, record: Record) -> tuple[Scheduled, bool]:
+    """The schedule of a record; True beside it when the recorded trace was replayed."""
+    if not record.trace and set(record.config) != set(task.config_space.knobs):
+        raise Refused("it has other knobs than the template now, and no trace")
+    try:
+        schedule, tensors = task.instantiate(record.config)
+    except LoopwrightError as exc:
+        raise Refused(f"its configuration fails now: {exc}") from exc
+    if record.dag and schedule.dag.hash != record.dag:
+        raise Refused("the template computes another tensor expression now")
+    if not record.dag or not record.trace:
+        return (schedule, tensors), False
+    if canonical_json(schedule.trace_json()) == canonical_json(record.trace):
+        return (schedule, tensors), False
+    from loopwright.schedule import replay
+
+    try:
+        fresh = replay(schedule.dag, record.trace)
+        return (fresh, [fresh.tensor(a) for a in schedule.arg_ids(tensors)]), True
+    except LoopwrightError as exc:
+        raise Refused(f"its trace does not replay: {exc}") from exc
