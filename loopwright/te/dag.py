@@ -21,11 +21,12 @@ from loopwright.errors import TensorError
 from loopwright.ir.expr import Binary, Call, IfThenElse, Read, Select, Unary, Var
 from loopwright.ir.node import Node
 from loopwright.ir.reduction import Reduce, Tuple, outputs_of
-from loopwright.ir.sizes import SizeVar
+from loopwright.ir.sizes import Sizes, SizeVar
 from loopwright.ir.traversal import contains
 from loopwright.te import serial
 from loopwright.te.bind_sizes import SizeValues, bind_sizes
 from loopwright.te.op_node import OpNode, sizes_of
+from loopwright.te.reads import check_read
 from loopwright.te.serial import Json
 from loopwright.te.source import program_source
 from loopwright.te.tensor import ComputeOp, Operation, Tensor, body_parts, shape_of
@@ -142,9 +143,21 @@ class Dag:
                     )
             for r in op.reads():
                 self._check_read(i, r)
+            self._check_places(op)
         for o in self.outputs:
             if o not in range(len(self.ops)):
                 raise TensorError(f"malformed JSON of a DAG: output {o} is no operation")
+
+    def _check_places(self, op: OpNode) -> None:
+        """Refuse reads that leave their tensor, as `te.compute` does."""
+        scope = Sizes(op.extents)
+        for v in op.sizes:
+            scope.declare(v)
+        for a in (*op.axes, *op.reduce_axes):
+            scope.ranges.enter(a.var, scope.of(a.extent))
+        for r in op.unguarded_reads():
+            source = self.ops[r.source]
+            check_read(r, source.name, source.shape, op.name, scope)
 
     def _check_read(self, i: int, r: Read) -> None:
         """Refuse a read by operation ``i`` of what does not stand before it."""

@@ -65,6 +65,11 @@ def _in_it(data: Json) -> None:
     op["body"] = ["un", "-", reduce]
 
 
+def _far(data: Json) -> None:
+    (op,) = (op for op in data["ops"] if op["name"] == "D")
+    found(op["body"], "read")[2] = [["const", 99, "int32"]]
+
+
 HARM: dict[str, tuple[Callable[[Json], None], str]] = {
     "a dtype of a sum": (_set("bin", 4, SOURCE), "the result of"),
     "a dtype of a call": (_set("call", 3, SOURCE), "unknown dtype"),
@@ -78,7 +83,7 @@ HARM: dict[str, tuple[Callable[[Json], None], str]] = {
     "a literal": (_set("const", 1, "__import__('os')"), "could not convert string to float"),
     "a literal that is a list": (_set("const", 1, [1]), "a number was expected"),
     "a read of another dtype": (_set("read", 3, "int8"), "malformed JSON of a DAG"),
-    "a read outside": (_set("read", 2, [["const", 99, "int32"]]), "runs from 99 to 99"),
+    "a read outside": (_far, "runs from 99 to 99, the dimension has 8 elements"),
     "a name that is none": (lambda x: x["ops"][0].__setitem__("name", 5), "a name was expected"),
     "no end": (_nested, "nests too deeply"),
     "a reduction inside": (_in_it, "inside of an expression"),
