@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from loopwright.errors import InstantiationError, InternalError
 from loopwright.measure.options import LocalBuilder
 from loopwright.measure.result import ErrorKind, MeasureError, TaskLike
-from loopwright.measure.workers.messages import BuildReply, BuildRequest, Failed
+from loopwright.measure.workers.messages import (
+    BuildReply,
+    CompileRequest,
+    Failed,
+    LoweredReply,
+    LowerRequest,
+)
 from loopwright.measure.workers.process import (
     FailureCause,
     Outcome,
@@ -99,25 +105,45 @@ def instantiate(
         return MeasureError(ErrorKind.INSTANTIATION, f"{type(e).__name__}: {text}"[:_TEXT])
 
 
+class Same:
+    """The outcome of a build that went no further than lowering: its program is known already."""
+
+
 class Build:
     """A candidate at the builders: waiting, being built, or done.
 
-    Attributes:
+    Args:
         candidate: what is built.
         limit: seconds that it may take.
+        wanted: asked once the program is lowered and has its key; where it says no, the build ends
+            there. None: it is compiled whatever it is.
+
+    Attributes:
+        program: key of its program; empty until it is lowered.
         outcome: what came of it; None until it is done.
         seconds: that it took.
     """
 
-    def __init__(self, candidate: Candidate, limit: float) -> None:
+    def __init__(
+        self,
+        candidate: Candidate,
+        limit: float,
+        wanted: Callable[[Build], bool] | None = None,
+    ) -> None:
         self.candidate, self.limit = candidate, limit
-        self.outcome: Artifact | MeasureError | None = None
+        self.program = ""
+        self.outcome: Artifact | MeasureError | Same | None = None
         self.seconds = 0.0
+        self._wanted = wanted
 
     def finish(self, outcome: Outcome, seconds: float) -> None:
-        """Take what the worker answered, or what became of it."""
-        self.seconds = seconds
+        """Take what the worker answered, or what became of it; what is only lowered goes on."""
+        self.seconds += seconds
         match outcome:
+            case LoweredReply():
+                self.program = outcome.program
+                if self._wanted is not None and not self._wanted(self):
+                    self.outcome = Same()
             case BuildReply():
                 self.outcome = Artifact(outcome.manifest, outcome.payload)
             case Failed():
@@ -145,7 +171,7 @@ class BuildPool:
     ) -> None:
         self.option, self.target = option, target
         self.workers = workers or [
-            Worker("builder", option.memory_limit, max_requests=1000)
+            Worker("builder", option.memory_limit, max_requests=2000)
             for _ in range(option.processes)
         ]
         self.built = 0
@@ -158,10 +184,22 @@ class BuildPool:
             worker.start()
 
     def add(
-        self, candidate: Candidate, *, first: bool = False, seconds: float | None = None
+        self,
+        candidate: Candidate,
+        *,
+        first: bool = False,
+        seconds: float | None = None,
+        wanted: Callable[[Build], bool] | None = None,
     ) -> Build:
-        """Queue a build; ``first`` puts it before all that wait."""
-        build = Build(candidate, seconds or self.option.timeout)
+        """Queue a build.
+
+        Args:
+            candidate: what is built.
+            first: put it before all that wait.
+            seconds: that it may take; None: as the option says.
+            wanted: see `Build`.
+        """
+        build = Build(candidate, seconds or self.option.timeout, wanted)
         if first:
             self._waiting.appendleft(build)
         else:
@@ -173,9 +211,18 @@ class BuildPool:
         """Wait until a builder, or one of ``others``, has something; then hand out more work."""
         wait_any([*others, *self._running])
         for worker in [w for w in self._running if w.outcome is not None]:
-            self._running.pop(worker).finish(take(worker), worker.seconds)
-            self.built += 1
+            self._advance(worker, self._running[worker])
         self._dispatch()
+
+    def _advance(self, worker: Worker, build: Build) -> None:
+        """Take what a worker has for a build, and have it compile what is only lowered."""
+        build.finish(take(worker), worker.seconds)
+        if build.outcome is None:
+            left = max(build.limit - build.seconds, 0.001)
+            worker.submit(CompileRequest(), seconds=left, restart=False)
+            return
+        del self._running[worker]
+        self.built += not isinstance(build.outcome, Same)
 
     def wait(self, builds: Sequence[Build]) -> None:
         """Return when all these are done."""
@@ -208,7 +255,7 @@ class BuildPool:
         worker.start()  # a dead worker knows nothing: see that before asking what it knows
         c = build.candidate
         fresh = c.dag.hash not in worker.sent
-        request = BuildRequest(
+        request = LowerRequest(
             dag=c.dag.hash,
             target=self.target,
             trace=c.trace,

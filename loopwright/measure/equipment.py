@@ -16,7 +16,7 @@ from loopwright.measure.check import reduction_length
 from loopwright.measure.lock import DeviceLock
 from loopwright.measure.options import MeasureOption
 from loopwright.measure.reference import InputData, References
-from loopwright.measure.result import MeasureError, TaskLike
+from loopwright.measure.result import MeasureError, MeasureResult, TaskLike
 from loopwright.measure.running import RunSession
 from loopwright.measure.workers.messages import CheckReply
 from loopwright.records import Json
@@ -33,7 +33,7 @@ class Clock:
         phases = ("instantiate", "build", "run", "check", "reference", "wait", "cooldown")
         self.seconds = dict.fromkeys(phases, 0.0)
         self.counts = dict.fromkeys(
-            ("trials", "built", "reused", "dropped", "failed", "checked"), 0
+            ("trials", "built", "duplicates", "dropped", "failed", "checked"), 0
         )
         self.total = 0.0
 
@@ -45,6 +45,15 @@ class Clock:
             yield
         finally:
             self.seconds[name] += time.perf_counter() - start
+
+    def count(self, result: MeasureResult) -> None:
+        """Count one result; what shares the result of another is no trial."""
+        if result.same_as:
+            self.counts["duplicates"] += 1
+            return
+        self.counts["trials"] += 1
+        self.counts["failed"] += result.error is not None
+        self.counts["dropped"] += result.dropped
 
     def report(self) -> dict[str, float | int]:
         """Seconds by phase, ``overhead`` (what no phase accounts for), ``total``, the counts."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 from loopwright.measure.result import MeasureInput, MeasureResult
 
@@ -50,4 +50,24 @@ class MeasurerLike(Protocol):
         Returns:
             ``(config, seconds per call of each round)``, lowest median first; without times where
             it failed.
+        """
+
+
+@runtime_checkable
+class SharesPrograms(Protocol):
+    """A measurer whose results name their programs, and which measures no program twice."""
+
+    def measure_new(
+        self,
+        inputs: Sequence[MeasureInput],
+        incumbent: float | None,
+        known: Mapping[str, MeasureResult],
+    ) -> Iterator[MeasureResult]:
+        """Yield one result per input, in order.
+
+        Args:
+            inputs: what to measure.
+            incumbent: best time so far in seconds per call.
+            known: results of programs that were measured before, by `MeasureResult.program`. A
+                candidate of such a program gets a copy whose ``same_as`` is the program.
         """

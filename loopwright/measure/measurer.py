@@ -7,20 +7,22 @@ built before they are timed where both together would need more cores than there
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from loopwright.env import usable_cpus
 from loopwright.errors import UsageError
-from loopwright.measure.building import Build, Candidate
+from loopwright.measure.building import Build, Candidate, Same
 from loopwright.measure.equipment import Equipment
 from loopwright.measure.options import MeasureOption, measure_option
 from loopwright.measure.playoff import playoff
+from loopwright.measure.programs import Programs, stands_for_program
 from loopwright.measure.result import (
     MeasureError,
     MeasureInput,
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 
 #: Candidates that are built before the first of them is timed, at most.
 _CHUNK = 64
+#: Hexadecimal digits of the hash of object code.
+_CODE_DIGITS = 16
 
 _log = logging.getLogger("loopwright.measure")
 
@@ -107,8 +111,9 @@ class Measurer:
 
         Seconds in ``instantiate``, ``build`` (waiting for builders), ``run``, ``check``,
         ``reference`` (computing right answers), ``wait`` (for the device), ``cooldown``,
-        ``overhead`` (all else) and ``total``; counts of ``trials``, ``built``, ``reused``
-        (equal to another of the batch), ``dropped``, ``failed``, ``checked``.
+        ``overhead`` (all else) and ``total``; counts of ``trials``, ``built``,
+        ``duplicates`` (of a program that was measured already; they are no trials),
+        ``dropped``, ``failed``, ``checked``.
         """
         return self.equipment.clock.report()
 
@@ -117,7 +122,9 @@ class Measurer:
     ) -> Iterator[MeasureResult]:
         """Measure candidates; yields one result per input, in order, each as soon as it is there.
 
-        The device is locked from the first run until the iterator ends or is closed.
+        The device is locked from the first run until the iterator ends or is closed. Of several
+        candidates that are one program the first is measured; the others share its result, which
+        their ``same_as`` says.
 
         Args:
             inputs: what to measure; the task of each is this measurer's.
@@ -129,19 +136,35 @@ class Measurer:
                 cannot reach other processes.
             RunError: a worker process cannot be started.
         """
+        return self.measure_new(inputs, incumbent, {})
+
+    def measure_new(
+        self,
+        inputs: Sequence[MeasureInput],
+        incumbent: float | None,
+        known: Mapping[str, MeasureResult],
+    ) -> Iterator[MeasureResult]:
+        """As `measure`, for candidates some of whose programs were measured before.
+
+        Args:
+            inputs: see `measure`, which also says what is raised.
+            incumbent: see `measure`.
+            known: results by `MeasureResult.program`; a candidate of such a program costs neither
+                compiling nor running and shares the result.
+        """
         self._check_entered()
         if any(i.task is not self.task for i in inputs):
             raise UsageError(f"this Measurer measures {self.task.name}; an input has another task")
         self.equipment.passes = _pass_settings()
-        return self._measure(list(inputs), incumbent)
+        return self._measure(list(inputs), incumbent, Programs(known))
 
     def _measure(
-        self, inputs: list[MeasureInput], incumbent: float | None
+        self, inputs: list[MeasureInput], incumbent: float | None, programs: Programs
     ) -> Iterator[MeasureResult]:
         start = time.perf_counter()
         clock = self.equipment.clock
         try:
-            for result in self._results(inputs, incumbent):
+            for result in self._results(inputs, incumbent, programs):
                 clock.total += time.perf_counter() - start
                 yield result
                 start = time.perf_counter()
@@ -150,15 +173,16 @@ class Measurer:
             self.equipment.reset()
 
     def _results(
-        self, inputs: list[MeasureInput], incumbent: float | None
+        self, inputs: list[MeasureInput], incumbent: float | None, programs: Programs
     ) -> Iterator[MeasureResult]:
         size = max(1, len(inputs)) if self.overlap else _CHUNK
         for at in range(0, len(inputs), size):
-            builds = self._submit(inputs[at : at + size])
+            builds = self._submit(inputs[at : at + size], programs)
             if not self.overlap:
                 self.equipment.wait_for([b for b in builds if isinstance(b, Build)])
             for build in builds:
-                result = self._finish(build, incumbent)
+                result = self._finish(build, incumbent, programs)
+                programs.note(result)
                 incumbent = faster(incumbent, result)
                 yield result
             self.equipment.lock.release()
@@ -195,7 +219,9 @@ class Measurer:
 
     # -- one batch -------------------------------------------------------------------------------
 
-    def _submit(self, inputs: Sequence[MeasureInput]) -> list[Build | MeasureError]:
+    def _submit(
+        self, inputs: Sequence[MeasureInput], programs: Programs
+    ) -> list[Build | MeasureError]:
         """Instantiate all and queue their builds; equal candidates share one."""
         builds: list[Build | MeasureError] = []
         by_key: dict[str, Build] = {}
@@ -204,44 +230,69 @@ class Measurer:
             if isinstance(candidate, MeasureError):
                 builds.append(candidate)
                 continue
-            if candidate.key in by_key:
-                self.equipment.clock.counts["reused"] += 1
-            else:
-                by_key[candidate.key] = self.equipment.builds.add(candidate)
+            if candidate.key not in by_key:
+                build = self.equipment.builds.add(candidate, wanted=programs.claim)
+                by_key[candidate.key] = build
             builds.append(by_key[candidate.key])
         return builds
 
-    def _finish(self, build: Build | MeasureError, incumbent: float | None) -> MeasureResult:
+    def _finish(
+        self, build: Build | MeasureError, incumbent: float | None, programs: Programs
+    ) -> MeasureResult:
         """The result of one candidate: wait for its build, run it, count it."""
-        counts = self.equipment.clock.counts
-        counts["trials"] += 1
         if isinstance(build, MeasureError):
             result = MeasureResult(error=build)
         else:
-            result = self._measured(build, incumbent)
-        counts["failed"] += result.error is not None
-        counts["dropped"] += result.dropped
+            result = self._measured(build, incumbent, programs)
+        self.equipment.clock.count(result)
         return replace(result, ts=time.time())
 
-    def _measured(self, build: Build, incumbent: float | None) -> MeasureResult:
+    def _measured(self, build: Build, incumbent: float | None, programs: Programs) -> MeasureResult:
+        self._wait_for_build(build)
+        candidate, seconds = build.candidate, build.seconds
+        same = programs.result(build.program)
+        if same is not None:
+            result = replace(same, same_as=build.program, run_s=0.0)
+        else:
+            result = self._built(self._compiled(build, programs), incumbent)
+        return replace(
+            result,
+            build_s=seconds,
+            dag=candidate.dag.hash,
+            trace=json.dumps(candidate.trace, separators=(",", ":")),
+        )
+
+    def _compiled(self, build: Build, programs: Programs) -> Build:
+        """The build that has the code of a candidate: its own, or another's of its program."""
+        source = programs.compiled(build)
+        self._wait_for_build(source)
+        failed = MeasureResult(error=_error(source), program=source.program)
+        if source is build or failed.valid or stands_for_program(failed):
+            return source
+        again = self.equipment.builds.add(build.candidate, first=True)
+        self._wait_for_build(again)
+        return again
+
+    def _wait_for_build(self, build: Build) -> None:
         if build.outcome is None:
             self.equipment.wait_for([build])
         self.equipment.clock.counts["built"] = self.equipment.builds.built
+
+    def _built(self, build: Build, incumbent: float | None) -> MeasureResult:
+        """Run what came of a build."""
         outcome = build.outcome
         assert outcome is not None
+        assert not isinstance(outcome, Same)
         if isinstance(outcome, MeasureError):
-            result, run_s = MeasureResult(error=outcome), 0.0
-        else:
-            self._wait_for_device()
-            start = time.perf_counter()
-            result = self._run(build.candidate, outcome, incumbent)
-            run_s = time.perf_counter() - start
+            return MeasureResult(error=outcome, program=build.program)
+        self._wait_for_device()
+        start = time.perf_counter()
+        result = self._run(build.candidate, outcome, incumbent)
         return replace(
             result,
-            build_s=build.seconds,
-            run_s=run_s,
-            dag=build.candidate.dag.hash,
-            trace=json.dumps(build.candidate.trace, separators=(",", ":")),
+            run_s=time.perf_counter() - start,
+            program=build.program,
+            code=hashlib.sha256(outcome.objects).hexdigest()[:_CODE_DIGITS],
         )
 
     def _wait_for_device(self) -> None:
@@ -281,6 +332,10 @@ class Measurer:
         if checked is None:
             return replace(result, check_reason="there is no reference")
         return replace(result, max_error=max_error, checked=Checked.YES)
+
+
+def _error(build: Build) -> MeasureError | None:
+    return build.outcome if isinstance(build.outcome, MeasureError) else None
 
 
 def _pass_settings() -> dict[str, Json]:

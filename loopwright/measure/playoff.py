@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from loopwright.errors import UsageError
-from loopwright.measure.building import Build
+from loopwright.measure.building import Build, Same
 from loopwright.measure.equipment import Equipment
 from loopwright.measure.options import PLAYOFF_WINDOW_S
 from loopwright.measure.result import MeasureError
@@ -45,7 +45,7 @@ class Finalist:
         """Its compiled program."""
         assert self.build is not None
         assert self.build.outcome is not None
-        assert not isinstance(self.build.outcome, MeasureError)
+        assert not isinstance(self.build.outcome, MeasureError | Same)
         return self.build.outcome
 
 

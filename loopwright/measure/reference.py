@@ -12,7 +12,7 @@ import numpy as np
 
 from loopwright.errors import UsageError
 from loopwright.measure.arguments import arguments, outputs
-from loopwright.measure.building import Build, BuildPool, Candidate, make_candidate
+from loopwright.measure.building import Build, BuildPool, Candidate, Same, make_candidate
 from loopwright.measure.check import Array, reference_problem
 from loopwright.measure.result import MeasureError, TaskLike
 from loopwright.measure.running import REFERENCE_S, RunSession
@@ -121,6 +121,7 @@ class References:
     def _answer_of(self, build: Build) -> bytes | MeasureError:
         outcome = build.outcome
         assert outcome is not None
+        assert not isinstance(outcome, Same)
         return outcome if isinstance(outcome, MeasureError) else self._runs.outputs_of(outcome)
 
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from loopwright import records
-from loopwright.errors import RecordError, SpaceError
+from loopwright.errors import InternalError, RecordError, SpaceError
 from loopwright.measure import ErrorKind, MeasureError, MeasureResult
 from loopwright.records import Conditions, Json, Record, Reuse
 from loopwright.transform import PassContext
@@ -129,12 +129,15 @@ class LogJournal(Journal):
         # Opened before it is read: a log that cannot be written is found before anything is lost.
         existed = os.path.exists(path) and os.path.getsize(path) > 0
         self._store = records.Store(path)
+        self._ids: dict[str, str] = {}  # of the records that were measured themselves, by program
         if existed:
             self._read(records.load(path))
 
     def add(self, trial: Trial) -> None:
         """Append the record of one trial to the log."""
-        self._store.append(self._record(trial, trial.result))
+        record = self._record(trial, trial.result)
+        self._store.append(record)
+        self._note_program(record)
         super().add(trial)
 
     def add_playoff(self, trial: Trial, times: tuple[float, ...]) -> None:
@@ -143,6 +146,19 @@ class LogJournal(Journal):
         result = replace(first, times=times, ts=time.time())
         self._store.append(self._record(trial, result, phase=PLAYOFF))
         super().add_playoff(trial, times)
+
+    def _note_program(self, record: Record) -> None:
+        if record.program and not record.same_as:
+            self._ids.setdefault(record.program, record.id)
+
+    def _same_as(self, result: MeasureResult) -> str:
+        """Id of the record whose samples a result shares; empty for one of its own."""
+        if result.same_as and result.same_as not in self._ids:
+            raise InternalError(
+                f"a result shares the samples of the program {result.same_as}, of which the log "
+                "has no record"
+            )
+        return self._ids[result.same_as] if result.same_as else ""
 
     def header(self, data: Mapping[str, Json]) -> None:
         """Append the line that opens the run."""
@@ -192,6 +208,7 @@ class LogJournal(Journal):
             phase=phase,
             program=result.program,
             code=result.code,
+            same_as=self._same_as(result),
         )
 
     # -- reading what is there ----------------------------------------------------------------
@@ -229,6 +246,7 @@ class LogJournal(Journal):
             else:
                 trial = Trial(record.trial, record.round, record.seed, config, result_of(record))
                 super().add(trial)
+                self._note_program(record)
         return unknown
 
     def _take_elsewhere(self, past: list[Record]) -> None:
@@ -302,6 +320,7 @@ def result_of(record: Record) -> MeasureResult:
         check_reason=record.check_reason,
         program=record.program,
         code=record.code,
+        same_as=record.program if record.same_as else "",
     )
 
 
