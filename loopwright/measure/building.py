@@ -224,6 +224,15 @@ class BuildPool:
         del self._running[worker]
         self.built += not isinstance(build.outcome, Same)
 
+    def feed(self) -> None:
+        """Serve the builders while more waits for them than they can begin.
+
+        Whoever queues many builds calls this after each, so that no builder stands still between
+        lowering a program and compiling it.
+        """
+        while len(self._waiting) > len(self.workers) > 0:
+            self.pump()
+
     def wait(self, builds: Sequence[Build]) -> None:
         """Return when all these are done."""
         while any(build.outcome is None for build in builds):

@@ -130,6 +130,11 @@ class Equipment:
         with self.clock.phase("build"):
             self.builds.wait(builds)
 
+    def feed(self) -> None:
+        """Serve the builders while more waits for them than they can begin."""
+        with self.clock.phase("build"):
+            self.builds.feed()
+
     def take_device(self) -> None:
         """Hold the device; waits while another process times on it."""
         if not self.lock.held:

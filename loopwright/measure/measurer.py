@@ -233,6 +233,7 @@ class Measurer:
             if candidate.key not in by_key:
                 build = self.equipment.builds.add(candidate, wanted=programs.claim)
                 by_key[candidate.key] = build
+                self.equipment.feed()
             builds.append(by_key[candidate.key])
         return builds
 
