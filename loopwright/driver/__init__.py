@@ -10,8 +10,16 @@ from loopwright.driver.backends import (
     register_backend,
     unregister_backend,
 )
-from loopwright.driver.build import build, build_func, compile, compile_schedule
+from loopwright.driver.build import (
+    build,
+    build_func,
+    compile,
+    compile_lowered,
+    compile_schedule,
+    lower_trace,
+)
 from loopwright.driver.interp import INTERP
+from loopwright.driver.program_key import program_key
 
 __all__ = [
     "Backend",
@@ -19,7 +27,10 @@ __all__ = [
     "build",
     "build_func",
     "compile",
+    "compile_lowered",
     "compile_schedule",
+    "lower_trace",
+    "program_key",
     "register_backend",
     "unregister_backend",
 ]

@@ -157,10 +157,28 @@ def compile(
     Raises:
         ScheduleError: the trace is illegal for this DAG. Others as `build`.
     """
+    return compile_lowered(lower_trace(dag, trace, arg_ids, name, passes), target)
+
+
+def lower_trace(
+    dag: Dag,
+    trace: Sequence[Any],
+    arg_ids: Sequence[ArgId],
+    name: str = "main",
+    passes: Mapping[str, Any] | None = None,
+) -> LoweredProgram:
+    """The first half of `compile`: lower a recorded trace; `compile_lowered` is the second."""
+    _check_name(name)
     if passes is None:
-        return compile_schedule(replay(dag, trace), arg_ids, target, name)[0]
+        s = replay(dag, trace)
+        return LoweredProgram(lower_ids(s, arg_ids, name), s, arg_ids)
     with PassContext.from_json(passes):
-        return compile_schedule(replay(dag, trace), arg_ids, target, name)[0]
+        return lower_trace(dag, trace, arg_ids, name)
+
+
+def compile_lowered(program: LoweredProgram, target: Target) -> Artifact:
+    """Generate the code of a lowered program and describe it; errors as of `build`."""
+    return _build_program(program, target).artifact
 
 
 def compile_schedule(
@@ -187,6 +205,11 @@ def _build(
     name: str,
     order: Sequence[int | SizeVar] | None = None,
 ) -> _Built:
+    _check_name(name)
+    return _build_program(LoweredProgram(lower_ids(s, arg_ids, name), s, arg_ids), target, order)
+
+
+def _check_name(name: str) -> None:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", str(name)) or name.startswith("lw_"):
         raise BuildError(
             f"build: the name {name!r} cannot be used; take letters, digits and underscores, "
@@ -194,7 +217,6 @@ def _build(
         )
     if name in C_FUNCTIONS:
         raise BuildError(f"build: the name {name!r} is that of a C function which code may call")
-    return _build_program(LoweredProgram(lower_ids(s, arg_ids, name), s, arg_ids), target, order)
 
 
 def _built_now(

@@ -40,8 +40,7 @@ class Again:
         return self._kept.get(candidate.key) or self.equipment.builds.add(candidate)
 
     def _run(self, build: Build | MeasureError, windows: int) -> MeasureResult:
-        artifact = build if isinstance(build, MeasureError) else build.outcome
-        assert artifact is not None
+        artifact = build if isinstance(build, MeasureError) else build.compiled
         if isinstance(artifact, MeasureError):
             return MeasureResult(error=artifact, ts=time.time())
         runs = self.equipment.runs

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from loopwright.errors import InstantiationError, InternalError, TimeLimitError
 from loopwright.measure.options import LocalBuilder
 from loopwright.measure.result import ErrorKind, MeasureError, TaskLike
-from loopwright.measure.workers.messages import BuildReply, BuildRequest, Failed
+from loopwright.measure.workers.messages import (
+    BuildReply,
+    CompileRequest,
+    Failed,
+    LoweredReply,
+    LowerRequest,
+)
 from loopwright.measure.workers.process import (
     FailureCause,
     Outcome,
@@ -105,34 +111,64 @@ def instantiate(
         return MeasureError(ErrorKind.INSTANTIATION, f"{type(e).__name__}: {text}"[:_TEXT])
 
 
+class Same:
+    """The outcome of a build that went no further than lowering: its program is known already."""
+
+
 class Build:
     """A candidate at the builders: waiting, being built, or done.
 
-    Attributes:
+    Args:
         candidate: what is built.
         limit: seconds that it may take.
+        wanted: asked once the program is lowered and has its key; where it says no, the build ends
+            there. None: it is compiled whatever it is.
+
+    Attributes:
+        program: key of its program; empty until it is lowered.
         outcome: what came of it; None until it is done.
         seconds: that it took.
         killed: its builder was killed from outside; it is built once more.
         label: which candidate it is, for people; may be empty.
     """
 
-    def __init__(self, candidate: Candidate, limit: float, label: str = "") -> None:
+    def __init__(
+        self,
+        candidate: Candidate,
+        limit: float,
+        wanted: Callable[[Build], bool] | None = None,
+        label: str = "",
+    ) -> None:
         self.candidate, self.limit, self.label = candidate, limit, label
-        self.outcome: Artifact | MeasureError | None = None
-        self.seconds = 0.0
         self.killed = False
+        self.program = ""
+        self.outcome: Artifact | MeasureError | Same | None = None
+        self.seconds = 0.0
+        self._wanted = wanted
 
     def begins_again(self, outcome: Outcome) -> bool:
         """True when its builder was killed from outside for the first time: blames nobody."""
         by_somebody = isinstance(outcome, WorkerFailure) and outcome.cause is FailureCause.KILLED
         again, self.killed = by_somebody and not self.killed, self.killed or by_somebody
+        if again:
+            self.program, self.seconds = "", 0.0
         return again
 
+    @property
+    def compiled(self) -> Artifact | MeasureError:
+        """What came of a build that is done, and that went on to the end."""
+        if self.outcome is None or isinstance(self.outcome, Same):
+            raise InternalError(f"the build of {self.candidate.name} has no code")
+        return self.outcome
+
     def finish(self, outcome: Outcome, seconds: float) -> None:
-        """Take what the worker answered, or what became of it."""
-        self.seconds = seconds
+        """Take what the worker answered, or what became of it; what is only lowered goes on."""
+        self.seconds += seconds
         match outcome:
+            case LoweredReply():
+                self.program = outcome.program
+                if self._wanted is not None and not self._wanted(self):
+                    self.outcome = Same()
             case BuildReply():
                 self.outcome = Artifact(outcome.manifest, outcome.payload)
             case Failed():
@@ -160,7 +196,7 @@ class BuildPool:
     ) -> None:
         self.option, self.target = option, target
         self.workers = workers or [
-            Worker("builder", option.memory_limit, max_requests=1000)
+            Worker("builder", option.memory_limit, max_requests=2000)
             for _ in range(option.processes)
         ]
         self.built = 0
@@ -178,10 +214,19 @@ class BuildPool:
         *,
         first: bool = False,
         seconds: float | None = None,
+        wanted: Callable[[Build], bool] | None = None,
         label: str = "",
     ) -> Build:
-        """Queue a build; ``first`` puts it before all that wait."""
-        build = Build(candidate, seconds or self.option.timeout, label)
+        """Queue a build.
+
+        Args:
+            candidate: what is built.
+            first: put it before all that wait.
+            seconds: that it may take; None: as the option says.
+            wanted: see `Build`.
+            label: which candidate it is, for people.
+        """
+        build = Build(candidate, seconds or self.option.timeout, wanted, label)
         if first:
             self._waiting.appendleft(build)
         else:
@@ -193,13 +238,32 @@ class BuildPool:
         """Wait until a builder, or one of ``others``, has something; then hand out more work."""
         wait_any([*others, *self._running])
         for worker in [w for w in self._running if w.outcome is not None]:
-            build, outcome = self._running.pop(worker), take(worker)
-            if build.begins_again(outcome):
-                self._waiting.appendleft(build)
-                continue
-            build.finish(outcome, worker.seconds)
-            self.built += 1
+            self._advance(worker, self._running[worker])
         self._dispatch()
+
+    def _advance(self, worker: Worker, build: Build) -> None:
+        """Take what a worker has for a build, and have it compile what is only lowered."""
+        outcome = take(worker)
+        if build.begins_again(outcome):
+            del self._running[worker]
+            self._waiting.appendleft(build)
+            return
+        build.finish(outcome, worker.seconds)
+        if build.outcome is None:
+            left = max(build.limit - build.seconds, 0.001)
+            worker.submit(CompileRequest(), seconds=left, restart=False)
+            return
+        del self._running[worker]
+        self.built += not isinstance(build.outcome, Same)
+
+    def feed(self) -> None:
+        """Serve the builders while more waits for them than they can begin.
+
+        Whoever queues many builds calls this after each, so that no builder stands still between
+        lowering a program and compiling it.
+        """
+        while len(self._waiting) > len(self.workers) > 0:
+            self.pump()
 
     def wait(self, builds: Sequence[Build]) -> None:
         """Return when all these are done."""
@@ -232,7 +296,7 @@ class BuildPool:
         worker.start()  # a dead worker knows nothing: see that before asking what it knows
         c = build.candidate
         fresh = c.dag.hash not in worker.sent
-        request = BuildRequest(
+        request = LowerRequest(
             dag=c.dag.hash,
             target=self.target,
             trace=c.trace,

@@ -22,7 +22,7 @@ from loopwright.measure.check import Closeness, computed_in, reduction_length
 from loopwright.measure.lock import DeviceLock
 from loopwright.measure.options import MeasureOption
 from loopwright.measure.reference import InputData, References
-from loopwright.measure.result import ErrorKind, MeasureError, TaskLike
+from loopwright.measure.result import ErrorKind, MeasureError, MeasureResult, TaskLike
 from loopwright.measure.running import Answers, RunSession
 from loopwright.measure.workers.messages import CheckReply
 from loopwright.records import Json
@@ -40,7 +40,7 @@ class Clock:
         phases = ("instantiate", "build", "run", "check", "reference", "wait", "cooldown")
         self.seconds = dict.fromkeys(phases, 0.0)
         self.counts = dict.fromkeys(
-            ("trials", "built", "reused", "dropped", "failed", "checked"), 0
+            ("trials", "built", "duplicates", "dropped", "failed", "checked"), 0
         )
         self.total = 0.0
         #: Phases that are going on, the innermost last.
@@ -56,6 +56,15 @@ class Clock:
         finally:
             self.running.pop()
             self.seconds[name] += time.perf_counter() - start
+
+    def count(self, result: MeasureResult) -> None:
+        """Count one result; what shares the result of another is no trial."""
+        if result.same_as:
+            self.counts["duplicates"] += 1
+            return
+        self.counts["trials"] += 1
+        self.counts["failed"] += result.error is not None
+        self.counts["dropped"] += result.dropped
 
     def report(self) -> dict[str, float | int]:
         """Seconds by phase, ``overhead`` (what no phase accounts for), ``total``, the counts."""
@@ -165,6 +174,11 @@ class Equipment:
         with self.clock.phase("build"):
             self.builds.wait(builds)
 
+    def feed(self) -> None:
+        """Serve the builders while more waits for them than they can begin."""
+        with self.clock.phase("build"):
+            self.builds.feed()
+
     def take_device(self) -> None:
         """Hold the device; waits while another process times on it."""
         if not self.lock.held:
@@ -246,8 +260,7 @@ class Equipment:
             return None
         build = self.builds.add(_with_bound_checks(candidate), first=True)
         self.builds.wait([build])
-        outcome = build.outcome
-        assert outcome is not None
+        outcome = build.compiled
         if isinstance(outcome, MeasureError):
             self._why_unchecked = f"it could not be built with bound checks ({outcome})"
             return None

@@ -67,3 +67,23 @@ class KnowsCode(Protocol):
         Args:
             results: by `MeasureResult.code`; each says in ``times_of`` which record it is from.
         """
+
+
+@runtime_checkable
+class SharesPrograms(Protocol):
+    """A measurer whose results name their programs, and which measures no program twice."""
+
+    def measure_new(
+        self,
+        inputs: Sequence[MeasureInput],
+        incumbent: float | None,
+        known: Mapping[str, MeasureResult],
+    ) -> Iterator[MeasureResult]:
+        """Yield one result per input, in order.
+
+        Args:
+            inputs: what to measure.
+            incumbent: best time so far in seconds per call.
+            known: results of programs that were measured before, by `MeasureResult.program`. A
+                candidate of such a program gets a copy whose ``same_as`` is the program.
+        """

@@ -26,6 +26,7 @@ from loopwright.measure.finalists import PlayoffPlan, PlayoffResult
 from loopwright.measure.gate import checked_result
 from loopwright.measure.options import WINDOWS, MeasureOption, measure_option
 from loopwright.measure.playoff import playoff
+from loopwright.measure.programs import Programs, stands_for_program
 from loopwright.measure.result import (
     MeasureError,
     MeasureInput,
@@ -117,8 +118,9 @@ class Measurer:
 
         Seconds in ``instantiate``, ``build`` (waiting for builders), ``run``, ``check``,
         ``reference`` (computing right answers), ``wait`` (for the device), ``cooldown``,
-        ``overhead`` (all else) and ``total``; counts of ``trials``, ``built``, ``reused``
-        (equal to another of the batch), ``dropped``, ``failed``, ``checked``.
+        ``overhead`` (all else) and ``total``; counts of ``trials``, ``built``,
+        ``duplicates`` (of a program that was measured already; they are no trials),
+        ``dropped``, ``failed``, ``checked``.
         """
         return self.equipment.clock.report()
 
@@ -147,7 +149,9 @@ class Measurer:
     ) -> Iterator[MeasureResult]:
         """Measure candidates; yields one result per input, in order, each as soon as it is there.
 
-        The device is locked from the first run until the iterator ends or is closed.
+        The device is locked from the first run until the iterator ends or is closed. Of several
+        candidates that are one program the first is measured; the others share its result, which
+        their ``same_as`` says.
 
         Args:
             inputs: what to measure; the task of each is this measurer's.
@@ -159,19 +163,35 @@ class Measurer:
                 cannot reach other processes.
             RunError: a worker process cannot be started.
         """
+        return self.measure_new(inputs, incumbent, {})
+
+    def measure_new(
+        self,
+        inputs: Sequence[MeasureInput],
+        incumbent: float | None,
+        known: Mapping[str, MeasureResult],
+    ) -> Iterator[MeasureResult]:
+        """As `measure`, for candidates some of whose programs were measured before.
+
+        Args:
+            inputs: see `measure`, which also says what is raised.
+            incumbent: see `measure`.
+            known: results by `MeasureResult.program`; a candidate of such a program costs neither
+                compiling nor running and shares the result.
+        """
         self._check_entered()
         if any(i.task is not self.task for i in inputs):
             raise UsageError(f"this Measurer measures {self.task.name}; an input has another task")
         self.equipment.passes = _pass_settings()
-        return self._measure(list(inputs), incumbent)
+        return self._measure(list(inputs), incumbent, Programs(known))
 
     def _measure(
-        self, inputs: list[MeasureInput], incumbent: float | None
+        self, inputs: list[MeasureInput], incumbent: float | None, programs: Programs
     ) -> Iterator[MeasureResult]:
         start = time.perf_counter()
         clock = self.equipment.clock
         try:
-            for result in self._results(inputs, incumbent):
+            for result in self._results(inputs, incumbent, programs):
                 clock.total += time.perf_counter() - start
                 yield result
                 start = time.perf_counter()
@@ -180,15 +200,16 @@ class Measurer:
             self.equipment.reset()
 
     def _results(
-        self, inputs: list[MeasureInput], incumbent: float | None
+        self, inputs: list[MeasureInput], incumbent: float | None, programs: Programs
     ) -> Iterator[MeasureResult]:
         size = max(1, len(inputs)) if self.overlap else _CHUNK
         for at in range(0, len(inputs), size):
-            builds = self._submit(inputs[at : at + size])
+            builds = self._submit(inputs[at : at + size], programs)
             if not self.overlap:
                 self.equipment.wait_for([b for b in builds if isinstance(b, Build)])
             for build in builds:
-                result = self._finish(build, incumbent)
+                result = self._finish(build, incumbent, programs)
+                programs.note(result)
                 incumbent = faster(incumbent, result)
                 yield result
             self.equipment.lock.release()
@@ -246,7 +267,9 @@ class Measurer:
 
     # -- one batch -------------------------------------------------------------------------------
 
-    def _submit(self, inputs: Sequence[MeasureInput]) -> list[Build | MeasureError]:
+    def _submit(
+        self, inputs: Sequence[MeasureInput], programs: Programs
+    ) -> list[Build | MeasureError]:
         """Instantiate all and queue their builds; equal candidates share one."""
         builds: list[Build | MeasureError] = []
         by_key: dict[str, Build] = {}
@@ -255,47 +278,71 @@ class Measurer:
             if isinstance(candidate, MeasureError):
                 builds.append(candidate)
                 continue
-            if candidate.key in by_key:
-                self.equipment.clock.counts["reused"] += 1
-            else:
-                label = f"trial {item.trial}"
-                by_key[candidate.key] = self.equipment.builds.add(candidate, label=label)
+            if candidate.key not in by_key:
+                build = self.equipment.builds.add(
+                    candidate, wanted=programs.claim, label=f"trial {item.trial}"
+                )
+                by_key[candidate.key] = build
+                self.equipment.feed()
             builds.append(by_key[candidate.key])
         return builds
 
-    def _finish(self, build: Build | MeasureError, incumbent: float | None) -> MeasureResult:
+    def _finish(
+        self, build: Build | MeasureError, incumbent: float | None, programs: Programs
+    ) -> MeasureResult:
         """The result of one candidate: wait for its build, run it, count it."""
-        counts = self.equipment.clock.counts
-        counts["trials"] += 1
         if isinstance(build, MeasureError):
             result = MeasureResult(error=build)
         else:
-            result = self._measured(build, incumbent)
-        counts["failed"] += result.error is not None
-        counts["dropped"] += result.dropped
+            result = self._measured(build, incumbent, programs)
+        self.equipment.clock.count(result)
         return replace(result, ts=result.ts if result.times_of else time.time())
 
-    def _measured(self, build: Build, incumbent: float | None) -> MeasureResult:
+    def _measured(self, build: Build, incumbent: float | None, programs: Programs) -> MeasureResult:
+        self._wait_for_build(build)
+        candidate, seconds = build.candidate, build.seconds
+        same = programs.result(build.program)
+        if same is not None:
+            result = replace(same, same_as=build.program, run_s=0.0)
+        else:
+            result = self._built(self._compiled(build, programs), incumbent)
+        return replace(
+            result,
+            build_s=seconds,
+            dag=candidate.dag.hash,
+            trace=json.dumps(candidate.trace, separators=(",", ":")),
+            expression=self._expression(candidate),
+        )
+
+    def _compiled(self, build: Build, programs: Programs) -> Build:
+        """The build that has the code of a candidate: its own, or another's of its program."""
+        source = programs.compiled(build)
+        self._wait_for_build(source)
+        failed = MeasureResult(error=_error(source), program=source.program)
+        if source is build or failed.valid or stands_for_program(failed):
+            return source
+        again = self.equipment.builds.add(build.candidate, first=True)
+        self._wait_for_build(again)
+        return again
+
+    def _wait_for_build(self, build: Build) -> None:
         if build.outcome is None:
             self.equipment.wait_for([build])
         self.equipment.clock.counts["built"] = self.equipment.builds.built
-        outcome = build.outcome
-        assert outcome is not None
+
+    def _built(self, build: Build, incumbent: float | None) -> MeasureResult:
+        """Run what came of a build."""
+        outcome = build.compiled
         if isinstance(outcome, MeasureError):
-            result, run_s = MeasureResult(error=outcome), 0.0
-        else:
-            start = time.perf_counter()
-            result = self.equipment.runs.undisturbed(
-                lambda: self._run_or_recall(build.candidate, outcome, incumbent)
-            )
-            run_s = time.perf_counter() - start
+            return MeasureResult(error=outcome, program=build.program)
+        start = time.perf_counter()
+        result = self.equipment.runs.undisturbed(
+            lambda: self._run_or_recall(build.candidate, outcome, incumbent)
+        )
         return replace(
             result,
-            build_s=build.seconds,
-            run_s=run_s,
-            dag=build.candidate.dag.hash,
-            trace=json.dumps(build.candidate.trace, separators=(",", ":")),
-            expression=self._expression(build.candidate),
+            run_s=time.perf_counter() - start,
+            program=build.program,
         )
 
     def _expression(self, candidate: Candidate) -> Expression:
@@ -351,6 +398,10 @@ class Measurer:
         if not would_lead(incumbent, result):
             return replace(result, check_reason=_NOT_BEST)
         return checked_result(self.equipment, candidate, artifact, result)
+
+
+def _error(build: Build) -> MeasureError | None:
+    return build.outcome if isinstance(build.outcome, MeasureError) else None
 
 
 def _pass_settings() -> dict[str, Json]:

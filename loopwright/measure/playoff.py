@@ -76,9 +76,9 @@ class Finalist:
     def artifact(self) -> Artifact:
         """Its compiled program."""
         assert self.build is not None
-        assert self.build.outcome is not None
-        assert not isinstance(self.build.outcome, MeasureError)
-        return self.build.outcome
+        artifact = self.build.compiled
+        assert not isinstance(artifact, MeasureError)
+        return artifact
 
     def result(self) -> FinalistResult:
         """What measuring it gave: the first part where there was one."""

@@ -98,8 +98,7 @@ def _checked(equipment: Equipment, config: ConfigEntity) -> _Verdict:
         return Checked.NO, "it cannot be scheduled", candidate, None
     build = equipment.builds.add(candidate)
     equipment.wait_for([build])
-    artifact = build.outcome
-    assert artifact is not None
+    artifact = build.compiled
     if isinstance(artifact, MeasureError):
         return Checked.NO, "it cannot be built", artifact, None
     equipment.take_device()
@@ -108,7 +107,7 @@ def _checked(equipment: Equipment, config: ConfigEntity) -> _Verdict:
         return Checked.NO, "it cannot be run", race, None
     reply = equipment.check(candidate, artifact)
     if reply is None:
-        return Checked.NO, "there is no reference", None, None
+        return Checked.NO, equipment.why_unchecked, None, None
     error = wrong_answer(reply)
     worst = reply.max_error if isinstance(reply, CheckReply) else None
     if error is not None:

@@ -185,8 +185,7 @@ class References:
         return None
 
     def _answer_of(self, build: Build, number: int) -> bytes | MeasureError:
-        outcome = build.outcome
-        assert outcome is not None
+        outcome = build.compiled
         if isinstance(outcome, MeasureError):
             return outcome
         return self._runs.undisturbed(lambda: self._runs.outputs_of(outcome, number))

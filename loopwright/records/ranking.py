@@ -38,6 +38,10 @@ class Measurement(Protocol):
         """It had a time before and failed when it was measured again."""
 
     @property
+    def same_as(self) -> str:
+        """Not empty where it shares the samples of another measurement."""
+
+    @property
     def checked(self) -> Checked:
         """Whether its answer was compared with the reference."""
 
@@ -155,7 +159,9 @@ def ranked(records: Iterable[_M], k: int | None = None) -> list[_M]:
     What a check found holds for the compiler whose code was checked: a candidate counts as checked
     when a record of the same compiler says so. A wrong answer takes out all records of the
     candidate by that compiler, and all earlier ones; a kernel that crashed, hung or failed when it
-    was measured again takes out those by that compiler.
+    was measured again takes out those by that compiler. Records that share
+    the samples of another one are left out: that one stands for them, and what is found out about
+    it later.
 
     Args:
         records: any iterable of records, a :class:`Log` too.
@@ -172,7 +178,9 @@ def ranked(records: Iterable[_M], k: int | None = None) -> list[_M]:
     for record in records:
         made = (record.candidate, record.build)
         stands = record.candidate not in since or record.ts > since[record.candidate]
-        if not record.usable or record.median is None or made in refuted or not stands:
+        if not record.usable or record.median is None or record.same_as:
+            continue
+        if made in refuted or not stands:
             continue
         ranking.add(record.candidate, record, record.median, record.ts)
     for record in ranking.top():

@@ -125,6 +125,13 @@ class MeasurerContract:
         assert result.error.kind == ErrorKind.INSTANTIATION
         assert "a factor of 0" in result.error.text
 
+    def test_a_shared_result_says_whose_it_is(self, task: Task, measurer: MeasurerLike) -> None:
+        first, second = measurer.measure(trials(task, 4, 4))
+        assert first.same_as == ""
+        if second.same_as:
+            assert second.same_as == first.program
+            assert second.times == first.times
+
     def test_results_come_one_at_a_time(self, task: Task, measurer: MeasurerLike) -> None:
         results = measurer.measure(trials(task, 4, 8))
         assert next(results).valid

@@ -1,7 +1,8 @@
-"""The builder's side: a DAG and a trace come in, an artifact goes out.
+"""The builder's side: a DAG and a trace come in, a program's key and then an artifact go out.
 
-The modules of the compiler are imported before the worker reports itself ready, so that no build is
-charged for it.
+A program is lowered first, in a few milliseconds; only if the parent does not know it is it
+compiled, which takes ten times as long. The modules of the compiler are imported before the worker
+reports itself ready, so that no build is charged for it.
 """
 
 from __future__ import annotations
@@ -10,43 +11,60 @@ import json
 
 from loopwright import driver
 from loopwright.errors import InternalError
-from loopwright.measure.workers.messages import BuildReply, BuildRequest
-from loopwright.measure.workers.protocol import Message
+from loopwright.measure.workers.messages import (
+    BuildReply,
+    CompileRequest,
+    LoweredReply,
+    LowerRequest,
+)
+from loopwright.measure.workers.protocol import Message, Reply
 from loopwright.target import Target
 from loopwright.te import Dag
 from loopwright.te.intrin_proof import vouch_for
 
 
 class BuildRole:
-    """Answers a `BuildRequest`; keeps the DAGs and targets that it has met."""
+    """Lowers and compiles programs; keeps the DAGs and targets that it has met."""
 
     def __init__(self) -> None:
         self._dags: dict[str, Dag] = {}
         self._targets: dict[str, Target] = {}
+        self._lowered: tuple[driver.LoweredProgram, Target] | None = None
 
-    def answer(self, request: Message) -> BuildReply:
-        """Compile one candidate."""
-        if not isinstance(request, BuildRequest):
-            raise InternalError(f"a builder was sent a {type(request).__name__}")
+    def answer(self, request: Message) -> Reply:
+        """Lower one candidate, or compile the one that was lowered last."""
+        match request:
+            case LowerRequest():
+                return self._lower(request)
+            case CompileRequest():
+                return self._compile()
+        raise InternalError(f"a builder was sent a {type(request).__name__}")
+
+    def _lower(self, request: LowerRequest) -> LoweredReply:
+        self._lowered = None
         vouch_for(request.intrinsics)
-        artifact = driver.compile(
-            self._dag(request),
-            request.trace,
-            request.arg_ids,
-            self._target(request),
-            request.name,
-            request.passes,
+        target = self._target(request)
+        program = driver.lower_trace(
+            self._dag(request), request.trace, request.arg_ids, request.name, request.passes
         )
+        self._lowered = program, target
+        return LoweredReply(program=driver.program_key(program.func, target, request.passes))
+
+    def _compile(self) -> BuildReply:
+        if self._lowered is None:
+            raise InternalError("a builder was asked to compile before it had lowered anything")
+        (program, target), self._lowered = self._lowered, None
+        artifact = driver.compile_lowered(program, target)
         return BuildReply(manifest=artifact.manifest, payload=artifact.objects)
 
-    def _dag(self, request: BuildRequest) -> Dag:
+    def _dag(self, request: LowerRequest) -> Dag:
         if request.payload:
             self._dags[request.dag] = Dag.from_json(json.loads(request.payload))
         if request.dag not in self._dags:
             raise InternalError(f"a builder was asked for DAG {request.dag}, which it never got")
         return self._dags[request.dag]
 
-    def _target(self, request: BuildRequest) -> Target:
+    def _target(self, request: LowerRequest) -> Target:
         key = json.dumps(request.target, sort_keys=True)
         if key not in self._targets:
             self._targets[key] = Target.from_canonical(request.target)

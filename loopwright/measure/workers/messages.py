@@ -44,8 +44,10 @@ class Failed(Reply):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BuildRequest(Message):
-    """Compile a trace. Payload: JSON of the DAG, empty where this process was sent it before.
+class LowerRequest(Message):
+    """Lower a trace, and keep the program for a `CompileRequest`; answered by `LoweredReply`.
+
+    Payload: JSON of the DAG, empty where this process was sent it before.
 
     Attributes:
         dag: hash of the DAG.
@@ -65,6 +67,22 @@ class BuildRequest(Message):
     name: str
     passes: Mapping[str, Json]
     intrinsics: Json = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoweredReply(Reply):
+    """A program that is lowered and not compiled yet.
+
+    Attributes:
+        program: its key, see `loopwright.driver.program_key`.
+    """
+
+    program: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompileRequest(Message):
+    """Compile the program that was lowered last; answered by `BuildReply`."""
 
 
 @dataclass(frozen=True, kw_only=True)

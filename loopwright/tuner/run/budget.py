@@ -104,7 +104,7 @@ class Progress:
     Attributes:
         valid: valid results of this task, those of the log included.
         trials: all results of this task, failures and those of the log included.
-        best_trial: the number of the trial that found the best, or None.
+        best_trial: how many of them came before the one that found the best, or None.
         gflops: speed of the best, or None.
         gain: share by which the best is expected to become faster within a minute, or None where
             nothing can be said yet.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from loopwright import records
 from loopwright.env import surroundings
-from loopwright.errors import RecordError
+from loopwright.errors import InternalError, RecordError
 from loopwright.measure import ErrorKind, MeasureError, MeasureResult
 from loopwright.records import (
     Conditions,
@@ -177,12 +177,15 @@ class LogJournal(Journal):
         existed = os.path.exists(path) and os.path.getsize(path) > 0
         self._store = records.Store(path)
         self._expressions: set[str] = set()
+        self._ids: dict[str, str] = {}  # of the records that were measured themselves, by program
         if existed:
             self._read(records.open_log(path))
 
     def add(self, trial: Trial) -> None:
         """Append the record of one trial to the log."""
-        self._store.append(self._record(trial, trial.result))
+        record = self._record(trial, trial.result)
+        self._store.append(record)
+        self._note_program(record)
         super().add(trial)
 
     def add_again(
@@ -202,6 +205,19 @@ class LogJournal(Journal):
             record = replace(record, verdict=verdict.to_json())
         self._store.append(record)
         super().add_again(trial, result, phase, verdict)
+
+    def _note_program(self, record: Record) -> None:
+        if record.program and not record.same_as:
+            self._ids.setdefault(record.program, record.id)
+
+    def _same_as(self, result: MeasureResult) -> str:
+        """Id of the record whose samples a result shares; empty for one of its own."""
+        if result.same_as and result.same_as not in self._ids:
+            raise InternalError(
+                f"a result shares the samples of the program {result.same_as}, of which the log "
+                "has no record"
+            )
+        return self._ids[result.same_as] if result.same_as else ""
 
     def header(self, data: Mapping[str, Json]) -> None:
         """Append the line that opens the run."""
@@ -254,6 +270,7 @@ class LogJournal(Journal):
             program=result.program,
             code=result.code,
             times_of=result.times_of,
+            same_as=self._same_as(result),
         )
 
     def _write_expression(self, expression: Expression) -> None:
@@ -304,6 +321,7 @@ class LogJournal(Journal):
             else:
                 trial = Trial(record.trial, record.round, record.seed, config, result_of(record))
                 super().add(trial)
+                self._note_program(record)
         return unknown
 
     def _take_again(self, config: ConfigEntity, record: Record) -> None:
@@ -390,6 +408,7 @@ def result_of(record: Record) -> MeasureResult:
         program=record.program,
         code=record.code,
         times_of=record.times_of,
+        same_as=record.program if record.same_as else "",
     )
 
 

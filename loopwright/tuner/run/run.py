@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from loopwright.errors import InternalError, SpaceError, TuneError
 from loopwright.measure import MeasureInput, MeasureOption, MeasureResult
-from loopwright.measure.interfaces import KnowsCode, MeasurerLike
+from loopwright.measure.interfaces import KnowsCode, MeasurerLike, SharesPrograms
 from loopwright.records import Verdict
 from loopwright.records.verdict import NOT_COMPARED
 from loopwright.task.refusals import Refusal, refusals
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 
 #: So many failures in a row, all of one kind and none valid before, end a run.
 FAILURES_OF_ONE_KIND = 32
+#: A run ends when so many rounds of proposals in a row were programs that are measured already. A
+#: tuner of whose proposals one in thirty is new gets this far once in eighty times; each costs
+#: milliseconds.
+ROUNDS_OF_DUPLICATES = 8
 
 #: The keys of a measurer's ``timing`` that are seconds of one phase; others are totals and counts.
 PHASES = (
@@ -246,7 +250,7 @@ class Run:
             verdict=self.verdict,
             outcome=self.final.outcome,
             log=self.journal.path,
-            notes=(*self.journal.notes, *self.tuner.notes),
+            notes=(*self.state.notes, *self.journal.notes, *self.tuner.notes),
         )
         for monitor in self.monitors:
             monitor.finished(self.state, summary)
@@ -309,11 +313,17 @@ class Run:
 
     def _results(self, inputs: list[MeasureInput]) -> Generator[MeasureResult, None, None]:
         count = 0
-        for result in self.measurer.measure(inputs, self.state.time_to_beat):
+        for result in self._measured(inputs):
             count += 1
             yield result
         if count < len(inputs):
             raise InternalError(f"the measurer returned {count} results for {len(inputs)} inputs")
+
+    def _measured(self, inputs: list[MeasureInput]) -> Iterator[MeasureResult]:
+        best = self.state.time_to_beat
+        if isinstance(self.measurer, SharesPrograms):
+            return self.measurer.measure_new(inputs, best, self.state.programs)
+        return self.measurer.measure(inputs, best)
 
     def _record_all(
         self, plan: Round, results: Iterable[tuple[MeasureInput, MeasureResult]]
@@ -348,7 +358,14 @@ class Run:
         if self.budget.timeout is not None and each is not None:
             needed = max(1.5 * (FINALISTS + 1) * each, PLAYOFF_SHARE * self.budget.timeout)
             reserve = min(needed, self.budget.timeout / 4)
-        return self.budget.spent(self.state.progress, reserve)
+        return self.budget.spent(self.state.progress, reserve) or self._nothing_new()
+
+    def _nothing_new(self) -> tuple[str, str] | None:
+        """Why a tuner that proposes only what is known is asked no more; None while it is not."""
+        count = self.state.duplicates_in_a_row
+        if count < ROUNDS_OF_DUPLICATES * self.plan_size:
+            return None
+        return "exhausted", f"the last {count} proposals were all programs measured already"
 
     def _write_header(self) -> None:
         if self._header_written:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from loopwright.errors import TaskError
 from loopwright.measure import ErrorKind
+from loopwright.measure.programs import stands_for_program
 from loopwright.records import FAILED_AGAIN, Checked, Ranking
 from loopwright.tuner.run.budget import Budget, Progress
 from loopwright.tuner.run.gain import AHEAD, WINDOW, expected_gain
@@ -86,16 +87,28 @@ class Failure:
 class RunState:
     """All trials of a run and the best of them; the loop updates it, callbacks read it.
 
+    A configuration that is the same program as an earlier one shares its result. It is no trial:
+    it counts for no budget, and is never best.
+
     Args:
         flop: floating point operations of one call of the task.
         default: index of the default configuration.
         budget: the limits of the run.
+
+    Attributes:
+        trials: what was measured itself, in order.
+        duplicates: configurations that share the result of a trial.
+        duplicates_in_a_row: how many of them came since the last trial.
+        programs: results that others of the same program share, by the hash of the program.
     """
 
     def __init__(self, flop: int, default: int | None, budget: Budget) -> None:
         self.flop = flop
         self.budget = budget
         self.trials: list[Trial] = []
+        self.duplicates: list[Trial] = []
+        self.duplicates_in_a_row = 0
+        self.programs: dict[str, MeasureResult] = {}
         self.valid = 0
         self.failures: dict[str, Failure] = {}
         self.from_log = 0
@@ -105,6 +118,7 @@ class RunState:
         self._ranking: Ranking[Trial] = Ranking()
         self._retimed: dict[int, float] = {}
         self._by_index: dict[int, Trial] = {}
+        self._places: dict[int, int] = {}  # positions among the trials, by number
         self._valid_before = 0
         self._trials_before = 0
 
@@ -122,9 +136,17 @@ class RunState:
         self.searching_since = self.budget.elapsed
 
     def add(self, trial: Trial) -> None:
-        """Count one more trial."""
+        """Count one more trial, or keep one that shares the result of another."""
+        if trial.result.same_as:
+            self.duplicates.append(trial)
+            self.duplicates_in_a_row += 1
+            return
+        self.duplicates_in_a_row = 0
+        self._places[trial.number] = len(self.trials)
         self.trials.append(trial)
         self._by_index[trial.index] = trial
+        if stands_for_program(trial.result):
+            self.programs.setdefault(trial.result.program, trial.result)
         if trial.result.error is not None:
             if trial.result.error.kind == ErrorKind.WRONG_ANSWER:
                 self._ranking.refute(trial.index)
@@ -150,6 +172,7 @@ class RunState:
         if result.error is not None:
             if result.error.kind in FAILED_AGAIN:
                 self._ranking.refute(index)
+                self._fails_for_all(index, result)
             self._count(result.error.kind, result.error.text)
             return
         if result.median is not None:
@@ -158,6 +181,12 @@ class RunState:
             self._ranking.vouch(index)
         if index in self._by_index:
             self._rank(self._by_index[index])
+
+    def _fails_for_all(self, index: int, result: MeasureResult) -> None:
+        """Let configurations of the same program, which come later, share its failure."""
+        program = self._by_index[index].result.program if index in self._by_index else ""
+        if program:
+            self.programs[program] = replace(result, program=program)
 
     def seconds(self, trial: Trial) -> float:
         """The median that counts for a trial: that of its latest measurement."""
@@ -193,20 +222,34 @@ class RunState:
         What is raced against is not checked itself where it loses, so it must be right.
         """
         best = self.best
-        if best is None or (best.result.checked is Checked.NO and best.result.check_reason):
+        if best is None:
+            return None
+        unchecked = best.result.checked is Checked.NO and best.result.check_reason
+        if unchecked and not self._ranking.is_checked(best.index):
             return None
         return self.seconds(best)
 
     @property
     def default(self) -> Trial | None:
-        """The trial of the default configuration, when it ran."""
-        found = (t for t in self.trials if t.index == self._default and t.valid)
-        return next(found, None)
+        """The trial of the default configuration, or of the same program; None if none ran."""
+        same = {t.result.same_as for t in self.duplicates if t.index == self._default}
+        found = (t for t in self.trials if t.index == self._default or t.result.program in same)
+        return next((t for t in found if t.valid), None)
 
     @property
     def measured(self) -> int:
         """Valid trials of this run."""
         return self.valid - self._valid_before
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What else is worth a line in the summary."""
+        if not self.duplicates:
+            return ()
+        return (
+            f"{len(self.duplicates)} further configurations were programs that had been measured "
+            "already; they share those results and count for nothing",
+        )
 
     @property
     def failed(self) -> int:
@@ -216,7 +259,7 @@ class RunState:
     @property
     def progress(self) -> Progress:
         """What budgets are compared with."""
-        best = None if self.best is None else self.best.number
+        best = None if self.best is None else self._places[self.best.number]
         gflops = self.gflops(self.best_seconds)
         return Progress(self.valid, len(self.trials), best, gflops, self.gain)
 
@@ -227,7 +270,8 @@ class RunState:
         if self.budget.min_gain is None or self.best_seconds is None:
             return None
         assert self.best is not None
-        latest = self.trials[-max(WINDOW, len(self.trials) - self.best.number) :]
+        since = len(self.trials) - self._places[self.best.number]
+        latest = self.trials[-max(WINDOW, since) :]
         ahead = expected_gain([1.0 / self.seconds(t) if t.valid else None for t in latest])
         return None if ahead is None else ahead * 60.0 / (AHEAD * self._pace(latest))
 

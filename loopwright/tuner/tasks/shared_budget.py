@@ -90,6 +90,8 @@ class TotalBudget:
 
     def note(self, state: RunState, trial: Trial) -> None:
         """Take note of a trial of one of the tasks."""
+        if trial.result.same_as:
+            return
         self._without_gain = 0 if state.best is trial else self._without_gain + 1
 
     def spent(self) -> tuple[str, str] | None:

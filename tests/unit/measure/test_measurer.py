@@ -129,7 +129,9 @@ def test_equal_candidates_are_built_once(task: MatmulTask, measurer: Measurer) -
     after = measurer.timing
     assert [r.valid for r in results] == [True] * 3
     assert after["built"] - before["built"] == 1
-    assert after["reused"] - before["reused"] == 2
+    assert after["duplicates"] - before["duplicates"] == 2
+    assert [r.times for r in results] == [results[0].times] * 3
+    assert [r.same_as for r in results] == ["", results[0].program, results[0].program]
 
 
 def test_template_errors_beyond_exception_are_not_swallowed(measurer: Measurer) -> None:

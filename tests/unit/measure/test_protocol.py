@@ -13,11 +13,11 @@ import pytest
 from loopwright.errors import InternalError
 from loopwright.measure.workers.messages import (
     BuildReply,
-    BuildRequest,
     CheckReply,
     CheckRequest,
     Done,
     Failed,
+    LowerRequest,
     RaceRequest,
     SamplesReply,
     WindowsRequest,
@@ -35,7 +35,7 @@ from loopwright.measure.workers.protocol import (
 from loopwright.records import ErrorKind
 
 MESSAGES = [
-    BuildRequest(
+    LowerRequest(
         dag="d",
         target={"kind": "llvm"},
         trace=[["split", 1, "i", 8]],

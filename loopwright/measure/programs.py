@@ -1,0 +1,65 @@
+"""Which programs are measured: configurations that are lowered to one program share its result.
+
+Between a knob and the machine much falls away: the order of two loops of which one runs once, an
+unrolling that reaches no loop. The builders lower each candidate and name its program by a hash
+(`loopwright.driver.program_key`); only the first of each program is compiled and run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from loopwright.measure.building import Build, Same
+from loopwright.measure.result import ErrorKind, MeasureResult
+
+#: Failures that another attempt at the same program may not have.
+_BY_CHANCE = (
+    ErrorKind.BUILD_TIMEOUT,
+    ErrorKind.BUILD_CRASH,
+    ErrorKind.MEMORY,
+    ErrorKind.INSTANTIATION,
+)
+
+
+def stands_for_program(result: MeasureResult) -> bool:
+    """Whether a result is that of its program, rather than of one attempt to measure it.
+
+    A time is, also that of a candidate which racing dropped, and so is what the compiler refuses, a
+    crash, a kernel that is too slow, a wrong answer. A builder that was killed, or ran out of
+    memory, says nothing of the program.
+    """
+    if not result.program or result.same_as:
+        return False
+    return result.error is None or result.error.kind not in _BY_CHANCE
+
+
+class Programs:
+    """The programs of one batch.
+
+    Args:
+        known: results of programs that were measured before, by hash.
+    """
+
+    def __init__(self, known: Mapping[str, MeasureResult]) -> None:
+        self._known = known
+        self._results: dict[str, MeasureResult] = {}
+        self._builds: dict[str, Build] = {}
+
+    def claim(self, build: Build) -> bool:
+        """Whether a lowered candidate is the first of its program, and is to be compiled."""
+        if self.result(build.program) is not None:
+            return False
+        return self._builds.setdefault(build.program, build) is build
+
+    def compiled(self, build: Build) -> Build:
+        """The build that has the code of a candidate's program, or is working on it."""
+        return self._builds[build.program] if isinstance(build.outcome, Same) else build
+
+    def result(self, program: str) -> MeasureResult | None:
+        """What measuring a program gave; None where it is not measured."""
+        return self._results.get(program) or self._known.get(program)
+
+    def note(self, result: MeasureResult) -> None:
+        """Keep a result that others of its program may share."""
+        if stands_for_program(result):
+            self._results[result.program] = result
