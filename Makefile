@@ -25,6 +25,9 @@ SEED    ?= 0
 COUNT   ?= 1000
 MINUTES ?=
 
+# Option of `make soak`: how many trials.
+SOAK    ?= 3000
+
 # Option of `make replay`: the commit to compare with.
 BASE    ?= HEAD
 
@@ -36,7 +39,7 @@ RUN_STAMP := $(VENV)/.installed-run
 DEV_STAMP := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help tune smoke test oldest fuzz check format bench replay tuners clean
+.PHONY: help tune smoke test oldest fuzz check format bench replay soak tuners clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) \
@@ -69,6 +72,9 @@ oldest: $(DEV_STAMP) ## the tests of the learned cost model with the oldest XGBo
 fuzz: $(DEV_STAMP) ## random schedules against NumPy, failures printed as programs (SEED=0 COUNT=1000 MINUTES=)
 	$(BIN)/python -m loopwright.testing.fuzz --seed $(SEED) \
 		$(if $(MINUTES),--minutes $(MINUTES),--count $(COUNT))
+
+soak: $(DEV_STAMP) ## thousands of trials while everything goes wrong, and what is left afterwards (SOAK=3000)
+	$(BIN)/python -m benchmarks.soak --trials $(SOAK)
 
 check: $(DEV_STAMP) ## formatting, lint, types, import layers
 	$(BIN)/ruff format --check .
