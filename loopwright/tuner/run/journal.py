@@ -20,6 +20,7 @@ from loopwright import records
 from loopwright.errors import RecordError
 from loopwright.measure import ErrorKind, MeasureError, MeasureResult
 from loopwright.records import Conditions, Json, Record, Reuse
+from loopwright.records.log import _no_collector
 from loopwright.transform import PassContext
 from loopwright.tuner.run.points import RecordedPoints
 from loopwright.tuner.run.state import Trial, point
@@ -132,7 +133,8 @@ class LogJournal(Journal):
         existed = os.path.exists(path) and os.path.getsize(path) > 0
         self._store = records.Store(path)
         if existed:
-            self._read(records.open_log(path))
+            with _no_collector():
+                self._read(records.open_log(path))
 
     def add(self, trial: Trial) -> None:
         """Append the record of one trial to the log."""
