@@ -25,10 +25,12 @@ from loopwright.records.index.columns import (
     write_columns,
 )
 from loopwright.records.json_value import Json
-from loopwright.records.log import Log, _take
+from loopwright.records.log import BOM, Log, _take
 from loopwright.records.record import Record
 
-_WRONG = ErrorKind.WRONG_ANSWER.encode()
+#: What the lines contain that take a candidate out: wrong answers, and failures when it was
+#: measured again, which are records of a phase.
+_REFUTING = (ErrorKind.WRONG_ANSWER.encode(), b'"phase":')
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,8 @@ class Block:
         for position, raw in enumerate(io.BytesIO(data)):
             lengths.append(len(raw))
             before = len(log.records)
-            _take(log, position, raw)
+            first = start == 0 and position == 0
+            _take(log, position, raw.removeprefix(BOM) if first else raw)
             if len(log.records) == before:
                 others.append(position)
             elif not can_be_kept(log.records[-1]):
@@ -149,10 +152,10 @@ class Block:
     def fits(self, data: bytes) -> bool:
         """Whether the bytes of the log at its place are those that were read, line by line.
 
-        Lines that speak of a wrong answer are parsed and compared, and so is a line for each value
-        that has parts. So a file that somebody prepared cannot hide that a candidate was refuted,
-        nor bring in a value of another form; nor leave out a line, since what it calls no record is
-        parsed in any case.
+        Lines that speak of a wrong answer or a later failure are parsed and compared, and so is a
+        line for each value that has parts. So a file that somebody prepared cannot hide that a
+        candidate was refuted, nor bring in a value of another form; nor leave out a line, since
+        what it calls no record is parsed in any case.
         """
         if len(data) != self.end - self.start or data.count(b"\n") != len(self.lengths):
             return False
@@ -176,9 +179,9 @@ class Block:
         wrong = self.choosing["wrong"]
         if any(wrong.values):
             rows.update(row for row in range(self.count) if wrong[row])
-        if _WRONG in data:
+        if any(word in data for word in _REFUTING):
             lines = map(functools.partial(self._line, data), self.positions)
-            rows.update(row for row, line in enumerate(lines) if _WRONG in line)
+            rows.update(row for row, line in enumerate(lines) if any(w in line for w in _REFUTING))
         return rows
 
 

@@ -24,7 +24,19 @@ PROPERTIES = ("id", "candidate", "median", "hardware", "threads", "valid", "usab
 NESTED = ("args", "target", "env", "verdict")
 #: By these records are chosen; they are parsed at once.
 CHOOSING = (
-    *("task", "op", *NESTED, "dropped", "error", "space", "build", "ts", "checked", "phase"),
+    *(
+        "task",
+        "op",
+        *NESTED,
+        "dropped",
+        "error",
+        "space",
+        "build",
+        "ts",
+        "checked",
+        "phase",
+        "same_as",
+    ),
     *("candidate", "median", "hardware", "threads", "valid", "usable", "wrong"),
 )
 #: The others.

@@ -13,6 +13,7 @@ from loopwright.errors import RecordError
 from loopwright.records.index.block import Block, parse
 from loopwright.records.index.columns import FIELDS, LONG, PROPERTIES, Column, agrees
 from loopwright.records.json_value import Json
+from loopwright.records.log import BOM
 from loopwright.records.record import Record
 
 #: Reads one JSON value; with less around it than ``json.loads`` has.
@@ -101,7 +102,8 @@ class StoredBlock:
         position = block.positions[row]
         begin = block.begins[position]
         try:
-            record = parse(self.file.read(begin, block.lengths[position]))
+            line = self.file.read(begin, block.lengths[position])
+            record = parse(line.removeprefix(BOM) if begin == 0 else line)
         except OSError as exc:
             raise RecordError(f"cannot read the log {str(path)!r}: {exc.strerror or exc}") from exc
         columns = {name: self.column(name) for name in (*FIELDS, *PROPERTIES)}

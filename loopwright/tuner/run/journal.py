@@ -28,6 +28,7 @@ from loopwright.records import (
     Reuse,
     Verdict,
 )
+from loopwright.records.log import _no_collector
 from loopwright.transform import PassContext
 from loopwright.tuner.run.points import RecordedPoints
 from loopwright.tuner.run.state import Trial, point
@@ -179,7 +180,8 @@ class LogJournal(Journal):
         self._expressions: set[str] = set()
         self._ids: dict[str, str] = {}  # of the records that were measured themselves, by program
         if existed:
-            self._read(records.open_log(path))
+            with _no_collector():
+                self._read(records.open_log(path))
 
     def add(self, trial: Trial) -> None:
         """Append the record of one trial to the log."""
