@@ -173,5 +173,6 @@ def test_several_tasks_with_transfer_learning(tmp_path: Path) -> None:
     assert done.stdout.count("best of tutorial/scale") == 4
     # What came before taught the second and the fourth; the genetic one has no model.
     taught = re.findall(r"pretrained on (\d+) results of (\d) other task", done.stderr)
-    assert taught == [("10", "1"), ("30", "3")]
+    assert [tasks for _, tasks in taught] == ["1", "3"]
+    assert 10 <= int(taught[0][0]) < int(taught[1][0])
     assert "default configuration" not in done.stderr

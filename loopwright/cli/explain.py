@@ -9,7 +9,7 @@ import click
 
 from loopwright.cli.harmless import echo
 from loopwright.cli.workload import find_workload, workload_options
-from loopwright.errors import LoopwrightError, UsageError
+from loopwright.errors import LoopwrightError, RecordError, UsageError
 from loopwright.records import Json
 
 if TYPE_CHECKING:
@@ -100,6 +100,7 @@ def _chosen(task: Task, config: str | None, log: Log | None, record: Record | No
 
     Raises:
         UsageError: there is none such.
+        RecordError: the record names none.
     """
     space = task.config_space
     if config == "best" and log is None:
@@ -114,7 +115,9 @@ def _chosen(task: Task, config: str | None, log: Log | None, record: Record | No
             return space.get(space.index_of(record.config))
         return space.get(_index(task, str(config)))
     except LoopwrightError as error:
-        raise UsageError(f"--config {config or 'best'}: {error}") from error
+        if config in (None, "best"):
+            raise RecordError(f"the best record of the log cannot be explained: {error}") from error
+        raise UsageError(f"--config {config}: {error}") from error
 
 
 def _index(task: Task, text: str) -> int:

@@ -227,12 +227,16 @@ def read_line(raw: bytes, before: Record | None = None) -> Line | None:
 
 
 def _shared(before: Record | None, data: dict[str, Json]) -> dict[str, Json]:
-    """Let a record share what it has in common with the one before: most of its size."""
+    """Let a record share what it has in common with the one before: most of its size.
+
+    What is equal is not always the same: 1 and True, and objects in another order, make other ids.
+    """
     if before is None:
         return data
     for name in ("task", "target", "env"):
-        if data.get(name) == getattr(before, name):
-            data[name] = getattr(before, name)
+        known = getattr(before, name)
+        if data.get(name) == known and repr(data[name]) == repr(known):
+            data[name] = known
     return data
 
 

@@ -69,11 +69,19 @@ def test_apply_history_best_refuses_each(log: Path) -> None:
 
 
 def test_build_takes_the_default(cli: Cli, log: Path) -> None:
-    ran = cli("build", *WORKLOAD, "--history", str(log), "-o", "mm.o")
+    strict = cli("build", *WORKLOAD, "--history", str(log), "-o", "mm.o")
+    assert strict.code == 1
+    ran = cli("build", *WORKLOAD, "--history", str(log), "--allow-default", "-o", "mm.o")
     assert ran.code == 0
     assert "default configuration" in ran.out
     assert "its trace does not replay" in ran.err
     assert cli("run", "mm.o", "--repeat", "1").code == 0
+
+
+def test_explain_takes_it(cli: Cli, log: Path) -> None:
+    ran = cli("explain", *WORKLOAD, "--history", str(log), "--json")
+    assert ran.code == 0, ran.err
+    assert json.loads(ran.out)["features"]
 
 
 def test_other_verbs_run_nothing(cli: Cli, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,6 +92,3 @@ def test_other_verbs_run_nothing(cli: Cli, log: Path, monkeypatch: pytest.Monkey
     for verb in VERBS:
         ran = cli("records", verb, str(log), *(["best"] if verb == "show" else []))
         assert ran.code == 0, ran.err
-    ran = cli("explain", *WORKLOAD, "--history", str(log), "--json")
-    assert ran.code == 0, ran.err
-    assert json.loads(ran.out)["features"]

@@ -116,7 +116,8 @@ def test_the_loop_variable_and_its_parts_get_their_widths() -> None:
     s = create_schedule(C)
     s[C].fuse(i, j)
     text = str(lower(s, [x, C]))
-    assert "i.j.q = int32(i.j // int64(40000))" in text
+    assert "i.j.q = i.j // int64(40000)" in text
+    assert "x[0] * int64(int32(i.j.q))" in text
 
 
 @pytest.mark.parametrize("schedule", [plain, vectorized, unrolled])

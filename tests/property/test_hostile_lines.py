@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from loopwright import autotvm, ops, records
 from loopwright.cli import main
 from loopwright.errors import RecordError
+from loopwright.measure import LocalRunner, measure_option
 from loopwright.records import Checked, Conditions, Log, Store
 from loopwright.task import apply_history_best, create_task
 from loopwright.task.rebuild import rebuild
@@ -48,7 +49,8 @@ class Good(list):
 @pytest.fixture(scope="module")
 def lines(task, tmp_path_factory):
     path = tmp_path_factory.mktemp("good") / "log.jsonl"
-    RandomTuner(task).tune(n_trial=3, callbacks=[log_to_file(path)])
+    steady = measure_option(runner=LocalRunner(racing=False))
+    RandomTuner(task).tune(n_trial=3, callbacks=[log_to_file(path)], measure_option=steady)
     written = path.read_text().splitlines()
     one = records.load(path).records[0]
     wrong = replace(one, times=(), error={"kind": "WRONG_ANSWER", "text": "off"}, code="")

@@ -139,7 +139,7 @@ class _Function(_Checks):
         if len(shape) > 64:
             self.refuse(f"{at}.shape", shape, "at most 64 dimensions")
         for d, n in enumerate(shape):
-            self.formula(n, f"{at}.shape[{d}]", least=1)
+            self.formula(n, f"{at}.shape[{d}]", least=0)
         total = prod(n for n in shape if isinstance(n, int)) * dtypes.nbytes(arg["dtype"])
         if total > MAX_BYTES:
             self.refuse(f"{at}.shape", shape, f"an array of at most {MAX_BYTES} bytes")

@@ -159,7 +159,7 @@ def test_touched_elements_are_those_that_are_counted(
 ) -> None:
     monkeypatch.setitem(workloads.OPERATORS, name, TINY[name])
     compared = 0
-    for s in schedules(name, 5, 2):
+    for s in schedules(name, 12, 2):
         bounds = s.bounds()
         for nest in nests_of(s.state):
             sb = bounds.stages[nest.stage.id]

@@ -95,7 +95,7 @@ def test_candidates_are_lowered_in_the_context_of_the_caller() -> None:
             (checked,) = m.measure(task.inputs(1))
             times = m.playoff([1], PlayoffPlan()).finalists[0].times
     assert plain.valid
-    assert times == []
+    assert times == ()
     assert checked.error is not None
     assert checked.error.kind == ErrorKind.RUN_ERROR
     assert "access outside A: index [4], shape [4] (load at i = 4)" in checked.error.text
@@ -271,9 +271,10 @@ def test_runner_killed_in_the_playoff_costs_no_finalist(task: MatmulTask) -> Non
             return sample(*args, **options)
 
         runs.sample = sample_of_a_dead_one  # type: ignore[method-assign]
-        ranked = m.playoff([8, 16], rounds=2)
+        played = m.playoff([8, 16], PlayoffPlan())
     assert killed
-    assert [len(times) for _, times in ranked] == [2, 2]
+    assert [f.error for f in played.finalists] == [None, None]
+    assert min(len(f.times) for f in played.finalists) >= CHOOSING[0]
 
 
 def test_hanging_builder_is_killed_at_its_limit(task: MatmulTask) -> None:

@@ -145,3 +145,12 @@ def test_expressions_are_found_by_hash_template_and_passes(tmp_path):
         "damaged line",
         "field 'hash' of 'expression' is missing or malformed",
     ]
+
+
+def test_records_share_only_what_is_the_same(tmp_path):
+    first = Record("t", "t", [], {"kind": "llvm", "loop_unroll": False}, {}, (1.0,))
+    for target in ({"loop_unroll": False, "kind": "llvm"}, {"kind": "llvm", "loop_unroll": 0}):
+        lines = [first.to_line(), replace(first, target=target).to_line()]
+        path = tmp_path / "log.jsonl"
+        path.write_text("\n".join(lines))
+        assert [r.to_line() for r in load(path)] == lines

@@ -91,8 +91,12 @@ def measured(draw):
 def admitted(record, records):
     """Whether a record may be ranked at all."""
     for other in records:
-        refutes = other.wrong and other.candidate == record.candidate
-        if refutes and (other.build == record.build or other.ts >= record.ts):
+        if other.candidate != record.candidate:
+            continue
+        if other.wrong and (other.build == record.build or other.ts >= record.ts):
+            return False
+        kind = other.error and other.error["kind"]
+        if other.phase and kind == "RUN_CRASH" and other.build == record.build:
             return False
     return record.usable
 

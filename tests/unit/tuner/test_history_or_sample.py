@@ -11,6 +11,7 @@ from loopwright.autotvm.task import ApplyHistoryBestOrSample
 from loopwright.errors import LoopwrightError, TaskError, UsageError
 from loopwright.lowering import lower
 from loopwright.measure import MeasureResult
+from loopwright.measure.finalists import played
 from loopwright.target import Target
 from loopwright.task import Match, create_task, get_config, template
 
@@ -46,10 +47,16 @@ class Counting:
     def measure(self, inputs, incumbent=None):
         for item in inputs:
             self.measured.append(item.config.values["i"][-1])
-            yield MeasureResult((1e-3 * (1 + abs(self.measured[-1] - 8)),))
+            yield MeasureResult((self.seconds(item.config),))
 
-    def playoff(self, configs, rounds=5):
-        return [(config, [1e-3] * rounds) for config in configs[:1]]
+    def playoff(self, candidates, plan):
+        return played(candidates, plan, lambda config: [self.seconds(config)] * 6)
+
+    def measure_again(self, configs, windows=5):
+        return [MeasureResult((self.seconds(config),)) for config in configs]
+
+    def seconds(self, config):
+        return 1e-3 * (1 + abs(config.values["i"][-1] - 8))
 
 
 def factor(scheduled):
