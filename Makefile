@@ -39,7 +39,7 @@ RUN_STAMP := $(VENV)/.installed-run
 DEV_STAMP := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help tune smoke test oldest fuzz check format bench replay soak tuners clean
+.PHONY: help tune smoke test oldest fuzz check format bench replay soak nightly tuners clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) \
@@ -75,6 +75,11 @@ fuzz: $(DEV_STAMP) ## random schedules against NumPy, failures printed as progra
 
 soak: $(DEV_STAMP) ## thousands of trials while everything goes wrong, and what is left afterwards (SOAK=3000)
 	$(BIN)/python -m benchmarks.soak --trials $(SOAK)
+
+nightly: ## what takes too long for every change: the slow tests, the soak, an hour of random schedules
+	$(MAKE) test SLOW=1
+	$(MAKE) soak
+	$(MAKE) fuzz MINUTES=60
 
 check: $(DEV_STAMP) ## formatting, lint, types, import layers
 	$(BIN)/ruff format --check .

@@ -65,15 +65,28 @@ class Side:
     done: bool = False
     last: float = field(default_factory=time.monotonic)
 
+    def __post_init__(self) -> None:
+        self.ear = threading.Thread(target=self.listen, daemon=True)
+        self.ear.start()
+
     def listen(self) -> None:
         """Take in what it says until it ends."""
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.last = time.monotonic()
-            word, _, rest = line.partition(" ")
-            self.done |= word == "done"
-            if word == "trial":
-                self.announced.append(int(rest))
+        with self.process.stdout as lines:
+            for line in lines:
+                self._take(line)
+
+    def _take(self, line: str) -> None:
+        self.last = time.monotonic()
+        word, _, rest = line.partition(" ")
+        self.done |= word == "done"
+        if word == "trial" and rest.endswith("\n"):
+            self.announced.append(int(rest))
+
+    def wait(self) -> None:
+        """Return when it has ended and all that it said is heard."""
+        self.process.wait()
+        self.ear.join()
 
 
 @dataclass
@@ -119,9 +132,7 @@ class Soak:
             text=True,
             env={**os.environ, _MARK: self.mark, "TMPDIR": scratch, "XDG_RUNTIME_DIR": scratch},
         )
-        side = Side(process)
-        threading.Thread(target=side.listen, daemon=True).start()
-        return side
+        return Side(process)
 
     # -- the two parts ------------------------------------------------------------------------
 
@@ -153,7 +164,7 @@ class Soak:
             raise SystemExit(f"the undisturbed part ended with {side.process.returncode}")
 
     def _end(self, side: Side) -> None:
-        side.process.wait()
+        side.wait()
         self.announced.update(side.announced)
         until = time.monotonic() + _PATIENCE_S
         while processes(self.mark) and time.monotonic() < until:
@@ -332,7 +343,7 @@ def run(folder: Path, trials: int, seed: int, every: float, beside: int) -> dict
     found["seconds"] = round(time.monotonic() - began, 1)
     if beside:
         quiet = soak.start(folder / "quiet.jsonl", beside, "--healthy")
-        quiet.process.wait()
+        quiet.wait()
         found["best against undisturbed"] = compared(
             best_of(soak.log), best_of(folder / "quiet.jsonl")
         )

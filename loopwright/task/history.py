@@ -41,8 +41,9 @@ from loopwright.task.template import Scheduled
 if TYPE_CHECKING:
     from loopwright.runtime import Module
 
-#: How many records are tried before the default is used: the template may have changed.
-_TRIES = 8
+#: How many records are tried before the default is used: the template may have changed, and lines
+#: that no run has written may stand before those that fit.
+_TRIES = 64
 #: How many records that were refused are described field by field.
 _NEAR_MISSES = 3
 #: Verdicts by which the default configuration is built instead of the record.

@@ -108,12 +108,12 @@ def test_schedules_whose_indices_leave_narrow_integers(
     wide = 0
     with closing(Checker()) as checker:
         run = fuzz.Fuzz(checker=checker, shrink_seconds=0)
-        for seed in range(20_000, 20_018):
+        for seed in range(20_000, 20_008):
             example = fuzz.examples(seed, kind)
             run.check(seed, kind, example)
             wide += any("int64(" in text for text in _texts(example))
     assert not run.failures, run.summary()
-    assert wide > 3
+    assert wide > 1
 
 
 def _texts(example: fuzz.Example) -> list[str]:

@@ -77,6 +77,7 @@ def test_what_cannot_be_read_is_an_error(tmp_path):
         load(tmp_path)
 
 
+@pytest.mark.slow
 def test_many_lines(tmp_path):
     path = tmp_path / "log.jsonl"
     path.write_text("".join(line(trial) + "\n" for trial in range(100_000)))

@@ -14,6 +14,8 @@ from loopwright.tuner import log_to_file
 DTYPES = (
     "float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "bool",
 )  # fmt: skip
+#: Those that are tuned each time; the others are of the slow tier.
+QUICK = ("bfloat16", "int8", "bool")
 #: Extents by the name of the parameter, none of them a multiple of a vector.
 EXTENTS = {"M": 9, "N": 21, "K": 10, "B": 2, "C": 3, "H": 6, "W": 7, "O": 5, "KH": 3, "KW": 3}
 TRIALS = 2
@@ -34,7 +36,10 @@ def offered(name: str, dtype: str) -> Task | None:
         raise
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "dtype",
+    [d if d in QUICK else pytest.param(d, marks=pytest.mark.slow) for d in DTYPES],
+)
 def test_operators_are_tuned_in_a_dtype(dtype: str, tmp_path: object) -> None:
     tasks = [task for name in WORKLOADS if (task := offered(name, dtype)) is not None]
     assert len(tasks) >= (1 if dtype == "bool" else 8)

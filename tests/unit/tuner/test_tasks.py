@@ -126,6 +126,7 @@ def curve(rng):
     return lambda index: float(floor * (1.0 + draws[index]))
 
 
+@pytest.mark.slow
 def test_it_beats_round_robin_on_weighted_latency():
     """Whole runs of four rounds a task, over tasks of very different weight and difficulty."""
     ratios = []
