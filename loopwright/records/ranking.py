@@ -159,9 +159,8 @@ def ranked(records: Iterable[_M], k: int | None = None) -> list[_M]:
     What a check found holds for the compiler whose code was checked: a candidate counts as checked
     when a record of the same compiler says so. A wrong answer takes out all records of the
     candidate by that compiler, and all earlier ones; a kernel that crashed, hung or failed when it
-    was measured again takes out those by that compiler. Records that share
-    the samples of another one are left out: that one stands for them, and what is found out about
-    it later.
+    was measured again takes out those by that compiler. Records that share the samples of another
+    one are left out: that one stands for them, and what is found out about it later.
 
     Args:
         records: any iterable of records, a :class:`Log` too.

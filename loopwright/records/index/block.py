@@ -25,7 +25,7 @@ from loopwright.records.index.columns import (
     write_columns,
 )
 from loopwright.records.json_value import Json
-from loopwright.records.log import BOM, Log, _take
+from loopwright.records.log import BOM, Log, take_line
 from loopwright.records.record import Record
 
 #: What the lines contain that take a candidate out: wrong answers, and failures when it was
@@ -63,7 +63,7 @@ class Block:
             lengths.append(len(raw))
             before = len(log.records)
             first = start == 0 and position == 0
-            _take(log, position, raw.removeprefix(BOM) if first else raw)
+            take_line(log, position, raw.removeprefix(BOM) if first else raw)
             if len(log.records) == before:
                 others.append(position)
             elif not can_be_kept(log.records[-1]):
@@ -188,7 +188,7 @@ class Block:
 def parse(line: bytes) -> Record | None:
     """The record of a line, or None where it is none."""
     log = Log(Path())
-    _take(log, 1, line)
+    take_line(log, 1, line)
     return log.records[0] if log.records else None
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from loopwright.records.index.block import Block
 from loopwright.records.index.file import read_index, write_index
 from loopwright.records.index.stored import LogFile, StoredBlock
-from loopwright.records.log import Log, _no_collector, _take, load
+from loopwright.records.log import Log, load, take_line, without_collector
 from loopwright.records.record import Record
 
 #: Logs of fewer bytes are read whole: that takes a fifth of a second.
@@ -43,7 +43,7 @@ def open_log(path: str | os.PathLike[str]) -> Log:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode) or status.st_size < SMALL:
             return load(path)
-        with _no_collector():
+        with without_collector():
             return _Reading(path).log(status.st_mode)
     except OSError:
         # The words for what is wrong are there.
@@ -78,7 +78,7 @@ class _Reading:
             self._add(log, block, line)
             line += len(block.lengths)
         if rest:
-            _take(log, line + 1, rest)
+            take_line(log, line + 1, rest)
         return log
 
     def _read_blocks(self) -> bytes:
@@ -122,7 +122,7 @@ class _Reading:
         known, none = len(log.records), 0
         for position in block.others:
             raw = self._file.read(block.begins[position], block.lengths[position])
-            _take(log, line + position + 1, raw)
+            take_line(log, line + position + 1, raw)
             if len(log.records) == known:
                 none += 1
             else:

@@ -28,7 +28,7 @@ from loopwright.records import (
     Reuse,
     Verdict,
 )
-from loopwright.records.log import _no_collector
+from loopwright.records.log import without_collector
 from loopwright.transform import PassContext
 from loopwright.tuner.run.points import RecordedPoints
 from loopwright.tuner.run.state import Trial, point
@@ -180,7 +180,7 @@ class LogJournal(Journal):
         self._expressions: set[str] = set()
         self._ids: dict[str, str] = {}  # of the records that were measured themselves, by program
         if existed:
-            with _no_collector():
+            with without_collector():
                 self._read(records.open_log(path))
 
     def add(self, trial: Trial) -> None:

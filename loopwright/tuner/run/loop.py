@@ -18,7 +18,7 @@ from loopwright.errors import RecordError, TuneError, UsageError
 from loopwright.measure import MeasureOption, Measurer, lock_log
 from loopwright.measure import measure_option as default_option
 from loopwright.measure.interfaces import MeasurerLike
-from loopwright.records.log import _no_collector
+from loopwright.records.log import without_collector
 from loopwright.tuner.run.budget import Budget, seconds, share
 from loopwright.tuner.run.callbacks import LogToFile, Monitor
 from loopwright.tuner.run.interfaces import Callback, TunerLike
@@ -81,7 +81,7 @@ def tune(
 def _whole_run(run: Run) -> Summary:
     """The pipeline: what the log holds, round after round, the finalists again, the summary."""
     try:
-        with _no_collector():  # it would look for cycles among all trials, again and again
+        with without_collector():  # it would look for cycles among all trials, again and again
             run.resume()
         while plan := run.current_round():
             run.measure(plan)
