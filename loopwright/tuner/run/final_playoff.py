@@ -63,7 +63,8 @@ class FinalPlayoff:
             return
         fresh = self.state.measured > 0 or best.index not in self.journal.verdicts
         candidates = self.state.fastest(_CANDIDATES) if fresh else [best]
-        if fresh and len({t.index for t in [*candidates, self.state.default or best]}) < 2:
+        # Where the default is all there is, it plays: that nothing beats it is a verdict, too.
+        if fresh and len(candidates) < 2 and self._default is None:
             return
         until = None if left is None else budget.elapsed + left
         self._play(candidates, left, fresh)
