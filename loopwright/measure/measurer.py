@@ -122,6 +122,7 @@ class Measurer:
         ``duplicates`` (of a program that was measured already; they are no trials),
         ``dropped``, ``failed``, ``checked``.
         """
+        self.equipment.clock.counts["built"] = self.equipment.builds.built
         return self.equipment.clock.report()
 
     @property
@@ -328,7 +329,6 @@ class Measurer:
     def _wait_for_build(self, build: Build) -> None:
         if build.outcome is None:
             self.equipment.wait_for([build])
-        self.equipment.clock.counts["built"] = self.equipment.builds.built
 
     def _built(self, build: Build, incumbent: float | None) -> MeasureResult:
         """Run what came of a build."""
