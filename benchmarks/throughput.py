@@ -1,6 +1,6 @@
 """Distinct programs a minute, in this tree and in a checkout of a commit, turn by turn.
 
-``python -m benchmarks.throughput --base 7357837`` tunes matmul 512^3 and conv2d 64x56x56 with the
+``python -m benchmarks.throughput --base 8de60b9`` tunes matmul 512^3 and conv2d 64x56x56 with the
 default tuner in both trees alternately, and prints for each turn the distinct programs a minute and
 the 90th percentile of how far windows lie from the median of their trial. Programs are told apart
 by this tree for both sides: the traces of a log are lowered here. The final re-measuring is left
