@@ -1,6 +1,6 @@
 """A soak: thousands of trials while everything goes wrong that can, and what is left afterwards.
 
-``python -m benchmarks.soak --trials 3000`` tunes `benchmarks.soak_side`, an eighth of whose
+``python -m benchmarks.soak --trials 3000`` tunes `benchmarks.soak_side`, a fifth of whose
 candidates fail in some way, and disturbs the run from a seed: kills it, interrupts it, kills or
 stops its workers, and damages its log. It starts the run again each time. The last third of the
 trials is left to one process, whose candidates still fail, and whose memory is watched. In the end
