@@ -293,8 +293,15 @@ def resident(mark: str) -> dict[str, int]:
 
 
 def growth(samples: Sequence[tuple[int, int]]) -> float:
-    """Slope of memory over trials in MB per 1000, in the second half: the first fills caches."""
-    half = [s for s in samples if s[0] >= samples[-1][0] / 2]
+    """Slope of memory over trials in MB per 1000, in the second half: the first fills caches.
+
+    What comes after the last trial is the playoff, which holds several kernels at once, and is left
+    out.
+    """
+    last = samples[-1][0]
+    half = [s for s in samples if last / 2 <= s[0] < last]
+    if not half:
+        return 0.0
     trials, sizes = (np.array(x, float) for x in zip(*half, strict=True))
     if np.ptp(trials) == 0:
         return 0.0
@@ -311,7 +318,7 @@ def best_of(log: Path) -> Record:
 
 def compared(one: Record, other: Record) -> str:
     """How the best of the soak compares with that of the undisturbed run, measured in turns."""
-    task = lw.create_task("benchmarks/healthy", (), "llvm -num-threads=1")
+    task = lw.create_task("benchmarks/soak", (), "llvm -num-threads=1")
     first, second = (task.config(dict(r.config)) for r in (other, one))
     if first == second:
         return "the same configuration"
@@ -342,7 +349,7 @@ def run(folder: Path, trials: int, seed: int, every: float, beside: int) -> dict
     found = soak.account()
     found["seconds"] = round(time.monotonic() - began, 1)
     if beside:
-        quiet = soak.start(folder / "quiet.jsonl", beside, "--healthy")
+        quiet = soak.start(folder / "quiet.jsonl", beside)
         quiet.wait()
         found["best against undisturbed"] = compared(
             best_of(soak.log), best_of(folder / "quiet.jsonl")
@@ -356,10 +363,11 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=3000, help="valid trials [3000]")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--every", type=float, default=8.0, help="seconds between disturbances [8]")
-    parser.add_argument("--beside", type=int, default=1000, help="undisturbed trials [1000]")
+    parser.add_argument("--beside", type=int, help="undisturbed trials [as many as --trials]")
     options = parser.parse_args()
+    beside = options.trials if options.beside is None else options.beside
     with tempfile.TemporaryDirectory() as folder:
-        found = run(Path(folder), options.trials, options.seed, options.every, options.beside)
+        found = run(Path(folder), options.trials, options.seed, options.every, beside)
     for what, value in found.items():
         print(f"{what}: {value}")
     return int(bool(found["lost"] or found["doubled"] or found["processes left"]))

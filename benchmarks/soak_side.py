@@ -87,17 +87,12 @@ SHARES = {
 }
 
 
-def fault_of(number: int, healthy: bool = False) -> str:
-    """Which fault a candidate has; empty for none.
-
-    Args:
-        number: names the candidate.
-        healthy: there are no faults.
-    """
+def fault_of(number: int) -> str:
+    """Which fault the candidate with a number has; empty for none."""
     place = (number * 2_654_435_761 + 999) % 1000
     for name, share in SHARES.items():
         if place < share:
-            return "" if healthy else name
+            return name
         place -= share
     return ""
 
@@ -123,7 +118,9 @@ def _faulty(name: str, k: int) -> Any:
     return te.decl_tensor_intrin(c, write, f"fault_{k}", {b: rows})
 
 
-def _product(healthy: bool) -> tuple[Any, list[Any]]:
+@template("benchmarks/soak", reference=lambda a, b: a @ b)
+def soak() -> tuple[Any, list[Any]]:
+    """A product some of whose candidates fail."""
     a, b = te.placeholder((N, N), name="A"), te.placeholder((N, N), name="B")
     r = te.reduce_axis((0, N), name="r")
     c = te.compute((N, N), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name="C")
@@ -139,7 +136,7 @@ def _product(healthy: bool) -> tuple[Any, list[Any]]:
     # Every configuration is another program, so each has a number of its own.
     k = (rows * len(_DIVISORS) + columns) * len(_DIVISORS) + terms
     k = k * 12 + order * 4 + cfg["vector"].val * 2 + cfg["unroll"].val
-    fault = fault_of(k, healthy)
+    fault = fault_of(k)
     if fault in TEMPLATES:
         _misbehave(fault, k)
     (i, j), (x,) = s[c].op.axis, s[c].op.reduce_axis
@@ -171,18 +168,6 @@ def _misbehave(fault: str, k: int) -> None:
         time.sleep(0.01)
 
 
-@template("benchmarks/soak", reference=lambda a, b: a @ b)
-def soak() -> tuple[Any, list[Any]]:
-    """A product some of whose candidates fail."""
-    return _product(healthy=False)
-
-
-@template("benchmarks/healthy", reference=lambda a, b: a @ b)
-def healthy() -> tuple[Any, list[Any]]:
-    """The same product without the faults."""
-    return _product(healthy=True)
-
-
 def measuring() -> MeasureOption:
     """How both are measured."""
     return lw.measure_option(
@@ -202,10 +187,8 @@ def main() -> None:
     parser.add_argument("log")
     parser.add_argument("--trials", type=int, required=True, help="valid trials of the log")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--healthy", action="store_true", help="no faults")
     options = parser.parse_args()
-    name = "benchmarks/healthy" if options.healthy else "benchmarks/soak"
-    task = lw.create_task(name, (), "llvm -num-threads=1")
+    task = lw.create_task("benchmarks/soak", (), "llvm -num-threads=1")
     print(f"space {len(task.config_space)}", flush=True)
     summary = TUNERS["random"](task, seed=options.seed).tune(
         n_trial=options.trials,

@@ -37,7 +37,10 @@ def test_what_is_lost_or_left_is_noticed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "slope"), [([7, 7, 7, 7], 0.0), ([0, 0, 1_000_000, 2_000_000], 10.0)]
+    ("sizes", "slope"),
+    [([7, 7, 7, 7], 0.0), ([0, 0, 0, 1_000_000, 2_000_000, 90_000_000], 10.0), ([5], 0.0)],
 )
-def test_growth_is_that_of_the_second_half(sizes: list[int], slope: float) -> None:
+def test_growth_is_that_of_the_second_half_before_the_playoff(
+    sizes: list[int], slope: float
+) -> None:
     assert soak.growth([(100 * k, size) for k, size in enumerate(sizes)]) == slope
