@@ -16,7 +16,7 @@ from loopwright.cli.workload import Workload
 from loopwright.errors import RecordError
 
 if TYPE_CHECKING:
-    from loopwright.measure.check import Array
+    from loopwright.measure.checking.check import Array
     from loopwright.records import Log, Record
     from loopwright.runtime import Module
     from loopwright.schedule import Schedule
@@ -203,7 +203,7 @@ def random_arguments(module: Module, task: Task | None = None) -> list[Array]:
             without it they are small numbers.
     """
     from loopwright.measure.arguments import arguments
-    from loopwright.measure.check import poison
+    from loopwright.measure.checking.check import poison
     from loopwright.measure.data.plan import DataPlan, input_set
     from loopwright.measure.data.planning import task_inputs
 

@@ -24,7 +24,7 @@ from loopwright.cli.tuning import (
 from loopwright.cli.workload import Workload, counted, find_workload, workload_options
 from loopwright.errors import UsageError
 from loopwright.measure import lock_log
-from loopwright.measure.machine_limit import FMA_PEAK
+from loopwright.measure.playoff.machine_limit import FMA_PEAK
 from loopwright.records import Json, Store
 from loopwright.tuner import Summary, Tuner, TuningInterrupted, log_to_file
 from loopwright.tuner.run.budget import count, seconds, share

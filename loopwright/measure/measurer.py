@@ -20,12 +20,12 @@ from loopwright.env import usable_cpus
 from loopwright.errors import UsageError
 from loopwright.measure.again import Again
 from loopwright.measure.building import Build, Candidate
+from loopwright.measure.checking.gate import checked_result
 from loopwright.measure.description import describe
 from loopwright.measure.equipment import Equipment
-from loopwright.measure.finalists import PlayoffPlan, PlayoffResult
-from loopwright.measure.gate import checked_result
 from loopwright.measure.options import WINDOWS, MeasureOption, measure_option
-from loopwright.measure.playoff import playoff
+from loopwright.measure.playoff.playoff import playoff
+from loopwright.measure.playoff.result import PlayoffPlan, PlayoffResult
 from loopwright.measure.programs import Programs, stands_for_program
 from loopwright.measure.result import (
     MeasureError,

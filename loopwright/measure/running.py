@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 
 from loopwright.errors import InternalError, TimeLimitError
 from loopwright.measure.arguments import arguments
-from loopwright.measure.check import Array, Closeness
+from loopwright.measure.checking.check import Array, Closeness
 from loopwright.measure.data.plan import DataPlan, input_set
 from loopwright.measure.options import (
     CLEAR_RATIO,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from loopwright.errors import RunError
-from loopwright.measure.check import Closeness
+from loopwright.measure.checking.check import Closeness
 from loopwright.measure.data.plan import SETS, DataPlan, input_set
 from loopwright.measure.options import LocalRunner
 from loopwright.measure.result import ErrorKind, MeasureError

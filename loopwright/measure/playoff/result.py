@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from loopwright.measure.paired_ratios import PairedGain, paired_gain
+from loopwright.measure.playoff.paired_ratios import PairedGain, paired_gain
 from loopwright.measure.result import MeasureError
 from loopwright.records import Checked, Verdict
 from loopwright.records.verdict import NOT_COMPARED

@@ -15,7 +15,7 @@ from loopwright import dtypes
 from loopwright.errors import TimeLimitError, UsageError
 from loopwright.measure.arguments import arguments, outputs
 from loopwright.measure.building import Build, BuildPool, Candidate, make_candidate
-from loopwright.measure.check import Array, reference_problem
+from loopwright.measure.checking.check import Array, reference_problem
 from loopwright.measure.data.plan import SETS
 from loopwright.measure.result import MeasureError, TaskLike
 from loopwright.measure.running import PREPARE_S, REFERENCE_S, Answers, RunSession

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 from loopwright.measure.building import Build
 from loopwright.measure.equipment import Equipment
-from loopwright.measure.finalists import FinalistResult, PlayoffPlan, PlayoffResult
-from loopwright.measure.machine_limit import MachineLimit, limit_of
 from loopwright.measure.options import PLAYOFF_WINDOW_S, WINDOW_S
-from loopwright.measure.paired_ratios import FEWEST_ROUNDS, SMALLEST_GAIN, paired_gain
+from loopwright.measure.playoff.machine_limit import MachineLimit, limit_of
+from loopwright.measure.playoff.paired_ratios import FEWEST_ROUNDS, SMALLEST_GAIN, paired_gain
+from loopwright.measure.playoff.result import FinalistResult, PlayoffPlan, PlayoffResult
 from loopwright.measure.result import MeasureError
 from loopwright.measure.running import wrong_answer
 from loopwright.measure.workers.messages import CheckReply
