@@ -36,7 +36,8 @@ from loopwright.measure.workers.messages import (
     SamplesReply,
     WindowsRequest,
 )
-from loopwright.measure.workers.process import FailureCause, Worker, WorkerFailure, take
+from loopwright.measure.workers.process import Worker, take
+from loopwright.measure.workers.process_exit import FailureCause, WorkerFailure
 from loopwright.measure.workers.protocol import Message, Reply
 from loopwright.runtime import Arg, Artifact
 

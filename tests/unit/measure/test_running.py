@@ -18,7 +18,7 @@ from loopwright.measure.options import LocalRunner
 from loopwright.measure.result import ErrorKind, MeasureError
 from loopwright.measure.running import Answers, RunSession
 from loopwright.measure.workers.messages import CheckReply, RaceReply
-from loopwright.measure.workers.process import wait_any
+from loopwright.measure.workers.waiting import wait_any
 from loopwright.runtime import Arg
 from tests.unit.measure import kernels
 
