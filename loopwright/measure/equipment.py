@@ -155,6 +155,12 @@ class Equipment:
             self.builds.close()
             self.runs.close()
 
+    def lower_as_here(self) -> None:
+        """Let candidates be lowered in the `PassContext` of the caller."""
+        from loopwright.transform import PassContext  # not at the top: runners import no compiler
+
+        self.passes = PassContext.current().to_json()
+
     def instantiate(self, config: ConfigEntity) -> Candidate | MeasureError:
         """Run the template.
 

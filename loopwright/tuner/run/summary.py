@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from loopwright.errors import TuneError
 from loopwright.measure import PairedGain, PlayoffResult
 from loopwright.records import Json, Outcome, Verdict, compared
 from loopwright.records.verdict import NOT_COMPARED
+from loopwright.task.refusals import Refusal
 from loopwright.tuner.run.state import Failure, RunState
 
 if TYPE_CHECKING:
@@ -239,3 +241,17 @@ def speed(seconds: float, gflops: float | None) -> str:
     exponent = min(3, max(0, -math.floor(math.log10(seconds) / 3)))
     value = f"{seconds * 1000**exponent:.4g} {('s', 'ms', 'us', 'ns')[exponent]}"
     return f"{value}, {gflops:.1f} GFLOP/s" if gflops else value
+
+
+class NothingRan(TuneError):
+    """Not one configuration could be measured; the message names each kind of failure, and which
+    share of the space the template or a filter refuses."""
+
+    def __init__(self, summary: Summary, refused: Sequence[Refusal] = ()) -> None:
+        why = [" ".join(line.split()) for line in failure_lines(summary.failures)]
+        why += map(str, refused)
+        super().__init__(
+            f"no configuration of {summary.task} could be measured ({summary.reason})"
+            + (f": {'; '.join(why)}" if why else "")
+        )
+        self.summary = summary
