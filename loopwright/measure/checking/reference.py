@@ -104,8 +104,8 @@ class References:
 
         None for an output that was rounded in the end.
         """
-        from loopwright.measure.data.exactness import exactness  # not at the top: it knows tensors
         from loopwright.te.dag import read_arg_id
+        from loopwright.te.exactness import exactness  # not at the top: it knows tensors
 
         if not self._runs.plan(arguments(artifact)).largest:
             return None

@@ -10,7 +10,7 @@ import pytest
 
 from loopwright import dtypes, te
 from loopwright.measure.checking.check import make_input
-from loopwright.measure.data.exactness import Exactness, exactness
+from loopwright.te.exactness import Exactness, exactness
 
 
 def found(make: Callable[..., Any], shape: tuple[int, ...] = (8, 8), dtype: str = "float32") -> Any:
