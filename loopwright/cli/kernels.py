@@ -130,7 +130,10 @@ def best(
         _check(workload, context, logs)
     choice = context.explain(workload.task)
     context.strict = not allow_default and (check or choice.record is None)
-    scheduled = context.apply(workload.task)
+    try:
+        scheduled = context.apply(workload.task)
+    except RecordError as error:
+        raise RecordError(f"{', '.join(history)}: {error}") from error
     if scheduled is None:
         echo(f"{', '.join(history)}: {choice}", err=True)
         return None
