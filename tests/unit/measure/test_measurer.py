@@ -275,7 +275,8 @@ def test_runner_killed_in_the_playoff_costs_no_finalist(task: MatmulTask) -> Non
         played = m.playoff([8, 16], PlayoffPlan())
     assert killed
     assert [f.error for f in played.finalists] == [None, None]
-    assert min(len(f.times) for f in played.finalists) >= CHOOSING[0]
+    # It was loaded again and went on; one that clearly loses need not stay to the end.
+    assert min(len(f.times) for f in played.finalists) >= 2
 
 
 def test_hanging_builder_is_killed_at_its_limit(task: MatmulTask) -> None:
