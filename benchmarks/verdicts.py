@@ -27,8 +27,8 @@ from loopwright.cli.workload import find_workload
 from loopwright.measure import Measurer, PlayoffPlan, measure_option, paired_gain
 from loopwright.measure.equipment import Equipment
 from loopwright.measure.options import WINDOW_S
-from loopwright.measure.paired_ratios import SMALLEST_GAIN
-from loopwright.measure.playoff import JUDGING
+from loopwright.measure.playoff.paired_ratios import SMALLEST_GAIN
+from loopwright.measure.playoff.playoff import JUDGING
 from loopwright.records import Outcome
 from loopwright.tuner import DEFAULT_TUNER, TUNERS
 from loopwright.tuner.run.state import flop_of

@@ -63,6 +63,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("interp",),
     ),
     "schedule": (
+        ("loop_use",),
         ("state",),
         ("nesting", "names", "json_limits"),
         ("bounds",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -71,7 +71,7 @@ def command(
         peaks, doubt = _measured(contestants, rounds, used, flop)
     peak = statistics.median(peaks)
     rows = [_row(one, flop, peak) for one in contestants if one.times]
-    gains = _gains(contestants)
+    gains = _gains(contestants, {row["name"]: row["of_peak"] for row in rows})
     if as_json:
         click.echo(
             json.dumps(
@@ -127,18 +127,23 @@ class Gain:
         one: name of the one that is looked at.
         other: name of the one it is compared with.
         found: by which share it is faster; None with too few rounds for an interval.
+        of_peak: share of the FMA peak that the other reached.
     """
 
     one: str
     other: str
     found: PairedGain | None
+    of_peak: float
 
     def text(self) -> str:
         """As a sentence, in the words of ``tune``."""
         if self.found is None:
             return f"{self.one} and {self.other}: too few rounds for an interval; give 6 or more"
         found = self.found
-        return compared(found.outcome, found.gain, found.margin, self.one, self.other)
+        is_default = self.other == "default"
+        other = "the default" if is_default else self.other
+        known = f"{other} has {self.of_peak * 100:.0f} % of the FMA peak" if is_default else ""
+        return compared(found.outcome, found.gain, found.margin, self.one, other, known)
 
     def to_json(self) -> dict[str, Json]:
         """For scripts."""
@@ -153,14 +158,14 @@ class Gain:
         return {"one": self.one, "other": self.other, **figures, "text": self.text()}
 
 
-def _gains(contestants: Sequence[Contestant]) -> list[Gain]:
+def _gains(contestants: Sequence[Contestant], of_peak: Mapping[str, float]) -> list[Gain]:
     """The kernel in question against the default and NumPy: the tuned one where there is one."""
     from loopwright.measure import paired_gain
 
     named = {one.name: one.times for one in contestants}
     mine = "tuned" if "tuned" in named else "default"
     return [
-        Gain(mine, name, paired_gain(times, named[mine]))
+        Gain(mine, name, paired_gain(times, named[mine]), of_peak[name])
         for name, times in named.items()
         if name != mine and len(times) == len(named[mine])
     ]

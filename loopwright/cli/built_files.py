@@ -15,7 +15,7 @@ from loopwright.cli.workload import Workload
 from loopwright.errors import LoopwrightError, RunError, UsageError
 
 if TYPE_CHECKING:
-    from loopwright.measure.check import Array
+    from loopwright.measure.checking.check import Array
     from loopwright.runtime import Arg, Module
     from loopwright.task import Task
 
@@ -90,7 +90,7 @@ def _task_of(module: Module) -> Task | None:
 
 
 def _compare(file: str, task: Task, pairs: Sequence[tuple[Arg, Array]]) -> str:
-    from loopwright.measure import check as checking
+    from loopwright.measure.checking import check as checking
 
     schedule, tensors = task.instantiate(task.config_space.get(task.config_space.default_index))
     shapes = [(t.dtype, tuple(t.shape)) for t in tensors]

@@ -50,8 +50,8 @@ class Display(Monitor):
         """Begin to draw."""
         self._drawn = time.monotonic()
         if state.from_log or state.failed:
-            failed = f", {state.failed} failed ones too" if state.failed else ""
-            self._print(f"resuming: {state.from_log} trials in the log count{failed}")
+            failed = f", as do {state.failed} failed ones" if state.failed else ""
+            self._print(f"resuming: the log has {state.from_log} trials, which count{failed}")
         if self.console.is_terminal:
             self._live = Live(console=self.console, auto_refresh=False, transient=True)
             self._live.start()
@@ -71,7 +71,7 @@ class Display(Monitor):
         if count == 1:
             self._print("measuring the winner again")
         else:
-            self._print(f"measuring {count} finalists again, interleaved")
+            self._print(f"measuring {count} finalists again, in turns")
 
     def beside(self) -> Mapping[str, Callable[[], float | None]]:
         """What was given."""
@@ -149,5 +149,7 @@ class Display(Monitor):
         return f"{seconds * 1e3:.4g} ms" if gflops is None else self._figure(gflops)
 
     def _figure(self, gflops: float) -> str:
-        share = f" ({gflops / self.peak:.0%} of the peak)" if self.peak else ""
+        # One above the peak says that the peak was disturbed; the playoff measures both again.
+        known = self.peak is not None and gflops <= self.peak
+        share = f" ({gflops / self.peak:.0%} of the peak)" if self.peak and known else ""
         return f"{gflops:.1f} GFLOP/s{share}"

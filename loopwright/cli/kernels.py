@@ -16,7 +16,7 @@ from loopwright.cli.workload import Workload
 from loopwright.errors import RecordError
 
 if TYPE_CHECKING:
-    from loopwright.measure.check import Array
+    from loopwright.measure.checking.check import Array
     from loopwright.records import Log, Record
     from loopwright.runtime import Module
     from loopwright.schedule import Schedule
@@ -130,7 +130,10 @@ def best(
         _check(workload, context, logs)
     choice = context.explain(workload.task)
     context.strict = not allow_default and (check or choice.record is None)
-    scheduled = context.apply(workload.task)
+    try:
+        scheduled = context.apply(workload.task)
+    except RecordError as error:
+        raise RecordError(f"{', '.join(history)}: {error}") from error
     if scheduled is None:
         echo(f"{', '.join(history)}: {choice}", err=True)
         return None
@@ -203,7 +206,7 @@ def random_arguments(module: Module, task: Task | None = None) -> list[Array]:
             without it they are small numbers.
     """
     from loopwright.measure.arguments import arguments
-    from loopwright.measure.check import poison
+    from loopwright.measure.checking.check import poison
     from loopwright.measure.data.plan import DataPlan, input_set
     from loopwright.measure.data.planning import task_inputs
 

@@ -5,13 +5,13 @@ crashes, hangs, eats the memory, exits or computes nonsense costs one trial with
 `Replay` stands for a device that has measured a whole space already.
 """
 
-from loopwright.measure.finalists import FinalistResult, PlayoffPlan, PlayoffResult
+from loopwright.measure.checking.recheck import recheck
 from loopwright.measure.interfaces import MeasurerLike
 from loopwright.measure.lock import DeviceLock, lock_log
 from loopwright.measure.measurer import Measurer
 from loopwright.measure.options import LocalBuilder, LocalRunner, MeasureOption, measure_option
-from loopwright.measure.paired_ratios import PairedGain, paired_gain
-from loopwright.measure.recheck import recheck
+from loopwright.measure.playoff.paired_ratios import PairedGain, paired_gain
+from loopwright.measure.playoff.result import FinalistResult, PlayoffPlan, PlayoffResult
 from loopwright.measure.replay import Replay
 from loopwright.measure.result import (
     ErrorKind,

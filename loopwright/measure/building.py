@@ -18,14 +18,9 @@ from loopwright.measure.workers.messages import (
     LoweredReply,
     LowerRequest,
 )
-from loopwright.measure.workers.process import (
-    FailureCause,
-    Outcome,
-    Worker,
-    WorkerFailure,
-    take,
-    wait_any,
-)
+from loopwright.measure.workers.process import Outcome, Worker, take
+from loopwright.measure.workers.process_exit import FailureCause, WorkerFailure
+from loopwright.measure.workers.waiting import wait_any
 from loopwright.records import Json
 from loopwright.runtime import Artifact
 from loopwright.te.intrin_proof import declared_in

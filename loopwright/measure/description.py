@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from loopwright.measure.building import Candidate
 from loopwright.measure.result import TaskLike
 from loopwright.records import Expression, Json
 
@@ -34,3 +35,24 @@ def describe(
         passes=dict(passes),
         inputs={"made_by": "template"} if made_by_template else {"made_by": "seed", "seed": seed},
     )
+
+
+class Descriptions:
+    """Describes what the template of a task makes, once for each expression.
+
+    Args:
+        task: the task.
+        seed: of random inputs, where the template makes none itself.
+    """
+
+    def __init__(self, task: TaskLike, seed: int) -> None:
+        self.task, self.seed = task, seed
+        self._known: dict[tuple[object, ...], Expression] = {}
+
+    def of(self, candidate: Candidate) -> Expression:
+        """What a log keeps of a candidate's expression; the same object for all of one DAG."""
+        c = candidate
+        key = (c.dag.hash, c.arg_ids, str(c.passes))
+        if key not in self._known:
+            self._known[key] = describe(self.task, c.dag, c.arg_ids, c.passes, self.seed)
+        return self._known[key]

@@ -18,10 +18,10 @@ from loopwright.measure.building import (
     instantiate,
     make_candidate,
 )
-from loopwright.measure.check import Closeness, computed_in, reduction_length
+from loopwright.measure.checking.check import Closeness, computed_in, reduction_length
+from loopwright.measure.checking.reference import InputData, References
 from loopwright.measure.lock import DeviceLock
 from loopwright.measure.options import MeasureOption
-from loopwright.measure.reference import InputData, References
 from loopwright.measure.result import ErrorKind, MeasureError, MeasureResult, TaskLike
 from loopwright.measure.running import Answers, RunSession
 from loopwright.measure.workers.messages import CheckReply
@@ -154,6 +154,12 @@ class Equipment:
         if not self._borrowed:
             self.builds.close()
             self.runs.close()
+
+    def lower_as_here(self) -> None:
+        """Let candidates be lowered in the `PassContext` of the caller."""
+        from loopwright.transform import PassContext  # not at the top: runners import no compiler
+
+        self.passes = PassContext.current().to_json()
 
     def instantiate(self, config: ConfigEntity) -> Candidate | MeasureError:
         """Run the template.

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
-from loopwright.measure.finalists import PlayoffPlan, PlayoffResult
+from loopwright.measure.playoff.result import PlayoffPlan, PlayoffResult
 from loopwright.measure.result import MeasureInput, MeasureResult
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -20,12 +21,12 @@ from loopwright.env import usable_cpus
 from loopwright.errors import UsageError
 from loopwright.measure.again import Again
 from loopwright.measure.building import Build, Candidate
-from loopwright.measure.description import describe
+from loopwright.measure.checking.gate import checked_result
+from loopwright.measure.description import Descriptions
 from loopwright.measure.equipment import Equipment
-from loopwright.measure.finalists import PlayoffPlan, PlayoffResult
-from loopwright.measure.gate import checked_result
 from loopwright.measure.options import WINDOWS, MeasureOption, measure_option
-from loopwright.measure.playoff import playoff
+from loopwright.measure.playoff.playoff import playoff
+from loopwright.measure.playoff.result import PlayoffPlan, PlayoffResult
 from loopwright.measure.programs import Programs, stands_for_program
 from loopwright.measure.result import (
     MeasureError,
@@ -35,7 +36,7 @@ from loopwright.measure.result import (
     faster,
     would_lead,
 )
-from loopwright.records import Checked, Expression, Json
+from loopwright.records import Checked
 from loopwright.runtime import Artifact
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class Measurer:
         self._entered = False
         self._measured_any = False
         self._known_code: dict[str, MeasureResult] = {}
-        self._expressions: dict[tuple[object, ...], Expression] = {}
+        self._descriptions = Descriptions(task, self.option.runner.seed)
 
     def __enter__(self) -> Measurer:
         self._entered = True
@@ -183,7 +184,7 @@ class Measurer:
         self._check_entered()
         if any(i.task is not self.task for i in inputs):
             raise UsageError(f"this Measurer measures {self.task.name}; an input has another task")
-        self.equipment.passes = _pass_settings()
+        self.equipment.lower_as_here()
         return self._measure(list(inputs), incumbent, Programs(known))
 
     def _measure(
@@ -230,14 +231,8 @@ class Measurer:
         Raises:
             UsageError: outside of ``with``, or as `measure`.
         """
-        self._check_entered()
-        self.equipment.passes = _pass_settings()
-        start = time.perf_counter()
-        try:
+        with self._counted():
             return playoff(self.equipment, candidates, plan)
-        finally:
-            self.equipment.clock.total += time.perf_counter() - start
-            self.equipment.reset()
 
     def measure_again(
         self, configs: Sequence[ConfigEntity], windows: int = WINDOWS
@@ -253,11 +248,17 @@ class Measurer:
         Raises:
             UsageError: outside of ``with``, or as `measure`.
         """
+        with self._counted():
+            return self._again.measure(configs, windows)
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Count the block into the time that was spent, and leave nothing under way after it."""
         self._check_entered()
-        self.equipment.passes = _pass_settings()
+        self.equipment.lower_as_here()
         start = time.perf_counter()
         try:
-            return self._again.measure(configs, windows)
+            yield
         finally:
             self.equipment.clock.total += time.perf_counter() - start
             self.equipment.reset()
@@ -312,7 +313,7 @@ class Measurer:
             build_s=seconds,
             dag=candidate.dag.hash,
             trace=json.dumps(candidate.trace, separators=(",", ":")),
-            expression=self._expression(candidate),
+            expression=self._descriptions.of(candidate),
         )
 
     def _compiled(self, build: Build, programs: Programs) -> Build:
@@ -344,19 +345,6 @@ class Measurer:
             run_s=time.perf_counter() - start,
             program=build.program,
         )
-
-    def _expression(self, candidate: Candidate) -> Expression:
-        """What a log keeps of a candidate's expression; the same object for all of one DAG."""
-        key = (candidate.dag.hash, candidate.arg_ids, str(candidate.passes))
-        if key not in self._expressions:
-            self._expressions[key] = describe(
-                self.task,
-                candidate.dag,
-                candidate.arg_ids,
-                candidate.passes,
-                self.option.runner.seed,
-            )
-        return self._expressions[key]
 
     def _run_or_recall(
         self, candidate: Candidate, artifact: Artifact, incumbent: float | None
@@ -402,10 +390,3 @@ class Measurer:
 
 def _error(build: Build) -> MeasureError | None:
     return build.outcome if isinstance(build.outcome, MeasureError) else None
-
-
-def _pass_settings() -> dict[str, Json]:
-    """Settings of the context that candidates are lowered in."""
-    from loopwright.transform import PassContext  # not at the top: runners import no compiler
-
-    return PassContext.current().to_json()

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loopwright.errors import UsageError
-from loopwright.measure.finalists import PlayoffPlan, PlayoffResult, played
 from loopwright.measure.options import DROP_RATIO, WINDOWS
+from loopwright.measure.playoff.result import PlayoffPlan, PlayoffResult, played
 from loopwright.measure.result import MeasureInput, MeasureResult, would_lead
 from loopwright.measure.space_file import MeasuredSpace, Point, load_space
 

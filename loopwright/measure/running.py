@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 
 from loopwright.errors import InternalError, TimeLimitError
 from loopwright.measure.arguments import arguments
-from loopwright.measure.check import Array, Closeness
+from loopwright.measure.checking.check import Array, Closeness
 from loopwright.measure.data.plan import DataPlan, input_set
 from loopwright.measure.options import (
     CLEAR_RATIO,
@@ -36,7 +36,8 @@ from loopwright.measure.workers.messages import (
     SamplesReply,
     WindowsRequest,
 )
-from loopwright.measure.workers.process import FailureCause, Worker, WorkerFailure, take
+from loopwright.measure.workers.process import Worker, take
+from loopwright.measure.workers.process_exit import FailureCause, WorkerFailure
 from loopwright.measure.workers.protocol import Message, Reply
 from loopwright.runtime import Arg, Artifact
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from loopwright.errors import RecordError
-from loopwright.measure.check import Array
+from loopwright.measure.checking.check import Array
 from loopwright.measure.result import MeasureError
 from loopwright.records import Json
 

@@ -16,6 +16,7 @@ from typing import Literal, NoReturn, TypeAlias
 from loopwright.errors import ScheduleError, did_you_mean
 from loopwright.ir.expr import Dim
 from loopwright.ir.kinds import AttachKind, AxisKind, MarkKind, Scope
+from loopwright.schedule.loop_use import LoopNote, Use
 from loopwright.te.dag import Dag
 from loopwright.te.op_node import OpNode
 from loopwright.te.tensor_intrin import TensorIntrin
@@ -132,48 +133,6 @@ class Tensorized:
     loop: str
     intrin: TensorIntrin
     step: int
-
-
-#: Why a loop is in use. A primitive that notes something of its own about a loop (`LoopNote`) does
-#: so as ``"note"``.
-UseKind = Literal["mark", "pragma", "prefetch", "tensorize", "note", "attached"]
-
-
-@dataclass(frozen=True, slots=True)
-class Use:
-    """Something that a loop is used for, so that it cannot be taken apart.
-
-    Attributes:
-        kind: what sort of use.
-        step: the step since which it is so; None where the state does not keep it.
-        text: words for messages: ``is already vectorized (step 3)``; see `says`.
-        stage: of ``"attached"``, the stage that is computed or stored there.
-        primitive: of ``"attached"``, the primitive that put it there.
-    """
-
-    kind: UseKind
-    step: int | None
-    text: str
-    stage: StageId = -1
-    primitive: str = ""
-
-    def says(self, loop: str) -> str:
-        """A sentence about the loop of this name."""
-        name = f"loop {loop!r}"
-        return f"{self.text} {name}" if self.kind == "attached" else f"{name} {self.text}"
-
-
-@dataclass(frozen=True, slots=True)
-class LoopNote:
-    """What a primitive notes about a loop, for whoever lowers it.
-
-    A primitive subclasses it with fields of its own; ``text`` says in messages what the loop is
-    used for: ``loop 'C.i' <text>``.
-    """
-
-    loop: str
-    step: int
-    text: str
 
 
 @dataclass(frozen=True, eq=False)

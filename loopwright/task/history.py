@@ -292,14 +292,15 @@ class ApplyHistoryBest(DispatchContext):
         if choice.record is None:
             why = "; ".join([*choice.reasons, *choice.near_misses])
             raise RecordError(
-                f"strict: no record of {task} for {task.target} can be used here ({why}); tune it "
-                "here, or accept the default configuration (strict=False, --allow-default)"
+                f"no record of {task} for {task.target} can be used here ({why}); tune it here, or "
+                "take the default configuration: --allow-default, in Python strict=False"
             )
         if choice.match is not Match.DEFAULT and choice.checked is not Checked.YES:
             reason = f" ({choice.check_reason})" if choice.check_reason else ""
             raise RecordError(
-                f"strict: the best record of {task}, {choice.record.id}, is not checked{reason}: "
-                "`loopwright build` checks it and notes it in the log, strict=False applies it"
+                f"the best record of {task}, {choice.record.id}, is not checked{reason}; "
+                "`loopwright build --history` checks it and notes that in the log, --allow-default "
+                "(in Python strict=False) takes it unchecked"
             )
 
 

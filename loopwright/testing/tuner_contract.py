@@ -32,7 +32,7 @@ from loopwright.measure import (
     PlayoffPlan,
     PlayoffResult,
 )
-from loopwright.measure.finalists import played
+from loopwright.measure.playoff.result import played
 from loopwright.task import ConfigEntity, ConfigSpace
 from loopwright.tuner.base import Tuner
 from loopwright.tuner.run.state import point

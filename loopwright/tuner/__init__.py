@@ -14,9 +14,8 @@ from loopwright.tuner.registry import DEFAULT_TUNER, TUNERS, find_tuner
 from loopwright.tuner.run.callbacks import EarlyStop, Monitor, log_to_file, progress_bar, stop_at
 from loopwright.tuner.run.interfaces import Callback, TunerLike
 from loopwright.tuner.run.loop import PLAN_SIZE, TuningInterrupted, tune
-from loopwright.tuner.run.run import NothingRan
 from loopwright.tuner.run.state import Failure, RunState, Trial
-from loopwright.tuner.run.summary import Summary
+from loopwright.tuner.run.summary import NothingRan, Summary
 from loopwright.tuner.tasks.summary import TaskRow, TasksSummary
 from loopwright.tuner.tasks.table import TasksMonitor, task_table
 from loopwright.tuner.tasks.tune_tasks import tune_tasks

@@ -125,8 +125,8 @@ class XGBTuner(Tuner):
         spearman = float(np.median([r.spearman for r in last]))
         recall = float(np.mean([r.recall for r in last]))
         lines.append(
-            f"model:   rank correlation {spearman:.2f} and {recall:.0%} of the top quarter found, "
-            f"in the last {len(last)} of {len(reports)} rounds, on what it had not seen"
+            f"model:   on what it had not seen, rank correlation {spearman:.2f}, and {recall:.0%} "
+            f"of the fastest quarter found (last {len(last)} of {len(reports)} rounds)"
         )
         return tuple(lines)
 

@@ -101,7 +101,7 @@ def test_a_wrong_record_makes_way_for_the_next(cli, tmp_path, rewritten):
         store.append(dataclasses.replace(wrong, **fast, max_error=None, verdict=None))
     ran = cli("build", *ADD, "--history", "wrong.jsonl", "-o", "add.o")
     assert ran.code == 1
-    assert "strict: no record of test/add(16)" in ran.err.splitlines()[-1]
+    assert "error: wrong.jsonl: no record of test/add(16)" in ran.err.splitlines()[-1]
 
 
 def test_a_tie_builds_the_default_and_bench_compares_it_all_the_same(cli, tuned, rewritten):

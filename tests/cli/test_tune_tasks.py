@@ -56,7 +56,7 @@ def test_the_same_command_again_measures_nothing(cli, file, tmp_path):
     before = (tmp_path / "net.jsonl").read_text()
     ran = tune(cli, file, "--trials", "9")
     assert ran.code == 0, ran.err
-    assert "resuming: 9 trials in the log count" in ran.out
+    assert "resuming: the log has 9 trials, which count" in ran.out
     assert "9 valid, 9 of them from the log" in ran.out
     assert (tmp_path / "net.jsonl").read_text() == before
     scripted = tune(cli, file, "--trials", "9", "--json", "--fail-without-gain")

@@ -18,7 +18,7 @@ from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, IfThenElse, Read
 from loopwright.ir.node import Node
 from loopwright.ir.reduction import Reduce, outputs_of
 from loopwright.ir.traversal import contains, walk
-from loopwright.measure.check import Span
+from loopwright.measure.checking.check import Span
 from loopwright.te.op_node import reads_of
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from loopwright.measure.check import Array, Span, make_input
+from loopwright.measure.checking.check import Array, Span, make_input
 from loopwright.runtime import Arg
 
 #: The sets of inputs that a kernel is checked on.

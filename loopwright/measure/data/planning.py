@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from loopwright.measure.building import Candidate, instantiate
-from loopwright.measure.check import Array
-from loopwright.measure.data.exactness import exactness
+from loopwright.measure.checking.check import Array
+from loopwright.measure.checking.reference import InputData
 from loopwright.measure.data.index_ranges import index_operands, index_spans
 from loopwright.measure.data.plan import DataPlan, input_set
-from loopwright.measure.reference import InputData
 from loopwright.runtime import Arg
 from loopwright.te.dag import read_arg_id
+from loopwright.te.exactness import exactness
 
 if TYPE_CHECKING:
     from loopwright.measure.running import ArgKey

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from loopwright.measure.check import Array, Closeness, Comparison, compare, poison
+from loopwright.measure.checking.check import Array, Closeness, Comparison, compare, poison
 from loopwright.measure.data.plan import DataPlan, input_set
 from loopwright.runtime import Arg
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from loopwright.measure.check import Array
+from loopwright.measure.checking.check import Array
 from loopwright.runtime import Arg
 from loopwright.runtime.guarded_memory import GuardedMemory, Side
 from loopwright.runtime.ndarray import ALIGNMENT

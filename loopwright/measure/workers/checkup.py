@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from loopwright import runtime
-from loopwright.measure.check import Array, Closeness, poison
+from loopwright.measure.checking.check import Array, Closeness, poison
 from loopwright.measure.workers.arrays import (
     KernelArrays,
     fill,

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from importlib import import_module
 
 from loopwright import runtime
-from loopwright.measure.check import Array
+from loopwright.measure.checking.check import Array
 from loopwright.runtime import timing
 from loopwright.runtime.artifacts.kinds import artifact_kind
 from loopwright.runtime.function import BoundCall, Function

@@ -217,8 +217,8 @@ class CheckRequest(Message):
     Attributes:
         slot: which kernel.
         key: names the reference.
-        length: scales the tolerance, see `loopwright.measure.check.reduction_length`.
-        computed: see `loopwright.measure.check.computed_in`.
+        length: scales the tolerance, see `loopwright.measure.checking.check.reduction_length`.
+        computed: see `loopwright.measure.checking.check.computed_in`.
         exact: the answer to set 1 must be equal.
         seconds: what a call took when it was timed; None: it was not. Where the check finds calls
             that do their work far slower, it times again, with inputs that change between calls.

@@ -1,32 +1,28 @@
 """The parent's handle of one worker process: start, ask with a deadline, kill, restart.
 
-A worker answers one request at a time. Nothing here blocks except `wait_any`, which watches any
-number of workers at once and turns what happens to them into outcomes: a `Reply`, or a
-`WorkerFailure` when the worker died, or was killed at its deadline. The next request starts it
-again.
+A worker answers one request at a time, and nothing here blocks: ``waiting.py`` watches workers and
+tells them what happens, which becomes an outcome: a `Reply`, or a `WorkerFailure` when the worker
+died, or was killed at its deadline. The next request starts it again.
 """
 
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import secrets
 import select
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from enum import Enum
 from subprocess import Popen
 
 from loopwright.errors import InternalError, RunError
 from loopwright.measure.workers.printed import Printed
 from loopwright.measure.workers.process_exit import (
+    FailureCause,
+    WorkerFailure,
+    cause_of_exit,
     describe_exit,
     ended,
-    found_no_memory,
     kill_group,
-    killed_from_outside,
 )
 from loopwright.measure.workers.process_start import start_process
 from loopwright.measure.workers.protocol import (
@@ -42,24 +38,6 @@ from loopwright.measure.workers.worker_program import WorkerProgram
 
 _START_S = 120.0
 _STARTS = 3
-_SLICE_S = 0.1  # a worker whose descendant keeps the pipe open is seen dead within this
-
-
-class FailureCause(Enum):
-    """Why there is no reply."""
-
-    TIMEOUT = "the worker was killed at its deadline"
-    CRASH = "the worker died"
-    KILLED = "the worker was killed by somebody else"
-    MEMORY = "the worker died for want of memory"
-
-
-@dataclass(frozen=True)
-class WorkerFailure:
-    """A request without a reply, and a text for people."""
-
-    cause: FailureCause
-    text: str
 
 
 Outcome = Reply | WorkerFailure
@@ -81,6 +59,7 @@ class Worker:
         seconds: that the last request took.
         rss: resident memory in bytes after the last reply.
         launched: how many processes were started.
+        deadline: when the process is killed unless it has answered, by ``time.monotonic``.
         answered: how many requests had an outcome.
     """
 
@@ -118,7 +97,7 @@ class Worker:
         self._label = ""
         self._limit = 0.0
         self._begun = 0.0
-        self._deadline = 0.0
+        self.deadline = 0.0
 
     @property
     def pid(self) -> int | None:
@@ -170,7 +149,7 @@ class Worker:
         self._starts += 1
         self.launched += 1
         self._begun = time.monotonic()
-        self._deadline = self._begun + _START_S
+        self.deadline = self._begun + _START_S
 
     def refresh(self) -> None:
         """Replace the process when it has served long enough or grown too large."""
@@ -209,7 +188,7 @@ class Worker:
         self._unsent = memoryview(self._request)
         if self._ready:
             self._begun = time.monotonic()
-            self._deadline = self._begun + self._limit
+            self.deadline = self._begun + self._limit
         self._write()
 
     def kill(self) -> None:
@@ -248,9 +227,9 @@ class Worker:
         kill_group(self._proc)
         code = self._proc.returncode
         how = f"{text}: {describe_exit(code, '')}{self._printed.text()}"
-        return WorkerFailure(_cause(self.role, code, []), how)
+        return WorkerFailure(cause_of_exit(self.role, code, []), how)
 
-    # -- events, called by wait_any --------------------------------------------------------------
+    # -- events, for whoever waits ---------------------------------------------------------------
 
     def _pipes(self) -> tuple[int, int]:
         """Descriptors of requests and replies."""
@@ -259,7 +238,7 @@ class Worker:
             raise InternalError(f"there is no {self.role} process to talk to")
         return proc.stdin.fileno(), proc.stdout.fileno()
 
-    def _register(self, poller: select.poll) -> list[int]:
+    def register(self, poller: select.poll) -> list[int]:
         """Put the descriptors to be watched into the poller; returns them."""
         requests, replies = self._pipes()
         poller.register(replies, select.POLLIN)
@@ -275,7 +254,8 @@ class Worker:
             while self._unsent:
                 self._unsent = self._unsent[os.write(fd, self._unsent) :]
 
-    def _event(self, fd: int) -> None:
+    def event(self, fd: int) -> None:
+        """Something can be written to, or read from, one of the descriptors."""
         if fd == self._pipes()[0]:
             self._write()
             return
@@ -312,7 +292,7 @@ class Worker:
                 continue
             self._ready, self._starts = True, 0
             self._begun = time.monotonic()
-            self._deadline = self._begun + self._limit
+            self.deadline = self._begun + self._limit
 
     def _finish(self, outcome: Outcome) -> None:
         if not self._busy:
@@ -323,11 +303,11 @@ class Worker:
         self.seconds = time.monotonic() - self._begun
         self.outcome = outcome
 
-    def _check(self) -> None:
+    def check(self) -> None:
         """See whether the process is dead or too late."""
         if not self._busy or self._proc is None:
             return
-        if time.monotonic() >= self._deadline:
+        if time.monotonic() >= self.deadline:
             self._late()
         elif ended(self._proc):
             self._drain()
@@ -370,7 +350,7 @@ class Worker:
             self._start_failed(how_ended + tail)
             return
         code = self._proc.returncode if gone else 0
-        cause = _cause(self.role, code, self._printed.lines())
+        cause = cause_of_exit(self.role, code, self._printed.lines())
         self._fail(WorkerFailure(cause, how_ended + tail))
 
     def _start_failed(self, text: str) -> None:
@@ -388,48 +368,6 @@ class Worker:
         self.kill()
         self._starts = 0
         self.start()  # the next request finds it warm
-
-
-def _cause(role: str, code: int, printed: Sequence[str]) -> FailureCause:
-    """Why a process has ended that nobody of us has killed; the arguments as in
-    ``process_exit.py``."""
-    if killed_from_outside(code):
-        return FailureCause.KILLED
-    full = found_no_memory(role, code, printed)
-    return FailureCause.MEMORY if full else FailureCause.CRASH
-
-
-def wait_any(workers: Iterable[Worker], seconds: float | None = None) -> list[Worker]:
-    """Wait until a busy worker has an outcome; returns all that have one.
-
-    Args:
-        workers: idle ones are ignored unless they carry an outcome that was not taken.
-        seconds: give up after this long and return an empty list.
-
-    Raises:
-        RunError: a worker cannot be started.
-    """
-    watched = list(workers)
-    end = math.inf if seconds is None else time.monotonic() + seconds
-    while True:
-        done = [w for w in watched if w.outcome is not None]
-        busy = [w for w in watched if w.busy]
-        if done or not busy or time.monotonic() >= end:
-            return done
-        _wait_once(busy, end)
-
-
-def _wait_once(busy: Sequence[Worker], end: float) -> None:
-    """Wait a moment for events of busy workers, and handle them."""
-    poller = select.poll()
-    owners = {fd: w for w in busy for fd in w._register(poller)}
-    until = min([end, *(w._deadline for w in busy)])
-    pause = max(0.0, min(until - time.monotonic(), _SLICE_S))
-    for fd, _ in poller.poll(pause * 1000 + 1):
-        if owners[fd].busy:
-            owners[fd]._event(fd)
-    for w in busy:
-        w._check()
 
 
 def take(worker: Worker) -> Outcome:

@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
 
 #: Where LLVM and C++ find no memory they print such a line and abort, where Python would raise.
 _MEMORY_LINES = (
@@ -22,19 +24,39 @@ _SIGNALS_FROM_OUTSIDE = frozenset(
 )
 
 
-def killed_from_outside(code: int) -> bool:
-    """Whether a process, by its return code, was ended as others do it who mean no candidate."""
-    return -code in _SIGNALS_FROM_OUTSIDE
+class FailureCause(Enum):
+    """Why there is no reply."""
+
+    TIMEOUT = "the worker was killed at its deadline"
+    CRASH = "the worker died"
+    KILLED = "the worker was killed by somebody else"
+    MEMORY = "the worker died for want of memory"
 
 
-def found_no_memory(role: str, code: int, printed: Sequence[str]) -> bool:
-    """Whether a process was aborted by LLVM or C++ for want of memory.
+@dataclass(frozen=True)
+class WorkerFailure:
+    """A request without a reply, and a text for people."""
+
+    cause: FailureCause
+    text: str
+
+
+def cause_of_exit(role: str, code: int, printed: Sequence[str]) -> FailureCause:
+    """Why a process has ended that nobody of us has killed.
 
     Args:
         role: of the process.
         code: its return code, negative for a signal.
         printed: lines that it has printed.
     """
+    if -code in _SIGNALS_FROM_OUTSIDE:
+        return FailureCause.KILLED
+    full = _found_no_memory(role, code, printed)
+    return FailureCause.MEMORY if full else FailureCause.CRASH
+
+
+def _found_no_memory(role: str, code: int, printed: Sequence[str]) -> bool:
+    """Whether a process was aborted by LLVM or C++ for want of memory."""
     if role not in _ROLES_WITHOUT_CANDIDATES or -code != signal.SIGABRT:
         return False
     return any(line.startswith(_MEMORY_LINES) for line in printed)

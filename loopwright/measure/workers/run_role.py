@@ -14,7 +14,7 @@ import numpy as np
 from loopwright import runtime
 from loopwright.errors import InternalError
 from loopwright.measure.arguments import arguments
-from loopwright.measure.check import Array, Closeness
+from loopwright.measure.checking.check import Array, Closeness
 from loopwright.measure.data.plan import DataPlan
 from loopwright.measure.workers.arrays import KernelArrays
 from loopwright.measure.workers.check_memory import CheckMemory

@@ -96,7 +96,10 @@ class Choice:
         if self.record is None:
             why = "; ".join([*self.reasons, *self.near_misses])
             return f"{self.task}: no record ({why}); default configuration{self._verified}"
-        parts = [f"{self.expected:.4g} s per call", f"{self.hardware} hardware"]
+        expected = (
+            "time unknown" if self.expected is None else f"{duration(self.expected)} per call"
+        )
+        parts = [expected, f"{self.hardware} hardware"]
         if self.age is not None:
             parts.append(f"{span(self.age)} old")
         parts += [f"{self.match} match"] if self.match is not Match.DEFAULT else []

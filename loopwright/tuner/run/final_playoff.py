@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from loopwright.measure import FinalistResult, PlayoffPlan, PlayoffResult
-from loopwright.measure.interfaces import MeasurerLike
 from loopwright.records import Verdict
-from loopwright.tuner.run.callbacks import Monitor
-from loopwright.tuner.run.journal import PLAYOFF, Journal
-from loopwright.tuner.run.state import RunState, Trial, point
+from loopwright.tuner.run.journal import PLAYOFF
+from loopwright.tuner.run.remeasuring import Remeasuring
+from loopwright.tuner.run.state import Trial, point
 
 #: How many of the best are measured again at the end, interleaved; the default joins them.
 FINALISTS = 8
-#: Share of the time of the run that the playoff may take beyond the rounds that it needs.
+#: Share of the time of the run that the playoff may take, unless the rounds that it needs at least
+#: take longer.
 PLAYOFF_SHARE = 0.1
 #: So many stand by in case that finalists are equal programs or fail.
 _CANDIDATES = 64
@@ -26,25 +26,16 @@ class FinalPlayoff:
     """Holds the playoff of a run.
 
     Args:
-        measurer: measures the finalists.
-        state: the trials of the run; takes in what comes out.
-        journal: where it is recorded.
-        monitors: hear of it, and say what shall be sampled beside the kernels.
+        parts: of the run; its monitors say what shall be sampled beside the kernels.
 
     Attributes:
         outcome: what the measurer gave; empty before there was a playoff.
         samples: seconds per call of the finalists, by trial number.
     """
 
-    def __init__(
-        self,
-        measurer: MeasurerLike,
-        state: RunState,
-        journal: Journal,
-        monitors: Sequence[Monitor],
-    ) -> None:
-        self.measurer, self.state, self.journal = measurer, state, journal
-        self.monitors = monitors
+    def __init__(self, parts: Remeasuring) -> None:
+        self.parts = parts
+        self.measurer, self.state = parts.measurer, parts.state
         self.outcome = PlayoffResult(())
         self.samples: dict[int, tuple[float, ...]] = {}
 
@@ -61,21 +52,16 @@ class FinalPlayoff:
         best, budget = self.state.best, self.state.budget
         if (left is not None and left <= 0) or best is None:
             return
-        fresh = self.state.measured > 0 or best.index not in self.journal.verdicts
+        fresh = self.state.measured > 0 or best.index not in self.parts.journal.verdicts
         candidates = self.state.fastest(_CANDIDATES) if fresh else [best]
         # Where the default is all there is, it plays: that nothing beats it is a verdict, too.
-        if fresh and len(candidates) < 2 and self._default is None:
+        if fresh and len(candidates) < 2 and self.state.default is None:
             return
         until = None if left is None else budget.elapsed + left
         self._play(candidates, left, fresh)
         left = None if until is None else until - budget.elapsed
         if fresh and self._overtaken and (left is None or left > 0):
             self._play(self.state.fastest(_CANDIDATES), left, fresh)
-
-    @property
-    def _default(self) -> int | None:
-        """Index of the default configuration, when it ran."""
-        return None if self.state.default is None else self.state.default.index
 
     @property
     def _overtaken(self) -> bool:
@@ -93,21 +79,20 @@ class FinalPlayoff:
             PLAYOFF_SHARE * self.state.budget.elapsed,
             left,
             self.state.flop,
-            {name: take for m in self.monitors for name, take in m.beside().items()},
+            {name: take for m in self.parts.monitors for name, take in m.beside().items()},
         )
         count = len({t.index for t in [*candidates[:FINALISTS], default or candidates[0]]})
-        for monitor in self.monitors:
+        for monitor in self.parts.monitors:
             monitor.playoff(self.state, count)
         self.outcome = self.measurer.playoff([t.config for t in candidates], plan)
         # The winner comes last: its record says what the others are compared with.
         for finalist in reversed(self.outcome.finalists):
             winner = finalist is self.outcome.winner
-            self._keep(finalist, fresh, self.outcome.verdict() if winner else None)
-        for monitor in self.monitors:
-            for note in self.outcome.notes:
-                monitor.note(note)
+            self._take_in(finalist, fresh, self.outcome.verdict() if winner else None)
+        for note in self.outcome.notes:
+            self.parts.say(note)
 
-    def _keep(self, finalist: FinalistResult, fresh: bool, verdict: Verdict | None) -> None:
+    def _take_in(self, finalist: FinalistResult, fresh: bool, verdict: Verdict | None) -> None:
         """Record what the playoff gave for a finalist, if it shall be recorded."""
         trial = self.state.trial_of(point(finalist.config))
         if finalist.times:
@@ -128,5 +113,4 @@ class FinalPlayoff:
             max_error=finalist.max_error,
             ts=time.time(),
         )
-        self.journal.add_again(trial, result, PLAYOFF, verdict, self._default)
-        self.state.measured_again(trial.index, result)
+        self.parts.keep(trial, result, PLAYOFF, verdict)

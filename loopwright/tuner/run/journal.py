@@ -1,45 +1,25 @@
-"""The memory of a run: every trial of one task, in rounds; on disk or, without a log, in memory.
+"""The memory of a run: every trial of one task, in rounds.
 
 The loop writes here first and tells the tuner after. A journal hands the rounds back in order, so
-that telling them again brings a fresh tuner to where the last one stood.
+that telling them again brings a fresh tuner to where the last one stood. `Journal` keeps them in
+memory, ``log_journal.py`` on disk.
 """
 
 from __future__ import annotations
 
-import json
-import math
-import os
-import time
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from loopwright import records
-from loopwright.env import surroundings
-from loopwright.errors import InternalError, RecordError
-from loopwright.measure import ErrorKind, MeasureError, MeasureResult
-from loopwright.records import (
-    Conditions,
-    Expression,
-    Json,
-    Outcome,
-    Record,
-    Reuse,
-    Verdict,
-)
-from loopwright.records.log import without_collector
-from loopwright.transform import PassContext
-from loopwright.tuner.run.points import RecordedPoints
+from loopwright.errors import RecordError
+from loopwright.measure import MeasureResult
+from loopwright.records import Json, Record, Verdict
 from loopwright.tuner.run.state import Trial, point
 
 if TYPE_CHECKING:
     from loopwright.task import ConfigEntity, Task
 
 #: How many of the best that were measured with another compiler or machine are measured again.
-_REMEASURED = 8
-#: How many of them are built again while the compiler turns out to make the same code.
-_REBUILT = 64
+REMEASURED = 8
 #: Phases of records of further measurements: the final one, and what a drift touched.
 PLAYOFF, DRIFT = "playoff", "drift"
 
@@ -96,7 +76,7 @@ class Journal:
         """Configurations that were among the best elsewhere and deserve a trial by round
         ``number``: few, but many where the code of those few is the same, so that nothing is run.
         """
-        first = self.remeasure[:_REMEASURED]
+        first = self.remeasure[:REMEASURED]
         known = {t.index for t in self.trials if t.result.times_of and t.round < number}
         return self.remeasure if all(point(c) in known for c in first) else first
 
@@ -142,286 +122,3 @@ class Journal:
             # An error on its way out says more than that the log cannot be synced after it.
             if kind is None:
                 raise
-
-
-class LogJournal(Journal):
-    """Trials of one task, kept in a log on disk.
-
-    Args:
-        task: the task.
-        path: the log; read when it exists, created when it does not.
-        run: identifier of this run.
-
-    Raises:
-        RecordError: the log cannot be read or written.
-    """
-
-    def __init__(self, task: Task, path: str, run: str) -> None:
-        super().__init__(task)
-        self.path = path
-        self.run = run
-        self._env = records.environment() | surroundings()
-        self._target = task.target.canonical
-        self._passes = PassContext.current().to_json()
-        self._build = records.build_hash(self._target, self._passes)
-        self._now = Conditions(
-            task=task.key,
-            space=task.config_space.space_hash,
-            build=self._build,
-            hardware=records.hardware(self._env, self._target),
-            threads=records.threads(self._target, self._env),
-            target=self._target,
-        )
-        self._points = RecordedPoints(task.config_space)
-        self._candidates: dict[int, str] = {}
-        # Opened before it is read: a log that cannot be written is found before anything is lost.
-        existed = os.path.exists(path) and os.path.getsize(path) > 0
-        self._store = records.Store(path)
-        self._expressions: set[str] = set()
-        self._ids: dict[str, str] = {}  # of the records that were measured themselves, by program
-        if existed:
-            with without_collector():
-                self._read(records.open_log(path))
-
-    def add(self, trial: Trial) -> None:
-        """Append the record of one trial to the log."""
-        record = self._record(trial, trial.result)
-        self._store.append(record)
-        self._note_program(record)
-        super().add(trial)
-
-    def add_again(
-        self,
-        trial: Trial,
-        result: MeasureResult,
-        phase: str,
-        verdict: Verdict | None = None,
-        default: int | None = None,
-    ) -> None:
-        """Append a further measurement of a trial."""
-        record = self._record(trial, replace(result, times_of=""), phase=phase)
-        self._candidates[trial.index] = record.candidate
-        if verdict is not None:
-            if default is not None and verdict.outcome is not Outcome.NOT_COMPARED:
-                verdict = replace(verdict, default=self._candidates[default])
-            record = replace(record, verdict=verdict.to_json())
-        self._store.append(record)
-        super().add_again(trial, result, phase, verdict)
-
-    def _note_program(self, record: Record) -> None:
-        if record.program and not record.same_as:
-            self._ids.setdefault(record.program, record.id)
-
-    def _same_as(self, result: MeasureResult) -> str:
-        """Id of the record whose samples a result shares; empty for one of its own."""
-        if result.same_as and result.same_as not in self._ids:
-            raise InternalError(
-                f"a result shares the samples of the program {result.same_as}, of which the log "
-                "has no record"
-            )
-        return self._ids[result.same_as] if result.same_as else ""
-
-    def header(self, data: Mapping[str, Json]) -> None:
-        """Append the line that opens the run."""
-        run = {"run": self.run, "ts": time.time(), "task": self.task.key}
-        passes = {"passes": self._passes} if self._passes else {}
-        self._store.header({**run, **passes, **data})
-
-    def sync(self) -> None:
-        """``fsync`` the log."""
-        self._store.sync()
-
-    def close(self) -> None:
-        """Sync and close the log."""
-        try:
-            self._store.sync()
-        finally:
-            self._store.close()
-
-    def _record(self, trial: Trial, result: MeasureResult, phase: str = "") -> Record:
-        task, error = self.task, result.error
-        dag, trace, expression = _schedule(task, trial.config, result)
-        if expression is not None:
-            self._write_expression(expression)
-        finite = result.max_error is not None and math.isfinite(result.max_error)
-        return Record(
-            task=task.key,
-            op=task.name,
-            args=list(task.args),
-            dag=dag,
-            target=self._target,
-            config=trial.config.values,
-            trace=trace,
-            times=tuple(result.times),
-            dropped=result.dropped,
-            error=None if error is None else {"kind": error.kind, "text": error.text},
-            build_s=result.build_s,
-            run_s=result.run_s,
-            space=self._now.space,
-            build=self._build,
-            run=self.run,
-            round=trial.round,
-            trial=trial.number,
-            seed=trial.seed,
-            ts=result.ts or time.time(),
-            env=self._env,
-            max_error=result.max_error if finite else None,
-            checked=result.checked,
-            check_reason=result.check_reason,
-            phase=phase,
-            program=result.program,
-            code=result.code,
-            times_of=result.times_of,
-            same_as=self._same_as(result),
-        )
-
-    def _write_expression(self, expression: Expression) -> None:
-        """Append the line of an expression that the log does not hold yet."""
-        if expression.identity in self._expressions:
-            return
-        self._expressions.add(expression.identity)
-        try:
-            expression.to_line()
-        except RecordError as exc:
-            self.notes.append(f"the log does not keep the expression of {self.task}: {exc}")
-            return
-        self._store.expression(expression)
-
-    # -- reading what is there ----------------------------------------------------------------
-
-    def _read(self, log: records.Log) -> None:
-        self._expressions = {e.identity for there in log.dags.values() for e in there}
-        if complaint := log.complaint():
-            self.notes.append(complaint)
-        groups: dict[Reuse, list[Record]] = {reuse: [] for reuse in Reuse}
-        for record in log:
-            groups[records.reuse_of(record, self._now)].append(record)
-            if not groups[Reuse.AS_TRIAL] and self._is_relative(record):
-                self.relatives.append((record, result_of(record)))
-        unknown = self._take(groups[Reuse.AS_TRIAL])
-        self._take_elsewhere(groups[Reuse.FOR_TRAINING])
-        self._explain(groups, unknown)
-
-    def _is_relative(self, record: Record) -> bool:
-        """Whether a record is of another shape of the template under the conditions of now."""
-        if record.op != self.task.name or record.task == self.task.key:
-            return False
-        if record.phase:
-            return False
-        own = replace(self._now, task=record.task, space=record.space, build=record.build)
-        return records.reuse_of(record, own) is Reuse.AS_TRIAL
-
-    def _take(self, past: Iterable[Record]) -> int:
-        """Take in records that are trials; returns how many name a point that the space lacks."""
-        unknown = 0
-        for record in past:
-            config = self._config(record)
-            if config is None:
-                unknown += 1
-            elif record.phase:
-                self._take_again(config, record)
-            else:
-                trial = Trial(record.trial, record.round, record.seed, config, result_of(record))
-                super().add(trial)
-                self._note_program(record)
-        return unknown
-
-    def _take_again(self, config: ConfigEntity, record: Record) -> None:
-        """Take in a record of a further measurement."""
-        index, result = point(config), result_of(record)
-        self.later.append((index, result))
-        if record.phase == DRIFT:
-            self.drift.setdefault(record.round, []).append((config, result))
-        if record.verdict is not None:
-            self.verdicts[index] = Verdict.from_json(record.verdict)
-
-    def _take_elsewhere(self, past: list[Record]) -> None:
-        """Take in records of another compiler or machine."""
-        configs = [(self._config(record), record) for record in past]
-        self.elsewhere = [(c, result_of(record)) for c, record in configs if c is not None]
-        best = filter(None, map(self._config, records.ranked(past)))
-        self.remeasure = list({point(c): c for c in best}.values())[:_REBUILT]
-        same = records.by_code(past, self._now)
-        self.by_code = {code: replace(result_of(r), times_of=r.id) for code, r in same.items()}
-
-    def _config(self, record: Record) -> ConfigEntity | None:
-        return self._points.find(record.config)
-
-    def _explain(self, groups: Mapping[Reuse, list[Record]], unknown: int) -> None:
-        count = Counter({reuse: len(group) for reuse, group in groups.items()})
-        if unknown:
-            self.notes.append(f"{unknown} records name a configuration that this space lacks")
-        if count[Reuse.FOR_TRAINING]:
-            best = min(_REMEASURED, len(self.remeasure))
-            known = ", unless their code is the same" if self.by_code else ""
-            self.notes.append(
-                f"{count[Reuse.FOR_TRAINING]} records are of another compiler version, pass "
-                f"context or machine: the best {best} are measured again{known}"
-            )
-        if count[Reuse.TRACE_ONLY]:
-            self.notes.append(
-                f"{count[Reuse.TRACE_ONLY]} records are of another search space of this task "
-                "and do not count"
-            )
-        other = [r for r in groups[Reuse.NOT_AT_ALL] if r.task == self.task.key]
-        if other:
-            self.notes.append(
-                f"{len(other)} records of this task are for another target or number of threads "
-                "and do not count"
-            )
-        templates = Counter(record.op for group in groups.values() for record in group)
-        if templates and self.task.name not in templates:
-            names = ", ".join(repr(name)[1:-1][:40] for name, _ in templates.most_common(3))
-            self.notes.append(
-                f"the {templates.total()} records in the log are of other templates ({names}) and "
-                "are not used"
-            )
-
-
-def _schedule(
-    task: Task, config: ConfigEntity, result: MeasureResult
-) -> tuple[str, list[Json], Expression | None]:
-    """Hash of the expression and trace of what was measured, and the expression where it is known;
-    nothing where the template refused it.
-
-    A measurer that does not say them, such as one of a user, has the template run again.
-    """
-    if result.dag:
-        return result.dag, json.loads(result.trace), result.expression
-    if result.error is not None and result.error.kind == ErrorKind.INSTANTIATION:
-        return "", [], None
-    schedule, _ = task.instantiate(config)
-    return schedule.dag.hash, schedule.trace_json(), None
-
-
-def result_of(record: Record) -> MeasureResult:
-    """The result that a record keeps."""
-    error = record.error
-    return MeasureResult(
-        times=record.times,
-        dropped=record.dropped,
-        error=None if error is None else MeasureError(error["kind"], error.get("text", "")),
-        build_s=record.build_s,
-        run_s=record.run_s,
-        ts=record.ts,
-        max_error=record.max_error,
-        checked=record.checked,
-        check_reason=record.check_reason,
-        program=record.program,
-        code=record.code,
-        times_of=record.times_of,
-        same_as=record.program if record.same_as else "",
-    )
-
-
-def open_journal(task: Task, path: str | None, run: str, kept: Journal | None) -> Journal:
-    """Return the journal of a run: the log at ``path``, or without one the ``kept`` one.
-
-    Raises:
-        RecordError: the log cannot be read or written.
-    """
-    if path is None:
-        return kept or Journal(task)
-    if not path:
-        raise RecordError("the log's path is empty; name a file")
-    return LogJournal(task, path, run)

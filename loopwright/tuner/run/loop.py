@@ -22,7 +22,7 @@ from loopwright.records.log import without_collector
 from loopwright.tuner.run.budget import Budget, seconds, share
 from loopwright.tuner.run.callbacks import LogToFile, Monitor
 from loopwright.tuner.run.interfaces import Callback, TunerLike
-from loopwright.tuner.run.journal import open_journal
+from loopwright.tuner.run.log_journal import open_journal
 from loopwright.tuner.run.run import Run
 from loopwright.tuner.run.state import flop_of
 from loopwright.tuner.run.summary import Summary

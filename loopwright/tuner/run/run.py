@@ -11,27 +11,28 @@ import logging
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from loopwright.errors import InternalError, SpaceError, TuneError
+from loopwright.errors import InternalError, SpaceError
 from loopwright.measure import MeasureInput, MeasureOption, MeasureResult
 from loopwright.measure.interfaces import KnowsCode, MeasurerLike, SharesPrograms
 from loopwright.records import Verdict
 from loopwright.records.verdict import NOT_COMPARED
-from loopwright.task.refusals import Refusal, refusals
+from loopwright.task.refusals import refusals
 from loopwright.tuner.run.budget import Budget
 from loopwright.tuner.run.callbacks import EarlyStop, Monitor
 from loopwright.tuner.run.final_playoff import FINALISTS, PLAYOFF_SHARE, FinalPlayoff
 from loopwright.tuner.run.interfaces import Callback, TunerLike
 from loopwright.tuner.run.journal import Journal
+from loopwright.tuner.run.remeasuring import Remeasuring
+from loopwright.tuner.run.round import Round
 from loopwright.tuner.run.sentinel import Sentinel
 from loopwright.tuner.run.stall import StallWatch
 from loopwright.tuner.run.state import RunState, Trial, flop_of, point
-from loopwright.tuner.run.summary import Summary, failure_lines, summarize
+from loopwright.tuner.run.summary import NothingRan, Summary, summarize
 
 if TYPE_CHECKING:
-    from loopwright.task import ConfigEntity
+    pass
 
 #: So many failures in a row, all of one kind and none valid before, end a run.
 FAILURES_OF_ONE_KIND = 32
@@ -51,8 +52,6 @@ PHASES = (
     "cooldown",
     "overhead",
 )
-
-
 #: What a run waits for in its own steps, for people.
 _WAITING = {
     "search": "the tuner, which chooses what to measure next",
@@ -61,52 +60,6 @@ _WAITING = {
 }
 
 _log = logging.getLogger("loopwright.tuner")
-
-
-class NothingRan(TuneError):
-    """Not one configuration could be measured; the message names each kind of failure, and which
-    share of the space the template or a filter refuses."""
-
-    def __init__(self, summary: Summary, refused: Sequence[Refusal] = ()) -> None:
-        why = [" ".join(line.split()) for line in failure_lines(summary.failures)]
-        why += map(str, refused)
-        super().__init__(
-            f"no configuration of {summary.task} could be measured ({summary.reason})"
-            + (f": {'; '.join(why)}" if why else "")
-        )
-        self.summary = summary
-
-
-@dataclass
-class Round:
-    """The configurations of one round in order, and which of them are measured.
-
-    Attributes:
-        number: the round.
-        seed: the seed that proposed it.
-        first: trial number of its first configuration.
-        configs: what it measures.
-        done: the trials so far by index, those of the log included.
-        fresh: the trials of this run.
-    """
-
-    number: int
-    seed: int | None
-    first: int
-    configs: list[ConfigEntity]
-    done: dict[int, Trial] = field(default_factory=dict)
-    fresh: list[Trial] = field(default_factory=list)
-
-    def todo(self) -> list[tuple[int, ConfigEntity]]:
-        """Trial numbers and configurations that are not measured yet."""
-        return [
-            (self.first + i, c) for i, c in enumerate(self.configs) if point(c) not in self.done
-        ]
-
-    def results(self) -> list[tuple[ConfigEntity, MeasureResult]]:
-        """``(config, result)`` of its trials so far, in the order of trial numbers."""
-        trials = [self.done[i] for i in map(point, self.configs) if i in self.done]
-        return [(t.config, t.result) for t in trials]
 
 
 class Run:
@@ -130,8 +83,9 @@ class Run:
         self.default = self._default_index()
         self.state = RunState(flop_of(self.task), self.default, budget)
         self.own_time = {"search": 0.0, "log": 0.0, "playoff": 0.0}
-        self.sentinel = Sentinel(measurer, self.state, journal, self.monitors)
-        self.final = FinalPlayoff(measurer, self.state, journal, self.monitors)
+        again = Remeasuring(measurer, self.state, journal, self.monitors)
+        self.sentinel = Sentinel(again)
+        self.final = FinalPlayoff(again)
         self.stall = StallWatch(measurer, lambda: self.recorded, self._announce)
         self._round: Round | None = None
         self._header_written = False

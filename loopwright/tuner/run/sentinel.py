@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from loopwright.measure.drift import Drift, DriftWatch
-from loopwright.measure.interfaces import MeasurerLike
 from loopwright.measure.options import WINDOWS as CONTENDER_WINDOWS
-from loopwright.tuner.run.callbacks import Monitor
-from loopwright.tuner.run.journal import DRIFT, Journal
+from loopwright.tuner.run.journal import DRIFT
+from loopwright.tuner.run.remeasuring import Remeasuring
 from loopwright.tuner.run.state import RunState, Trial
 
 if TYPE_CHECKING:
@@ -31,21 +29,12 @@ class Sentinel:
     """Times a reference kernel between rounds, as often as its share of the time allows.
 
     Args:
-        measurer: takes the samples.
-        state: the trials of the run; takes in what is measured again.
-        journal: where that is recorded.
-        monitors: hear of it.
+        parts: of the run.
     """
 
-    def __init__(
-        self,
-        measurer: MeasurerLike,
-        state: RunState,
-        journal: Journal,
-        monitors: Sequence[Monitor],
-    ) -> None:
-        self.measurer, self.state, self.journal = measurer, state, journal
-        self.monitors = monitors
+    def __init__(self, parts: Remeasuring) -> None:
+        self.parts = parts
+        self.measurer, self.state = parts.measurer, parts.state
         self._watch = DriftWatch()
         self._spent, self._last, self._again = 0.0, _EXPECTED_S, 0.0
         self._reference: ConfigEntity | None = None
@@ -67,22 +56,13 @@ class Sentinel:
             return
         before = self._trials[-1 - drift.samples] if len(self._trials) > drift.samples else 0
         trials = _near_the_best(self.state, before)
-        for monitor in self.monitors:
-            monitor.note(_text(drift, len(trials)))
+        self.parts.say(_text(drift, len(trials)))
         begun = self.state.budget.elapsed
         results = self.measurer.measure_again([t.config for t in trials], CONTENDER_WINDOWS)
         for trial, result in zip(trials, results, strict=True):
-            self._keep(replace(trial, round=number), result)
-        self.journal.sync()
+            self.parts.keep(replace(trial, round=number), _with_times_of(result, trial), DRIFT)
+        self.parts.journal.sync()
         self._again += self.state.budget.elapsed - begun
-
-    def _keep(self, trial: Trial, result: MeasureResult) -> None:
-        """Record what measuring a trial again gave. What was checked stays checked."""
-        known = replace(
-            trial.result, times=result.times, error=result.error, ts=result.ts, same_as=""
-        )
-        self.journal.add_again(trial, known, DRIFT)
-        self.state.measured_again(trial.index, known)
 
     def _sample(self) -> Drift | None:
         reference = self._reference or _reference(self.state)
@@ -97,6 +77,11 @@ class Sentinel:
             return None
         self._trials.append(len(self.state.trials))
         return self._watch.add(result.median)
+
+
+def _with_times_of(again: MeasureResult, trial: Trial) -> MeasureResult:
+    """A trial's result with the times of now. What was checked stays checked."""
+    return replace(trial.result, times=again.times, error=again.error, ts=again.ts, same_as="")
 
 
 def _reference(state: RunState) -> ConfigEntity | None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from loopwright.errors import TuneError
 from loopwright.measure import PairedGain, PlayoffResult
 from loopwright.records import Json, Outcome, Verdict, compared
 from loopwright.records.verdict import NOT_COMPARED
+from loopwright.task.refusals import Refusal
 from loopwright.tuner.run.state import Failure, RunState
 
 if TYPE_CHECKING:
@@ -30,6 +33,23 @@ ADVICE = {
     "RUN_ERROR": "the kernel refused to run; the text above says why",
     "WRONG_ANSWER": "the schedule changes the result; the template or the compiler is at fault",
 }
+
+
+@dataclass(frozen=True)
+class InTurns:
+    """Seconds per call of what the second part of a playoff sampled in turns: medians.
+
+    Attributes:
+        best: of the best.
+        default: of the default configuration; None where it did not run.
+        others: of what else was sampled, by name.
+        verdict: how the best compared with the default in these rounds.
+    """
+
+    best: float
+    default: float | None
+    others: Mapping[str, float]
+    verdict: Verdict
 
 
 @dataclass(frozen=True)
@@ -56,6 +76,8 @@ class Summary:
         peak: the limit of the machine that was sampled beside them; empty for none.
         of_peak: share of it that the best reached; 0 where none was sampled.
         beside: by which share the best is faster than what else was sampled, by name.
+        in_turns: the times of those minutes, in which all were sampled side by side; None without
+            a playoff.
         timing: seconds by what they went into.
         wall_s: seconds of the whole run.
         log: path of the log, or None.
@@ -80,6 +102,7 @@ class Summary:
     peak: str = ""
     of_peak: float = 0.0
     beside: Mapping[str, PairedGain] = field(default_factory=dict)
+    in_turns: InTurns | None = None
     timing: Mapping[str, float] = field(default_factory=dict)
     wall_s: float = 0.0
     log: str | None = None
@@ -100,7 +123,7 @@ class Summary:
     def lines(self) -> list[str]:
         """The summary as plain text, a line each."""
         text = [f"stopped: {self.reason}", self._counts(), *self.notes]
-        text += self._results()
+        text += self.results() if self.best_seconds is not None else ["best:    none"]
         text += failure_lines(self.failures)
         if self.timing:
             text.append(self._time())
@@ -111,20 +134,55 @@ class Summary:
         before = f", {self.from_log} of them from the log" if self.from_log else ""
         return f"trials:  {self.trials} valid{before}; {failed} failed"
 
-    def _results(self) -> list[str]:
-        if self.best_seconds is None:
-            return ["best:    none"]
+    def results(self) -> list[str]:
+        """Times, speeds and the verdict in lines: those of the playoff, where there was one.
+
+        They belong together, for they were sampled in the same minutes. Earlier ones of the same
+        kernels, of the peak or of NumPy are of another state of the machine.
+        """
+        of = self.in_turns
+        best = self.best_seconds if of is None else of.best
+        default = self.default_seconds if of is None else of.default
+        if best is None:
+            return []
         text = []
-        if self.default_seconds is not None:
-            text.append(f"default: {speed(self.default_seconds, self.default_gflops)}")
-        gain = f", {self.speedup:.2f} x the default" if self.speedup is not None else ""
-        best = speed(self.best_seconds, self.best_gflops)
-        text.append(f"best:    {best}{gain} (trial {self.best_trial})")
+        if default is not None:
+            text.append(f"default: {self._speed(default)}")
+        text.append(f"best:    {self._speed(best)}{self._ratio()} (trial {self.best_trial})")
+        if self.best_config is not None:
+            text.append(f"         {self.best_config}")
+        others = {} if of is None else of.others
+        text += [f"{name + ':':9}{self._speed(seconds)}" for name, seconds in others.items()]
         return [*text, *self.verdicts()]
+
+    def _ratio(self) -> str:
+        """How many times faster the best is, unless nobody knows: a tie, or samples of now that
+        differ from the verdict of the log."""
+        ratio = self.speedup
+        if ratio is None or self.verdict.outcome is Outcome.TIE or self._timed_again:
+            return ""
+        return f", {ratio:.2f} x the default"
+
+    @property
+    def _timed_again(self) -> bool:
+        """True when the verdict is of an earlier run, and this one has sampled both again."""
+        now = None if self.in_turns is None else self.in_turns.verdict
+        return now is not None and (now.gain, now.rounds) != (
+            self.verdict.gain,
+            self.verdict.rounds,
+        )
+
+    def _speed(self, seconds: float) -> str:
+        """A time per call with the speed, where the operations of a call are known."""
+        flop = (self.best_gflops or 0.0) * (self.best_seconds or 0.0)
+        return speed(seconds, flop / seconds if flop else None)
 
     def verdicts(self) -> list[str]:
         """What the playoff says of the best, in the words that every command uses."""
         text = [f"verdict: {self.verdict.text()}{_few(self.verdict)}"]
+        if self.in_turns is not None and self._timed_again:
+            now = self.in_turns.verdict
+            text = [f"{text[0]}, by the log", f"         measured now: {now.text()}{_few(now)}"]
         if self.peak:
             text.append(f"         the best has {self.of_peak * 100:.0f} % of the {self.peak}")
         for name, gain in self.beside.items():
@@ -209,11 +267,25 @@ def summarize(
         peak=outcome.peak,
         of_peak=outcome.of_peak,
         beside={name: gain for name in outcome.beside if (gain := outcome.gain_over(name))},
+        in_turns=_in_turns(outcome),
         timing=dict(timing),
         wall_s=state.budget.elapsed,
         log=log,
         notes=notes,
     )
+
+
+def _in_turns(outcome: PlayoffResult) -> InTurns | None:
+    """The times of the second part of a playoff; None where it was not held."""
+    if not outcome.best:
+        return None
+    others = {
+        name: statistics.median(kept)
+        for name, taken in outcome.beside.items()
+        if (kept := [seconds for seconds in taken if not math.isnan(seconds)])
+    }
+    default = statistics.median(outcome.default) if outcome.default else None
+    return InTurns(statistics.median(outcome.best), default, others, outcome.verdict())
 
 
 def _few(verdict: Verdict) -> str:
@@ -239,3 +311,17 @@ def speed(seconds: float, gflops: float | None) -> str:
     exponent = min(3, max(0, -math.floor(math.log10(seconds) / 3)))
     value = f"{seconds * 1000**exponent:.4g} {('s', 'ms', 'us', 'ns')[exponent]}"
     return f"{value}, {gflops:.1f} GFLOP/s" if gflops else value
+
+
+class NothingRan(TuneError):
+    """Not one configuration could be measured; the message names each kind of failure, and which
+    share of the space the template or a filter refuses."""
+
+    def __init__(self, summary: Summary, refused: Sequence[Refusal] = ()) -> None:
+        why = [" ".join(line.split()) for line in failure_lines(summary.failures)]
+        why += map(str, refused)
+        super().__init__(
+            f"no configuration of {summary.task} could be measured ({summary.reason})"
+            + (f": {'; '.join(why)}" if why else "")
+        )
+        self.summary = summary

@@ -53,7 +53,7 @@ class TaskTable(TasksMonitor):
         """Say what the log holds, and begin to draw."""
         self._shown = time.monotonic()
         if summary.from_log:
-            self._print(f"resuming: {summary.from_log} trials in the log count")
+            self._print(f"resuming: the log has {summary.from_log} trials, which count")
         if self.console.is_terminal:
             from rich.live import Live
 

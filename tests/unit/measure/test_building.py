@@ -15,7 +15,7 @@ from loopwright.errors import InstantiationError
 from loopwright.measure.building import Build, BuildPool, Candidate, instantiate
 from loopwright.measure.options import LocalBuilder
 from loopwright.measure.result import ErrorKind, MeasureError
-from loopwright.measure.workers.process import FailureCause, WorkerFailure
+from loopwright.measure.workers.process_exit import FailureCause, WorkerFailure
 from loopwright.runtime import Artifact
 from loopwright.target import Target
 from tests.unit.measure.programs import MatmulTask

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from loopwright import te
-from loopwright.measure.check import (
+from loopwright.measure.checking.check import (
     Closeness,
     compare,
     computed_in,

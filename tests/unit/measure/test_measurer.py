@@ -30,10 +30,10 @@ from loopwright.measure import (
 )
 from loopwright.measure.arguments import arguments
 from loopwright.measure.building import Candidate
+from loopwright.measure.checking.reference import References
 from loopwright.measure.options import WINDOW_S
-from loopwright.measure.paired_ratios import FEWEST_ROUNDS
-from loopwright.measure.playoff import CHOOSING
-from loopwright.measure.reference import References
+from loopwright.measure.playoff.paired_ratios import FEWEST_ROUNDS
+from loopwright.measure.playoff.playoff import CHOOSING
 from loopwright.records import Checked, Outcome
 from loopwright.runtime import Artifact
 from loopwright.schedule import create_schedule
@@ -275,7 +275,8 @@ def test_runner_killed_in_the_playoff_costs_no_finalist(task: MatmulTask) -> Non
         played = m.playoff([8, 16], PlayoffPlan())
     assert killed
     assert [f.error for f in played.finalists] == [None, None]
-    assert min(len(f.times) for f in played.finalists) >= CHOOSING[0]
+    # It was loaded again and went on; one that clearly loses need not stay to the end.
+    assert min(len(f.times) for f in played.finalists) >= 2
 
 
 def test_hanging_builder_is_killed_at_its_limit(task: MatmulTask) -> None:
@@ -368,7 +369,7 @@ def never(*inputs: Any) -> Any:
 
 def test_a_reference_that_never_returns_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     short = lambda seconds, *call: limited(0.1, *call)  # noqa: E731
-    monkeypatch.setattr("loopwright.measure.reference.limited", short)
+    monkeypatch.setattr("loopwright.measure.checking.reference.limited", short)
     task = MatmulTask(reference=never)
     said: list[str] = []
     with Measurer(task, OPTION, said.append) as m:
@@ -380,7 +381,7 @@ def test_a_reference_that_never_returns_is_replaced(monkeypatch: pytest.MonkeyPa
 
 
 def test_inputs_that_are_never_made_cost_their_trials(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("loopwright.measure.reference.PREPARE_S", 0.1)
+    monkeypatch.setattr("loopwright.measure.checking.reference.PREPARE_S", 0.1)
     task = MatmulTask(make_inputs=never)
     with Measurer(task, OPTION) as m:
         results = list(m.measure(task.inputs(8, 4)))

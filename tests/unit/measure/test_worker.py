@@ -25,14 +25,12 @@ from loopwright.measure.result import ErrorKind
 from loopwright.measure.workers import process_start
 from loopwright.measure.workers.messages import Failed
 from loopwright.measure.workers.process import (
-    FailureCause,
     Outcome,
     Worker,
-    WorkerFailure,
     take,
-    wait_any,
 )
-from loopwright.measure.workers.process_exit import found_no_memory
+from loopwright.measure.workers.process_exit import FailureCause, WorkerFailure, cause_of_exit
+from loopwright.measure.workers.waiting import wait_any
 from loopwright.measure.workers.worker import describe
 from loopwright.measure.workers.worker_program import WorkerProgram
 from tests.unit.measure.echo import EchoReply, EchoRequest
@@ -152,7 +150,8 @@ def started(program: str, cwd: Path) -> subprocess.Popen[str]:
 
 WAITING = """
 import os, signal, time
-from loopwright.measure.workers.process import Worker, take, wait_any
+from loopwright.measure.workers.process import Worker, take
+from loopwright.measure.workers.waiting import wait_any
 from loopwright.measure.workers.worker_program import WorkerProgram
 from tests.unit.measure.echo import EchoRequest
 worker = Worker("echo", 1 << 30, program=WorkerProgram("tests.unit.measure.echo"))
@@ -258,7 +257,7 @@ def test_what_needs_a_process_that_never_was_fails(worker: Worker) -> None:
     ],
 )
 def test_an_end_for_want_of_memory(role: str, code: int, printed: list[str], full: bool) -> None:
-    assert found_no_memory(role, code, printed) == full
+    assert (cause_of_exit(role, code, printed) is FailureCause.MEMORY) == full
 
 
 @pytest.mark.parametrize(
@@ -293,7 +292,7 @@ def test_a_system_without_room(
 def test_parent_killed_while_a_kernel_hangs(tmp_path: Path) -> None:
     program = """
 from loopwright.measure.options import LocalRunner
-from loopwright.measure.workers.process import wait_any
+from loopwright.measure.workers.waiting import wait_any
 from loopwright.measure.running import RunSession
 from tests.unit.measure import kernels
 session = RunSession(LocalRunner(timeout=60), wait_any)

@@ -16,9 +16,10 @@ from loopwright.errors import ScheduleError
 from loopwright.ir.expr import IterVar
 from loopwright.schedule import Schedule, Stage, State, apply, replay
 from loopwright.schedule.bounds.results import Bounds
+from loopwright.schedule.loop_use import LoopNote
 from loopwright.schedule.names import Names
 from loopwright.schedule.rules import Reorder, Split
-from loopwright.schedule.state import LoopNote, refuse
+from loopwright.schedule.state import refuse
 from loopwright.schedule.steps import Step, register
 from tests.unit.schedule.programs import matmul
 

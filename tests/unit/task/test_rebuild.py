@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +17,8 @@ from loopwright.measure.description import describe
 from loopwright.records import Expression, Log, Record
 from loopwright.task import Task, template
 from loopwright.task.rebuild import rebuild
+
+ROOT = Path(__file__).parents[3]
 
 
 @template("test/rebuilt")
@@ -66,6 +71,50 @@ def test_the_program_is_that_of_the_template(written):
     b = np.empty_like(a)
     loopwright.build(made.schedule, made.args, made.target)(b, a)
     np.testing.assert_array_equal(b, a * 2 + a.T)
+
+
+WRITER = """
+import sys
+from loopwright.records import Store, load
+(expression,), = load(sys.argv[1]).dags.values()
+with Store(sys.argv[2]) as store:
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for _ in range(100):
+        store.expression(expression)
+"""
+
+
+def test_two_processes_that_write_one_expression_do_no_harm(written, tmp_path):
+    # Each run writes the expression once, whatever another one, which began with it, has written.
+    path = tmp_path / "log.jsonl"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    argv = [sys.executable, "-c", WRITER, str(written.path), str(path)]
+    writers = [subprocess.Popen(argv, cwd=ROOT, **pipes) for _ in range(2)]
+    assert [writer.stdout.readline() for writer in writers] == [b"ready\n"] * 2
+    for writer in writers:
+        writer.stdin.write(b"go\n")
+        writer.stdin.flush()
+    for writer in writers:
+        _, err = writer.communicate()
+        assert writer.returncode == 0, err
+    with records.Store(path) as store:
+        for record in written:
+            store.append(record)
+    log = records.load(path)
+    assert log.skipped == []
+    (copies,) = log.dags.values()
+    (expression,) = written.dags[written.records[0].dag]
+    assert [copy.to_line() for copy in copies] == [expression.to_line()] * 200
+    own = rebuild(written, written.records[0])
+    made = rebuild(log, log.records[0])
+    assert str(loopwright.lower(made.schedule, made.args)) == str(
+        loopwright.lower(own.schedule, own.args)
+    )
+    # A log that is made from it holds the line once.
+    records.merge([path], tmp_path / "merged.jsonl")
+    (once,) = records.load(tmp_path / "merged.jsonl").dags.values()
+    assert [copy.to_line() for copy in once] == [expression.to_line()]
 
 
 def changed(log, **fields):

@@ -62,13 +62,11 @@ def recheck(
     Raises:
         RunError: a worker process cannot be started.
     """
-    from loopwright.transform import PassContext  # not at the top: runners import no compiler
-
     recorded = _Recorded(task, scheduled)
     equipment = Equipment(recorded, option or measure_option(), announce or (lambda text: None))
     try:
         equipment.start()
-        equipment.passes = PassContext.current().to_json()
+        equipment.lower_as_here()
         checked, reason, error, worst = _checked(equipment, task.fallback())
     finally:
         equipment.close()

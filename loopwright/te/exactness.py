@@ -29,7 +29,7 @@ from loopwright.ir.operations import COMPARE
 from loopwright.ir.reduction import Reduce, outputs_of
 
 if TYPE_CHECKING:
-    from loopwright.te import Dag
+    from loopwright.te.dag import Dag
     from loopwright.te.op_node import OpNode
 
 #: Sizes of integers that are tried, the largest first: small enough for long sums, large enough for

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from loopwright.measure.paired_ratios import PairedGain, paired_gain
+from loopwright.measure.playoff.paired_ratios import PairedGain, paired_gain
 from loopwright.measure.result import MeasureError
 from loopwright.records import Checked, Verdict
 from loopwright.records.verdict import NOT_COMPARED
@@ -28,7 +28,8 @@ class PlayoffPlan:
         default: the default configuration, which takes part whatever its speed; None where it
             cannot.
         places: how many others take part: distinct programs whose answer is right.
-        seconds: how long the rounds may take beyond those that are needed at least.
+        seconds: how long it may take, building and checking included, unless the rounds that are
+            needed at least take longer.
         timeout: seconds after which no round begins; None for no limit.
         flop: floating point operations of one call; 0 where there are none to count.
         beside: what else is sampled in each round of the second part, by name.
@@ -48,7 +49,8 @@ class FinalistResult:
 
     Attributes:
         config: its configuration.
-        times: seconds per call, one for each round of the first part; empty where it failed.
+        times: seconds per call, one for each round of the first part that it took part in; empty
+            where it failed.
         error: why it is out, or None.
         checked: whether its answer was compared with the reference.
         check_reason: why it was not; empty when it was.

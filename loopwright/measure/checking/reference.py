@@ -15,7 +15,7 @@ from loopwright import dtypes
 from loopwright.errors import TimeLimitError, UsageError
 from loopwright.measure.arguments import arguments, outputs
 from loopwright.measure.building import Build, BuildPool, Candidate, make_candidate
-from loopwright.measure.check import Array, reference_problem
+from loopwright.measure.checking.check import Array, reference_problem
 from loopwright.measure.data.plan import SETS
 from loopwright.measure.result import MeasureError, TaskLike
 from loopwright.measure.running import PREPARE_S, REFERENCE_S, Answers, RunSession
@@ -104,8 +104,8 @@ class References:
 
         None for an output that was rounded in the end.
         """
-        from loopwright.measure.data.exactness import exactness  # not at the top: it knows tensors
         from loopwright.te.dag import read_arg_id
+        from loopwright.te.exactness import exactness  # not at the top: it knows tensors
 
         if not self._runs.plan(arguments(artifact)).largest:
             return None

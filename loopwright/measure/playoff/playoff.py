@@ -16,15 +16,16 @@ from typing import TYPE_CHECKING
 
 from loopwright.measure.building import Build
 from loopwright.measure.equipment import Equipment
-from loopwright.measure.finalists import FinalistResult, PlayoffPlan, PlayoffResult
-from loopwright.measure.machine_limit import MachineLimit, limit_of
 from loopwright.measure.options import PLAYOFF_WINDOW_S, WINDOW_S
-from loopwright.measure.paired_ratios import FEWEST_ROUNDS, SMALLEST_GAIN, paired_gain
+from loopwright.measure.playoff.finalist import LOSES_AFTER, Finalist, may_win
+from loopwright.measure.playoff.machine_limit import MachineLimit, limit_of
+from loopwright.measure.playoff.paired_ratios import FEWEST_ROUNDS, SMALLEST_GAIN, paired_gain
+from loopwright.measure.playoff.result import PlayoffPlan, PlayoffResult
 from loopwright.measure.result import MeasureError
 from loopwright.measure.running import wrong_answer
 from loopwright.measure.workers.messages import CheckReply
 from loopwright.records import Checked
-from loopwright.runtime import Artifact, get_num_threads
+from loopwright.runtime import get_num_threads
 
 if TYPE_CHECKING:
     from loopwright.task import ConfigEntity
@@ -34,64 +35,10 @@ CHOOSING = (5, 20)
 JUDGING = (20, 60)
 #: Rounds of the first part that even the slowest kernels get.
 _FEWEST_CHOOSING = 2
+#: Share of the time of the playoff at which the first part ends, where there is a choice.
+_CHOOSING_SHARE = 0.5
 #: Seconds that the rounds of a part may take before fewer than the least count are made.
 _PATIENCE_S = 2.5
-
-
-class Finalist:
-    """One configuration in the playoff.
-
-    Attributes:
-        slot: where the runner keeps its code. Slot 0 belongs to ordinary trials: filling it empties
-            the others.
-        config: the configuration.
-        build: its code; None until it is queued.
-        twin: another finalist whose code is equal to the byte; it is measured for both.
-        first: seconds that its first run took.
-        launched: number of the runner process that holds its code.
-        times: seconds per call, one for each round of the first part.
-        judged: the same of the second part.
-        latest: the sample of the latest round; empty where it failed.
-        error: why it is out.
-        checked: whether its answer was compared with the reference.
-        check_reason: why it was not.
-        max_error: largest difference from the reference.
-    """
-
-    def __init__(self, slot: int, config: ConfigEntity) -> None:
-        self.slot, self.config = slot, config
-        self.build: Build | None = None
-        self.twin: Finalist | None = None
-        self.first = 0.0
-        self.launched = -1
-        self.times: list[float] = []
-        self.judged: list[float] = []
-        self.latest: list[float] = []
-        self.error: MeasureError | None = None
-        self.checked = Checked.NO
-        self.check_reason = ""
-        self.max_error: float | None = None
-
-    @property
-    def artifact(self) -> Artifact:
-        """Its compiled program."""
-        assert self.build is not None
-        artifact = self.build.compiled
-        assert not isinstance(artifact, MeasureError)
-        return artifact
-
-    def result(self) -> FinalistResult:
-        """What measuring it gave: the first part where there was one."""
-        of = self.twin or self
-        error = self.error or of.error
-        return FinalistResult(
-            self.config,
-            () if error else tuple(of.times or of.judged),
-            error,
-            of.checked,
-            of.check_reason,
-            of.max_error,
-        )
 
 
 class Playoff:
@@ -218,9 +165,13 @@ class Playoff:
     # -- the two parts ------------------------------------------------------------------------
 
     def _choose(self) -> None:
-        """The first part: all in turns, each as often as the others."""
+        """The first part: all in turns, each as often as the others while it may still win."""
         players = self._players()
-        for turn in self._rounds(CHOOSING, _FEWEST_CHOOSING):
+        for turn in self._rounds(CHOOSING, _FEWEST_CHOOSING, _CHOOSING_SHARE):
+            if turn >= LOSES_AFTER:
+                players = may_win(players)
+            if turn >= LOSES_AFTER and len(players) < 2:
+                return
             self._round(players, turn, PLAYOFF_WINDOW_S)
             for f in players:
                 f.times += f.latest
@@ -254,7 +205,7 @@ class Playoff:
         players = self._players()
         pair = [f for f in players if f in (best, self._default) or not self._chosen]
         self._begin_judging(best)
-        for turn in self._rounds(JUDGING, FEWEST_ROUNDS, lambda: _narrow(pair)):
+        for turn in self._rounds(JUDGING, FEWEST_ROUNDS, 1.0, lambda: _narrow(pair)):
             self._sample_beside(turn)
             self._round(pair, turn, WINDOW_S)
             for f in pair:
@@ -299,13 +250,19 @@ class Playoff:
             )
 
     def _rounds(
-        self, counts: tuple[int, int], fewest: int, enough: Callable[[], bool] = lambda: False
+        self,
+        counts: tuple[int, int],
+        fewest: int,
+        share: float,
+        enough: Callable[[], bool] = lambda: False,
     ) -> Iterator[int]:
         """Number the rounds of a part: the least count, more where there is time for them.
 
         Args:
             counts: rounds at least and at most.
             fewest: rounds where the kernels are so slow that there is no time for the least count.
+            share: of the time of the playoff that may have passed by its end, where there is a
+                choice; building and checking take their part of it.
             enough: no more than the least count are needed.
         """
         least, most = counts
@@ -313,7 +270,8 @@ class Playoff:
         for turn in range(most):
             spent = time.perf_counter() - begun
             needed = turn < fewest or (turn < least and spent < _PATIENCE_S)
-            spare = spent < self.plan.seconds / 2 and not (turn >= least and enough())
+            in_time = time.perf_counter() - self.started < share * self.plan.seconds
+            spare = in_time and not (turn >= least and enough())
             if self._out_of_time or not (needed or spare):
                 return
             yield turn

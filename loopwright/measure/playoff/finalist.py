@@ -1,0 +1,93 @@
+"""One configuration while it plays, and whether it may still win."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from loopwright.measure.building import Build
+from loopwright.measure.playoff.result import FinalistResult
+from loopwright.measure.result import MeasureError
+from loopwright.records import Checked
+from loopwright.runtime import Artifact
+
+if TYPE_CHECKING:
+    from loopwright.task import ConfigEntity
+
+#: A finalist leaves the first part when it was slower than the leader by this factor in each round
+#: so far, of which there were at least so many.
+LOSING, LOSES_AFTER = 1.1, 3
+
+
+class Finalist:
+    """One configuration in the playoff.
+
+    Attributes:
+        slot: where the runner keeps its code. Slot 0 belongs to ordinary trials: filling it empties
+            the others.
+        config: the configuration.
+        build: its code; None until it is queued.
+        twin: another finalist whose code is equal to the byte; it is measured for both.
+        first: seconds that its first run took.
+        launched: number of the runner process that holds its code.
+        times: seconds per call, one for each round of the first part.
+        judged: the same of the second part.
+        latest: the sample of the latest round; empty where it failed.
+        error: why it is out.
+        checked: whether its answer was compared with the reference.
+        check_reason: why it was not.
+        max_error: largest difference from the reference.
+    """
+
+    def __init__(self, slot: int, config: ConfigEntity) -> None:
+        self.slot, self.config = slot, config
+        self.build: Build | None = None
+        self.twin: Finalist | None = None
+        self.first = 0.0
+        self.launched = -1
+        self.times: list[float] = []
+        self.judged: list[float] = []
+        self.latest: list[float] = []
+        self.error: MeasureError | None = None
+        self.checked = Checked.NO
+        self.check_reason = ""
+        self.max_error: float | None = None
+
+    @property
+    def artifact(self) -> Artifact:
+        """Its compiled program."""
+        assert self.build is not None
+        artifact = self.build.compiled
+        assert not isinstance(artifact, MeasureError)
+        return artifact
+
+    def result(self) -> FinalistResult:
+        """What measuring it gave: the first part where there was one."""
+        of = self.twin or self
+        error = self.error or of.error
+        return FinalistResult(
+            self.config,
+            () if error else tuple(of.times or of.judged),
+            error,
+            of.checked,
+            of.check_reason,
+            of.max_error,
+        )
+
+
+def may_win(players: Sequence[Finalist]) -> list[Finalist]:
+    """Those that were not clearly slower than the leader in every round; the failed are left out.
+
+    Args:
+        players: all have a sample of each round, but those that failed.
+    """
+    playing = [f for f in players if f.error is None]
+    if not playing:
+        return []
+    leader = min(playing, key=lambda f: statistics.median(f.times))
+    return [
+        f
+        for f in playing
+        if any(own <= LOSING * best for own, best in zip(f.times, leader.times, strict=True))
+    ]
