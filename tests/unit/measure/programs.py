@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from loopwright import te
-from loopwright.measure import MeasureInput
+from loopwright.measure import (
+    LocalBuilder,
+    LocalRunner,
+    MeasureInput,
+    MeasureResult,
+    measure_option,
+)
 from loopwright.schedule import create_schedule
 from loopwright.target import Target
+
+#: How the processes measure that tests share, see `conftest.py`.
+OPTION = measure_option(LocalBuilder(n_parallel=2, timeout=20), LocalRunner(timeout=2))
 
 
 def matmul(n: int, tile: int) -> tuple[Any, list[Any]]:
@@ -55,3 +65,13 @@ class MatmulTask:
 
 def product(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.asarray(a.astype("float64") @ b.astype("float64"))
+
+
+def error_kinds(results: list[MeasureResult]) -> list[str | None]:
+    return [r.error.kind if r.error else None for r in results]
+
+
+def never(*inputs: Any) -> Any:
+    """Does not return."""
+    while True:
+        time.sleep(0.01)
