@@ -43,6 +43,7 @@ SERIAL = (
     "unit/measure/test_playoff.py",
     "unit/measure/test_reference.py",
     "unit/measure/test_running.py",
+    "unit/measure/test_sampling.py",
     "unit/measure/test_worker.py",
     "unit/measure/test_wrong_kernels.py",
     "unit/runtime/test_device.py",

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from loopwright.measure import Measurer
+from loopwright.measure import LocalRunner, Measurer
+from loopwright.measure.running import RunSession
+from loopwright.measure.workers.process import wait_any
 from tests.unit.measure.programs import OPTION, MatmulTask
 
 
@@ -23,3 +25,11 @@ def measurer(task: MatmulTask) -> Iterator[Measurer]:
     """
     with Measurer(task, OPTION) as m:
         yield m
+
+
+@pytest.fixture(scope="session")
+def session() -> Iterator[RunSession]:
+    """A runner process, without builders."""
+    made = RunSession(LocalRunner(timeout=0.5, memory_bytes=1 << 30), wait_any)
+    yield made
+    made.close()
