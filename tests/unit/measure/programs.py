@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -36,6 +37,9 @@ def matmul(n: int, tile: int) -> tuple[Any, list[Any]]:
     return s, [a, b, c]
 
 
+_NUMBERS = itertools.count()
+
+
 class MatmulTask:
     """Configurations are tile sizes; 0 is refused by the template."""
 
@@ -49,7 +53,8 @@ class MatmulTask:
         make_inputs: Callable[[], list[Any]] | None = None,
     ) -> None:
         self.n = n
-        self.args = (n,)
+        # Processes that serve several tasks tell them apart by name and arguments.
+        self.args = (n, next(_NUMBERS))
         self.target = Target("llvm -num-threads=1")
         self.reference = reference
         self.make_inputs = make_inputs

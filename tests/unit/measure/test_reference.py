@@ -45,6 +45,18 @@ def test_a_reference_that_disagrees_is_a_wrong_answer(measurer: Measurer) -> Non
     assert "1024 of 1024 elements are wrong" in result.error.text
 
 
+def test_tasks_that_share_a_runner_are_compared_with_their_own_references(
+    measurer: Measurer,
+) -> None:
+    """They compute the same; what the runner was sent for one says nothing of the other."""
+    kinds = []
+    for wrong_by in (0, 1, 0):
+        task = MatmulTask(reference=lambda a, b, off=wrong_by: product(a, b) + off)
+        with Measurer(task, OPTION, beside=measurer) as m:
+            kinds += error_kinds(list(m.measure(task.inputs(8))))
+    assert kinds == [None, ErrorKind.WRONG_ANSWER, None]
+
+
 def artifact_of(measurer: Measurer, config: Any) -> tuple[Candidate, Artifact]:
     build = measurer.equipment.builds.add(measurer.equipment.instantiate(config))
     measurer.equipment.wait_for([build])
