@@ -11,7 +11,7 @@ TRIALS ?= 64
 LOG    ?= matmul_1024.jsonl
 
 # Options of `make test`: more arguments for pytest, such as ARGS="-k split"; SLOW=1 runs the tests
-# that are marked as slow, too; JOBS processes run what times nothing (auto: one a CPU).
+# that are marked as slow, too; JOBS processes run those that may run beside others (auto: one a CPU).
 ARGS   ?=
 SLOW   ?=
 JOBS   ?= auto
@@ -51,7 +51,7 @@ tune: $(RUN_STAMP) ## set up, then tune the 1024x1024x1024 fp32 matmul (TRIALS=6
 smoke: $(DEV_STAMP) ## set up, then the shortest check that all parts work together (15 s)
 	$(BIN)/python -m pytest -q tests/smoke
 
-# Two passes: what times nothing runs in several processes, then the rest runs alone. The second runs
+# Two passes: what says nothing of times runs in several processes, the rest alone. The second runs
 # even if the first found failures. Pytest's status 5 says that a pass had no test to run, which is
 # right for one of the two, as with ARGS="-k split"; other statuses than 0, 1 and 5 end the run.
 test: $(DEV_STAMP) ## set up, then run the tests (SLOW=1 for slow ones too, ARGS="-k split" to choose)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from loopwright.cli import main
+from loopwright.testing.tuner_contract import FakeMeasurer
 
 WORKLOAD = ("matmul", "M=32", "N=32", "K=32", "--threads", "1")
 TRIALS = 6
@@ -36,18 +36,6 @@ class Ran(NamedTuple):
 Cli = Callable[..., Ran]
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _own_device_lock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Do not wait for what else is timed on this machine: speeds are not asserted here."""
-    before = os.environ.get("XDG_RUNTIME_DIR")
-    os.environ["XDG_RUNTIME_DIR"] = str(tmp_path_factory.mktemp("run"))
-    yield
-    if before is None:
-        del os.environ["XDG_RUNTIME_DIR"]
-    else:
-        os.environ["XDG_RUNTIME_DIR"] = before
-
-
 @pytest.fixture
 def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> Cli:
     """Run a command line in an empty folder."""
@@ -69,3 +57,10 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tuned") / "log.jsonl"
     assert main(["tune", *WORKLOAD, "--trials", str(TRIALS), "--log", str(path)]) == 0
     return path
+
+
+@pytest.fixture
+def instant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tuning builds and times nothing: each configuration takes a time that is made up."""
+    monkeypatch.setattr("loopwright.tuner.run.loop.default_option", FakeMeasurer)
+    monkeypatch.setattr("loopwright.cli.tune._numpy", lambda workload, stack: None)

@@ -79,6 +79,7 @@ def test_the_check_stands_where_the_log_cannot_be_written(cli, tuned, rewritten,
     assert "the check is not noted: the disk is full" in ran.err
 
 
+@pytest.mark.usefixtures("instant")
 def test_a_wrong_record_makes_way_for_the_next(cli, tmp_path, rewritten):
     (tmp_path / "add.py").write_text(TEMPLATE)
     assert cli("tune", *ADD, "--trials", "2", "--log", "right.jsonl").code == 0

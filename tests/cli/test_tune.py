@@ -125,6 +125,7 @@ def test_a_summary_for_scripts_and_an_exit_code_for_no_gain(cli, tmp_path):
     assert cli(*argv, "--fail-without-gain").code == code
 
 
+@pytest.mark.usefixtures("instant")
 def test_a_tie_exits_with_the_code_for_no_gain(cli, tmp_path, monkeypatch):
     tie = records.Verdict(records.Outcome.TIE, 0.001, 0.004, 20, "", "FMA peak", 0.94)
     monkeypatch.setattr("loopwright.measure.PlayoffResult.verdict", lambda self: tie)
@@ -168,6 +169,7 @@ def test_usage_errors(cli):
         assert text in ran.error
 
 
+@pytest.mark.usefixtures("instant")
 def test_all_budgets_together_and_the_first_that_is_spent_is_named(cli, tmp_path):
     options = ["--trials", "50", "--timeout", "5m", "--early-stopping", "40", "--min-gain", "0.1%"]
     ran = cli("tune", *WORKLOAD, *options, "--gflops", "0.001", "--log", str(tmp_path / "a.jsonl"))
@@ -178,6 +180,7 @@ def test_all_budgets_together_and_the_first_that_is_spent_is_named(cli, tmp_path
     assert (header["n_trial"], header["target_gflops"], header["min_gain"]) == (50, 0.001, 0.001)
 
 
+@pytest.mark.usefixtures("instant")
 @pytest.mark.parametrize(
     ("tuner", "option", "noted"),
     [
@@ -207,6 +210,7 @@ def test_a_log_that_cannot_be_written(cli, tmp_path):
     assert "it is a directory" in cli("tune", *WORKLOAD, "--log", str(tmp_path)).error
 
 
+@pytest.mark.usefixtures("instant")
 def test_a_log_full_of_rubbish_is_counted_and_kept(cli, tmp_path):
     path = tmp_path / "log.jsonl"
     path.write_text('hello\n{"v": 99}\n{"v": 1, "task"')
@@ -280,11 +284,15 @@ def test_sigterm_ends_a_run_as_ctrl_c_does_and_nohup_ignores_sighup(tmp_path):
     ends_cleanly(process, signal.SIGTERM, log)
 
 
-def test_sighup_ends_a_run_as_ctrl_c_does(tmp_path):
+def test_a_second_run_on_one_log_names_the_first_which_sighup_ends_as_ctrl_c_does(cli, tmp_path):
     log = tmp_path / "log.jsonl"
     argv = ["tune", *WORKLOAD, "--trials", "5000", "--log", "log.jsonl"]
     process = spawn(*argv, folder=tmp_path)
     wait_for_trials(process, log, 1)
+    ran = cli("tune", *WORKLOAD, "--trials", "3", "--log", "log.jsonl")
+    assert ran.code == 1
+    assert f"process {process.pid} (" in ran.error
+    assert "peak" not in ran.out  # refused before anything is timed
     ends_cleanly(process, signal.SIGHUP, log)
 
 
@@ -327,20 +335,6 @@ def test_ctrl_c_before_the_first_trial_prints_the_command_too(cli, tmp_path, mon
     ran = cli("tune", *WORKLOAD, "--trials", "7", "--log", log)
     assert ran.code == 130
     assert f"loopwright tune matmul M=32 N=32 K=32 --threads 1 --log {log} --trials 7" in ran.out
-
-
-def test_a_second_run_on_one_log_names_the_first(cli, tmp_path):
-    log = tmp_path / "log.jsonl"
-    process = spawn("tune", *WORKLOAD, "--trials", "5000", "--log", str(log), folder=tmp_path)
-    try:
-        wait_for_trials(process, log, 1)
-        ran = cli("tune", *WORKLOAD, "--trials", "3", "--log", str(log))
-        assert ran.code == 1
-        assert f"process {process.pid} (" in ran.error
-        assert "peak" not in ran.out  # refused before anything is timed
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
 
 
 def test_the_display_on_a_terminal():

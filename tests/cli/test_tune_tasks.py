@@ -51,6 +51,7 @@ def test_one_table_and_one_log(cli, file, tmp_path):
     assert {header["tasks"] for header in log.headers} == {3}
 
 
+@pytest.mark.usefixtures("instant")
 def test_the_same_command_again_measures_nothing(cli, file, tmp_path):
     tune(cli, file, "--trials", "9")
     before = (tmp_path / "net.jsonl").read_text()

@@ -80,9 +80,15 @@ class References:
         self._answers: dict[str, Answers | None] = {}
 
     def key(self, candidate: Candidate, artifact: Artifact) -> str:
-        """Names the answers to what a candidate computes, on the data that it gets."""
+        """Names the answers to what a candidate computes, on the data that it gets.
+
+        A runner may serve several tasks: those that compute the same share the answers of the naive
+        schedule, but not those of a template's own reference.
+        """
+        task = self._task
+        owner = "" if task.reference is None else repr((task.name, task.args))
         plan = self._runs.plan(arguments(artifact))
-        return f"reference {candidate.dag.hash} {candidate.arg_ids} {plan}"
+        return f"reference {owner} {candidate.dag.hash} {candidate.arg_ids} {plan}"
 
     def get(self, candidate: Candidate, artifact: Artifact) -> Answers | None:
         """The answers to both sets of inputs; None when no reference can be had (announced)."""

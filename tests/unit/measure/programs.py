@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from loopwright import te
-from loopwright.measure import MeasureInput
+from loopwright.measure import (
+    LocalBuilder,
+    LocalRunner,
+    MeasureInput,
+    MeasureResult,
+    measure_option,
+)
 from loopwright.schedule import create_schedule
 from loopwright.target import Target
+
+#: How the processes measure that tests share, see `conftest.py`.
+OPTION = measure_option(LocalBuilder(n_parallel=2, timeout=20), LocalRunner(timeout=2))
 
 
 def matmul(n: int, tile: int) -> tuple[Any, list[Any]]:
@@ -26,6 +37,9 @@ def matmul(n: int, tile: int) -> tuple[Any, list[Any]]:
     return s, [a, b, c]
 
 
+_NUMBERS = itertools.count()
+
+
 class MatmulTask:
     """Configurations are tile sizes; 0 is refused by the template."""
 
@@ -39,7 +53,8 @@ class MatmulTask:
         make_inputs: Callable[[], list[Any]] | None = None,
     ) -> None:
         self.n = n
-        self.args = (n,)
+        # Processes that serve several tasks tell them apart by name and arguments.
+        self.args = (n, next(_NUMBERS))
         self.target = Target("llvm -num-threads=1")
         self.reference = reference
         self.make_inputs = make_inputs
@@ -55,3 +70,13 @@ class MatmulTask:
 
 def product(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.asarray(a.astype("float64") @ b.astype("float64"))
+
+
+def error_kinds(results: list[MeasureResult]) -> list[str | None]:
+    return [r.error.kind if r.error else None for r in results]
+
+
+def never(*inputs: Any) -> Any:
+    """Does not return."""
+    while True:
+        time.sleep(0.01)

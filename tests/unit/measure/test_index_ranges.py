@@ -9,10 +9,10 @@ import pytest
 
 from loopwright import te
 from loopwright.errors import UsageError
-from loopwright.measure import LocalBuilder, LocalRunner, Measurer, measure_option
+from loopwright.measure import Measurer
 from loopwright.measure.checking.check import make_input
 from loopwright.measure.data.index_ranges import index_spans, is_data_dependent
-from tests.unit.measure.programs import MatmulTask
+from tests.unit.measure.programs import OPTION, MatmulTask
 
 ROWS, N = 100, 5
 
@@ -108,10 +108,7 @@ class TakeTask(MatmulTask):
         return s, [x, p, c]
 
 
-OPTION = measure_option(LocalBuilder(n_parallel=1, timeout=20), LocalRunner(timeout=2))
-
-
-def test_such_a_task_is_measured_and_checked() -> None:
+def test_such_a_task_is_measured_and_checked(measurer: Measurer) -> None:
     seen: list[Any] = []
 
     def reference(x: Any, p: Any) -> Any:
@@ -119,7 +116,7 @@ def test_such_a_task_is_measured_and_checked() -> None:
         return x[p] * 2
 
     task = TakeTask(reference=reference)
-    with Measurer(task, OPTION) as m:
+    with Measurer(task, OPTION, beside=measurer) as m:
         (result,) = m.measure(task.inputs(4))
         assert (result.error, result.checked, result.max_error) == (None, "yes", 0.0)
         assert all(p.min() >= 0 and p.max() < ROWS for p in seen)
@@ -129,14 +126,14 @@ def test_such_a_task_is_measured_and_checked() -> None:
             list(m.measure(task.inputs(3)))
 
 
-def test_an_access_outside_is_named() -> None:
+def test_an_access_outside_is_named(measurer: Measurer) -> None:
     """Data of the template's own, just behind the end: a plain build reads what lies there."""
     inside = np.arange(N, dtype="int32")
     task = TakeTask(
         reference=lambda x, p: np.resize(x, (ROWS + 2, 64))[p] * 2,
         make_inputs=lambda: [np.ones((ROWS, 64), "float32"), np.where(inside == 3, ROWS, inside)],
     )
-    with Measurer(task, OPTION) as m:
+    with Measurer(task, OPTION, beside=measurer) as m:
         (result,) = m.measure(task.inputs(4))
     assert result.error is not None
     assert result.error.kind == "WRONG_ANSWER"

@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 
 from loopwright import te
-from loopwright.measure import LocalBuilder, LocalRunner, Measurer, measure_option
+from loopwright.measure import Measurer
 from loopwright.measure.building import instantiate
-from tests.unit.measure.programs import MatmulTask
-
-OPTION = measure_option(LocalBuilder(n_parallel=1, timeout=20), LocalRunner(timeout=2))
+from tests.unit.measure.programs import OPTION, MatmulTask
 
 
 class ArgMaxTask(MatmulTask):
@@ -29,22 +27,22 @@ class ArgMaxTask(MatmulTask):
 
 
 @pytest.mark.parametrize("given", ["the naive schedule", "NumPy"])
-def test_all_outputs_are_checked(given: str) -> None:
+def test_all_outputs_are_checked(given: str, measurer: Measurer) -> None:
     def numpy(a: Any) -> Any:
         return a.max(1), a.argmax(1).astype("int32")
 
     task = ArgMaxTask(reference=numpy if given == "NumPy" else None)
     made: Any = instantiate(task, 8)
     assert made.arg_ids == (0, (1, 1), 1)
-    with Measurer(task, OPTION) as m:
+    with Measurer(task, OPTION, beside=measurer) as m:
         results = list(m.measure(task.inputs(4, 8)))
         assert [r.error for r in results] == [None, None]
         assert any(r.max_error == 0.0 for r in results)
 
 
-def test_a_wrong_second_output_is_noticed() -> None:
+def test_a_wrong_second_output_is_noticed(measurer: Measurer) -> None:
     task = ArgMaxTask(reference=lambda a: (a.max(1), a.argmin(1).astype("int32")))
-    with Measurer(task, OPTION) as m:
+    with Measurer(task, OPTION, beside=measurer) as m:
         (result,) = m.measure(task.inputs(8))
     assert result.error is not None
     assert result.error.kind == "WRONG_ANSWER"

@@ -11,20 +11,15 @@ import pytest
 
 from loopwright.measure import (
     ErrorKind,
-    LocalBuilder,
-    LocalRunner,
     MeasureError,
     Measurer,
     MeasureResult,
-    measure_option,
 )
 from loopwright.measure.building import Build, Same
 from loopwright.measure.programs import Programs, stands_for_program
 from loopwright.runtime import Artifact
 from tests.unit.measure import kernels
-from tests.unit.measure.programs import MatmulTask, matmul
-
-OPTION = measure_option(LocalBuilder(n_parallel=2, timeout=20), LocalRunner(timeout=2))
+from tests.unit.measure.programs import OPTION, MatmulTask, matmul
 
 
 class Disguised(MatmulTask):
@@ -49,8 +44,8 @@ class Disguised(MatmulTask):
 
 
 @pytest.fixture(scope="module")
-def measurer() -> Iterator[Measurer]:
-    with Measurer(Disguised(), OPTION) as m:
+def measurer(measurer: Measurer) -> Iterator[Measurer]:
+    with Measurer(Disguised(), OPTION, beside=measurer) as m:
         yield m
 
 
@@ -88,9 +83,9 @@ def test_known_programs_are_not_run(measurer: Measurer) -> None:
     assert measurer.timing["built"] == before + 1
 
 
-def test_a_wrong_answer_is_shared() -> None:
+def test_a_wrong_answer_is_shared(measurer: Measurer) -> None:
     task = Disguised(reference=lambda a, b: a @ b + 1)
-    with Measurer(task, OPTION) as m:
+    with Measurer(task, OPTION, beside=measurer) as m:
         first, second = measured(m, 40, 41)
     assert first.error is not None
     assert first.error.kind == ErrorKind.WRONG_ANSWER

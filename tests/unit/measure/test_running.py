@@ -5,54 +5,18 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
-from typing import Any
 
-import numpy as np
 import pytest
 
 from loopwright.errors import RunError
 from loopwright.measure.checking.check import Closeness
-from loopwright.measure.data.plan import SETS, DataPlan, input_set
 from loopwright.measure.options import LocalRunner
 from loopwright.measure.result import ErrorKind, MeasureError
-from loopwright.measure.running import Answers, RunSession
+from loopwright.measure.running import RunSession
 from loopwright.measure.workers.messages import CheckReply, RaceReply
 from loopwright.measure.workers.waiting import wait_any
-from loopwright.runtime import Arg
 from tests.unit.measure import kernels
-
-ARG = Arg("A", (kernels.N,), np.dtype("float32"), False)
-INPUTS = [input_set(DataPlan(), [ARG], 0, None, number)[0] for number in SETS]
-RIGHT = Answers(tuple((a + np.float32(1)).tobytes() for a in INPUTS))  # type: ignore[arg-type]
-
-
-@pytest.fixture(scope="module")
-def session() -> Iterator[RunSession]:
-    made = RunSession(LocalRunner(timeout=0.5, memory_bytes=1 << 30), wait_any)
-    yield made
-    made.close()
-
-
-def race(
-    session: RunSession, text: str, incumbent: float | None = None
-) -> RaceReply | MeasureError:
-    return session.load_and_race(kernels.built(text), incumbent)
-
-
-def sample(session: RunSession, found: RaceReply, **options: Any) -> tuple[float, ...]:
-    times = session.sample(found.first, **options)
-    assert isinstance(times, tuple), times
-    return times
-
-
-def survives(session: RunSession) -> None:
-    """The next candidate is measured as if nothing had happened."""
-    found = race(session, kernels.GOOD)
-    assert isinstance(found, RaceReply), found
-    assert session.check("r", RIGHT, Closeness(1), 1.0) == CheckReply(
-        max_error=0.0, rss=session.worker.rss
-    )
+from tests.unit.measure.sessions import RIGHT, race, survives
 
 
 def kill(session: RunSession) -> None:
@@ -70,61 +34,8 @@ def check(session: RunSession, text: str) -> CheckReply:
     return checked
 
 
-def test_samples_of_a_good_kernel(session: RunSession) -> None:
-    found = race(session, kernels.GOOD)
-    assert isinstance(found, RaceReply)
-    assert not found.dropped
-    times = sample(session, found)
-    assert len(times) == 5
-    assert all(0 < t < session.worker.seconds for t in times)
-    survives(session)
-
-
-def test_windows_of_a_kernel_that_takes_longer_are_single_calls(session: RunSession) -> None:
-    found = race(session, kernels.sleepy(25_000))
-    assert isinstance(found, RaceReply)
-    times = sample(session, found, windows=2)
-    assert len(times) == 2
-    assert all(t >= 0.025 for t in times)
-
-
-@pytest.mark.parametrize(("incumbent", "count"), [(None, 5), (1.0, 5), (0.008, 2)])
-def test_two_windows_settle_what_is_clearly_behind(
-    session: RunSession, incumbent: float | None, count: int
-) -> None:
-    found = race(session, kernels.sleepy(13_000))
-    assert isinstance(found, RaceReply)
-    times = sample(session, found, incumbent=incumbent)
-    assert len(times) == count
-
-
-def test_windows_hold_many_calls_of_a_tiny_kernel(session: RunSession) -> None:
-    found = race(session, kernels.GOOD)
-    assert isinstance(found, RaceReply)
-    times = sample(session, found, windows=1)
-    # a window that long cannot hold fewer than a hundred calls of this length
-    assert times[0] * 100 < session.worker.seconds
-
-
 def test_a_parallel_kernel_runs_on_the_pool(session: RunSession) -> None:
     assert check(session, kernels.PARALLEL).problem is None
-
-
-def test_race_drops_what_is_far_behind(session: RunSession) -> None:
-    found = race(session, kernels.sleepy(5000), incumbent=0.001)
-    assert isinstance(found, RaceReply)
-    assert found.dropped
-    assert found.first >= 0.005
-    close = race(session, kernels.sleepy(5000), incumbent=0.004)
-    assert isinstance(close, RaceReply)
-    assert not close.dropped
-
-
-def test_a_hopeless_warm_up_is_the_only_run(session: RunSession) -> None:
-    found = race(session, kernels.sleepy(60_000), incumbent=0.001)
-    assert isinstance(found, RaceReply)
-    assert found.dropped
-    assert found.first == found.warm
 
 
 @pytest.mark.parametrize("text", [kernels.HANG, kernels.BUSY_HANG], ids=["sleeping", "spinning"])
@@ -151,15 +62,6 @@ def test_exit(session: RunSession) -> None:
     assert isinstance(found, MeasureError)
     assert found.kind == ErrorKind.RUN_CRASH
     assert "exited with code 3" in found.text
-    survives(session)
-
-
-def test_abort_reports_what_was_printed(session: RunSession) -> None:
-    found = race(session, kernels.ABORT)
-    assert isinstance(found, MeasureError)
-    assert found.kind == ErrorKind.RUN_CRASH
-    assert "SIGABRT" in found.text
-    assert "hello from the kernel" in found.text
     survives(session)
 
 
@@ -214,19 +116,19 @@ def test_printing_does_not_disturb_the_protocol(session: RunSession) -> None:
     assert check(session, kernels.PRINTS).problem is None
 
 
-def test_a_flood_of_text_is_bounded(session: RunSession) -> None:
-    """20 MB per call, twice and more: writes fail at the limit, the kernel goes on."""
+def test_a_flood_of_text_is_bounded_and_last_words_follow_it(session: RunSession) -> None:
+    """20 MB per call, twice and more: writes fail at the limit, the kernel goes on.
+
+    What the next candidate prints begins at the start of the file again.
+    """
     found = race(session, kernels.FLOODS)
     assert isinstance(found, RaceReply)
     assert 0 < session.worker.printed_bytes <= 16 << 20
-    survives(session)
-
-
-def test_last_words_after_a_flood(session: RunSession) -> None:
-    """What the next candidate prints begins at the start of the file again."""
-    race(session, kernels.FLOODS)
+    assert isinstance(race(session, kernels.FLOODS), RaceReply)
     found = race(session, kernels.ABORT)
     assert isinstance(found, MeasureError)
+    assert found.kind == ErrorKind.RUN_CRASH
+    assert "SIGABRT" in found.text
     assert "hello from the kernel" in found.text
     survives(session)
 
@@ -271,14 +173,10 @@ def test_wrong_answers(session: RunSession, text: str, words: str) -> None:
     found = check(session, text)
     assert found.problem is not None
     assert words in found.problem
+    if text == kernels.OFF_BY_A_BIT:
+        assert found.max_error == pytest.approx(0.5, rel=1e-6)
+        assert "(error 0.5, allowed" in found.problem
     survives(session)
-
-
-def test_wrong_value_says_where_and_how_much(session: RunSession) -> None:
-    found = check(session, kernels.OFF_BY_A_BIT)
-    assert found.max_error == pytest.approx(0.5, rel=1e-6)
-    assert found.problem is not None
-    assert "(error 0.5, allowed" in found.problem
 
 
 def test_writing_past_the_end_is_found_and_the_process_replaced(session: RunSession) -> None:
@@ -386,70 +284,9 @@ def test_naive_outputs_are_the_answer(session: RunSession) -> None:
     assert session.outputs_of(kernels.built(kernels.GOOD)) == RIGHT.sets[0]
 
 
-def with_options(**options: object) -> RunSession:
-    return RunSession(LocalRunner(**options), wait_any)  # type: ignore[arg-type]
-
-
-def test_explicit_counts_have_the_meaning_of_autotvm() -> None:
-    session = with_options(number=2, repeat=3)
-    try:
-        found = race(session, kernels.sleepy(2000))
-        assert isinstance(found, RaceReply)
-        times = sample(session, found)
-        assert len(times) == 3
-        assert all(t >= 0.002 for t in times)
-        assert session.worker.seconds >= 0.012
-    finally:
-        session.close()
-
-
-def test_min_repeat_ms_raises_the_number_of_calls() -> None:
-    session = with_options(number=1, repeat=2, min_repeat_ms=30)
-    try:
-        found = race(session, kernels.sleepy(1000))
-        assert isinstance(found, RaceReply)
-        times = sample(session, found)
-        assert len(times) == 2
-        assert session.worker.seconds >= 0.06
-    finally:
-        session.close()
-
-
-def test_cache_flush_makes_samples_of_one_call() -> None:
-    session = with_options(number=4, repeat=3, enable_cpu_cache_flush=True)
-    try:
-        found = race(session, kernels.sleepy(3000))
-        assert isinstance(found, RaceReply)
-        times = sample(session, found)
-        assert len(times) == 3
-        assert all(t >= 0.003 for t in times)
-    finally:
-        session.close()
-
-
-def test_slow_kernel_gets_the_samples_that_fit() -> None:
-    session = with_options(timeout=0.5)
-    try:
-        found = race(session, kernels.sleepy(90_000))
-        assert isinstance(found, RaceReply)
-        times = sample(session, found, spent=found.warm + found.first)
-        assert 1 <= len(times) < 5
-        assert found.warm + found.first + sum(times) < 0.5
-    finally:
-        session.close()
-
-
-def test_incumbent_shortens_the_limit() -> None:
-    option = LocalRunner(timeout=10)
-    assert option.limit(None) == 10
-    assert option.limit(0.001) == 1
-    assert option.limit(0.2) == pytest.approx(4)
-    assert option.limit(3.0) == 10
-
-
 def test_start_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOOPWRIGHT_NUM_THREADS", "many")
-    session = with_options()
+    session = RunSession(LocalRunner(), wait_any)
     try:
         with pytest.raises(RunError, match=r"cannot start a runner.*LOOPWRIGHT_NUM_THREADS"):
             race(session, kernels.GOOD)

@@ -1,0 +1,40 @@
+"""What the tests of a runner process do with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from loopwright.measure.checking.check import Closeness
+from loopwright.measure.data.plan import SETS, DataPlan, input_set
+from loopwright.measure.result import MeasureError
+from loopwright.measure.running import Answers, RunSession
+from loopwright.measure.workers.messages import CheckReply, RaceReply
+from loopwright.runtime import Arg
+from tests.unit.measure import kernels
+
+ARG = Arg("A", (kernels.N,), np.dtype("float32"), False)
+INPUTS = [input_set(DataPlan(), [ARG], 0, None, number)[0] for number in SETS]
+RIGHT = Answers(tuple((a + np.float32(1)).tobytes() for a in INPUTS))  # type: ignore[arg-type]
+
+
+def race(
+    session: RunSession, text: str, incumbent: float | None = None
+) -> RaceReply | MeasureError:
+    return session.load_and_race(kernels.built(text), incumbent)
+
+
+def sample(session: RunSession, found: RaceReply, **options: Any) -> tuple[float, ...]:
+    times = session.sample(found.first, **options)
+    assert isinstance(times, tuple), times
+    return times
+
+
+def survives(session: RunSession) -> None:
+    """The next candidate is measured as if nothing had happened."""
+    found = race(session, kernels.GOOD)
+    assert isinstance(found, RaceReply), found
+    assert session.check("r", RIGHT, Closeness(1), 1.0) == CheckReply(
+        max_error=0.0, rss=session.worker.rss
+    )

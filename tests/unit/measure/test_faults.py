@@ -1,0 +1,159 @@
+"""What goes wrong costs one trial, or none: templates, compilers, kernels, killed processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from loopwright.measure import (
+    ErrorKind,
+    LocalBuilder,
+    LocalRunner,
+    Measurer,
+    measure_option,
+)
+from loopwright.measure.building import Candidate
+from tests.unit.measure import kernels
+from tests.unit.measure.canned import Canned
+from tests.unit.measure.programs import OPTION, MatmulTask, error_kinds, never, product
+
+
+def test_template_errors_beyond_exception_are_not_swallowed(measurer: Measurer) -> None:
+    task = measurer.task
+    stop = KeyboardInterrupt()
+
+    class Interrupting:
+        def __eq__(self, other: object) -> bool:
+            raise stop
+
+        __hash__ = None  # type: ignore[assignment]
+
+    with pytest.raises(KeyboardInterrupt):
+        list(measurer.measure(task.inputs(Interrupting())))
+    assert error_kinds(list(measurer.measure(task.inputs(4)))) == [None]
+
+
+def test_builder_killed_in_the_middle_costs_no_trial(task: MatmulTask) -> None:
+    option = measure_option(LocalBuilder(n_parallel=1, timeout=20), LocalRunner(timeout=2))
+    with Measurer(task, option) as m:
+        assert error_kinds(list(m.measure(task.inputs(4)))) == [None]
+        pid = m.equipment.builds.workers[0].pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        timer = threading.Timer(0.2, os.kill, (pid, signal.SIGKILL))
+        timer.start()
+        results = list(m.measure(task.inputs(8, 16)))
+        timer.join()
+        assert error_kinds(results) == [None, None]
+
+
+def test_runner_killed_from_outside_costs_no_trial(measurer: Measurer) -> None:
+    """Between the samples of a candidate and its check."""
+    killed: list[int] = []
+
+    def reference(a: Any, b: Any) -> Any:
+        pid = m.equipment.runs.worker.pid
+        if not killed and pid is not None:
+            killed.append(pid)
+            os.kill(pid, signal.SIGKILL)
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        return product(a, b)
+
+    task = MatmulTask(reference=reference)
+    with Measurer(task, OPTION, beside=measurer) as m:
+        (result,) = m.measure(task.inputs(8))
+    assert killed
+    assert result.error is None
+    assert result.max_error is not None
+
+
+def test_hanging_builder_is_killed_at_its_limit(task: MatmulTask) -> None:
+    option = measure_option(LocalBuilder(n_parallel=1, timeout=0.5), LocalRunner(timeout=2))
+    with Measurer(task, option) as m:
+        assert error_kinds(list(m.measure(task.inputs(4)))) == [None]
+        pid = m.equipment.builds.workers[0].pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        results = list(m.measure(task.inputs(8, 16)))
+        assert error_kinds(results) == [ErrorKind.BUILD_TIMEOUT, None]
+        assert results[0].error is not None
+        assert "0.5 s" in results[0].error.text
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_compiler_errors_are_typed(task: MatmulTask, measurer: Measurer) -> None:
+    found = measurer.equipment.instantiate(8)
+    broken = Candidate(found.dag, [["split", 99]], found.arg_ids, "main", "broken trace")
+    missing = Candidate(found.dag, found.trace, (0, 1), "main", "an argument is missing")
+    named = Candidate(found.dag, found.trace, found.arg_ids, "not a name", "bad name")
+    jobs = [measurer.equipment.builds.add(c) for c in (broken, missing, named)]
+    measurer.equipment.wait_for(jobs)
+    kinds = [getattr(j.outcome, "kind", None) for j in jobs]
+    assert kinds == [ErrorKind.INSTANTIATION, ErrorKind.COMPILE, ErrorKind.COMPILE]
+    assert "not a name" in jobs[2].outcome.text  # type: ignore[union-attr]
+
+
+def test_a_template_that_never_returns_costs_one_trial() -> None:
+    class Endless(MatmulTask):
+        def instantiate(self, config: int) -> Any:
+            return never() if config == 3 else super().instantiate(config)
+
+    task = Endless()
+    builder = LocalBuilder(n_parallel=1, timeout=1.0)
+    with Measurer(task, replace(OPTION, builder=builder)) as m:
+        results = list(m.measure(task.inputs(8, 3, 4)))
+    assert error_kinds(results) == [None, ErrorKind.INSTANTIATION, None]
+
+
+def test_a_batch_of_faults_costs_one_trial_each() -> None:
+    texts = [
+        kernels.GOOD,
+        kernels.SEGFAULT,
+        kernels.EXIT,
+        kernels.HUNGRY,
+        kernels.HANG,
+        kernels.RETURNS_7,
+        kernels.OVERRUNS,
+        kernels.PRINTS,
+        kernels.GOOD,
+    ]
+    task = MatmulTask(reference=lambda a: a + np.float32(1))
+    option = measure_option(LocalBuilder(n_parallel=1), LocalRunner(timeout=0.5, racing=False))
+    m = Measurer(task, option)
+    Canned(m, texts)
+    with m:
+        results = list(m.measure(task.inputs(*range(len(texts)))))
+    assert error_kinds(results) == [
+        None,
+        ErrorKind.RUN_CRASH,
+        ErrorKind.RUN_CRASH,
+        ErrorKind.MEMORY,
+        ErrorKind.RUN_TIMEOUT,
+        ErrorKind.RUN_ERROR,
+        ErrorKind.WRONG_ANSWER,
+        None,
+        None,
+    ]
+    assert all(r.times == () for r in results if r.error)
+    assert m.timing["failed"] == 6
+
+
+def test_a_wrong_winner_does_not_become_the_incumbent(measurer: Measurer) -> None:
+    """The wrong kernel is much faster; the right one after it must not be raced against it."""
+    task = MatmulTask(reference=lambda a: a + np.float32(1))
+    m = Measurer(task, OPTION, beside=measurer)
+    Canned(m, [kernels.SKIPS_LAST, kernels.sleepy(3000)])
+    with m:
+        wrong, right = m.measure(task.inputs(0, 1))
+    assert wrong.error is not None
+    assert wrong.error.kind == ErrorKind.WRONG_ANSWER
+    assert right.usable
+    assert not right.dropped
+    assert right.max_error == 0.0
