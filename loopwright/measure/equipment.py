@@ -260,7 +260,7 @@ class Equipment:
         Returns:
             An error where one leaves its tensor.
         """
-        from loopwright.measure.data.index_ranges import is_data_dependent
+        from loopwright.te.index_ranges import is_data_dependent
 
         if not is_data_dependent(candidate.dag):
             return None

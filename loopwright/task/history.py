@@ -37,6 +37,8 @@ from loopwright.task.dispatch import DispatchContext, fallback, say_once, task_o
 from loopwright.task.space import ConfigEntity
 from loopwright.task.task import TargetLike, Task
 from loopwright.task.template import Scheduled
+from loopwright.te.dag import read_arg_id
+from loopwright.te.index_ranges import Span, index_spans
 
 if TYPE_CHECKING:
     from loopwright.runtime import Module
@@ -178,10 +180,14 @@ class ApplyHistoryBest(DispatchContext):
 
         Raises:
             RunError: a call failed.
+            UsageError: an operand is used as an index, the template makes no inputs, and there is
+                no telling which values keep it inside.
         """
         choice = self.explain(task)
-        inputs = None if task.make_inputs is None else task.make_inputs()
-        actual = time_as_called(module, choice.expected, inputs)
+        if task.make_inputs is None:
+            actual = time_as_called(module, choice.expected, spans=_index_spans(task))
+        else:
+            actual = time_as_called(module, choice.expected, task.make_inputs())
         self._choices[_name(task)] = replace(choice, actual=actual)
         if actual.causes:
             took = duration(actual.seconds)
@@ -318,6 +324,13 @@ class _Applied:
 def _name(task: Task) -> tuple[str, str]:
     """Tells the tasks of a report apart: by key and by all options of the target."""
     return task.key, canonical_json(task.target.canonical)
+
+
+def _index_spans(task: Task) -> list[Span | None]:
+    """For each argument of a task's kernels, the values of one that is used as an index."""
+    s, tensors = task.instantiate(task.config_space.default_index)
+    spans = index_spans(s.dag)
+    return [spans.get(read_arg_id(i)[0]) for i in s.arg_ids(tensors)]
 
 
 def _here(task: Task) -> Here:

@@ -17,11 +17,9 @@ from loopwright.runtime import Arg
 
 if TYPE_CHECKING:
     from loopwright.te import Dag
+    from loopwright.te.index_ranges import Span
 
 Array = npt.NDArray[Any]
-
-#: Least and largest value of the data of an argument.
-Span = tuple[int, int]
 
 #: Byte that integer outputs are filled with before a checked run.
 PATTERN = 0xA5

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from loopwright.measure.checking.check import Array, Span, make_input
+from loopwright.measure.checking.check import Array, make_input
 from loopwright.runtime import Arg
+
+if TYPE_CHECKING:
+    from loopwright.te.index_ranges import Span
 
 #: The sets of inputs that a kernel is checked on.
 SETS = (0, 1)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from loopwright.measure.building import Candidate, instantiate
 from loopwright.measure.checking.check import Array
 from loopwright.measure.checking.reference import InputData
-from loopwright.measure.data.index_ranges import index_operands, index_spans
 from loopwright.measure.data.plan import DataPlan, input_set
 from loopwright.runtime import Arg
 from loopwright.te.dag import read_arg_id
 from loopwright.te.exactness import exactness
+from loopwright.te.index_ranges import index_operands, index_spans
 
 if TYPE_CHECKING:
     from loopwright.measure.running import ArgKey

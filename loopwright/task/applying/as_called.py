@@ -32,6 +32,7 @@ from loopwright.runtime import (
     time_call,
 )
 from loopwright.runtime.ndarray import ALIGNMENT, aligned_bytes
+from loopwright.te.index_ranges import Span
 
 Array = npt.NDArray[Any]
 #: What NumPy promises of the first byte of an array.
@@ -119,7 +120,10 @@ class AsCalled:
 
 
 def time_as_called(
-    module: Module, expected: float | None, inputs: Sequence[npt.ArrayLike] | None = None
+    module: Module,
+    expected: float | None,
+    inputs: Sequence[npt.ArrayLike] | None = None,
+    spans: Sequence[Span | None] = (),
 ) -> AsCalled:
     """Time a module's entry function as users call it, and as tuning does, in turns.
 
@@ -127,6 +131,8 @@ def time_as_called(
         module: what was built; its sizes are numbers.
         expected: seconds of a call that a record promises, for comparison.
         inputs: one array for each input; None: random floats, integers of 1.
+        spans: for each argument, the values of one that is used as an index, which are then drawn
+            from them; None for the others. Empty: no argument is.
 
     Raises:
         BuildError: the function takes sizes, so that there is no one call to time.
@@ -135,7 +141,7 @@ def time_as_called(
     function = module[module.entry_name]
     if not isinstance(function, Function):
         raise BuildError(f"verify: {function.name} takes any size; time it on arrays of yours")
-    values = _values(function.args, inputs)
+    values = _values(function.args, inputs, spans)
     aligned = [_placed(value, 0) for value in values]
     apart = [_placed(value, _NUMPY_ALIGNMENT) for value in values]
     call = function.bind(*aligned)
@@ -176,19 +182,28 @@ def _from_python(function: Function, arrays: Sequence[Array], number: int) -> fl
     return (time.perf_counter() - start) / number
 
 
-def _values(args: Sequence[Arg], inputs: Sequence[npt.ArrayLike] | None) -> list[Array]:
-    given = None if inputs is None else iter(inputs)
+def _values(
+    args: Sequence[Arg], inputs: Sequence[npt.ArrayLike] | None, spans: Sequence[Span | None]
+) -> list[Array]:
+    if inputs is not None:
+        given = iter(inputs)
+        return [
+            np.ones(arg.shape, arg.dtype)
+            if arg.output
+            else np.asarray(next(given)).astype(arg.dtype).reshape(arg.shape)
+            for arg in args
+        ]
     rng = np.random.default_rng(0)
-    values: list[Array] = []
-    for arg in args:
-        if arg.output or (given is None and not dtypes.is_float(arg.dtype.name)):
-            # One is an index that exists, and nothing that cannot be divided by.
-            values.append(np.ones(arg.shape, arg.dtype))
-        elif given is None:
-            values.append(rng.standard_normal(arg.shape, np.float32).astype(arg.dtype))
-        else:
-            values.append(np.asarray(next(given)).astype(arg.dtype).reshape(arg.shape))
-    return values
+    known = spans or [None] * len(args)
+    return [_drawn(rng, arg, span) for arg, span in zip(args, known, strict=True)]
+
+
+def _drawn(rng: np.random.Generator, arg: Arg, span: Span | None) -> Array:
+    if span is not None:
+        return np.asarray(rng.integers(span[0], span[1] + 1, arg.shape)).astype(arg.dtype)
+    if arg.output or not dtypes.is_float(arg.dtype.name):
+        return np.ones(arg.shape, arg.dtype)  # nothing that cannot be divided by
+    return rng.standard_normal(arg.shape, np.float32).astype(arg.dtype)
 
 
 def _placed(value: Array, offset: int) -> Array:

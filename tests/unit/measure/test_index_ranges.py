@@ -11,7 +11,7 @@ from loopwright import te
 from loopwright.errors import UsageError
 from loopwright.measure import Measurer
 from loopwright.measure.checking.check import make_input
-from loopwright.measure.data.index_ranges import index_spans, is_data_dependent
+from loopwright.te.index_ranges import index_spans, is_data_dependent
 from tests.unit.measure.programs import OPTION, MatmulTask
 
 ROWS, N = 100, 5

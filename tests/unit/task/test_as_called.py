@@ -58,6 +58,24 @@ def test_expected_and_actual_are_in_the_report(caplog):
     np.testing.assert_array_equal(b, a + 1)
 
 
+def test_an_operand_that_is_used_as_an_index_stays_inside():
+    @template("test/gather")
+    def gather(rows):
+        get_config().define_knob("none", [0, 1])
+        table = te.placeholder((rows, 16), name="table")
+        which = te.placeholder((8,), "int32", name="which")
+        out = te.compute((8, 16), lambda i, j: table[which[i], j], name="out")
+        return te.create_schedule(out.op), [table, which, out]
+
+    # The only index of a table of one row is 0.
+    task = create_task(gather, (1,), "llvm -num-threads=1")
+    with task.target, lw.apply_history_best([record_of(task, 1000.0)]) as history:
+        s, args = gather(1)
+        with lw.transform.PassContext(config={"instrument_bound_checkers": True}):
+            lw.build(s, args, verify=True)
+    assert history.report()[0].actual is not None
+
+
 def test_what_cannot_be_verified_is_refused():
     function = add_one()
     s, args = create_task(function, (64,)).instantiate(0)

@@ -18,13 +18,14 @@ from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, IfThenElse, Read
 from loopwright.ir.node import Node
 from loopwright.ir.reduction import Reduce, outputs_of
 from loopwright.ir.traversal import contains, walk
-from loopwright.measure.checking.check import Span
 from loopwright.te.op_node import reads_of
 
 if TYPE_CHECKING:
     from loopwright.te import Dag
     from loopwright.te.op_node import OpNode
 
+#: Least and largest value of what an index is read from.
+Span = tuple[int, int]
 _Bounds = tuple[float, float]
 _Spans = dict[int, Span]
 
