@@ -8,6 +8,7 @@ from loopwright.records.error_kind import FAILED_AGAIN, ErrorKind
 from loopwright.records.expression import Expression
 from loopwright.records.files import distill_file, merge, pick, pick_best, split
 from loopwright.records.index.open import open_log
+from loopwright.records.index.stored import fields_of
 from loopwright.records.json_value import Json
 from loopwright.records.line import canonical_json
 from loopwright.records.log import Log, Skipped, load, load_expressions, load_lines, read_line
@@ -46,6 +47,7 @@ __all__ = [
     "distill",
     "distill_file",
     "environment",
+    "fields_of",
     "hardware",
     "kept",
     "load",
