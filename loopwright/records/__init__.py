@@ -8,15 +8,15 @@ from loopwright.records.error_kind import FAILED_AGAIN, ErrorKind
 from loopwright.records.expression import Expression
 from loopwright.records.files import distill_file, merge, pick, pick_best, split
 from loopwright.records.index.open import open_log
-from loopwright.records.index.stored import fields_of
 from loopwright.records.json_value import Json
 from loopwright.records.line import canonical_json
 from loopwright.records.log import Log, Skipped, load, load_expressions, load_lines, read_line
+from loopwright.records.many import fields_of, once_for_equal
 from loopwright.records.provenance import build_hash, environment, hardware, new_run, threads
 from loopwright.records.query import best, by_task, distill, kept, top_k
 from loopwright.records.ranking import Measurement, Ranking, ranked, vouched
 from loopwright.records.record import VERSION, Checked, Record, task_key
-from loopwright.records.reuse import Conditions, Reuse, by_code, differences, reuse_of
+from loopwright.records.reuse import Conditions, Reuse, by_code, differences, reuse_of, reuses_of
 from loopwright.records.store import Store
 from loopwright.records.verdict import Outcome, Verdict, compared
 
@@ -55,12 +55,14 @@ __all__ = [
     "load_lines",
     "merge",
     "new_run",
+    "once_for_equal",
     "open_log",
     "pick",
     "pick_best",
     "ranked",
     "read_line",
     "reuse_of",
+    "reuses_of",
     "split",
     "task_key",
     "threads",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from loopwright.records.index.stored import fields_of
+from loopwright.records.many import fields_of
 from loopwright.records.ranking import ranked
 from loopwright.records.record import Checked, Record
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterable
 from itertools import compress
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from loopwright.records.index.stored import fields_of
+from loopwright.records.many import fields_of
 from loopwright.records.record import Checked
 
 _T = TypeVar("_T")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Iterable
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -167,38 +166,6 @@ for _name in COLUMNS:
     setattr(StoredRecord, _name, _Known(_name))
 for _name in LONG:
     setattr(StoredRecord, _name, _Long(_name))
-
-
-def fields_of(records: Iterable[object], *names: str) -> list[list[Any]]:
-    """Fields and properties of many records: a list of values for each name.
-
-    What is stored by blocks is taken from their columns, many times faster than one by one.
-
-    Args:
-        records: stored ones, others, or a mixture.
-        names: what is asked of each.
-
-    Raises:
-        RecordError: somebody else made the index, and it is malformed.
-    """
-    found: list[list[Any]] = [[] for _ in names]
-    for block, group in groupby(records, _block_of):
-        members: list[Any] = list(group)
-        if block is None:
-            for name, values in zip(names, found, strict=True):
-                values.extend([getattr(member, name) for member in members])
-            continue
-        rows = [member._place[1] for member in members]
-        whole = rows == list(range(block.block.count))
-        for name, values in zip(names, found, strict=True):
-            column = block.values[name]
-            values.extend(column if whole else map(column.__getitem__, rows))
-    return found
-
-
-def _block_of(record: object) -> StoredBlock | None:
-    place = getattr(record, "_place", None)
-    return None if place is None else place[0]
 
 
 def index_path(log: Path) -> Path:

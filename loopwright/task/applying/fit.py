@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from loopwright.records import Json, Record, build_hash, environment, fields_of
+from loopwright.records import Json, Record, build_hash, environment, once_for_equal
 from loopwright.records import threads as threads_of
 
 #: Parts of a canonical target that are compared on their own, or that change no time.
@@ -77,14 +77,7 @@ class Here:
 
     def fits(self, records: Sequence[Record]) -> list[Fit]:
         """`fit` of many records; those that were made under the same conditions share one."""
-        targets, envs, threads, builds = fields_of(records, "target", "env", "threads", "build")
-        # Equal objects are mostly one object, since lines of a log share what they have in common.
-        names = list(zip(map(id, targets), map(id, envs), threads, builds, strict=True))
-        known: dict[object, Fit] = {}
-        for name, record in zip(names, records, strict=True):
-            if name not in known:
-                known[name] = self.fit(record)
-        return [known[name] for name in names]
+        return once_for_equal(self.fit, records, ("target", "env", "threads", "build"))
 
     def _hardware(self, record: Record) -> list[Difference]:
         then, now = record.target, self.target
