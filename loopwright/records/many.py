@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from loopwright.records.index.columns import NESTED
@@ -11,6 +12,8 @@ from loopwright.records.index.stored import StoredBlock
 
 _M = TypeVar("_M")
 _T = TypeVar("_T")
+#: The place of a record that is of no index: no block, and no row.
+_NOWHERE: tuple[StoredBlock | None, int] = (None, 0)
 
 
 def fields_of(records: Iterable[object], *names: str) -> list[list[Any]]:
@@ -25,14 +28,18 @@ def fields_of(records: Iterable[object], *names: str) -> list[list[Any]]:
     Raises:
         RecordError: somebody else made the index, and it is malformed.
     """
+    records = list(records)
     found: list[list[Any]] = [[] for _ in names]
-    for block, group in groupby(records, _block_of):
-        members: list[Any] = list(group)
+    places = [getattr(record, "_place", _NOWHERE) for record in records]
+    done = 0
+    for block, group in groupby(places, itemgetter(0)):
+        rows = [row for _, row in group]
+        members = records[done : done + len(rows)]
+        done += len(rows)
         if block is None:
             for name, values in zip(names, found, strict=True):
                 values.extend([getattr(member, name) for member in members])
             continue
-        rows = [member._place[1] for member in members]
         whole = rows == list(range(block.block.count))
         for name, values in zip(names, found, strict=True):
             column = block.values[name]
@@ -65,8 +72,3 @@ def once_for_equal(
         if key not in said:
             said[key] = judge(record)
     return [said[key] for key in keys]
-
-
-def _block_of(record: object) -> StoredBlock | None:
-    place = getattr(record, "_place", None)
-    return None if place is None else place[0]

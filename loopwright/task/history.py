@@ -242,7 +242,8 @@ class ApplyHistoryBest(DispatchContext):
             passed.near_misses.append(f"record {record.id} was refused: {fields}")
         # Failures are passed on as well: a wrong answer found later takes its candidate out.
         rest = [record for record, is_usable in zip(own, usable, strict=True) if not is_usable]
-        order = top_k([*exact, *rest], _TRIES) + top_k([*near, *rest], _TRIES)
+        groups = filter(None, (exact, near))
+        order = [record for group in groups for record in top_k([*group, *rest], _TRIES)]
         right = vouched(own)
         order.sort(key=lambda record: not is_right(record, right, here))
         return order[:_TRIES], passed
