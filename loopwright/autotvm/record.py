@@ -12,7 +12,7 @@ from loopwright.measure import MeasureInput, MeasureResult
 from loopwright.records import Record, load, pick_best, split
 from loopwright.task import TASKS, Task
 from loopwright.task.dispatch import say_once
-from loopwright.tuner.run.log_journal import result_of
+from loopwright.tuner.run.recorded import result_of
 
 __all__ = ["Pair", "load_from_file", "pick_best", "split_workload"]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import click
@@ -21,11 +22,6 @@ _TITLES = ("id", "task", "threads", "trial", "median", "status", "when", "config
 _MOST_WRAPPED = 500
 #: Lines that are printed at once.
 _AT_ONCE = 1000
-# What the records of a log have in common, in words: by key of the task, by the minute since the
-# epoch, and by the repr of a knob's value.
-_TASKS: dict[str, str] = {}
-_MINUTES: dict[float, str] = {}
-_TEXTS: dict[str, str] = {}
 
 
 def log_options(command: Callable[..., object]) -> Callable[..., object]:
@@ -79,8 +75,12 @@ def list_records(
     --begin and --end count the records that the other filters leave, in the order of the log.
     """
     read = _load(log)
-    chosen = [r for r in _filtered(read, task, target) if run is None or r.run == run]
-    chosen = [r for r in chosen if status is None or _is(r, status)][begin:end]
+    chosen = _filtered(read, task, target)
+    if run is not None:
+        chosen = [record for record in chosen if record.run == run]
+    if status is not None:
+        chosen = [record for record in chosen if _is(record, status)]
+    chosen = chosen[begin:end]
     if sort == "time":
         chosen.sort(key=lambda r: r.median or float("inf"))
         chosen = chosen[:limit]
@@ -96,12 +96,13 @@ def list_records(
 @click.option("-k", "--top", type=click.IntRange(1), default=1, help="How many per task.")
 def best(log: str, task: str | None, target: str | None, as_json: bool, top: int) -> None:
     """Show the best records of each task in LOG, for each hardware and number of threads."""
-    from loopwright.records import by_task, top_k
+    from loopwright.records import by_task, fields_of, top_k
 
     read = _load(log)
     winners: list[Record] = []
     for records in by_task(_filtered(read, task, target)).values():
-        for hardware, threads in dict.fromkeys((r.hardware, r.threads) for r in records):
+        machines = zip(*fields_of(records, "hardware", "threads"), strict=True)
+        for hardware, threads in dict.fromkeys(machines):
             winners += top_k(records, top, hardware=hardware, threads=threads)
     if not winners:
         raise RecordError(
@@ -125,13 +126,15 @@ def show(
     --expr, --ir and --code need no template: the log holds the expression and the schedule.
     """
     from loopwright.records import best as best_of
+    from loopwright.records import fields_of
 
     records = _filtered(_load(log), task, target)
     if record == "best":
         winner = best_of(records)
         chosen = [] if winner is None else [winner]
     else:
-        chosen = [r for r in records if r.id.startswith(record)]
+        (ids,) = fields_of(records, "id")
+        chosen = [r for r, name in zip(records, ids, strict=True) if name.startswith(record)]
     if len(chosen) != 1:
         what = "no record" if not chosen else f"{len(chosen)} records"
         raise UsageError(f"{log} has {what} {record!r}; `loopwright records list {log}` shows ids")
@@ -171,11 +174,12 @@ def _load(path: str) -> Log:
 
 
 def _filtered(log: Log, task: str | None, target: str | None) -> list[Record]:
-    return [
-        record
-        for record in log
-        if (task is None or task in record.task) and (target is None or record.kind == target)
-    ]
+    chosen = log.records
+    if task is not None:
+        chosen = [record for record in chosen if task in record.task]
+    if target is not None:
+        chosen = [record for record in chosen if record.kind == target]
+    return list(chosen)
 
 
 def _is(record: Record, status: str) -> bool:
@@ -200,71 +204,93 @@ def _print(records: Sequence[Record], as_json: bool) -> None:
         for record in records:
             click.echo(record.to_line())
         return
-    rows = [_cells(record) for record in records]
+    columns = _columns(records)
     from rich.console import Console
 
     console = Console(highlight=False)
-    if not console.is_terminal or len(rows) > _MOST_WRAPPED:
-        _print_lines([_TITLES, *rows])
+    if not console.is_terminal or len(records) > _MOST_WRAPPED:
+        _print_lines(columns)
         return
     from rich.table import Table
     from rich.text import Text
 
     table = Table(*_TITLES, box=None)
-    for row in rows:
+    for row in zip(*columns, strict=True):
         table.add_row(*map(Text, row))
     console.print(table)
 
 
-def _cells(record: Record) -> tuple[str, ...]:
-    """A record in words, one for each of the titles."""
-    if record.task not in _TASKS:
-        _TASKS[record.task] = harmless(f"{record.op}({', '.join(map(str, record.args))})")
-    minute = record.ts // 60
-    if minute not in _MINUTES:
-        _MINUTES[minute] = time.strftime("%Y-%m-%d %H:%M", time.localtime(record.ts))
-    config = " ".join(f"{name}={_json(value)}" for name, value in record.config.items())
-    median = record.median
-    return (
-        record.id,
-        _TASKS[record.task],
-        str(record.threads or "?"),
-        str(record.trial),
-        "-" if median is None else f"{median * 1e3:.4g} ms",
-        harmless(_status(record)),
-        _MINUTES[minute],
-        harmless(config),
+def _columns(records: Sequence[Record]) -> list[list[str]]:
+    """Records in words: a column for each of the titles."""
+    from loopwright.records import fields_of
+
+    ids, threads, trials, medians, configs = fields_of(
+        records, "id", "threads", "trial", "median", "config"
     )
+    tasks, ops, args = fields_of(records, "task", "op", "args")
+    errors, dropped, phases, clocks = fields_of(records, "error", "dropped", "phase", "ts")
+    firsts = {task: row for row, task in reversed(list(enumerate(tasks)))}
+    names = {task: _task(ops[row], args[row]) for task, row in firsts.items()}
+    minutes = {clock // 60: clock for clock in reversed(clocks)}
+    times = {minute: _minute(clock) for minute, clock in minutes.items()}
+    return [
+        ids,
+        [names[task] for task in tasks],
+        [str(count or "?") for count in threads],
+        list(map(str, trials)),
+        ["-" if median is None else f"{median * 1e3:.4g} ms" for median in medians],
+        list(map(_status, errors, dropped, phases)),
+        [times[clock // 60] for clock in clocks],
+        _knobs(configs),
+    ]
 
 
-def _json(value: Json) -> str:
-    """A knob's value as JSON; a log has few different ones."""
-    key = repr(value)
-    if key not in _TEXTS:
-        _TEXTS[key] = json.dumps(value)
-    return _TEXTS[key]
+def _task(op: str, args: Sequence[Json]) -> str:
+    return harmless(f"{op}({', '.join(map(str, args))})")
 
 
-def _print_lines(rows: Sequence[Sequence[str]]) -> None:
+def _minute(clock: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(clock))
+
+
+def _knobs(configs: Sequence[Mapping[str, Json]]) -> list[str]:
+    """The knobs of each record in words."""
+    # A log has few different values; those that an index holds are the same objects.
+    texts: dict[int, str] = {}
+    for value in chain.from_iterable(config.values() for config in configs):
+        if id(value) not in texts:
+            texts[id(value)] = json.dumps(value)
+    return [
+        harmless(" ".join([f"{name}={texts[id(value)]}" for name, value in config.items()]))
+        for config in configs
+    ]
+
+
+def _print_lines(columns: Sequence[Sequence[str]]) -> None:
     """Print a table in whole lines, whatever the width of the screen: rich needs a minute for a
     hundred thousand."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    titled = [[title, *column] for title, column in zip(_TITLES, columns, strict=True)]
     # The last column is as wide as each line needs it.
-    form = " ".join([f"{{:{width}}}" for width in widths[:-1]] + ["{}"])
-    for at in range(0, len(rows), _AT_ONCE):
-        click.echo("\n".join(form.format(*row) for row in rows[at : at + _AT_ONCE]))
+    widths = [max(map(len, column)) for column in titled[:-1]]
+    form = " ".join([f"%-{width}s" for width in widths] + ["%s"])
+    lines = [form % row for row in zip(*titled, strict=True)]
+    for at in range(0, len(lines), _AT_ONCE):
+        click.echo("\n".join(lines[at : at + _AT_ONCE]))
 
 
-def _status(record: Record) -> str:
-    if record.error is not None:
-        return str(record.error["kind"])
-    return "dropped" if record.dropped else record.phase or "ok"
+def _status(error: Mapping[str, str] | None, dropped: bool, phase: str) -> str:
+    if error is not None:
+        return harmless(str(error["kind"]))
+    return "dropped" if dropped else harmless(phase or "ok")
 
 
 def _footer(log: Log, shown: int) -> None:
-    failed = sum(record.error is not None for record in log)
+    from loopwright.records import fields_of
+
+    errors, tasks = fields_of(log, "error", "task")
+    failed = len(errors) - errors.count(None)
     click.echo(
         f"{shown} of {len(log)} records shown, {failed} failed, "
-        f"{len({r.task for r in log})} tasks, {len(log.headers)} runs, "
+        f"{len(set(tasks))} tasks, {len(log.headers)} runs, "
         f"{len(log.skipped)} lines skipped"
     )

@@ -11,11 +11,12 @@ from loopwright.records.index.open import open_log
 from loopwright.records.json_value import Json
 from loopwright.records.line import canonical_json
 from loopwright.records.log import Log, Skipped, load, load_expressions, load_lines, read_line
+from loopwright.records.many import fields_of, once_for_equal
 from loopwright.records.provenance import build_hash, environment, hardware, new_run, threads
 from loopwright.records.query import best, by_task, distill, kept, top_k
 from loopwright.records.ranking import Measurement, Ranking, ranked, vouched
 from loopwright.records.record import VERSION, Checked, Record, task_key
-from loopwright.records.reuse import Conditions, Reuse, by_code, differences, reuse_of
+from loopwright.records.reuse import Conditions, Reuse, by_code, differences, reuse_of, reuses_of
 from loopwright.records.store import Store
 from loopwright.records.verdict import Outcome, Verdict, compared
 
@@ -46,6 +47,7 @@ __all__ = [
     "distill",
     "distill_file",
     "environment",
+    "fields_of",
     "hardware",
     "kept",
     "load",
@@ -53,12 +55,14 @@ __all__ = [
     "load_lines",
     "merge",
     "new_run",
+    "once_for_equal",
     "open_log",
     "pick",
     "pick_best",
     "ranked",
     "read_line",
     "reuse_of",
+    "reuses_of",
     "split",
     "task_key",
     "threads",

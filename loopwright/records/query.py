@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from loopwright.records.many import fields_of
 from loopwright.records.ranking import ranked
 from loopwright.records.record import Checked, Record
 
@@ -11,8 +12,10 @@ from loopwright.records.record import Checked, Record
 def by_task(records: Iterable[Record]) -> dict[str, list[Record]]:
     """Group records by the key of their task, in order of first appearance."""
     groups: dict[str, list[Record]] = {}
-    for record in records:
-        groups.setdefault(record.task, []).append(record)
+    records = list(records)
+    (tasks,) = fields_of(records, "task")
+    for record, task in zip(records, tasks, strict=True):
+        groups.setdefault(task, []).append(record)
     return groups
 
 
@@ -37,13 +40,12 @@ def top_k(
         hardware: Only records of this hardware; None for all.
         threads: Only records of this number of threads; None for all.
     """
-    chosen = (
-        record
-        for record in records
-        if (task is None or record.task == task)
-        and (hardware is None or record.hardware == hardware)
-        and (threads is None or record.threads == threads)
-    )
+    chosen = list(records)
+    wanted = {"task": task, "hardware": hardware, "threads": threads}
+    for name, value in wanted.items():
+        if value is not None:
+            (values,) = fields_of(chosen, name)
+            chosen = [r for r, own in zip(chosen, values, strict=True) if own == value]
     return ranked(chosen, k)
 
 

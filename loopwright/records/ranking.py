@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from typing import Generic, NamedTuple, Protocol, TypeVar
+import heapq
+from collections.abc import Callable, Hashable, Iterable
+from itertools import compress
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from loopwright.records.many import fields_of
 from loopwright.records.record import Checked
 
 _T = TypeVar("_T")
@@ -82,6 +85,7 @@ class Ranking(Generic[_T]):
         self._checked: set[Hashable] = set()
         self._best: tuple[Hashable, Entry[_T]] | None = None
         self._stale = False  # the best must be looked for among all
+        self._new: list[Hashable] = []  # candidates that may be better than the best
 
     def add(self, candidate: Hashable, item: _T, seconds: float, ts: float = 0.0) -> None:
         """Take in a measurement; one that is older than the last of its candidate is ignored.
@@ -97,7 +101,7 @@ class Ranking(Generic[_T]):
             return
         self._entries[candidate] = Entry(item, seconds, ts)
         if before is None:
-            self._contend(candidate)
+            self._new.append(candidate)
         else:
             self._stale = True
 
@@ -121,19 +125,27 @@ class Ranking(Generic[_T]):
         if self._stale:
             self._best = min(self._admitted(), key=self._order, default=None)
             self._stale = False
+        else:
+            for candidate in self._new:
+                self._contend(candidate)
+        self._new.clear()
         return None if self._best is None else self._best[1]
+
+    def items(self) -> list[_T]:
+        """All, in no order."""
+        return [entry.item for _, entry in self._admitted()]
 
     def top(self, k: int | None = None) -> list[_T]:
         """The first ``k``, or all."""
-        return _items(sorted(self._admitted(), key=self._order), k)
+        return _first(self._admitted(), self._order, k)
 
     def fastest(self, k: int | None = None) -> list[_T]:
         """The ``k`` fastest, or all, checked or not: those of which a playoff picks the best."""
-        return _items(sorted(self._admitted(), key=lambda named: named[1].seconds), k)
+        return _first(self._admitted(), lambda named: named[1].seconds, k)
 
     def _contend(self, candidate: Hashable) -> None:
         """Let a new candidate take the lead where it is ahead."""
-        if candidate in self._refuted or candidate not in self._entries or self._stale:
+        if candidate in self._refuted:
             return
         named = (candidate, self._entries[candidate])
         if self._best is None or self._order(named) < self._order(self._best):
@@ -149,8 +161,17 @@ class Ranking(Generic[_T]):
         return name not in self._checked, entry.seconds
 
 
-def _items(named: list[tuple[Hashable, Entry[_T]]], k: int | None) -> list[_T]:
-    return [entry.item for _, entry in (named if k is None else named[: max(k, 0)])]
+def _first(
+    named: list[tuple[Hashable, Entry[_T]]],
+    order: Callable[[tuple[Hashable, Entry[_T]]], Any],
+    k: int | None,
+) -> list[_T]:
+    """The items of the first ``k``, or of all; equal ones in the order in which they came."""
+    if k is not None and k < len(named):
+        named = heapq.nsmallest(k, named, key=order)
+    else:
+        named = sorted(named, key=order)
+    return [entry.item for _, entry in named]
 
 
 def ranked(records: Iterable[_M], k: int | None = None) -> list[_M]:
@@ -167,27 +188,34 @@ def ranked(records: Iterable[_M], k: int | None = None) -> list[_M]:
         k: how many at most.
     """
     records = list(records)
-    refuted = {(r.candidate, r.build) for r in records if r.wrong or r.failed_again}
+    candidate, build, ts, median = fields_of(records, "candidate", "build", "ts", "median")
+    usable, same_as, wrong = fields_of(records, "usable", "same_as", "wrong")
+    (failed_again,) = fields_of(records, "failed_again")
+    made = list(zip(candidate, build, strict=True))
+    refuted = {*compress(made, wrong), *compress(made, failed_again)}
     since: dict[str, float] = {}
-    for record in records:
-        if record.wrong:
-            since[record.candidate] = max(record.ts, since.get(record.candidate, record.ts))
+    for row in compress(range(len(records)), wrong):
+        since[candidate[row]] = max(ts[row], since.get(candidate[row], ts[row]))
+    ranking: Ranking[int] = Ranking()
+    for row in compress(range(len(records)), usable):
+        name, seconds = candidate[row], median[row]
+        if seconds is None or same_as[row] or made[row] in refuted:
+            continue
+        if name not in since or ts[row] > since[name]:
+            ranking.add(name, row, seconds, ts[row])
     right = vouched(records)
-    ranking: Ranking[_M] = Ranking()
-    for record in records:
-        made = (record.candidate, record.build)
-        stands = record.candidate not in since or record.ts > since[record.candidate]
-        if not record.usable or record.median is None or record.same_as:
-            continue
-        if made in refuted or not stands:
-            continue
-        ranking.add(record.candidate, record, record.median, record.ts)
-    for record in ranking.top():
-        if (record.candidate, record.build) in right:
-            ranking.vouch(record.candidate)
-    return ranking.top(k)
+    for row in ranking.items():
+        if made[row] in right:
+            ranking.vouch(candidate[row])
+    return [records[row] for row in ranking.top(k)]
 
 
-def vouched(records: Iterable[_M]) -> set[tuple[str, str]]:
+def vouched(records: Iterable[Measurement]) -> set[tuple[str, str]]:
     """Candidates whose answer was checked and found right, each with the compiler of that code."""
-    return {(r.candidate, r.build) for r in records if r.checked is Checked.YES and not r.wrong}
+    columns = fields_of(records, "candidate", "build", "checked", "wrong")
+    rows = zip(*columns, strict=True)
+    return {
+        (candidate, build)
+        for candidate, build, checked, wrong in rows
+        if checked is Checked.YES and not wrong
+    }

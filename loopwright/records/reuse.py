@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 
 from loopwright.records.json_value import Json
+from loopwright.records.many import fields_of, once_for_equal
 from loopwright.records.record import Record
 
 #: Parts of a canonical target that name hardware or threads, which are compared on their own.
@@ -66,6 +68,12 @@ def reuse_of(record: Record, now: Conditions) -> Reuse:
     return Reuse.AS_TRIAL
 
 
+def reuses_of(records: Sequence[Record], now: Conditions) -> list[Reuse]:
+    """`reuse_of` each of many records."""
+    names = ("task", "threads", "target", "space", "build", "hardware")
+    return once_for_equal(lambda record: reuse_of(record, now), records, names)
+
+
 def by_code(records: Iterable[Record], now: Conditions) -> dict[str, Record]:
     """Records of other versions of the compiler that count again where the code is the same.
 
@@ -83,15 +91,22 @@ def by_code(records: Iterable[Record], now: Conditions) -> dict[str, Record]:
         bad luck, and count for nothing.
     """
     chosen: dict[str, Record] = {}
-    for record in records:
-        if not record.code or record.build == now.build:
-            continue
-        if reuse_of(replace(record, build=now.build), now) is not Reuse.AS_TRIAL:
-            continue
+    records = list(records)
+    (codes,) = fields_of(records, "code")
+    known = [record for record, code in zip(records, codes, strict=True) if code]
+    names = ("task", "threads", "target", "space", "build", "hardware")
+    others = once_for_equal(lambda record: _of_other_compiler(record, now), known, names)
+    for record in compress(known, others):
         weight = _weight(record)
         if weight[0] and weight >= _weight(chosen.get(record.code, record)):
             chosen[record.code] = record
     return chosen
+
+
+def _of_other_compiler(record: Record, now: Conditions) -> bool:
+    """Whether it would be a trial of the run but for the version of its compiler."""
+    then = replace(now, build=record.build)
+    return record.build != now.build and reuse_of(record, then) is Reuse.AS_TRIAL
 
 
 def _weight(record: Record) -> tuple[int, float]:

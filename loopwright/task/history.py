@@ -16,6 +16,7 @@ from loopwright.records import (
     Record,
     by_task,
     canonical_json,
+    fields_of,
     top_k,
     vouched,
 )
@@ -224,17 +225,18 @@ class ApplyHistoryBest(DispatchContext):
         passed = PassedOver()
         own = self._records.get(task.key, [])
         failed = failed_checks(own)
-        for record in own:
-            if record.phase == CHECK:
+        phases, candidates, usable = fields_of(own, "phase", "candidate", "usable")
+        known = zip(own, phases, candidates, usable, here.fits(own), strict=True)
+        for record, phase, candidate, is_usable, fit in known:
+            if phase == CHECK:
                 continue
-            if failed and record.candidate in failed:
-                passed.reasons[failed[record.candidate]] += 1
+            if candidate in failed:
+                passed.reasons[failed[candidate]] += 1
                 continue
-            fit = here.fit(record)
             hardware = "" if self.any_hardware else of_other_hardware(fit)
-            if reason := unusable(record) or hardware:
+            if reason := hardware if is_usable else unusable(record):
                 passed.reasons[reason] += 1
-                refused += [record] if record.usable else []
+                refused += [record] if is_usable else []
             elif fit.same_options:
                 exact.append(record)
             else:
@@ -245,8 +247,9 @@ class ApplyHistoryBest(DispatchContext):
             fields = "; ".join(map(str, here.fit(record).refused))
             passed.near_misses.append(f"record {record.id} was refused: {fields}")
         # Failures are passed on as well: a wrong answer found later takes its candidate out.
-        rest = [record for record in own if not record.usable]
-        order = top_k([*exact, *rest], _TRIES) + top_k([*near, *rest], _TRIES)
+        rest = [record for record, is_usable in zip(own, usable, strict=True) if not is_usable]
+        groups = filter(None, (exact, near))
+        order = [record for group in groups for record in top_k([*group, *rest], _TRIES)]
         right = vouched(own)
         order.sort(key=lambda record: not is_right(record, right, here))
         return order[:_TRIES], passed

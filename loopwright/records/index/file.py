@@ -1,4 +1,5 @@
-"""The file of an index: a line that says which code made it, and two for each block.
+"""The file of an index: a line that says which code made it, and for each block a line with its
+checksum and sizes, its head as JSON, and its columns.
 
 It is replaced as a whole, in one step. Whatever is wrong with it, the log is read without it.
 """
@@ -9,39 +10,46 @@ import contextlib
 import functools
 import hashlib
 import os
+import re
 import stat
+import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from loopwright.errors import RecordError
 from loopwright.records.index.block import Block
+from loopwright.records.index.encoding import Values
 from loopwright.records.index.stored import index_path
 
 #: The form of the file.
-_FORM = 1
+_FORM = 2
+#: The line of a block: SHA-256 of its head and body, and how long these are.
+_FRAME = re.compile(rb"([0-9a-f]{64}) ([0-9]{1,12}) ([0-9]{1,12})\n")
 #: What a killed writer left is removed after so many seconds.
 _ABANDONED_S = 600.0
 
 
 @functools.cache
 def _made_by() -> bytes:
-    """The first line: the form, and a hash of the code that decides what a line of a log means."""
+    """The first line: the form, the order of bytes in a number, and a hash of the code that decides
+    what a line of a log means."""
     digest = hashlib.sha256()
     root = Path(__file__).parent.parent
     for file in sorted(root.rglob("*.py")):
         digest.update(file.relative_to(root).as_posix().encode() + b"\0")
         digest.update(file.read_bytes() + b"\0")
-    return f"loopwright index {_FORM} {digest.hexdigest()}".encode()
+    return f"loopwright index {_FORM} {sys.byteorder} {digest.hexdigest()}".encode()
 
 
-def read_index(log: Path, most: int) -> list[Block]:
+def read_index(log: Path, most: int, known: Values) -> list[Block]:
     """The blocks of a log's index that are whole; none where there is no index that can be used.
 
     Args:
         log: the log.
         most: a file of more bytes is not read: no index is larger than its log.
+        known: where the blocks find and keep the values that they share.
     """
     try:
         fd = os.open(index_path(log), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -49,23 +57,41 @@ def read_index(log: Path, most: int) -> list[Block]:
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode) or status.st_size > most:
                 return []
-            first, *lines = file.read(most).split(b"\n")
+            data = file.read(most)
     except OSError:
         return []
-    if first != _made_by():
+    first = _made_by() + b"\n"
+    if not data.startswith(first):
         return []
-    found = (_block(*pair) for pair in zip(lines[::2], lines[1::2], strict=False))
-    return [block for block in found if block is not None]
+    blocks = (_block(*parts, known) for parts in _framed(data, len(first)))
+    return [block for block in blocks if block is not None]
 
 
-def _block(line: bytes, description: bytes) -> Block | None:
-    digest, _, text = line.partition(b" ")
-    if hashlib.sha256(text).hexdigest().encode() != digest:
+def _framed(data: bytes, at: int) -> Iterator[tuple[bytes, bytes, memoryview]]:
+    """The digest, head and body of each block from a place of the file, to the first whose own line
+    is damaged."""
+    view = memoryview(data)
+    while frame := _FRAME.match(data, at):
+        digest, *sizes = frame.groups()
+        head, body = map(int, sizes)
+        middle = frame.end() + head
+        yield digest, data[frame.end() : middle], view[middle : middle + body]
+        at = middle + body + 1
+
+
+def _block(digest: bytes, head: bytes, body: memoryview, known: Values) -> Block | None:
+    if _digest(head, body) != digest:
         return None
     try:
-        return Block.from_text(text, description)
+        return Block.from_parts(head, body, known)
     except RecordError:
         return None
+
+
+def _digest(head: bytes, body: bytes | memoryview) -> bytes:
+    digest = hashlib.sha256(head)
+    digest.update(body)
+    return digest.hexdigest().encode()
 
 
 def write_index(log: Path, blocks: Iterable[Block], mode: int) -> None:
@@ -86,9 +112,10 @@ def write_index(log: Path, blocks: Iterable[Block], mode: int) -> None:
                 os.fchmod(fd, mode & 0o666)
                 file.write(_made_by() + b"\n")
                 for block in blocks:
-                    text = block.to_text()
-                    digest = hashlib.sha256(text).hexdigest().encode()
-                    file.write(b"%s %s\n%s\n" % (digest, text, block.description))
+                    head, body = block.to_parts()
+                    sizes = b"%d %d" % (len(head), len(body))
+                    file.write(b"%s %s\n%s" % (_digest(head, body), sizes, head))
+                    file.write(body + b"\n")
             os.replace(partial, path)
         except BaseException:
             os.unlink(partial)

@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 from loopwright.records.index.block import Block
+from loopwright.records.index.encoding import Values
 from loopwright.records.index.file import read_index, write_index
 from loopwright.records.index.stored import LogFile, StoredBlock
 from loopwright.records.log import Log, load, take_line, without_collector
@@ -63,7 +64,9 @@ class _Reading:
     def __init__(self, path: Path) -> None:
         self._file = LogFile(path)
         self._size = self._file.size
-        self._known = {block.start: block for block in read_index(path, self._size)}
+        self._values = Values()
+        self._confirmed: set[tuple[str, bytes]] = set()
+        self._known = {block.start: block for block in read_index(path, self._size, self._values)}
         self._blocks: list[Block] = []
         self._fresh = 0
 
@@ -89,8 +92,8 @@ class _Reading:
             data = self._lines(at, known)
             if not data.endswith(b"\n"):
                 return data
-            if known is None or not known.fits(data):
-                known = Block.of(self._file.path, at, data)
+            if known is None or not known.fits(data, self._confirmed):
+                known = Block.of(self._file.path, at, data, self._values)
                 self._fresh += len(data)
             self._blocks.append(known)
             at = known.end

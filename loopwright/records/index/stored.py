@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import weakref
 from collections.abc import Callable, Iterable
@@ -11,13 +10,10 @@ from typing import Any
 
 from loopwright.errors import RecordError
 from loopwright.records.index.block import Block, parse
-from loopwright.records.index.columns import FIELDS, LONG, PROPERTIES, Column, agrees
+from loopwright.records.index.columns import COLUMNS, LONG, PROPERTIES, agrees
 from loopwright.records.json_value import Json
 from loopwright.records.log import BOM
 from loopwright.records.record import Record
-
-#: Reads one JSON value; with less around it than ``json.loads`` has.
-_decode = json.JSONDecoder().raw_decode
 
 
 class LogFile:
@@ -66,30 +62,16 @@ class StoredBlock:
         """The records, in the order of their lines."""
         return (StoredRecord.at(self, row) for row in range(self.block.count))
 
-    def column(self, name: str) -> Column:
+    def column(self, name: str) -> list[Json]:
         """The values of one field or property.
 
         Raises:
             RecordError: somebody else made the index, and it is malformed.
         """
         try:
-            return self.block.column(name)
+            return self.block.values[name]
         except RecordError as exc:
             raise RecordError(f"{exc}; {self._remedy()}") from exc
-
-    def config(self, text: str) -> Json:
-        """The knobs of a record from the index's text of them.
-
-        Raises:
-            RecordError: somebody else made the index, and it is malformed.
-        """
-        try:
-            values, _ = _decode(text)
-        except ValueError:
-            values = None
-        if not isinstance(values, dict):
-            raise RecordError(f"column 'config' of the index is malformed; {self._remedy()}")
-        return values
 
     def parsed(self, row: int) -> Record:
         """The record in a row as its line says it.
@@ -106,8 +88,7 @@ class StoredBlock:
             record = parse(line.removeprefix(BOM) if begin == 0 else line)
         except OSError as exc:
             raise RecordError(f"cannot read the log {str(path)!r}: {exc.strerror or exc}") from exc
-        columns = {name: self.column(name) for name in (*FIELDS, *PROPERTIES)}
-        if record is None or not agrees(columns, row, record):
+        if record is None or not agrees(self.values, COLUMNS, row, record):
             raise RecordError(
                 f"{path}: the line at byte {begin} is not what its index says: the log was changed "
                 f"just now, or somebody else made the index; {self._remedy()}"
@@ -125,7 +106,7 @@ class _Values(dict[str, list[Json]]):
         self._column = block.column
 
     def __missing__(self, name: str) -> list[Json]:
-        values = self[name] = self._column(name).expanded()
+        values = self[name] = self._column(name)
         return values
 
 
@@ -165,17 +146,6 @@ class _Known:
         return block.values[self._name][row]
 
 
-class _Config(_Known):
-    """The knobs: kept as text, since hardly two records have the same."""
-
-    def __get__(self, record: StoredRecord | None, owner: type | None = None) -> Any:
-        found = super().__get__(record, owner)
-        if not isinstance(found, str):
-            return found
-        assert record is not None
-        return record._place[0].config(found)
-
-
 class _Long:
     """A field that is in the line only."""
 
@@ -192,8 +162,8 @@ class _Long:
         return getattr(parsed, self._name)
 
 
-for _name in (*FIELDS, *PROPERTIES):
-    setattr(StoredRecord, _name, _Config(_name) if _name == "config" else _Known(_name))
+for _name in COLUMNS:
+    setattr(StoredRecord, _name, _Known(_name))
 for _name in LONG:
     setattr(StoredRecord, _name, _Long(_name))
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from loopwright.records import Json, Record, build_hash, environment
+from loopwright.records import Json, Record, build_hash, environment, once_for_equal
 from loopwright.records import threads as threads_of
 
 #: Parts of a canonical target that are compared on their own, or that change no time.
@@ -74,6 +74,10 @@ class Here:
         refused = [d for d in self._hardware(record) if d.then and d.now and d.then != d.now]
         hardware = "same" if record.env.get("cpu") else "unknown"
         return Fit(tuple(refused), tuple(self._others(record)), "other" if refused else hardware)
+
+    def fits(self, records: Sequence[Record]) -> list[Fit]:
+        """`fit` of many records; those that were made under the same conditions share one."""
+        return once_for_equal(self.fit, records, ("target", "env", "threads", "build"))
 
     def _hardware(self, record: Record) -> list[Difference]:
         then, now = record.target, self.target

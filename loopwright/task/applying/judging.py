@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from loopwright.errors import RecordError
-from loopwright.records import Record, Verdict
+from loopwright.records import Record, Verdict, fields_of
 from loopwright.task.applying.fit import Fit, Here
 from loopwright.task.dispatch import say_once
 
@@ -44,9 +44,11 @@ def unusable(record: Record) -> str:
     return "" if record.times else "without a time"
 
 
-def failed_checks(own: Iterable[Record]) -> dict[str, str]:
+def failed_checks(own: Sequence[Record]) -> dict[str, str]:
     """Candidates that did not pass a later check, and why, such as a crash."""
-    checks = sorted((r for r in own if r.phase == CHECK), key=lambda r: r.ts)
+    (phases,) = fields_of(own, "phase")
+    found = [record for record, phase in zip(own, phases, strict=True) if phase == CHECK]
+    checks = sorted(found, key=lambda r: r.ts)
     latest = {record.candidate: record.error for record in checks}
     return {c: f"failed when checked again ({e.get('kind')})" for c, e in latest.items() if e}
 
@@ -64,13 +66,15 @@ def is_right(record: Record, right: set[tuple[str, str]], here: Here) -> bool:
     """Whether the answer of the candidate was checked, with its compiler or with that of now."""
     if (record.candidate, record.build) in right:
         return True
-    return any(candidate == record.candidate for candidate, build in right if build == here.build)
+    return bool(right) and (record.candidate, here.build) in right
 
 
-def verdict_of(record: Record, own: Iterable[Record]) -> Verdict | None:
+def verdict_of(record: Record, own: Sequence[Record]) -> Verdict | None:
     """The latest verdict of a record's candidate; None where there is none to be read."""
+    (verdicts,) = fields_of(own, "verdict")
+    compared = [r for r, verdict in zip(own, verdicts, strict=True) if verdict is not None]
     latest = max(
-        (r for r in own if r.verdict is not None and r.candidate == record.candidate),
+        (r for r in compared if r.candidate == record.candidate),
         key=lambda r: r.ts,
         default=None,
     )

@@ -13,7 +13,7 @@ from loopwright.task.vectors import digits_of
 from loopwright.tuner.model.candidates import score_of
 from loopwright.tuner.model.cost_model import Batch, Samples
 from loopwright.tuner.model.xgb_model import XGBCostModel
-from loopwright.tuner.run.log_journal import result_of
+from loopwright.tuner.run.recorded import result_of
 
 
 def learn(

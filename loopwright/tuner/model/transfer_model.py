@@ -18,7 +18,7 @@ from loopwright.records import Record
 from loopwright.task import ConfigEntity, Task
 from loopwright.tuner.model.candidates import Candidates, Measurements
 from loopwright.tuner.model.cost_model import Samples, joined
-from loopwright.tuner.run.log_journal import result_of
+from loopwright.tuner.run.recorded import result_of
 from loopwright.tuner.run.state import point
 
 if TYPE_CHECKING:

@@ -7,19 +7,21 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, compress
 from typing import TYPE_CHECKING
 
 from loopwright import records
 from loopwright.env import surroundings
 from loopwright.errors import InternalError, RecordError
-from loopwright.measure import ErrorKind, MeasureError, MeasureResult
+from loopwright.measure import ErrorKind, MeasureResult
 from loopwright.records import Conditions, Expression, Json, Outcome, Record, Reuse, Verdict
 from loopwright.records.log import without_collector
 from loopwright.transform import PassContext
 from loopwright.tuner.run.journal import REMEASURED, Journal
 from loopwright.tuner.run.points import RecordedPoints
+from loopwright.tuner.run.recorded import result_of, results_of
 from loopwright.tuner.run.state import Trial, point
 
 if TYPE_CHECKING:
@@ -180,13 +182,21 @@ class LogJournal(Journal):
         if complaint := log.complaint():
             self.notes.append(complaint)
         groups: dict[Reuse, list[Record]] = {reuse: [] for reuse in Reuse}
-        for record in log:
-            groups[records.reuse_of(record, self._now)].append(record)
-            if not groups[Reuse.AS_TRIAL] and self._is_relative(record):
-                self.relatives.append((record, result_of(record)))
+        reuses = records.reuses_of(log.records, self._now)
+        for record, reuse in zip(log, reuses, strict=True):
+            groups[reuse].append(record)
+        before = reuses.index(Reuse.AS_TRIAL) if Reuse.AS_TRIAL in reuses else len(reuses)
+        self.relatives = self._relatives(log.records[:before])
         unknown = self._take(groups[Reuse.AS_TRIAL])
         self._take_elsewhere(groups[Reuse.FOR_TRAINING])
         self._explain(groups, unknown)
+
+    def _relatives(self, past: Sequence[Record]) -> list[tuple[Record, MeasureResult]]:
+        """The relatives among some records, with their results."""
+        names = ("op", "task", "phase", "threads", "target", "hardware")
+        related = records.once_for_equal(self._is_relative, past, names)
+        chosen = list(compress(past, related))
+        return list(zip(chosen, results_of(chosen), strict=True))
 
     def _is_relative(self, record: Record) -> bool:
         """Whether a record is of another shape of the template under the conditions of now."""
@@ -197,35 +207,38 @@ class LogJournal(Journal):
         own = replace(self._now, task=record.task, space=record.space, build=record.build)
         return records.reuse_of(record, own) is Reuse.AS_TRIAL
 
-    def _take(self, past: Iterable[Record]) -> int:
+    def _take(self, past: Sequence[Record]) -> int:
         """Take in records that are trials; returns how many name a point that the space lacks."""
-        unknown = 0
-        for record in past:
-            config = self._config(record)
+        configs = self._configs(past)
+        names = ("trial", "round", "seed", "phase", "program", "same_as", "id")
+        columns = records.fields_of(past, *names)
+        rows = zip(past, configs, results_of(past), *columns, strict=True)
+        for record, config, result, number, round_, seed, phase, program, same_as, id_ in rows:
             if config is None:
-                unknown += 1
                 continue
-            trial = Trial(record.trial, record.round, record.seed, config, result_of(record))
-            if record.phase:
+            trial = Trial(number, round_, seed, config, result)
+            if phase:
                 said = record.verdict
                 verdict = None if said is None else Verdict.from_json(said)
-                super().add_again(trial, trial.result, record.phase, verdict)
-            else:
-                super().add(trial)
-                self._note_program(record)
-        return unknown
+                super().add_again(trial, result, phase, verdict)
+                continue
+            super().add(trial)
+            if program and not same_as:
+                self._ids.setdefault(program, id_)
+        return configs.count(None)
 
     def _take_elsewhere(self, past: list[Record]) -> None:
         """Take in records of another compiler or machine."""
-        configs = [(self._config(record), record) for record in past]
-        self.elsewhere = [(c, result_of(record)) for c, record in configs if c is not None]
-        best = filter(None, map(self._config, records.ranked(past)))
+        pairs = zip(self._configs(past), results_of(past), strict=True)
+        self.elsewhere = [(config, result) for config, result in pairs if config is not None]
+        best = filter(None, self._configs(records.ranked(past)))
         self.remeasure = list({point(c): c for c in best}.values())[:_REBUILT]
         same = records.by_code(past, self._now)
         self.by_code = {code: replace(result_of(r), times_of=r.id) for code, r in same.items()}
 
-    def _config(self, record: Record) -> ConfigEntity | None:
-        return self._points.find(record.config)
+    def _configs(self, past: Sequence[Record]) -> list[ConfigEntity | None]:
+        (configs,) = records.fields_of(past, "config")
+        return self._points.find_all(configs)
 
     def _explain(self, groups: Mapping[Reuse, list[Record]], unknown: int) -> None:
         count = Counter({reuse: len(group) for reuse, group in groups.items()})
@@ -243,13 +256,14 @@ class LogJournal(Journal):
                 f"{count[Reuse.TRACE_ONLY]} records are of another search space of this task "
                 "and do not count"
             )
-        other = [r for r in groups[Reuse.NOT_AT_ALL] if r.task == self.task.key]
-        if other:
+        (others,) = records.fields_of(groups[Reuse.NOT_AT_ALL], "task")
+        if other := others.count(self.task.key):
             self.notes.append(
-                f"{len(other)} records of this task are for another target or number of threads "
+                f"{other} records of this task are for another target or number of threads "
                 "and do not count"
             )
-        templates = Counter(record.op for group in groups.values() for record in group)
+        ops = (records.fields_of(group, "op")[0] for group in groups.values())
+        templates = Counter(chain.from_iterable(ops))
         if templates and self.task.name not in templates:
             names = ", ".join(repr(name)[1:-1][:40] for name, _ in templates.most_common(3))
             self.notes.append(
@@ -272,26 +286,6 @@ def _schedule(
         return "", [], None
     schedule, _ = task.instantiate(config)
     return schedule.dag.hash, schedule.trace_json(), None
-
-
-def result_of(record: Record) -> MeasureResult:
-    """The result that a record keeps."""
-    error = record.error
-    return MeasureResult(
-        times=record.times,
-        dropped=record.dropped,
-        error=None if error is None else MeasureError(error["kind"], error.get("text", "")),
-        build_s=record.build_s,
-        run_s=record.run_s,
-        ts=record.ts,
-        max_error=record.max_error,
-        checked=record.checked,
-        check_reason=record.check_reason,
-        program=record.program,
-        code=record.code,
-        times_of=record.times_of,
-        same_as=record.program if record.same_as else "",
-    )
 
 
 def open_journal(task: Task, path: str | None, run: str, kept: Journal | None) -> Journal:

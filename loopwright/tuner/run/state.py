@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -160,8 +159,9 @@ class RunState:
             )
             return
         self.failed_in_a_row = 0
-        self.valid += trial.valid
-        self._rank(trial)
+        self.valid += 1
+        if not trial.result.dropped:
+            self._rank(trial)
 
     def time_again(self, index: int, seconds: float) -> None:
         """Note a fresh time of a trial; which one is best does not change by it."""
@@ -179,7 +179,7 @@ class RunState:
             self._retimed[index] = result.median
         if result.checked is Checked.YES:
             self._ranking.vouch(index)
-        if index in self._by_index:
+        if index in self._by_index and self._by_index[index].usable:
             self._rank(self._by_index[index])
 
     def _fails_for_all(self, index: int, result: MeasureResult) -> None:
@@ -190,7 +190,9 @@ class RunState:
 
     def seconds(self, trial: Trial) -> float:
         """The median that counts for a trial: that of its latest measurement."""
-        return self._retimed.get(trial.index) or statistics.median(trial.result.times)
+        median = self._retimed.get(trial.index) or trial.result.median
+        assert median is not None, f"trial {trial.number} has no time"
+        return median
 
     def fastest(self, k: int) -> list[Trial]:
         """The ``k`` fastest trials that did not fail later, checked or not."""
@@ -303,10 +305,10 @@ class RunState:
         return min(left, default=None)
 
     def _rank(self, trial: Trial) -> None:
-        if trial.usable:
-            self._ranking.add(trial.index, trial, self.seconds(trial))
-            if trial.result.checked is Checked.YES:
-                self._ranking.vouch(trial.index)
+        """Let a usable trial take part."""
+        self._ranking.add(trial.index, trial, self.seconds(trial))
+        if trial.result.checked is Checked.YES:
+            self._ranking.vouch(trial.index)
 
     def _fail(self, kind: str, text: str) -> None:
         self.failed_in_a_row += 1

@@ -19,7 +19,15 @@ def test_a_large_log_answers_alike_with_and_without_its_index(tmp_path, monkeypa
     assert 1500 < path.stat().st_size / len(ours) < 2500
     outputs = []
     for before in ("", "from loopwright.records.index import open as o; o.SMALL = 1 << 60\n"):
-        asked = [verb("records", "list", path.name), verb("records", "best", path.name)]
+        asked = [
+            verb("records", "list", path.name),
+            verb("records", "list", path.name, "--sort", "time", "--status", "usable"),
+            verb("records", "list", path.name, "--task", "1536", "--target", "llvm", "--end", "40"),
+            verb("records", "best", path.name, "-k", "3"),
+            verb("records", "show", path.name, "best"),
+            verb("records", "show", path.name, ours.records[77].id),
+            applying(path.name),
+        ]
         outputs.append([run(before + code, tmp_path).output for code in asked])
     assert outputs[0] == outputs[1]
     assert len(outputs[0][0].splitlines()) == 402

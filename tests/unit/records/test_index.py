@@ -10,16 +10,18 @@ import pickle
 import random
 import threading
 import time
+from array import array
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopwright.errors import RecordError
-from loopwright.records import Record, Store, best, load, open_log, ranked
+from loopwright.records import Checked, Record, Store, best, fields_of, load, open_log, ranked
 from loopwright.records.index import open as opening
 from loopwright.records.index.block import Block
-from loopwright.records.index.columns import FIELDS, PROPERTIES
+from loopwright.records.index.columns import COLUMNS
+from loopwright.records.index.encoding import Values, decode, encode
 from loopwright.records.index.file import read_index
 from loopwright.records.index.stored import StoredRecord, index_path
 
@@ -58,7 +60,7 @@ def same(path):
     assert ours.complaint() == plain.complaint()
     assert len(ours) == len(plain)
     for one, other in zip(ours, plain, strict=True):
-        for name in (*FIELDS, *PROPERTIES, "trace", "extra"):
+        for name in (*COLUMNS, "trace", "extra"):
             got, wanted = value(one, name), value(other, name)
             assert repr(got) == repr(wanted), name
             assert type(got) is type(wanted), name
@@ -78,7 +80,7 @@ def value(record, name):
 
 def from_index(path):
     """Which part of the log the index on disk knows."""
-    return sum(b.end - b.start for b in read_index(path, 1 << 30)) / os.path.getsize(path)
+    return sum(b.end - b.start for b in read_index(path, 1 << 30, Values())) / os.path.getsize(path)
 
 
 LINES = [
@@ -160,7 +162,7 @@ def test_a_log_that_grows_is_read_from_where_it_ended(tmp_path, monkeypatch):
     write(path, 5)
     fresh = []
     of = Block.of
-    monkeypatch.setattr(Block, "of", lambda path, at, data: fresh.append(at) or of(path, at, data))
+    monkeypatch.setattr(Block, "of", lambda path, at, *a: fresh.append(at) or of(path, at, *a))
     same(path)
     assert fresh
     assert min(fresh) > before - 16384
@@ -180,7 +182,7 @@ def test_a_changed_digit_is_seen_and_only_its_block_is_read_again(tmp_path, monk
     os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
     fresh = []
     of = Block.of
-    monkeypatch.setattr(Block, "of", lambda path, at, data: fresh.append(at) or of(path, at, data))
+    monkeypatch.setattr(Block, "of", lambda path, at, *a: fresh.append(at) or of(path, at, *a))
     same(path)
     assert len(fresh) == 1
 
@@ -236,17 +238,34 @@ def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch):
 
 def forge(path, edit):
     """Change an index as somebody would who knows its form: all its digests are right."""
-    first, *lines = index_path(path).read_bytes().split(b"\n")
-    out = [first]
-    for line, description in zip(lines[::2], lines[1::2], strict=False):
-        block, more = json.loads(line.partition(b" ")[2]), json.loads(description)
-        edit(block, more)
-        description = json.dumps(more).encode()
-        block["description"] = hashlib.sha256(description).hexdigest()
-        text = json.dumps(block).encode()
-        out += [hashlib.sha256(text).hexdigest().encode() + b" " + text, description]
-    index_path(path).write_bytes(b"\n".join([*out, b""]))
+    first, rest = index_path(path).read_bytes().split(b"\n", 1)
+    out = [first, b"\n"]
+    while rest:
+        frame, rest = rest.split(b"\n", 1)
+        _, head_size, size = frame.split()
+        middle, end = int(head_size), int(head_size) + int(size)
+        head, body, rest = json.loads(rest[:middle]), rest[middle:end], rest[end + 1 :]
+        parts, at = {}, 0
+        for name, length in head["parts"].items():
+            parts[name] = body[at : at + length]
+            at += length
+        edit(head, parts)
+        if isinstance(head["parts"], dict):
+            sizes = {name: len(part) for name, part in parts.items()}
+            head["parts"] = {**sizes, **head.get("forged sizes", {})}
+        text, body = json.dumps(head).encode(), b"".join(parts.values())
+        digest = hashlib.sha256(text + body).hexdigest()
+        out += [f"{digest} {len(text)} {len(body)}\n".encode(), text, body, b"\n"]
+    index_path(path).write_bytes(b"".join(out))
     assert index_path(path).stat().st_size < path.stat().st_size
+
+
+def count_of(head, parts):
+    return len(parts["lengths"]) // 8 - len(head["others"])
+
+
+def decoded(head, parts, name):
+    return decode(name, memoryview(parts[name]), count_of(head, parts), Values())
 
 
 def refuted(path):
@@ -259,23 +278,21 @@ def refuted(path):
     return path
 
 
-def hide_failure(block, _):
-    places, _ = block["choosing"]["wrong"]
-    block["choosing"]["wrong"] = [[0] * len(places), [False]]
+def hide_failure(head, parts):
+    for name in ("wrong", "failed_again"):
+        parts[name] = encode(name, [False] * count_of(head, parts))
 
 
-def hide_kind(block, more):
-    hide_failure(block, more)
-    places, values = block["choosing"]["error"]
-    block["choosing"]["error"] = [places, [v and {**v, "kind": "RUN_CRASH"} for v in values]]
+def hide_kind(head, parts):
+    hide_failure(head, parts)
+    errors = decoded(head, parts, "error")
+    parts["error"] = encode("error", [e and {**e, "kind": "RUN_CRASH"} for e in errors])
 
 
-def other_candidate(block, _):
-    wrong = block["choosing"]["wrong"]
-    names = block["choosing"]["candidate"]
-    for row, place in enumerate(wrong[0]):
-        if wrong[1][place]:
-            names[row] = "0" * 64
+def other_candidate(head, parts):
+    wrong, names = decoded(head, parts, "wrong"), decoded(head, parts, "candidate")
+    changed = ["0" * 64 if w else name for w, name in zip(wrong, names, strict=True)]
+    parts["candidate"] = encode("candidate", changed)
 
 
 @pytest.mark.parametrize("edit", [hide_failure, hide_kind, other_candidate])
@@ -286,19 +303,19 @@ def test_a_prepared_index_does_not_bring_back_a_refuted_candidate(tmp_path, edit
     assert best(open_log(path)).id == wanted
 
 
-def leave_out(block, more):
+def leave_out(head, parts):
     """The last line of a block joins the one before."""
-    block["lengths"][-2:] = [sum(block["lengths"][-2:])]
-    for part in (block["choosing"], more):
-        for name, column in part.items():
-            two = len(column) == 2 and name not in ("id", "candidate", "median", "ts", "times")
-            (column[0] if two and isinstance(column[1], list) else column).pop()
+    columns = {name: decoded(head, parts, name)[:-1] for name in COLUMNS}
+    *lengths, one, two = array("Q", parts["lengths"])
+    parts["lengths"] = array("Q", [*lengths, one + two]).tobytes()
+    parts.update({name: encode(name, values) for name, values in columns.items()})
 
 
-def call_it_a_comment(block, more):
-    leave_out(block, more)
-    block["lengths"][-1:] = [block["lengths"][-1] - 10, 10]
-    block["others"].append(len(block["lengths"]) - 1)
+def call_it_a_comment(head, parts):
+    leave_out(head, parts)
+    *lengths, last = array("Q", parts["lengths"])
+    parts["lengths"] = array("Q", [*lengths, last - 10, 10]).tobytes()
+    head["others"].append(len(lengths) + 1)
 
 
 @pytest.mark.parametrize("edit", [leave_out, call_it_a_comment])
@@ -308,8 +325,10 @@ def test_a_prepared_index_leaves_out_no_line(tmp_path, edit):
     same(path)
 
 
-def faster(block, _):
-    block["choosing"]["median"][1] = 1e-9
+def faster(head, parts):
+    medians = decoded(head, parts, "median")
+    medians[7] = 1e-9  # of a row that no opening compares
+    parts["median"] = encode("median", medians)
 
 
 def test_a_prepared_index_that_changes_a_time_is_found_when_the_record_is_used(tmp_path):
@@ -322,21 +341,34 @@ def test_a_prepared_index_that_changes_a_time_is_found_when_the_record_is_used(t
 JUNK = [None, True, -1, 10**30, "x", [], [[]], {}, [1], {"a": 1}, 1e400]
 
 
-def test_a_prepared_index_of_any_form_raises_nothing_else(tmp_path):
+@pytest.mark.parametrize("seed", range(4))
+def test_a_prepared_index_of_any_form_raises_nothing_else(tmp_path, seed):
     path = refuted(tmp_path / "log.jsonl")
-    sound, draw = index_path(path).read_bytes(), random.Random(0)
+    sound, draw = index_path(path).read_bytes(), random.Random(seed)
 
-    def spoil(block, more):
-        part = draw.choice([block, block["choosing"], more])
-        name = draw.choice(list(part))
-        deep = part[name]
-        if isinstance(deep, list) and deep and draw.random() < 0.7:
-            inner = deep[-1] if isinstance(deep[-1], list) and deep[-1] else deep
-            inner[draw.randrange(len(inner))] = draw.choice(JUNK)
-        else:
-            part[name] = draw.choice(JUNK)
+    def spoil(head, parts):
+        name = draw.choice(list(parts))
+        count = count_of(head, parts)
+        match draw.randrange(7):
+            case 0:
+                head[draw.choice(list(head))] = draw.choice(JUNK)
+            case 1:
+                head["forged sizes"] = {name: draw.choice([*JUNK, len(parts[name]) + 1])}
+            case 2:
+                part = bytearray(parts[name])
+                part[draw.randrange(len(part))] = draw.randrange(256)
+                parts[name] = bytes(part)
+            case 3:
+                parts[name] = parts[name][: draw.randrange(len(parts[name]))]
+            case 4:
+                texts = json.dumps([draw.choice(JUNK) for _ in range(count)])
+                parts[name] = b"j" + texts.encode()
+            case 5:
+                parts[name] = b"B" + bytes(count) + json.dumps(draw.choice(JUNK)).encode()
+            case 6:
+                parts[name] = draw.choice([b"d", b"q"]) + b"\xff" * (8 * count)
 
-    for _ in range(40):
+    for _ in range(15):
         index_path(path).write_bytes(sound)
         forge(path, spoil)
         try:
@@ -344,6 +376,58 @@ def test_a_prepared_index_of_any_form_raises_nothing_else(tmp_path):
                 one.to_line()
         except RecordError as error:
             assert "index" in str(error)  # noqa: PT017 -- it need not raise
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("ts", [0.5, 1.0, 2.0]),
+        ("ts", [0.5, 1, 2.0]),
+        ("median", [None, 1e-3, 5e-324, 1.7e308]),
+        ("max_error", [None, 0, 0.0, -0.0, 0.1]),
+        ("trial", [0, 2**63 - 1]),
+        ("seed", [None, 10**39, -1]),
+        ("times", [(), (1e-3,), (0.1, 0.2, 0.3), ()]),
+        ("config", [{}, {}]),
+        ("config", [{"a": [1, 2.0]}, {"a": [1.0, 2]}, {"a": True}, {"a": 1}]),
+        ("config", [{"b": 1, "a": 2}, {}, {"a": 2, "b": 1}, {"x\ny": "\ud800\n"}]),
+        ("op", [f"\u2028 line\nbreak {n}" for n in range(300)]),
+        ("candidate", ["", "a", "a"]),
+        ("checked", [Checked.YES, Checked.OFF, Checked.NO, Checked.YES]),
+        ("error", [None, {"kind": "x", "text": "a\nb"}, None]),
+        ("args", [[1, True, 1.0], [True, 1, 1.0], [[], {}]]),
+        ("task", []), ("config", []), ("times", []), ("median", []), ("id", []), ("trial", []),
+    ],
+)  # fmt: skip
+def test_a_column_is_read_as_it_was_written(name, values):
+    read = decode(name, memoryview(encode(name, values)), len(values), Values())
+    assert repr(read) == repr(values)
+    assert [type(one) for one in read] == [type(one) for one in values]
+    with pytest.raises(RecordError, match=f"column '{name}' of the index is malformed"):
+        decode(name, memoryview(encode(name, values)), len(values) + 1, Values())
+
+
+def test_any_damaged_byte_of_an_index_is_noticed(tmp_path):
+    path = write(tmp_path / "log.jsonl", 20)
+    same(path)
+    sound = index_path(path).read_bytes()
+    for at in range(0, len(sound), 97):
+        index_path(path).write_bytes(sound[:at] + bytes([sound[at] ^ 4]) + sound[at + 1 :])
+        assert from_index(path) < 1.0
+    same(path)
+    assert from_index(path) == 1.0
+
+
+def test_fields_of_stored_and_other_records_in_any_order(tmp_path):
+    path = write(tmp_path / "log.jsonl")
+    open_log(path)
+    ours, plain = open_log(path).records, load(path).records
+    changed = dataclasses.replace(ours[3], ts=5.0)
+    mixed = [*ours, *ours[20:], plain[4], changed, *reversed(ours), ours[-1], changed]
+    for name in COLUMNS:
+        assert fields_of(mixed, name) == [[getattr(record, name) for record in mixed]]
+    assert fields_of([], "ts", "id") == [[], []]
+    assert fields_of(iter(plain[:2]), "trial", "op") == [[0, 1], ["matmul", "matmul"]]
 
 
 def test_a_log_changed_after_it_was_opened(tmp_path):

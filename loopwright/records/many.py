@@ -1,0 +1,74 @@
+"""Asking many records at once, by the columns of an index where they are of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, TypeVar
+
+from loopwright.records.index.columns import NESTED
+from loopwright.records.index.stored import StoredBlock
+
+_M = TypeVar("_M")
+_T = TypeVar("_T")
+#: The place of a record that is of no index: no block, and no row.
+_NOWHERE: tuple[StoredBlock | None, int] = (None, 0)
+
+
+def fields_of(records: Iterable[object], *names: str) -> list[list[Any]]:
+    """Fields and properties of many records: a list of values for each name.
+
+    What is stored by blocks is taken from their columns, many times faster than one by one.
+
+    Args:
+        records: stored ones, others, or a mixture.
+        names: what is asked of each.
+
+    Raises:
+        RecordError: somebody else made the index, and it is malformed.
+    """
+    records = list(records)
+    found: list[list[Any]] = [[] for _ in names]
+    places = [getattr(record, "_place", _NOWHERE) for record in records]
+    done = 0
+    for block, group in groupby(places, itemgetter(0)):
+        rows = [row for _, row in group]
+        members = records[done : done + len(rows)]
+        done += len(rows)
+        if block is None:
+            for name, values in zip(names, found, strict=True):
+                values.extend([getattr(member, name) for member in members])
+            continue
+        whole = rows == list(range(block.block.count))
+        for name, values in zip(names, found, strict=True):
+            column = block.values[name]
+            values.extend(column if whole else map(column.__getitem__, rows))
+    return found
+
+
+def once_for_equal(
+    judge: Callable[[_M], _T], records: Sequence[_M], names: Sequence[str]
+) -> list[_T]:
+    """What a function says of each record, asked once for all that are equal in some fields.
+
+    Args:
+        judge: the function; it looks at no other fields.
+        records: stored ones, others, or a mixture.
+        names: the fields and properties that it looks at.
+
+    Raises:
+        RecordError: as `fields_of`; and what the function raises.
+    """
+    columns = fields_of(records, *names)
+    # Equal objects are mostly one object, since lines of a log share what they have in common.
+    parts = (
+        map(id, column) if name in NESTED else column
+        for name, column in zip(names, columns, strict=True)
+    )
+    keys = list(zip(*parts, strict=True))
+    said: dict[object, _T] = {}
+    for key, record in zip(keys, records, strict=True):
+        if key not in said:
+            said[key] = judge(record)
+    return [said[key] for key in keys]

@@ -1,0 +1,34 @@
+"""The results that records keep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from loopwright.measure import MeasureError, MeasureResult
+from loopwright.records import Record, fields_of
+
+
+def result_of(record: Record) -> MeasureResult:
+    """The result that a record keeps."""
+    return results_of([record])[0]
+
+
+def results_of(records: Sequence[Record]) -> list[MeasureResult]:
+    """The results that records keep, in their order."""
+    columns = fields_of(records, *_SAME, "error", "program", "same_as")
+    return [
+        MeasureResult(
+            **dict(zip(_SAME, values, strict=True)),
+            error=None if error is None else MeasureError(error["kind"], error.get("text", "")),
+            program=program,
+            same_as=program if same_as else "",
+        )
+        for *values, error, program, same_as in zip(*columns, strict=True)
+    ]
+
+
+#: Fields that a result and its record have alike.
+_SAME = (
+    *("times", "dropped", "build_s", "run_s", "ts", "max_error"),
+    *("checked", "check_reason", "code", "times_of"),
+)
