@@ -57,6 +57,9 @@ Array = npt.NDArray[Any]
 MAX_WORK = 1 << 17
 #: Most elements that its operands, and its own buffers, may have together.
 MAX_ELEMENTS = 1 << 16
+#: Nodes of the longest index, and of the longest condition of a branch. What they can be is found
+#: from their intervals, which takes longer than their length.
+MAX_INDEX = 256
 #: Operations that are exact on small integers in every dtype.
 _EXACT = ("+", "-", "*", "min", "max", "and", "or", "&", "|", "^", *COMPARE)
 #: Relative errors of sums in another order.
@@ -188,6 +191,7 @@ class _Survey:
                 self.stmt(orelse or Seq(()), times)
             case Store(indices=indices, value=e):
                 self.indices(indices)
+                self.count(times * sum(map(_size, indices)))
                 self.expr(e, times)
             case Allocate(buffer=b, body=body):
                 self.elements += prod(b.extents)
@@ -197,6 +201,7 @@ class _Survey:
             case IntrinsicCall(operands=operands, body=body):
                 for x in operands:
                     self.indices(x.indices)
+                    self.count(times * sum(map(_size, x.indices)))
                 self.stmt(body, times)
             case _:
                 raise _Unproved(f"its {self.part} holds a {type(s).__name__}")
@@ -228,6 +233,11 @@ class _Survey:
 
     def plain(self, e: Expr) -> bool:
         """Whether an integer follows from the loops, and does not wrap."""
+        if (length := _size(e)) > MAX_INDEX:
+            raise _Unproved(
+                f"its {self.part} has an index or condition of {length} operations, and at most "
+                f"{MAX_INDEX} are proved"
+            )
         return exact(e, {}, self.ranges) and fits(e, {}, self.ranges)
 
     def decided(self, cond: Expr) -> bool:
@@ -242,6 +252,13 @@ class _Survey:
             case Binary(op=op, a=a, b=b) if op in COMPARE:
                 return self.plain(a) and self.plain(b)
         return False
+
+
+def _size(e: Expr) -> int:
+    """How many nodes an expression has."""
+    nodes: list[Node] = []
+    walk(e, nodes.append)
+    return len(nodes)
 
 
 # ---------------------------------------------------------------- what is computed
