@@ -140,7 +140,7 @@ def _nested(depth: int) -> Json:
 
 
 def _halves(times: int) -> Json:
-    """An index that is what it is made of: half of it, and what is left of half of it, and so on."""
+    """An index that is what it is made of: half of it and the rest, and so on."""
     out: Json = ["var", "v0"]
     two = ["const", 2, "int32"]
     for _ in range(times):

@@ -27,6 +27,7 @@ from loopwright.measure.workers.process_exit import (
     found_no_memory,
     kill_group,
     killed_from_outside,
+    stopped,
 )
 from loopwright.measure.workers.process_start import start_process
 from loopwright.measure.workers.protocol import (
@@ -51,7 +52,12 @@ class FailureCause(Enum):
     TIMEOUT = "the worker was killed at its deadline"
     CRASH = "the worker died"
     KILLED = "the worker was killed by somebody else"
+    STOPPED = "the worker was stopped by somebody else, and killed at its deadline"
     MEMORY = "the worker died for want of memory"
+
+
+#: Causes that say nothing of what the worker was asked to do.
+FROM_OUTSIDE = (FailureCause.KILLED, FailureCause.STOPPED)
 
 
 @dataclass(frozen=True)
@@ -113,7 +119,7 @@ class Worker:
         self.rss = 0
         self._decoder = Decoder(Seal(b""))
         self._unsent = memoryview(b"")
-        self._busy = False
+        self._busy = self._stopped = False
         self._request: bytes | bytearray = b""
         self._label = ""
         self._limit = 0.0
@@ -199,7 +205,7 @@ class Worker:
             return
         self.start()
         self._printed.clear()
-        self._busy, self._limit = True, seconds
+        self._busy, self._stopped, self._limit = True, False, seconds
         self._label = label or type(request).__name__.removesuffix("Request").lower()
         self._requests += 1
         self._request = encode(request)
@@ -327,6 +333,7 @@ class Worker:
         """See whether the process is dead or too late."""
         if not self._busy or self._proc is None:
             return
+        self._stopped |= stopped(self._proc)
         if time.monotonic() >= self._deadline:
             self._late()
         elif ended(self._proc):
@@ -352,7 +359,10 @@ class Worker:
             )
         limit = self._limit
         text = f"no answer within {limit:.3g} s; the {self.role} was killed{self._printed.text()}"
-        self._fail(WorkerFailure(FailureCause.TIMEOUT, text))
+        if self._stopped:
+            text = f"the {self.role} was stopped by a signal from outside: {text}"
+        cause = FailureCause.STOPPED if self._stopped else FailureCause.TIMEOUT
+        self._fail(WorkerFailure(cause, text))
 
     def _died(self) -> None:
         assert self._proc is not None
