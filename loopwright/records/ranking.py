@@ -22,6 +22,14 @@ class Measurement(Protocol):
         """Hash of the compiler that made the code."""
 
     @property
+    def program(self) -> str:
+        """Hash of the program that it is; empty when not known."""
+
+    @property
+    def hardware(self) -> str:
+        """What it ran on."""
+
+    @property
     def ts(self) -> float:
         """When, in seconds since the epoch."""
 
@@ -159,15 +167,18 @@ def ranked(records: Iterable[_M], k: int | None = None) -> list[_M]:
     What a check found holds for the compiler whose code was checked: a candidate counts as checked
     when a record of the same compiler says so. A wrong answer takes out all records of the
     candidate by that compiler, and all earlier ones; a kernel that crashed, hung or failed when it
-    was measured again takes out those by that compiler. Records that share the samples of another
-    one are left out: that one stands for them, and what is found out about it later.
+    was measured again takes out those by that compiler. Either takes out every other candidate of
+    which that compiler made the same program, on the same hardware. Records that share the samples
+    of another one are left out: that one stands for them, and what is found out about it later.
 
     Args:
         records: any iterable of records, a :class:`Log` too.
         k: how many at most.
     """
     records = list(records)
-    refuted = {(r.candidate, r.build) for r in records if r.wrong or r.failed_again}
+    failures = [r for r in records if r.wrong or r.failed_again]
+    refuted = {(r.candidate, r.build) for r in failures}
+    programs = {(r.program, r.build, r.hardware) for r in failures if r.program}
     since: dict[str, float] = {}
     for record in records:
         if record.wrong:
@@ -180,6 +191,8 @@ def ranked(records: Iterable[_M], k: int | None = None) -> list[_M]:
         if not record.usable or record.median is None or record.same_as:
             continue
         if made in refuted or not stands:
+            continue
+        if programs and (record.program, record.build, record.hardware) in programs:
             continue
         ranking.add(record.candidate, record, record.median, record.ts)
     for record in ranking.top():
