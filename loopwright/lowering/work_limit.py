@@ -22,7 +22,7 @@ from loopwright.lowering.context import PassContext
 
 #: Most nodes of a program that is written out, unless the context says otherwise. Kernels of the
 #: operators have up to 116 000 (conv2d, dense and others under random configurations). LLVM needs
-#: about 0.1 ms for each node: a program at the limit takes it half a minute.
+#: 0.1 to 0.3 ms for each node: a program at the limit takes it about a minute.
 CODE_LIMIT = 1 << 18
 #: Largest buffer inside of a program, in bytes: the memory that one process can address.
 BUFFER_LIMIT = 1 << 47
