@@ -7,7 +7,12 @@ state is, and what to do instead; the command line prints it as one line.
 from __future__ import annotations
 
 import difflib
+import reprlib
 from collections.abc import Iterable
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 60
+_SHORT.maxlist = _SHORT.maxtuple = 12
 
 
 class LoopwrightError(Exception):
@@ -86,3 +91,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return ``" (did you mean 'x'?)"`` for the nearest known name, or an empty string."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def shown(value: object) -> str:
+    """A value from a file as messages show it: whatever it is, short and on one line."""
+    return _SHORT.repr(value)

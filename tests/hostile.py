@@ -96,6 +96,29 @@ ATTACKS: dict[str, tuple[Callable[[Json], None], str]] = {
         "has elements that its description does not read",
     ),
     "runs 10**12 times": (_edit("body", 1, 1, 3, to=10**12), "more than 131072 operations"),
+    "an index that takes long to look at": (
+        lambda x: _edit(*_STORE, 2, 0, to=_halves(8))(x),
+        "operations, and at most 256 are proved",
+    ),
+    "long indices, often": (
+        lambda x: _edit(
+            *("body", 1, 1),
+            to=[
+                "for",
+                "v0",
+                "k",
+                900,
+                "serial",
+                [
+                    "store",
+                    2,
+                    [["bin", "-", *[_halves(4)] * 2, "int32"], ["const", 0, "int32"]],
+                    ["const", 0.0, "float32"],
+                ],
+            ],
+        )(x),
+        "more than 131072 operations",
+    ),
     "takes a terabyte": (
         _edit("body", to=["alloc", 3, "t", [10**12], "int8", ["seq", []]]),
         "at most 65536 are proved",
@@ -113,6 +136,16 @@ def _nested(depth: int) -> Json:
     out: Json = ["seq", []]
     for _ in range(depth):
         out = ["seq", [out]]
+    return out
+
+
+def _halves(times: int) -> Json:
+    """An index that is what it is made of: half of it and the rest, and so on."""
+    out: Json = ["var", "v0"]
+    two = ["const", 2, "int32"]
+    for _ in range(times):
+        half, rest = (["bin", op, out, two, "int32"] for op in ("//", "%"))
+        out = ["bin", "+", half, rest, "int32"]
     return out
 
 

@@ -145,7 +145,7 @@ class PassContext:
             extents of which loop partition writes a second copy (default 512; 0: no partition);
             ``unroll_max_step``, the limit of unrolling where no pragma gives one (default 0);
             ``code_limit``, how many nodes of the IR a program may have when its unrolled and
-            vectorized loops are written out (default 4194304; beyond it `lower` refuses);
+            vectorized loops are written out (default 262144; beyond it `lower` refuses);
             ``disable_vectorize``, run the iterations of vectorized loops one by one;
             ``instrument_bound_checkers``, compiled code checks every access, and a call that
             would touch memory outside a tensor raises RunError with tensor, index and loops.

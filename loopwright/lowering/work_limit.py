@@ -21,8 +21,9 @@ from loopwright.ir.stmt import UNROLL_HINT, Allocate, For, Func, Stmt
 from loopwright.lowering.context import PassContext
 
 #: Most nodes of a program that is written out, unless the context says otherwise. Kernels of the
-#: operators have up to 116 000 (conv2d, dense and others under random configurations).
-CODE_LIMIT = 1 << 22
+#: operators have up to 116 000 (conv2d, dense and others under random configurations). LLVM needs
+#: 0.1 to 0.3 ms for each node: a program at the limit takes it about a minute.
+CODE_LIMIT = 1 << 18
 #: Largest buffer inside of a program, in bytes: the memory that one process can address.
 BUFFER_LIMIT = 1 << 47
 #: A vectorized loop is written out in pieces of the native length, which is at least about this.

@@ -19,7 +19,7 @@ from loopwright.measure.workers.messages import (
     LowerRequest,
 )
 from loopwright.measure.workers.process import Outcome, Worker, take
-from loopwright.measure.workers.process_exit import FailureCause, WorkerFailure
+from loopwright.measure.workers.process_exit import FROM_OUTSIDE, FailureCause, WorkerFailure
 from loopwright.measure.workers.waiting import wait_any
 from loopwright.records import Json
 from loopwright.runtime import Artifact
@@ -35,6 +35,7 @@ _KINDS = {
     FailureCause.TIMEOUT: ErrorKind.BUILD_TIMEOUT,
     FailureCause.CRASH: ErrorKind.BUILD_CRASH,
     FailureCause.KILLED: ErrorKind.BUILD_CRASH,
+    FailureCause.STOPPED: ErrorKind.BUILD_TIMEOUT,
     FailureCause.MEMORY: ErrorKind.MEMORY,
 }
 
@@ -123,7 +124,7 @@ class Build:
         program: key of its program; empty until it is lowered.
         outcome: what came of it; None until it is done.
         seconds: that it took.
-        killed: its builder was killed from outside; it is built once more.
+        killed: its builder was killed or stopped from outside; it is built once more.
         label: which candidate it is, for people; may be empty.
     """
 
@@ -142,8 +143,9 @@ class Build:
         self._wanted = wanted
 
     def begins_again(self, outcome: Outcome) -> bool:
-        """True when its builder was killed from outside for the first time: blames nobody."""
-        by_somebody = isinstance(outcome, WorkerFailure) and outcome.cause is FailureCause.KILLED
+        """True when its builder was killed or stopped from outside for the first time: blames
+        nobody."""
+        by_somebody = isinstance(outcome, WorkerFailure) and outcome.cause in FROM_OUTSIDE
         again, self.killed = by_somebody and not self.killed, self.killed or by_somebody
         if again:
             self.program, self.seconds = "", 0.0

@@ -37,7 +37,7 @@ from loopwright.measure.workers.messages import (
     WindowsRequest,
 )
 from loopwright.measure.workers.process import Worker, take
-from loopwright.measure.workers.process_exit import FailureCause, WorkerFailure
+from loopwright.measure.workers.process_exit import FROM_OUTSIDE, FailureCause, WorkerFailure
 from loopwright.measure.workers.protocol import Message, Reply
 from loopwright.runtime import Arg, Artifact
 
@@ -49,6 +49,7 @@ _KINDS = {
     FailureCause.TIMEOUT: ErrorKind.RUN_TIMEOUT,
     FailureCause.CRASH: ErrorKind.RUN_CRASH,
     FailureCause.KILLED: ErrorKind.RUN_CRASH,
+    FailureCause.STOPPED: ErrorKind.RUN_TIMEOUT,
     FailureCause.MEMORY: ErrorKind.MEMORY,
 }
 
@@ -110,7 +111,7 @@ class RunSession:
         owner: whose input data it is, where equal arguments of another session may get other data.
 
     Attributes:
-        kills: how often the process was killed from outside; see `undisturbed`.
+        kills: how often the process was killed or stopped from outside; see `undisturbed`.
         last_failure: how the process ended, where the last request found no reply.
     """
 
@@ -134,9 +135,9 @@ class RunSession:
     def undisturbed(self, measure: Callable[[], _Result]) -> _Result:
         """What `measure` returns, which begins by loading a candidate.
 
-        Where somebody killed the process meanwhile (an operator, the kernel for want of memory), it
-        is done once more, so that no candidate is blamed. One that takes all memory is killed a
-        second time, and is at fault.
+        Where somebody killed or stopped the process meanwhile (an operator, the kernel for want of
+        memory), it is done once more, so that no candidate is blamed. One that takes all memory is
+        killed a second time, and is at fault.
         """
         before = self.kills
         found = measure()
@@ -377,7 +378,7 @@ class RunSession:
         self.worker.start()
 
     def _failed(self, failure: WorkerFailure, limit: float) -> MeasureError:
-        self.kills += failure.cause is FailureCause.KILLED
+        self.kills += failure.cause in FROM_OUTSIDE
         if failure.cause is FailureCause.TIMEOUT:
             text = (
                 f"it ran longer than {limit:.3g} s and was killed (limit: max(1 s, 20 x the best "

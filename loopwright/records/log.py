@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -116,7 +117,7 @@ def load_expressions(path: str | os.PathLike[str]) -> Log:
         RecordError: the file does not exist or cannot be read.
     """
     log = Log(Path(path))
-    with _named_errors(path), open(path, "rb") as file:
+    with _named_errors(path), _opened(path) as file:
         for number, raw in enumerate(_lines(file), 1):
             if b'"expression"' in raw[:_BEGINNING] or b'"header"' in raw[:_BEGINNING]:
                 take_line(log, number, raw)
@@ -150,8 +151,21 @@ def load_lines(lines: Iterable[str | bytes], name: str | None = None) -> Log:
     return log
 
 
+def _opened(path: str | os.PathLike[str]) -> BinaryIO:
+    """A log that is open for reading.
+
+    Raises:
+        RecordError: it is a device, which may have no end.
+        OSError: it cannot be opened.
+    """
+    mode = os.stat(path).st_mode
+    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+        raise RecordError(f"{str(path)!r} is a device; name a log file")
+    return open(path, "rb")
+
+
 def _read(log: Log) -> None:
-    with open(log.path, "rb") as file, without_collector():
+    with _opened(log.path) as file, without_collector():
         for number, raw in enumerate(_lines(file), 1):
             take_line(log, number, raw)
 

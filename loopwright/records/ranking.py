@@ -25,6 +25,14 @@ class Measurement(Protocol):
         """Hash of the compiler that made the code."""
 
     @property
+    def program(self) -> str:
+        """Hash of the program that it is; empty when not known."""
+
+    @property
+    def hardware(self) -> str:
+        """What it ran on."""
+
+    @property
     def ts(self) -> float:
         """When, in seconds since the epoch."""
 
@@ -180,8 +188,9 @@ def ranked(records: Iterable[_M], k: int | None = None) -> list[_M]:
     What a check found holds for the compiler whose code was checked: a candidate counts as checked
     when a record of the same compiler says so. A wrong answer takes out all records of the
     candidate by that compiler, and all earlier ones; a kernel that crashed, hung or failed when it
-    was measured again takes out those by that compiler. Records that share the samples of another
-    one are left out: that one stands for them, and what is found out about it later.
+    was measured again takes out those by that compiler. Either takes out every other candidate of
+    which that compiler made the same program, on the same hardware. Records that share the samples
+    of another one are left out: that one stands for them, and what is found out about it later.
 
     Args:
         records: any iterable of records, a :class:`Log` too.
@@ -192,7 +201,12 @@ def ranked(records: Iterable[_M], k: int | None = None) -> list[_M]:
     usable, same_as, wrong = fields_of(records, "usable", "same_as", "wrong")
     (failed_again,) = fields_of(records, "failed_again")
     made = list(zip(candidate, build, strict=True))
-    refuted = {*compress(made, wrong), *compress(made, failed_again)}
+    failed = [a or b for a, b in zip(wrong, failed_again, strict=True)]
+    refuted = set(compress(made, failed))
+    # What hardware a record is of takes a while to find, and matters only where something failed.
+    program, hardware = fields_of(records if any(failed) else [], "program", "hardware")
+    codes = list(zip(program, build, hardware, strict=False))
+    refuted_codes = {code for code in compress(codes, failed) if code[0]}
     since: dict[str, float] = {}
     for row in compress(range(len(records)), wrong):
         since[candidate[row]] = max(ts[row], since.get(candidate[row], ts[row]))
@@ -201,8 +215,11 @@ def ranked(records: Iterable[_M], k: int | None = None) -> list[_M]:
         name, seconds = candidate[row], median[row]
         if seconds is None or same_as[row] or made[row] in refuted:
             continue
-        if name not in since or ts[row] > since[name]:
-            ranking.add(name, row, seconds, ts[row])
+        if name in since and ts[row] <= since[name]:
+            continue
+        if refuted_codes and codes[row] in refuted_codes:
+            continue
+        ranking.add(name, row, seconds, ts[row])
     right = vouched(records)
     for row in ranking.items():
         if made[row] in right:

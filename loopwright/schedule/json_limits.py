@@ -12,6 +12,9 @@ from loopwright.errors import ScheduleError
 
 #: Most steps of a trace. Those of the operators have less than a hundred.
 MAX_STEPS = 1000
+#: Most steps that add a stage to the program, all of whose stages each further one must look at.
+MAX_ADDED = 200
+_ADDING = ("cache_read", "cache_write", "rfactor")
 #: Most values in all steps together; an intrinsic has some hundreds.
 MAX_VALUES = 100_000
 #: Deepest nesting of lists and objects; the expressions of an intrinsic nest in it.
@@ -32,6 +35,9 @@ def check_trace(trace: object) -> None:
         raise ScheduleError(f"trace: a trace is a list of steps, got a {type(trace).__name__}")
     if len(trace) > MAX_STEPS:
         raise ScheduleError(f"trace: {len(trace)} steps, and at most {MAX_STEPS} are read")
+    added = sum(isinstance(x, list | tuple) and len(x) > 0 and x[0] in _ADDING for x in trace)
+    if added > MAX_ADDED:
+        raise ScheduleError(f"trace: {added} steps add a stage, and at most {MAX_ADDED} are read")
     values = 0
     for t, step in enumerate(trace):
         values += _check_step(t, step, MAX_VALUES - values)

@@ -9,20 +9,15 @@ A primitive is one frozen class in `loopwright.schedule.rules`. Its fields are i
 from __future__ import annotations
 
 import inspect
-import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
-from loopwright.errors import ScheduleError, TensorError, did_you_mean
+from loopwright.errors import ScheduleError, TensorError, did_you_mean, shown
 from loopwright.schedule.bounds.results import Bounds
 from loopwright.schedule.names import Names
 from loopwright.schedule.state import StageId, State
-
-#: Values from a file as messages show them: whatever they are, a message has one line.
-_SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,24 +92,24 @@ class Step(ABC):
         """
         if not isinstance(data, list | tuple) or not data or not isinstance(data[0], str):
             raise ScheduleError(
-                f"trace: a step is a list that begins with its name, got {_SHORT.repr(data)}"
+                f"trace: a step is a list that begins with its name, got {shown(data)}"
             )
         cls = Step.registry.get(data[0])
         if cls is None:
             near = did_you_mean(data[0], Step.registry)
-            raise ScheduleError(f"trace: unknown primitive {_SHORT.repr(data[0])}{near}")
+            raise ScheduleError(f"trace: unknown primitive {shown(data[0])}{near}")
         want = fields(cls)
         least = sum(f.default is MISSING for f in want)
         if not least <= len(data) - 1 <= len(want):
             names = ", ".join(f.name for f in want)
             raise ScheduleError(
-                f"trace: {data[0]} takes {len(want)} fields ({names}), got {_SHORT.repr(data[1:])}"
+                f"trace: {data[0]} takes {len(want)} fields ({names}), got {shown(data[1:])}"
             )
         values = [_tuples(v) for v in data[1:]]
         for f, value in zip(want, values, strict=False):
             if not cls.field_types[f.name].fits(value):
                 raise ScheduleError(
-                    f"trace: field {f.name!r} of {data[0]} is {_SHORT.repr(value)}, which is no "
+                    f"trace: field {f.name!r} of {data[0]} is {shown(value)}, which is no "
                     f"{_type(f.type)}"
                 )
         try:

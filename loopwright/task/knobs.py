@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, Literal
 
-from loopwright.errors import InternalError, SpaceError
+from loopwright.errors import InternalError, SpaceError, shown
 from loopwright.ir.symbol import Symbol
 from loopwright.records import Json
 from loopwright.task import neighbours
@@ -173,7 +173,9 @@ class Knob(ABC):
     def _check_form(self, value: Json) -> None:
         """Refuse a value that is no list, or none of the length that the candidates have."""
         if not isinstance(value, (list, tuple)) or len(value) != len(self.value(0)):
-            raise SpaceError(f"knob {self.name!r} ({self.kind}) cannot have the value {value!r}")
+            raise SpaceError(
+                f"knob {self.name!r} ({self.kind}) cannot have the value {shown(value)}"
+            )
 
     def _numbered(self, rows: Sequence[Sequence[float]], first: int = 0) -> list[Column]:
         """Columns ``name.0``, ``name.1``, ... of rows of numbers, counted from ``first``."""
@@ -306,7 +308,7 @@ class AnnotateKnob(Knob):
 
     def _entity_of(self, value: Json) -> Entity:
         self._check_form(value)
-        raise SpaceError(f"knob {self.name!r} has no candidate {value!r}")
+        raise SpaceError(f"knob {self.name!r} has no candidate {shown(value)}")
 
     def _neighbours(self) -> list[list[int]]:
         return neighbours.replacements([e.anns for e in self.entities])
@@ -351,7 +353,7 @@ def checked_split(name: str, size: Json, length: int) -> list[int]:
     Raises:
         SpaceError: they are no sizes of a split of ``length``.
     """
-    what = f"knob {name!r}: {size!r} is no split of {length}"
+    what = f"knob {name!r}: {shown(size)} is no split of {length}"
     if not isinstance(size, (list, tuple)) or not size:
         raise SpaceError(f"{what}; write sizes from the outside in, such as [-1, 8, 4]")
     if any(isinstance(part, bool) or not isinstance(part, int) for part in size):

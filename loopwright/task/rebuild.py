@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from loopwright.errors import LoopwrightError, RecordError
-from loopwright.records import Expression, Log, Record
+from loopwright.records import Expression, Json, Log, Record
 from loopwright.target import Target
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def rebuild(log: Log, record: Record) -> Rebuilt:
         if any(op not in range(len(dag.ops)) for op, _ in ids):
             raise RecordError("an argument is no operation of the expression")
         args = [schedule.tensor(a) for a in ids]
-        passes = PassContext.from_json(expression.passes)
+        passes = PassContext.from_json(_passes(expression.passes))
         return Rebuilt(schedule, args, _target(record), passes)
     except _MALFORMED as exc:
         raise RecordError(f"record {record.id} cannot be rebuilt: {_one_line(exc)}") from exc
@@ -110,6 +111,15 @@ def rebuild(log: Log, record: Record) -> Rebuilt:
 def _target(record: Record) -> Target:
     """The target of a record, but for the C compiler: a log names no program to be run."""
     return Target({name: value for name, value in record.target.items() if name != "cc"})
+
+
+def _passes(said: Mapping[str, Json]) -> Mapping[str, Json]:
+    """The settings of an expression, but for the limit of work: a log cannot lift it."""
+    config = said.get("config")
+    if not isinstance(config, Mapping):
+        return said
+    kept = {name: x for name, x in config.items() if name.removeprefix("tir.") != "code_limit"}
+    return {**said, "config": kept}
 
 
 def _one_line(exc: Exception) -> str:

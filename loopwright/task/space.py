@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from loopwright.errors import InstantiationError, SpaceError, TimeLimitError
+from loopwright.errors import InstantiationError, SpaceError, TimeLimitError, shown
 from loopwright.records import Json
 from loopwright.task import sampling
 from loopwright.task.entities import Entity
@@ -389,5 +389,6 @@ class ConfigSpace(TemplateConfig):
             if name not in values:
                 return f"there is no value for knob {name!r}"
             if knob.position(values[name]) is None:
-                return f"{values[name]!r} is not among the {len(knob)} candidates of knob {name!r}"
-        return f"unknown knobs {', '.join(sorted(set(values) - set(self.knobs)))}"
+                what = f"the {len(knob)} candidates of knob {name!r}"
+                return f"{shown(values[name])} is not among {what}"
+        return f"unknown knobs {shown(', '.join(sorted(set(values) - set(self.knobs))))}"

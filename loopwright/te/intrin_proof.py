@@ -56,6 +56,9 @@ MAX_WORK = 1 << 17
 MAX_ELEMENTS = 1 << 16
 #: Integers up to this size are tried where sums of no small integers are exact.
 _SMALL = 3
+#: Nodes of the longest index, and of the longest condition of a branch. What they can be is found
+#: from their intervals, which takes longer than their length.
+MAX_INDEX = 256
 #: Relative errors of sums in another order.
 _TOLERANCE = {"float64": 1e-9, "float32": 1e-3, "float16": 5e-2, "bfloat16": 2e-1}
 
@@ -185,6 +188,7 @@ class _Survey:
                 self.stmt(orelse or Seq(()), times)
             case Store(indices=indices, value=e):
                 self.indices(indices)
+                self.count(times * sum(map(_size, indices)))
                 self.expr(e, times)
             case Allocate(buffer=b, body=body):
                 self.elements += prod(b.extents)
@@ -194,6 +198,7 @@ class _Survey:
             case IntrinsicCall(operands=operands, body=body):
                 for x in operands:
                     self.indices(x.indices)
+                    self.count(times * sum(map(_size, x.indices)))
                 self.stmt(body, times)
             case _:
                 raise _Unproved(f"its {self.part} holds a {type(s).__name__}")
@@ -225,6 +230,11 @@ class _Survey:
 
     def plain(self, e: Expr) -> bool:
         """Whether an integer follows from the loops, and does not wrap."""
+        if (length := _size(e)) > MAX_INDEX:
+            raise _Unproved(
+                f"its {self.part} has an index or condition of {length} operations, and at most "
+                f"{MAX_INDEX} are proved"
+            )
         return exact(e, {}, self.ranges) and fits(e, {}, self.ranges)
 
     def decided(self, cond: Expr) -> bool:
@@ -239,6 +249,13 @@ class _Survey:
             case Binary(op=op, a=a, b=b) if op in COMPARE:
                 return self.plain(a) and self.plain(b)
         return False
+
+
+def _size(e: Expr) -> int:
+    """How many nodes an expression has."""
+    nodes: list[Node] = []
+    walk(e, nodes.append)
+    return len(nodes)
 
 
 # ---------------------------------------------------------------- what is computed

@@ -177,6 +177,7 @@ def test_a_damaged_trace_is_lowered_or_refused(case: tuple[Dag, Json, list[ArgId
         (None, "a trace is a list of steps, got a NoneType"),
         ({}, "a trace is a list of steps, got a dict"),
         ([["split", 2, "a0", 4, None]] * (MAX_STEPS + 1), "1001 steps, and at most 1000 are read"),
+        ([["cache_write", 2, "local"]] * 201, "201 steps add a stage, and at most 200 are read"),
         ([[0] * 100_000], "more than 100000 values in all steps"),
         ([["split", 2, "a0", _deep(5000), None]], "step 0: its lists nest deeper than 200"),
         ([["split", 2, "a0", 10**400, None]], "step 0: a number of more than 1099511627776"),

@@ -23,6 +23,7 @@ from loopwright.measure.workers.process_exit import (
     describe_exit,
     ended,
     kill_group,
+    stopped,
 )
 from loopwright.measure.workers.process_start import start_process
 from loopwright.measure.workers.protocol import (
@@ -92,7 +93,7 @@ class Worker:
         self.rss = 0
         self._decoder = Decoder(Seal(b""))
         self._unsent = memoryview(b"")
-        self._busy = False
+        self._busy = self._stopped = False
         self._request: bytes | bytearray = b""
         self._label = ""
         self._limit = 0.0
@@ -178,7 +179,7 @@ class Worker:
             return
         self.start()
         self._printed.clear()
-        self._busy, self._limit = True, seconds
+        self._busy, self._stopped, self._limit = True, False, seconds
         self._label = label or type(request).__name__.removesuffix("Request").lower()
         self._requests += 1
         self._request = encode(request)
@@ -307,6 +308,7 @@ class Worker:
         """See whether the process is dead or too late."""
         if not self._busy or self._proc is None:
             return
+        self._stopped |= stopped(self._proc)
         if time.monotonic() >= self.deadline:
             self._late()
         elif ended(self._proc):
@@ -332,7 +334,10 @@ class Worker:
             )
         limit = self._limit
         text = f"no answer within {limit:.3g} s; the {self.role} was killed{self._printed.text()}"
-        self._fail(WorkerFailure(FailureCause.TIMEOUT, text))
+        if self._stopped:
+            text = f"the {self.role} was stopped by a signal from outside: {text}"
+        cause = FailureCause.STOPPED if self._stopped else FailureCause.TIMEOUT
+        self._fail(WorkerFailure(cause, text))
 
     def _died(self) -> None:
         assert self._proc is not None

@@ -1,4 +1,4 @@
-"""How worker processes end: whether they have, of what, and making sure."""
+"""How worker processes end or stop: whether they have, of what, and making sure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,12 @@ class FailureCause(Enum):
     TIMEOUT = "the worker was killed at its deadline"
     CRASH = "the worker died"
     KILLED = "the worker was killed by somebody else"
+    STOPPED = "the worker was stopped by somebody else, and killed at its deadline"
     MEMORY = "the worker died for want of memory"
+
+
+#: Causes that say nothing of what the worker was asked to do.
+FROM_OUTSIDE = (FailureCause.KILLED, FailureCause.STOPPED)
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,13 @@ def ended(proc: subprocess.Popen[bytes]) -> bool:
     if proc.returncode is not None:
         return True
     return os.waitid(os.P_PID, proc.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def stopped(proc: subprocess.Popen[bytes]) -> bool:
+    """Whether a process has been stopped, as by SIGSTOP; said once for each time."""
+    if proc.returncode is not None:
+        return False
+    return os.waitid(os.P_PID, proc.pid, os.WSTOPPED | os.WNOHANG) is not None
 
 
 def kill_group(proc: subprocess.Popen[bytes]) -> None:

@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from loopwright.errors import UsageError
-from loopwright.runtime.artifacts.manifest_checks import check_manifest, shown
+from loopwright.errors import UsageError, shown
+from loopwright.runtime.artifacts.manifest_checks import check_manifest
 from loopwright.runtime.artifacts.size_formulas import SizeFormula
 
 #: Newest format that is read.

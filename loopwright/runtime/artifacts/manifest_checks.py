@@ -8,14 +8,13 @@ writes. They do not make an artifact safe to run: it is code, and trusted.
 from __future__ import annotations
 
 import re
-import reprlib
 from collections.abc import Collection, Mapping, Sequence
 from math import prod
 from string import Formatter
 from typing import Any, NoReturn
 
 from loopwright import dtypes, env
-from loopwright.errors import UsageError
+from loopwright.errors import UsageError, shown
 from loopwright.runtime.artifacts.size_formulas import OPERATIONS, linear
 
 #: Most bytes of an array or of a workspace: what one process can address.
@@ -24,7 +23,6 @@ _MAX_TEXT = 20_000
 _MAX_ENTRIES = 100_000
 _MAX_DEPTH = 50
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
-_SHORT = reprlib.Repr()
 _TEXTS = ("triple", "cpu", "features", "loopwright", "llvmlite")
 
 
@@ -52,11 +50,6 @@ def check_manifest(data: Mapping[str, Any], source: str) -> None:
     names = [f["name"] for f in functions]
     if len(set(names)) != len(names):
         checks.refuse("functions", names, "functions of different names")
-
-
-def shown(value: object) -> str:
-    """A value of a manifest as messages show it: short, on one line."""
-    return _SHORT.repr(value)
 
 
 class _Checks:

@@ -90,7 +90,8 @@ def _loose(records: list[Record]) -> Log:
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    files = sorted(path.glob("*.jsonl"))
+    # A pipe in a folder would be waited for.
+    files = sorted(file for file in path.glob("*.jsonl") if file.is_file())
     if not files:
         raise RecordError(f"the folder {str(path)!r} holds no *.jsonl; name a log file")
     return files

@@ -10,6 +10,7 @@ import pytest
 from loopwright import te
 from loopwright.errors import LowerError
 from loopwright.lowering import lower
+from loopwright.lowering.context import PassContext
 from loopwright.lowering.gpu_limits import GpuLimits, verify_gpu_limits
 from loopwright.schedule import Schedule, create_schedule
 from tests.unit.lowering import gpu_programs
@@ -150,7 +151,8 @@ def test_vectors() -> None:
 
 def test_loops_of_a_cpu_are_not_limited() -> None:
     s, args = elementwise(70000, tags=("vthread",))
-    f = lower(s, args)
+    with PassContext(config={"code_limit": 1 << 22}):
+        f = lower(s, args)
     verify_gpu_limits(f)
     s, (a, b) = elementwise(4, 4, tags=("vthread", "vthread"))
     verify_gpu_limits(lower(s, [a, b]), schedule=s)

@@ -36,7 +36,7 @@ def test_a_pragma_cannot_unroll_a_milliard_times(explicit: bool) -> None:
     s[args[1]].pragma(i, "auto_unroll_max_step", 10**12)
     s[args[1]].pragma(i, "unroll_explicit", explicit)
     text = refusal(s, args)
-    assert "would be written out to more than 4194304 nodes" in text
+    assert "would be written out to more than 262144 nodes" in text
     assert "the unrolled loop 'i' of 1000000000" in text
     assert "PassContext(config={'code_limit': ...})" in text
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from loopwright import te
 from loopwright.errors import InstantiationError
-from loopwright.measure.building import Build, BuildPool, Candidate, instantiate
+from loopwright.measure.building import Build, BuildPool, Candidate, instantiate, make_candidate
 from loopwright.measure.options import LocalBuilder
 from loopwright.measure.result import ErrorKind, MeasureError
 from loopwright.measure.workers.process_exit import FailureCause, WorkerFailure
@@ -105,6 +106,33 @@ def test_a_builder_that_is_killed_from_outside_blames_nobody(pool: BuildPool) ->
     assert worker.launched == 2
 
 
+def test_a_builder_that_is_stopped_from_outside_blames_nobody(pool: BuildPool) -> None:
+    pool.wait([pool.add(matmul(4))])
+    (worker,) = pool.workers
+    assert worker.pid is not None
+    os.kill(worker.pid, signal.SIGSTOP)
+    build = pool.add(matmul(8), seconds=2.0)
+    pool.wait([build])
+    assert build.killed
+    assert isinstance(build.outcome, Artifact), build.outcome
+    assert worker.launched == 2
+
+
+def test_a_build_that_takes_too_long_is_not_begun_again(pool: BuildPool) -> None:
+    a, b = te.placeholder((24, 24), name="a"), te.placeholder((24, 24), name="b")
+    k = te.reduce_axis((0, 24), name="k")
+    c = te.compute((24, 24), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="c")
+    s = te.create_schedule(c.op)
+    s[c].pragma(c.op.axis[0], "auto_unroll_max_step", 24**3)  # LLVM needs half a minute for that
+    pool.wait([pool.add(matmul(4))])
+    slow = make_candidate(s.dag, s.trace_json(), s.arg_ids([a, b, c]), "main")
+    build = pool.add(slow, seconds=1.0)
+    pool.wait([build])
+    assert not build.killed
+    assert isinstance(build.outcome, MeasureError)
+    assert build.outcome.kind == ErrorKind.BUILD_TIMEOUT
+
+
 def test_a_builder_that_is_killed_again_is_a_crash() -> None:
     build = Build(matmul(4), 1.0)
     killed = WorkerFailure(FailureCause.KILLED, "by somebody")
@@ -112,4 +140,10 @@ def test_a_builder_that_is_killed_again_is_a_crash() -> None:
     assert not build.begins_again(killed)
     build.finish(killed, 0.1)
     assert build.outcome == MeasureError(ErrorKind.BUILD_CRASH, "by somebody")
+    stopped = WorkerFailure(FailureCause.STOPPED, "by somebody")
+    build = Build(matmul(4), 1.0)
+    assert build.begins_again(stopped)
+    assert not build.begins_again(stopped)
+    build.finish(stopped, 0.1)
+    assert build.outcome == MeasureError(ErrorKind.BUILD_TIMEOUT, "by somebody")
     assert not Build(matmul(4), 1.0).begins_again(WorkerFailure(FailureCause.CRASH, "segfault"))

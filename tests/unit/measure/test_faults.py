@@ -73,17 +73,15 @@ def test_runner_killed_from_outside_costs_no_trial(measurer: Measurer) -> None:
     assert result.max_error is not None
 
 
-def test_hanging_builder_is_killed_at_its_limit(task: MatmulTask) -> None:
-    option = measure_option(LocalBuilder(n_parallel=1, timeout=0.5), LocalRunner(timeout=2))
+def test_stopped_builder_is_killed_at_its_limit_and_costs_no_trial(task: MatmulTask) -> None:
+    option = measure_option(LocalBuilder(n_parallel=1, timeout=2), LocalRunner(timeout=2))
     with Measurer(task, option) as m:
         assert error_kinds(list(m.measure(task.inputs(4)))) == [None]
         pid = m.equipment.builds.workers[0].pid
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
         results = list(m.measure(task.inputs(8, 16)))
-        assert error_kinds(results) == [ErrorKind.BUILD_TIMEOUT, None]
-        assert results[0].error is not None
-        assert "0.5 s" in results[0].error.text
+        assert error_kinds(results) == [None, None]
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
 

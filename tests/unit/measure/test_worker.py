@@ -240,6 +240,19 @@ def test_what_signals_say(worker: Worker, number: signal.Signals, cause: Failure
     assert number.name in found.text
 
 
+def test_one_that_is_stopped_until_its_deadline(worker: Worker) -> None:
+    assert isinstance(echo(worker, "A"), EchoReply)
+    assert worker.pid is not None
+    os.kill(worker.pid, signal.SIGSTOP)
+    worker.submit(EchoRequest(names=("A",)), seconds=0.3)
+    wait_any([worker])
+    found = take(worker)
+    assert isinstance(found, WorkerFailure)
+    assert found.cause is FailureCause.STOPPED
+    assert "was stopped by a signal from outside: no answer within 0.3 s" in found.text
+    assert isinstance(echo(worker, "A"), EchoReply)
+
+
 def test_what_needs_a_process_that_never_was_fails(worker: Worker) -> None:
     found = echo(worker, "A", restart=False)
     assert isinstance(found, WorkerFailure)

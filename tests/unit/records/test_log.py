@@ -9,7 +9,16 @@ from dataclasses import replace
 import pytest
 
 from loopwright.errors import RecordError
-from loopwright.records import Expression, Record, Store, best, build_hash, load
+from loopwright.records import (
+    Expression,
+    Record,
+    Store,
+    best,
+    build_hash,
+    load,
+    load_expressions,
+    open_log,
+)
 from loopwright.records.line import MAX_LINE, sealed
 
 
@@ -75,6 +84,9 @@ def test_what_cannot_be_read_is_an_error(tmp_path):
         load(tmp_path / "none.jsonl")
     with pytest.raises(RecordError, match="is a directory"):
         load(tmp_path)
+    for read in (load, load_expressions, open_log):
+        with pytest.raises(RecordError, match="'/dev/zero' is a device; name a log file"):
+            read("/dev/zero")
 
 
 @pytest.mark.slow

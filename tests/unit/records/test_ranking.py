@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import statistics
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -131,6 +132,25 @@ def test_records_are_ranked_by_the_rule(records):
     expected = by_the_rule(records)
     assert [id(r) for r in ranked(records)] == [id(r) for r in expected]
     assert [id(r) for r in ranked(records, 1)] == [id(r) for r in expected[:1]]
+
+
+def test_a_wrong_answer_takes_out_all_candidates_of_its_program():
+    """Two runs, each without the log of the other, may record equal programs."""
+    conditions = {"build": "b", "program": "p", "ts": 1.0, "checked": Checked.YES}
+    first, second = (
+        Record("t", "op", [], {"kind": "llvm"}, {"tile": n}, (float(n),), **conditions)
+        for n in (1, 2)
+    )
+    error = {"kind": "WRONG_ANSWER", "text": "off"}
+    wrong = replace(first, times=(), error=error, ts=2.0, checked=Checked.NO)
+    assert ranked([first, second]) == [first, second]
+    assert ranked([first, second, wrong]) == []
+    assert ranked([first, replace(second, build="c"), wrong]) == [replace(second, build="c")]
+    assert ranked([first, replace(second, program="q"), wrong]) == [replace(second, program="q")]
+    elsewhere = replace(second, env={"cpu": "another"})
+    assert ranked([first, elsewhere, wrong]) == [elsewhere]
+    unknown = [replace(r, program="") for r in (first, second, wrong)]
+    assert ranked(unknown) == [unknown[1]]
 
 
 @given(st.lists(measured(), max_size=12))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import tempfile
 
 import pytest
@@ -188,6 +189,7 @@ def test_lines_files_folders_and_stores_are_logs(tile, make, tmp_path):
         with Store(folder / f"{name}.jsonl") as store:
             store.append(record)
     (folder / "readme.txt").write_text("no log")
+    os.mkfifo(folder / "pipe.jsonl")
     path = folder / "b.jsonl"
     text = path.read_text()
     with (

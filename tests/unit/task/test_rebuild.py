@@ -171,6 +171,14 @@ def test_a_log_names_no_program_to_be_run(written, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
+def test_a_log_does_not_lift_the_limit_of_work(written):
+    (one,) = written.dags[written.records[0].dag]
+    config = {"tir.code_limit": 1 << 40, "unroll_max_step": 4}
+    log = Log(written.path, [], dags={one.hash: [replace(one, passes={"config": config})]})
+    made = rebuild(log, written.records[0])
+    assert made.passes.config == {"unroll_max_step": 4}
+
+
 def test_identity_tells_what_a_log_needs_a_line_for(written):
     (one,) = written.dags[written.records[0].dag]
     same = Expression.from_json({**vars(one), "inputs": {"a": 1}})

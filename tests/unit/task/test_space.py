@@ -83,7 +83,7 @@ def test_what_is_outside_is_refused():
     values = space.get(0).values
     for change, words in [
         ({"mode": "z"}, "'z' is not among the 3 candidates of knob 'mode'"),
-        ({"extra": 1}, "unknown knobs extra"),
+        ({"extra": 1}, "unknown knobs 'extra'"),
     ]:
         assert space.find(values | change) is None
         with pytest.raises(SpaceError, match=words):
