@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loopwright.cost.symbolic.evaluation import ColumnProgram, constant_row
+from loopwright.cost.symbolic.known_rows import KnownRows
 from loopwright.cost.symbolic.symbols import DataDependent, Graph, Number, Sym
 from loopwright.errors import InstantiationError, TimeLimitError
 from loopwright.schedule.state import State
@@ -80,13 +81,17 @@ class Population:
         self._apart = 0
         self._classes: OrderedDict[tuple[frozenset[int], tuple[int, ...]], _Class] = OrderedDict()
         self._columns: dict[tuple[int, int], npt.NDArray[np.float64]] = {}
+        self._known = KnownRows(len(self.logged))
 
     def evaluate(self, digits: Digits) -> _Row:
         """float32 (n, numbers) for candidates (n, knobs); all NaN where a template fails."""
+        return self._known.rows(np.ascontiguousarray(digits, np.int64), self._evaluate)
+
+    def _evaluate(self, digits: Digits) -> _Row:
         out = np.empty((len(digits), len(self.logged)), np.float32)
         # Where most classes were taken apart, that is not tried again for each.
         fixed = self._fixed | self._asked if self._apart >= APART else self._fixed
-        self._fill(np.ascontiguousarray(digits, np.int64), np.arange(len(digits)), fixed, out)
+        self._fill(digits, np.arange(len(digits)), fixed, out)
         return out
 
     def _fill(self, digits: Digits, rows: Digits, fixed: frozenset[int], out: _Row) -> None:
