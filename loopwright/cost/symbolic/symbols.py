@@ -55,6 +55,7 @@ class Graph:
         self.nodes: list[GraphNode] = []
         self.leaves: dict[int, tuple[int, int]] = {}
         self.asked: set[int] = set()
+        self._leaves: dict[tuple[int, int], Sym] = {}
         self._table: dict[object, Number] = {}
 
     def leaf(self, knob: int, part: int, values: Iterable[int]) -> int | Sym:
@@ -66,12 +67,12 @@ class Graph:
         lo, hi = min(values), max(values)
         if lo == hi:
             return lo
-        key = ("leaf", knob, part)
-        if key not in self._table:
+        sym = self._leaves.get((knob, part))
+        if sym is None:
             sym = self._add("leaf", ((knob,), (part,)), (lo, hi), frozenset((knob,)))
-            self._table[key] = sym
+            self._leaves[knob, part] = sym
             self.leaves[sym.number] = (knob, part)
-        return self._table[key]
+        return sym
 
     def apply(self, op: str, args: tuple[Number, ...]) -> Number:
         """An operation on at least one `Sym`."""
@@ -86,8 +87,8 @@ class Graph:
         if bounds[0] == bounds[1] and math.isfinite(bounds[0]):
             return _plain(bounds[0], op)
         knobs = [a.knobs for a in args if isinstance(a, Sym)]
-        operands = tuple([a.number if isinstance(a, Sym) else (a,) for a in args])
-        return self._add(op, operands, bounds, knobs[0].union(*knobs[1:]))
+        operands = [a.number if isinstance(a, Sym) else (a,) for a in args]
+        return self._add(op, tuple(operands), bounds, knobs[0].union(*knobs[1:]))
 
     def _add(
         self, op: str, operands: tuple[NodeOperand, ...], bounds: ValueRange, knobs: frozenset[int]
