@@ -43,7 +43,13 @@ class KnownRows:
         if len(new) > len(self._rows):
             return evaluate(digits)
         if new:
-            at = len(self._place)
-            self._rows[at : at + len(new)] = evaluate(digits[new])
-            self._place.update((asked[n], at + k) for k, n in enumerate(new))
+            self.add(digits[new], evaluate(digits[new]))
         return self._rows[[self._place[key] for key in asked]]
+
+    def add(self, digits: Digits, rows: Rows) -> None:
+        """Keep the rows of candidates, for which there must be room; each is there once."""
+        keys = [row.tobytes() for row in digits]
+        new = [n for n, key in enumerate(keys) if key not in self._place]
+        at = len(self._place)
+        self._rows[at : at + len(new)] = rows[new]
+        self._place.update((keys[n], at + k) for k, n in enumerate(new))

@@ -3,11 +3,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from loopwright import ops
 from loopwright.cost.features import Extractor
+from loopwright.cost.symbolic.evaluation import ColumnProgram
 from loopwright.cost.symbolic.known_rows import KnownRows
 from loopwright.task import create_task
+from loopwright.task.vectors import random_digits
 from tests.unit.cost import workloads
 
 
@@ -55,3 +58,19 @@ def test_features_asked_for_again_are_the_same() -> None:
     fresh = Extractor(task).rows(mixed).values
     assert np.array_equal(made.rows(mixed).values, fresh)
     assert np.array_equal(first, fresh[:40][::-1])
+
+
+def test_of_a_small_space_each_class_is_evaluated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = create_task(ops.matmul, args=(32, 32, 32), target="llvm")
+    made, runs = Extractor(task), []
+    run = ColumnProgram.evaluate
+    monkeypatch.setattr(
+        ColumnProgram, "evaluate", lambda *given: (runs.append(given), run(*given))[1]
+    )
+    first = 0
+    for seed in range(4):
+        digits = random_digits(task.config_space, 100, np.random.default_rng(seed))
+        expected = Extractor(task, symbolic=False).rows(digits[:8]).values
+        assert np.array_equal(made.rows(digits).values[:8], expected, equal_nan=True)
+        first = first or len(runs)
+    assert len(runs) == first > 0
