@@ -75,13 +75,14 @@ class Turn:
 
 
 def turn(tree: Path, op: str, tuner: str, trials: int, seed: int) -> Turn:
-    """Tune once in a tree."""
+    """Tune once in a tree, whose bytecode is kept as it is for who installs the package."""
     with tempfile.TemporaryDirectory() as folder:
         log = str(Path(folder) / "log.jsonl")
         given = json.dumps([op, SPACES[op], THREADS, tuner, trials, seed, log])
+        environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
         found = subprocess.run(
             [sys.executable, "-P", "-c", _SIDE, given],
-            env={**os.environ, "PYTHONPATH": str(tree)},
+            env={**environment, "PYTHONPATH": str(tree)},
             cwd=tree,
             check=True,
             stdout=subprocess.PIPE,

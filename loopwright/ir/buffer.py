@@ -34,9 +34,10 @@ class Buffer:
         shape: extents, outermost first: ints, or expressions over size variables.
         strides: for each dimension the number of elements from one index to the next; only of a
             buffer whose shape is known. None stands for row-major without gaps.
+        symbolic: whether the shape depends on size variables.
     """
 
-    __slots__ = ("dtype", "name", "scope", "shape", "strides")
+    __slots__ = ("dtype", "name", "scope", "shape", "strides", "symbolic")
 
     def __init__(
         self,
@@ -48,11 +49,7 @@ class Buffer:
     ) -> None:
         self.name, self.shape, self.dtype, self.scope = name, shape, dtype, scope
         self.strides = strides
-
-    @property
-    def symbolic(self) -> bool:
-        """Whether the shape depends on size variables."""
-        return not all(isinstance(n, int) for n in self.shape)
+        self.symbolic = not all(isinstance(n, int) for n in shape)
 
     @property
     def extents(self) -> tuple[int, ...]:

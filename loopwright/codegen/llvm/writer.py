@@ -107,11 +107,11 @@ class FunctionWriter(IndexWriter):
                 assert_never(e)
 
     def _load(self, b: Buffer, indices: tuple[Expr, ...]) -> Value:
-        if self.offset_form(b, indices) is None:
-            value = load_stretches(self.memory, b, indices)
-            if value is not None:
-                return value
-        return self.memory.load(b, self.offset(b, indices))
+        form = self.offset_form(b, indices)
+        if form is not None:
+            return self.memory.load(b, form)
+        value = load_stretches(self.memory, b, indices)
+        return value or self.memory.load(b, self.offset(b, indices))
 
     def _binary(self, e: Binary) -> Value:
         if e.op in COMPARE and all(

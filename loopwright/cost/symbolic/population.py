@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loopwright.cost.symbolic.evaluation import ColumnProgram, constant_row
+from loopwright.cost.symbolic.known_rows import KEPT, KnownRows
 from loopwright.cost.symbolic.symbols import DataDependent, Graph, Number, Sym
 from loopwright.errors import InstantiationError, TimeLimitError
 from loopwright.schedule.state import State
@@ -80,13 +81,17 @@ class Population:
         self._apart = 0
         self._classes: OrderedDict[tuple[frozenset[int], tuple[int, ...]], _Class] = OrderedDict()
         self._columns: dict[tuple[int, int], npt.NDArray[np.float64]] = {}
+        self._known = KnownRows(len(self.logged))
 
     def evaluate(self, digits: Digits) -> _Row:
         """float32 (n, numbers) for candidates (n, knobs); all NaN where a template fails."""
+        return self._known.rows(np.ascontiguousarray(digits, np.int64), self._evaluate)
+
+    def _evaluate(self, digits: Digits) -> _Row:
         out = np.empty((len(digits), len(self.logged)), np.float32)
         # Where most classes were taken apart, that is not tried again for each.
         fixed = self._fixed | self._asked if self._apart >= APART else self._fixed
-        self._fill(np.ascontiguousarray(digits, np.int64), np.arange(len(digits)), fixed, out)
+        self._fill(digits, np.arange(len(digits)), fixed, out)
         return out
 
     def _fill(self, digits: Digits, rows: Digits, fixed: frozenset[int], out: _Row) -> None:
@@ -101,6 +106,21 @@ class Population:
                 out[rows[members]] = structure
             else:
                 self._run(structure, digits[members], rows[members], out)
+                self._run_whole(structure, fixed, digits[members[0]])
+
+    def _run_whole(self, program: ColumnProgram, fixed: frozenset[int], sample: Digits) -> None:
+        """Evaluate all candidates of the class of ``sample``, where the space is small: a program
+        takes as long for a hundred candidates as for one, and others will be asked for."""
+        space = self.task.config_space
+        if space.range_length > KEPT:
+            return
+        free = [k for k in range(len(self._knobs)) if k not in fixed]
+        choices = np.indices([space.dims[k] for k in free]).reshape(len(free), -1).T
+        digits = np.repeat(sample[None], len(choices), axis=0)
+        digits[:, free] = choices
+        out = np.empty((len(digits), len(self.logged)), np.float32)
+        self._run(program, digits, np.arange(len(digits)), out)
+        self._known.add(digits, out)
 
     def _run(self, program: ColumnProgram, digits: Digits, rows: Digits, out: _Row) -> None:
         for at in range(0, len(rows), CHUNK):

@@ -55,7 +55,8 @@ class Graph:
         self.nodes: list[GraphNode] = []
         self.leaves: dict[int, tuple[int, int]] = {}
         self.asked: set[int] = set()
-        self._table: dict[object, Sym] = {}
+        self._leaves: dict[tuple[int, int], Sym] = {}
+        self._table: dict[object, Number] = {}
 
     def leaf(self, knob: int, part: int, values: Iterable[int]) -> int | Sym:
         """Part ``part`` of what knob number ``knob`` chooses, where ``values`` are all there are.
@@ -66,27 +67,34 @@ class Graph:
         lo, hi = min(values), max(values)
         if lo == hi:
             return lo
-        sym = self._make("leaf", (knob, part), (lo, hi), frozenset((knob,)))
-        self.leaves[sym.number] = (knob, part)
+        sym = self._leaves.get((knob, part))
+        if sym is None:
+            sym = self._add("leaf", ((knob,), (part,)), (lo, hi), frozenset((knob,)))
+            self._leaves[knob, part] = sym
+            self.leaves[sym.number] = (knob, part)
         return sym
 
     def apply(self, op: str, args: tuple[Number, ...]) -> Number:
         """An operation on at least one `Sym`."""
+        key = (op, *[(a.number,) if isinstance(a, Sym) else a for a in args])
+        known = self._table.get(key)
+        if known is None:
+            known = self._table[key] = self._new(op, args)
+        return known
+
+    def _new(self, op: str, args: tuple[Number, ...]) -> Number:
         bounds = _bounds(op, args)
         if bounds[0] == bounds[1] and math.isfinite(bounds[0]):
             return _plain(bounds[0], op)
-        knobs = frozenset().union(*(a.knobs for a in args if isinstance(a, Sym)))
-        return self._make(op, args, bounds, knobs)
+        knobs = [a.knobs for a in args if isinstance(a, Sym)]
+        operands = [a.number if isinstance(a, Sym) else (a,) for a in args]
+        return self._add(op, tuple(operands), bounds, knobs[0].union(*knobs[1:]))
 
-    def _make(
-        self, op: str, args: tuple[Number, ...], bounds: ValueRange, knobs: frozenset[int]
+    def _add(
+        self, op: str, operands: tuple[NodeOperand, ...], bounds: ValueRange, knobs: frozenset[int]
     ) -> Sym:
-        key = (op, *((a.number, "") if isinstance(a, Sym) else a for a in args))
-        sym = self._table.get(key)
-        if sym is None:
-            sym = self._table[key] = Sym(self, len(self.nodes), bounds, knobs)
-            self.nodes.append((op, tuple(a.number if isinstance(a, Sym) else (a,) for a in args)))
-        return sym
+        self.nodes.append((op, operands))
+        return Sym(self, len(self.nodes) - 1, bounds, knobs)
 
 
 def _plain(value: float, op: str) -> Number:

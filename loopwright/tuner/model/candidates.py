@@ -73,10 +73,11 @@ class Candidates:
         its knobs choose and has to run for nearly every one.
 
         A fresh extractor is asked for the same few points in every process, so that the answer,
-        on which proposals depend, is the same everywhere.
+        on which proposals depend, is the same everywhere. It goes on as the one that is used, which
+        has the more to derive.
         """
         if self._slow is None:
-            probe = Extractor(self.task, self.feature_type)
+            self._extractor = probe = Extractor(self.task, self.feature_type)
             rng = np.random.default_rng(0)
             probe.rows(random_digits(self.task.config_space, _PROBES, rng))
             self._slow = probe.derived > 0.9 * _PROBES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,10 +64,25 @@ def rank_correlation(predicted: Floats, measured: Floats) -> tuple[float, float]
     """Spearman's and Kendall's rank correlation; NaN where they are not defined."""
     if len(measured) < 3 or not np.ptp(predicted) or not np.ptp(measured):
         return float("nan"), float("nan")
-    from scipy import stats
+    spearman = np.corrcoef(_ranks(predicted), _ranks(measured))[0, 1]
+    return float(spearman), _kendall(predicted, measured)
 
-    spearman = stats.spearmanr(predicted, measured).statistic
-    return float(spearman), float(stats.kendalltau(predicted, measured).statistic)
+
+def _ranks(values: Floats) -> Floats:
+    """Ranks of values, ascending; equal ones have the middle of theirs."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    middles = np.cumsum(counts) - (counts - 1) / 2
+    return np.asarray(middles[place.reshape(-1)], np.float64)
+
+
+def _kendall(a: Floats, b: Floats) -> float:
+    """Kendall's tau-b: agreeing pairs less disagreeing ones, over the mean of those without ties.
+
+    SciPy has both coefficients too, and takes a second to import.
+    """
+    signs_a, signs_b = (np.sign(x[:, None] - x) for x in (a, b))
+    together = float(np.vdot(signs_a, signs_b))
+    return together / math.sqrt(np.count_nonzero(signs_a) * np.count_nonzero(signs_b))
 
 
 def recall_of_top(predicted: Floats, measured: Floats, top: float = TOP) -> float:

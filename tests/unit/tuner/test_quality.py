@@ -5,6 +5,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from loopwright.tuner.model.quality import judge, rank_correlation, recall_of_top
 
@@ -21,6 +22,16 @@ def test_correlations_are_those_of_the_textbook():
         spearman = 1 - 6 * (difference**2).sum() / (12 * (12**2 - 1))
         signs = [np.sign(a[i] - a[j]) * np.sign(b[i] - b[j]) for i, j in combinations(range(12), 2)]
         assert rank_correlation(a, b) == pytest.approx((spearman, np.mean(signs)))
+
+
+def test_with_ties_correlations_are_those_of_scipy():
+    rng = np.random.default_rng(1)
+    for count in (3, 5, 16, 100):
+        a = rng.integers(0, 4, count).astype(np.float64)
+        b = rng.integers(0, 3, count).astype(np.float64) * 1e-60
+        a[:2], b[:2] = (0, 1), (0, 1e-60)
+        expected = stats.spearmanr(a, b).statistic, stats.kendalltau(a, b).statistic
+        assert rank_correlation(a, b) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

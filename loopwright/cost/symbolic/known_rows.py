@@ -1,0 +1,55 @@
+"""Rows that were evaluated before: a search asks for the same candidates again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright.task.vectors import Digits
+
+Rows = npt.NDArray[np.float32]
+#: Rows that are kept: 20 MB of 300 numbers.
+KEPT = 1 << 14
+
+
+class KnownRows:
+    """Rows of numbers by candidate. A row is a function of its candidate, so this is a shortcut and
+    no state. It is emptied when there is no room for new ones.
+
+    Args:
+        width: numbers of a row.
+        kept: rows that there is room for.
+    """
+
+    def __init__(self, width: int, kept: int = KEPT) -> None:
+        # Memory of which nothing is touched yet takes no room.
+        self._rows = np.empty((kept, width), np.float32)
+        self._place: dict[bytes, int] = {}
+
+    def rows(self, digits: Digits, evaluate: Callable[[Digits], Rows]) -> Rows:
+        """The rows of candidates, float32 ``(n, width)``.
+
+        Args:
+            digits: int64 ``(n, knobs)``.
+            evaluate: gives the rows of those that are not known; not asked when there are none.
+        """
+        asked = [row.tobytes() for row in digits]
+        new = list({key: n for n, key in enumerate(asked) if key not in self._place}.values())
+        if len(self._place) + len(new) > len(self._rows):
+            self._place.clear()
+            new = list({key: n for n, key in enumerate(asked)}.values())
+        if len(new) > len(self._rows):
+            return evaluate(digits)
+        if new:
+            self.add(digits[new], evaluate(digits[new]))
+        return self._rows[[self._place[key] for key in asked]]
+
+    def add(self, digits: Digits, rows: Rows) -> None:
+        """Keep the rows of candidates, for which there must be room; each is there once."""
+        keys = [row.tobytes() for row in digits]
+        new = [n for n, key in enumerate(keys) if key not in self._place]
+        at = len(self._place)
+        self._rows[at : at + len(new)] = rows[new]
+        self._place.update((keys[n], at + k) for k, n in enumerate(new))
