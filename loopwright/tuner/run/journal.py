@@ -67,9 +67,10 @@ class Journal:
 
     def add(self, trial: Trial) -> None:
         """Keep one trial; a configuration that is kept already is passed over."""
-        if trial.index in self._seen:
+        index = trial.index
+        if index in self._seen:
             return
-        self._seen.add(trial.index)
+        self._seen.add(index)
         self.trials.append(trial)
 
     def remeasured(self, number: int) -> list[ConfigEntity]:

@@ -16,7 +16,7 @@ def result_of(record: Record) -> MeasureResult:
 def results_of(records: Sequence[Record]) -> list[MeasureResult]:
     """The results that records keep, in their order."""
     columns = fields_of(records, *_SAME, "error", "program", "same_as")
-    return [
+    results = [
         MeasureResult(
             **dict(zip(_SAME, values, strict=True)),
             error=None if error is None else MeasureError(error["kind"], error.get("text", "")),
@@ -25,6 +25,11 @@ def results_of(records: Sequence[Record]) -> list[MeasureResult]:
         )
         for *values, error, program, same_as in zip(*columns, strict=True)
     ]
+    (medians,) = fields_of(records, "median")
+    for result, median in zip(results, medians, strict=True):
+        if result.error is None:
+            vars(result)["median"] = median  # which it would compute when it is first asked for
+    return results
 
 
 #: Fields that a result and its record have alike.

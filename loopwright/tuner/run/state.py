@@ -143,12 +143,13 @@ class RunState:
         self.duplicates_in_a_row = 0
         self._places[trial.number] = len(self.trials)
         self.trials.append(trial)
-        self._by_index[trial.index] = trial
+        index = trial.index
+        self._by_index[index] = trial
         if stands_for_program(trial.result):
             self.programs.setdefault(trial.result.program, trial.result)
         if trial.result.error is not None:
             if trial.result.error.kind == ErrorKind.WRONG_ANSWER:
-                self._ranking.refute(trial.index)
+                self._ranking.refute(index)
             self._fail(trial.result.error.kind, trial.result.error.text)
             return
         if not trial.valid:
@@ -306,9 +307,10 @@ class RunState:
 
     def _rank(self, trial: Trial) -> None:
         """Let a usable trial take part."""
-        self._ranking.add(trial.index, trial, self.seconds(trial))
+        index = trial.index
+        self._ranking.add(index, trial, self.seconds(trial))
         if trial.result.checked is Checked.YES:
-            self._ranking.vouch(trial.index)
+            self._ranking.vouch(index)
 
     def _fail(self, kind: str, text: str) -> None:
         self.failed_in_a_row += 1
