@@ -38,8 +38,7 @@ from loopwright.task.dispatch import DispatchContext, fallback, say_once, task_o
 from loopwright.task.space import ConfigEntity
 from loopwright.task.task import TargetLike, Task
 from loopwright.task.template import Scheduled
-from loopwright.te.dag import read_arg_id
-from loopwright.te.index_ranges import Span, index_spans
+from loopwright.te.index_ranges import Span, argument_spans
 
 if TYPE_CHECKING:
     from loopwright.runtime import Module
@@ -332,8 +331,7 @@ def _name(task: Task) -> tuple[str, str]:
 def _index_spans(task: Task) -> list[Span | None]:
     """For each argument of a task's kernels, the values of one that is used as an index."""
     s, tensors = task.instantiate(task.config_space.default_index)
-    spans = index_spans(s.dag)
-    return [spans.get(read_arg_id(i)[0]) for i in s.arg_ids(tensors)]
+    return argument_spans(s.dag, s.arg_ids(tensors))
 
 
 def _here(task: Task) -> Here:
