@@ -112,11 +112,14 @@ def compared(
         known: what else is known of the other, said where there is no gain.
     """
     figures = f"{_percent(abs(gain), margin)} +- {_percent(margin, margin)}"
+    # Where samples lie far apart the interval is not symmetric: both its ends may lie on one
+    # side although half of its width is more than the gain.
+    amount = figures if margin < abs(gain) else f"an uncertain amount ({figures})"
     match outcome:
         case Outcome.FASTER:
-            return f"{one} beats {other} by {figures}"
+            return f"{one} beats {other} by {amount}"
         case Outcome.SLOWER:
-            return f"{one} is slower than {other} by {figures}"
+            return f"{one} is slower than {other} by {amount}"
         case Outcome.TIE if known:
             return f"no measurable gain: {known}"
         case Outcome.TIE:

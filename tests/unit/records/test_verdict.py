@@ -15,6 +15,10 @@ from loopwright.records import Outcome, Verdict
         ),
         (Verdict(Outcome.FASTER, 4.123, 0.12, 20), "the best beats the default by 412 % +- 12 %"),
         (
+            Verdict(Outcome.FASTER, 9.15, 43.1, 20),
+            "the best beats the default by an uncertain amount (915 % +- 4310 %)",
+        ),
+        (
             Verdict(Outcome.SLOWER, -0.02, 0.004, 20),
             "the best is slower than the default by 2.0 % +- 0.4 %",
         ),
