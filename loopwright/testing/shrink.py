@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from loopwright import dtypes
-from loopwright.errors import LoopwrightError
+from loopwright.errors import InternalError, LoopwrightError
 from loopwright.ir.expr import Cast, Const, IterVar, Read, const
 from loopwright.ir.reduction import Combiner, Reduce, Tuple
 from loopwright.schedule.steps import Step
@@ -255,7 +255,14 @@ def _made(
         arrays=[array for _, array, _ in arguments],
         infos=[info for _, _, info in arguments],
     )
-    yield _loosened(smaller) if loose else smaller
+    if not loose:
+        yield smaller
+        return
+    try:
+        loosened = _loosened(smaller)
+    except InternalError:  # it reads outside of a tensor now: it is no program
+        return
+    yield loosened
 
 
 def _arguments(

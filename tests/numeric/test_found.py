@@ -129,3 +129,25 @@ def test_one_lane_of_narrowed_values(checker: Checker, wide: str, narrow: str, l
     a = (np.arange(lanes + 1) - 3).astype(wide)
     narrower = "llvm -num-threads=1 -prefer-vector-width=256"
     check_schedule(s, [A, B], [a], targets=["llvm -num-threads=1", narrower], checker=checker)
+
+
+@pytest.mark.parametrize("guard", ["choice", "where"])
+def test_an_index_that_only_a_condition_on_another_axis_keeps_inside(
+    checker: Checker, guard: str
+) -> None:
+    """The index speaks of no axis that over-runs, but whether it is read depends on one."""
+    A = te.placeholder((11, 17), name="A")
+    k = te.reduce_axis((0, 14), name="k")
+
+    def value(i: te.Expr, j: te.Expr) -> te.Expr:
+        if guard == "where":
+            return te.sum(A[k + 1, 16 - j], axis=[k], where=j >= 2)
+        return te.sum(te.if_then_else(j >= 2, A[k + 1, 16 - j], 1.0), axis=[k])
+
+    B = te.compute((4, 1), value, name="B")
+    s = create_schedule(B)
+    local = s.cache_write(B, "local")
+    s[local].compute_at(s[B], s[B].op.axis[0])
+    s[local].split(s[local].op.axis[1], nparts=16)
+    a = np.ones((11, 17), "float32")
+    check_schedule(s, [A, B], [a], checker=checker)

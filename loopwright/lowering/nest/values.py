@@ -40,6 +40,12 @@ class Values:
     def __init__(self, buffers: Buffers, sb: StageBounds, guards: Guards) -> None:
         self.b, self.sb, self.guards = buffers, sb, guards
         self.ranges = buffers.bounds.ranges
+        reduction = sb.op.reduction
+        where = None if reduction is None else reduction.where
+        # Axes on which it depends whether what is being translated is evaluated at all.
+        self._deciding: frozenset[Var] = (
+            frozenset() if where is None else frozenset(free_vars(where))
+        )
 
     def own_element(self) -> tuple[Expr, ...]:
         """Indices into the stage's buffer of the element that an iteration computes."""
@@ -85,7 +91,11 @@ class Values:
         return IfThenElse(all_of(conds), load, const(0, load.dtype), load.dtype)
 
     def _load_guard(self, e: Read, indices: list[Affine | Expr]) -> list[Expr]:
-        """Conditions under which an iteration that may run over the edge reads this element."""
+        """Conditions under which an iteration that may run over the edge reads this element.
+
+        An index that may be outside is inside for all points of the axes for which it is evaluated;
+        so those must be points of the axes which the index and the conditions around it speak of.
+        """
         if not self.sb.domain:
             return []
         inside = self.b.contains(e.source, indices)
@@ -93,7 +103,7 @@ class Values:
         needed: set[int] = set()
         for i, ok in zip(e.indices, inside, strict=True):
             if not ok:
-                needed |= {axes[v] for v in free_vars(i) if v in axes}
+                needed |= {axes[v] for v in self._deciding.union(free_vars(i)) if v in axes}
         return [
             c
             for d in sorted(needed)
@@ -132,9 +142,13 @@ class Values:
     def _choice(self, e: IfThenElse) -> Expr:
         """A guarded value; guards that its condition implies are not tested again inside."""
         cond = self.of(e.cond)
+        outside = self._deciding
+        self._deciding = outside.union(free_vars(e.cond))
         with self.guards.supposing(e.cond):
             taken = self.of(e.a)
-        return IfThenElse(cond, taken, self.of(e.b), e.dtype)
+        other = self.of(e.b)
+        self._deciding = outside
+        return IfThenElse(cond, taken, other, e.dtype)
 
     def _safe_division(self, e: Binary) -> Expr:
         """A division that does not trap in iterations over the edge, where zeros are read."""
