@@ -118,11 +118,10 @@ def test_run_says_what_it_cannot_compare(cli, tmp_path):
     assert "'os.system' is no operator of loopwright" in cli("run", "mm.o").out
 
 
-@pytest.mark.parametrize("dtype", ["int32", "uint8", "bool", "float64"])
-def test_run_keeps_an_index_inside(cli, tmp_path, dtype):
+def test_run_keeps_an_index_inside(cli, tmp_path):
     table = te.placeholder((1, 16), name="table")
-    which = te.placeholder((8,), dtype, name="which")
-    out = te.compute((8, 16), lambda i, j: table[which[i].astype("int32"), j], name="out")
+    which = te.placeholder((8,), "int32", name="which")
+    out = te.compute((8, 16), lambda i, j: table[which[i], j], name="out")
     with lw.transform.PassContext(config={"instrument_bound_checkers": True}):
         lw.build(te.create_schedule(out.op), [table, which, out], "llvm").save("gather.o")
     (function,) = Artifact.load(tmp_path / "gather.o").manifest["functions"]

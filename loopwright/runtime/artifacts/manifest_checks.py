@@ -141,11 +141,10 @@ class _Function(_Checks):
 
     def span(self, x: object, at: str, dtype: str) -> None:
         """Least and largest value of an input that is used as an index."""
-        # A float is used as an index by a conversion.
-        width = 64 if dtypes.is_float(dtype) else dtypes.bits(dtype)
-        unsigned = dtype == "bool" or dtypes.is_unsigned(dtype)
-        most = 2 ** (width - (not unsigned)) - 1
-        least = 0 if unsigned else -most - 1
+        if dtypes.is_float(dtype) or dtype == "bool":
+            self.refuse(at, x, f"none for {dtype}, which is no index")
+        most = 2 ** (dtypes.bits(dtype) - (not dtypes.is_unsigned(dtype))) - 1
+        least = 0 if dtypes.is_unsigned(dtype) else -most - 1
         low, high = self.entries(x, at, 2)
         self.whole(low, at, most, least)
         self.whole(high, at, most, low)

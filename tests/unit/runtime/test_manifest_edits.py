@@ -158,7 +158,7 @@ UNTRUE = {
     "an array that no machine has": (("args", 0, "shape"), [2**30, 2**30], "of at most"),
     "a name that C has not": (("name",), "f; g", "a name of letters"),
     "a function that is not there": (("name",), "g", "the code has no function 'g'"),
-    "an index of nobody": (("args", 0, "span"), [3, 0], "a whole number from 3 to"),
+    "an index that is a float": (("args", 0, "span"), [0, 3], "float32, which is no index"),
     "no pool": (("uses_pool",), False, "the code has parallel loops"),
     "a message that asks for more": (("checks", 0), "index {90}", "have no record"),
     "a message that looks into things": (("checks", 0), "{0.real}", "a format of numbered values"),
