@@ -13,7 +13,7 @@ from loopwright.codegen.c_library import C_FUNCTIONS
 from loopwright.driver.backends import LoweredProgram, backend_of, compile_program
 from loopwright.driver.kernel_cache import kernel_cache, schedule_key
 from loopwright.driver.size_manifest import SizeManifest
-from loopwright.errors import BuildError, TargetError, UsageError
+from loopwright.errors import BuildError, TargetError
 from loopwright.ir.sizes import SizeVar
 from loopwright.ir.stmt import Func
 from loopwright.lowering import lower_ids
@@ -25,7 +25,6 @@ from loopwright.runtime.module import Module
 from loopwright.schedule.surface.schedule import Schedule, replay
 from loopwright.target import Target, TargetLike
 from loopwright.te.dag import ArgId, Dag
-from loopwright.te.index_ranges import Span, argument_spans
 from loopwright.te.tensor import Tensor
 from loopwright.version import __version__
 
@@ -263,31 +262,18 @@ def _build_program(
 ) -> _Built:
     f, s = program.func, program.schedule
     code = compile_program(program, target)
-    spans = [None] * len(f.params) if s is None or f.sizes else _spans(s.dag, program.arg_ids)
-    manifest = _manifest(f, code, target, s.dag if s is not None else None, order, spans)
+    manifest = _manifest(f, code, target, s.dag if s is not None else None, order)
     sources: Sources = {**code.sources, "ir": lambda: str(f)}
     return _Built(Artifact(manifest.to_json(), code.objects), sources, code.link)
 
 
-def _spans(dag: Dag, arg_ids: Sequence[ArgId]) -> list[Span | None]:
-    try:
-        return argument_spans(dag, arg_ids)
-    except UsageError:  # no values are known to be right: the manifest says none
-        return [None] * len(arg_ids)
-
-
 def _manifest(
-    f: Func,
-    code: Code,
-    target: Target,
-    dag: Dag | None,
-    order: Sequence[int | SizeVar] | None,
-    spans: Sequence[Span | None],
+    f: Func, code: Code, target: Target, dag: Dag | None, order: Sequence[int | SizeVar] | None
 ) -> Manifest:
     sizes = SizeManifest(f.sizes)
     args = [
-        ArgSpec(p.name, tuple(sizes.formula(n) for n in p.shape), p.dtype, output, span)
-        for p, output, span in zip(f.params, f.outputs, spans, strict=True)
+        ArgSpec(p.name, tuple(sizes.formula(n) for n in p.shape), p.dtype, output)
+        for p, output in zip(f.params, f.outputs, strict=True)
     ]
     function = FunctionSpec(
         f.name,

@@ -38,7 +38,8 @@ from loopwright.task.dispatch import DispatchContext, fallback, say_once, task_o
 from loopwright.task.space import ConfigEntity
 from loopwright.task.task import TargetLike, Task
 from loopwright.task.template import Scheduled
-from loopwright.te.index_ranges import Span, argument_spans
+from loopwright.te.dag import read_arg_id
+from loopwright.te.index_ranges import Span, index_spans
 
 if TYPE_CHECKING:
     from loopwright.runtime import Module
@@ -331,7 +332,8 @@ def _name(task: Task) -> tuple[str, str]:
 def _index_spans(task: Task) -> list[Span | None]:
     """For each argument of a task's kernels, the values of one that is used as an index."""
     s, tensors = task.instantiate(task.config_space.default_index)
-    return argument_spans(s.dag, s.arg_ids(tensors))
+    spans = index_spans(s.dag)
+    return [spans.get(read_arg_id(i)[0]) for i in s.arg_ids(tensors)]
 
 
 def _here(task: Task) -> Here:

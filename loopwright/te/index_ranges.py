@@ -9,7 +9,7 @@ both directions as far as all constraints hold.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from loopwright import dtypes
@@ -18,7 +18,6 @@ from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, IfThenElse, Read
 from loopwright.ir.node import Node
 from loopwright.ir.reduction import Reduce, outputs_of
 from loopwright.ir.traversal import contains, walk
-from loopwright.te.dag import ArgId, read_arg_id
 from loopwright.te.op_node import reads_of
 
 if TYPE_CHECKING:
@@ -73,16 +72,6 @@ def index_spans(dag: Dag) -> dict[int, Span]:
         raise UsageError(_advice(dag, accesses, inside))
     _grow(dag, spans, accesses, inside)
     return spans
-
-
-def argument_spans(dag: Dag, arg_ids: Sequence[ArgId]) -> list[Span | None]:
-    """For each argument of a program, the values of one that is used as an index; else None.
-
-    Raises:
-        UsageError: as `index_spans`.
-    """
-    spans = index_spans(dag)
-    return [spans.get(read_arg_id(a)[0]) for a in arg_ids]
 
 
 def _accesses(dag: Dag) -> Iterator[_Access]:

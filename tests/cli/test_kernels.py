@@ -9,8 +9,6 @@ import sys
 
 import pytest
 
-import loopwright as lw
-from loopwright import te
 from loopwright.runtime import Artifact
 from tests.cli.conftest import WORKLOAD
 from tests.unit.runtime.test_artifact import change as change_manifest
@@ -116,17 +114,6 @@ def test_run_says_what_it_cannot_compare(cli, tmp_path):
     says = {"name": "os.system", "args": ["id"], "target": "llvm"}
     Artifact({**manifest, "workload": says}, artifact.objects).save("mm.o")
     assert "'os.system' is no operator of loopwright" in cli("run", "mm.o").out
-
-
-def test_run_keeps_an_index_inside(cli, tmp_path):
-    table = te.placeholder((1, 16), name="table")
-    which = te.placeholder((8,), "int32", name="which")
-    out = te.compute((8, 16), lambda i, j: table[which[i], j], name="out")
-    with lw.transform.PassContext(config={"instrument_bound_checkers": True}):
-        lw.build(te.create_schedule(out.op), [table, which, out], "llvm").save("gather.o")
-    (function,) = Artifact.load(tmp_path / "gather.o").manifest["functions"]
-    assert [arg.get("span") for arg in function["args"]] == [None, [0, 0], None]
-    assert cli("run", "gather.o", "--repeat", "1").code == 0
 
 
 def test_run_refuses_what_it_cannot_run(cli, tuned, tmp_path):

@@ -33,28 +33,22 @@ class ArgSpec:
         shape: its extents.
         dtype: its element type by name.
         output: whether the function writes it.
-        span: least and largest value of an input that is used as an index: those in between keep
-            every access inside its array. None: it is not used so, or such values are not known.
     """
 
     name: str
     shape: tuple[SizeFormula, ...]
     dtype: str
     output: bool
-    span: tuple[int, int] | None = None
 
     @classmethod
     def from_json(cls, data: JsonObject) -> ArgSpec:
         """Read one entry of a function's ``args``."""
-        shape, span = tuple(data["shape"]), data.get("span")
-        known = None if span is None else (span[0], span[1])
-        return cls(str(data["name"]), shape, data["dtype"], bool(data["output"]), known)
+        return cls(str(data["name"]), tuple(data["shape"]), data["dtype"], bool(data["output"]))
 
     def to_json(self) -> dict[str, Any]:
         """The entry in the manifest."""
-        entry = {"name": self.name, "shape": list(self.shape), "dtype": self.dtype}
-        span = {} if self.span is None else {"span": list(self.span)}
-        return {**entry, "output": self.output, **span}
+        shape = list(self.shape)
+        return {"name": self.name, "shape": shape, "dtype": self.dtype, "output": self.output}
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,8 +128,6 @@ class _Function(_Checks):
         self.flag(arg["output"], f"{at}.output")
         if arg["dtype"] not in dtypes.SUPPORTED:
             self.refuse(f"{at}.dtype", arg["dtype"], f"one of {', '.join(dtypes.SUPPORTED)}")
-        if "span" in arg:
-            self.span(arg["span"], f"{at}.span", arg["dtype"])
         shape = self.entries(arg["shape"], f"{at}.shape")
         if len(shape) > 64:
             self.refuse(f"{at}.shape", shape, "at most 64 dimensions")
@@ -138,16 +136,6 @@ class _Function(_Checks):
         total = prod(n for n in shape if isinstance(n, int)) * dtypes.nbytes(arg["dtype"])
         if total > MAX_BYTES:
             self.refuse(f"{at}.shape", shape, f"an array of at most {MAX_BYTES} bytes")
-
-    def span(self, x: object, at: str, dtype: str) -> None:
-        """Least and largest value of an input that is used as an index."""
-        if dtypes.is_float(dtype) or dtype == "bool":
-            self.refuse(at, x, f"none for {dtype}, which is no index")
-        most = 2 ** (dtypes.bits(dtype) - (not dtypes.is_unsigned(dtype))) - 1
-        least = 0 if dtypes.is_unsigned(dtype) else -most - 1
-        low, high = self.entries(x, at, 2)
-        self.whole(low, at, most, least)
-        self.whole(high, at, most, low)
 
     def formula(self, e: object, at: str, least: int | None = None, depth: int = 0) -> None:
         """A number, the name of a size variable, or an operation on two formulas."""

@@ -28,20 +28,19 @@ WRONG: dict[type, tuple[Json, ...]] = {
 }
 GONE = object()
 #: Fields of numbers and formulas.
-NUMBERS = {"shape", "span", "workspace_bytes", "parallel_workspace_bytes", "extents"}
+NUMBERS = {"shape", "workspace_bytes", "parallel_workspace_bytes", "extents"}
 #: Fields that a manifest may leave out.
-OPTIONAL = ("loopwright", "llvmlite", "requires", "checks", "span")
+OPTIONAL = ("loopwright", "llvmlite", "requires", "checks")
 
 
 def fixed() -> Module:
     A = te.placeholder((4, 8), name="A")
-    I = te.placeholder((4,), "int32", name="I")  # noqa: E741
-    B = te.compute((4, 8), lambda i, j: A[I[i], j] + 1.0, name="B")
+    B = te.compute((4, 8), lambda i, j: A[i, j] + 1.0, name="B")
     C = te.compute((4, 8), lambda i, j: B[3 - i, j] * 2.0, name="C")
     s = te.create_schedule(C.op)
     s[C].parallel(C.op.axis[0])
     with lw.transform.PassContext(config={"instrument_bound_checkers": True}):
-        return lw.build(s, [A, I, C], "llvm -num-threads=1", name="f")
+        return lw.build(s, [A, C], "llvm -num-threads=1", name="f")
 
 
 def symbolic() -> Module:
@@ -158,7 +157,6 @@ UNTRUE = {
     "an array that no machine has": (("args", 0, "shape"), [2**30, 2**30], "of at most"),
     "a name that C has not": (("name",), "f; g", "a name of letters"),
     "a function that is not there": (("name",), "g", "the code has no function 'g'"),
-    "an index that is a float": (("args", 0, "span"), [0, 3], "float32, which is no index"),
     "no pool": (("uses_pool",), False, "the code has parallel loops"),
     "a message that asks for more": (("checks", 0), "index {90}", "have no record"),
     "a message that looks into things": (("checks", 0), "{0.real}", "a format of numbered values"),
