@@ -166,7 +166,8 @@ class _Values:
                 return _binary(op, a, b, self)
             case Call(fn="floor" | "ceil" | "trunc" | "round", args=(a,)):
                 low, high = self.of(a)
-                return math.floor(low), math.ceil(high)
+                whole = math.isfinite(low) and math.isfinite(high)
+                return (math.floor(low), math.ceil(high)) if whole else (low, high)
         raise _Unbounded
 
     def _tensor(self, op: int, output: int) -> _Bounds:
