@@ -1,8 +1,7 @@
-"""`PassContext`, `Sequential`, passes of a user, and instruments."""
+"""`PassContext`, `Sequential` and passes of a user."""
 
 from __future__ import annotations
 
-import io
 import re
 import threading
 from typing import Any
@@ -15,28 +14,15 @@ from loopwright import te, transform
 from loopwright.errors import LowerError, UsageError
 from loopwright.ir.expr import const
 from loopwright.ir.interp.interpreter import interpret
-from loopwright.ir.stmt import Func, Seq, Store
+from loopwright.ir.stmt import Func, Store
 from loopwright.lowering import lower
 from loopwright.schedule import Schedule, create_schedule
 from loopwright.transform import PassContext, Sequential, func_pass, pass_order
-
-
-def program() -> tuple[Schedule, list[te.Tensor]]:
-    a = te.placeholder((4, 4), name="A")
-    b = te.compute((4, 4), lambda i, j: a[i, j] + 1.0, name="B")
-    s = create_schedule(b)
-    s[b].pragma(b.op.axis[0], "auto_unroll_max_step", 4)
-    return s, [a, b]
+from tests.unit.lowering.passes import blank, half, program
 
 
 def running() -> list[str]:
     return [name for phase in pass_order() for name in phase]
-
-
-@func_pass(opt_level=2, name="Blank")
-def blank(f: Func) -> Func:
-    """Removes everything: easy to see."""
-    return f.with_body(Seq(()))
 
 
 def test_the_innermost_context_counts_alone() -> None:
@@ -90,13 +76,6 @@ def test_sequential_skips_by_level_and_a_direct_call_does_not() -> None:
     assert repr(both) == "both[Blank]"
     assert repr(blank) == "Blank(opt_level=2)"
     assert both.passes[0] is blank
-
-
-def half(f: Func) -> Func:
-    """Adds a statement: the first element of the output is set at the end."""
-    zero = const(0, "int32")
-    last = Store(f.params[1], (zero, zero), const(0.5, "float32"))
-    return f.with_body(Seq((f.body, last)))
 
 
 @pytest.mark.parametrize("key", ["add_lower_pass", "tir.add_lower_pass"])
@@ -331,85 +310,6 @@ def test_a_limit_of_unrolling_without_pragmas() -> None:
     with PassContext(config={"unroll_max_step": 4}):
         assert "for j in unrolled(4)" in str(lower(s, [a, b]))
     assert "unrolled" not in str(lower(s, [a, b]))
-
-
-# ---------------------------------------------------------------- instruments
-
-
-class Log(transform.PassInstrument):
-    """Writes down every call; may veto one pass."""
-
-    def __init__(self, veto: str = "") -> None:
-        self.lines: list[str] = []
-        self.veto = veto
-
-    def enter_pass_ctx(self) -> None:
-        self.lines.append("enter")
-
-    def exit_pass_ctx(self) -> None:
-        self.lines.append("exit")
-
-    def should_run(self, f: Func, info: transform.Pass) -> bool:
-        return info.name != self.veto
-
-    def run_before_pass(self, f: Func, info: transform.Pass) -> None:
-        self.lines.append(f"before {info.name}")
-
-    def run_after_pass(self, f: Func, info: transform.Pass) -> None:
-        self.lines.append(f"after {info.name}")
-
-
-def test_instruments_are_called_around_every_pass() -> None:
-    f, log = lower(*program()), Log()
-    with PassContext(instruments=[log]):
-        Sequential([half, blank])(f)
-    assert log.lines == [
-        "enter", "before half", "after half", "before Blank", "after Blank", "exit",
-    ]  # fmt: skip
-
-
-def test_an_instrument_can_veto() -> None:
-    f, log = lower(*program()), Log("half")
-    with PassContext(instruments=[transform.PassInstrument(), log]):
-        Sequential([half, blank])(f)
-    assert log.lines == ["enter", "before Blank", "after Blank", "exit"]
-
-
-def test_timing() -> None:
-    s, args = program()
-    timing = transform.PassTimingInstrument()
-    with PassContext(instruments=[timing]):
-        lower(s, args)
-        lower(s, args)
-    assert timing.calls["UnrollLoop"] == 2
-    assert timing.seconds["UnrollLoop"] > 0
-    lines = timing.render().splitlines()
-    assert any(re.fullmatch(r"UnrollLoop +2 +\d+\.\d{3} ms", line) for line in lines)
-    assert re.fullmatch(r"total +\d+\.\d{3} ms", lines[-1])
-
-
-def test_printing() -> None:
-    f = lower(*program())
-    before, after, changed = io.StringIO(), io.StringIO(), io.StringIO()
-    same = func_pass(opt_level=0, name="Same")(lambda f: f)
-    with PassContext(
-        instruments=[
-            transform.PrintBeforeAll(before),
-            transform.PrintAfterAll(after),
-            transform.PrintChanged(changed),
-        ]
-    ):
-        Sequential([same, blank])(f)
-    assert before.getvalue() == f"# before Same\n{f}\n# before Blank\n{f}\n"
-    assert after.getvalue() == f"# after Same\n{f}\n# after Blank\n{blank(f)}\n"
-    assert changed.getvalue() == f"# changed by Blank\n{blank(f)}\n"
-
-
-def test_printing_goes_to_standard_output(capsys: Any) -> None:
-    f = lower(*program())
-    with PassContext(instruments=[transform.PrintAfterAll()]):
-        blank(f)
-    assert capsys.readouterr().out.startswith("# after Blank\ndef main(")
 
 
 def test_public_names() -> None:
