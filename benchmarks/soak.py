@@ -101,6 +101,7 @@ class Soak:
         announced: numbers of trials that were recorded.
         spoiled: numbers of trials whose line was damaged on purpose.
         memory: ``(trials, bytes)`` by role, while nobody disturbs.
+        due: disturbances that come before any is made again.
     """
 
     folder: Path
@@ -110,6 +111,7 @@ class Soak:
     announced: set[int] = field(default_factory=set)
     spoiled: set[int] = field(default_factory=set)
     memory: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    due: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
@@ -192,7 +194,9 @@ class Soak:
             "flipped digit": lambda s: self._flip(),
             "no index": lambda s: self._forget_index(),
         }
-        name = self.random.choice(list(kinds))
+        if not self.due:
+            self.due = self.random.sample(list(kinds), len(kinds))
+        name = self.due.pop()
         self.disturbed[name] += 1
         kinds[name](side)
 
@@ -362,7 +366,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
     parser.add_argument("--trials", type=int, default=3000, help="valid trials [3000]")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--every", type=float, default=8.0, help="seconds between disturbances [8]")
+    parser.add_argument("--every", type=float, default=3.0, help="seconds between disturbances [3]")
     parser.add_argument("--beside", type=int, help="undisturbed trials [as many as --trials]")
     options = parser.parse_args()
     beside = options.trials if options.beside is None else options.beside

@@ -38,6 +38,7 @@ FLOORS = {
     "cost": 5,
     "tuner": 6,
     "ops": 6,
+    "inspection": 7,
     "graph": 7,
     "autotvm": 8,
     "testing": 8,

@@ -1,0 +1,53 @@
+"""How much a record's kernel computes and moves, from the expression in its log."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from loopwright.dtypes import nbytes
+from loopwright.errors import LoopwrightError
+from loopwright.records import Log, Record
+from loopwright.task.rebuild import dag_of, expression_of
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one call of a kernel has to do, however it is scheduled.
+
+    Attributes:
+        flop: arithmetic operations; a multiply and an add count one each.
+        bytes: size of all arguments: what must be moved at least, each element once.
+    """
+
+    flop: int
+    bytes: int
+
+    def gflops(self, seconds: float) -> float | None:
+        """Speed of a call in GFLOP/s; None where there is no arithmetic to count."""
+        return self.flop / seconds / 1e9 if self.flop else None
+
+
+def work_of(log: Log, record: Record) -> Work | None:
+    """The work of a record's kernel; None where the log does not tell.
+
+    That is so for a record from before logs kept their expressions, for one of AutoTVM, for a
+    damaged expression, and for one whose sizes are not fixed.
+
+    Args:
+        log: where the record is from.
+        record: any of its records. Those of one ``dag`` have the same work: ask once for each.
+    """
+    from loopwright.te.dag import read_arg_id
+
+    try:
+        expression = expression_of(log, record)
+        dag = dag_of(expression)
+        args = [read_arg_id(arg) for arg in expression.arg_ids]
+        sizes = [
+            math.prod(dag.ops[op].static_shape) * nbytes(dag.ops[op].dtypes[output])
+            for op, output in args
+        ]
+        return Work(dag.flop, sum(sizes))
+    except (LoopwrightError, LookupError):
+        return None
