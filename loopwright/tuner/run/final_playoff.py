@@ -85,10 +85,13 @@ class FinalPlayoff:
         for monitor in self.parts.monitors:
             monitor.playoff(self.state, count)
         self.outcome = self.measurer.playoff([t.config for t in candidates], plan)
-        # The winner comes last: its record says what the others are compared with.
+        winner, verdict = self.outcome.winner, self.outcome.verdict()
+        # The winner comes last: its record says what the others are compared with. A finalist with
+        # the winner's own samples has equal code, so that the verdict is its verdict too: which of
+        # the two leads is decided by their place in the log.
         for finalist in reversed(self.outcome.finalists):
-            winner = finalist is self.outcome.winner
-            self._take_in(finalist, fresh, self.outcome.verdict() if winner else None)
+            wins = winner is not None and finalist.times == winner.times
+            self._take_in(finalist, fresh, verdict if wins else None)
         for note in self.outcome.notes:
             self.parts.say(note)
 
