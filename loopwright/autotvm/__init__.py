@@ -15,13 +15,15 @@ Accepted, and without effect: ``log_interval`` of XGBTuner, ``min_seed_records``
 
 from __future__ import annotations
 
-from loopwright.autotvm import measure, record, task, tuner
-from loopwright.measure import (
+from loopwright.autotvm import database, measure, record, task, tuner
+from loopwright.autotvm.measure import (
+    BuildResult,
     LocalBuilder,
     LocalRunner,
     MeasureErrorNo,
     MeasureInput,
     MeasureResult,
+    create_measure_batch,
     measure_option,
 )
 from loopwright.task import (
@@ -39,11 +41,14 @@ from loopwright.task import (
 )
 from loopwright.tuner.run import callbacks as callback
 
+apply_graph_best = ApplyGraphBest
+
 __all__ = [
     "ApplyConfig",
     "ApplyFixedConfig",
     "ApplyGraphBest",
     "ApplyHistoryBest",
+    "BuildResult",
     "ConfigEntity",
     "ConfigSpace",
     "DispatchContext",
@@ -53,8 +58,11 @@ __all__ = [
     "MeasureErrorNo",
     "MeasureInput",
     "MeasureResult",
+    "apply_graph_best",
     "apply_history_best",
     "callback",
+    "create_measure_batch",
+    "database",
     "get_config",
     "measure",
     "measure_option",

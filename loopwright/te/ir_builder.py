@@ -120,6 +120,21 @@ class IRBuilder:
         self.emit(If(cast(cond, "bool"), self._close()))
 
     @contextmanager
+    def else_scope(self) -> Iterator[None]:
+        """What is added inside runs where the condition of the ``if_scope`` before does not hold.
+
+        Raises:
+            TensorError: the statement before is no branch, or has an alternative already.
+        """
+        last = self._open[-1][-1] if self._open[-1] else None
+        if not isinstance(last, If) or last.orelse is not None:
+            raise TensorError("else_scope: it stands directly behind an if_scope")
+        self._open.append([])
+        yield
+        other = self._close()
+        self._open[-1][-1] = If(last.cond, last.then, other)
+
+    @contextmanager
     def allocate(self, shape: ShapeLike, dtype: str, name: str = "buf") -> Iterator[BufferView]:
         """A buffer of the body's own, which exists for what is added inside."""
         b = Buffer(name, shape_of(shape, f"allocate {name!r}"), dtypes.check(dtype), "local")
