@@ -14,6 +14,7 @@ from loopwright.measure import MeasureInput as AnyInput
 from loopwright.measure import MeasureResult
 from loopwright.records import Json, Log, Record, load, load_lines, pick_best, read_line, split
 from loopwright.task import TASKS, Task
+from loopwright.task.applying.replaying import other_knobs
 from loopwright.task.dispatch import say_once
 from loopwright.task.knobs import KnobKind
 from loopwright.tuner.run.recorded import result_of
@@ -109,6 +110,8 @@ def _pair(record: Record, task: Task | str) -> Pair | str:
     """The pair of a record of a task, or why there is none."""
     if isinstance(task, str):
         return task
+    if differing := other_knobs(task, record.config):
+        return f"configurations do not fit {task}: {differing}"
     try:
         config = task.config(record.config)
     except LoopwrightError as error:

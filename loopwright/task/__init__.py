@@ -3,6 +3,7 @@
 from loopwright.task.applying.as_called import AsCalled
 from loopwright.task.applying.choice import Choice, Match, Report
 from loopwright.task.applying.contexts import ApplyConfig, ApplyFixedConfig, ApplyGraphBest
+from loopwright.task.applying.reasons import reasons
 from loopwright.task.axes import Axis
 from loopwright.task.decorator import template
 from loopwright.task.dispatch import (
@@ -56,5 +57,6 @@ __all__ = [
     "get_config",
     "in_context",
     "lookup",
+    "reasons",
     "template",
 ]
