@@ -322,8 +322,7 @@ class AnnotateKnob(Knob):
 
     def _meaning(self) -> str:
         anchors = all(isinstance(ann, int) for ann in self.value(0))
-        count = len(self.value(0))
-        return f"places of {count} lists of caches" if anchors else f"annotation of {count} loops"
+        return "places of caches" if anchors else f"annotation of {len(self.value(0))} loops"
 
     def columns(self) -> list[Column]:
         """A column for each axis, or for each list of caches."""

@@ -61,3 +61,14 @@ def test_an_unknown_prefix_is_refused():
 )
 def test_clock(seconds, text):
     assert clock(seconds) == text
+
+
+def test_callbacks_see_how_many_trials_are_left():
+    tuner, seen = RandomTuner(FakeTask()), []
+    assert tuner.ttl is None
+    tuner.tune(
+        n_trial=40,
+        measure_option=FakeMeasurer(bowl),
+        callbacks=[lambda tuner, inputs, results: seen.append(tuner.ttl)],
+    )
+    assert seen == [24, 8, 0]
