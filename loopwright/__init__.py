@@ -45,6 +45,7 @@ _NAMES: dict[str, tuple[str, str]] = {
     "records": ("loopwright.records", ""),
     "runtime": ("loopwright.runtime", ""),
     "target": ("loopwright.target", ""),
+    "task": ("loopwright.task", ""),
     "te": ("loopwright.te", ""),
     "template": ("loopwright.task", "template"),
     "testing": ("loopwright.testing", ""),
