@@ -220,13 +220,17 @@ def measure_str_key(inp: AnyInput, include_config: bool = True) -> str:
 
 
 def split_workload(
-    in_file: str | os.PathLike[str], out_dir: str | os.PathLike[str] | None = None
+    in_file: str | os.PathLike[str],
+    out_dir: str | os.PathLike[str] | None = None,
+    clean: bool = True,
 ) -> list[Path]:
     """Split a log into one file for each task.
 
     Args:
         in_file: the log.
         out_dir: the folder of the files; None: the log's name with ``.tasks`` behind it.
+        clean: accepted for AutoTVM's sake: a line that stands there twice is written once, and no
+            measurement is left out.
 
     Returns:
         The files.

@@ -36,8 +36,8 @@ Sources = dict[str, SourceText]
 
 
 def build(
-    s: Schedule,
-    args: Sequence[Tensor | SizeVar],
+    s: Schedule | Func,
+    args: Sequence[Tensor | SizeVar] | None = None,
     target: TargetLike | None = None,
     target_host: TargetLike | None = None,
     name: str = "main",
@@ -49,9 +49,10 @@ def build(
     """Compile a schedule.
 
     Args:
-        s: the schedule.
+        s: the schedule; or what `loopwright.lower` made of one, which is then compiled as it is
+            (``build(lower(s, args), target="llvm")``) and keeps its name.
         args: inputs and outputs in calling order, and size variables that are passed as ints.
-            Other size variables come from the shapes of the arrays.
+            Other size variables come from the shapes of the arrays. None for a lowered function.
         target: a target or its string; default that of ``with target:``, else the host.
         target_host: for scripts of TVM: None or a target for a CPU; the host needs no code of its
             own, so that it changes nothing.
@@ -76,7 +77,9 @@ def build(
             layout; nothing to verify against.
         TargetError: a target is not understood, or ``target_host`` is not a CPU.
     """
-    if not isinstance(s, Schedule):
+    if isinstance(s, Func):
+        return _build_lowered(s, args is None and not (binds or verify or cache), target, name)
+    if not isinstance(s, Schedule) or args is None:
         raise BuildError(f"build: expected a schedule and its arguments, got {s!r} first")
     _check_host(target_host)
     _check_binds(binds or {}, args)
@@ -119,6 +122,20 @@ def build_func(f: Func, target: TargetLike | None = None) -> Module:
     resolved = Target(target) if target is not None else Target.current()
     built = _build_program(LoweredProgram(f), resolved)
     return Module(built.artifact, built.sources, built.link)
+
+
+def _build_lowered(f: Func, alone: bool, target: TargetLike | None, name: str) -> Module:
+    """`build` of a lowered function.
+
+    Raises:
+        BuildError: more is given than the function says; others as of `build_func`.
+    """
+    if not alone or name not in ("main", f.name):
+        raise BuildError(
+            f"build: {f.name!r} is lowered already, with its arguments and its name: give the "
+            "target alone, or the schedule in its place"
+        )
+    return build_func(f, target)
 
 
 def _order(s: Schedule, args: Sequence[Tensor | SizeVar]) -> list[int | SizeVar] | None:

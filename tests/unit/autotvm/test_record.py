@@ -105,6 +105,20 @@ def test_an_open_file_is_read_as_a_file_is(log):
             assert [(i.config.index, r.costs) for i, r in pairs] == wanted
 
 
+def test_a_log_is_split_into_one_file_for_each_task(log, tmp_path):
+    other = tmp_path / "two.jsonl"
+    key = records.task_key("matmul", [16, 16, 32, False, False, "float32"], "llvm")
+    args = [16, 16, 32, False, False, "float32"]
+    text = written(log, args=args, task=key)
+    other.write_text(text + text.splitlines()[-1] + "\n")
+    files = autotvm.record.split_workload(other, clean=True)
+    assert {file.parent for file in files} == {tmp_path / "two.jsonl.tasks"}
+    counts = {len({r.task for r in records.load(file)}): len(records.load(file)) for file in files}
+    assert sorted(len(records.load(file)) for file in files) == [1, len(records.load(log))]
+    assert set(counts) == {1}
+    assert autotvm.record.split_workload(other, tmp_path / "there")[0].parent.name == "there"
+
+
 # -- AutoTVM's own form ------------------------------------------------------------------------
 
 

@@ -292,3 +292,26 @@ def test_other_layouts_of_arguments_are_refused(buffer: Any, text: str) -> None:
     p = chain(4, 8)
     with pytest.raises(BuildError, match=text):
         build(p.s, [p.a, p.d], binds=buffer(p))
+
+
+def test_a_lowered_function_is_built_as_it_is() -> None:
+    p = chain(4, 8)
+    made = build(lower(p.s, [p.a, p.d], "scaled"), target="llvm -num-threads=1")
+    assert made.entry_name == "scaled"
+    data = np.random.default_rng(0).random((4, 8), "float32")
+    one, two = np.zeros((4, 8), "float32"), np.zeros((4, 8), "float32")
+    made(data, one)
+    build(p.s, [p.a, p.d])(data, two)
+    np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("more", [{"args": []}, {"name": "other"}, {"verify": True}])
+def test_a_lowered_function_takes_nothing_more(more: dict[str, Any]) -> None:
+    p = chain(4, 8)
+    with pytest.raises(BuildError, match=r"'main' is lowered already.*give the target"):
+        build(lower(p.s, [p.a, p.d]), **more)
+
+
+def test_a_schedule_needs_its_arguments() -> None:
+    with pytest.raises(BuildError, match="expected a schedule and its arguments"):
+        build(chain(4, 8).s)
