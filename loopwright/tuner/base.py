@@ -205,6 +205,11 @@ class Tuner(ABC):
         """``(config, result)`` with the lowest median so far, or None."""
         return self.best_measure_pair
 
+    @property
+    def range_length(self) -> int:
+        """Number of indices that are searched, those that a filter refuses included."""
+        return self.space.range_length
+
     def next_batch(self, batch_size: int) -> list[ConfigEntity]:
         """AutoTVM's name of ``ask``."""
         return self.ask(batch_size)

@@ -61,7 +61,7 @@ class LogToFile(Monitor):
         self.path = os.fspath(path)
 
 
-def log_to_file(path: str | os.PathLike[str]) -> LogToFile:
+def log_to_file(path: str | os.PathLike[str], protocol: str = "json") -> LogToFile:
     """Write each measurement to a log, and resume from what the log holds already.
 
     The tuning loop itself appends each record as soon as it is measured, before the tuner hears of
@@ -70,7 +70,18 @@ def log_to_file(path: str | os.PathLike[str]) -> LogToFile:
 
     Args:
         path: the log, JSON lines; created when it does not exist.
+        protocol: ``"json"``; AutoTVM's ``"pickle"`` is refused.
+
+    Raises:
+        UsageError: ``path`` is no path, or another protocol.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise UsageError(
+            f"log_to_file takes the path of a log, not a {type(path).__name__}: it is locked and "
+            "read as well as written; pass its name"
+        )
+    if protocol != "json":
+        raise UsageError(f'log_to_file: protocol={protocol!r} is not there; logs are "json"')
     return LogToFile(path)
 
 

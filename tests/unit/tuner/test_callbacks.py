@@ -72,3 +72,11 @@ def test_callbacks_see_how_many_trials_are_left():
         callbacks=[lambda tuner, inputs, results: seen.append(tuner.ttl)],
     )
     assert seen == [24, 8, 0]
+
+
+def test_a_log_is_named_by_its_path_and_is_json(tmp_path):
+    assert log_to_file(tmp_path / "a.jsonl", protocol="json").path == str(tmp_path / "a.jsonl")
+    with pytest.raises(UsageError, match="takes the path of a log, not a StringIO"):
+        log_to_file(io.StringIO())
+    with pytest.raises(UsageError, match="protocol='pickle' is not there"):
+        log_to_file("a.jsonl", "pickle")
