@@ -61,7 +61,7 @@ INSIDE = {
         decode encode load_from_buffer load_from_file measure_str_key pick_best split_workload
     """,
     "target": "Target create",
-    "task": "reasons",
+    "task": "why_not_applied",
     "tir": "Cast Select const decl_buffer if_then_else indexdiv indexmod ir_builder",
     "tir.ir_builder": "IRBuilder create",
 }

@@ -91,7 +91,7 @@ def main():
     old.write_text("\n".join(lines) + "\n")
     log = tvm.records.load(old)
     print(f"\n2. {len(log)} records of AutoTVM, and why some cannot be applied here\n")
-    for record, why in zip(log.records, tvm.task.reasons(log.records), strict=True):
+    for record, why in zip(log.records, tvm.task.why_not_applied(log.records), strict=True):
         print(f"  {record.id}  {why or 'may be applied'}")
 
     # 3. Build with the best of them. Nobody checked its answer, so that is said; we check it.

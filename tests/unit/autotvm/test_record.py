@@ -12,7 +12,7 @@ import pytest
 from loopwright import autotvm, records
 from loopwright.errors import RecordError, UsageError
 from loopwright.measure import MeasureError
-from loopwright.task import reasons
+from loopwright.task import why_not_applied
 from loopwright.task.dispatch import clear_fallback_cache
 
 TASK = autotvm.task.create("matmul", args=(16, 16, 16, False, False, "float32"), target="llvm")
@@ -254,7 +254,7 @@ def test_a_log_of_autotvm_says_of_each_record_why_it_is_not_applied(tmp_path):
     path.write_text("".join(f"{line}\n" for line in lines))
     log = records.load(path)
     assert not log.skipped
-    assert reasons(log.records) == list(lines.values())
+    assert why_not_applied(log.records) == list(lines.values())
     with autotvm.apply_history_best(path) as history:
         choice = history.explain(KINDS)
         assert choice.record == log.records[0]

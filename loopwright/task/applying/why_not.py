@@ -13,7 +13,7 @@ from loopwright.task.task import TargetLike, Task, resolve_target
 from loopwright.task.template import TASKS
 
 
-def reasons(
+def why_not_applied(
     records: Sequence[Record], target: TargetLike = None, any_hardware: bool = False
 ) -> list[str]:
     """Say of each record why it cannot be applied here; empty where it may be.
@@ -32,9 +32,9 @@ def reasons(
 
     Example:
         >>> from loopwright import records
-        >>> from loopwright.task import reasons
+        >>> from loopwright.task import why_not_applied
         >>> line = records.Record("key", "no/such", [16], {"kind": "llvm"}, {}, (0.5,))
-        >>> reasons([line])
+        >>> why_not_applied([line])
         ["the template 'no/such' is not registered; import the file that defines it"]
     """
     known: dict[str, Here | None] = {}
