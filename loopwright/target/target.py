@@ -106,8 +106,7 @@ class Target:
         """The innermost target in force (``with target:``), else the host.
 
         Args:
-            allow_none: return None where no target is in force. False by default, unlike in TVM,
-                whose default raises no error either but has no host to fall back on.
+            allow_none: return None where no target is in force, as TVM does by default.
         """
         stack = _current.get()
         if stack or allow_none:
