@@ -15,8 +15,8 @@ _SHORT.maxstring = _SHORT.maxother = 60
 _SHORT.maxlist = _SHORT.maxtuple = 12
 
 
-class LoopwrightError(Exception):
-    """Base class of all errors raised on purpose."""
+class LoopwrightError(RuntimeError):
+    """Base class of all errors raised on purpose; a RuntimeError, as TVM's ``TVMError`` is."""
 
 
 class UsageError(LoopwrightError):

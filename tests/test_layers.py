@@ -32,6 +32,7 @@ FLOORS = {
     "lowering": 3,
     "codegen": 3,
     "driver": 4,
+    "tir": 4,
     "transform": 4,
     "task": 4,
     "measure": 5,

@@ -20,15 +20,18 @@ TOP = [
     "autotvm",
     "build",
     "callback",
+    "context",
     "cpu",
     "create_schedule",
     "create_task",
+    "device",
     "get_config",
     "in_context",
     "lower",
     "measure_option",
     "nd",
     "te",
+    "tir",
     "template",
     "tune_tasks",
     "tuner",
@@ -43,16 +46,24 @@ INSIDE = {
     "tuner": "GATuner GridSearchTuner RandomTuner XGBTuner",
     "callback": "log_to_file progress_bar",
     "autotvm": """
-        LocalBuilder LocalRunner apply_history_best callback get_config measure_option record
-        task template tuner
+        BuildResult LocalBuilder LocalRunner apply_graph_best apply_history_best callback
+        create_measure_batch database get_config measure_option record task template tuner
     """,
     "autotvm.task": """
         ApplyConfig ApplyFixedConfig ApplyGraphBest ApplyHistoryBest ApplyHistoryBestOrSample
         DispatchContext FallbackContext clear_fallback_cache create
     """,
     "autotvm.tuner": "GATuner GridSearchTuner RandomTuner XGBTuner",
-    "autotvm.callback": "log_to_file progress_bar",
-    "autotvm.record": "load_from_file",
+    "autotvm.callback": "log_to_database log_to_file progress_bar",
+    "autotvm.database": "Database DummyDatabase filter_inputs",
+    "autotvm.measure": "BuildResult MeasureInput MeasureResult create_measure_batch",
+    "autotvm.record": """
+        decode encode load_from_buffer load_from_file measure_str_key pick_best split_workload
+    """,
+    "target": "Target create",
+    "task": "why_not_applied",
+    "tir": "Cast Select const decl_buffer if_then_else indexdiv indexmod ir_builder",
+    "tir.ir_builder": "IRBuilder create",
 }
 
 PRIMITIVES = [
@@ -78,6 +89,8 @@ DOCUMENTED = [
     "records",
     "ir",
     "te",
+    "tir",
+    "autotvm",
     "schedule",
     "lowering",
     "codegen",

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from loopwright.ops import create_task as create
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from loopwright.ops import create_task
+from loopwright.records import Json
+from loopwright.target import Target
 from loopwright.task import TASKS as TASK_TABLE
 from loopwright.task import (
     ApplyConfig,
@@ -14,10 +19,13 @@ from loopwright.task import (
     DispatchContext,
     FallbackContext,
     Task,
+    Template,
     clear_fallback_cache,
     get_config,
     template,
 )
+from loopwright.task.task import TargetLike, resolve_target
+from loopwright.task.template import UNNAMED
 from loopwright.tuner import ApplyHistoryBestOrSample
 
 __all__ = [
@@ -37,3 +45,35 @@ __all__ = [
     "get_config",
     "template",
 ]
+
+
+def create(
+    task_name: str | Template | Callable[..., Any],
+    args: Iterable[Json] = (),
+    target: TargetLike = None,
+    target_host: TargetLike = None,
+) -> Task:
+    """Make a task, as AutoTVM's scripts do.
+
+    Args:
+        task_name: the decorated function; or its name, where a template that was given no name goes
+            before an operator of loopwright.
+        args: the template's arguments.
+        target: such as ``"llvm"`` or a ``Target``; None for the current or the default one.
+        target_host: None, or the target of the code that calls the kernel, a CPU.
+
+    Raises:
+        TaskError: the template is unknown, does not accept the arguments, or raised.
+        TargetError: a target is not understood, or the host is no CPU.
+
+    Example:
+        >>> from loopwright import autotvm
+        >>> task = autotvm.task.create("matmul", args=(16, 16, 16), target="llvm")
+        >>> len(task.config_space) > 1
+        True
+    """
+    own = f"{UNNAMED}{task_name}" if isinstance(task_name, str) else ""
+    name = own if own in TASK_TABLE else task_name
+    if target_host is not None:
+        target = Target(resolve_target(target), target_host)
+    return create_task(name, args, target)

@@ -194,7 +194,7 @@ def compiled(workload: Workload, scheduled: ChosenSchedule, *, verify: bool = Fa
     name = re.sub(r"\W+", "_", workload.task.name)
     name = name if name[0].isalpha() and not name.startswith("lw_") else f"kernel_{name}"
     target = workload.task.target
-    return build(scheduled.schedule, scheduled.args, target, name, verify=verify, cache=True)
+    return build(scheduled.schedule, scheduled.args, target, name=name, verify=verify, cache=True)
 
 
 def random_arguments(module: Module, task: Task | None = None) -> list[Array]:

@@ -26,18 +26,22 @@ from loopwright.schedule.surface.schedule import Schedule, replay
 from loopwright.target import Target, TargetLike
 from loopwright.te.dag import ArgId, Dag
 from loopwright.te.tensor import Tensor
+from loopwright.te.tensor_intrin import OperandBuffer
 from loopwright.version import __version__
 
+#: Buffers of arguments by tensor, as TVM's scripts declare them.
+Binds = Mapping[Tensor, OperandBuffer]
 #: Texts of a program by kind, or functions that write them.
 Sources = dict[str, SourceText]
 
 
 def build(
-    s: Schedule,
-    args: Sequence[Tensor | SizeVar],
+    s: Schedule | Func,
+    args: Sequence[Tensor | SizeVar] | None = None,
     target: TargetLike | None = None,
-    name: str = "main",
     target_host: TargetLike | None = None,
+    name: str = "main",
+    binds: Binds | None = None,
     *,
     verify: bool = False,
     cache: bool | None = None,
@@ -45,13 +49,16 @@ def build(
     """Compile a schedule.
 
     Args:
-        s: the schedule.
+        s: the schedule; or what `loopwright.lower` made of one, which is then compiled as it is
+            (``build(lower(s, args), target="llvm")``) and keeps its name.
         args: inputs and outputs in calling order, and size variables that are passed as ints.
-            Other size variables come from the shapes of the arrays.
+            Other size variables come from the shapes of the arrays. None for a lowered function.
         target: a target or its string; default that of ``with target:``, else the host.
-        name: name of the function.
         target_host: for scripts of TVM: None or a target for a CPU; the host needs no code of its
             own, so that it changes nothing.
+        name: name of the function.
+        binds: for scripts of TVM: buffers of arguments (`loopwright.tir.decl_buffer`). Arguments
+            are row-major without gaps, so that only such buffers are accepted; they change nothing.
         verify: time the kernel as users call it, and enter that in the report of the
             ``apply_history_best`` that chose the schedule, beside the time that it expects.
         cache: keep the machine code on disk, and take it from there when the same program was built
@@ -66,12 +73,16 @@ def build(
         LowerError: an argument is missing.
         CodegenError: the schedule cannot run on the target (a loop is bound to a GPU thread).
         BuildError: ``s`` is no schedule; the name is not an identifier, or taken by a C function; a
-            size variable is neither determined by an array nor passed; nothing to verify against.
+            size variable is neither determined by an array nor passed; ``binds`` asks for another
+            layout; nothing to verify against.
         TargetError: a target is not understood, or ``target_host`` is not a CPU.
     """
-    if not isinstance(s, Schedule):
+    if isinstance(s, Func):
+        return _build_lowered(s, args is None and not (binds or verify or cache), target, name)
+    if not isinstance(s, Schedule) or args is None:
         raise BuildError(f"build: expected a schedule and its arguments, got {s!r} first")
     _check_host(target_host)
+    _check_binds(binds or {}, args)
     resolved = Target(target) if target is not None else Target.current()
     tensors = [a for a in args if not isinstance(a, SizeVar)]
     origin = s.origin
@@ -113,6 +124,20 @@ def build_func(f: Func, target: TargetLike | None = None) -> Module:
     return Module(built.artifact, built.sources, built.link)
 
 
+def _build_lowered(f: Func, alone: bool, target: TargetLike | None, name: str) -> Module:
+    """`build` of a lowered function.
+
+    Raises:
+        BuildError: more is given than the function says; others as of `build_func`.
+    """
+    if not alone or name not in ("main", f.name):
+        raise BuildError(
+            f"build: {f.name!r} is lowered already, with its arguments and its name: give the "
+            "target alone, or the schedule in its place"
+        )
+    return build_func(f, target)
+
+
 def _order(s: Schedule, args: Sequence[Tensor | SizeVar]) -> list[int | SizeVar] | None:
     """The arguments of a call: arrays by number and sizes; None where no size is passed."""
     passed = [a for a in args if isinstance(a, SizeVar)]
@@ -132,7 +157,23 @@ def _check_host(target_host: TargetLike | None) -> None:
     try:
         Target("llvm", target_host)
     except TargetError as error:
-        raise TargetError(f"build: target_host must be a CPU: {error}") from None
+        hint = ""
+        if isinstance(target_host, str) and target_host.isidentifier():
+            hint = f"; a name of the function is given as name={target_host!r}"
+        raise TargetError(f"build: target_host must be a CPU: {error}{hint}") from None
+
+
+def _check_binds(binds: Binds, args: Sequence[Tensor | SizeVar]) -> None:
+    """Refuse buffers that ask for what arguments do not have."""
+    for tensor, buffer in binds.items():
+        if not any(tensor is arg for arg in args):
+            raise BuildError(f"build: binds names {tensor!r}, which is no argument")
+        if (buffer.shape, buffer.dtype) != (tensor.shape, tensor.dtype) or not buffer.compact:
+            raise BuildError(
+                f"build: binds asks for a buffer {buffer.dtype}{list(buffer.shape)} of strides "
+                f"{list(buffer.strides)} for {tensor.name!r}, and arguments are row-major without "
+                "gaps: leave it out, or pass a contiguous copy"
+            )
 
 
 def compile(

@@ -7,7 +7,7 @@ phase.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from loopwright.errors import LowerError
 from loopwright.ir.buffer import Buffer
@@ -33,10 +33,11 @@ from loopwright.lowering.passes.unroll import unroll_loop
 from loopwright.lowering.passes.vectorize import vectorize_loop
 from loopwright.lowering.passes.vthread import inject_virtual_thread
 from loopwright.lowering.work_limit import check_work
-from loopwright.schedule.state import StageId, StageState
+from loopwright.schedule.state import StageId, StageState, State
 from loopwright.schedule.surface.schedule import Schedule
 from loopwright.te.dag import ArgId, read_arg_id
 from loopwright.te.tensor import Tensor
+from loopwright.te.tensor_intrin import OperandBuffer
 
 
 @func_pass(opt_level=1, name="LoopPartition")
@@ -74,14 +75,21 @@ PIPELINE: tuple[tuple[Pass, ...], ...] = (
 
 
 def lower(
-    s: Schedule, args: Sequence[Tensor | SizeVar], name: str = "main", simple_mode: bool = False
+    s: Schedule,
+    args: Sequence[Tensor | SizeVar],
+    name: str = "main",
+    binds: Mapping[Tensor, OperandBuffer] | None = None,
+    simple_mode: bool = False,
 ) -> Func:
     """Lower a schedule to a loop nest.
 
     Args:
         s: the schedule.
-        args: inputs and outputs in calling order; size variables among them change nothing.
+        args: inputs and outputs in calling order; size variables among them change nothing. An
+            intermediate result that is computed inside another stage exists in no array, and is
+            left out of the arguments of the function.
         name: name of the function.
+        binds: for scripts of TVM, see `loopwright.build`; it changes nothing.
         simple_mode: stop after the nest is built (no unrolling by pragma).
 
     Returns:
@@ -94,7 +102,21 @@ def lower(
     if not isinstance(s, Schedule):
         raise LowerError(f"lower: expected a schedule and its arguments, got {s!r} first")
     tensors = [a for a in args if not isinstance(a, SizeVar)]
-    return lower_ids(s, s.arg_ids(tensors), name, simple_mode)
+    ids = [i for i in s.arg_ids(tensors) if not _is_inside(s.state, read_arg_id(i)[0])]
+    return lower_ids(s, ids, name, simple_mode)
+
+
+def _is_inside(state: State, sid: StageId) -> bool:
+    """Whether a stage is computed inside another one, so that no array holds its result."""
+    return (
+        sid in state.stages
+        and sid not in state.outputs
+        and state.stages[sid].attach.kind
+        in (
+            "at",
+            "inline",
+        )
+    )
 
 
 def lower_ids(

@@ -5,6 +5,7 @@ crashes, hangs, eats the memory, exits or computes nonsense costs one trial with
 `Replay` stands for a device that has measured a whole space already.
 """
 
+from loopwright.measure.batch import BuildResult, MeasureBatch, create_measure_batch
 from loopwright.measure.checking.recheck import recheck
 from loopwright.measure.interfaces import MeasurerLike
 from loopwright.measure.lock import DeviceLock, lock_log
@@ -24,11 +25,13 @@ from loopwright.measure.result import (
 from loopwright.measure.space_file import MeasuredSpace, load_space
 
 __all__ = [
+    "BuildResult",
     "DeviceLock",
     "ErrorKind",
     "FinalistResult",
     "LocalBuilder",
     "LocalRunner",
+    "MeasureBatch",
     "MeasureError",
     "MeasureErrorNo",
     "MeasureInput",
@@ -42,6 +45,7 @@ __all__ = [
     "PlayoffResult",
     "Replay",
     "TaskLike",
+    "create_measure_batch",
     "load_space",
     "lock_log",
     "measure_option",

@@ -17,6 +17,8 @@ WINDOWS = 5
 WINDOW_S, PLAYOFF_WINDOW_S = 0.01, 0.02
 #: A contender whose first two samples are both this many times the incumbent gets no more.
 CLEAR_RATIO = 1.1
+#: What `LocalBuilder.build_func` and `LocalRunner.module_loader` may be called.
+BUILD_FUNCS, MODULE_LOADERS = ("default", "tar"), ("default",)
 #: After this many seconds of samples no further one is begun: slow kernels need fewer of them.
 SAMPLES_S = 0.3
 
@@ -46,6 +48,15 @@ def _count(owner: str, name: str, value: int | None) -> None:
         raise UsageError(f"{owner}: {name} must be an integer of at least 1; it is {value!r}")
 
 
+def _named(owner: str, name: str, value: object, known: tuple[str, ...], why: str) -> None:
+    """Refuse a function, or an unknown name, where one of ``known`` is asked for."""
+    if isinstance(value, str) and value in known:
+        return
+    names = " or ".join(map(repr, known))
+    what = "a function" if callable(value) else repr(value)
+    raise UsageError(f"{owner}: {name} is {names}, not {what}: {why}")
+
+
 def _unsupported(owner: str, name: str, value: object, why: str) -> None:
     if value:
         raise UsageError(f"{owner}: {name}={value!r} is not supported: {why}; leave it out")
@@ -62,7 +73,9 @@ class LocalBuilder:
         timeout: seconds that one build may take; then it is killed (``BUILD_TIMEOUT``). So long the
             template may take before it, in this process (``INSTANTIATION``).
         n_parallel: number of builder processes; None: all usable cores.
-        build_func: only ``"default"`` (AutoTVM's ``"ndk"`` and callables are refused).
+        build_func: ``"default"``, or ``"tar"``, which AutoTVM's default is called as well; both
+            mean the code that the target's compiler makes. A function is refused: builders are
+            other processes, which get data and never import a user's script (docs/adr/018, 019).
         memory_bytes: memory that one builder may take beyond what it starts with; None: half of
             the machine's divided by the number of builders, at least 1 GiB.
     """
@@ -86,11 +99,12 @@ class LocalBuilder:
         _positive("LocalBuilder", "timeout", self.timeout)
         _count("LocalBuilder", "n_parallel", self.n_parallel)
         _count("LocalBuilder", "memory_bytes", self.memory_bytes)
-        if self.build_func != "default":
-            raise UsageError(
-                f"LocalBuilder: build_func={self.build_func!r} is not supported; "
-                "leave it out (builders compile with loopwright.driver)"
-            )
+        why = (
+            "builders are other processes, which get data and never import a script "
+            "(docs/adr/018, 019); choose the compiler by the target, such as target='c'"
+        )
+        _named("LocalBuilder", "build_func", self.build_func, BUILD_FUNCS, why)
+        object.__setattr__(self, "build_func", BUILD_FUNCS[0])
 
     @property
     def processes(self) -> int:
@@ -106,8 +120,6 @@ class LocalBuilder:
 @dataclass(frozen=True)
 class LocalRunner:
     """Time and check candidates in a killable process of this machine.
-
-    AutoTVM's ``module_loader`` is accepted, and ignored, with its default (None) only.
 
     With ``number``, ``repeat`` and ``min_repeat_ms`` left alone a contender gets the plan of
     loopwright: 5 samples, each a window of about 10 ms (as many calls as fit, at least one), fewer
@@ -131,6 +143,8 @@ class LocalRunner:
         memory_bytes: memory that the runner may take beyond what it starts with; None: half of
             the machine's.
         seed: seed of the input data.
+        module_loader: None or ``"default"``: the runner links what builders send it. A function is
+            refused: the runner is another process (docs/adr/018, 019).
     """
 
     timeout: float = 10.0
@@ -147,8 +161,12 @@ class LocalRunner:
     module_loader: InitVar[object] = None
 
     def __post_init__(self, module_loader: object) -> None:
-        why = "the runner links what builders send it"
-        _unsupported("LocalRunner", "module_loader", module_loader, why)
+        why = (
+            "the runner is another process, which links what builders send it and never imports a "
+            "script (docs/adr/018, 019); leave it out"
+        )
+        if module_loader is not None:
+            _named("LocalRunner", "module_loader", module_loader, MODULE_LOADERS, why)
         _positive("LocalRunner", "timeout", self.timeout)
         _count("LocalRunner", "number", self.number)
         _count("LocalRunner", "repeat", self.repeat)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from loopwright.errors import RecordError
 from loopwright.records.error_kind import ErrorKind
 from loopwright.records.json_value import Json
-from loopwright.records.record import VERSION, Record, task_key
+from loopwright.records.record import VERSION, task_key
 
 #: AutoTVM's numbers of errors, as kinds of loopwright.
 _ERRORS = {
@@ -34,14 +34,15 @@ def is_foreign(data: Mapping[str, Json]) -> bool:
     return ("v" not in data and "input" in data) or isinstance(data.get("i"), list)
 
 
-def read(data: Mapping[str, Json]) -> Record:
-    """Make a record of a parsed AutoTVM line.
+def read(data: Mapping[str, Json]) -> dict[str, Json]:
+    """Make the fields of a record of a parsed AutoTVM line.
 
     Args:
         data: The line's object: ``input``, ``config``, ``result``, ``version``.
 
     Returns:
-        A record with template, arguments, knob values and times, or the kind of the failure.
+        Template, arguments, knob values and times, or the kind of the failure, as
+        ``Record.from_json`` takes them.
 
     Raises:
         RecordError: the line is of another version of TVM's formats, or malformed.
@@ -59,7 +60,7 @@ def read(data: Mapping[str, Json]) -> Record:
         extra = {"target": target, "index": data["config"].get("index")}
         if kwargs:
             extra["kwargs"] = kwargs
-        fields = {
+        return {
             "v": VERSION,
             "task": task_key(op, args, parsed["kind"]),
             "op": op,
@@ -74,7 +75,6 @@ def read(data: Mapping[str, Json]) -> Record:
         }
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as exc:
         raise RecordError("malformed AutoTVM record") from exc
-    return Record.from_json(fields)
 
 
 def _name(name: Json) -> str:

@@ -231,7 +231,7 @@ def read_line(raw: bytes, before: Record | None = None) -> Line | None:
         torn = line.startswith(b"{") or not raw.endswith(b"\n")
         raise RecordError("torn line" if torn else "not JSON") from None
     if autotvm.is_foreign(data):
-        return autotvm.read(data)
+        return Record.from_json(_shared(before, autotvm.read(data)))
     if "header" in data:
         check_version(data)
         return _header(data["header"])

@@ -219,18 +219,24 @@ def cpu(device_id: int = 0) -> Device:
     return Device(DEVICE_TYPES["cpu"], device_id)
 
 
-def device(text: str | Device, device_id: int | None = None) -> Device:
+def device(dev_type: str | int | Device, dev_id: int | None = None) -> Device:
     """Parse a device: ``"cpu"``, ``"cpu:0"`` or ``"cpu(0)"``; a `Device` is returned as it is.
 
+    ``device("llvm", 0)`` is ``cpu(0)``. ``loopwright.context`` is the same by its older name.
+
     Args:
-        text: a name of `DEVICE_TYPES`, or of a target (``llvm`` and ``c`` run on ``cpu``).
-        device_id: the number, where `text` has none; default 0.
+        dev_type: a name of `DEVICE_TYPES`, its DLPack code, or a target, of which the first word
+            counts (``llvm`` and ``c`` run on ``cpu``).
+        dev_id: the number, where `dev_type` has none; default 0.
 
     Raises:
         UsageError: the name is unknown, or there is no such device.
     """
-    if isinstance(text, Device):
-        return text
+    if isinstance(dev_type, Device):
+        return dev_type
+    if not isinstance(dev_type, str):
+        return Device(dev_type, dev_id or 0)
+    text = dev_type.split(" -")[0]
     match = re.fullmatch(r"(\w+)(?:\((\d+)\)|:(\d+))?", text.strip())
     if match is None:
         raise UsageError(f"device {text!r} is not understood; write it as cpu, cpu:0 or cpu(0)")
@@ -238,4 +244,4 @@ def device(text: str | Device, device_id: int | None = None) -> Device:
     if name not in DEVICE_TYPES:
         raise _unknown(text, name)
     number = match[2] or match[3]
-    return Device(DEVICE_TYPES[name], int(number) if number else device_id or 0)
+    return Device(DEVICE_TYPES[name], int(number) if number else dev_id or 0)

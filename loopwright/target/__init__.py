@@ -16,7 +16,7 @@ from loopwright.target.kinds import (
     register_target_kind,
     unregister_target_kind,
 )
-from loopwright.target.target import Target, TargetLike
+from loopwright.target.target import Target, TargetLike, create
 
 __all__ = [
     "COMMON",
@@ -27,6 +27,7 @@ __all__ = [
     "Option",
     "Target",
     "TargetLike",
+    "create",
     "dot_lanes",
     "has_instruction",
     "host_cpu",

@@ -10,7 +10,7 @@ import json
 import shlex
 from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Literal, overload
 
 from loopwright.errors import TargetError
 from loopwright.target.cpu import host_cpu, vector_bytes
@@ -22,17 +22,28 @@ _NO_VECTORS = 16
 _current: ContextVar[tuple[Target, ...]] = ContextVar("loopwright_target", default=())
 
 
+class KindName(str):
+    """The name of a kind of target: a text, which scripts of TVM ask for its ``name``."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        """The text itself: ``target.kind.name`` is ``"llvm"``."""
+        return str(self)
+
+
 class Target:
     """A resolved target.
 
     Args:
-        spec: a kind (``"llvm"``, ``"c"``, ``"interp"``) with options as on a command line, a
+        target: a kind (``"llvm"``, ``"c"``, ``"interp"``) with options as on a command line, a
             dictionary with "kind", or a Target.
         host: the target of the code that calls this one, for scripts of TVM: one for a CPU.
         options: more options, which win. `loopwright.target.KINDS` says which there are.
 
     Attributes:
-        kind: name of the kind.
+        kind: name of the kind, a text; ``kind.name`` is the same.
         options: every option of the kind with its value.
         keys: families, such as ``("cpu",)``; ``-keys=arm_cpu,cpu`` gives others.
         model: what ``-model=`` said, else "unknown".
@@ -44,15 +55,15 @@ class Target:
 
     def __init__(
         self,
-        spec: TargetLike = "llvm",
+        target: TargetLike = "llvm",
         host: TargetLike | None = None,
         **options: Any,
     ) -> None:
-        given = {**_parse(spec), **options}
+        given = {**_parse(target), **options}
         kind = kind_of(given.pop("kind", "llvm"))
         inner = given.pop("host", None)
         named: OptionValues = dict(option(kind, k, v) for k, v in given.items())
-        self.kind: str = kind.name
+        self.kind = KindName(kind.name)
         self.host: Target | None = _host(host if host is not None else inner)
         self.keys: tuple[str, ...] = named.pop("keys", kind.keys)
         self.model: str = named.pop("model", "unknown")
@@ -65,7 +76,7 @@ class Target:
 
         ``keys``, ``model`` and ``host`` are in it only where they are not what the kind has anyway.
         """
-        return {"kind": self.kind, **dict(sorted({**self.options, **self._extras()}.items()))}
+        return {"kind": self.kind.name, **dict(sorted({**self.options, **self._extras()}.items()))}
 
     def _extras(self) -> OptionValues:
         extras: OptionValues = {}
@@ -82,11 +93,25 @@ class Target:
         """Rebuild a target from its canonical form."""
         return Target(dict(data))
 
+    @overload
     @staticmethod
-    def current() -> Target:
-        """The innermost target in force (``with target:``), else the host."""
+    def current(allow_none: Literal[False] = False) -> Target: ...
+
+    @overload
+    @staticmethod
+    def current(allow_none: bool) -> Target | None: ...
+
+    @staticmethod
+    def current(allow_none: bool = False) -> Target | None:
+        """The innermost target in force (``with target:``), else the host.
+
+        Args:
+            allow_none: return None where no target is in force, as TVM does by default.
+        """
         stack = _current.get()
-        return stack[-1] if stack else Target("llvm")
+        if stack or allow_none:
+            return stack[-1] if stack else None
+        return Target("llvm")
 
     @property
     def attrs(self) -> OptionValues:
@@ -125,7 +150,7 @@ class Target:
             name, features = host_cpu()
             given_cpu = self.options["mcpu"] != name
             defaults |= {"mcpu": name, "mattr": "" if given_cpu else features}
-        parts = [self.kind]
+        parts: list[str] = [self.kind]
         parts += [_word(k, v) for k, v in self.options.items() if v != defaults.get(k)]
         parts += [_word(k, v) for k, v in self._extras().items() if k != "host"]
         if self.host is not None:
@@ -144,6 +169,8 @@ class Target:
 
 #: A target as people write it: a string, a dictionary, or a `Target`.
 TargetLike = str | Mapping[str, Any] | Target
+#: TVM's older name: ``target.create("llvm")``.
+create = Target
 
 
 def _word(name: str, value: Any) -> str:

@@ -3,6 +3,7 @@
 from loopwright.task.applying.as_called import AsCalled
 from loopwright.task.applying.choice import Choice, Match, Report
 from loopwright.task.applying.contexts import ApplyConfig, ApplyFixedConfig, ApplyGraphBest
+from loopwright.task.applying.why_not import why_not_applied
 from loopwright.task.axes import Axis
 from loopwright.task.decorator import template
 from loopwright.task.dispatch import (
@@ -57,4 +58,5 @@ __all__ = [
     "in_context",
     "lookup",
     "template",
+    "why_not_applied",
 ]

@@ -7,7 +7,7 @@ from typing import overload
 
 from loopwright.errors import TaskError
 from loopwright.task.dispatch import schedule_for
-from loopwright.task.template import TASKS, Defaults, Function, Template
+from loopwright.task.template import TASKS, UNNAMED, Defaults, Function, Template
 
 
 @overload
@@ -36,7 +36,8 @@ def template(
     """Decorate a function of plain arguments that returns ``(schedule, [tensors])``.
 
     Args:
-        name: Unique name; the function's own when left out.
+        name: Unique name; ``user/`` and the function's own when left out, so that no function of a
+            script takes the name of an operator of loopwright.
         reference: NumPy function of the inputs that returns the outputs.
         make_inputs: Function of the template's arguments that makes inputs for tests and timing,
             one array per input. Random ones will do for most; an operand that is used as an index
@@ -51,7 +52,7 @@ def template(
     """
 
     def register(function: Function) -> Template:
-        label = name if isinstance(name, str) else function.__name__
+        label = name if isinstance(name, str) else f"{UNNAMED}{function.__name__}"
         before = TASKS.get(label)
         if before is not None and not _same_origin(before.function, function):
             raise TaskError(f"template {label!r} is defined at {before.where} already; rename one")

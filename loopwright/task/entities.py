@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from loopwright.errors import InstantiationError, SpaceError
 from loopwright.ir.symbol import Symbol
 from loopwright.records import Json
+from loopwright.te.tensor import thread_axis
 
 if TYPE_CHECKING:
     from loopwright.ir.expr import IterVar
@@ -104,7 +105,8 @@ class ReorderEntity:
 
 @dataclass(frozen=True)
 class AnnotateEntity:
-    """One of ``none``, ``unroll``, ``vec`` per axis, or per cache the axis to attach it at."""
+    """What becomes of each axis: ``none``, ``unroll``, ``vec``, ``fuse`` (with the next axis), or a
+    thread axis such as ``blockIdx.x`` to be bound to; or per cache the axis to attach it at."""
 
     anns: tuple[str | int, ...]
 
@@ -126,8 +128,8 @@ class AnnotateEntity:
         vec_size: Sequence[int] | None = None,
         cfg: Refuser | None = None,
         source: Sequence[Sequence[StageKey]] | None = None,
-    ) -> None:
-        """Annotate ``axes`` of ``s[op]``: unroll or vectorize each as chosen.
+    ) -> list[IterVar]:
+        """Annotate ``axes`` of ``s[op]``: unroll, vectorize, fuse or bind each as chosen.
 
         Args:
             s: The schedule.
@@ -140,22 +142,35 @@ class AnnotateEntity:
             source: For ``locate_cache``: one list of cache tensors per anchor; each is computed at
                 the axis that was chosen for it.
 
+        Returns:
+            One loop for each axis: where it was fused, the loop that it became a part of.
+
         Raises:
             InstantiationError: a limit is broken.
             SpaceError: the number of axes, or of cache lists, is not that of the knob.
         """
         if source is not None:
             self._attach(s, op, axes, source)
-            return
+            return list(axes)
         if len(axes) != len(self.anns):
             raise SpaceError(f"annotation of {len(self.anns)} axes was applied to {len(axes)}")
-        for number, (axis, ann) in enumerate(zip(axes, self.anns, strict=True)):
+        left = list(axes)
+        for number, ann in enumerate(self.anns):
+            axis = left[number]
             if ann == "unroll":
                 _check_unroll(_length(axis_lens, number, max_unroll), max_unroll, cfg)
                 s[op].unroll(axis)
             elif ann == "vec":
                 _check_vector(_length(axis_lens, number, vec_size), vec_size, cfg)
                 s[op].vectorize(axis)
+            elif ann == "fuse":
+                left[number + 1] = s[op].fuse(axis, left[number + 1])
+            elif ann != "none":
+                s[op].bind(axis, thread_axis(str(ann)))
+        for number in reversed(range(len(left))):
+            if self.anns[number] == "fuse":
+                left[number] = left[number + 1]
+        return left
 
     def _attach(
         self,

@@ -27,6 +27,7 @@ from loopwright.task.entities import (
     ReorderEntity,
     SplitEntity,
 )
+from loopwright.te.tensor import THREAD_TAGS
 
 KnobKind = Literal["split", "reorder", "annotate", "other"]
 #: A name and the number that each candidate has under it.
@@ -34,8 +35,12 @@ Column = tuple[str, list[float]]
 
 #: A knob of more candidates than this has no table of neighbours.
 _MOST_WITH_NEIGHBOURS = 8192
+#: So many values of a knob are printed.
+_SHOWN = 8
 #: The numbers of annotations; a place to attach a cache at is its own number.
-_ANNOTATION_NUMBERS = {"none": -1, "unroll": -2, "vec": -3}
+_ANNOTATION_NUMBERS = {"none": -1, "unroll": -2, "vec": -3, "fuse": -4}
+#: Thread axes come behind these, from -5 on, in the order in which `THREAD_TAGS` has them.
+_ANNOTATION_NUMBERS |= {tag: -5 - at for at, tag in enumerate(THREAD_TAGS)}
 
 
 def value_text(value: Json) -> str:
@@ -87,6 +92,10 @@ class Knob(ABC):
     def __repr__(self) -> str:
         return f"Knob({self.name!r}, {self.kind}, {len(self)} candidates)"
 
+    def __str__(self) -> str:
+        count = "1 candidate" if len(self) == 1 else f"{len(self)} candidates"
+        return f"{self.name}: {self._meaning()}, {count}, default {self.entities[self.default]}"
+
     def value(self, position: int) -> Json:
         """JSON form of a candidate."""
         return self.entities[position].value
@@ -137,6 +146,10 @@ class Knob(ABC):
         if len(self) > _MOST_WITH_NEIGHBOURS:
             return [[] for _ in range(len(self))]
         return self._neighbours()
+
+    @abstractmethod
+    def _meaning(self) -> str:
+        """What it chooses, in words."""
 
     @abstractmethod
     def columns(self) -> list[Column]:
@@ -198,6 +211,9 @@ class SplitKnob(Knob):
     def __init__(self, name: str, entities: Iterable[SplitEntity], length: int) -> None:
         self.length = length
         super().__init__(name, entities)
+
+    def _meaning(self) -> str:
+        return f"split of {self.length} into {len(self.value(0))} loops"
 
     def within(self, limits: Sequence[int]) -> list[int]:
         """Sizes that divide the length and stay within limits.
@@ -277,6 +293,9 @@ class ReorderKnob(Knob):
     kind = "reorder"
     entities: tuple[ReorderEntity, ...]
 
+    def _meaning(self) -> str:
+        return f"order of {len(self.value(0))} loops"
+
     def columns(self) -> list[Column]:
         """A column for each place of the order."""
         columns = self._numbered([[float(n) for n in e.perm] for e in self.entities])
@@ -301,6 +320,10 @@ class AnnotateKnob(Knob):
     kind = "annotate"
     entities: tuple[AnnotateEntity, ...]
 
+    def _meaning(self) -> str:
+        anchors = all(isinstance(ann, int) for ann in self.value(0))
+        return "places of caches" if anchors else f"annotation of {len(self.value(0))} loops"
+
     def columns(self) -> list[Column]:
         """A column for each axis, or for each list of caches."""
         columns = self._numbered([[_number(a) for a in e.anns] for e in self.entities])
@@ -319,6 +342,10 @@ class OtherKnob(Knob):
 
     kind = "other"
     entities: tuple[OtherOptionEntity, ...]
+
+    def _meaning(self) -> str:
+        shown_ones = ", ".join(str(entity) for entity in self.entities[:_SHOWN])
+        return f"one of {shown_ones}{', ...' if len(self) > _SHOWN else ''}"
 
     def columns(self) -> list[Column]:
         """The values where all are numbers, else the positions among the candidates."""

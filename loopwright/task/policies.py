@@ -27,7 +27,14 @@ from loopwright.task.knobs import (
 )
 
 SPLIT_POLICIES = ("factors", "power2", "verbose", "candidate")
-REORDER_POLICIES = ("identity", "all", "interval_all", "candidate", "interleave")
+REORDER_POLICIES = (
+    "identity",
+    "all",
+    "interval_all",
+    "candidate",
+    "interleave",
+    "interleave_cuda",
+)
 ANNOTATE_POLICIES = (
     "none",
     "unroll",
@@ -37,7 +44,14 @@ ANNOTATE_POLICIES = (
     "unroll_vec",
     "try_unroll_vec",
     "locate_cache",
+    "bind_gpu",
+    "bind_gpu_virtual",
 )
+#: The parts of a launch that ``bind_gpu`` and ``bind_gpu_virtual`` bind loops to, outermost first.
+_LAUNCHES = {
+    "bind_gpu": ("blockIdx", "threadIdx"),
+    "bind_gpu_virtual": ("blockIdx", "vthread", "threadIdx"),
+}
 
 
 def split_knob(
@@ -130,7 +144,7 @@ def reorder_knob(
             raise SpaceError(f"knob {name!r}: policy 'candidate' needs candidate=[[axes], ...]")
         perms = [_where(name, axes, order) for order in candidate]
     else:
-        perms = _interleave(name, axes, spatial or [], reduce or [])
+        perms = _interleave(name, axes, spatial or [], reduce or [], policy)
     entities = [ReorderEntity(checked_order(name, perm, count)) for perm in perms]
     return ReorderKnob(name, entities)
 
@@ -162,17 +176,25 @@ def _interleave(
     axes: Sequence[AxisLike],
     spatial: Sequence[Sequence[AxisLike]],
     reduce: Sequence[Sequence[AxisLike]],
+    policy: str,
 ) -> list[tuple[int, ...]]:
     """Outer spatial loops in any merge, then the innermost spatial loops merged with the reduction
-    loops; loops of one chain keep their order."""
+    loops; loops of one chain keep their order.
+
+    For ``interleave_cuda`` the merged reduction loops stand between the two, and the innermost
+    spatial loops, which are a thread's own, keep the order of the chains.
+    """
     chains = [_where(name, axes, chain) for chain in spatial]
     inner = [_where(name, axes, chain) for chain in reduce]
     if not chains and not inner:
-        raise SpaceError(
-            f"knob {name!r}: policy 'interleave' needs spatial=[[...]], reduce=[[...]]"
-        )
+        raise SpaceError(f"knob {name!r}: policy {policy!r} needs spatial=[[...]], reduce=[[...]]")
     outer_merged = _merges([chain[:-1] for chain in chains])
-    inner_merged = list(_merges([chain[-1:] for chain in chains] + inner))
+    innermost = [chain[-1:] for chain in chains]
+    if policy == "interleave_cuda":
+        own = tuple(axis for chain in innermost for axis in chain)
+        inner_merged = [(*merged, *own) for merged in _merges(inner)]
+    else:
+        inner_merged = list(_merges(innermost + inner))
     return [(*head, *tail) for head in outer_merged for tail in inner_merged]
 
 
@@ -199,11 +221,28 @@ def annotate_knob(
             raise SpaceError(f"knob {name!r}: policy 'locate_cache' needs num_anchor >= 1")
         places = product(range(len(axes)), repeat=num_anchor)
         return AnnotateKnob(name, map(AnnotateEntity, places))
+    if policy in _LAUNCHES:
+        return AnnotateKnob(name, [AnnotateEntity(_launch(name, len(axes), policy))])
     words = ["none"] if policy.startswith("try_") or policy in ("none", "vec") else []
     words += ["unroll"] if "unroll" in policy else []
     inner = [word for word in words if policy != "vec"] + (["vec"] if "vec" in policy else [])
     choices = product(*[words] * (len(axes) - 1), inner)
     return AnnotateKnob(name, map(AnnotateEntity, choices))
+
+
+def _launch(name: str, count: int, policy: str) -> list[str]:
+    """What each of ``count`` loops becomes: as many dimensions of a launch as there are loops for,
+    at most three, and what is left over is fused into the outermost of them."""
+    parts = _LAUNCHES[policy]
+    dims = min(3, count // len(parts))
+    if dims == 0:
+        raise SpaceError(
+            f"knob {name!r}: policy {policy!r} needs at least {len(parts)} axes, one for each of "
+            f"{', '.join(parts)}; it has {count}"
+        )
+    letters = "zyx"[-dims:]
+    tags = [part if part == "vthread" else f"{part}.{c}" for part in parts for c in letters]
+    return ["fuse"] * (count - len(tags)) + tags
 
 
 def other_knob(name: str, candidates: Sequence[Json]) -> Knob:

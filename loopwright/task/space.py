@@ -180,6 +180,13 @@ class ConfigSpace(TemplateConfig):
     def __repr__(self) -> str:
         return f"ConfigSpace({len(self.knobs)} knobs, {self.range_length} points)"
 
+    def __str__(self) -> str:
+        lines = [f"ConfigSpace({len(self.knobs)} knobs, {self.range_length} points):"]
+        lines += [f"  {number} {knob}" for number, knob in enumerate(self.knobs.values())]
+        if self.is_filtered:
+            lines.append(f"  filtered: {self.valid_count()} points are valid")
+        return "\n".join(lines) if self.knobs else repr(self)
+
     @property
     def dims(self) -> tuple[int, ...]:
         """Number of candidates of each knob."""

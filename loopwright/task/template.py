@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: All templates by name.
 TASKS: dict[str, Template] = {}
+#: What stands before the names of templates that were given none.
+UNNAMED = "user/"
 
 Function: TypeAlias = Callable[..., Any]
 #: A schedule and the tensors that are its arguments.
@@ -168,6 +170,8 @@ def _plain(value: Any, what: str) -> Json:
 def lookup(name: str | Template | Function) -> Template:
     """Find a template by name, or by the decorated function or the function inside.
 
+    A template that was given no name is found by that of its function, too.
+
     Raises:
         TaskError: there is none; names all, and the nearest.
     """
@@ -183,6 +187,8 @@ def lookup(name: str | Template | Function) -> Template:
         return registered
     if name in TASKS:
         return TASKS[name]
+    if f"{UNNAMED}{name}" in TASKS:
+        return TASKS[f"{UNNAMED}{name}"]
     names = ", ".join(sorted(TASKS)) or "none yet"
     raise TaskError(
         f"unknown template {name!r}{did_you_mean(str(name), TASKS)}; there are: {names}"

@@ -136,13 +136,15 @@ class TemplateConfig(ABC):
             name: Name of the knob.
             axes: The loops.
             policy: ``identity`` (one candidate), ``all`` permutations, ``interval_all``
-                (permutations of ``axes[begin:end]``), ``candidate``, or ``interleave``.
+                (permutations of ``axes[begin:end]``), ``candidate``, ``interleave``, or
+                ``interleave_cuda``.
             candidate: For ``candidate``: orders, as lists of the axes or of their positions.
             interval: For ``interval_all``: ``(begin, end)``.
             spatial: For ``interleave``: chains of spatial loops; their outer parts are merged in
                 every way that keeps the order within a chain.
             reduce: For ``interleave``: chains of reduction loops, merged likewise with the
-                innermost loop of each spatial chain, inside the others.
+                innermost loop of each spatial chain, inside the others. For ``interleave_cuda`` the
+                innermost spatial loops, in the order of their chains, stand inside the reductions.
             default: Permutation of the default configuration; else the order as given.
 
         Returns:
@@ -174,7 +176,10 @@ class TemplateConfig(ABC):
             axes: The loops, outermost first.
             policy: ``none``; ``unroll`` (all); ``vec`` (the innermost); ``unroll_vec`` (all
                 unrolled, the innermost vectorized or unrolled); ``try_...``: the same, or none, for
-                each loop on its own; ``locate_cache``: at which of the axes to compute caches.
+                each loop on its own; ``locate_cache``: at which of the axes to compute caches;
+                ``bind_gpu``: one candidate, which binds the loops to blocks and threads, of up to
+                three dimensions, and fuses what is left over into the outermost;
+                ``bind_gpu_virtual``: with virtual threads between the two.
             num_anchor: For ``locate_cache``: how many lists of caches.
             default: Annotations of the default configuration; else the first candidate, which
                 annotates least.

@@ -16,6 +16,7 @@ from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Expr, ExprLike, Var, as_expr, cast
 from loopwright.ir.instructions import call_instruction
 from loopwright.ir.stmt import Allocate, For, If, IntrinsicCall, Stmt, Store, seq
+from loopwright.te.math import condition
 from loopwright.te.tensor import ShapeLike, shape_of, static_shape
 
 #: Kinds of loops that a body may have.
@@ -114,10 +115,30 @@ class IRBuilder:
 
     @contextmanager
     def if_scope(self, cond: Expr) -> Iterator[None]:
-        """What is added inside runs where ``cond`` holds."""
+        """What is added inside runs where ``cond`` holds.
+
+        Raises:
+            TensorError: it is no condition, such as what ``a == b`` gives; `te.equal` makes one.
+        """
+        checked = condition(cond, "if_scope")
         self._open.append([])
         yield
-        self.emit(If(cast(cond, "bool"), self._close()))
+        self.emit(If(checked, self._close()))
+
+    @contextmanager
+    def else_scope(self) -> Iterator[None]:
+        """What is added inside runs where the condition of the ``if_scope`` before does not hold.
+
+        Raises:
+            TensorError: the statement before is no branch, or has an alternative already.
+        """
+        last = self._open[-1][-1] if self._open[-1] else None
+        if not isinstance(last, If) or last.orelse is not None:
+            raise TensorError("else_scope: it stands directly behind an if_scope")
+        self._open.append([])
+        yield
+        other = self._close()
+        self._open[-1][-1] = If(last.cond, last.then, other)
 
     @contextmanager
     def allocate(self, shape: ShapeLike, dtype: str, name: str = "buf") -> Iterator[BufferView]:

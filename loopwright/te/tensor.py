@@ -21,8 +21,9 @@ from loopwright.ir.reduction import Reduce, outputs_of
 from loopwright.ir.sizes import Shape, check_extent
 from loopwright.ir.traversal import walk
 
-#: An extent as users give it, and a shape, of which a single extent is the one dimension.
-DimLike = int | np.integer[Any] | Expr
+#: An extent as users give it, and a shape, of which a single extent is the one dimension. A float
+#: is one where it is whole: ``N / 32`` in scripts of TVM.
+DimLike = int | float | np.integer[Any] | Expr
 ShapeLike = DimLike | Iterable[DimLike]
 #: The domain of an axis: ``(0, extent)``, or the extent alone.
 Domain = DimLike | tuple[int, DimLike] | list[DimLike]
@@ -228,14 +229,18 @@ def _extent(d: object, dims: tuple[object, ...], what: str) -> Dim:
         return check_extent(d, what)
     n = _as_int(d.value if isinstance(d, Const) else d)
     if n is None:
-        raise TensorError(f"{what}: extents are positive integers, got {d!r} in {dims}")
+        hint = "; divide with //" if isinstance(d, float) else ""
+        raise TensorError(f"{what}: extents are positive integers, got {d!r} in {dims}{hint}")
     if n <= 0:
         raise TensorError(f"{what}: extents must be positive, got {n} in {dims}")
     return n
 
 
 def _as_int(x: object) -> int | None:
-    """An integer of Python or NumPy as an int; None for everything else, bool included."""
+    """An integer of Python or NumPy, or a float that is whole, as an int; None for everything
+    else, bool included."""
+    if isinstance(x, float):
+        return int(x) if x.is_integer() else None
     try:
         return None if isinstance(x, bool) else operator.index(x)  # type: ignore[arg-type]
     except TypeError:

@@ -44,6 +44,12 @@ class OperandBuffer:
     def __init__(self, shape: tuple[int, ...], dtype: str, name: str, strides: Strides) -> None:
         self.shape, self.dtype, self.name, self.strides = shape, dtype, name, strides
 
+    @property
+    def compact(self) -> bool:
+        """True when it is row-major without gaps, or when its strides may be such."""
+        wanted = zip(self.strides, _compact(self.shape), self.shape, strict=True)
+        return all(have in (None, need) or extent == 1 for have, need, extent in wanted)
+
 
 def decl_buffer(
     shape: ShapeLike,

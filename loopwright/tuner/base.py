@@ -50,6 +50,9 @@ class Tuner(ABC):
         best_flops: its speed in FLOP/s, 0.0 before the first valid result.
         best_measure_pair: ``(config, result)`` of the best, or None.
         best_iter: the number of the trial that found it, counted from 0.
+        ttl: while a run goes on, how many more trials may come before its budgets of trials end it
+            (``n_trial`` and ``early_stopping``), as callbacks see it; None: no such budget, or no
+            run yet.
         round: the number of the round that the next ``ask`` belongs to.
         why_empty: after an ``ask`` that found nothing, why.
         pretrained: what ``load_history`` was given.
@@ -96,6 +99,7 @@ class Tuner(ABC):
         self.best_flops = 0.0
         self.best_measure_pair: tuple[ConfigEntity, MeasureResult] | None = None
         self.best_iter = 0
+        self.ttl: int | None = None
         self.why_empty = ""
         self._best_speed = 0.0
         self._dry = False
@@ -200,6 +204,11 @@ class Tuner(ABC):
     def best(self) -> tuple[ConfigEntity, MeasureResult] | None:
         """``(config, result)`` with the lowest median so far, or None."""
         return self.best_measure_pair
+
+    @property
+    def range_length(self) -> int:
+        """Number of indices that are searched, those that a filter refuses included."""
+        return self.space.range_length
 
     def next_batch(self, batch_size: int) -> list[ConfigEntity]:
         """AutoTVM's name of ``ask``."""

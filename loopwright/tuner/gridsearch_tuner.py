@@ -25,12 +25,12 @@ class GridSearchTuner(RangeTuner):
         """Start again at the first index."""
         super().reset()
         # Everything before the cursor is visited or invalid: a shortcut, not part of the state.
-        self._cursor = self.range_idx[0]
+        self._cursor = self.begin_idx
 
     def propose(self, n: int) -> Iterator[int]:
         """Yield the next fresh valid points in index order."""
         invalid = 0
-        while self._cursor < self.range_idx[1] and invalid < _GIVE_UP:
+        while self._cursor < self.end_idx and invalid < _GIVE_UP:
             index = self._cursor
             self._cursor += 1
             if index in self.visited:
@@ -43,5 +43,5 @@ class GridSearchTuner(RangeTuner):
         self.why_empty = (
             f"{_GIVE_UP} points in a row are invalid"
             if invalid == _GIVE_UP
-            else f"every valid point of the {self.range_idx[1] - self.range_idx[0]} was proposed"
+            else f"every valid point of the {self.range_length} was proposed"
         )

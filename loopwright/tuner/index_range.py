@@ -16,7 +16,9 @@ class RangeOptions(TunerOptions):
     """Options of `RangeTuner`."""
 
     range_idx: tuple[int, int] | None = option(
-        None, "search only indices ``lo <= index < hi`` (to divide a space among machines)."
+        None,
+        "search only indices from the first to the second, both included (to divide a space "
+        "among machines).",
     )
 
 
@@ -24,7 +26,7 @@ class RangeTuner(Tuner):
     """A tuner that searches a range of indices.
 
     Attributes:
-        range_idx: the half-open range ``(lo, hi)`` of indices.
+        begin_idx, end_idx: the half-open range of indices.
     """
 
     Options: ClassVar[type[TunerOptions]] = RangeOptions
@@ -33,7 +35,18 @@ class RangeTuner(Tuner):
     def reset(self) -> None:
         """Forget every proposal and result."""
         super().reset()
-        self.range_idx = index_range(self.space.range_length, self.settings.range_idx)
+        size = self.space.range_length
+        self.begin_idx, self.end_idx = index_range(size, self.settings.range_idx)
+
+    @property
+    def range_idx(self) -> tuple[int, int]:
+        """The first and the last index that is searched."""
+        return self.begin_idx, self.end_idx - 1
+
+    @property
+    def range_length(self) -> int:
+        """Number of indices that are searched, those that a filter refuses included."""
+        return self.end_idx - self.begin_idx
 
     @property
     def options(self) -> dict[str, Any]:
@@ -42,7 +55,11 @@ class RangeTuner(Tuner):
 
 
 def index_range(size: int, range_idx: tuple[int, int] | None) -> tuple[int, int]:
-    """Return the half-open range ``(lo, hi)`` that a tuner searches.
+    """Return the half-open range ``(begin, end)`` that a tuner searches.
+
+    Args:
+        size: number of points of the space.
+        range_idx: the first and the last index, both included, as in AutoTVM; None for all.
 
     Raises:
         UsageError: ``range_idx`` is not a non-empty part of ``[0, size)``, or no two integers.
@@ -51,11 +68,11 @@ def index_range(size: int, range_idx: tuple[int, int] | None) -> tuple[int, int]
         return 0, size
     pair = isinstance(range_idx, (tuple, list)) and len(range_idx) == 2
     if not pair or not all(isinstance(bound, Integral) for bound in range_idx):
-        raise UsageError(f"range_idx must be two integers (lo, hi), got {range_idx!r}")
-    lo, hi = range_idx
-    if not 0 <= lo < hi <= size:
+        raise UsageError(f"range_idx must be two integers (first, last), got {range_idx!r}")
+    first, last = range_idx
+    if not 0 <= first <= last < size:
         raise UsageError(
-            f"range_idx=({lo}, {hi}) is not a range within the space's {size} points; "
-            f"give lo and hi with 0 <= lo < hi <= {size}"
+            f"range_idx=({first}, {last}) is not a range within the space's {size} points; "
+            f"give the first and the last index with 0 <= first <= last <= {size - 1}"
         )
-    return lo, hi
+    return first, last + 1

@@ -30,11 +30,12 @@ class RandomTuner(RangeTuner):
 
     def propose(self, n: int) -> Iterator[int]:
         """Yield fresh valid points: by drawing, then by listing what drawing no longer hits."""
-        yield from fresh_points(self, n, self.range_idx)
-        self.why_empty = no_fresh_point(self.range_idx)
+        searched = (self.begin_idx, self.end_idx)
+        yield from fresh_points(self, n, searched)
+        self.why_empty = no_fresh_point(searched)
 
 
-def fresh_points(tuner: Tuner, n: int, range_idx: tuple[int, int] | None = None) -> Iterator[int]:
+def fresh_points(tuner: Tuner, n: int, searched: tuple[int, int] | None = None) -> Iterator[int]:
     """Yield valid points that ``tuner`` has not visited, uniformly at random.
 
     Points are drawn, and where drawing no longer hits fresh ones the range is listed, so that in a
@@ -43,9 +44,9 @@ def fresh_points(tuner: Tuner, n: int, range_idx: tuple[int, int] | None = None)
     Args:
         tuner: its ``space``, ``rng`` and ``visited`` are used.
         n: how many are wanted; only how many are drawn at once depends on it.
-        range_idx: draw from ``lo <= index < hi``; None for the whole space.
+        searched: draw from ``lo <= index < hi``; None for the whole space.
     """
-    lo, hi = range_idx or (0, tuner.space.range_length)
+    lo, hi = searched or (0, tuner.space.range_length)
     misses, patience = 0, 16 * n + 256 if hi - lo <= _LISTABLE else _GIVE_UP
     while misses < patience:
         for index in _draw(tuner.rng, 2 * n, lo, hi):
@@ -59,9 +60,9 @@ def fresh_points(tuner: Tuner, n: int, range_idx: tuple[int, int] | None = None)
             yield index
 
 
-def no_fresh_point(range_idx: tuple[int, int]) -> str:
-    """Why ``fresh_points`` found nothing more, in words."""
-    lo, hi = range_idx
+def no_fresh_point(searched: tuple[int, int]) -> str:
+    """Why ``fresh_points`` found nothing more in a half-open range, in words."""
+    lo, hi = searched
     if hi - lo <= _LISTABLE:
         return f"every valid point of the {hi - lo} was proposed"
     return f"{_GIVE_UP} draws in a row found no valid point that was not proposed before"

@@ -152,8 +152,11 @@ def test_usage_errors(cli):
         (["--tuner", "ga", "-O", "pop_size=1"], "pop_size must be an integer >= 2, got 1"),
         (["--tuner", "ga", "-O", "pop_size=8", "-O", "pop_size=9"], "pop_size is given twice"),
         (["-O", "analytical=maybe"], "analytical must be True or False, got 'maybe'"),
-        (["--tuner", "grid", "-O", "range_idx=5"], "range_idx must be two integers (lo, hi)"),
-        (["--tuner", "random", "-O", "range_idx=a,b"], "range_idx must be two integers (lo, hi)"),
+        (["--tuner", "grid", "-O", "range_idx=5"], "range_idx must be two integers (first, last)"),
+        (
+            ["--tuner", "random", "-O", "range_idx=a,b"],
+            "range_idx must be two integers (first, last)",
+        ),
         (["-O", "loss_type=rnak"], "unknown loss_type 'rnak' (did you mean 'rank'?)"),
         (["--trials", "0"], "--trials must be an integer above zero, got 0"),
         (["--trials", "many"], "Invalid value for '--trials'"),

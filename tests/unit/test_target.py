@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from loopwright.errors import TargetError
-from loopwright.target import COMMON_CPUS, OPTIONS, Target, dot_lanes, host_cpu
+from loopwright.target import COMMON_CPUS, OPTIONS, Target, create, dot_lanes, host_cpu
 
 HOST, FEATURES = host_cpu()
 
@@ -33,6 +33,17 @@ def test_strings_dictionaries_and_keywords_say_the_same() -> None:
     assert a == b == c == d
     assert a.num_threads == 2
     assert a.fastmath is True
+
+
+def test_tvm_s_names() -> None:
+    t = Target(target="llvm", host="llvm -num-threads=1")
+    assert t.kind.name == t.kind == "llvm"
+    assert t.host == create("llvm -num-threads=1")
+    assert json.loads(json.dumps(t.canonical))["kind"] == "llvm"
+    assert type(t.canonical["kind"]) is str
+    assert Target.current(allow_none=True) is None
+    with t:
+        assert Target.current(allow_none=True) is Target.current() is t
 
 
 def test_keywords_win() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from loopwright.errors import LoopwrightError
-from loopwright.records import Record, canonical_json
+from loopwright.records import Json, Record, canonical_json
 from loopwright.task.task import Task
 from loopwright.task.template import Scheduled
 
@@ -12,10 +14,20 @@ class Refused(Exception):
     """A record cannot be applied; the text says why."""
 
 
+def other_knobs(task: Task, config: Mapping[str, Json]) -> str:
+    """How the knobs of a configuration differ from those of a task; empty where they do not."""
+    knobs = task.config_space.knobs
+    unknown = ", ".join(sorted(set(config) - set(knobs)))
+    missing = ", ".join(sorted(set(knobs) - set(config)))
+    parts = [f"{unknown} too many" if unknown else "", f"{missing} missing" if missing else ""]
+    said = ", ".join(filter(None, parts))
+    return f"it has other knobs than the template now ({said})" if said else ""
+
+
 def instantiate(task: Task, record: Record) -> tuple[Scheduled, bool]:
     """The schedule of a record; True beside it when the recorded trace was replayed."""
-    if not record.trace and set(record.config) != set(task.config_space.knobs):
-        raise Refused("it has other knobs than the template now, and no trace")
+    if not record.trace and (differing := other_knobs(task, record.config)):
+        raise Refused(f"{differing}, and no trace")
     try:
         schedule, tensors = task.instantiate(record.config)
     except LoopwrightError as exc:

@@ -170,6 +170,17 @@ class Budget:
         """How many more valid results there is room for after so many; None for no limit."""
         return None if self.n_trial is None else max(0, self.n_trial - valid)
 
+    def trials_left(self, progress: Progress) -> int | None:
+        """How many more trials may come before a budget of trials ends the run; None for no limit.
+
+        One that brings something better lengthens ``early_stopping``, and failed ones do not count
+        for ``n_trial``, so that the run may take longer.
+        """
+        left = [] if self.n_trial is None else [self.n_trial - progress.valid]
+        if self.early_stopping is not None and progress.best_trial is not None:
+            left.append(self.early_stopping - (progress.trials - 1 - progress.best_trial))
+        return max(0, min(left)) if left else None
+
     def spent(self, progress: Progress, reserve: float = 0.0) -> tuple[str, str] | None:
         """Return ``(budget, sentence)`` of the first budget that is spent, or None.
 

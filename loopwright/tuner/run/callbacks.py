@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from loopwright.errors import UsageError
 from loopwright.tuner.run.interfaces import Callback, TunerLike
@@ -61,7 +61,7 @@ class LogToFile(Monitor):
         self.path = os.fspath(path)
 
 
-def log_to_file(path: str | os.PathLike[str]) -> LogToFile:
+def log_to_file(path: str | os.PathLike[str], protocol: str = "json") -> LogToFile:
     """Write each measurement to a log, and resume from what the log holds already.
 
     The tuning loop itself appends each record as soon as it is measured, before the tuner hears of
@@ -70,8 +70,57 @@ def log_to_file(path: str | os.PathLike[str]) -> LogToFile:
 
     Args:
         path: the log, JSON lines; created when it does not exist.
+        protocol: ``"json"``; AutoTVM's ``"pickle"`` is refused.
+
+    Raises:
+        UsageError: ``path`` is no path, or another protocol.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise UsageError(
+            f"log_to_file takes the path of a log, not a {type(path).__name__}: it is locked and "
+            "read as well as written; pass its name"
+        )
+    if protocol != "json":
+        raise UsageError(f'log_to_file: protocol={protocol!r} is not there; logs are "json"')
     return LogToFile(path)
+
+
+class Database(Protocol):
+    """What `log_to_database` needs: AutoTVM's databases have it."""
+
+    def save(self, inp: MeasureInput, res: MeasureResult, extend: bool = False) -> None:
+        """Keep a result under its input; with ``extend`` beside those that are there already."""
+
+
+def log_to_database(db: Database) -> Callback:
+    """Return a callback that gives each measurement of a round to a database.
+
+    Unlike `log_to_file` it is no log: a run that is cut off cannot be resumed from it.
+
+    Args:
+        db: anything with ``save(inp, res, extend)``, such as `loopwright.autotvm.database`'s.
+
+    Raises:
+        UsageError: it has no ``save``.
+
+    Example:
+        >>> from loopwright import autotvm
+        >>> db = autotvm.database.DummyDatabase()
+        >>> store = autotvm.callback.log_to_database(db)
+    """
+    if not callable(getattr(db, "save", None)):
+        raise UsageError(
+            "log_to_database takes a database with save(inp, res, extend); to write a file, use "
+            f"log_to_file; got {db!r:.60}"
+        )
+
+    def store(
+        tuner: TunerLike, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]
+    ) -> None:
+        for inp, res in zip(inputs, results, strict=True):
+            db.save(inp, res, extend=True)
+
+    return store
 
 
 class ProgressBar(Monitor):

@@ -30,6 +30,7 @@ class TunerLike(Protocol):
     relatives: list[tuple[Record, MeasureResult]]
     journal: Journal | None
     best_flops: float
+    ttl: int | None
 
     @property
     def name(self) -> str:

@@ -154,6 +154,7 @@ class Run:
         with self._timed("search"):
             self.tuner.tell([*plan.results(), *self.journal.drift.get(plan.number, ())])
         self._round = None
+        self.tuner.ttl = self.budget.trials_left(self.state.progress)
         inputs = [MeasureInput(self.task, t.config, t.number) for t in plan.fresh]
         for callback in self.callbacks:
             self._call(callback, inputs, [t.result for t in plan.fresh])

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import loopwright
-from loopwright import te
+from loopwright import lower, te, tir
 from loopwright.driver import build, compile
 from loopwright.errors import (
     BuildError,
@@ -257,3 +257,61 @@ def test_a_host_that_is_no_cpu_is_refused() -> None:
     p = chain(4, 4)
     with pytest.raises(TargetError, match="target_host must be a CPU: unknown target 'cuda'"):
         build(p.s, [p.a, p.d], target_host="cuda")
+
+
+def test_the_order_of_tvm_s_arguments() -> None:
+    p = chain(4, 4)
+    assert build(p.s, [p.a, p.d], "llvm", "llvm", "scaled").entry_name == "scaled"
+    with pytest.raises(TargetError, match=r"unknown target 'scaled'.*as name='scaled'"):
+        build(p.s, [p.a, p.d], "llvm", "scaled")
+
+
+def test_buffers_that_say_what_arguments_are_anyway() -> None:
+    p = chain(4, 8)
+    bound = {
+        p.a: tir.decl_buffer((4, 8), p.a.dtype, name="A"),
+        p.d: tir.decl_buffer((4, 8), p.d.dtype, strides=[te.var("stride"), 1]),
+    }
+    plain = build(p.s, [p.a, p.d], "llvm -num-threads=1")
+    assert build(p.s, [p.a, p.d], "llvm -num-threads=1", binds=bound).artifact == plain.artifact
+    assert str(lower(p.s, [p.a, p.d], binds=bound)) == str(lower(p.s, [p.a, p.d]))
+
+
+@pytest.mark.parametrize(
+    ("buffer", "text"),
+    [
+        (
+            lambda p: {p.a: tir.decl_buffer((4, 8), strides=[16, 1])},
+            r"of strides \[16, 1\] for 'A'",
+        ),
+        (lambda p: {p.a: tir.decl_buffer((8, 4))}, r"a buffer float32\[8, 4\]"),
+        (lambda p: {p.c: tir.decl_buffer((4, 8))}, "binds names .*C.* which is no argument"),
+    ],
+)
+def test_other_layouts_of_arguments_are_refused(buffer: Any, text: str) -> None:
+    p = chain(4, 8)
+    with pytest.raises(BuildError, match=text):
+        build(p.s, [p.a, p.d], binds=buffer(p))
+
+
+def test_a_lowered_function_is_built_as_it_is() -> None:
+    p = chain(4, 8)
+    made = build(lower(p.s, [p.a, p.d], "scaled"), target="llvm -num-threads=1")
+    assert made.entry_name == "scaled"
+    data = np.random.default_rng(0).random((4, 8), "float32")
+    one, two = np.zeros((4, 8), "float32"), np.zeros((4, 8), "float32")
+    made(data, one)
+    build(p.s, [p.a, p.d])(data, two)
+    np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("more", [{"args": []}, {"name": "other"}, {"verify": True}])
+def test_a_lowered_function_takes_nothing_more(more: dict[str, Any]) -> None:
+    p = chain(4, 8)
+    with pytest.raises(BuildError, match=r"'main' is lowered already.*give the target"):
+        build(lower(p.s, [p.a, p.d]), **more)
+
+
+def test_a_schedule_needs_its_arguments() -> None:
+    with pytest.raises(BuildError, match="expected a schedule and its arguments"):
+        build(chain(4, 8).s)

@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[3]
 
 def built() -> tuple[Any, Module]:
     p = chain(4, 4)
-    return p, build(p.s, [p.a, p.d], "interp", "k")
+    return p, build(p.s, [p.a, p.d], "interp", name="k")
 
 
 @pytest.mark.parametrize("name", CASES)

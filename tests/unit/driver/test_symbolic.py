@@ -256,7 +256,7 @@ def test_a_library_serves_every_size(tmp_path: Path, target: str) -> None:
         pytest.skip("no C compiler, which links the library")
     s, A, B, C = product()
     packed(s, B, C)
-    build(s, [A, B, C], target, "mm").export_library(tmp_path / "mm.so")
+    build(s, [A, B, C], target, name="mm").export_library(tmp_path / "mm.so")
     f = load_module(tmp_path / "mm.so")
     rng = np.random.default_rng(5)
     for n, m, k in [(1, 1, 1), (20, 30, 40), (97, 89, 83)]:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from loopwright import te
+from loopwright.driver import build
 from loopwright.errors import LowerError, ScheduleError
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.lowering import lower, lower_ids
@@ -83,6 +84,19 @@ def test_missing_and_repeated_arguments(args: Any, text: str) -> None:
             lambda p: p.s[p.c].compute_inline(),
             r"lower: 'C' is an argument, so it must be computed at root \(it is computed inline\)",
         ),
+    ],
+)
+def test_a_result_that_no_array_holds_is_shown_and_not_built(place: Any, text: str) -> None:
+    p = chain()
+    place(p)
+    assert [b.name for b in lower(p.s, [p.a, p.c, p.d]).params] == ["A", "D"]
+    with pytest.raises(LowerError, match=text):
+        build(p.s, [p.a, p.c, p.d])
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
         (
             lambda p: p.s[p.c].transform_layout(lambda i, j: (j, i)),
             "lower: the layout of the argument 'C' is fixed",

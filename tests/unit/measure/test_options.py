@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any
 
 import pytest
@@ -45,6 +46,7 @@ def test_swapped_arguments() -> None:
         {"n_parallel": 1.5},
         {"n_parallel": True},
         {"build_func": "ndk"},
+        {"build_func": print},
         {"memory_bytes": -1},
     ],
 )
@@ -92,6 +94,8 @@ def test_arguments_of_autotvm_are_accepted_with_their_defaults() -> None:
     builder = LocalBuilder(timeout=3, build_kwargs=None, do_fork=False, runtime=None)
     assert builder == LocalBuilder(timeout=3)
     assert LocalRunner(number=2, module_loader=None) == LocalRunner(number=2)
+    assert LocalRunner(module_loader="default") == LocalRunner()
+    assert LocalBuilder(build_func="tar") == LocalBuilder(build_func="default") == LocalBuilder()
     assert dataclasses.replace(builder, timeout=4) == LocalBuilder(timeout=4)
     assert [f.name for f in dataclasses.fields(LocalRunner)][-1] == "seed"
 
@@ -102,9 +106,31 @@ def test_arguments_of_autotvm_are_accepted_with_their_defaults() -> None:
         (LocalBuilder, "build_kwargs", {"x": 1}),
         (LocalBuilder, "do_fork", True),
         (LocalBuilder, "runtime", "crt"),
-        (LocalRunner, "module_loader", print),
     ],
 )
 def test_other_values_are_refused_with_the_reason(kind: Any, name: str, value: Any) -> None:
     with pytest.raises(UsageError, match=rf"{kind.__name__}: {name}=.* is not supported: \w+ .*"):
         kind(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (
+            lambda f: LocalBuilder(build_func=f),
+            "LocalBuilder: build_func is 'default' or 'tar', not {}: builders are other processes, "
+            "which get data and never import a script (docs/adr/018, 019); choose the compiler by "
+            "the target, such as target='c'",
+        ),
+        (
+            lambda f: LocalRunner(module_loader=f),
+            "LocalRunner: module_loader is 'default', not {}: the runner is another process, which "
+            "links what builders send it and never imports a script (docs/adr/018, 019); leave it "
+            "out",
+        ),
+    ],
+)
+def test_functions_for_other_processes_are_refused_with_the_reason(make: Any, text: str) -> None:
+    for given, said in ((print, "a function"), ("ndk", "'ndk'"), (7, "7")):
+        with pytest.raises(UsageError, match=f"^{re.escape(text.format(said))}$"):
+            make(given)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import loopwright
 from loopwright.errors import UsageError
 from loopwright.runtime import DEVICE_TYPES, Device, DeviceType, cpu, device
 
@@ -99,3 +100,11 @@ def test_the_clock_is_what_the_system_tells(
     assert cpu().max_clock_rate is None
     (tmp_path / "clock").write_text("3500000\n")
     assert cpu().max_clock_rate == 3_500_000
+
+
+def test_devices_of_targets_by_tvm_s_names() -> None:
+    assert loopwright.device("llvm", 0) == loopwright.context("cpu") == cpu(0)
+    assert device("llvm -mcpu=native -num-threads=2", 0) == device(1, 0) == cpu(0)
+    assert device(dev_type="cuda", dev_id=1) == Device("cuda", 1)
+    with pytest.raises(UsageError, match="device type 99 is unknown"):
+        device(99)

@@ -43,7 +43,7 @@ print((c == 64).all(), [".".join(n) for n in names if n[0] == "llvmlite"
 
 def matmul(target: str) -> Module:
     case = packed_matmul(64, 48, 32)
-    return build(case.s, case.args, target, "mm")
+    return build(case.s, case.args, target, name="mm")
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,7 @@ def test_a_loaded_library_is_a_module_like_any_other(exported: Path, tmp_path: P
 def scaled(factor: float) -> Module:
     a = te.placeholder((4,), "float32", name="A")
     b = te.compute((4,), lambda i: a[i] * factor, name="B")
-    return build(create_schedule(b.op), [a, b], "llvm -num-threads=1", "scaled")
+    return build(create_schedule(b.op), [a, b], "llvm -num-threads=1", name="scaled")
 
 
 @has_cc

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from loopwright import build, lower, te
 from loopwright.errors import InstantiationError, SpaceError
 from loopwright.task import AnnotateEntity, ConfigSpace, ReorderEntity, SplitEntity
 
@@ -68,3 +70,20 @@ def test_entities_compare_and_print_by_value():
     assert SplitEntity([-1, 8]) != SplitEntity([-1, 4])
     assert str(SplitEntity([-1, 8])) == "[-1, 8]"
     assert SplitEntity([-1, 8]).size[-1] == 8
+
+
+def test_loops_bound_to_a_launch_compute_the_same():
+    """On the interpreter, which runs blocks and threads."""
+    a = te.placeholder((4, 6, 8), "int32", name="a")
+    b = te.compute((4, 6, 8), lambda i, j, k: a[i, j, k] * 3, name="b")
+    s = te.create_schedule(b.op)
+    loops = AnnotateEntity(["fuse", "blockIdx.x", "threadIdx.x"]).apply(s, b, b.op.axis)
+    assert loops[0] is loops[1]
+    assert [loop.extent for loop in loops] == [24, 24, 8]
+    text = str(lower(s, [a, b]))
+    assert "blockIdx.x" in text
+    assert "threadIdx.x" in text
+    data = np.arange(192, dtype="int32").reshape(4, 6, 8)
+    out = np.zeros_like(data)
+    build(s, [a, b], "interp")(data, out)
+    np.testing.assert_array_equal(out, data * 3)

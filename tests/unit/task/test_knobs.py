@@ -143,6 +143,12 @@ def test_interleave_keeps_the_order_within_each_chain():
     assert len(found) == 3 * 12
 
 
+def test_interleave_cuda_puts_the_innermost_loops_inside_the_reductions():
+    found = reorder(6, "interleave_cuda", spatial=[[0, 1], [2, 3]], reduce=[[4], [5]])
+    outer, inner = ([0, 2], [2, 0]), ([4, 5], [5, 4])
+    assert sorted(found) == sorted([*o, *r, 1, 3] for o in outer for r in inner)
+
+
 def test_the_default_of_a_reorder_is_to_leave_it():
     space = ConfigSpace()
     space.define_reorder("r", [1, 2], "candidate", candidate=[[1, 0], [0, 1]])
@@ -161,6 +167,7 @@ def test_the_default_of_a_reorder_is_to_leave_it():
         ("candidate", {"candidate": [[0, 0, 1]]}, "no permutation"),
         ("candidate", {"candidate": [["x", 0, 1]]}, "not one of its 3 axes"),
         ("interleave", {}, "spatial="),
+        ("interleave_cuda", {}, "policy 'interleave_cuda' needs spatial="),
         ("interleave", {"spatial": [[0, 1]]}, "no permutation"),
     ],
 )
@@ -223,3 +230,32 @@ def test_a_split_found_by_value_ignores_the_derived_size():
     for wrong in ([-1, 8], "x", [-1, 0, 1], [-1, 2.5, 1]):
         with pytest.raises(SpaceError):
             knob.entity(wrong)
+
+
+B, V, T = (f"{part}.{{}}".format for part in ("blockIdx", "vthread", "threadIdx"))
+
+
+@pytest.mark.parametrize(
+    ("policy", "count", "wanted"),
+    [
+        ("bind_gpu", 2, [B("x"), T("x")]),
+        ("bind_gpu", 3, ["fuse", B("x"), T("x")]),
+        ("bind_gpu", 5, ["fuse", B("y"), B("x"), T("y"), T("x")]),
+        ("bind_gpu", 7, ["fuse", *map(B, "zyx"), *map(T, "zyx")]),
+        ("bind_gpu_virtual", 3, [B("x"), "vthread", T("x")]),
+        ("bind_gpu_virtual", 8, ["fuse"] * 2 + [B("y"), B("x"), *["vthread"] * 2, T("y"), T("x")]),
+        ("bind_gpu_virtual", 9, [*map(B, "zyx"), *["vthread"] * 3, *map(T, "zyx")]),
+    ],
+)
+def test_loops_are_bound_to_as_many_dimensions_as_there_are(policy, count, wanted):
+    space = ConfigSpace()
+    space.define_annotate("bind", [4] * count, policy)
+    assert values(space, "bind") == [wanted]
+    names = [name for name, _ in space.knobs["bind"].columns()]
+    assert len(names) == count
+
+
+@pytest.mark.parametrize(("policy", "count"), [("bind_gpu", 1), ("bind_gpu_virtual", 2)])
+def test_too_few_loops_to_bind_are_refused(policy, count):
+    with pytest.raises(SpaceError, match=f"needs at least {count + 1} axes.*it has {count}"):
+        ConfigSpace().define_annotate("bind", [4] * count, policy)

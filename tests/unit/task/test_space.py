@@ -324,3 +324,25 @@ def test_a_filter_that_never_ends_is_an_error(monkeypatch):
     assert not space.is_valid(1)
     with pytest.raises(SpaceError, match=r"longer than .* the 3rd such one; see to multi_filter"):
         space.sample_ints(10)
+
+
+def test_a_space_is_printed_with_its_knobs():
+    space = ConfigSpace()
+    space.define_split("tile", 64, num_outputs=2)
+    space.define_reorder("order", [1, 2, 3], "all")
+    space.define_annotate("ann", [1, 2], "try_unroll_vec")
+    space.define_annotate("at", [1, 2], "locate_cache", num_anchor=1)
+    space.define_knob("unroll", list(range(0, 90, 10)))
+    space.define_knob("one", ["a"])
+    assert str(space).splitlines() == [
+        "ConfigSpace(6 knobs, 4536 points):",
+        "  0 tile: split of 64 into 2 loops, 7 candidates, default [-1, 16]",
+        "  1 order: order of 3 loops, 6 candidates, default [0, 1, 2]",
+        "  2 ann: annotation of 2 loops, 6 candidates, default ['none', 'none']",
+        "  3 at: places of caches, 2 candidates, default [0]",
+        "  4 unroll: one of 0, 10, 20, 30, 40, 50, 60, 70, ..., 9 candidates, default 0",
+        "  5 one: one of 'a', 1 candidate, default 'a'",
+    ]
+    space.multi_filter(lambda c: c["tile"].size[-1] <= 8)
+    assert str(space).endswith("filtered: 2592 of 4536 points are valid")
+    assert str(ConfigSpace()) == "ConfigSpace(0 knobs, 1 points)"

@@ -36,7 +36,24 @@ def test_registering(matmul, fakes):
     def bare(n):
         return fakes.Schedule(), []
 
-    assert TASKS["bare"] is bare
+    assert bare.name == "user/bare"
+    assert TASKS["user/bare"] is lookup("bare") is lookup("user/bare") is bare
+
+
+def test_a_template_without_a_name_takes_none_of_an_operator(fakes):
+    """A script's own function may be called as an operator of loopwright is."""
+    from loopwright import autotvm, ops
+
+    @template
+    def softmax(n):
+        return fakes.Schedule(), []
+
+    try:
+        assert lookup("softmax") is ops.softmax
+        assert autotvm.task.create("softmax", (3,), "llvm").template is softmax
+        assert autotvm.task.create(softmax, (3,), "llvm").template is softmax
+    finally:
+        del TASKS["user/softmax"]
 
 
 def test_optional_parts():

@@ -43,6 +43,8 @@ def test_shapes_may_be_numpy_integers_lists_and_empty() -> None:
     assert te.placeholder([np.int64(3), np.uint8(4)]).shape == (3, 4)
     assert te.placeholder(np.int32(5)).shape == (5,)
     assert te.placeholder(()).shape == ()
+    assert te.placeholder((64 / 16, 3)).shape == (4, 3)
+    assert te.reduce_axis((0, 64 / 16)).extent == 4
     assert all(type(d) is int for d in te.placeholder(np.array([2, 3])).shape)
 
 
@@ -157,10 +159,14 @@ def test_thread_axis() -> None:
     [
         ((4, 0), r"placeholder 'A': extents must be positive, got 0 in \(4, 0\)"),
         ((-3,), r"placeholder 'A': extents must be positive, got -3 in \(-3,\)"),
-        ((4, 2.0), r"placeholder 'A': extents are positive integers, got 2\.0 in \(4, 2\.0\)"),
+        (
+            (4, 2.5),
+            r"extents are positive integers, got 2\.5 in \(4, 2\.5\); divide with //",
+        ),
+        ((4, float("inf")), "placeholder 'A': extents are positive integers, got inf"),
         ((True, 4), "placeholder 'A': extents are positive integers, got True"),
         ("ab", "placeholder 'A': extents are positive integers, got 'a'"),
-        (5.0, r"placeholder 'A': a shape is a sequence of positive integers, got 5\.0"),
+        (5.5, r"placeholder 'A': a shape is a sequence of positive integers, got 5\.5"),
         (None, "placeholder 'A': a shape is a sequence of positive integers, got None"),
         ((None, 4), "placeholder 'A': extents are positive integers, got None"),
     ],

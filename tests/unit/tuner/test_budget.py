@@ -126,3 +126,13 @@ def test_room():
 
 def test_without_limits_nothing_is_spent():
     assert Budget().spent(Progress(10**9, 10**9, 0)) is None
+
+
+def test_trials_that_are_left() -> None:
+    progress = Progress(valid=20, trials=24, best_trial=9)
+    assert Budget().trials_left(progress) is None
+    assert Budget(n_trial=50).trials_left(progress) == 30
+    assert Budget(early_stopping=16).trials_left(progress) == 2
+    assert Budget(n_trial=50, early_stopping=16).trials_left(progress) == 2
+    assert Budget(n_trial=20).trials_left(progress) == 0
+    assert Budget(early_stopping=5).trials_left(Progress(3, 3, None)) is None

@@ -61,3 +61,22 @@ def test_an_unknown_prefix_is_refused():
 )
 def test_clock(seconds, text):
     assert clock(seconds) == text
+
+
+def test_callbacks_see_how_many_trials_are_left():
+    tuner, seen = RandomTuner(FakeTask()), []
+    assert tuner.ttl is None
+    tuner.tune(
+        n_trial=40,
+        measure_option=FakeMeasurer(bowl),
+        callbacks=[lambda tuner, inputs, results: seen.append(tuner.ttl)],
+    )
+    assert seen == [24, 8, 0]
+
+
+def test_a_log_is_named_by_its_path_and_is_json(tmp_path):
+    assert log_to_file(tmp_path / "a.jsonl", protocol="json").path == str(tmp_path / "a.jsonl")
+    with pytest.raises(UsageError, match="takes the path of a log, not a StringIO"):
+        log_to_file(io.StringIO())
+    with pytest.raises(UsageError, match="protocol='pickle' is not there"):
+        log_to_file("a.jsonl", "pickle")

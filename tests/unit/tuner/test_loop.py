@@ -53,7 +53,7 @@ def test_the_header_fixes_seed_and_options(tmp_path):
     (header,) = records.load(tmp_path / "log.jsonl").headers
     assert header["seed"] == 9
     assert header["tuner"] == "random"
-    assert header["options"] == {"range_idx": [0, 64]}
+    assert header["options"] == {"range_idx": [0, 63]}
     assert (header["n_trial"], header["timeout"], header["early_stopping"]) == (3, 3600.0, 50)
     assert json.loads(lines(tmp_path)[0])["header"]["plan_size"] == 16
 

@@ -21,6 +21,8 @@ def test_by_position_and_by_name_as_autotvm_scripts_give_them():
     assert tuner.plan_size == 64
     assert tuner.options["loss_type"] == "rank"
     assert RandomTuner(FakeTask(), (3, 9)).range_idx == (3, 9)
+    assert RandomTuner(FakeTask(), (3, 9)).range_length == 7
+    assert GATuner(FakeTask()).range_length == FakeTask().config_space.range_length
 
 
 def test_an_unknown_option_is_named_with_the_nearest():

@@ -21,13 +21,14 @@ def test_draws_are_spread_over_the_space():
 
 
 def test_a_range_is_kept_and_covered():
-    tuner = RandomTuner(FakeTask(FakeSpace((10, 10))), range_idx=(20, 45))
+    tuner = RandomTuner(FakeTask(FakeSpace((10, 10))), range_idx=(20, 44))
+    assert (tuner.range_length, tuner.begin_idx, tuner.end_idx) == (25, 20, 45)
     assert sorted(c.index for c in tuner.ask(100)) == list(range(20, 45))
     assert tuner.ask(1) == []
     assert not tuner.has_next()
 
 
-@pytest.mark.parametrize("range_idx", [(5, 5), (-1, 4), (0, 101), (9, 3)])
+@pytest.mark.parametrize("range_idx", [(5, 4), (-1, 4), (0, 100), (9, 3)])
 def test_a_range_outside_of_the_space_is_refused(range_idx):
     with pytest.raises(UsageError, match="100 points"):
         RandomTuner(FakeTask(FakeSpace((10, 10))), range_idx=range_idx)

@@ -127,7 +127,7 @@ def test_a_run_that_was_cut_off_goes_on_as_it_would_have(name, tmp_path):
 def test_grid_covers_a_part_of_a_space_exactly():
     task, recorded = shipped("matmul")
     device = Listening(recorded)
-    tuner = TUNERS["grid"](task, range_idx=(300, 700))
+    tuner = TUNERS["grid"](task, range_idx=(300, 699))
     summary = tuner.tune(measure_option=device)
     part = [i for i in range(300, 700) if task.config_space.is_valid(i)]
     default = task.config_space.default_index

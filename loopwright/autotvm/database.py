@@ -1,0 +1,114 @@
+"""``autotvm.database``: results by what was measured, for ``callback.log_to_database``."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Literal, overload
+
+from loopwright.autotvm.record import measure_str_key
+from loopwright.measure import MeasureInput, MeasureResult
+
+__all__ = ["Database", "DummyDatabase", "filter_inputs"]
+
+
+class Database(ABC):
+    """Keeps results by their inputs; derive from it to keep them somewhere else."""
+
+    @overload
+    def load(self, inp: MeasureInput, get_all: Literal[False] = False) -> MeasureResult | None: ...
+
+    @overload
+    def load(self, inp: MeasureInput, get_all: Literal[True]) -> list[MeasureResult] | None: ...
+
+    @abstractmethod
+    def load(
+        self, inp: MeasureInput, get_all: bool = False
+    ) -> MeasureResult | list[MeasureResult] | None:
+        """The latest result of an input, or all of them; None where there is none.
+
+        Args:
+            inp: what was measured.
+            get_all: return a list of all results, in the order in which they were saved.
+        """
+
+    @abstractmethod
+    def save(self, inp: MeasureInput, res: MeasureResult, extend: bool = False) -> None:
+        """Keep a result.
+
+        Args:
+            inp: what was measured.
+            res: what came out.
+            extend: keep the results that are there already, too.
+        """
+
+
+class DummyDatabase(Database):
+    """A database in memory.
+
+    Example:
+        >>> from loopwright import autotvm
+        >>> task = autotvm.task.create("matmul", args=(16, 16, 16), target="llvm")
+        >>> inp = autotvm.MeasureInput(task.target, task, task.config_space.get(3))
+        >>> db = autotvm.database.DummyDatabase()
+        >>> db.save(inp, autotvm.MeasureResult(times=(0.5,)))
+        >>> db.load(inp).costs
+        (0.5,)
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[MeasureInput, list[MeasureResult]]] = {}
+
+    @overload
+    def load(self, inp: MeasureInput, get_all: Literal[False] = False) -> MeasureResult | None: ...
+
+    @overload
+    def load(self, inp: MeasureInput, get_all: Literal[True]) -> list[MeasureResult] | None: ...
+
+    def load(
+        self, inp: MeasureInput, get_all: bool = False
+    ) -> MeasureResult | list[MeasureResult] | None:
+        """The latest result of an input, or all of them; None where there is none."""
+        kept = self._kept.get(measure_str_key(inp))
+        if kept is None:
+            return None
+        return list(kept[1]) if get_all else _latest(kept[1])
+
+    def save(self, inp: MeasureInput, res: MeasureResult, extend: bool = False) -> None:
+        """Keep a result; with ``extend`` beside those that are there already."""
+        _, before = self._kept.get(measure_str_key(inp), (inp, []))
+        self._kept[measure_str_key(inp)] = (inp, [*(before if extend else []), res])
+
+    def filter(
+        self, func: Callable[[MeasureInput, Sequence[MeasureResult]], bool]
+    ) -> list[tuple[MeasureInput, MeasureResult]]:
+        """Inputs for which ``func(input, results)`` is true, each with its latest result."""
+        return [(i, _latest(results)) for i, results in self._kept.values() if func(i, results)]
+
+    def flush(self) -> None:
+        """Forget everything."""
+        self._kept.clear()
+
+
+def _latest(results: Sequence[MeasureResult]) -> MeasureResult:
+    """The latest; of those of one time the one that was saved last."""
+    return max(reversed(results), key=lambda result: result.timestamp)
+
+
+def filter_inputs(
+    db: Database, measure_inputs: Sequence[MeasureInput], retry: bool = False
+) -> tuple[list[MeasureResult | None], list[MeasureInput]]:
+    """Tell inputs whose results are known from those that have to be measured.
+
+    Args:
+        db: where results are looked up.
+        measure_inputs: the inputs.
+        retry: count failures as not known.
+
+    Returns:
+        For each input its result or None, and the inputs of the latter.
+    """
+    known = [db.load(inp) for inp in measure_inputs]
+    partial = [r if r is not None and not (retry and r.error_no) else None for r in known]
+    unsaved = [i for i, r in zip(measure_inputs, partial, strict=True) if r is None]
+    return partial, unsaved
