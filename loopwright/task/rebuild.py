@@ -23,8 +23,11 @@ def expression_of(log: Log, record: Record) -> Expression:
     """The expression that a record was made of.
 
     Raises:
-        RecordError: the log does not hold it.
+        RecordError: the log does not hold it, or there is none: the trial failed before.
     """
+    if not record.dag and record.error is not None:
+        text = f"{record.error.get('kind')}: {record.error.get('text')}"
+        raise RecordError(f"record {record.id} has no schedule, since it failed before: {text}")
     found = log.expression(record)
     if found is not None:
         return found
