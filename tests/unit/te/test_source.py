@@ -177,7 +177,8 @@ def test_a_float_is_rounded_once_to_its_own_dtype() -> None:
 
 
 @pytest.mark.parametrize(
-    "pair", [("ﬁ", "fi"), ("x²", "x2"), ("α", "ａ"), ("\ud800", "_"), ("a\u202eb", "a_b"), ("1", "_1")]
+    "pair",
+    [("ﬁ", "fi"), ("x²", "x2"), ("a", "\uff41"), ("\ud800", "_"), ("a\u202eb", "a_b"), ("1", "_1")],
 )
 def test_names_that_python_takes_for_one_are_told_apart(pair: tuple[str, str]) -> None:
     first, second = pair
