@@ -4,6 +4,7 @@ A leaf: knows nothing of schedules or of the runtime, so that a log can be liste
 imported. Traces and targets stay raw JSON here. ``docs/records.md`` specifies the format.
 """
 
+from loopwright.records.data_frame import to_dataframe
 from loopwright.records.error_kind import FAILED_AGAIN, ErrorKind
 from loopwright.records.expression import Expression
 from loopwright.records.files import distill_file, merge, pick, pick_best, split
@@ -66,6 +67,7 @@ __all__ = [
     "split",
     "task_key",
     "threads",
+    "to_dataframe",
     "top_k",
     "vouched",
 ]
