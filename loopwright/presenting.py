@@ -6,11 +6,14 @@ as its escape, and what a browser would take for markup is escaped.
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Sequence
 
 #: Lines of a text that a notebook shows at once; longer ones scroll.
 _LINES = 30
+#: Lines and rows that it is given at most: a browser is slow with very long ones.
+_MOST = 1000
+#: Characters of a cell.
+_CELL_LENGTH = 300
 # Colours are those of the notebook, light or dark: nothing here names one.
 _TEXT = f"margin:0.3em 0;overflow:auto;max-height:{_LINES * 1.3:.0f}em;line-height:1.3"
 _TABLE = "border-collapse:collapse;font-variant-numeric:tabular-nums"
@@ -41,8 +44,10 @@ def html_block(title: str, *parts: str) -> str:
 
 def html_text(text: str) -> str:
     """HTML of lines that are shown as they are, such as a loop nest."""
-    lines = "\n".join(map(_escaped, text.rstrip("\n").split("\n")))
-    return f'<pre style="{_TEXT}">{lines}</pre>'
+    lines = text.rstrip("\n").split("\n")
+    more = [f"... and {len(lines) - _MOST} more lines"] if len(lines) > _MOST else []
+    shown = "\n".join(map(_escaped, [*lines[:_MOST], *more]))
+    return f'<pre style="{_TEXT}">{shown}</pre>'
 
 
 def html_folded(title: str, part: str) -> str:
@@ -59,16 +64,25 @@ def html_table(rows: Iterable[Sequence[object]], titles: Sequence[str] = ()) -> 
     """HTML of a table; its cells are plain text.
 
     Args:
-        rows: cells, row by row.
+        rows: cells, row by row; of long cells, and of many rows, the first part is shown.
         titles: of the columns; none for a table of names and values.
     """
     head = "".join(f'<th style="{_HEAD}">{_escaped(t)}</th>' for t in titles)
     lines = [f"<tr>{head}</tr>"] if head else []
-    for row in rows:
-        cells = "".join(f'<td style="{_CELL}">{_escaped(str(cell))}</td>' for cell in row)
+    for number, row in enumerate(rows):
+        if number == _MOST:
+            lines.append("<tr><td>... and more</td></tr>")
+            break
+        cells = "".join(f'<td style="{_CELL}">{_escaped(_short(str(c)))}</td>' for c in row)
         lines.append(f"<tr>{cells}</tr>")
     return f'<div style="overflow-x:auto"><table style="{_TABLE}">{"".join(lines)}</table></div>'
 
 
+def _short(text: str) -> str:
+    return text if len(text) <= _CELL_LENGTH else f"{text[: _CELL_LENGTH - 3]}..."
+
+
 def _escaped(text: str) -> str:
+    import html  # not at the top: its tables of names are of no use to others
+
     return html.escape(harmless(text))

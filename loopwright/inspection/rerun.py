@@ -69,6 +69,12 @@ class Rerun:
         ]
         return [f"{name + ':':9} {text}" for name, text in rows]
 
+    def _repr_html_(self) -> str:
+        from loopwright.presenting import html_block, html_table
+
+        rows = [line.split(":", 1) for line in self.lines()]
+        return html_block("A kernel once more", html_table(rows))
+
     def to_json(self) -> dict[str, Json]:
         """The outcome for scripts: seconds, shares as numbers."""
         result, changed = self.result, self.change
