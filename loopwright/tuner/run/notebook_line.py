@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from typing import Any
 
@@ -21,12 +22,11 @@ class NotebookLine:
 
     def show(self, text: str) -> None:
         """Show lines in the place of the last ones."""
-        from IPython.display import display
-
         from loopwright.presenting import html_text
 
         data = {"text/plain": text, "text/html": html_text(text)}
         if self._handle is None:
+            display = importlib.import_module("IPython.display").display
             self._handle = display(data, raw=True, display_id=True)
         else:
             self._handle.update(data, raw=True)
