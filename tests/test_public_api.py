@@ -86,6 +86,7 @@ DOCUMENTED = [
     "measure",
     "tuner",
     "ops",
+    "inspection",
 ]
 
 

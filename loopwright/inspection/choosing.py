@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from loopwright.errors import RecordError, UsageError, shown
-from loopwright.records import Log, Record, best, fields_of, open_log
+from loopwright.records import Log, Record, best, by_task, fields_of, open_log
 
 #: A log, or the path of one.
 LogLike: TypeAlias = "Log | str | os.PathLike[str]"
@@ -81,19 +81,18 @@ def _by_id(log: Log, records: Sequence[Record], wanted: str) -> Record:
     if len({r.id for r in chosen}) > 1:
         raise UsageError(
             f"{len(chosen)} records of {log.path} have ids that begin with {wanted!r}: "
-            f"{_listed(chosen)}; give more digits"
+            f"{_listed(chosen, len(chosen))}; give more digits"
         )
     return chosen[0]
 
 
 def _best(log: Log, records: Sequence[Record]) -> Record:
-    (tasks,) = fields_of(records, "task")
-    if len(set(tasks)) > 1:
-        firsts = [records[tasks.index(task)] for task in dict.fromkeys(tasks)]
-        bests = [best(records, task) for task in dict.fromkeys(tasks)]
-        listed = _listed([b or first for b, first in zip(bests, firsts, strict=True)])
+    groups = by_task(records)
+    if len(groups) > 1:
+        some = list(groups.values())[:_LISTED]
+        listed = _listed([best(group) or group[0] for group in some], len(groups))
         raise UsageError(
-            f"{log.path} holds {len(firsts)} tasks; name the record: the best ones are {listed}"
+            f"{log.path} holds {len(groups)} tasks; name the record: the best ones are {listed}"
         )
     found = best(records)
     if found is None:
@@ -115,15 +114,16 @@ def _by_trial(log: Log, records: Sequence[Record], trial: int) -> Record:
         raise RecordError(f"{log.path} has no trial {trial}; its trials go from 0 to {last}")
     if len({r.id for r in chosen}) > 1:
         raise UsageError(
-            f"{len(chosen)} records of {log.path} are trial {trial}: {_listed(chosen)}; "
-            "give the run with --run (run=), or the id of one"
+            f"{len(chosen)} records of {log.path} are trial {trial}: "
+            f"{_listed(chosen, len(chosen))}; give the run with --run (run=), or the id of one"
         )
     return chosen[0]
 
 
-def _listed(records: Sequence[Record]) -> str:
+def _listed(records: Sequence[Record], count: int) -> str:
+    """The first few of ``count`` records."""
     parts = [f"{r.id} ({title(r)}, run {r.run or 'unknown'})" for r in records[:_LISTED]]
-    more = len(records) - _LISTED
+    more = count - _LISTED
     return ", ".join(parts) + (f" and {more} more" if more > 0 else "")
 
 

@@ -58,7 +58,8 @@ def _facts(record: Record) -> Iterator[tuple[str, object]]:
         windows = _counted(len(record.times), "window")
         rough = ", dropped as too slow" * record.dropped
         yield "time", f"{_milliseconds(record)} ({low} to {high} ms, {windows}{rough})"
-    yield "answer", "checked" if record.checked == "yes" else f"not checked {record.check_reason}"
+    reason = f": {record.check_reason}" if record.check_reason else ""
+    yield "answer", "checked" if record.checked == "yes" else f"not checked{reason}"
     yield "trial", f"{record.trial} of run {record.run or 'unknown'}{_clock(record.ts)}"
     yield "target", _target(record.target)
     yield "hardware", f"{record.env.get('cpu') or 'unknown'}, threads: {record.threads or '?'}"
