@@ -53,13 +53,15 @@ def export(
 
     Raises:
         RecordError: there is no such record, or it cannot be rebuilt from its log.
-        UsageError: several records are meant; or another form.
+        UsageError: several records are meant; another form; or ``path`` is the log.
         LoopwrightError: the file cannot be written.
     """
     if form not in ("python", "data"):
         raise UsageError(f"there is no form {form!r} of an exported kernel; give python or data")
     opened = log_of(log)
     chosen = choose(opened, record) if isinstance(record, str) else record
+    if path is not None and _is_log(Path(path), opened):
+        raise UsageError(f"{path} is the log itself, and would be replaced; name another file")
     text = kernel_text(opened, chosen, form)
     if path is not None:
         _write(Path(path), text)
@@ -83,6 +85,10 @@ def kernel_text(log: Log, record: Record, form: Form = "python") -> str:
         kernel_file.MAIN,
     ]
     return "\n\n".join(part.strip("\n") + "\n" for part in parts)
+
+
+def _is_log(path: Path, log: Log) -> bool:
+    return path.exists() and log.path.exists() and path.samefile(log.path)
 
 
 def _write(path: Path, text: str) -> None:

@@ -279,6 +279,8 @@ def test_what_cannot_be_exported_is_said_in_one_line(log: Log, tmp_path: Path) -
         export(log, failed)
     with pytest.raises(lw.LoopwrightError, match="cannot write"):
         export(log, log.records[0], tmp_path / "no" / "kernel.py")
+    with pytest.raises(UsageError, match="is the log itself"):
+        export(log, log.records[0], log.path)
     with pytest.raises(UsageError, match="no form 'yaml'"):
         export(log, log.records[0], form="yaml")  # type: ignore[arg-type]
 
