@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+from loopwright.env import usable_cpus
 from loopwright.errors import LoopwrightError
 from loopwright.inspection.choosing import LogLike, choose, log_of, title
 from loopwright.inspection.interval import Change, change, median_interval
@@ -27,6 +29,8 @@ SAMPLES = 20
 _WINDOW_MS = 10.0
 #: Seconds that the new timing may take.
 TIMEOUT_S = 10.0
+#: Load for each core, as an average over the last minute, from which on a timing is disturbed.
+_BUSY = 0.5
 
 _log = logging.getLogger("loopwright.inspection")
 
@@ -40,7 +44,8 @@ class Rerun:
         result: what was measured now: seconds per call of each sample, whether the answer is right,
             or the error.
         reference: what the answer was compared with, in words.
-        differences: what is not now as it was then (CPU, threads, compiler), in words.
+        differences: what is not now as it was then (CPU, threads, compiler), in words, and whether
+            other programs use the machine.
         flop: arithmetic operations of a call; 0 where there are none to count.
     """
 
@@ -169,13 +174,22 @@ def rerun(
         record = choose(opened, record, trial=trial, run=run)
     rebuilt = rebuild(opened, record)
     task, reference = _task(record, rebuilt)
+    busy = _busy()
     with rebuilt.passes:
         result = _measured(task, _seed(opened, record), timeout, announce or _log.warning)
         here = Here(rebuilt.target.canonical, rebuilt.passes.to_json())
     fit = here.fit(record)
     work = work_of(opened, record)
-    differences = tuple(map(str, (*fit.refused, *fit.others)))
+    differences = (*map(str, (*fit.refused, *fit.others)), *busy)
     return Rerun(record, result, reference, differences, 0 if work is None else work.flop)
+
+
+def _busy() -> list[str]:
+    """What else uses the machine, where that is enough to disturb a timing."""
+    load, cores = os.getloadavg()[0], len(usable_cpus())
+    if load < _BUSY * cores:
+        return []
+    return [f"load: {load:.1f} on {cores} cores before it was timed; other programs disturb it"]
 
 
 def _seed(log: Log, record: Record) -> int:

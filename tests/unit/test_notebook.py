@@ -188,29 +188,17 @@ CELLS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> list[list[dict]]:
-    """The outputs of each cell of a notebook that was executed."""
+@pytest.mark.filterwarnings("ignore")  # of the libraries that run notebooks
+def test_a_notebook_shows_html_and_draws_progress_in_one_place(tmp_path: Path) -> None:
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in CELLS])
-    folder = tmp_path_factory.mktemp("kernel")
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
-    client = nbclient.NotebookClient(
-        notebook, timeout=120, resources={"metadata": {"path": folder}}
-    )
-    client.execute(env=environment)
-    return [cell["outputs"] for cell in notebook.cells]
-
-
-@pytest.mark.filterwarnings("ignore")  # of the libraries that run notebooks
-def test_cells_show_html(ran: list[list[dict]]) -> None:
+    resources = {"metadata": {"path": tmp_path}}
+    nbclient.NotebookClient(notebook, timeout=240, resources=resources).execute(env=environment)
+    ran = [cell["outputs"] for cell in notebook.cells]
     for outputs, word in zip(ran, ("Space of ", "Tuned ", "Schedule of "), strict=True):
         assert word in Parsed(outputs[-1]["data"]["text/html"]).text
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_progress_is_drawn_in_one_place(ran: list[list[dict]]) -> None:
     drawn = [x for x in ran[1] if x["output_type"] == "display_data"]
     assert len(drawn) == 1
     assert "stopped: " in drawn[0]["data"]["text/plain"]

@@ -124,7 +124,7 @@ def test_every_operator_is_exported_so_that_it_is_right(tmp_path: Path) -> None:
     assert {name for name, _ in TASKS} == set(WORKLOADS), "each operator is tried"
     tasks = [lw.create_task(name, args, "llvm -num-threads=1") for name, args in TASKS]
     tasks += [Task("test/export/argmax", (24,), "llvm"), Task("test/export/gather", (8,), "llvm")]
-    log = write(tmp_path / "log.jsonl", tasks, each=2)
+    log = write(tmp_path / "log.jsonl", tasks)
     paths = [tmp_path / f"kernel_{record.id}.py" for record in log]
     for record, path in zip(log, paths, strict=True):
         assert "json.loads(" not in export(log, record, path)
