@@ -20,9 +20,19 @@ if TYPE_CHECKING:
 def record_options(command: Callable[..., object]) -> Callable[..., object]:
     """Add the options that name one record of a log."""
     decorators = (
-        click.option("--record", metavar="ID", help="Id of the record, its beginning, or `best`."),
-        click.option("--trial", type=click.IntRange(0), metavar="N", help="Number of its trial."),
-        click.option("--run", metavar="RUN", help="Run of that trial, where several have it."),
+        click.option(
+            "--record",
+            metavar="ID",
+            help="This record of the log: its id, the beginning of it, or `best`.",
+        ),
+        click.option(
+            "--trial", type=click.IntRange(0), metavar="N", help="The record of this trial instead."
+        ),
+        click.option(
+            "--run",
+            metavar="RUN",
+            help="The run that had this trial, where the log has several; the beginning will do.",
+        ),
     )
     for decorate in reversed(decorators):
         command = decorate(command)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from loopwright.records import Log
 
 
-@click.command("export")
+@click.command("export", short_help="Write a kernel as a Python file.")
 @click.argument("log")
 @click.argument("record", default="best")
 @click.option("-o", "--out", metavar="FILE", help="The Python file [default: print it].")
@@ -36,7 +36,7 @@ def export(log: str, record: str, out: str | None, as_data: bool) -> None:
     echo(f"run it: python {out}")
 
 
-@click.command("rerun")
+@click.command("rerun", short_help="Build, check and time a kernel again.")
 @click.argument("log")
 @click.argument("named", required=False, metavar="[RECORD]")
 @record_options
@@ -45,9 +45,10 @@ def export(log: str, record: str, out: str | None, as_data: bool) -> None:
 @click.option(
     "--timeout",
     type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
     default=10.0,
     show_default=True,
-    help="Seconds that building, and that running, may take.",
+    help="That building, and that running, may take.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 @click.pass_context

@@ -57,7 +57,8 @@ def _of_run(log: Log, run: str | None) -> list[Record]:
     if not records:
         if log.skipped:
             raise RecordError(
-                f"{log.path} is no log: none of its lines is a record; check the path"
+                f"{log.path} is no log that is understood here: none of its lines is a record, "
+                f"line {log.skipped[0].line} for example: {log.skipped[0].reason}; check the path"
             )
         raise RecordError(f"{log.path} holds no record; tune first, or check the path")
     if run is None:

@@ -76,11 +76,45 @@ def test_rerun_refuses_in_one_line(
     assert text in ran.error
 
 
-def test_what_is_no_log_is_said(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n\x00\x00")
-    for verb in ("export", "rerun"):
-        assert "no log at" in cli("records", verb, "none.jsonl", "best").error
-        assert "picture.png is no log" in cli("records", verb, "picture.png", "best").error
+@pytest.mark.parametrize("verb", ["export", "rerun"])
+def test_what_is_no_log_is_said(cli: Cli, tuned: Path, verb: str) -> None:
+    line = tuned.read_bytes().splitlines()[-1]
+    files = {
+        "picture.png": b"\x89PNG\r\n\x1a\n\x00\x00",
+        "torn.jsonl": line[:99],
+        "future.jsonl": b'{"v": 99}\n',
+        "empty.jsonl": b"",
+        "damaged.jsonl": line.replace(b"matmul", b"dense") + b"\n",
+    }
+    texts = {
+        "picture.png": "is no log that is understood here",
+        "torn.jsonl": "torn line",
+        "future.jsonl": "version 99 is newer",
+        "empty.jsonl": "holds no record",
+        "damaged.jsonl": "none of its lines is a record",
+        "none.jsonl": "no log at",
+        ".": "is a directory",
+    }
+    for name, data in files.items():
+        Path(name).write_bytes(data)
+    for name, text in texts.items():
+        ran = cli("records", verb, name, "best")
+        assert ran.code == 1
+        assert text in ran.error
+
+
+def test_a_log_of_autotvm_has_no_kernels(cli: Cli) -> None:
+    data = {
+        "input": ["llvm", "dense", [["TENSOR", [1, 2], "float32"]], {}],
+        "config": {"index": 0, "code_hash": None, "entity": [["k", "ot", 1]]},
+        "result": [[0.001], 0, 1.0, 1e9],
+        "version": 0.2,
+        "tvm_version": "0.8",
+    }
+    Path("tvm.json").write_text(json.dumps(data) + "\n")
+    ran = cli("records", "export", "tvm.json", "best")
+    assert ran.code == 1
+    assert "AutoTVM keeps none" in ran.error
 
 
 def test_a_kernel_that_fails_again_is_exit_code_1(cli: Cli, tuned: Path) -> None:
