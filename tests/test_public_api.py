@@ -99,6 +99,7 @@ DOCUMENTED = [
     "measure",
     "tuner",
     "ops",
+    "inspection",
 ]
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from loopwright.cli import kernels
+from loopwright.cli.chosen_record import RecordName
 from loopwright.cli.harmless import echo
 from loopwright.cli.workload import Workload, counted, find_workload, workload_options
 from loopwright.records import Json, compared
@@ -44,6 +45,9 @@ def command(
     threads: int | None,
     history: tuple[str, ...],
     allow_default: bool,
+    record: str | None,
+    trial: int | None,
+    run: str | None,
     rounds: int,
     as_json: bool,
 ) -> None:
@@ -55,7 +59,8 @@ def command(
     from loopwright.tuner.run.state import flop_of
 
     resolved = find_workload(workload, params, target, threads)
-    tuned = kernels.best(resolved, history, allow_default=allow_default, verdicts=False)
+    name = RecordName(record, trial, run)
+    tuned = kernels.best(resolved, history, name, allow_default=allow_default, verdicts=False)
     modules = {"default": kernels.compiled(resolved, kernels.default(resolved))}
     if tuned is not None:
         modules["tuned"] = kernels.compiled(resolved, tuned)

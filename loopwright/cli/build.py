@@ -7,6 +7,7 @@ from contextlib import nullcontext
 import click
 
 from loopwright.cli import built_files, kernels
+from loopwright.cli.chosen_record import RecordName
 from loopwright.cli.harmless import echo
 from loopwright.cli.workload import find_workload, workload_options
 from loopwright.errors import UsageError
@@ -32,6 +33,9 @@ def command(
     threads: int | None,
     history: tuple[str, ...],
     allow_default: bool,
+    record: str | None,
+    trial: int | None,
+    run: str | None,
     verify: bool,
     output: str,
 ) -> None:
@@ -43,7 +47,12 @@ def command(
     resolved = find_workload(workload, params, target, threads)
     if verify and not history:
         raise UsageError("--verify compares with a record: name its log with --history")
-    tuned = kernels.best(resolved, history, allow_default=allow_default)
+    name = RecordName(record, trial, run)
+    if verify and name.given:
+        raise UsageError(
+            "--verify times the best record; `loopwright records rerun` times one that is named"
+        )
+    tuned = kernels.best(resolved, history, name, allow_default=allow_default)
     chosen = tuned or kernels.default(resolved)
     with kernels.alone() if verify and tuned else nullcontext():
         module = kernels.compiled(resolved, chosen, verify=verify and tuned is not None)

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import click
 
+from loopwright.presenting import harmless
 
-def harmless(text: str) -> str:
-    r"""One line of text in which everything that does not print is written as its escape.
-
-    Control characters (of a terminal, line breaks, ``\r``), marks that change the direction of
-    writing, and lone surrogates, which no stream can encode.
-    """
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+__all__ = ["echo", "harmless", "harmless_lines"]
 
 
 def harmless_lines(text: str) -> str:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 import numpy as np
 
+from loopwright.cli import chosen_record
+from loopwright.cli.chosen_record import RecordName, record_options
 from loopwright.cli.harmless import echo
 from loopwright.cli.workload import Workload
 from loopwright.errors import RecordError
 
 if TYPE_CHECKING:
+    from loopwright.lowering.context import PassContext
     from loopwright.measure.checking.check import Array
     from loopwright.records import Log, Record
     from loopwright.runtime import Module
@@ -56,6 +59,7 @@ def history_options(command: Callable[..., object]) -> Callable[..., object]:
             help="Build the default configuration where no record fits, instead of failing.",
         ),
     )
+    command = record_options(command)
     for decorate in reversed(decorators):
         command = decorate(command)
     return command
@@ -68,22 +72,30 @@ class ChosenSchedule:
     Attributes:
         schedule: the schedule.
         args: its tensors in calling order.
-        history: what chose it; None for the default configuration.
+        history: what chose it; None for the default configuration, and for a record that was named.
+        passes: the settings that it is lowered in; None: those of the caller.
+        record: which record it is, in a line, where that was named.
     """
 
     schedule: Schedule
     args: list[Tensor]
     history: ApplyHistoryBest | None = None
+    passes: PassContext | None = None
+    record: str = ""
 
     @property
     def choice(self) -> str:
         """Which record it is, in a line; empty for the default configuration."""
-        return "" if self.history is None else str(self.history.report()[-1])
+        return self.record if self.history is None else str(self.history.report()[-1])
 
     @property
     def report(self) -> str:
         """The report of what chose it; empty for the default configuration."""
-        return "" if self.history is None else str(self.history.report())
+        return self.record if self.history is None else str(self.history.report())
+
+    def context(self) -> AbstractContextManager[object]:
+        """In which it is lowered."""
+        return nullcontext() if self.passes is None else self.passes
 
 
 def default(workload: Workload) -> ChosenSchedule:
@@ -96,16 +108,18 @@ def default(workload: Workload) -> ChosenSchedule:
 def best(
     workload: Workload,
     history: Sequence[str],
+    name: RecordName,
     *,
     allow_default: bool = False,
     check: bool = True,
     verdicts: bool = True,
 ) -> ChosenSchedule | None:
-    """The schedule of the best record of some logs.
+    """The schedule of the best record of some logs, or of the one that was named.
 
     Args:
         workload: the workload.
         history: paths of logs or folders; empty: None is returned.
+        name: the record that was named, if any.
         allow_default: return None, said on standard error, where no record fits.
         check: compare the answer of a record that was never checked with the reference first, and
             note the outcome in its log; one that is wrong makes way for the next best.
@@ -113,17 +127,21 @@ def best(
 
     Raises:
         RecordError: a log is missing or cannot be read; no record fits, or the best one cannot be
-            checked, unless ``allow_default``.
+            checked, unless ``allow_default``; the one that was named failed, or is wrong.
+        UsageError: the one that was named is of another workload, or for other threads.
     """
     from loopwright.task import apply_history_best
     from loopwright.task.applying.sources import logs_of
 
+    name.check(history)
     if not history:
         return None
     logs = list(logs_of(history))
     for log in logs:
         if complaint := log.complaint():
             echo(complaint, err=True)
+    if name.given:
+        return _named(workload, logs, name, check=check)
     # From the records, not from the logs: the lines above have said what was skipped.
     context = apply_history_best([log.records for log in logs], verdicts=verdicts)
     if check:
@@ -138,6 +156,34 @@ def best(
         echo(f"{', '.join(history)}: {choice}", err=True)
         return None
     return ChosenSchedule(scheduled[0], list(scheduled[1]), context)
+
+
+def _named(
+    workload: Workload, logs: Sequence[Log], name: RecordName, *, check: bool
+) -> ChosenSchedule:
+    """The schedule of the record that was named, checked where nobody has."""
+    from loopwright.measure import recheck
+    from loopwright.records import Checked
+    from loopwright.task.applying.as_called import duration
+
+    record, rebuilt = chosen_record.find(workload, logs, name)
+    time = "no time" if record.median is None else f"{duration(record.median)} per call in the log"
+    chosen = ChosenSchedule(
+        rebuilt.schedule, rebuilt.args, None, rebuilt.passes, f"record {record.id} ({time})"
+    )
+    if not check:
+        return chosen
+    error = record.error
+    if error is None and record.checked is not Checked.YES:
+        click.echo(f"record {record.id} was never checked: checking it", err=True)
+        with chosen.context():
+            scheduled = (chosen.schedule, chosen.args)
+            checked = recheck(workload.task, record, scheduled, announce=_say)
+        _note(checked, record, logs)
+        error = checked.error
+    if error is not None:
+        raise RecordError(f"record {record.id} is not used: {error['kind']}: {error['text']}")
+    return chosen
 
 
 def _check(workload: Workload, context: ApplyHistoryBest, logs: Sequence[Log]) -> None:
@@ -194,7 +240,10 @@ def compiled(workload: Workload, scheduled: ChosenSchedule, *, verify: bool = Fa
     name = re.sub(r"\W+", "_", workload.task.name)
     name = name if name[0].isalpha() and not name.startswith("lw_") else f"kernel_{name}"
     target = workload.task.target
-    return build(scheduled.schedule, scheduled.args, target, name=name, verify=verify, cache=True)
+    with scheduled.context():
+        return build(
+            scheduled.schedule, scheduled.args, target, name=name, verify=verify, cache=True
+        )
 
 
 def random_arguments(module: Module, task: Task | None = None) -> list[Array]:

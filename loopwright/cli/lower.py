@@ -1,17 +1,23 @@
-"""``loopwright lower``: the loop nest of a workload, before and after its best record."""
+"""``loopwright lower``: loop nest or code of a workload, before and after its best record."""
 
 from __future__ import annotations
 
 import click
 
 from loopwright.cli import kernels
+from loopwright.cli.chosen_record import RecordName, emit_option
 from loopwright.cli.harmless import echo
 from loopwright.cli.workload import find_workload, workload_options
+from loopwright.errors import UsageError
+
+#: How a comment begins in each text.
+_COMMENT = {"nest": "#", "llvm": ";", "c": "//", "asm": "#"}
 
 
 @click.command("lower", short_help="Print the loop nest, before and after the best record.")
 @workload_options
 @kernels.history_options
+@emit_option
 @click.option("--python", "as_python", is_flag=True, help="Print the schedules as Python instead.")
 def command(
     workload: str,
@@ -20,21 +26,31 @@ def command(
     threads: int | None,
     history: tuple[str, ...],
     allow_default: bool,
+    record: str | None,
+    trial: int | None,
+    run: str | None,
+    emit: str | None,
     as_python: bool,
 ) -> None:
     """Print the loop nest of WORKLOAD under its default configuration and, with --history, under
-    the best record of a log.
+    the best record of a log, or the one that --record names.
     """
-    from loopwright.lowering import lower
+    from loopwright import inspection
 
+    if as_python and emit is not None:
+        raise UsageError("--python prints a schedule, --emit what it becomes; give one of both")
     resolved = find_workload(workload, params, target, threads)
+    name = RecordName(record, trial, run)
     shown = [("default configuration", kernels.default(resolved))]
-    tuned = kernels.best(resolved, history, allow_default=allow_default, check=False)
+    tuned = kernels.best(resolved, history, name, allow_default=allow_default, check=False)
     if tuned is not None:
         shown.append((tuned.choice, tuned))
+    kind = emit or "nest"
     for title, scheduled in shown:
-        echo(f"# {title}")
+        echo(f"{_COMMENT[kind]} {title}")
         if as_python:
             echo(scheduled.schedule.as_python())
-        else:
-            echo(str(lower(scheduled.schedule, scheduled.args)))
+            continue
+        with scheduled.context():
+            text = inspection.emit(scheduled.schedule, scheduled.args, resolved.task.target, kind)
+        echo(text)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from loopwright.cli import record_files
+from loopwright.cli import record_files, record_kernels
 from loopwright.cli.harmless import echo, harmless
 from loopwright.errors import RecordError, UsageError
 
@@ -44,6 +44,10 @@ def command() -> None:
 
 for _verb in (record_files.pick, record_files.distill, record_files.merge, record_files.split):
     command.add_command(_verb)
+
+
+command.add_command(record_kernels.export)
+command.add_command(record_kernels.rerun)
 
 
 @command.command("list")

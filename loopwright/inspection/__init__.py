@@ -4,6 +4,32 @@ Statistics that need the log alone are in `loopwright.records.reports`. Here sta
 the tensor expression that the log holds, the compiler, or a measurement.
 """
 
+from loopwright.inspection.choosing import choose
+from loopwright.inspection.emission import EMITTED, emit, text_of
+from loopwright.inspection.export import export
+from loopwright.inspection.interval import Change, change, median_interval
+from loopwright.inspection.rerun import Rerun, rerun
 from loopwright.inspection.work import Work, work_of
+from loopwright.measure.checking.check import Closeness, Comparison, compare, poison
+from loopwright.measure.data.plan import DataPlan, input_set
 
-__all__ = ["Work", "work_of"]
+__all__ = [
+    "EMITTED",
+    "Change",
+    "Closeness",
+    "Comparison",
+    "DataPlan",
+    "Rerun",
+    "Work",
+    "change",
+    "choose",
+    "compare",
+    "emit",
+    "export",
+    "input_set",
+    "median_interval",
+    "poison",
+    "rerun",
+    "text_of",
+    "work_of",
+]

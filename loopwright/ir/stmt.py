@@ -203,6 +203,11 @@ class Func(Node):
     def __str__(self) -> str:
         return self._source()
 
+    def _repr_html_(self) -> str:
+        from loopwright.presenting import html_block, html_text
+
+        return html_block(f"Loop nest of {self.name}", html_text(str(self)))
+
     def with_body(self, body: Stmt) -> Func:
         """This function with another body; itself when the body is the same object."""
         if body is self.body:

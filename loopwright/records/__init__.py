@@ -4,6 +4,8 @@ A leaf: knows nothing of schedules or of the runtime, so that a log can be liste
 imported. Traces and targets stay raw JSON here. ``docs/records.md`` specifies the format.
 """
 
+from loopwright.records import in_notebook
+from loopwright.records.data_frame import to_dataframe
 from loopwright.records.error_kind import FAILED_AGAIN, ErrorKind
 from loopwright.records.expression import Expression
 from loopwright.records.files import distill_file, merge, pick, pick_best, split
@@ -19,6 +21,9 @@ from loopwright.records.record import VERSION, Checked, Record, task_key
 from loopwright.records.reuse import Conditions, Reuse, by_code, differences, reuse_of, reuses_of
 from loopwright.records.store import Store
 from loopwright.records.verdict import Outcome, Verdict, compared
+
+Log._html = in_notebook.html_of_log
+Record._html = in_notebook.html_of_record
 
 __all__ = [
     "FAILED_AGAIN",
@@ -66,6 +71,7 @@ __all__ = [
     "split",
     "task_key",
     "threads",
+    "to_dataframe",
     "top_k",
     "vouched",
 ]

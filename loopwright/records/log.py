@@ -6,11 +6,11 @@ import gc
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, TypeAlias
+from typing import Any, BinaryIO, ClassVar, NamedTuple, TypeAlias
 
 from loopwright.errors import RecordError
 from loopwright.records import autotvm
@@ -52,6 +52,12 @@ class Log:
     headers: list[dict[str, Json]] = field(default_factory=list)
     dags: dict[str, list[Expression]] = field(default_factory=dict)
     skipped: list[Skipped] = field(default_factory=list)
+
+    #: HTML for notebooks; `loopwright.records` puts its function here.
+    _html: ClassVar[Callable[[Any], str]]
+
+    def _repr_html_(self) -> str:
+        return self._html()
 
     def __iter__(self) -> Iterator[Record]:
         return iter(self.records)

@@ -10,9 +10,10 @@ import functools
 import hashlib
 import math
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from typing import Any, ClassVar
 
 from loopwright.errors import RecordError
 from loopwright.records.error_kind import FAILED_AGAIN, ErrorKind
@@ -132,6 +133,12 @@ class Record:
 
     def __hash__(self) -> int:
         return hash(self.to_line())
+
+    #: HTML for notebooks; `loopwright.records` puts its function here.
+    _html: ClassVar[Callable[[Any], str]]
+
+    def _repr_html_(self) -> str:
+        return self._html()
 
     @property
     def valid(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -21,8 +23,11 @@ def expression_of(log: Log, record: Record) -> Expression:
     """The expression that a record was made of.
 
     Raises:
-        RecordError: the log does not hold it.
+        RecordError: the log does not hold it, or there is none: the trial failed before.
     """
+    if not record.dag and record.error is not None:
+        text = f"{record.error.get('kind')}: {record.error.get('text')}"
+        raise RecordError(f"record {record.id} has no schedule, since it failed before: {text}")
     found = log.expression(record)
     if found is not None:
         return found
@@ -108,8 +113,24 @@ def rebuild(log: Log, record: Record) -> Rebuilt:
         raise RecordError(f"record {record.id} cannot be rebuilt: {_one_line(exc)}") from exc
 
 
+#: Flags of a C compiler that a log may pass. Others can make it run programs (``-wrapper``,
+#: ``-fplugin``) or read and write files.
+_HARMLESS_FLAG = re.compile(
+    r"-(O[0-3sg]|Ofast|g[0-3]?|m(arch|cpu|tune|prefer-vector-width)=[\w.+-]+"
+    r"|f(no-)?(unroll-loops|peel-loops|tree-vectorize|tree-slp-vectorize|fast-math|math-errno"
+    r"|trapping-math|signed-zeros|associative-math|omit-frame-pointer|inline))"
+)
+
+
 def _target(record: Record) -> Target:
     """The target of a record, but for the C compiler: a log names no program to be run."""
+    flags = record.target.get("cflags", "")
+    for flag in shlex.split(flags) if isinstance(flags, str) else []:
+        if not _HARMLESS_FLAG.fullmatch(flag):
+            raise RecordError(
+                f"its target has the compiler flag {flag[:40]!r}, and a log may not choose that "
+                "one; build its schedule for the target in a program of yours"
+            )
     return Target({name: value for name, value in record.target.items() if name != "cc"})
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from loopwright.errors import InstantiationError, SpaceError, TimeLimitError, shown
 from loopwright.records import Json
-from loopwright.task import sampling
+from loopwright.task import in_notebook, sampling
 from loopwright.task.entities import Entity
 from loopwright.task.knobs import Knob, value_text
 from loopwright.task.sampling import Rng, ValidCount
@@ -59,6 +59,9 @@ class ConfigEntity(TemplateConfig):
 
     def __repr__(self) -> str:
         return f"<config {self.index}: {self}>"
+
+    def _repr_html_(self) -> str:
+        return in_notebook.html_of_config(self._entities, self.index)
 
     @property
     def values(self) -> dict[str, Json]:
@@ -186,6 +189,9 @@ class ConfigSpace(TemplateConfig):
         if self.is_filtered:
             lines.append(f"  filtered: {self.valid_count()} points are valid")
         return "\n".join(lines) if self.knobs else repr(self)
+
+    def _repr_html_(self) -> str:
+        return in_notebook.html_of_space(list(self.knobs.values()), self.is_filtered)
 
     @property
     def dims(self) -> tuple[int, ...]:

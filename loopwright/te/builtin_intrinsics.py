@@ -11,6 +11,18 @@ from loopwright.te.reducer import sum as te_sum
 from loopwright.te.tensor import placeholder, reduce_axis
 from loopwright.te.tensor_intrin import TensorIntrin, decl_tensor_intrin
 
+#: Lanes that `dot_uint8_int8_int32` has.
+_LANES = (4, 8, 16)
+
+
+def call_of(intrin: TensorIntrin) -> str:
+    """How Python writes an intrinsic of this file: ``te.intrinsics.dot_uint8_int8_int32(16)``;
+    empty for any other."""
+    for lanes in _LANES:
+        if intrin == dot_uint8_int8_int32(lanes):
+            return f"te.intrinsics.dot_uint8_int8_int32({lanes})"
+    return ""
+
 
 @lru_cache(maxsize=8)
 def dot_uint8_int8_int32(lanes: int = 16) -> TensorIntrin:

@@ -189,6 +189,13 @@ class Dag:
         """
         return program_source(self.ops, self.outputs)
 
+    def _repr_html_(self) -> str:
+        from loopwright.presenting import html_block, html_text
+
+        count = f"{len(self.ops)} operation{'s' * (len(self.ops) != 1)}"
+        title = f"Tensor expression of {count}, hash {self.hash}"
+        return html_block(title, html_text(self.as_python()))
+
     @cached_property
     def hash(self) -> str:
         """SHA-256 (first 16 hex digits) of the canonical JSON without names."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import keyword
 import math
-import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import assert_never
 
@@ -54,8 +54,10 @@ class PythonIdentifiers:
 
     def fresh(self, text: str) -> str:
         """An identifier like ``text``."""
-        base = re.sub(r"\W", "_", text) or "x"
-        base = base if not base[0].isdigit() else f"_{base}"
+        # Python takes names that differ in compatibility forms only, such as "ﬁ" and "fi", for one.
+        letters = unicodedata.normalize("NFKC", text)
+        base = "".join(c if f"x{c}".isidentifier() else "_" for c in letters) or "x"
+        base = base if base.isidentifier() else f"_{base}"
         name, n = base, 1
         while name in self.taken:
             name, n = f"{base}_{n}", n + 1
@@ -258,8 +260,8 @@ def _literal(e: Const) -> str:
 
 
 def quoted(text: str) -> str:
-    """A string literal in double quotes."""
-    return json.dumps(text, ensure_ascii=False)
+    """A string literal, in double quotes where all of it prints; what does not is escaped."""
+    return json.dumps(text, ensure_ascii=False) if text.isprintable() else ascii(text)
 
 
 def _known_reducer(c: Combiner) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Literal, assert_never
 
 import numpy as np
 
-from loopwright import dtypes
+from loopwright import dtypes, te
 from loopwright.driver import compile as compile_trace
 from loopwright.errors import LowerError, ScheduleError
 from loopwright.ir.interp.interpreter import interpret
@@ -290,7 +290,7 @@ def check_round_trips(s: Schedule, f: Func, arg_ids: Sequence[ArgId]) -> None:
     assert dag.hash == s.dag.hash
     again = replay(dag, json.loads(json.dumps(s.trace_json())))
     assert str(lower_ids(again, arg_ids)) == str(f), "a replayed trace gives another program"
-    scope: dict[str, Any] = {}
+    scope: dict[str, Any] = {"te": te}
     exec(compile(s.as_python(), "<schedule>", "exec"), scope)
     fresh = replay(s.dag, [])
     scope["schedule"](fresh, *fresh.tensors)

@@ -42,7 +42,7 @@ _IMPORTS = {
 _ROUND_TRIP = """\
 again = replay(Dag.from_json(json.loads(json.dumps(s.dag.to_json()))), s.trace_json())
 assert str(lower_ids(again, ids)) == str(lower_ids(s, ids))
-scope = {}
+scope = {"te": te}
 exec(s.as_python(), scope)
 fresh = replay(s.dag, [])
 scope["schedule"](fresh, *fresh.tensors)

@@ -15,6 +15,7 @@ from loopwright.measure.equipment import Equipment
 from loopwright.measure.options import MeasureOption, measure_option
 from loopwright.measure.result import MeasureError
 from loopwright.measure.running import wrong_answer
+from loopwright.measure.scheduled_task import ScheduledTask
 from loopwright.measure.workers.messages import CheckReply
 from loopwright.records import Checked, Record, build_hash, new_run
 
@@ -24,19 +25,6 @@ if TYPE_CHECKING:
 
 #: What `_checked` gives: whether it was checked, why not, what was wrong, the largest error.
 _Verdict = tuple[Checked, str, MeasureError | None, float | None]
-
-
-class _Recorded:
-    """A task with one schedule, that of a record: what it makes whatever the configuration is."""
-
-    def __init__(self, task: Task, scheduled: Scheduled) -> None:
-        self.name, self.args, self.key, self.target = task.name, task.args, task.key, task.target
-        self.reference, self.make_inputs = task.reference, task.make_inputs
-        self._scheduled = scheduled
-
-    def instantiate(self, config: ConfigEntity) -> Scheduled:
-        """The schedule of the record."""
-        return self._scheduled
 
 
 def recheck(
@@ -62,7 +50,9 @@ def recheck(
     Raises:
         RunError: a worker process cannot be started.
     """
-    recorded = _Recorded(task, scheduled)
+    recorded = ScheduledTask(
+        *(task.name, task.args, task.key, task.target, task.reference, task.make_inputs), scheduled
+    )
     equipment = Equipment(recorded, option or measure_option(), announce or (lambda text: None))
     try:
         equipment.start()

@@ -32,6 +32,7 @@ from loopwright.schedule.bounds.results import Bounds, LoopBound, StageBounds
 from loopwright.schedule.names import Names
 from loopwright.schedule.state import StageState, State, Tensorized, refuse
 from loopwright.schedule.steps import FieldType, Step, register
+from loopwright.te.builtin_intrinsics import call_of
 from loopwright.te.intrin_proof import intrinsic_from_json
 from loopwright.te.serial import expr_to_json
 from loopwright.te.tensor_intrin import TensorIntrin
@@ -76,9 +77,11 @@ class Tensorize(Step):
         return state.with_stage(replace(stage, tensorized=Tensorized(loop.id, self.intrin, t)))
 
     def as_python(self, names: Names) -> str:
-        """As in ``s[C].tensorize(i, {...})``."""
+        """As in ``s[C].tensorize(i, te.intrinsics.dot_uint8_int8_int32(16))``; an intrinsic that
+        does not come with loopwright stands there as its JSON."""
         loop = names.loop(self.stage, self.loop)
-        return f"{names.stage(self.stage)}.tensorize({loop}, {self.intrin.to_json()!r})"
+        intrin = call_of(self.intrin) or repr(self.intrin.to_json())
+        return f"{names.stage(self.stage)}.tensorize({loop}, {intrin})"
 
     @classmethod
     def check_bounds(cls, state: State, bounds: Bounds) -> None:

@@ -89,6 +89,14 @@ class Schedule(SchedulePrimitives):
         names = ", ".join(self.state.label(i) for i in self.state.order)
         return f"Schedule(stages {names}; {len(self.trace)} step(s))"
 
+    def _repr_html_(self) -> str:
+        from loopwright.presenting import html_block, html_folded, html_text
+
+        count = f"{len(self.trace)} step{'s' * (len(self.trace) != 1)}"
+        names = ", ".join(self.state.label(i) for i in self.state.order)
+        expression = html_folded("Tensor expression", html_text(self.dag.as_python()))
+        return html_block(f"Schedule of {names}: {count}", html_text(self.as_python()), expression)
+
     def __getitem__(self, key: StageLike) -> Stage:
         """The stage of a tensor or operation.
 

@@ -128,17 +128,27 @@ class Choice:
         return "" if self.actual is None else f"; {self.actual}"
 
 
+_TITLES = ("task", "built from", "match", "age", "hardware", "expected", "actual", "checked")
+
+
 class Report(tuple[Choice, ...]):
     """The choices of a context, in the order of the builds; its text is a table."""
 
     __slots__ = ()
 
+    def _repr_html_(self) -> str:
+        from loopwright.presenting import html_block, html_table
+
+        remarks = ["; ".join(_remarks(choice)) for choice in self]
+        rows = [(*_row(choice), text) for choice, text in zip(self, remarks, strict=True)]
+        table = html_table(rows, (*_TITLES, "remarks")) if rows else ""
+        title = "Built under this history" if rows else "Nothing was built under this history"
+        return html_block(title, table)
+
     def __str__(self) -> str:
         if not self:
             return "nothing was built under this history"
-        rows: list[tuple[str, ...]] = [
-            ("task", "built from", "match", "age", "hardware", "expected", "actual", "checked")
-        ]
+        rows: list[tuple[str, ...]] = [_TITLES]
         rows += [_row(choice) for choice in self]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = [_aligned(rows[0], widths)]

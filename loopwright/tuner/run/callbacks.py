@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 
 from loopwright.errors import UsageError
 from loopwright.tuner.run.interfaces import Callback, TunerLike
+from loopwright.tuner.run.notebook_line import NotebookLine, in_notebook
 from loopwright.tuner.run.state import RunState, Trial
 from loopwright.tuner.run.summary import Summary
 
@@ -137,23 +138,28 @@ class ProgressBar(Monitor):
         self._file = file
         self._shown = 0.0
         self._width = 0
+        self._notebook: NotebookLine | None = None
+        self._notes: list[str] = []
 
     def started(self, tuner: TunerLike, state: RunState) -> None:
         """Say how many trials the log holds."""
         self._shown = time.monotonic()
+        self._notebook = NotebookLine() if self._file is None and in_notebook() else None
+        self._notes = []
         if state.from_log:
-            print(
-                f"{self._head()}{state.from_log} trials are in the log already", file=self._stream
-            )
+            self.note(f"{state.from_log} trials are in the log already")
 
     def note(self, text: str) -> None:
         """Print the line."""
+        self._notes.append(text)
+        if self._notebook is not None:
+            return  # it stands above the next line of progress
         self._end_line()
         print(f"{self._head()}{text}", file=self._stream, flush=True)
 
     def trial(self, state: RunState, trial: Trial) -> None:
         """Refresh the line: on a terminal ten times a second, elsewhere every ten seconds."""
-        if time.monotonic() - self._shown > (0.1 if self._stream.isatty() else 10.0):
+        if time.monotonic() - self._shown > self._pause:
             self._show(state, trial)
 
     def playoff(self, state: RunState, count: int) -> None:
@@ -164,9 +170,25 @@ class ProgressBar(Monitor):
 
     def finished(self, state: RunState, summary: Summary) -> None:
         """Print the summary."""
+        if self._notebook is not None:
+            self._draw("\n".join(summary.lines()))
+            return
         self._end_line()
         for line in summary.lines():
             print(f"{self._head()}{line}", file=self._stream, flush=True)
+
+    @property
+    def _pause(self) -> float:
+        """Seconds between two lines."""
+        if self._notebook is not None:
+            return 1.0
+        return 0.1 if self._stream.isatty() else 10.0
+
+    def _draw(self, text: str) -> None:
+        """Draw in the notebook, below what was noted."""
+        assert self._notebook is not None
+        lines = [*self._notes, text]
+        self._notebook.show("\n".join(f"{self._head()}{line}" for line in lines))
 
     @property
     def _stream(self) -> TextIO:
@@ -186,10 +208,14 @@ class ProgressBar(Monitor):
         eta = "" if state.eta is None else f" | ETA {clock(state.eta)}"
         failed = f" | {state.failed} failed" if state.failed else ""
         text = (
-            f"{self._head()}current {self._speed(trial.result.median, state.flop)} | best "
+            f"current {self._speed(trial.result.median, state.flop)} | best "
             f"{self._speed(state.best_seconds, state.flop)} | {state.valid}/{self.total} | "
             f"{clock(state.budget.elapsed)}{eta}{failed}"
         )
+        if self._notebook is not None:
+            self._draw(text)
+            return
+        text = f"{self._head()}{text}"
         tty = self._stream.isatty()
         start = "\r" if tty else ""
         # Blanks, not control codes, wipe what a longer line left behind.
@@ -206,7 +232,8 @@ class ProgressBar(Monitor):
 def progress_bar(total: int, prefix: str = "", si_prefix: str = "G") -> ProgressBar:
     """Show current and best speed, trials, time, ETA and failures, and the summary at the end.
 
-    On a terminal one line is refreshed; elsewhere plain lines are printed, one every ten seconds.
+    On a terminal, and in a notebook, one line is refreshed; elsewhere plain lines are printed, one
+    every ten seconds.
 
     Args:
         total: trials that the run is to reach, for the display.

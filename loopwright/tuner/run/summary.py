@@ -129,6 +129,11 @@ class Summary:
             text.append(self._time())
         return text
 
+    def _repr_html_(self) -> str:
+        from loopwright.presenting import html_block, html_text
+
+        return html_block(f"Tuned {self.task}", html_text("\n".join(self.lines())))
+
     def _counts(self) -> str:
         failed = sum(failure.count for failure in self.failures.values())
         before = f", {self.from_log} of them from the log" if self.from_log else ""

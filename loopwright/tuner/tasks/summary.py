@@ -153,6 +153,15 @@ class TasksSummary:
             text += [f"{row.task}: {line}" for line in failure_lines(row.failures)]
         return [*text, *self.foot()]
 
+    def _repr_html_(self) -> str:
+        from loopwright.presenting import html_block, html_table, html_text
+
+        rows = [(*row.cells(), row.verdict.text()) for row in self.rows]
+        failures = [f"{r.task}: {line}" for r in self.rows for line in failure_lines(r.failures)]
+        table = html_table([*rows, self._total()], (*_HEAD, "verdict"))
+        foot = html_text("\n".join([*failures, *self.foot()]))
+        return html_block(f"{len(self.rows)} tasks", table, foot)
+
     def foot(self) -> list[str]:
         """Why it ended, and how many trials there are."""
         before = f", {self.from_log} of them from the log" if self.from_log else ""

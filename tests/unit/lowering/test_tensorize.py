@@ -320,6 +320,17 @@ def test_a_users_intrinsic_travels_with_the_trace() -> None:
     assert run.stdout.strip() == str(lower(s, args)).strip()
 
 
+def test_an_intrinsic_of_ours_prints_as_its_call() -> None:
+    s, args, _ = packed_matmul(8, 64, 32)
+    acc, lanes = tile(s, args[-1])
+    s[acc].tensorize(lanes, te.intrinsics.dot_uint8_int8_int32(16))
+    scope: dict[str, Any] = {"te": te}
+    text = s.as_python()
+    assert "te.intrinsics.dot_uint8_int8_int32(16))" in text
+    exec(text, scope)
+    assert scope["schedule"](te.create_schedule(args[-1].op), *args).trace == s.trace
+
+
 def test_a_trace_prints_as_python() -> None:
     s, args, ii = split_mv(20, 7, 4, 3)
     s[args[-1]].tensorize(ii, gemv(4, 3, strides=[None, 1]))

@@ -184,3 +184,19 @@ def test_identity_tells_what_a_log_needs_a_line_for(written):
     same = Expression.from_json({**vars(one), "inputs": {"a": 1}})
     assert same.identity == one.identity
     assert replace(one, passes={"opt_level": 1}).identity != one.identity
+
+
+@pytest.mark.parametrize(
+    "flags", ["-wrapper touch,pwned", "-fplugin=x.so", "-O2 -o /tmp/x", "@file", "-B. -g", "'"]
+)
+def test_a_log_passes_no_flag_that_makes_a_compiler_run_or_write_something(written, flags):
+    record = written.records[0]
+    target = {"kind": "c", "cflags": flags}
+    with pytest.raises(RecordError, match="cannot be rebuilt"):
+        rebuild(written, replace(record, target=target))
+
+
+def test_a_log_passes_flags_that_optimise(written):
+    target = {"kind": "c", "cflags": "-mtune=generic -g -fno-unroll-loops"}
+    rebuilt = rebuild(written, replace(written.records[0], target=target))
+    assert rebuilt.target.options["cflags"] == target["cflags"]

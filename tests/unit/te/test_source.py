@@ -174,3 +174,15 @@ def test_a_float_is_rounded_once_to_its_own_dtype() -> None:
     assert "init=te.const(0.1, " in check(
         te.compute((), lambda: te.sum(A[k], axis=k, init=0.1), name="B")
     )
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [("ﬁ", "fi"), ("x²", "x2"), ("a", "\uff41"), ("\ud800", "_"), ("a\u202eb", "a_b"), ("1", "_1")],
+)
+def test_names_that_python_takes_for_one_are_told_apart(pair: tuple[str, str]) -> None:
+    first, second = pair
+    A = te.placeholder((4,), name=first)
+    B = te.placeholder((4,), name=second)
+    source = check(te.compute((4,), lambda i: A[i] - B[i], name=first))
+    assert source.encode().isascii() or all(line.isprintable() for line in source.splitlines())

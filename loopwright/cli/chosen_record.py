@@ -1,0 +1,158 @@
+"""``--record ID`` and ``--trial N``: one record of a log in the place of its best one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from loopwright.cli.workload import Workload, counted
+from loopwright.errors import RecordError, UsageError
+
+if TYPE_CHECKING:
+    from loopwright.records import Log, Record
+    from loopwright.task.rebuild import Rebuilt
+
+
+def record_options(command: Callable[..., object]) -> Callable[..., object]:
+    """Add the options that name one record of a log."""
+    decorators = (
+        click.option(
+            "--record",
+            metavar="ID",
+            help="This record of the log: its id, the beginning of it, or `best`.",
+        ),
+        click.option(
+            "--trial", type=click.IntRange(0), metavar="N", help="The record of this trial instead."
+        ),
+        click.option(
+            "--run",
+            metavar="RUN",
+            help="The run that had this trial, where the log has several; the beginning will do.",
+        ),
+    )
+    for decorate in reversed(decorators):
+        command = decorate(command)
+    return command
+
+
+def emit_option(command: Callable[..., object]) -> Callable[..., object]:
+    """Add the option that asks for a text of a kernel."""
+    return click.option(
+        "--emit",
+        type=click.Choice(["nest", "llvm", "c", "asm"]),
+        help="Print this: the loop nest, LLVM IR, C, or the assembly of the target.",
+    )(command)
+
+
+@dataclass(frozen=True)
+class RecordName:
+    """What --record, --trial and --run say.
+
+    Attributes:
+        record: id of the record, the beginning of it, or ``"best"``; None: not said.
+        trial: number of its trial.
+        run: the run of that trial.
+    """
+
+    record: str | None
+    trial: int | None
+    run: str | None
+
+    @property
+    def given(self) -> bool:
+        """Whether a record was named."""
+        return self.record is not None or self.trial is not None
+
+    def check(self, history: Sequence[str]) -> None:
+        """Refuse options that mean nothing.
+
+        Raises:
+            UsageError: a record without its log, or a run without a record.
+        """
+        if self.given and not history:
+            raise UsageError("--record and --trial are of a log: name it with --history")
+        if self.run is not None and not self.given:
+            raise UsageError("--run goes with --trial: it says which run's trial is meant")
+
+
+def find(workload: Workload, logs: Sequence[Log], name: RecordName) -> tuple[Record, Rebuilt]:
+    """The record that was named, and what it was made from.
+
+    Raises:
+        UsageError: it is of another workload, or for another number of threads.
+        RecordError: there is none, or it cannot be rebuilt from its log.
+    """
+    from loopwright.inspection import choose
+    from loopwright.records import fields_of
+    from loopwright.task.rebuild import rebuild
+
+    log = _together(logs)
+    (tasks,) = fields_of(log.records, "task")
+    own = [r for r, task in zip(log.records, tasks, strict=True) if task == workload.task.key]
+    try:
+        record = choose(replace(log, records=own), name.record, trial=name.trial, run=name.run)
+    except RecordError:
+        # The message is better where it tells what the log has of other workloads.
+        record = choose(log, name.record, trial=name.trial, run=name.run)
+    _check_fit(workload, record)
+    rebuilt = rebuild(log, record)
+    _check_same(workload, record, rebuilt)
+    return record, rebuilt
+
+
+def _together(logs: Sequence[Log]) -> Log:
+    """Several logs as one."""
+    from loopwright.records import Log
+
+    if len(logs) == 1:
+        return logs[0]
+    whole = Log(Path(", ".join(str(log.path) for log in logs)))
+    for log in logs:
+        whole.records += log.records
+        whole.headers += log.headers
+        whole.skipped += log.skipped
+        for digest, expressions in log.dags.items():
+            whole.dags.setdefault(digest, []).extend(expressions)
+    return whole
+
+
+def _check_fit(workload: Workload, record: Record) -> None:
+    from loopwright.inspection.choosing import title
+    from loopwright.records import threads
+
+    if record.task != workload.task.key:
+        raise UsageError(
+            f"record {record.id} is of {title(record)} for {record.kind or 'an unknown target'}, "
+            f"not of {workload.task} for {workload.task.kind}; "
+            "`loopwright records rerun` needs no workload"
+        )
+    now = workload.threads or threads(workload.task.target.canonical, {})
+    then = record.threads
+    if then and then != (now or _cores()):
+        raise UsageError(
+            f"record {record.id} was measured with {counted(then)}, and this is for "
+            f"{counted(now or _cores())}; add --threads {then}"
+        )
+
+
+def _cores() -> int:
+    from loopwright.env import usable_cpus
+
+    return len(usable_cpus())
+
+
+def _check_same(workload: Workload, record: Record, rebuilt: Rebuilt) -> None:
+    """Refuse a record whose template now computes something else."""
+    task = workload.task
+    schedule, args = task.instantiate(task.config_space.default_index)
+    same = schedule.dag.hash == rebuilt.schedule.dag.hash
+    if not same or schedule.arg_ids(args) != rebuilt.schedule.arg_ids(rebuilt.args):
+        raise RecordError(
+            f"record {record.id} computes {rebuilt.schedule.dag.hash}, and {task} is now "
+            f"{schedule.dag.hash}: its template has changed; `loopwright records rerun` takes the "
+            "expression from the log"
+        )

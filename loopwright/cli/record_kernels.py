@@ -1,0 +1,99 @@
+"""``loopwright records export | rerun``: the kernel of one record, as a file and once more."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from loopwright.cli.chosen_record import emit_option, record_options
+from loopwright.cli.harmless import echo
+from loopwright.errors import UsageError
+
+if TYPE_CHECKING:
+    from loopwright.records import Log
+
+
+@click.command("export", short_help="Write a kernel as a Python file.")
+@click.argument("log")
+@click.argument("record", default="best")
+@click.option("-o", "--out", metavar="FILE", help="The Python file [default: print it].")
+@click.option("--as-data", is_flag=True, help="Program and schedule as JSON, not as Python.")
+def export(log: str, record: str, out: str | None, as_data: bool) -> None:
+    """Write one RECORD of LOG, its id (or the beginning of it) or `best`, as a Python file.
+
+    The file builds the kernel, checks its answer and times it: it needs loopwright and NumPy, but
+    neither the log nor the template. `python FILE --help` says what else it does.
+    """
+    from loopwright import inspection
+
+    text = inspection.export(_load(log), record, out, form="data" if as_data else "python")
+    if out is None:
+        echo(text.rstrip("\n"))
+        return
+    echo(f"wrote {out} ({len(text.encode())} bytes)")
+    echo(f"run it: python {out}")
+
+
+@click.command("rerun", short_help="Build, check and time a kernel again.")
+@click.argument("log")
+@click.argument("named", required=False, metavar="[RECORD]")
+@record_options
+@emit_option
+@click.option("--ir", "emit", flag_value="nest", help="The same as --emit nest.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    default=10.0,
+    show_default=True,
+    help="That building, and that running, may take.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+@click.pass_context
+def rerun(
+    context: click.Context,
+    log: str,
+    named: str | None,
+    record: str | None,
+    trial: int | None,
+    run: str | None,
+    emit: str | None,
+    timeout: float,
+    as_json: bool,
+) -> None:
+    """Build, check and time the kernel of one RECORD of LOG again, beside what LOG says.
+
+    The kernel is rebuilt from LOG alone. It runs in a process of its own, which is ended when it
+    takes too long. With --emit or --ir nothing runs: a text of the kernel is printed.
+    """
+    from loopwright import inspection
+
+    if named is not None and record is not None:
+        raise UsageError(f"the record is named twice, {named!r} and {record!r}; name it once")
+    record = record if named is None else named
+    opened = _load(log)
+    if emit is not None:
+        echo(inspection.text_of(opened, record, emit, trial=trial, run=run))
+        return
+    done = inspection.rerun(opened, record, trial=trial, run=run, timeout=timeout, announce=_say)
+    if as_json:
+        click.echo(json.dumps(done.to_json()))
+    else:
+        echo("\n".join(done.lines()))
+    context.exit(1 if done.result.error is not None else 0)
+
+
+def _load(path: str) -> Log:
+    """Read a log, and say what of it was not understood."""
+    from loopwright.records import open_log
+
+    log = open_log(path)
+    if len(log) and (complaint := log.complaint()):
+        _say(complaint)
+    return log
+
+
+def _say(text: str) -> None:
+    echo(text, err=True)

@@ -1,0 +1,91 @@
+"""The texts of a kernel: its loop nest, LLVM IR, C, and assembly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+
+from loopwright.errors import UsageError, did_you_mean
+from loopwright.inspection.choosing import LogLike, choose, log_of
+from loopwright.records import Record
+from loopwright.target import Target
+from loopwright.target.kinds import KINDS
+from loopwright.task.rebuild import rebuild
+
+if TYPE_CHECKING:
+    from loopwright.schedule import Schedule
+    from loopwright.te import Tensor
+
+#: A text of a kernel.
+Emitted: TypeAlias = Literal["nest", "llvm", "c", "asm"]
+EMITTED: tuple[Emitted, ...] = get_args(Emitted)
+#: What `Module.get_source` calls the text that a target writes first.
+_OF_TARGET = {"llvm": "ll", "c": "c"}
+
+
+def emit(schedule: Schedule, args: Sequence[Tensor], target: Target, kind: str) -> str:
+    """One text of a kernel, lowered in the `PassContext` of the caller.
+
+    Args:
+        schedule: its schedule.
+        args: its tensors in calling order.
+        target: what it is for. For ``"llvm"`` and ``"c"`` it may be of the other kind: the text is
+            then that of the same program for a target with the same CPU and threads.
+        kind: ``"nest"`` (the loop nest after all passes), ``"llvm"`` (LLVM IR, optimised), ``"c"``
+            or ``"asm"`` (assembly of the target's own compiler).
+
+    Raises:
+        UsageError: another kind, or the target has no assembly.
+        LoopwrightError: the program cannot be lowered or compiled for the target.
+    """
+    from loopwright.driver import build
+    from loopwright.lowering import lower
+
+    if kind not in EMITTED:
+        raise UsageError(
+            f"there is no text {kind!r} of a kernel{did_you_mean(kind, EMITTED)}; "
+            f"it is one of {', '.join(EMITTED)}"
+        )
+    if kind == "nest":
+        return str(lower(schedule, args))
+    if kind == "asm":
+        return build(schedule, args, target, cache=False).get_source("asm").expandtabs()
+    resolved = of_kind(target, kind)
+    return build(schedule, args, resolved, cache=False).get_source(_OF_TARGET[kind])
+
+
+def text_of(
+    log: LogLike,
+    record: Record | str | None,
+    kind: str,
+    *,
+    trial: int | None = None,
+    run: str | None = None,
+) -> str:
+    """One text of the kernel of a record, rebuilt from its log.
+
+    Args:
+        log: the log, or its path.
+        record: a record of it, an id or the beginning of one, or ``"best"``.
+        kind: see `emit`.
+        trial: the number of a trial instead.
+        run: the run of that trial.
+
+    Raises:
+        RecordError: there is no such record, or it cannot be rebuilt.
+        UsageError: see `choose` and `emit`.
+    """
+    opened = log_of(log)
+    if not isinstance(record, Record):
+        record = choose(opened, record, trial=trial, run=run)
+    rebuilt = rebuild(opened, record)
+    with rebuilt.passes:
+        return emit(rebuilt.schedule, rebuilt.args, rebuilt.target, kind)
+
+
+def of_kind(target: Target, kind: str) -> Target:
+    """A target of some kind with the options that a given one shares with it."""
+    if target.kind == kind:
+        return target
+    shared = {k: v for k, v in target.options.items() if k in KINDS[kind].options}
+    return Target({"kind": kind, **shared})

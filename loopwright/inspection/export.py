@@ -1,0 +1,304 @@
+"""One record of a log as a Python file that builds, checks and times its kernel."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from loopwright.errors import LoopwrightError, RecordError, TensorError, UsageError
+from loopwright.inspection import kernel_file
+from loopwright.inspection.choosing import LogLike, choose, log_of, title
+from loopwright.presenting import harmless
+from loopwright.records import Checked, Expression, Json, Log, Record
+from loopwright.records.verdict import Verdict
+from loopwright.task.applying.as_called import duration
+from loopwright.task.rebuild import Rebuilt, expression_of, rebuild
+
+if TYPE_CHECKING:
+    from loopwright.measure.data.plan import DataPlan
+    from loopwright.te.dag import Dag
+
+#: How a program stands in an exported file: as calls of te and of the schedule's primitives, or as
+#: the JSON of the log.
+Form: TypeAlias = Literal["python", "data"]
+_WIDTH = 100
+
+
+def export(
+    log: LogLike,
+    record: Record | str = "best",
+    path: str | os.PathLike[str] | None = None,
+    *,
+    form: Form = "python",
+) -> str:
+    """Write a record as a Python file that needs neither its log nor its template.
+
+    Running the file builds the kernel, compares its answer with the same computation without a
+    schedule, and times it; ``--help`` says what else it does. What it computes and how stands in it
+    as Python: the tensor expression, and the calls of the schedule's primitives.
+
+    Args:
+        log: the log, or its path.
+        record: a record of it, an id or the beginning of one, or ``"best"``.
+        path: the file to be written; one that is there is replaced. None: nothing is written.
+        form: ``"data"`` for the JSON of the log in the place of Python. That is also taken where
+            Python cannot say it, and the file says why.
+
+    Returns:
+        The text of the file.
+
+    Raises:
+        RecordError: there is no such record, or it cannot be rebuilt from its log.
+        UsageError: several records are meant; another form; or ``path`` is the log.
+        LoopwrightError: the file cannot be written.
+    """
+    if form not in ("python", "data"):
+        raise UsageError(f"there is no form {form!r} of an exported kernel; give python or data")
+    opened = log_of(log)
+    chosen = choose(opened, record) if isinstance(record, str) else record
+    if path is not None and _is_log(Path(path), opened):
+        raise UsageError(f"{path} is the log itself, and would be replaced; name another file")
+    text = kernel_text(opened, chosen, form)
+    if path is not None:
+        _write(Path(path), text)
+    return text
+
+
+def kernel_text(log: Log, record: Record, form: Form = "python") -> str:
+    """The text of an exported kernel; see `export`."""
+    rebuilt, expression = rebuild(log, record), expression_of(log, record)
+    dag = rebuilt.schedule.dag
+    program, why = ("", "it was exported as data") if form == "data" else _as_python(rebuilt)
+    from_data = not program
+    plan = _plan(rebuilt)
+    parts = [
+        kernel_file.HEAD + "\n".join(_origin(log, record, rebuilt, expression, plan)),
+        kernel_file.IMPORTS + _more_imports(from_data),
+        _constants(rebuilt, expression, record, plan),
+        *_trusted(rebuilt),
+        _data(dag, record, why) if from_data else program,
+        kernel_file.FROM_DATA if from_data else kernel_file.FROM_PYTHON,
+        kernel_file.MAIN,
+    ]
+    return "\n\n".join(part.strip("\n") + "\n" for part in parts)
+
+
+def _is_log(path: Path, log: Log) -> bool:
+    return path.exists() and log.path.exists() and path.samefile(log.path)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise LoopwrightError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
+
+
+# ---------------------------------------------------------------- where it is from
+
+
+def _origin(
+    log: Log, record: Record, rebuilt: Rebuilt, expression: Expression, plan: DataPlan | None
+) -> Iterator[str]:
+    """Where the kernel is from, as comments: nothing in a log ends a line or a comment."""
+    rows = [
+        ("task", title(record)),
+        ("record", f"{record.id} of {log.path.name}{_when(record)}"),
+        ("speed", _speed(record, rebuilt)),
+        ("verdict", "" if record.verdict is None else _verdict(record.verdict)),
+        ("answer", _answer(record)),
+        ("hardware", f"{record.env.get('cpu') or 'unknown'}{_threads(record)}"),
+        ("target", str(rebuilt.target)),
+        ("knobs", " ".join(f"{name}={json.dumps(v)}" for name, v in record.config.items())),
+        ("software", _software(record.env)),
+        ("inputs", _inputs(expression, plan)),
+    ]
+    yield "# Where it is from:"
+    for name, text in rows:
+        if text:
+            yield from _comment(name, harmless(text))
+
+
+def _comment(name: str, text: str) -> Iterator[str]:
+    """A name with its text, as comments of whole words."""
+    import textwrap
+
+    lines = textwrap.wrap(text, _WIDTH - 13, break_on_hyphens=False) or [""]
+    for head, line in zip([name, *[""] * len(lines)], lines, strict=False):
+        yield f"#   {head:8} {line}"
+
+
+def _when(record: Record) -> str:
+    run = f", trial {record.trial} of run {record.run}" if record.run else ""
+    clock = time.strftime(", %Y-%m-%d %H:%M UTC", time.gmtime(record.ts)) if record.ts > 0 else ""
+    return run + clock
+
+
+def _speed(record: Record, rebuilt: Rebuilt) -> str:
+    if record.error is not None:
+        return f"none: it failed ({record.error.get('kind')}: {record.error.get('text')})"
+    if record.median is None:
+        return "not measured"
+    gflops = rebuilt.schedule.dag.flop / record.median / 1e9
+    windows = f"{len(record.times)} window{'s' * (len(record.times) != 1)}"
+    speed = f", {gflops:.4g} GFLOP/s" if gflops else ""
+    rough = "; dropped after its first run, so that this is a rough value" if record.dropped else ""
+    return (
+        f"{duration(record.median)} per call (median of {windows}, {duration(min(record.times))} "
+        f"to {duration(max(record.times))}){speed}{rough}"
+    )
+
+
+def _threads(record: Record) -> str:
+    count = record.threads
+    return f", {count} thread{'s' * (count != 1)}" if count else ""
+
+
+def _verdict(data: Mapping[str, Json]) -> str:
+    try:
+        return Verdict.from_json(data).text("it")
+    except RecordError:
+        return ""
+
+
+def _answer(record: Record) -> str:
+    if record.checked is Checked.YES:
+        error = "" if record.max_error is None else f", largest error {record.max_error:.3g}"
+        return f"compared with the reference{error}"
+    return f"not compared with a reference{f': {record.check_reason}' * bool(record.check_reason)}"
+
+
+def _software(env: Mapping[str, Json]) -> str:
+    names = ("loopwright", "llvmlite", "numpy", "python")
+    return ", ".join(f"{name} {env[name]}" for name in names if env.get(name))
+
+
+def _inputs(expression: Expression, plan: DataPlan | None) -> str:
+    if expression.inputs.get("made_by") != "template":
+        return f"random, from seed {_seed(expression)}, as in the log"
+    if plan is None:
+        return "made by the template, which is not in the log; give your own with --inputs"
+    return "made by the template, which is not in the log; here they are random"
+
+
+# ---------------------------------------------------------------- what it is
+
+
+def _plan(rebuilt: Rebuilt) -> DataPlan | None:
+    """How its inputs are made; None where an input is an index, and nobody knows its range."""
+    from loopwright.measure.building import make_candidate
+    from loopwright.measure.data.planning import plan_of
+
+    schedule = rebuilt.schedule
+    ids = schedule.arg_ids(rebuilt.args)
+    try:
+        return plan_of(make_candidate(schedule.dag, [], ids, "main"), given=False)[1]
+    except UsageError:
+        return None
+
+
+def _constants(
+    rebuilt: Rebuilt, expression: Expression, record: Record, plan: DataPlan | None
+) -> str:
+    from loopwright.measure.checking.check import computed_in, reduction_length
+
+    dag = rebuilt.schedule.dag
+    close = f"Closeness({reduction_length(dag)}, {computed_in(dag)!r})"
+    ids = list(rebuilt.schedule.arg_ids(rebuilt.args))
+    lines = [
+        "#: What it was compiled for; `main` takes another target with --target.",
+        _assigned("TARGET", rebuilt.target.canonical),
+        "#: Settings of the passes that it was lowered with.",
+        _assigned("PASSES", rebuilt.passes.to_json()),
+        "#: The arguments in calling order: operations of the program, by their number.",
+        f"ARGUMENTS = {ids!r}",
+        "#: How the inputs are made: ranges of what is used as an index, and the largest number of",
+        "#: the second set of inputs, which are integers where sums of them are exact.",
+        f"INPUTS = {plan!r}",
+        f"SEED = {_seed(expression)}",
+        "#: How close floats must be: terms of the longest sum, and the type that is computed in.",
+        f"CLOSENESS = {close}",
+        "#: Seconds per call in the log.",
+        f"RECORDED_S = {record.median!r}",
+        "#: Names the program: equal programs have equal hashes.",
+        f'DAG_HASH = "{dag.hash}"',
+    ]
+    return "\n".join(lines)
+
+
+def _seed(expression: Expression) -> int:
+    seed = expression.inputs.get("seed", 0)
+    return seed if type(seed) is int and seed >= 0 else 0
+
+
+def _assigned(name: str, value: Mapping[str, object]) -> str:
+    """A dictionary as a constant, in lines of readable width."""
+    line = f"{name} = {dict(value)!r}"
+    if len(line) <= _WIDTH:
+        return line
+    return "\n".join([f"{name} = {{", *(f"    {k!r}: {v!r}," for k, v in value.items()), "}"])
+
+
+def _as_python(rebuilt: Rebuilt) -> tuple[str, str]:
+    """The program and the schedule as functions; or nothing, and why Python cannot say it."""
+    try:
+        _, _, source = rebuilt.schedule.dag.as_python().partition("\n\n")
+        lines, _, outputs = source.rstrip("\n").rpartition("\n")
+        body = [f"    {line}" for line in lines.split("\n")]
+        result = f"    return {outputs.removeprefix('outputs = ')}"
+        title = '    """The tensor expression; returns what is computed."""'
+        program = "\n".join(["def program():", title, *body, result])
+        text = f"{program}\n\n\n{rebuilt.schedule.as_python()}"
+        compile(text, "<exported kernel>", "exec")  # which runs nothing
+    except (TensorError, SyntaxError, RecursionError, MemoryError) as error:
+        return "", f"Python cannot say it: {harmless(str(error))[:200]}"
+    return text, ""
+
+
+def _data(dag: Dag, record: Record, why: str) -> str:
+    """The program and the steps as the log has them."""
+    return "\n".join(
+        [
+            f"# Program and schedule stand here as data, since {why}.",
+            f"DAG = json.loads({_literal(dag.to_json())})",
+            f"TRACE = json.loads({_literal(record.trace)})",
+        ]
+    )
+
+
+def _literal(data: Json) -> str:
+    """JSON as texts in Python, a line each."""
+    text = json.dumps(data, separators=(",", ":"))
+    parts = [text[at : at + _WIDTH - 10] for at in range(0, len(text), _WIDTH - 10)]
+    return "\n".join(["", *(f"    {part!r}" for part in parts), ""])
+
+
+def _more_imports(from_data: bool) -> str:
+    if not from_data:
+        return ""
+    return (
+        "from loopwright.schedule import replay\n"
+        "from loopwright.schedule.steps import Step\n"
+        "from loopwright.te.dag import Dag\n"
+    )
+
+
+def _trusted(rebuilt: Rebuilt) -> list[str]:
+    """Digests of intrinsics that the exporting program has declared, and that nothing proves."""
+    from loopwright.schedule.rules import Tensorize
+    from loopwright.te.builtin_intrinsics import call_of
+    from loopwright.te.intrin_proof import why_not_harmless
+
+    used = [step.intrin for step in rebuilt.schedule.trace if isinstance(step, Tensorize)]
+    unproved = [x.digest for x in used if not call_of(x) and why_not_harmless(x)]
+    if not unproved:
+        return []
+    return [
+        "# Intrinsics that the program which exported this file has declared itself.\n"
+        "from loopwright.te.intrin_proof import vouch_for\n\n"
+        f"vouch_for({list(dict.fromkeys(unproved))!r})"
+    ]

@@ -1,0 +1,103 @@
+"""How sure a median is, and how two sets of times compare that were not taken in turns."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from loopwright.measure.playoff.paired_ratios import CONFIDENCE, SMALLEST_GAIN
+from loopwright.records import Outcome
+
+#: Resamplings of a comparison; its ends are then known to about a tenth of their distance.
+_DRAWS = 2000
+#: An interval that is wider to each side holds too many differences to say that there is none.
+_TOO_NOISY = 0.1
+
+
+def median_interval(samples: Sequence[float]) -> tuple[float, float] | None:
+    """The interval of 95 % of the median of what was sampled; None with fewer than 6 samples.
+
+    Its ends are samples themselves: each sample lies below the median with the chance of a coin,
+    whatever the shape of the noise is, so that the binomial distribution says how many may lie
+    outside (Hollander, Wolfe, Chicken, "Nonparametric Statistical Methods", 3rd ed., section 3.5).
+
+    Args:
+        samples: in any order.
+    """
+    ordered, count = sorted(samples), len(samples)
+    outside, reached = 0, 0
+    for k in range(count):
+        reached += math.comb(count, k)
+        if reached > (1 - CONFIDENCE) / 2 * 2**count:
+            break
+        outside = k + 1
+    return (ordered[outside - 1], ordered[-outside]) if outside else None
+
+
+@dataclass(frozen=True)
+class Change:
+    """How the time of a kernel has changed from one measurement to another.
+
+    Attributes:
+        gain: by which share it is faster now, such as 0.031 for 3.1 %; negative where slower.
+        low: lower end of the interval of 95 % of the gain.
+        high: upper end.
+    """
+
+    gain: float
+    low: float
+    high: float
+
+    @property
+    def margin(self) -> float:
+        """Half of the width of the interval."""
+        return (self.high - self.low) / 2
+
+    @property
+    def outcome(self) -> Outcome:
+        """The word for it; less than half a percent is a tie."""
+        if self.low > SMALLEST_GAIN:
+            return Outcome.FASTER
+        return Outcome.SLOWER if self.high < -SMALLEST_GAIN else Outcome.TIE
+
+    def text(self) -> str:
+        """In words: ``same within the noise (2.0 % slower +- 3.1 %)``."""
+        word = "faster" if self.gain > 0 else "slower"
+        figures = f"{abs(self.gain) * 100:.1f} % {word} +- {self.margin * 100:.1f} %"
+        if self.outcome is not Outcome.TIE:
+            return figures
+        if self.margin > _TOO_NOISY:
+            return f"not to be compared: the samples scatter too much ({figures})"
+        return f"same within the noise ({figures})"
+
+
+def change(before: Sequence[float], now: Sequence[float]) -> Change | None:
+    """Compare two sets of times of one kernel, taken at different moments.
+
+    The interval is that of the bootstrap (Efron and Tibshirani, "An Introduction to the Bootstrap",
+    1993, section 13.3): both sets are drawn from again, always with the same seed. It tells the
+    noise within each set. It cannot tell how the machine has changed between them.
+
+    Args:
+        before: seconds per call.
+        now: seconds per call.
+
+    Returns:
+        None where one of them has fewer than 3 samples, of which nothing can be said.
+    """
+    if min(len(before), len(now)) < 3:
+        return None
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    medians = [
+        np.median(rng.choice(np.asarray(times), (_DRAWS, len(times))), axis=1)
+        for times in (before, now)
+    ]
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(medians[0] / medians[1] - 1, (tail, 1 - tail))
+    gain = statistics.median(before) / statistics.median(now) - 1
+    # A median of so few samples may lie outside of what was drawn.
+    return Change(gain, min(float(low), gain), max(float(high), gain))

@@ -1,0 +1,256 @@
+"""The kernel of a record once more: rebuilt from its log, checked, and timed on this machine."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from loopwright.env import usable_cpus
+from loopwright.errors import LoopwrightError
+from loopwright.inspection.choosing import LogLike, choose, log_of, title
+from loopwright.inspection.interval import Change, change, median_interval
+from loopwright.inspection.work import work_of
+from loopwright.records import Checked, Json, Log, Record
+from loopwright.task.applying.as_called import duration
+from loopwright.task.applying.fit import Here
+from loopwright.task.rebuild import Rebuilt, expression_of, rebuild
+from loopwright.time_limit import TEMPLATE_S, limited
+
+if TYPE_CHECKING:
+    from loopwright.measure import MeasureResult
+    from loopwright.measure.scheduled_task import ScheduledTask
+    from loopwright.task import Task
+
+#: Samples of a new timing, each a window of so many milliseconds at least.
+SAMPLES = 20
+_WINDOW_MS = 10.0
+#: Seconds that the new timing may take.
+TIMEOUT_S = 10.0
+#: Load for each core, as an average over the last minute, from which on a timing is disturbed.
+_BUSY = 0.5
+
+_log = logging.getLogger("loopwright.inspection")
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """A record beside a new measurement of its kernel.
+
+    Attributes:
+        record: the record.
+        result: what was measured now: seconds per call of each sample, whether the answer is right,
+            or the error.
+        reference: what the answer was compared with, in words.
+        differences: what is not now as it was then (CPU, threads, compiler), in words, and whether
+            other programs use the machine.
+        flop: arithmetic operations of a call; 0 where there are none to count.
+    """
+
+    record: Record
+    result: MeasureResult
+    reference: str
+    differences: tuple[str, ...] = ()
+    flop: int = 0
+
+    @property
+    def change(self) -> Change | None:
+        """How the time has changed; None where one of both has none, or too few samples."""
+        whole = self.record.usable and self.result.usable
+        return change(self.record.times, self.result.times) if whole else None
+
+    def lines(self) -> list[str]:
+        """The outcome in words, a line each."""
+        r = self.record
+        rows = [
+            ("record", f"{r.id}, {title(r)}"),
+            ("trial", f"{r.trial} of run {r.run or 'unknown'}"),
+            ("answer", self._answer()),
+            ("time", self._time()),
+            ("recorded", self._recorded()),
+            *(("differs", text) for text in self.differences),
+        ]
+        return [f"{name + ':':9} {text}" for name, text in rows]
+
+    def _repr_html_(self) -> str:
+        from loopwright.presenting import html_block, html_table
+
+        rows = [line.split(":", 1) for line in self.lines()]
+        return html_block("A kernel once more", html_table(rows))
+
+    def to_json(self) -> dict[str, Json]:
+        """The outcome for scripts: seconds, shares as numbers."""
+        result, changed = self.result, self.change
+        interval = median_interval(result.times)
+        error = result.error
+        return {
+            "record": self.record.id,
+            "times": list(result.times),
+            "median_s": result.median,
+            "interval_s": None if interval is None else list(interval),
+            "recorded_s": self.record.median,
+            "gain": None if changed is None else changed.gain,
+            "gain_interval": None if changed is None else [changed.low, changed.high],
+            "outcome": None if changed is None else str(changed.outcome),
+            "checked": str(result.checked),
+            "check_reason": result.check_reason,
+            "max_error": result.max_error,
+            "error": None if error is None else {"kind": error.kind, "text": error.text},
+            "differences": list(self.differences),
+        }
+
+    def _answer(self) -> str:
+        if self.result.error is not None:
+            return f"none, it failed: {self.result.error}"
+        if self.result.checked is not Checked.YES:
+            return f"not checked: {self.result.check_reason or 'no reason is known'}"
+        within = f" within {self.result.max_error:.3g}" if self.result.max_error else ""
+        return f"right, equal to {self.reference}{within}"
+
+    def _time(self) -> str:
+        median = self.result.median
+        if median is None:
+            return "none"
+        speed = f", {self.flop / median / 1e9:.4g} GFLOP/s" if self.flop else ""
+        return f"{duration(median)} per call{_between(self.result)}{speed}"
+
+    def _recorded(self) -> str:
+        r = self.record
+        if r.error is not None:
+            return f"it failed: {r.error.get('kind')}: {r.error.get('text')}"
+        if r.median is None:
+            return "no time"
+        if r.dropped:
+            return f"{duration(r.median)} in one run, after which it was dropped as too slow"
+        changed = self.change
+        if changed is None:
+            return f"{duration(r.median)}"
+        return f"{duration(r.median)}; now {changed.text()}"
+
+
+def _between(result: MeasureResult) -> str:
+    interval = median_interval(result.times)
+    if interval is None:
+        return f" ({len(result.times)} samples, too few for an interval)"
+    low, high = map(duration, interval)
+    unit = low.rpartition(" ")[2]
+    low = low.removesuffix(f" {unit}") if high.endswith(f" {unit}") else low
+    return f" (95 %: {low} to {high})"
+
+
+def rerun(
+    log: LogLike,
+    record: Record | str | None = None,
+    *,
+    trial: int | None = None,
+    run: str | None = None,
+    timeout: float = TIMEOUT_S,
+    announce: Callable[[str], None] | None = None,
+) -> Rerun:
+    """Build the kernel of a record from its log, check its answer and time it, in a process apart.
+
+    What runs is replayed from the expression and the schedule in the log; the template is not
+    needed. Where this process knows it and it still makes the expression of the record, its NumPy
+    reference and its inputs are used; else the answer is compared with the naive schedule.
+
+    Args:
+        log: the log, or its path.
+        record: a record of it, an id or the beginning of one, or ``"best"``.
+        trial: the number of a trial instead, where one task and one run make it unique.
+        run: the run of that trial, or the beginning of its name.
+        timeout: seconds that building, and that running, may take.
+        announce: told what a person should know, such as waiting for the device; None: a warning of
+            the logger ``loopwright.inspection``.
+
+    Raises:
+        RecordError: there is no such record, or it cannot be rebuilt from its log.
+        UsageError: several records are meant, or none is named; or ``timeout`` is not above 0.
+        RunError: a worker process cannot be started.
+    """
+    opened = log_of(log)
+    if not isinstance(record, Record):
+        record = choose(opened, record, trial=trial, run=run)
+    rebuilt = rebuild(opened, record)
+    task, reference = _task(record, rebuilt)
+    busy = _busy()
+    with rebuilt.passes:
+        result = _measured(task, _seed(opened, record), timeout, announce or _log.warning)
+        here = Here(rebuilt.target.canonical, rebuilt.passes.to_json())
+    fit = here.fit(record)
+    work = work_of(opened, record)
+    differences = (*map(str, (*fit.refused, *fit.others)), *busy)
+    return Rerun(record, result, reference, differences, 0 if work is None else work.flop)
+
+
+def _busy() -> list[str]:
+    """What else uses the machine, where that is enough to disturb a timing."""
+    load, cores = os.getloadavg()[0], len(usable_cpus())
+    if load < _BUSY * cores:
+        return []
+    return [f"load: {load:.1f} on {cores} cores before it was timed; other programs disturb it"]
+
+
+def _seed(log: Log, record: Record) -> int:
+    """The seed of the inputs that it was timed on."""
+    seed = expression_of(log, record).inputs.get("seed", 0)
+    return seed if type(seed) is int and seed >= 0 else 0
+
+
+def _task(record: Record, rebuilt: Rebuilt) -> tuple[ScheduledTask, str]:
+    """The kernel of a record as a task, and what its answer is compared with."""
+    from loopwright.measure.scheduled_task import ScheduledTask
+
+    known = _known_task(record, rebuilt)
+    reference = None if known is None else known.reference
+    task = ScheduledTask(
+        name=record.op,
+        args=tuple(record.args),
+        key=record.task,
+        target=rebuilt.target,
+        reference=reference,
+        make_inputs=None if known is None else known.make_inputs,
+        scheduled=(rebuilt.schedule, rebuilt.args),
+    )
+    return task, "the naive schedule" if reference is None else "the NumPy reference"
+
+
+def _known_task(record: Record, rebuilt: Rebuilt) -> Task | None:
+    """The task of a record, where its template is here and makes the expression of the record."""
+    import loopwright.ops  # noqa: F401  (its templates become known)
+    from loopwright.task import TASKS, create_task
+
+    if record.op not in TASKS:
+        return None
+
+    def made() -> Task | None:
+        task = create_task(record.op, record.args, rebuilt.target)
+        schedule, args = task.instantiate(task.config_space.default_index)
+        same = schedule.dag.hash == rebuilt.schedule.dag.hash
+        ids = rebuilt.schedule.arg_ids(rebuilt.args)
+        return task if same and schedule.arg_ids(args) == ids else None
+
+    try:
+        return limited(TEMPLATE_S, f"the template {record.op}", made)
+    except LoopwrightError:
+        return None  # the template has changed, and the log has what is needed
+
+
+def _measured(
+    task: ScheduledTask, seed: int, timeout: float, announce: Callable[[str], None]
+) -> MeasureResult:
+    """Measure one schedule as `Measurer` does, with more samples."""
+    from loopwright.measure import LocalBuilder, LocalRunner, MeasureInput, Measurer, measure_option
+    from loopwright.task import ConfigSpace
+
+    option = measure_option(
+        LocalBuilder(timeout=timeout, n_parallel=1),
+        LocalRunner(timeout=timeout, number=1, repeat=SAMPLES, min_repeat_ms=_WINDOW_MS, seed=seed),
+    )
+    space = ConfigSpace()
+    space.freeze()
+    with Measurer(task, option, announce) as measurer:
+        # A measurer asks no more of a task than `TaskLike` says.
+        (result,) = measurer.measure([MeasureInput(cast("Task", task), space.get(0))])
+    return result

@@ -1,0 +1,88 @@
+"""Text of users and logs where people look at it: on a screen, in a file, in a notebook.
+
+Names and errors may come from a log that somebody else wrote. What a terminal would obey is written
+as its escape, and what a browser would take for markup is escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+#: Lines of a text that a notebook shows at once; longer ones scroll.
+_LINES = 30
+#: Lines and rows that it is given at most: a browser is slow with very long ones.
+_MOST = 1000
+#: Characters of a cell.
+_CELL_LENGTH = 300
+# Colours are those of the notebook, light or dark: nothing here names one.
+_TEXT = f"margin:0.3em 0;overflow:auto;max-height:{_LINES * 1.3:.0f}em;line-height:1.3"
+_TABLE = "border-collapse:collapse;font-variant-numeric:tabular-nums"
+_CELL = "text-align:left;padding:0.1em 0.8em 0.1em 0;vertical-align:top"
+_HEAD = f"{_CELL};border-bottom:1px solid currentColor"
+
+
+def harmless(text: str) -> str:
+    r"""One line of text in which everything that does not print is written as its escape.
+
+    Control characters (of a terminal, line breaks, ``\r``), marks that change the direction of
+    writing, and lone surrogates, which no stream can encode.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def html_block(title: str, *parts: str) -> str:
+    """HTML of a heading and what stands below it, for ``_repr_html_``.
+
+    Args:
+        title: plain text.
+        parts: HTML, such as `html_text`, `html_table` and `html_folded` give.
+    """
+    return f"<div><b>{_escaped(title)}</b>{''.join(parts)}</div>"
+
+
+def html_text(text: str) -> str:
+    """HTML of lines that are shown as they are, such as a loop nest."""
+    lines = text.rstrip("\n").split("\n")
+    more = [f"... and {len(lines) - _MOST} more lines"] if len(lines) > _MOST else []
+    shown = "\n".join(map(_escaped, [*lines[:_MOST], *more]))
+    return f'<pre style="{_TEXT}">{shown}</pre>'
+
+
+def html_folded(title: str, part: str) -> str:
+    """HTML of a part that opens when its title is clicked.
+
+    Args:
+        title: plain text.
+        part: HTML.
+    """
+    return f"<details><summary>{_escaped(title)}</summary>{part}</details>"
+
+
+def html_table(rows: Iterable[Sequence[object]], titles: Sequence[str] = ()) -> str:
+    """HTML of a table; its cells are plain text.
+
+    Args:
+        rows: cells, row by row; of long cells, and of many rows, the first part is shown.
+        titles: of the columns; none for a table of names and values.
+    """
+    head = "".join(f'<th style="{_HEAD}">{_escaped(t)}</th>' for t in titles)
+    lines = [f"<tr>{head}</tr>"] if head else []
+    for number, row in enumerate(rows):
+        if number == _MOST:
+            lines.append("<tr><td>... and more</td></tr>")
+            break
+        cells = "".join(f'<td style="{_CELL}">{_escaped(_short(str(c)))}</td>' for c in row)
+        lines.append(f"<tr>{cells}</tr>")
+    return f'<div style="overflow-x:auto"><table style="{_TABLE}">{"".join(lines)}</table></div>'
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _CELL_LENGTH else f"{text[: _CELL_LENGTH - 3]}..."
+
+
+def _escaped(text: str) -> str:
+    import html  # not at the top: its tables of names are of no use to others
+
+    return html.escape(harmless(text))

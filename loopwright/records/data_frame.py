@@ -1,0 +1,186 @@
+"""Records as a table of pandas: a row for each record, a column for each field and each knob."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from loopwright.errors import UsageError
+from loopwright.records.index.open import open_log
+from loopwright.records.json_value import Json
+from loopwright.records.log import Log
+from loopwright.records.many import fields_of
+from loopwright.records.record import Record
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: A log, its path, or records of several logs.
+RecordsLike: TypeAlias = "Log | str | os.PathLike[str] | Iterable[Record]"
+#: Before the name of a knob in the name of its column.
+KNOB = "config."
+#: Columns of text that has few different values.
+_WORDS = (
+    *(
+        "task",
+        "op",
+        "kind",
+        "hardware",
+        "cpu",
+        "run",
+        "error",
+        "checked",
+        "check_reason",
+        "outcome",
+    ),
+    *("phase", "dag", "space", "build"),
+)
+_TEXTS = ("id", "error_text", "program", "code", "same_as", "times_of")
+_COUNTS = ("threads", "round", "trial", "windows")
+_FIGURES = ("median_s", "min_s", "max_s", "build_s", "run_s", "max_error", "gain", "gain_margin")
+_DTYPES = {
+    **dict.fromkeys(_WORDS, "category"),
+    **dict.fromkeys(_TEXTS, "object"),
+    **dict.fromkeys(_FIGURES, "float64"),
+    **dict.fromkeys(("usable", "dropped"), "bool"),
+    "args": "object",
+}
+#: What is asked of the records.
+_FIELDS = (
+    *("id", "task", "op", "args", "target", "hardware", "threads", "round", "trial", "run", "seed"),
+    *("env", "ts", "median", "times", "usable", "dropped", "error", "checked", "check_reason"),
+    *("max_error", "build_s", "run_s", "verdict", "phase", "dag", "space", "build", "program"),
+    *("code", "same_as", "times_of", "config"),
+)
+
+
+def to_dataframe(records: RecordsLike) -> pd.DataFrame:
+    """A table of records for pandas, in their order.
+
+    Times are seconds per call: ``median_s``, ``min_s`` and ``max_s`` of ``windows`` samples, all
+    empty where a trial failed; then ``error`` is the kind of its failure and ``error_text`` says
+    more. ``ts`` is when the trial ended. ``gain`` and ``gain_margin`` are those of a verdict. Each
+    knob has a column ``config.NAME``, empty for records without that knob; the factors of a split
+    are a tuple. Whole numbers, texts with few different values and answers of yes or no have the
+    dtypes of pandas for them.
+
+    Args:
+        records: a log, its path, or records.
+
+    Returns:
+        A `pandas.DataFrame`, of 100 000 records in about two seconds.
+
+    Raises:
+        UsageError: pandas is not installed.
+        RecordError: there is no log at the path, or it cannot be read.
+    """
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise UsageError(
+            "to_dataframe makes a table of pandas, which is not installed; "
+            "install it with: pip install 'loopwright[pandas]'"
+        ) from error
+    if isinstance(records, str | os.PathLike):
+        records = open_log(records)
+    values = dict(zip(_FIELDS, fields_of(list(records), *_FIELDS), strict=True))
+    columns = {name: _typed(name, column) for name, column in _columns(values).items()}
+    return pd.DataFrame(columns)
+
+
+def _columns(values: Mapping[str, list[Json]]) -> dict[str, list[Json]]:
+    """The values of each column, in the order in which they stand."""
+    times = values["times"]
+    errors = values["error"]
+    verdicts = [verdict or {} for verdict in values["verdict"]]
+    columns = {name: values[name] for name in ("id", "task", "op")}
+    columns["args"] = _tuples(values["args"])
+    columns["kind"] = [str(target.get("kind", "")) for target in values["target"]]
+    columns |= {name: values[name] for name in ("hardware", "threads")}
+    columns["cpu"] = [_of_type(str, env.get("cpu")) for env in values["env"]]
+    columns |= {name: values[name] for name in ("round", "trial", "run", "seed", "ts")}
+    columns["median_s"] = values["median"]
+    columns["min_s"] = [min(t, default=None) for t in times]
+    columns["max_s"] = [max(t, default=None) for t in times]
+    columns["windows"] = list(map(len, times))
+    columns |= {name: values[name] for name in ("usable", "dropped")}
+    columns["error"] = [None if e is None else e.get("kind") for e in errors]
+    columns["error_text"] = [None if e is None else e.get("text") for e in errors]
+    columns["checked"] = list(map(str, values["checked"]))
+    columns |= {name: values[name] for name in ("check_reason", "max_error", "build_s", "run_s")}
+    columns["outcome"] = [_of_type(str, verdict.get("outcome")) for verdict in verdicts]
+    columns["gain"] = [_of_type(float, verdict.get("gain")) for verdict in verdicts]
+    columns["gain_margin"] = [_of_type(float, verdict.get("margin")) for verdict in verdicts]
+    rest = ("phase", "dag", "space", "build", "program", "code", "same_as", "times_of")
+    columns |= {name: values[name] for name in rest}
+    return columns | _knobs(values["config"])
+
+
+def _of_type(wanted: type, value: Json) -> Json:
+    """A value that a log may hold in any form, where it is of the type that it should be."""
+    return value if isinstance(value, wanted) else None
+
+
+def _knobs(configs: Sequence[Mapping[str, Json]]) -> dict[str, list[Json]]:
+    """A column for each knob that any record has."""
+    columns: dict[str, list[Json]] = {}
+    for row, config in enumerate(configs):
+        for name, value in config.items():
+            if name not in columns:
+                columns[name] = [None] * len(configs)
+            columns[name][row] = value
+    return {KNOB + name: _tuples(column) for name, column in columns.items()}
+
+
+def _tuples(column: Sequence[Json]) -> list[Json]:
+    """A column whose lists are tuples, by which pandas can group."""
+    if not any(isinstance(value, list | tuple) for value in column):
+        return list(column)
+    # A log has few different values; those that an index holds are the same objects.
+    known: dict[int, Json] = {}
+    for value in column:
+        if id(value) not in known:
+            known[id(value)] = _tuple(value)
+    return [known[id(value)] for value in column]
+
+
+def _tuple(value: Json) -> Json:
+    return tuple(map(_tuple, value)) if isinstance(value, list | tuple) else value
+
+
+def _typed(name: str, values: list[Json]) -> pd.Series[Any]:
+    """A column with its dtype."""
+    import pandas as pd
+
+    if name == "ts":
+        # The clock of some logs says nothing, which is no moment of 1970.
+        known = [ts if ts else None for ts in values]
+        times = pd.Series(known, dtype="float64")
+        return pd.to_datetime(times, unit="s", utc=True, errors="coerce")
+    dtype = _DTYPES.get(name) or _dtype_of(values)
+    if dtype == "category":
+        values = _encodable(values)
+    counts = name in _COUNTS and (dtype == "Int64" or not values)
+    return pd.Series(values, dtype="int64" if counts else dtype)
+
+
+def _encodable(words: Sequence[Json]) -> list[Json]:
+    """Words of which half a character, which pandas cannot take, stands as its escape."""
+    known = {
+        word: word.encode("utf-8", "backslashreplace").decode() if isinstance(word, str) else None
+        for word in set(words)
+    }
+    return [known[word] for word in words]
+
+
+def _dtype_of(values: Sequence[Json]) -> str:
+    """The dtype of a knob, or of a field that is known by its values only."""
+    types = {type(value) for value in values if value is not None}
+    if types == {bool}:
+        return "boolean"
+    if types == {int} and all(-(2**63) <= v < 2**63 for v in values if v is not None):
+        return "Int64"
+    if types and types <= {int, float}:
+        return "Float64"
+    return "category" if types == {str} else "object"

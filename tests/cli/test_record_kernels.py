@@ -1,0 +1,208 @@
+"""records export, records rerun, and one record in the place of the best one."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from pathlib import Path
+
+import pytest
+
+import loopwright as lw
+from loopwright.records import Checked, Record, Store, load
+from tests.cli.conftest import TRIALS, WORKLOAD, Cli
+from tests.unit.inspection.logs import record_of
+
+
+def copy(tuned: Path, **fields: object) -> Path:
+    """A copy of a log in the current folder, with another record behind it."""
+    path = Path("copy.jsonl").absolute()
+    path.write_bytes(tuned.read_bytes())
+    task = lw.create_task("matmul", (32, 32, 32), "llvm -num-threads=1")
+    with Store(path) as store:
+        store.append(Record(**{**vars(record_of(task, 0, 77)), **fields}))
+    return path
+
+
+def test_export_writes_a_file_that_runs(
+    cli: Cli, tuned: Path, capsys: pytest.CaptureFixture
+) -> None:
+    ran = cli("records", "export", str(tuned), "best", "-o", "kernel.py")
+    size = len(Path("kernel.py").read_bytes())
+    assert ran.out == f"wrote kernel.py ({size} bytes)\nrun it: python kernel.py\n"
+    assert runpy.run_path("kernel.py")["main"]([]) == 0
+    assert capsys.readouterr().out.startswith("right: ")
+    printed = cli("records", "export", str(tuned))
+    assert printed.out == Path("kernel.py").read_text()
+    assert "TRACE = json" in cli("records", "export", str(tuned), "--as-data").out
+
+
+def test_rerun_says_answer_and_time(cli: Cli, tuned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.getloadavg", lambda: (0.0, 0.0, 0.0))
+    ran = cli("records", "rerun", str(tuned), "best")
+    assert ran.code == 0
+    assert not ran.err
+    assert [line.split(":")[0] for line in ran.out.splitlines()] == [
+        *("record", "trial", "answer", "time", "recorded")
+    ]
+    data = json.loads(cli("records", "rerun", str(tuned), "--trial", "0", "--json").out)
+    assert data["checked"] == "yes"
+    assert data["interval_s"][0] <= data["median_s"] <= data["interval_s"][1]
+
+
+def test_rerun_prints_texts(cli: Cli, tuned: Path) -> None:
+    nest = cli("records", "rerun", str(tuned), "--trial", "2", "--emit", "nest").out
+    assert nest.startswith("def main(A: float32[32, 32]")
+    assert cli("records", "rerun", str(tuned), "--trial", "2", "--ir").out == nest
+    assert "#include" in cli("records", "rerun", str(tuned), "best", "--emit", "c").out
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "text"),
+    [
+        ((), 2, "say which record is meant"),
+        (("--trial", "99"), 1, f"has no trial 99; its trials go from 0 to {TRIALS - 1}"),
+        (("zz",), 1, "has no record 'zz'"),
+        (("best", "--record", "best"), 2, "named twice"),
+        (("best", "--emit", "ptx"), 2, "'ptx' is not one of"),
+        (("best", "--timeout", "0"), 2, "0"),
+    ],
+)
+def test_rerun_refuses_in_one_line(
+    cli: Cli, tuned: Path, args: tuple[str, ...], code: int, text: str
+) -> None:
+    ran = cli("records", "rerun", str(tuned), *args)
+    assert ran.code == code
+    assert text in ran.error
+
+
+@pytest.mark.parametrize("verb", ["export", "rerun"])
+def test_what_is_no_log_is_said(cli: Cli, tuned: Path, verb: str) -> None:
+    line = tuned.read_bytes().splitlines()[-1]
+    files = {
+        "picture.png": b"\x89PNG\r\n\x1a\n\x00\x00",
+        "torn.jsonl": line[:99],
+        "future.jsonl": b'{"v": 99}\n',
+        "empty.jsonl": b"",
+        "damaged.jsonl": line.replace(b"matmul", b"dense") + b"\n",
+    }
+    texts = {
+        "picture.png": "is no log that is understood here",
+        "torn.jsonl": "torn line",
+        "future.jsonl": "version 99 is newer",
+        "empty.jsonl": "holds no record",
+        "damaged.jsonl": "none of its lines is a record",
+        "none.jsonl": "no log at",
+        ".": "is a directory",
+    }
+    for name, data in files.items():
+        Path(name).write_bytes(data)
+    for name, text in texts.items():
+        ran = cli("records", verb, name, "best")
+        assert ran.code == 1
+        assert text in ran.error
+
+
+def test_a_log_of_autotvm_has_no_kernels(cli: Cli) -> None:
+    data = {
+        "input": ["llvm", "dense", [["TENSOR", [1, 2], "float32"]], {}],
+        "config": {"index": 0, "code_hash": None, "entity": [["k", "ot", 1]]},
+        "result": [[0.001], 0, 1.0, 1e9],
+        "version": 0.2,
+        "tvm_version": "0.8",
+    }
+    Path("tvm.json").write_text(json.dumps(data) + "\n")
+    ran = cli("records", "export", "tvm.json", "best")
+    assert ran.code == 1
+    assert "AutoTVM keeps none" in ran.error
+
+
+def test_a_kernel_that_fails_again_is_exit_code_1(cli: Cli, tuned: Path) -> None:
+    trace = [["bind", 2, "a0", "threadIdx.x"]]
+    path = copy(tuned, trace=trace, times=(), error={"kind": "COMPILE", "text": "\x1b[2J no"})
+    ran = cli("records", "rerun", str(path), "--trial", "77")
+    assert ran.code == 1
+    assert "answer:   none, it failed: COMPILE" in ran.out
+    assert "recorded: it failed: COMPILE: \\x1b[2J no" in ran.out
+
+
+# ---------------------------------------------------------------- lower, build, bench
+
+
+def test_lower_prints_the_texts_of_a_workload(cli: Cli) -> None:
+    first = {
+        kind: cli("lower", *WORKLOAD, "--emit", kind).out.splitlines()[0]
+        for kind in ("nest", "llvm", "c", "asm")
+    }
+    assert {k: v.split()[0] for k, v in first.items()} == {
+        **{"nest": "#", "llvm": ";", "c": "//", "asm": "#"}
+    }
+    ran = cli("lower", *WORKLOAD, "--emit", "asm", "--python")
+    assert ran.code == 2
+    assert "give one of both" in ran.error
+
+
+def test_lower_takes_the_record_that_is_named(cli: Cli, tuned: Path) -> None:
+    record = load(tuned).records[2]
+    ran = cli("lower", *WORKLOAD, "--history", str(tuned), "--record", record.id)
+    default, named = ran.out.split(f"# record {record.id} (")
+    assert default.startswith("# default configuration\n")
+    nest = cli("records", "rerun", str(tuned), "--record", record.id, "--ir").out
+    assert named.endswith(nest)
+    by_trial = cli("lower", *WORKLOAD, "--history", str(tuned), "--trial", str(record.trial))
+    assert by_trial.out == ran.out
+
+
+def test_build_takes_the_record_that_is_named(cli: Cli, tuned: Path) -> None:
+    record = next(r for r in load(tuned).records if r.checked is Checked.YES)
+    ran = cli("build", *WORKLOAD, "--history", str(tuned), "--record", record.id, "-o", "m.o")
+    assert ran.code == 0, ran.err
+    assert ran.out.startswith(f"record {record.id} (")
+    assert "outputs: equal to the reference" in cli("run", "m.o").out
+
+
+def test_an_unchecked_record_is_checked_before_it_is_built(cli: Cli, tuned: Path) -> None:
+    path = copy(tuned, checked=Checked.NO)
+    ran = cli("build", *WORKLOAD, "--history", str(path), "--trial", "77", "-o", "m.o")
+    assert ran.code == 0, ran.err
+    assert "was never checked: checking it" in ran.err
+    assert load(path).records[-1].phase == "check"
+
+
+def test_bench_takes_the_record_that_is_named(cli: Cli, tuned: Path) -> None:
+    ran = cli("bench", *WORKLOAD, "--history", str(tuned), "--record", "best", "--rounds", "3")
+    assert ran.code == 0, ran.err
+    assert ran.out.splitlines()[1].startswith("record ")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (("matmul", "M=32", "N=32", "K=32", "--threads", "3"), 2, "add --threads 1"),
+        (("matmul", "M=64", "N=32", "K=32", "--threads", "1"), 2, "not of matmul(64, 32, 32"),
+        ((*WORKLOAD, "--trial", "1"), 2, "say which record is meant"),
+        ((*WORKLOAD, "--run", "zz"), 1, "has no run 'zz'"),
+    ],
+)
+def test_a_record_that_does_not_fit_is_refused(
+    cli: Cli, tuned: Path, words: tuple[str, ...], code: int, text: str
+) -> None:
+    ran = cli("lower", *words, "--history", str(tuned), "--record", "best")
+    assert ran.code == code
+    assert text in ran.error
+
+
+def test_a_record_needs_its_log(cli: Cli) -> None:
+    assert "name it with --history" in cli("lower", *WORKLOAD, "--trial", "0").error
+    assert "--run goes with --trial" in cli("lower", *WORKLOAD, "--run", "x").error
+
+
+def test_a_failed_record_is_not_built(cli: Cli, tuned: Path) -> None:
+    path = copy(tuned, times=(), error={"kind": "WRONG_ANSWER", "text": "C[0]"})
+    words = (*WORKLOAD, "--history", str(path), "--trial", "77")
+    ran = cli("build", *words, "-o", "m.o")
+    assert ran.code == 1
+    assert "is not used: WRONG_ANSWER: C[0]" in ran.error
+    assert cli("lower", *words).code == 0
+    verified = cli("build", *words, "--verify", "-o", "m.o")
+    assert "`loopwright records rerun` times one that is named" in verified.error
