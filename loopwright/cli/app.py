@@ -27,6 +27,7 @@ class Verbs(click.Group):
         "tune-tasks": "tune_tasks",
         "records": "records",
         "explain": "explain",
+        "explain-error": "explain_error",
         "lower": "lower",
         "build": "build",
         "run": "run",

@@ -4,6 +4,8 @@ A leaf: knows nothing of schedules or of the runtime, so that a log can be liste
 imported. Traces and targets stay raw JSON here. ``docs/records.md`` specifies the format.
 """
 
+from loopwright.records.error_causes import Cause, ErrorHelp
+from loopwright.records.error_help import error_help, errors_page, next_step
 from loopwright.records.error_kind import FAILED_AGAIN, ErrorKind
 from loopwright.records.expression import Expression
 from loopwright.records.files import distill_file, merge, pick, pick_best, split
@@ -23,8 +25,10 @@ from loopwright.records.verdict import Outcome, Verdict, compared
 __all__ = [
     "FAILED_AGAIN",
     "VERSION",
+    "Cause",
     "Checked",
     "Conditions",
+    "ErrorHelp",
     "ErrorKind",
     "Expression",
     "Json",
@@ -47,6 +51,8 @@ __all__ = [
     "distill",
     "distill_file",
     "environment",
+    "error_help",
+    "errors_page",
     "fields_of",
     "hardware",
     "kept",
@@ -55,6 +61,7 @@ __all__ = [
     "load_lines",
     "merge",
     "new_run",
+    "next_step",
     "once_for_equal",
     "open_log",
     "pick",
