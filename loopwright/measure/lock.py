@@ -33,7 +33,8 @@ _POLL_S = 0.02
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 #: Not blocking: a pipe that stands in the place of the file must not stop us.
 _FILE = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-_REMEDY = "remove it, or set XDG_RUNTIME_DIR or TMPDIR to a folder of your own"
+#: TMPDIR is looked at only where XDG_RUNTIME_DIR names no folder, so that the latter always acts.
+_REMEDY = "remove it, or set XDG_RUNTIME_DIR to a folder of your own"
 
 _T = TypeVar("_T")
 
@@ -106,17 +107,18 @@ def _open(folder: int, path: Path) -> int:
             raise
         raise TuneError(f"the lock {path} is a link or no file; remove it") from e
     status = os.fstat(fd)
-    problem = None
+    problem, remedy = None, "remove it"
     if not stat.S_ISREG(status.st_mode):
         problem = "is no file"
     elif status.st_uid != os.getuid():
         problem = "belongs to another user, whose run may be using it"
+        remedy = "choose another log, or remove it when that run has ended"
     elif status.st_nlink > 1:
         problem = "has a second name, which another user may have made"
     if problem is None:
         return fd
     os.close(fd)
-    raise TuneError(f"the lock {path} {problem}; remove it")
+    raise TuneError(f"the lock {path} {problem}; {remedy}")
 
 
 def _holder(fd: int) -> str:

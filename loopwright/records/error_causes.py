@@ -262,13 +262,14 @@ _MEMORY = ErrorHelp(
             "over the limit of 4294967296; use smaller tiles, fewer threads, or raise "
             "LOOPWRIGHT_WORKSPACE_LIMIT",
             "use smaller tiles or fewer threads, or raise LOOPWRIGHT_WORKSPACE_LIMIT",
-            ("of workspace", "its workspace of"),
+            ("of workspace on",),
         ),
         Cause(
-            "The tensors of the workload do not fit into what the runner may take: half of the "
-            "memory of the machine or of the container.",
+            "The tensors and the workspace of the kernel do not fit into what the runner may take: "
+            "half of the memory of the machine or of the container.",
             "the runner is out of memory: Unable to allocate 64.0 GiB for an array",
-            "tune a smaller workload, or allow more by `LocalRunner(memory_bytes=...)`",
+            "use smaller tiles or a smaller workload, or allow more by "
+            "`LocalRunner(memory_bytes=...)`",
             ("the runner is out of memory",),
         ),
     ),

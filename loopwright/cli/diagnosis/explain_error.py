@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from loopwright.cli.paragraphs import paragraph
+from loopwright.cli.diagnosis.paragraphs import paragraph
 from loopwright.errors import UsageError, did_you_mean
 from loopwright.records import ErrorHelp, ErrorKind, error_help, errors_page
 
