@@ -34,6 +34,7 @@ class Verbs(click.Group):
         "run": "run",
         "bench": "bench",
         "devices": "devices",
+        "doctor": "diagnosis.doctor",
     }
 
     def list_commands(self, ctx: click.Context) -> list[str]:

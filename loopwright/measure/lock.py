@@ -175,16 +175,29 @@ class DeviceLock:
         """True while this object holds the lock."""
         return self._fd is not None
 
+    def try_acquire(self) -> str:
+        """Take the lock if nobody has it; returns who has it, empty where this object has it now.
+
+        Raises:
+            TuneError: the folder of locks, or the file, is not this user's.
+        """
+        if self._fd is not None:
+            return ""
+        fd = self._open_file()
+        if not _try(fd):
+            holder = _holder(fd)
+            os.close(fd)
+            return holder
+        _sign(fd)
+        self._fd = fd
+        return ""
+
     def acquire(self) -> float:
         """Wait for the lock; returns the seconds waited. Ctrl-C ends the waiting."""
         if self._fd is not None:
             return 0.0
         start = time.monotonic()
-        folder = _open_private(self.path.parent)
-        try:
-            fd = _refused(self.path.parent, _open, folder, self.path)
-        finally:
-            os.close(folder)
+        fd = self._open_file()
         self._waiting_fd = fd
         try:
             self._wait(fd)
@@ -196,6 +209,13 @@ class DeviceLock:
             self._waiting_fd = None
         self._fd = fd
         return time.monotonic() - start
+
+    def _open_file(self) -> int:
+        folder = _open_private(self.path.parent)
+        try:
+            return _refused(self.path.parent, _open, folder, self.path)
+        finally:
+            os.close(folder)
 
     def _wait(self, fd: int) -> None:
         """Return with the lock; say once that it takes long."""
