@@ -78,8 +78,8 @@ def _killed(role: str, remedy: str) -> Cause:
 _INSTANTIATION = ErrorHelp(
     ErrorKind.INSTANTIATION,
     "The template or a step of the schedule refused the configuration, before anything was built.",
-    "shape the space so that such points do not exist (fewer values of a knob, or "
-    "`cfg.multi_filter`); a few such failures do no harm",
+    "narrow the knobs so that such points do not exist, or filter them out by `cfg.multi_filter`; a "
+    "few such failures do no harm",
     (
         Cause(
             "The template calls `cfg.raise_error`, or makes a step that is illegal for these "
@@ -139,9 +139,9 @@ _COMPILE = ErrorHelp(
         ),
         Cause(
             "A fault of loopwright or of LLVM.",
-            "InternalError: no register for this value (at writer.py:120)",
+            "KeyError: 3 (at writer.py:120 < compiler.py:66)",
             "this is a fault of loopwright: please report it with the text and the record",
-            ("InternalError", "internal error"),
+            (".py:",),
         ),
     ),
 )

@@ -42,7 +42,7 @@ def siblings(files: SystemFiles, cpus: Sequence[int]) -> Finding:
     guest = "hypervisor" in (files.text("/proc/cpuinfo") or "").split()
     if len(cores) == len(cpus):
         doubt = ", as far as a virtual machine can tell" if guest else ""
-        return ok("SMT", f"each of the {len(cpus)} CPUs is a core of its own{doubt}")
+        return ok("SMT", f"each CPU that may be used is a core of its own{doubt}")
     return warning(
         "SMT",
         f"{len(cpus)} CPUs are {len(cores)} cores, whose threads share their arithmetic units",

@@ -16,6 +16,8 @@ _LIMITS = (
     ("RLIMIT_NOFILE", "-n", "open files", False, 256),
     ("RLIMIT_NPROC", "-u", "processes and threads of this user", False, 256),
 )
+#: What to ask for, where a system grants no unlimited number.
+_COUNTS = {"RLIMIT_NOFILE": 4096, "RLIMIT_NPROC": 4096}
 
 
 def user_limits(limits: Mapping[str, int | None]) -> list[Finding]:
@@ -27,7 +29,10 @@ def user_limits(limits: Mapping[str, int | None]) -> list[Finding]:
     if not limits:
         return [unknown("ulimit", "the system has no such limits, or does not tell")]
     low = [
-        (f"{of_bytes(value) if is_bytes else value} {what} (ulimit {letter})", letter)
+        (
+            f"{of_bytes(value) if is_bytes else value} {what} (ulimit {letter})",
+            f"ulimit {letter} {_COUNTS.get(name, 'unlimited')}",
+        )
         for name, letter, what, is_bytes, least in _LIMITS
         if (value := limits.get(name)) is not None and value < least
     ]
@@ -39,7 +44,7 @@ def _low(low: list[tuple[str, str]]) -> Finding:
         "ulimit",
         f"only {listed([text for text, _ in low])}",
         "a run, or its builders, may be ended or refused in the middle",
-        f"raise it before the start: {'; '.join(f'ulimit {x} unlimited' for _, x in low)} "
+        f"raise it before the start: {'; '.join(command for _, command in low)} "
         "(or ask whoever runs the machine)",
     )
 

@@ -134,6 +134,7 @@ def test_two_threads_of_a_core(tmp_path, name):
     assert found.found.startswith("4 CPUs are 2 cores")
     assert "--threads 2" in found.remedy
     assert siblings(files, (0, 1)).state is State.OK, "one thread of each core may be used"
+    assert siblings(files, (3,)).found == "each CPU that may be used is a core of its own"
 
 
 def test_a_virtual_machine_may_not_know_its_cores(tmp_path):

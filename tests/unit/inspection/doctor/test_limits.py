@@ -100,7 +100,7 @@ def test_limits_that_a_run_would_hit():
     assert found.state is State.WARNING
     assert "3600 seconds of CPU time (ulimit -t)" in found.found
     assert "1 GiB of address space (ulimit -v) and 64 open files (ulimit -n)" in found.found
-    assert "ulimit -u" not in found.remedy
+    assert "ulimit -t unlimited; ulimit -v unlimited; ulimit -n 4096 (" in found.remedy
     assert locked.state is State.UNKNOWN
 
 
