@@ -78,8 +78,8 @@ def _killed(role: str, remedy: str) -> Cause:
 _INSTANTIATION = ErrorHelp(
     ErrorKind.INSTANTIATION,
     "The template or a step of the schedule refused the configuration, before anything was built.",
-    "narrow the knobs so that such points do not exist, or filter them out by `cfg.multi_filter`; a "
-    "few such failures do no harm",
+    "narrow the knobs so that such points do not exist, or filter them out by `cfg.multi_filter`; "
+    "a few such failures do no harm",
     (
         Cause(
             "The template calls `cfg.raise_error`, or makes a step that is illegal for these "
