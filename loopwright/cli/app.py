@@ -14,6 +14,7 @@ from typing import ClassVar, NoReturn
 
 import click
 
+from loopwright.cli import verbosity
 from loopwright.cli.harmless import harmless
 from loopwright.errors import InternalError, LoopwrightError, UsageError, did_you_mean
 from loopwright.version import __version__
@@ -27,11 +28,13 @@ class Verbs(click.Group):
         "tune-tasks": "tune_tasks",
         "records": "records",
         "explain": "explain",
+        "explain-error": "diagnosis.explain_error",
         "lower": "lower",
         "build": "build",
         "run": "run",
         "bench": "bench",
         "devices": "devices",
+        "doctor": "diagnosis.doctor",
     }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -66,7 +69,14 @@ class Verbs(click.Group):
 )
 @click.version_option(__version__, prog_name="loopwright")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error (anywhere).")
-def app(debug: bool) -> None:
+@click.option(
+    "-v",
+    "--verbose",
+    count=True,
+    help="Also report each round of a run; -vv: each trial (anywhere).",
+)
+@click.option("--quiet", is_flag=True, help="Print results and errors only (anywhere).")
+def app(debug: bool, verbose: int, quiet: bool) -> None:
     """The command line of loopwright."""
 
 
@@ -75,11 +85,11 @@ def run(argv: Sequence[str] | None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in args
     args = [arg for arg in args if arg != "--debug"]
-    if not args:
-        args = ["--help"]
     try:
-        with _ended_like_interrupted():
-            code = app.main(args, prog_name="loopwright", standalone_mode=False)
+        level, args = verbosity.split_off(args)
+        with _ended_like_interrupted(), verbosity.log_shown(level):
+            words = args or ["--help"]
+            code = app.main(words, prog_name="loopwright", standalone_mode=False, obj=level)
         sys.stdout.flush()
     except SystemExit as error:
         # click itself ends so when the reader of our output has left.

@@ -118,5 +118,6 @@ def _check_finite(file: str, pairs: Sequence[tuple[Arg, Array]]) -> None:
         if arg.output and bad:
             raise RunError(
                 f"{file}: {bad} of {array.size} elements of output {arg.name!r} are not "
-                "finite; build it again, or look at the schedule with `loopwright lower`"
+                "finite; unless the workload itself gives such values on random inputs, the kernel "
+                "is wrong: build it again, and tell us if that recurs"
             )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
+from loopwright.cli import verbosity
 from loopwright.cli.harmless import harmless
 from loopwright.cli.tuning import (
     NO_GAIN,
@@ -103,7 +104,7 @@ def command(
     Store(path).close()
     with lock_log(path, resolved.task.key):
         pass
-    console = Console(highlight=False, stderr=as_json)
+    console = verbosity.progress_console(stderr=as_json)
     code: int | None = 130
     try:
         summary = _tune(searcher, resolved, path, budget, console)
@@ -139,6 +140,7 @@ def _tune(
 ) -> Summary:
     from loopwright.cli.display import Display
 
+    results = verbosity.result_console(stderr=console.stderr)
     space = workload.task.config_space
     head = (
         f"{workload.task} on {workload.task.target}, {counted(_threads(workload))}: "
@@ -153,14 +155,14 @@ def _tune(
         try:
             summary = tuner.tune(callbacks=[log_to_file(path), display], **budget)
         except TuningInterrupted as stopped:
-            _print(console, _report(stopped.summary, tuner.notes, peak, numpy))
+            _print(results, _report(stopped.summary, tuner.notes, peak, numpy))
             raise
         finally:
             display.close()
     if not summary.measured:
-        _print(console, _nothing_new(summary, peak, numpy, path))
+        _print(results, _nothing_new(summary, peak, numpy, path))
     else:
-        _print(console, _report(summary, tuner.notes, peak, numpy))
+        _print(results, _report(summary, tuner.notes, peak, numpy))
     return summary
 
 
@@ -209,8 +211,8 @@ def _yardsticks(
     spread = max((max(x) - min(x)) / statistics.median(x) for x in (peaks, seconds) if x)
     if spread > NOISY:
         noisy = (
-            f"these vary by {spread:.0%} from sample to sample: something else uses this machine, "
-            "and shares of the peak mean little"
+            f"these vary by {spread:.0%} from sample to sample, so that shares of the peak mean "
+            "little: something else uses this machine, or its clock changes; see loopwright doctor"
         )
         _print(console, [noisy])
     return peak, numpy

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import math
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 
-from loopwright.cli.harmless import harmless_lines
+from loopwright.cli import verbosity
+from loopwright.cli.harmless import echo, harmless_lines
 from loopwright.cli.tuning import (
     NO_GAIN,
     TRIALS,
@@ -22,6 +23,7 @@ from loopwright.cli.tuning import (
     script_options,
     tuner_options,
 )
+from loopwright.cli.verbosity import Verbosity
 from loopwright.cli.workload import Workload, find_workload
 from loopwright.errors import UsageError
 from loopwright.measure import lock_log
@@ -29,6 +31,9 @@ from loopwright.records import Json, Store
 from loopwright.tuner import TasksSummary, TuningInterrupted, log_to_file, task_table, tune_tasks
 from loopwright.tuner.run.budget import count, seconds, share
 from loopwright.tuner.tasks.scheduler import STRATEGIES
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @dataclass(frozen=True)
@@ -130,24 +135,44 @@ def command(
             pass
     search = {"tuner": tuner, "tuner_options": chosen, "seed": seed, "strategy": strategy}
     try:
-        summary = _tune(lines, path, {**budget, **search}, Console(highlight=False, stderr=as_json))
+        console = verbosity.progress_console(stderr=as_json)
+        summary = _tune(lines, path, {**budget, **search}, console)
     except KeyboardInterrupt as stopped:
         click.echo(f"interrupted; every finished trial is in {path}", err=as_json)
         click.echo(f"to continue:\n  {_again(file, path)}", err=as_json)
         if as_json and isinstance(stopped, TuningInterrupted):
             click.echo(json.dumps(stopped.summary.to_json()))
         return 130
-    click.echo("next:", err=as_json)
-    if summary.stopped != "tasks":
-        more = max(2 * summary.trials, TRIALS * len(lines))
-        click.echo(f"  continue: {_again(file, path, more)}", err=as_json)
-    for line, row in zip(lines, summary.rows, strict=True):
-        if row.best_seconds is not None:
-            compare = line.workload.command("bench", "--history", path)
-            click.echo(f"  compare:  {compare}", err=as_json)
+    quiet = verbosity.chosen() == Verbosity.QUIET
+    if not quiet:
+        _next_steps(file, path, summary, lines, err=as_json)
+    elif not as_json:
+        echo("\n".join(summary.lines()))
     if as_json:
         click.echo(json.dumps(summary.to_json()))
     return NO_GAIN if fail_without_gain and not summary.is_gain else None
+
+
+def _next_steps(
+    file: Path, path: str, summary: TasksSummary, lines: Sequence[WeightedWorkload], *, err: bool
+) -> None:
+    """Print commands with which one may go on.
+
+    Args:
+        file: the list of workloads.
+        path: the log.
+        summary: what came out.
+        lines: the workloads.
+        err: on standard error, since standard output is for JSON.
+    """
+    click.echo("next:", err=err)
+    if summary.stopped != "tasks":
+        more = max(2 * summary.trials, TRIALS * len(lines))
+        click.echo(f"  continue: {_again(file, path, more)}", err=err)
+    for line, row in zip(lines, summary.rows, strict=True):
+        if row.best_seconds is not None:
+            compare = line.workload.command("bench", "--history", path)
+            click.echo(f"  compare:  {compare}", err=err)
 
 
 def _tune(

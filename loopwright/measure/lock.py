@@ -33,7 +33,8 @@ _POLL_S = 0.02
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 #: Not blocking: a pipe that stands in the place of the file must not stop us.
 _FILE = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-_REMEDY = "remove it, or set XDG_RUNTIME_DIR or TMPDIR to a folder of your own"
+#: TMPDIR is looked at only where XDG_RUNTIME_DIR names no folder, so that the latter always acts.
+_REMEDY = "remove it, or set XDG_RUNTIME_DIR to a folder of your own"
 
 _T = TypeVar("_T")
 
@@ -106,17 +107,18 @@ def _open(folder: int, path: Path) -> int:
             raise
         raise TuneError(f"the lock {path} is a link or no file; remove it") from e
     status = os.fstat(fd)
-    problem = None
+    problem, remedy = None, "remove it"
     if not stat.S_ISREG(status.st_mode):
         problem = "is no file"
     elif status.st_uid != os.getuid():
         problem = "belongs to another user, whose run may be using it"
+        remedy = "choose another log, or remove it when that run has ended"
     elif status.st_nlink > 1:
         problem = "has a second name, which another user may have made"
     if problem is None:
         return fd
     os.close(fd)
-    raise TuneError(f"the lock {path} {problem}; remove it")
+    raise TuneError(f"the lock {path} {problem}; {remedy}")
 
 
 def _holder(fd: int) -> str:
@@ -173,16 +175,29 @@ class DeviceLock:
         """True while this object holds the lock."""
         return self._fd is not None
 
+    def try_acquire(self) -> str:
+        """Take the lock if nobody has it; returns who has it, empty where this object has it now.
+
+        Raises:
+            TuneError: the folder of locks, or the file, is not this user's.
+        """
+        if self._fd is not None:
+            return ""
+        fd = self._open_file()
+        if not _try(fd):
+            holder = _holder(fd)
+            os.close(fd)
+            return holder
+        _sign(fd)
+        self._fd = fd
+        return ""
+
     def acquire(self) -> float:
         """Wait for the lock; returns the seconds waited. Ctrl-C ends the waiting."""
         if self._fd is not None:
             return 0.0
         start = time.monotonic()
-        folder = _open_private(self.path.parent)
-        try:
-            fd = _refused(self.path.parent, _open, folder, self.path)
-        finally:
-            os.close(folder)
+        fd = self._open_file()
         self._waiting_fd = fd
         try:
             self._wait(fd)
@@ -194,6 +209,13 @@ class DeviceLock:
             self._waiting_fd = None
         self._fd = fd
         return time.monotonic() - start
+
+    def _open_file(self) -> int:
+        folder = _open_private(self.path.parent)
+        try:
+            return _refused(self.path.parent, _open, folder, self.path)
+        finally:
+            os.close(folder)
 
     def _wait(self, fd: int) -> None:
         """Return with the lock; say once that it takes long."""

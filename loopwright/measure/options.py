@@ -11,6 +11,8 @@ from loopwright.errors import UsageError, did_you_mean
 
 #: Racing drops a candidate whose first run takes longer than this many times the incumbent.
 DROP_RATIO = 2.0
+#: A candidate is killed after this many times the best time so far, but not before so many seconds.
+SLOW_RATIO, SHORTEST_LIMIT_S = 20.0, 1.0
 #: Samples of a contender when ``number``, ``repeat`` and ``min_repeat_ms`` are left alone.
 WINDOWS = 5
 #: Length of such a sample in seconds, and of one of the playoff.
@@ -201,7 +203,7 @@ class LocalRunner:
         """
         if incumbent is None:
             return self.timeout
-        return min(self.timeout, max(1.0, 20.0 * incumbent))
+        return min(self.timeout, max(SHORTEST_LIMIT_S, SLOW_RATIO * incumbent))
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ from loopwright.measure.options import (
     CLEAR_RATIO,
     DROP_RATIO,
     SAMPLES_S,
+    SHORTEST_LIMIT_S,
+    SLOW_RATIO,
     WINDOW_S,
     WINDOWS,
     LocalRunner,
@@ -181,8 +183,8 @@ class RunSession:
             flush=self.option.enable_cpu_cache_flush,
             payload=artifact.objects,
         )
-        limit = self.option.limit(incumbent)
-        return self._ask(request, RaceReply, limit, limit + _SLACK_S, restart=False)
+        limit, too_late = self.option.limit(incumbent), self._too_late(incumbent)
+        return self._ask(request, RaceReply, too_late, limit + _SLACK_S, restart=False)
 
     def sample(
         self,
@@ -235,7 +237,7 @@ class RunSession:
                 min_repeat_ms=float(min_repeat_ms),
             )
         deadline = max(left, 1.0) + _SLACK_S
-        reply = self._ask(request, SamplesReply, self.option.timeout, deadline, restart=False)
+        reply = self._ask(request, SamplesReply, self._too_late(), deadline, restart=False)
         return reply if isinstance(reply, MeasureError) else reply.times or (first,)
 
     def check(
@@ -277,7 +279,8 @@ class RunSession:
         # Two runs, and some more of a kernel that is suspected. Making, moving and comparing the
         # data takes time too: a few seconds for 200 MB.
         total = 2.0 * limit + 2.0 + sum(map(len, answers.sets)) / 5e7
-        reply = self._ask(request, CheckReply, limit, total, restart=False)
+        too_late = f"its check took longer than {total:.3g} s and was ended"
+        reply = self._ask(request, CheckReply, too_late, total, restart=False)
         if isinstance(reply, MeasureError):
             return _fault(reply, self.last_failure, total)
         if reply.tainted:
@@ -295,7 +298,8 @@ class RunSession:
         request = OutputsRequest(
             manifest=artifact.manifest, number=number, payload=artifact.objects
         )
-        reply = self._ask(request, OutputsReply, REFERENCE_S, REFERENCE_S, restart=False)
+        too_late = f"a run for its right answer took longer than {REFERENCE_S:.3g} s and was ended"
+        reply = self._ask(request, OutputsReply, too_late, REFERENCE_S, restart=False)
         return reply if isinstance(reply, MeasureError) else reply.payload
 
     def input_arrays(self, args: Sequence[Arg], number: int = 0) -> list[Array]:
@@ -333,7 +337,8 @@ class RunSession:
             largest=plan.largest,
             payload=b"".join(a.tobytes() for a in given) if given is not None else b"",
         )
-        reply = self._ask(request, Done, PREPARE_S, PREPARE_S)
+        too_late = f"making the input data took longer than {PREPARE_S:.3g} s and was ended"
+        reply = self._ask(request, Done, too_late, PREPARE_S)
         if isinstance(reply, MeasureError):
             return reply
         self.worker.sent.add(key)
@@ -343,7 +348,7 @@ class RunSession:
         self,
         request: Message,
         expected: type[_Answer],
-        limit: float,
+        too_late: str,
         deadline: float,
         *,
         restart: bool = True,
@@ -353,7 +358,7 @@ class RunSession:
         Args:
             request: what the runner shall do.
             expected: class of the reply.
-            limit: seconds that the kernel may take, for the text of a timeout.
+            too_late: the text of a timeout: what took too long, and which limit acted.
             deadline: seconds after which the runner is killed.
             restart: see `Worker.submit`.
         """
@@ -363,7 +368,7 @@ class RunSession:
         outcome = take(self.worker)
         self.last_failure = outcome if isinstance(outcome, WorkerFailure) else None
         if isinstance(outcome, WorkerFailure):
-            return self._failed(outcome, limit)
+            return self._failed(outcome, too_late)
         if isinstance(outcome, Failed):
             if outcome.tainted:
                 self._replace_worker()
@@ -377,12 +382,19 @@ class RunSession:
         self.worker.kill()
         self.worker.start()
 
-    def _failed(self, failure: WorkerFailure, limit: float) -> MeasureError:
+    def _too_late(self, incumbent: float | None = None) -> str:
+        """What is said of a kernel that ran too long: the limit that acted, and no other.
+
+        Args:
+            incumbent: best time so far in seconds per call, which may set a limit of its own.
+        """
+        limit, timeout = self.option.limit(incumbent), self.option.timeout
+        which = f"the runner's timeout of {timeout:.3g} s"
+        if limit < timeout:
+            which = f"{SLOW_RATIO:.3g} x the best so far, at least {SHORTEST_LIMIT_S:.3g} s"
+        return f"it ran longer than {limit:.3g} s and was killed; its limit was {which}"
+
+    def _failed(self, failure: WorkerFailure, too_late: str) -> MeasureError:
         self.kills += failure.cause in FROM_OUTSIDE
-        if failure.cause is FailureCause.TIMEOUT:
-            text = (
-                f"it ran longer than {limit:.3g} s and was killed (limit: max(1 s, 20 x the best "
-                f"time so far), at most the runner's timeout of {self.option.timeout:.3g} s)"
-            )
-            return MeasureError(ErrorKind.RUN_TIMEOUT, text)
-        return MeasureError(_KINDS[failure.cause], failure.text)
+        text = too_late if failure.cause is FailureCause.TIMEOUT else failure.text
+        return MeasureError(_KINDS[failure.cause], text)

@@ -6,6 +6,8 @@ imported. Traces and targets stay raw JSON here. ``docs/records.md`` specifies t
 
 from loopwright.records import in_notebook
 from loopwright.records.data_frame import to_dataframe
+from loopwright.records.error_causes import Cause, ErrorHelp
+from loopwright.records.error_help import error_help, errors_page, next_step
 from loopwright.records.error_kind import FAILED_AGAIN, ErrorKind
 from loopwright.records.expression import Expression
 from loopwright.records.files import distill_file, merge, pick, pick_best, split
@@ -28,8 +30,10 @@ Record._html = in_notebook.html_of_record
 __all__ = [
     "FAILED_AGAIN",
     "VERSION",
+    "Cause",
     "Checked",
     "Conditions",
+    "ErrorHelp",
     "ErrorKind",
     "Expression",
     "Json",
@@ -52,6 +56,8 @@ __all__ = [
     "distill",
     "distill_file",
     "environment",
+    "error_help",
+    "errors_page",
     "fields_of",
     "hardware",
     "kept",
@@ -60,6 +66,7 @@ __all__ = [
     "load_lines",
     "merge",
     "new_run",
+    "next_step",
     "once_for_equal",
     "open_log",
     "pick",

@@ -329,8 +329,8 @@ class Worker:
     def _late(self) -> None:
         if not self._ready:
             raise RunError(
-                f"the {self.role} process did not start within {_START_S:.0f} s"
-                f"{self._printed.text()}"
+                f"the {self.role} process did not start within {_START_S:.0f} s; the machine is "
+                f"overloaded, or the disk with Python is slow{self._printed.text()}"
             )
         limit = self._limit
         text = f"no answer within {limit:.3g} s; the {self.role} was killed{self._printed.text()}"

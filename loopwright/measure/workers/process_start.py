@@ -16,7 +16,8 @@ _TRANSIENT = (errno.EAGAIN, errno.ENOMEM)
 #: Seconds of waiting before each further attempt.
 _PAUSES = (0.1, 0.4, 1.0)
 _ADVICE = {
-    errno.EAGAIN: "the limit of processes is reached (ulimit -u): end some, or raise it",
+    errno.EAGAIN: "the limit of processes is reached (ulimit -u, or the container's): end some, "
+    "or raise it",
     errno.ENOMEM: "there is no memory left: end other programs, or take fewer builders",
     errno.EMFILE: "this process has too many open files (ulimit -n): close some, or raise it",
     errno.ENFILE: "the machine has too many open files: end other programs",

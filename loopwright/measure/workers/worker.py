@@ -162,13 +162,14 @@ def describe(e: BaseException, default: ErrorKind) -> Failed:
 
     Args:
         e: what was raised.
-        default: kind of errors that say nothing more special.
+        default: kind of errors that say nothing more special: COMPILE in a builder.
     """
     text = str(e).strip() or type(e).__name__
     kind = default
     if isinstance(e, MemoryError | OutOfMemoryError):
         kind = ErrorKind.MEMORY
-        text = f"out of memory: {text}"
+        role = "builder" if default == ErrorKind.COMPILE else "runner"
+        text = f"the {role} is out of memory: {text}"
     elif isinstance(e, ScheduleError):
         kind = ErrorKind.INSTANTIATION
     if not isinstance(e, LoopwrightError | MemoryError):

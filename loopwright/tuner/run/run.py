@@ -19,6 +19,7 @@ from loopwright.measure.interfaces import KnowsCode, MeasurerLike, SharesProgram
 from loopwright.records import Verdict
 from loopwright.records.verdict import NOT_COMPARED
 from loopwright.task.refusals import refusals
+from loopwright.tuner.run import trial_log
 from loopwright.tuner.run.budget import Budget
 from loopwright.tuner.run.callbacks import EarlyStop, Monitor
 from loopwright.tuner.run.final_playoff import FINALISTS, PLAYOFF_SHARE, FinalPlayoff
@@ -111,6 +112,7 @@ class Run:
         if isinstance(self.measurer, KnowsCode):
             self.measurer.know(self.journal.by_code)
         self.state.resume((t for _, trials in rounds for t in trials), self.journal.later)
+        trial_log.log_start(self.tuner, self.state)
         for monitor in self.monitors:
             monitor.started(self.tuner, self.state)
             for note in self.journal.notes:
@@ -155,6 +157,7 @@ class Run:
             self.tuner.tell([*plan.results(), *self.journal.drift.get(plan.number, ())])
         self._round = None
         self.tuner.ttl = self.budget.trials_left(self.state.progress)
+        trial_log.log_round(self.tuner, self.state, plan)
         inputs = [MeasureInput(self.task, t.config, t.number) for t in plan.fresh]
         for callback in self.callbacks:
             self._call(callback, inputs, [t.result for t in plan.fresh])
@@ -196,6 +199,7 @@ class Run:
             self._round = None
         self._set_best()
         assert self.stop is not None
+        trial_log.log_end(self.tuner, self.state, self.stop[1])
         summary = summarize(
             self.state,
             task=self.task.key,
@@ -294,6 +298,7 @@ class Run:
         plan.done[trial.index] = trial
         plan.fresh.append(trial)
         self.state.add(trial)
+        trial_log.log_trial(self.state, trial)
         for monitor in self.monitors:
             monitor.trial(self.state, trial)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from loopwright.errors import TuneError
 from loopwright.measure import PairedGain, PlayoffResult
-from loopwright.records import Json, Outcome, Verdict, compared
+from loopwright.records import Json, Outcome, Verdict, compared, next_step
 from loopwright.records.verdict import NOT_COMPARED
 from loopwright.task.refusals import Refusal
 from loopwright.tuner.run.state import Failure, RunState
@@ -20,19 +20,6 @@ if TYPE_CHECKING:
 
 #: Paired samples that a verdict should rest on.
 ROUNDS = 20
-#: What to do about each kind of failure, by the name of its `ErrorKind`.
-ADVICE = {
-    "INSTANTIATION": "the template or a filter of its space refuses the configuration; "
-    "narrow the knobs so that such points do not exist",
-    "COMPILE": "the schedule does not compile; `loopwright lower` shows the nest of one candidate",
-    "BUILD_TIMEOUT": "give the builder more time: LocalBuilder(timeout=...), or cap unrolling",
-    "BUILD_CRASH": "the compiler crashed on the candidate; cap unrolling and vector lengths",
-    "RUN_TIMEOUT": "give the runner more time: LocalRunner(timeout=...)",
-    "RUN_CRASH": "the kernel crashed; build it with `loopwright lower` and look at its indices",
-    "MEMORY": "the candidate needs too much memory: LocalRunner(memory_bytes=...), smaller buffers",
-    "RUN_ERROR": "the kernel refused to run; the text above says why",
-    "WRONG_ANSWER": "the schedule changes the result; the template or the compiler is at fault",
-}
 
 
 @dataclass(frozen=True)
@@ -306,8 +293,8 @@ def failure_lines(failures: Mapping[str, Failure]) -> list[str]:
         example = " ".join(failure.example.split())
         example = example if len(example) <= 200 else example[:197] + "..."
         text.append(f"failed:  {failure.count} x {kind}, first: {example}")
-        if kind in ADVICE:
-            text.append(f"         advice: {ADVICE[kind]}")
+        if advice := next_step(kind, failure.example):
+            text.append(f"         advice: {advice} (more: loopwright explain-error {kind})")
     return text
 
 

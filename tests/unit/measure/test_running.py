@@ -15,6 +15,7 @@ from loopwright.measure.result import ErrorKind, MeasureError
 from loopwright.measure.running import RunSession
 from loopwright.measure.workers.messages import CheckReply, RaceReply
 from loopwright.measure.workers.waiting import wait_any
+from loopwright.records import next_step
 from tests.unit.measure import kernels
 from tests.unit.measure.sessions import RIGHT, race, survives
 
@@ -44,9 +45,34 @@ def test_endless_loop_is_killed_at_the_limit(session: RunSession, text: str) -> 
     found = race(session, text)
     assert isinstance(found, MeasureError)
     assert found.kind == ErrorKind.RUN_TIMEOUT
-    assert "longer than 0.5 s" in found.text
+    assert found.text == (
+        "it ran longer than 0.5 s and was killed; its limit was the runner's timeout of 0.5 s"
+    )
+    assert "LocalRunner(timeout=...)` gives it more time" in next_step(found.kind, found.text)
     assert time.monotonic() - start >= 0.5
     survives(session)
+
+
+@pytest.mark.parametrize(
+    ("incumbent", "timeout", "limit"),
+    [
+        (None, 5.0, "longer than 5 s and was killed; its limit was the runner's timeout of 5 s"),
+        (1e-4, 5.0, "longer than 1 s and was killed; its limit was 20 x the best so far"),
+        (0.1, 5.0, "longer than 2 s and was killed; its limit was 20 x the best so far"),
+        (0.3, 5.0, "longer than 5 s and was killed; its limit was the runner's timeout of 5 s"),
+        (1e-4, 0.5, "longer than 0.5 s and was killed; its limit was the runner's timeout"),
+    ],
+)
+def test_a_timeout_names_the_limit_that_acted_and_the_advice_is_about_that_one(
+    incumbent: float | None, timeout: float, limit: str
+) -> None:
+    session = RunSession(LocalRunner(timeout=timeout), lambda workers: None)
+    text = session._too_late(incumbent)
+    assert limit in text
+    more_time_helps = "the runner's timeout of" in text
+    advice = next_step(ErrorKind.RUN_TIMEOUT, text)
+    assert ("gives it more time" in advice) == more_time_helps
+    assert ("cannot win" in advice) != more_time_helps
 
 
 def test_segfault(session: RunSession) -> None:
@@ -54,6 +80,7 @@ def test_segfault(session: RunSession) -> None:
     assert isinstance(found, MeasureError)
     assert found.kind == ErrorKind.RUN_CRASH
     assert "SIGSEGV" in found.text
+    assert "instrument_bound_checkers" in next_step(found.kind, found.text)
     survives(session)
 
 
@@ -77,6 +104,7 @@ def test_workspace_of_100_gb(session: RunSession) -> None:
     assert isinstance(found, MeasureError)
     assert found.kind == ErrorKind.MEMORY
     assert "workspace" in found.text
+    assert "LOOPWRIGHT_WORKSPACE_LIMIT" in next_step(found.kind, found.text)
     survives(session)
 
 
@@ -92,6 +120,8 @@ def test_arguments_too_large_for_memory(session: RunSession) -> None:
     found = session.load_and_race(kernels.built(kernels.GOOD, n=1 << 33), None)
     assert isinstance(found, MeasureError)
     assert found.kind == ErrorKind.MEMORY
+    assert found.text.startswith("the runner is out of memory: ")
+    assert "LocalRunner(memory_bytes=...)" in next_step(found.kind, found.text)
     survives(session)
 
 
@@ -249,6 +279,7 @@ def test_stopped_process_is_late(session: RunSession) -> None:
     found = race(session, kernels.GOOD)
     assert isinstance(found, MeasureError)
     assert found.kind == ErrorKind.RUN_TIMEOUT
+    assert "find out what stops processes" in next_step(found.kind, found.text)
     survives(session)
 
 

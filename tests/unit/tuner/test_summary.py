@@ -1,16 +1,33 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from loopwright.errors import UsageError
 from loopwright.measure import ErrorKind
 from loopwright.tuner import TUNERS, find_tuner
 from loopwright.tuner.run.state import Failure
-from loopwright.tuner.run.summary import ADVICE, failure_lines, speed
+from loopwright.tuner.run.summary import failure_lines, speed
 
 
-def test_every_kind_of_failure_has_advice():
-    assert set(ADVICE) == set(list(ErrorKind))
+@pytest.mark.parametrize("kind", list(ErrorKind))
+def test_every_kind_of_failure_has_advice_and_says_where_more_stands(kind):
+    advice = failure_lines({kind: Failure(1, "?")})[1]
+    assert re.fullmatch(rf" +advice: .+ \(more: loopwright explain-error {kind}\)", advice)
+
+
+def test_the_advice_is_about_the_limit_that_acted():
+    slow = "it ran longer than 1 s and was killed; its limit was 20 x the best so far, at least 1 s"
+    advice = failure_lines({"RUN_TIMEOUT": Failure(1, slow)})[1]
+    assert "cannot win" in advice
+    assert "LocalRunner(timeout" not in advice
+
+
+def test_a_kind_of_a_newer_version_is_counted_without_advice():
+    assert failure_lines({"TOO_LOUD": Failure(1, "it hums")}) == [
+        "failed:  1 x TOO_LOUD, first: it hums"
+    ]
 
 
 def test_the_histogram_is_sorted_and_examples_are_one_short_line():

@@ -1,0 +1,1 @@
+"""Verbs that say what is wrong, and what to do about it."""

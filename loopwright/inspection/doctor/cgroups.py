@@ -1,0 +1,120 @@
+"""What a container or a batch system allows: CPU time and memory of the control groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from loopwright.inspection.doctor.finding import Finding, of_bytes, ok, unknown, warning
+from loopwright.inspection.doctor.system_files import SystemFiles
+
+_ROOT = "/sys/fs/cgroup"
+#: Version 1 writes "no limit" as a number near 2**63.
+_NO_LIMIT = 1 << 60
+#: With less, builders and the runner are ended for want of memory.
+_LITTLE = 2 << 30
+
+
+def cpu_time(files: SystemFiles, cpus: int) -> Finding:
+    """Judge the limit of CPU time.
+
+    Args:
+        files: of the system.
+        cpus: how many CPUs may be used.
+    """
+    if not files.exists(_ROOT):
+        return unknown("CPU time", f"there is no {_ROOT}, so limits of a container are not known")
+    quotas = [quota for folder in _groups(files, "cpu") if (quota := _quota(files, folder))]
+    if not quotas:
+        return ok("CPU time", "no limit by a control group")
+    allowed, period = min(quotas)
+    found = f"a control group allows {allowed:.3g} CPUs ({cpus} may be used)"
+    if allowed >= cpus:
+        return ok("CPU time", found)
+    throttled = sum(_throttled(files, folder) for folder in _groups(files, "cpu"))
+    before = f"; processes have been stopped for that {throttled} times" if throttled else ""
+    return warning(
+        "CPU time",
+        found + before,
+        f"once the share of {1e3 * period:.3g} ms is used up, all threads stand still until the "
+        "next: times jump",
+        f"raise the limit (docker run --cpus), or tune with --threads {max(1, int(allowed))}",
+    )
+
+
+def memory(files: SystemFiles) -> Finding:
+    """Judge the memory of the machine and its limit by a control group."""
+    info = _memory_info(files)
+    limits = [limit for folder in _groups(files, "memory") if (limit := _limit(files, folder))]
+    total, free = info.get("MemTotal"), info.get("MemAvailable")
+    if total is None and not limits:
+        return unknown("memory", "the system does not tell")
+    most = min([*limits, *([] if total is None else [total])])
+    found = f"{of_bytes(most)} may be used"
+    if limits and (total is None or min(limits) < total):
+        found += " (limit of a control group)"
+    if free is not None:
+        found += f", {of_bytes(free)} are free on the machine"
+    if min(most, most if free is None else free) >= _LITTLE:
+        return ok("memory", found)
+    return warning(
+        "memory",
+        found,
+        "builders and kernels may be ended for want of memory; such candidates count as failed",
+        "end other programs, raise the limit of the container, or take fewer builders: "
+        "LocalBuilder(n_parallel=1)",
+    )
+
+
+def _groups(files: SystemFiles, controller: str) -> Iterator[str]:
+    """The folders of this process's control groups, its own first, then those above it.
+
+    In a container the path may be that of the host, which is not there; the limit is then found at
+    the top, which is the container's own group.
+    """
+    for line in (files.text("/proc/self/cgroup") or "0::/").splitlines():
+        _, _, rest = line.partition(":")
+        names, _, path = rest.partition(":")
+        if names and controller not in names.split(","):
+            continue
+        bases = (f"{_ROOT}/{names}", f"{_ROOT}/{controller}") if names else (_ROOT,)
+        base = next((b for b in bases if files.exists(b)), "")
+        own = PurePosixPath(path or "/")
+        for group in (own, *own.parents) if base else ():
+            yield f"{base}{group}".rstrip("/")
+
+
+def _quota(files: SystemFiles, folder: str) -> tuple[float, float] | None:
+    """CPUs that a group may keep busy, and the seconds of a period; None for no limit."""
+    quota, _, period = files.line(f"{folder}/cpu.max").partition(" ")
+    if not quota:
+        quota = files.line(f"{folder}/cpu.cfs_quota_us")
+        period = files.line(f"{folder}/cpu.cfs_period_us")
+    if not quota.isdecimal() or not period.isdecimal() or not int(period):
+        return None
+    return int(quota) / int(period), int(period) * 1e-6
+
+
+def _throttled(files: SystemFiles, folder: str) -> int:
+    """How often the processes of a group were stopped since their share was used up."""
+    words = (files.text(f"{folder}/cpu.stat") or "").split()
+    pairs = dict(zip(words[::2], words[1::2], strict=False))
+    count = pairs.get("nr_throttled", "0")
+    return int(count) if count.isdecimal() else 0
+
+
+def _limit(files: SystemFiles, folder: str) -> int | None:
+    """Bytes that a group may take; None for no limit."""
+    limits = [files.number(f"{folder}/{n}") for n in ("memory.max", "memory.limit_in_bytes")]
+    return min((n for n in limits if n is not None and 0 < n < _NO_LIMIT), default=None)
+
+
+def _memory_info(files: SystemFiles) -> dict[str, int]:
+    """Bytes by the names of ``/proc/meminfo``."""
+    found: dict[str, int] = {}
+    for line in (files.text("/proc/meminfo") or "").splitlines():
+        name, _, value = line.partition(":")
+        words = value.split()
+        if len(words) == 2 and words[0].isdecimal() and words[1] == "kB":
+            found[name] = int(words[0]) << 10
+    return found

@@ -1,0 +1,148 @@
+"""Everything that the doctor looks at, in the order in which it reports."""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from loopwright import env
+from loopwright.errors import UsageError
+from loopwright.inspection.doctor import (
+    accelerators,
+    cgroups,
+    clock,
+    compiler,
+    cores,
+    frequency,
+    load,
+    memory,
+    noise,
+    packages,
+    storage,
+    user_limits,
+)
+from loopwright.inspection.doctor.finding import Finding, State, unknown
+from loopwright.inspection.doctor.system_files import SystemFiles
+from loopwright.records import Json
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What the doctor has found.
+
+    Attributes:
+        findings: one for each thing that was looked at.
+    """
+
+    findings: tuple[Finding, ...]
+
+    def count(self, state: State) -> int:
+        """How many findings are of a state."""
+        return sum(finding.state is state for finding in self.findings)
+
+    @property
+    def healthy(self) -> bool:
+        """True when nothing keeps tuning from working; warnings do not."""
+        return self.count(State.PROBLEM) == 0
+
+    def to_json(self) -> dict[str, Json]:
+        """The diagnosis for scripts: all findings, and how many there are of each state."""
+        return {
+            "loopwright": env.version("loopwright"),
+            "healthy": self.healthy,
+            "counts": {state.value: self.count(state) for state in State},
+            "findings": [finding.to_json() for finding in self.findings],
+        }
+
+
+def examine(
+    folder: str | os.PathLike[str] = ".", *, measure: bool = True, files: SystemFiles | None = None
+) -> Diagnosis:
+    """Look at all that decides whether tuning works here, and how steady its times are.
+
+    Takes about three seconds; without measuring, one.
+
+    Args:
+        folder: where logs are to be written.
+        measure: also time a reference kernel, which needs the device for about a second.
+        files: the system's files; None: those of this machine.
+
+    Returns:
+        The findings, in the order installation, CPU, limits, what disturbs, memory, files, devices.
+    """
+    files = files or SystemFiles()
+    cpus = env.usable_cpus()
+    findings = [
+        *_installation(files),
+        *_processor(files, cpus),
+        cgroups.cpu_time(files, len(cpus)),
+        cgroups.memory(files),
+        *user_limits.user_limits(user_limits.present_limits()),
+        *load.load(files),
+        clock.timer(files, *clock.read_clock()),
+        *([noise.noise(sorted({1, len(cpus)}))] if measure else []),
+        memory.huge_pages(files),
+        memory.alignment(memory.numpy_addresses()),
+        *_places(files, Path(folder)),
+        accelerators.nvidia(files, os.environ),
+        accelerators.opencl(files, os.environ),
+    ]
+    return Diagnosis(tuple(findings))
+
+
+def _installation(files: SystemFiles) -> list[Finding]:
+    names = ("xgboost", "xgboost-cpu")
+    versions = {name: found for name in names if (found := _version(name))}
+    variables = env.surroundings().get("variables", {})
+    return [
+        packages.system(platform.system(), platform.release(), platform.python_version()),
+        packages.dependencies(_required(), _version),
+        packages.xgboost(versions),
+        packages.environment(lambda: env.Settings.from_environ(os.environ), variables),
+        *compiler.compiler(files),
+    ]
+
+
+def _processor(files: SystemFiles, cpus: Sequence[int]) -> list[Finding]:
+    return [
+        cores.affinity(files, cpus),
+        cores.siblings(files, cpus),
+        frequency.governor(files, cpus),
+        frequency.turbo(files),
+    ]
+
+
+def _places(files: SystemFiles, folder: Path) -> list[Finding]:
+    return [
+        storage.log_folder(files, folder),
+        storage.temporary_folder(tempfile.gettempdir(), os.environ.get("TMPDIR", "")),
+        storage.lock_folder(),
+        _kernel_cache(),
+    ]
+
+
+def _kernel_cache() -> Finding:
+    try:
+        return storage.kernel_cache(env.cache_folder())
+    except UsageError:
+        return unknown("kernel cache", "a variable is not understood, see `environment`")
+
+
+def _version(distribution: str) -> str | None:
+    """Version of an installed distribution; None for one that is not there."""
+    found = env.version(distribution)
+    return None if found == "not installed" else found
+
+
+def _required() -> list[str]:
+    """What the installed package asks for; nothing where it is not installed as a package."""
+    from importlib import metadata
+
+    try:
+        return metadata.requires("loopwright") or []
+    except metadata.PackageNotFoundError:
+        return []

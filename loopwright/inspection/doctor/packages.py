@@ -1,0 +1,129 @@
+"""Versions: Python, the system, the packages that loopwright needs, settings of the environment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from loopwright.errors import UsageError
+from loopwright.inspection.doctor.finding import Finding, listed, ok, problem, unknown, warning
+
+#: The two distributions that bring the module `xgboost`, see docs/adr/001-xgboost-cpu.md.
+_XGBOOST = ("xgboost", "xgboost-cpu")
+#: The oldest XGBoost that is supported.
+_OLDEST_XGBOOST = "2.1"
+_TESTED = "Linux"
+#: Variables that change times of kernels and are easily forgotten.
+_WEIGHTY = re.compile(r"LD_PRELOAD|MALLOC_|GLIBC_TUNABLES")
+
+
+def system(name: str, release: str, python: str) -> Finding:
+    """Say which system and which Python this is.
+
+    Args:
+        name: of the system, as Python's `platform.system` gives it.
+        release: of the system.
+        python: version of Python.
+    """
+    found = f"Python {python} on {name} {release}"
+    if name == _TESTED:
+        return ok("system", found)
+    return warning(
+        "system",
+        found,
+        f"loopwright is tested on {_TESTED}; threads are not pinned elsewhere, and much of what "
+        "disturbs times is not seen",
+        f"use {_TESTED} where times count",
+    )
+
+
+def xgboost(installed: Mapping[str, str]) -> Finding:
+    """Judge the distributions that bring the module `xgboost`.
+
+    Args:
+        installed: versions of the installed distributions among them.
+    """
+    there = [f"{name} {installed[name]}" for name in _XGBOOST if name in installed]
+    if not there:
+        return problem(
+            "XGBoost",
+            "not installed",
+            "the default tuner, xgb, cannot learn; ga, random and grid work",
+            "pip install xgboost-cpu",
+        )
+    if len(there) == len(_XGBOOST):
+        return warning(
+            "XGBoost",
+            f"{listed(there)} are both installed, and are one module: the one installed last won",
+            "removing one of them breaks the other",
+            "pip uninstall -y xgboost xgboost-cpu && pip install xgboost-cpu",
+        )
+    (version,) = (installed[name] for name in _XGBOOST if name in installed)
+    if _numbers(version) >= _numbers(_OLDEST_XGBOOST):
+        return ok("XGBoost", there[0])
+    return problem(
+        "XGBoost",
+        f"{there[0]} is older than {_OLDEST_XGBOOST}",
+        "the default tuner, xgb, may fail; ga, random and grid work",
+        f"pip install --upgrade {there[0].split()[0]}",
+    )
+
+
+def dependencies(required: Sequence[str], version_of: Callable[[str], str | None]) -> Finding:
+    """Compare installed packages with what loopwright asks for.
+
+    Args:
+        required: what it asks for, as in ``numpy>=1.26``; with markers behind a semicolon they are
+            left out (extras, and XGBoost, which has a finding of its own).
+        version_of: version of an installed distribution; None for one that is not there.
+    """
+    wanted = [re.fullmatch(r"([\w.-]+)\s*>=\s*([\d.]+)", text.strip()) for text in required]
+    pairs = [(found[1], found[2]) for found in wanted if found is not None]
+    if not pairs:
+        return unknown("packages", "loopwright is not installed as a package, only on the path")
+    versions = {name: version_of(name) for name, _ in pairs}
+    bad = [
+        f"{name} {versions[name] or 'missing'} (at least {least})"
+        for name, least in pairs
+        if _numbers(versions[name] or "") < _numbers(least)
+    ]
+    if not bad:
+        return ok("packages", ", ".join(f"{name} {version}" for name, version in versions.items()))
+    return problem(
+        "packages",
+        listed(bad),
+        "parts of loopwright fail",
+        f"pip install --upgrade {' '.join(text.split()[0] for text in bad)}",
+    )
+
+
+def environment(read: Callable[[], object], variables: Mapping[str, str]) -> Finding:
+    """Judge the variables of the environment that change how kernels run.
+
+    Args:
+        read: reads the settings of loopwright.
+        variables: those that are set.
+    """
+    shown = ", ".join(f"{name}={value}" for name, value in variables.items())
+    try:
+        read()
+    except UsageError as error:
+        text = "nothing can be tuned or built"
+        return problem("environment", str(error), text, "mend or unset the variable")
+    weighty = [name for name in variables if _WEIGHTY.match(name)]
+    if not weighty:
+        return ok("environment", shown or "no variable that changes how kernels run")
+    return warning(
+        "environment",
+        shown,
+        f"{listed(weighty)} may change where arrays lie and how fast memory is; times hold with "
+        "them only",
+        "unset them, unless your programs run with them too",
+    )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """The leading numbers of a version, 2 and 1 of ``2.1.0rc1``; none for no version."""
+    found = re.match(r"\d+(\.\d+)*", version)
+    text = re.sub(r"(\.0+)+$", "", found[0]) if found else ""
+    return tuple(map(int, text.split("."))) if text else ()

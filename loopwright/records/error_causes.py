@@ -1,0 +1,364 @@
+"""What each kind of error means, how it comes about, and what to do: the one source of these texts.
+
+One kind may have several causes: a kernel that was killed after 20 times the time of the best is
+slow, and more time does not help it; one that was killed at the runner's own limit may only need
+more. The text of a failure tells them apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from loopwright.records.error_kind import ErrorKind
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One way in which a kind of error comes about.
+
+    Attributes:
+        what: the cause, in whole sentences.
+        example: the text of such an error, as a record keeps it.
+        next_step: what to do; goes on in the same line after a colon, so it begins in lower case.
+        phrases: pieces of a text, each of which tells this cause from the others of its kind.
+    """
+
+    what: str
+    example: str
+    next_step: str
+    phrases: tuple[str, ...] = ()
+
+    def fits(self, text: str) -> bool:
+        """Whether the text of an error tells of this cause."""
+        return any(phrase in text for phrase in self.phrases)
+
+
+@dataclass(frozen=True)
+class ErrorHelp:
+    """The help for one kind of error.
+
+    Attributes:
+        kind: the kind.
+        meaning: what has happened, in a sentence.
+        next_step: what to do where the text of an error does not tell its cause.
+        causes: the causes, the most frequent first.
+    """
+
+    kind: ErrorKind
+    meaning: str
+    next_step: str
+    causes: tuple[Cause, ...]
+
+
+#: How the loop nest of a record is looked at.
+_SHOW = "`loopwright records show LOG ID --ir` prints its loop nest"
+#: How the text of a crash names the signals by which operators, batch systems and Linux end one.
+_KILLED_PHRASES = tuple(f"killed by SIG{n}" for n in ("KILL", "TERM", "HUP", "INT", "QUIT"))
+_STOPPED = Cause(
+    "Something outside stopped the process twice (SIGSTOP, a debugger, job control, a frozen "
+    "container) until its time was over. Nothing is wrong with the candidate.",
+    "the runner was stopped by a signal from outside: no answer within 10 s; the runner was killed",
+    "find out what stops processes here; the candidate is not at fault and stays in the log as "
+    "failed, so tune into a fresh log if many were hit",
+    ("stopped by a signal from outside",),
+)
+
+
+def _killed(role: str, remedy: str) -> Cause:
+    return Cause(
+        f"Something outside killed the {role} process twice: an operator, a batch system, or Linux "
+        "itself, which does this when the memory of the machine or of the container runs out.",
+        f"the {role} process was killed by SIGKILL, killed (the system does this when memory runs "
+        "out)",
+        f"see whether memory ran out (`dmesg`, `loopwright doctor`); if so, {remedy}",
+        _KILLED_PHRASES,
+    )
+
+
+_INSTANTIATION = ErrorHelp(
+    ErrorKind.INSTANTIATION,
+    "The template or a step of the schedule refused the configuration, before anything was built.",
+    "narrow the knobs so that such points do not exist, or filter them out by `cfg.multi_filter`; "
+    "a few such failures do no harm",
+    (
+        Cause(
+            "The template calls `cfg.raise_error`, or makes a step that is illegal for these "
+            "values.",
+            "split: 7 is no factor of the loop's extent 32",
+            "give the knobs only values that are legal, or filter the others out with "
+            "`cfg.multi_filter`",
+        ),
+        Cause(
+            "The template itself has a fault: Python raised an exception in it.",
+            "KeyError: 'tile_x'",
+            "run the template on this configuration with the traceback: "
+            "`task.instantiate(task.config_space.get(index))`",
+            tuple(
+                f"{name}: "
+                for name in (
+                    "AssertionError",
+                    "AttributeError",
+                    "IndexError",
+                    "KeyError",
+                    "NameError",
+                    "RuntimeError",
+                    "SystemExit",
+                    "TypeError",
+                    "ValueError",
+                    "ZeroDivisionError",
+                )
+            ),
+        ),
+        Cause(
+            "The template took longer than a build may.",
+            "the template took longer than 10 s",
+            "make the template quicker (no measuring, no file or network in it), or allow more by "
+            "`LocalBuilder(timeout=...)`",
+            ("the template took longer than",),
+        ),
+    ),
+)
+
+_COMPILE = ErrorHelp(
+    ErrorKind.COMPILE,
+    "The schedule is legal, but no code could be made of it.",
+    f"read the text, which names the loop or the buffer; {_SHOW}, if it has one",
+    (
+        Cause(
+            "The loop nest cannot be lowered as it was scheduled.",
+            "lower: 'C' is an argument, so it must be computed at root (it is computed at)",
+            "change the step of the template that the text names; `loopwright lower` shows the "
+            "nest of the default configuration",
+        ),
+        Cause(
+            "So much would be unrolled, vectorized or inlined that compiling it would take hours.",
+            "lower: 'main' would be written out to more than 200000 nodes of the IR; most copies "
+            "are made by the unrolled loop 'k' of 4096",
+            "unroll, vectorize or inline less: cap the factor in the template",
+            ("would be written out to more than",),
+        ),
+        Cause(
+            "A fault of loopwright or of LLVM.",
+            "KeyError: 3 (at writer.py:120 < compiler.py:66)",
+            "this is a fault of loopwright: please report it with the text and the record",
+            (".py:",),
+        ),
+    ),
+)
+
+_BUILD_TIMEOUT = ErrorHelp(
+    ErrorKind.BUILD_TIMEOUT,
+    "Building took longer than `LocalBuilder(timeout=...)`, 10 s by default, and was killed.",
+    "cap unrolling and vector lengths in the template; where the code has to be that large, "
+    "`LocalBuilder(timeout=...)` gives more time",
+    (
+        Cause(
+            "The loop nest is very large, nearly always by unrolling.",
+            "no answer within 10 s; the builder was killed",
+            "cap unrolling and vector lengths in the template; where the code has to be that "
+            "large, `LocalBuilder(timeout=...)` gives more time",
+        ),
+        _STOPPED,
+    ),
+)
+
+_BUILD_CRASH = ErrorHelp(
+    ErrorKind.BUILD_CRASH,
+    "The process that built the candidate died.",
+    "cap unrolling and vector lengths in the template; if it happens again, please report it",
+    (
+        Cause(
+            "LLVM crashed, mostly on huge or odd code.",
+            "the builder process was killed by SIGSEGV, segmentation fault",
+            "cap unrolling and vector lengths in the template; if it happens again, please report "
+            "it with the record",
+            ("SIGSEGV", "SIGABRT", "SIGILL", "SIGBUS", "SIGFPE"),
+        ),
+        _killed("builder", "take fewer builders: `LocalBuilder(n_parallel=...)`"),
+    ),
+)
+
+_RUN_TIMEOUT = ErrorHelp(
+    ErrorKind.RUN_TIMEOUT,
+    "The kernel, or something that had to run for it, took longer than it may, and was killed.",
+    "compare the limit in the text with the best time: a kernel that is 20 times slower than the "
+    "best needs no more time; else `LocalRunner(timeout=...)` gives more",
+    (
+        Cause(
+            "The candidate is at least 20 times slower than the best so far (and needs more than "
+            "a second). It could not win.",
+            "it ran longer than 1 s and was killed; its limit was 20 x the best so far, at least "
+            "1 s",
+            "nothing: the candidate is far slower than the best and cannot win; a higher timeout "
+            "of the runner would not change this limit",
+            ("its limit was 20 x the best",),
+        ),
+        Cause(
+            "There is no faster candidate yet, or 20 times its time is more than the runner's "
+            "timeout, which then is the limit.",
+            "it ran longer than 10 s and was killed; its limit was the runner's timeout of 10 s",
+            "if the kernel may take that long, `LocalRunner(timeout=...)` gives it more time; a "
+            "smaller workload of the same kind is tuned sooner",
+            ("its limit was the runner's timeout",),
+        ),
+        Cause(
+            "Making the input data took longer than it may.",
+            "making the input data took longer than 120 s and was ended",
+            "make fewer or cheaper inputs: a quicker `make_inputs`, or smaller tensors",
+            ("making the input data took longer",),
+        ),
+        Cause(
+            "An unscheduled kernel, which gives the right answers or looks for accesses outside "
+            "of a tensor, took longer than it may.",
+            "a run for its right answer took longer than 120 s and was ended",
+            "give the task a NumPy `reference`, or check a smaller workload of the same kind",
+            ("a run for its right answer took longer",),
+        ),
+        _STOPPED,
+    ),
+)
+
+_RUN_CRASH = ErrorHelp(
+    ErrorKind.RUN_CRASH,
+    "The process that ran the kernel died.",
+    "build the schedule under `PassContext(config={'instrument_bound_checkers': True})` and call "
+    f"it: it names the access that leaves its array; {_SHOW}",
+    (
+        Cause(
+            "The kernel touched memory that is not its own. Schedules alone do not do that; an "
+            "index that depends on data, or a tensor intrinsic of one's own, can.",
+            "the runner process was killed by SIGSEGV, segmentation fault",
+            "build the schedule under `PassContext(config={'instrument_bound_checkers': True})` "
+            f"and call it: it names the access that leaves its array; {_SHOW}",
+            ("SIGSEGV", "SIGBUS", "SIGABRT", "SIGFPE"),
+        ),
+        Cause(
+            "The kernel has an instruction that this CPU lacks.",
+            "the runner process was killed by SIGILL, illegal instruction",
+            "tune for this machine's CPU: leave -mcpu and -mattr out of the target",
+            ("SIGILL",),
+        ),
+        _killed("runner", "end other programs, or tune a smaller workload"),
+    ),
+)
+
+_MEMORY = ErrorHelp(
+    ErrorKind.MEMORY,
+    "The builder or the kernel needs more memory than there is, or than it may take.",
+    "the text says who ran out: `LocalBuilder(memory_bytes=...)` or "
+    "`LocalRunner(memory_bytes=...)` allows more, smaller tiles need less",
+    (
+        Cause(
+            "The builder ran out of memory, nearly always by unrolling.",
+            "the builder is out of memory: MemoryError",
+            "cap unrolling in the template; `LocalBuilder(memory_bytes=...)` allows a builder "
+            "more, `LocalBuilder(n_parallel=...)` with fewer builders leaves each more",
+            ("the builder is out of memory", "LLVM ERROR: out of memory", "std::bad_alloc"),
+        ),
+        Cause(
+            "The copies that the schedule makes (`cache_read`, `cache_write`, `compute_at` with "
+            "large tiles) need a larger workspace than a call may take.",
+            "the runner is out of memory: main needs 8589934592 bytes of workspace on 16 threads, "
+            "over the limit of 4294967296; use smaller tiles, fewer threads, or raise "
+            "LOOPWRIGHT_WORKSPACE_LIMIT",
+            "use smaller tiles or fewer threads, or raise LOOPWRIGHT_WORKSPACE_LIMIT",
+            ("of workspace on",),
+        ),
+        Cause(
+            "The tensors and the workspace of the kernel do not fit into what the runner may take: "
+            "half of the memory of the machine or of the container.",
+            "the runner is out of memory: Unable to allocate 64.0 GiB for an array",
+            "use smaller tiles or a smaller workload, or allow more by "
+            "`LocalRunner(memory_bytes=...)`",
+            ("the runner is out of memory",),
+        ),
+    ),
+)
+
+_RUN_ERROR = ErrorHelp(
+    ErrorKind.RUN_ERROR,
+    "The kernel was built, but loading or running it reported an error.",
+    "read the text, which says what the kernel or the machine does not accept",
+    (
+        Cause(
+            "The code was made for a CPU with instructions that this one lacks, or calls a "
+            "function that is not there.",
+            "the program was built for skylake-avx512 with avx512f, which this machine's znver3 "
+            "lacks; build it on this machine, or for a CPU that both are",
+            "leave -mcpu and -mattr out of the target to tune for this machine; link what the "
+            "kernel calls",
+            ("the program was built for", "linking "),
+        ),
+        Cause(
+            "The function that makes the inputs (`make_inputs`) took too long.",
+            "make_inputs of my_task took longer than 120 s",
+            "make fewer or cheaper inputs",
+            ("make_inputs",),
+        ),
+        Cause(
+            "An index that depends on data left its tensor, and a check stopped the kernel.",
+            "main: access outside A: index [40], shape [32]",
+            "give the task `make_inputs` whose values are valid indices",
+            ("access outside",),
+        ),
+    ),
+)
+
+_WRONG_ANSWER = ErrorHelp(
+    ErrorKind.WRONG_ANSWER,
+    "The kernel gives another answer than the reference, or touches memory that is not its own.",
+    "suspect the NumPy `reference`, a tensor intrinsic of your own, then loopwright: primitives of "
+    f"a schedule do not change results; {_SHOW}",
+    (
+        Cause(
+            "The numbers differ. Primitives of a schedule do not change results, so it is the "
+            "`reference` of the task, a tensor intrinsic of one's own, or a fault of loopwright.",
+            "C[3, 17] is 12.5, expected 13.25 (error 0.75, allowed 0.00153); 96 of 1024 elements "
+            "are wrong",
+            "if every configuration fails so, mend the `reference`; if some do, suspect a tensor "
+            f"intrinsic of your own, else please report it; {_SHOW}",
+            ("elements are wrong",),
+        ),
+        Cause(
+            "The kernel wrote beside its arrays.",
+            "it wrote outside the memory of C",
+            "build the schedule under `PassContext(config={'instrument_bound_checkers': True})` "
+            "and call it: it names the access",
+            ("it wrote outside the memory", "access outside"),
+        ),
+        Cause(
+            "The kernel leaves out work that it did in an earlier call: it trusts what its "
+            "outputs held.",
+            "it skips its work: called again after one element of each input had changed, it gave "
+            "another answer than on fresh outputs",
+            "set every element of the outputs in each call: a tensor intrinsic needs a `reset` "
+            "that begins the sum",
+            ("it skips its work", "called again on the outputs"),
+        ),
+        Cause(
+            "The kernel ran when it was timed, and crashed or hung when it was checked, where its "
+            "arrays lie against memory that cannot be touched.",
+            "in its check, where memory around its arrays cannot be touched, the runner process "
+            "was killed by SIGSEGV, segmentation fault",
+            "build the schedule under `PassContext(config={'instrument_bound_checkers': True})` "
+            "and call it: it names the access",
+            ("in its check", "its check did not end"),
+        ),
+    ),
+)
+
+#: The help for each kind, in the order of `ErrorKind`.
+HELP: dict[str, ErrorHelp] = {
+    help.kind: help
+    for help in (
+        _INSTANTIATION,
+        _COMPILE,
+        _BUILD_TIMEOUT,
+        _BUILD_CRASH,
+        _RUN_TIMEOUT,
+        _RUN_CRASH,
+        _MEMORY,
+        _RUN_ERROR,
+        _WRONG_ANSWER,
+    )
+}

@@ -1,0 +1,273 @@
+"""The doctor on memory, packages, files, accelerators, and all of it together."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from loopwright.errors import UsageError
+from loopwright.inspection.doctor import State, SystemFiles, examine
+from loopwright.inspection.doctor import storage as storage_module
+from loopwright.inspection.doctor.accelerators import nvidia, opencl
+from loopwright.inspection.doctor.memory import alignment, huge_pages, numpy_addresses
+from loopwright.inspection.doctor.packages import dependencies, environment, system, xgboost
+from loopwright.inspection.doctor.storage import (
+    file_system,
+    kernel_cache,
+    lock_folder,
+    log_folder,
+    temporary_folder,
+)
+from tests.unit.inspection.doctor.trees import tree
+
+HUGE = "/sys/kernel/mm/transparent_hugepage/enabled"
+LIB = "/usr/lib/x86_64-linux-gnu"
+
+
+@pytest.mark.parametrize(
+    ("text", "state"),
+    [
+        ("[always] madvise never", State.OK),
+        ("always [madvise] never", State.OK),
+        ("always madvise [never]", State.WARNING),
+        ("?", State.UNKNOWN),
+    ],
+)
+def test_huge_pages(tmp_path, text, state):
+    assert huge_pages(tree(tmp_path, {HUGE: text})).state is state
+
+
+def test_alignment():
+    assert alignment([0, 64, 1 << 20]).state is State.OK
+    found = alignment([64, 4096 + 16, 48])
+    assert found.state is State.WARNING
+    assert "up to 48 bytes" in found.found
+    assert all(address % 16 == 0 for address in numpy_addresses())
+
+
+def test_system():
+    assert system("Linux", "6.1", "3.11.2").state is State.OK
+    assert system("Darwin", "23.0", "3.12.0").state is State.WARNING
+
+
+@pytest.mark.parametrize(
+    ("installed", "state", "text"),
+    [
+        ({"xgboost-cpu": "3.2.0"}, State.OK, "xgboost-cpu 3.2.0"),
+        ({"xgboost": "2.1"}, State.OK, "xgboost 2.1"),
+        ({"xgboost": "2.0.3"}, State.PROBLEM, "older than 2.1"),
+        ({}, State.PROBLEM, "not installed"),
+        (
+            {"xgboost": "3.2.0", "xgboost-cpu": "3.1.0"},
+            State.WARNING,
+            "xgboost 3.2.0 and xgboost-cpu 3.1.0 are both installed",
+        ),
+    ],
+)
+def test_the_two_distributions_of_xgboost(installed, state, text):
+    found = xgboost(installed)
+    assert found.state is state
+    assert text in found.found
+    assert (state is State.OK) == (not found.remedy)
+
+
+def test_packages():
+    required = ["numpy>=1.26", "rich >= 13.0.0", "xgboost>=2.1; python_version > '3'", "odd"]
+    installed = {"numpy": "1.26.0rc1", "rich": "13"}
+    found = dependencies(required, installed.get)
+    assert found.state is State.OK
+    assert found.found == "numpy 1.26.0rc1, rich 13"
+    old = dependencies(required, {"numpy": "1.9"}.get)
+    assert old.state is State.PROBLEM
+    assert old.found == "numpy 1.9 (at least 1.26) and rich missing (at least 13.0.0)"
+    assert old.remedy == "pip install --upgrade numpy rich"
+    assert dependencies([], installed.get).state is State.UNKNOWN
+
+
+def test_environment():
+    def refuse():
+        raise UsageError("LOOPWRIGHT_SPIN='x' is not a whole number")
+
+    assert environment(dict, {}).state is State.OK
+    assert environment(dict, {"OMP_NUM_THREADS": "4"}).found == "OMP_NUM_THREADS=4"
+    assert environment(dict, {"LD_PRELOAD": "/lib/libjemalloc.so"}).state is State.WARNING
+    refused = environment(refuse, {})
+    assert refused.state is State.PROBLEM
+    assert "LOOPWRIGHT_SPIN" in refused.found
+
+
+MOUNTS = """\
+22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+30 22 0:40 / /home rw - nfs4 server:/home rw
+31 22 0:41 / /home/me/my\\040disk rw shared:2 master:1 - xfs /dev/sdb rw
+torn line
+"""
+
+
+@pytest.mark.parametrize(
+    ("folder", "kind"),
+    [
+        ("/", "ext4"),
+        ("/tmp/x", "ext4"),
+        ("/home", "nfs4"),
+        ("/home/me", "nfs4"),
+        ("/homes", "ext4"),
+        ("/home/me/my disk/logs", "xfs"),
+    ],
+)
+def test_the_file_system_of_a_folder(tmp_path, folder, kind):
+    assert file_system(tree(tmp_path, {"/proc/self/mountinfo": MOUNTS}), folder) == kind
+
+
+def test_a_log_folder_on_this_machine_and_on_a_network(tmp_path):
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    local = log_folder(SystemFiles(tmp_path), logs)
+    assert local.state in (State.OK, State.WARNING)  # by the free space of this disk
+    assert list(logs.iterdir()) == []
+    mounts = f"30 22 0:40 / {os.path.realpath(tmp_path)} rw - nfs4 server:/ rw\n"
+    remote = log_folder(tree(tmp_path, {"/proc/self/mountinfo": mounts}), logs)
+    assert remote.state is State.WARNING
+    assert "network (nfs4)" in remote.found
+
+
+def test_a_log_folder_that_cannot_be_used(tmp_path, monkeypatch):
+    files = SystemFiles(tmp_path)
+    missing = log_folder(files, tmp_path / "none")
+    assert missing.state is State.PROBLEM
+    assert "is no folder" in missing.found
+    denied = PermissionError(13, "Permission denied")
+    monkeypatch.setattr(storage_module.tempfile, "TemporaryFile", _raiser(denied))
+    found = log_folder(files, tmp_path)
+    assert found.state is State.PROBLEM
+    assert "it cannot be written (Permission denied)" in found.found
+
+
+def test_a_log_folder_without_locks(tmp_path, monkeypatch):
+    refused = OSError(37, "No locks available")
+    monkeypatch.setattr("fcntl.flock", _raiser(refused))
+    found = log_folder(SystemFiles(tmp_path), tmp_path)
+    assert found.state is State.PROBLEM
+    assert "locks (flock) are refused" in found.found
+
+
+def _raiser(error: Exception):
+    def fail(*args, **kwargs):
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("free", "state"), [(1 << 40, State.OK), (1 << 28, State.WARNING), (1 << 20, State.PROBLEM)]
+)
+def test_space_for_temporary_files(tmp_path, monkeypatch, free, state):
+    monkeypatch.setattr(storage_module, "_free", lambda folder: free)
+    assert temporary_folder(str(tmp_path)).state is state
+
+
+def test_a_tmpdir_that_python_passed_over(tmp_path):
+    found = temporary_folder(str(tmp_path), "/none")
+    assert found.state is State.WARNING
+    assert f"TMPDIR=/none cannot be written, so {tmp_path} is used" in found.found
+    assert "TMPDIR=" not in temporary_folder(str(tmp_path), f"{tmp_path}/").found
+
+
+def test_a_folder_of_locks_that_is_a_link(tmp_path, monkeypatch):
+    assert lock_folder().state is State.OK
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    (tmp_path / "loopwright").symlink_to(tmp_path)
+    found = lock_folder()
+    assert found.state is State.PROBLEM
+    assert "is a link or no folder" in found.found
+
+
+def test_the_cache_of_kernels(tmp_path, monkeypatch):
+    assert kernel_cache(None).state is State.OK
+    assert kernel_cache(tmp_path / "a" / "b").state is State.OK
+    monkeypatch.setattr(storage_module.os, "access", lambda path, mode: False)
+    assert kernel_cache(tmp_path / "a").state is State.WARNING
+
+
+def test_no_accelerator(tmp_path):
+    for found in (nvidia(SystemFiles(tmp_path), {}), opencl(SystemFiles(tmp_path), {})):
+        assert found.state is State.OK
+        assert found.found.startswith("absent")
+
+
+def test_a_gpu_with_its_driver(tmp_path):
+    files = {
+        f"{LIB}/libcuda.so.1": "",
+        "/dev/nvidia0": "",
+        "/dev/nvidiactl": "",
+        "/proc/driver/nvidia/gpus/0000:01:00.0/information": "Model: \t NVIDIA H200\nIRQ: 1\n",
+        "/proc/driver/nvidia/version": "NVRM version: NVIDIA Kernel Module  550.54  x\n",
+    }
+    found = nvidia(tree(tmp_path, files), {})
+    assert found.state is State.OK
+    assert found.found == f"NVIDIA H200 ({LIB}/libcuda.so.1, driver 550.54)"
+
+
+def test_half_a_gpu(tmp_path):
+    library = nvidia(tree(tmp_path / "a", {f"{LIB}/libcuda.so.1": ""}), {})
+    assert library.state is State.WARNING
+    assert "there is no device" in library.found
+    device = nvidia(tree(tmp_path / "b", {"/dev/nvidia3": ""}), {})
+    assert device.state is State.WARNING
+    assert device.found == "nvidia3, without libcuda.so.1"
+
+
+def test_a_library_of_the_linkers_cache_or_of_a_variable(tmp_path):
+    files = tree(tmp_path, {"/opt/x/libOpenCL.so.1": "", "/opt/y/libcuda.so.1": ""})
+    assert opencl(files, {"LD_LIBRARY_PATH": ":/opt/x"}).found.startswith("/opt/x/libOpenCL.so.1")
+    table = b"ld.so-1.7.0\0libcuda.so.1\0/opt/y/libcuda.so.1\0/gone/libOpenCL.so.1\0"
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/ld.so.cache").write_bytes(table)
+    assert nvidia(files, {}).found.startswith("/opt/y/libcuda.so.1")
+    assert opencl(files, {}).state is State.OK, "the cache names a file that is gone"
+
+
+def test_opencl_with_pocl_and_halves_of_it(tmp_path):
+    loader, icd = {f"{LIB}/libOpenCL.so.1": ""}, {"/etc/OpenCL/vendors/pocl.icd": "libpocl.so.2\n"}
+    both = opencl(tree(tmp_path / "a", {**loader, **icd}), {})
+    assert both.state is State.OK
+    assert "pocl.icd -> libpocl.so.2" in both.found
+    assert opencl(tree(tmp_path / "b", loader), {}).state is State.WARNING
+    assert opencl(tree(tmp_path / "c", icd), {}).state is State.WARNING
+
+
+def test_everything_where_the_system_tells_nothing(tmp_path):
+    diagnosis = examine(tmp_path, measure=False, files=SystemFiles(tmp_path / "none"))
+    told = {finding.check: finding.state for finding in diagnosis.findings}
+    for check in ("vectors", "CPUs", "SMT", "CPU governor", "turbo", "CPU time", "memory"):
+        assert told[check] is State.UNKNOWN, check
+    assert "noise floor" not in told
+    assert len(told) == len(diagnosis.findings)
+    for finding in diagnosis.findings:
+        mended = finding.state in (State.WARNING, State.PROBLEM)
+        assert bool(finding.cost) == bool(finding.remedy) == mended, finding
+
+
+def test_the_diagnosis_as_json(tmp_path):
+    diagnosis = examine(tmp_path, measure=False)
+    data = json.loads(json.dumps(diagnosis.to_json()))
+    assert sum(data["counts"].values()) == len(data["findings"])
+    assert data["healthy"] == (data["counts"]["problem"] == 0)
+    assert set(data["findings"][0]) == {"check", "state", "found", "cost", "remedy"}
+
+
+def test_a_variable_that_is_not_understood_is_a_finding(tmp_path, monkeypatch):
+    from loopwright.env import settings
+
+    monkeypatch.setenv("LOOPWRIGHT_NUM_THREADS", "abc")
+    settings.cache_clear()
+    try:
+        diagnosis = examine(tmp_path, measure=False)
+    finally:
+        monkeypatch.undo()
+        settings.cache_clear()
+    assert not diagnosis.healthy
+    (found,) = [f for f in diagnosis.findings if f.check == "environment"]
+    assert "LOOPWRIGHT_NUM_THREADS='abc'" in found.found
