@@ -140,6 +140,7 @@ class XGBTuner(Tuner):
         if self._current:
             return
         self._trained_on = len(self._results)
+        self.on_phase("fitting the cost model")
         self._train_transfer_model()
         if self._results.ran >= _FIRST:
             self.model.fit(self._results.samples(self._candidates, len(self._results)))
@@ -190,6 +191,7 @@ class XGBTuner(Tuner):
         """Up to ``count`` fresh points that the model likes best."""
         if count < 1:
             return []
+        self.on_phase("scoring configurations")
         pool = Pool(self.space, self.score, self._valid, self.visited)
         small = self.space.range_length <= _SMALL
         optimizer = self.settings.search

@@ -30,6 +30,7 @@ class TunerLike(Protocol):
     relatives: list[tuple[Record, MeasureResult]]
     journal: Journal | None
     best_flops: float
+    on_phase: Callable[[str], object]
 
     @property
     def name(self) -> str:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from loopwright.tuner.run.callbacks import Monitor
+from loopwright.tuner.run.monitor import Monitor
 from loopwright.tuner.run.run import Run
 from loopwright.tuner.run.state import RunState, Trial
 from loopwright.tuner.run.summary import NothingRan

@@ -8,7 +8,8 @@ from loopwright.errors import UsageError
 from loopwright.measure import ErrorKind
 from loopwright.testing.tuner_contract import FakeMeasurer, FakeTask, bowl
 from loopwright.tuner import RandomTuner, log_to_file, progress_bar
-from loopwright.tuner.run.callbacks import ProgressBar, clock
+from loopwright.tuner.run.budget import clock
+from loopwright.tuner.run.progress import ProgressBar
 
 
 class Terminal(io.StringIO):
