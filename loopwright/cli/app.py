@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -14,6 +15,7 @@ from typing import ClassVar, NoReturn
 
 import click
 
+from loopwright.cli import program
 from loopwright.cli.harmless import harmless
 from loopwright.errors import InternalError, LoopwrightError, UsageError, did_you_mean
 from loopwright.version import __version__
@@ -79,7 +81,7 @@ def run(argv: Sequence[str] | None) -> int:
         args = ["--help"]
     try:
         with _ended_like_interrupted():
-            code = app.main(args, prog_name="loopwright", standalone_mode=False)
+            code = app.main(args, prog_name=shlex.join(program.words()), standalone_mode=False)
         sys.stdout.flush()
     except SystemExit as error:
         # click itself ends so when the reader of our output has left.
@@ -134,7 +136,7 @@ def _report(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt | click.Abort):
         return _say("interrupted", 130)
     if isinstance(error, click.UsageError):
-        where = error.ctx.command_path if error.ctx is not None else "loopwright"
+        where = error.ctx.command_path if error.ctx is not None else shlex.join(program.words())
         text = error.format_message().strip()
         return _say(f"{_joined(text)} (see '{where} --help')", 2)
     if isinstance(error, click.ClickException):

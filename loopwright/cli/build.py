@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 import click
 
-from loopwright.cli import built_files, kernels
+from loopwright.cli import built_files, kernels, program
 from loopwright.cli.harmless import echo
 from loopwright.cli.workload import find_workload, workload_options
 from loopwright.errors import UsageError
@@ -51,4 +51,4 @@ def command(
     echo(tuned.report if tuned else f"{resolved.task}: default configuration")
     more = "".join(f" and {p}" for p in others)
     click.echo(f"wrote {path} ({path.stat().st_size} bytes){more}")
-    click.echo(f"run it: loopwright run {path}")
+    click.echo(f"run it: {program.command(['run', str(path)])}")

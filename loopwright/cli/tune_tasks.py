@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from loopwright.cli import program
 from loopwright.cli.harmless import harmless_lines
 from loopwright.cli.tuning import (
     NO_GAIN,
@@ -219,6 +220,6 @@ def _again(file: Path, path: str, trials: int | None = None) -> str:
     """The command line of this run, to be pasted into a shell; perhaps with more trials."""
     names = ["target", "threads", "tuner", "options", "seed", "timeout", "early_stopping"]
     names += ["per_task_early_stopping", "min_gain", "strategy", "as_json", "fail_without_gain"]
-    words = ["loopwright", "tune-tasks", str(file), "--log", path]
+    words = ["tune-tasks", str(file), "--log", path]
     words += repeated(names if trials else [*names, "trials"])
-    return shlex.join(words if trials is None else [*words, "--trials", str(trials)])
+    return program.command(words if trials is None else [*words, "--trials", str(trials)])

@@ -9,7 +9,6 @@ import hashlib
 import importlib.util
 import inspect
 import re
-import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from loopwright.cli import program
 from loopwright.errors import LoopwrightError, TaskError, UsageError, did_you_mean
 from loopwright.records import Json
 
@@ -58,12 +58,12 @@ class Workload:
 
     def command(self, verb: str, *options: str) -> str:
         """A command line for this workload that can be pasted into a shell."""
-        words = ["loopwright", verb, *self.words]
+        words = [verb, *self.words]
         if self.target != "llvm":
             words += ["--target", self.target]
         if self.threads is not None:
             words += ["--threads", str(self.threads)]
-        return shlex.join([*words, *options])
+        return program.command([*words, *options])
 
     @property
     def default_log(self) -> str:

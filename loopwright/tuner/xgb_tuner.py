@@ -125,8 +125,9 @@ class XGBTuner(Tuner):
         spearman = float(np.median([r.spearman for r in last]))
         recall = float(np.mean([r.recall for r in last]))
         lines.append(
-            f"model:   on what it had not seen, rank correlation {spearman:.2f}, and {recall:.0%} "
-            f"of the fastest quarter found (last {len(last)} of {len(reports)} rounds)"
+            f"model:   on what it had not seen, rank correlation {spearman:.2f} (1: the right "
+            f"order, 0: chance), and {recall:.0%} of the fastest quarter found (last {len(last)} "
+            f"of {len(reports)} rounds)"
         )
         return tuple(lines)
 

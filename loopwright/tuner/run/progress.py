@@ -102,8 +102,7 @@ class ProgressBar(Monitor):
         """Print the summary."""
         self.close()
         for line in summary.lines():
-            self.note(line)
-        self.close()
+            print(f"{self._head()}{line}", file=self._file or sys.stderr, flush=True)
 
     def close(self) -> None:
         """Stop drawing."""
@@ -155,7 +154,7 @@ class ProgressBar(Monitor):
     def _line(self, width: int) -> RenderableType:
         state, total = self._state, self._total()
         share = None if state is None or not total else min(1.0, state.valid / total)
-        return line_with_bar([Part(0, self.prefix), *self._parts()], share, width)
+        return line_with_bar(self._parts(), share, width, self.prefix)
 
     def _parts(self) -> list[Part]:
         state = self._state
@@ -192,25 +191,33 @@ class ProgressBar(Monitor):
         return f"{flop / seconds / _PREFIXES[self.si_prefix]:.2f} {unit}"
 
 
-def line_with_bar(parts: Sequence[Part], share: float | None, width: int) -> RenderableType:
+def line_with_bar(
+    parts: Sequence[Part], share: float | None, width: int, prefix: str = ""
+) -> RenderableType:
     """One line of at most ``width`` columns, with a bar before it where there is room for one.
 
     Args:
         parts: what it says.
         share: how much of the bar is full, 0 to 1; None for no bar.
         width: columns of the terminal.
+        prefix: stands before the bar.
     """
     from rich.cells import cell_len
     from rich.progress_bar import ProgressBar as Bar
     from rich.table import Table
     from rich.text import Text
 
-    text = Text(fitted(parts, width), no_wrap=True, overflow="ellipsis")
-    room = min(_LONGEST, width - cell_len(text.plain) - 2)
+    text = fitted([Part(0, prefix), *parts], width)
+    room = min(_LONGEST, width - cell_len(text) - 2)
     if share is None or room < _SHORTEST:
-        return text
+        return Text(text, no_wrap=True, overflow="ellipsis")
     line = Table.grid(padding=(0, 2, 0, 0))
-    line.add_row(Bar(total=1.0, completed=share, width=room), text)
+    bar = Bar(total=1.0, completed=share, width=room)
+    rest = Text(text.removeprefix(prefix).lstrip(), no_wrap=True)
+    if prefix:
+        line.add_row(Text(prefix, no_wrap=True), bar, rest)
+    else:
+        line.add_row(bar, rest)
     return line
 
 

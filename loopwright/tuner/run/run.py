@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import sys
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
@@ -72,6 +73,15 @@ _PHASE = {"search": ("choosing configurations", True), "playoff": ("playoff", Fa
 _log = logging.getLogger("loopwright.tuner")
 
 
+def _say(text: str) -> None:
+    """Log a line; where nobody has set up logging, show it all the same, unless it is silenced by
+    ``logging.getLogger("loopwright").setLevel(logging.WARNING)``."""
+    if _log.hasHandlers():
+        _log.info(text)
+    elif logging.getLogger("loopwright").level <= logging.INFO:
+        print(text, file=sys.stderr)
+
+
 def _unheard(text: str) -> None:
     """After the run nobody watches its tuner."""
 
@@ -130,11 +140,14 @@ class Run:
         if isinstance(self.measurer, KnowsCode):
             self.measurer.know(self.journal.by_code)
         self.state.resume((t for _, trials in rounds for t in trials), self.journal.later)
+        with self.phases.entered("counting the configurations"):
+            self.state.capacity = capacity(self.tuner, self.state)
         for monitor in self.monitors:
             monitor.started(self.tuner, self.state)
             for note in self.journal.notes:
                 monitor.note(note)
-        self._look_for_the_end()
+        if text := shortage(self.state):
+            self._announce(text)
         with self._timed("search"):
             if rounds and len(rounds[-1][1]) >= self._longest_round():
                 self._retell(rounds)
@@ -233,6 +246,8 @@ class Run:
         )
         for monitor in self.monitors:
             monitor.finished(self.state, summary)
+        if not any(monitor.shows_result for monitor in self.monitors):
+            _say(f"{self.task}: {summary.line()}")
         if not self.state.valid and self.stop[0] != "interrupted":
             raise NothingRan(summary, refusals(self.task))
         return summary
@@ -243,13 +258,6 @@ class Run:
         self.tuner.on_phase = _unheard
 
     # -- planning -----------------------------------------------------------------------------
-
-    def _look_for_the_end(self) -> None:
-        """Note how many trials there can be at most, and say so where more were asked for."""
-        with self.phases.entered("counting the configurations"):
-            self.state.capacity = capacity(self.tuner, self.state)
-        if text := shortage(self.state):
-            self._announce(text)
 
     def _retell(self, rounds: Sequence[tuple[int, list[Trial]]]) -> None:
         self.tuner.reset()
