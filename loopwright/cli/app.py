@@ -25,6 +25,7 @@ class Verbs(click.Group):
     """Loads the module of a verb when that verb is used, so that each starts quickly."""
 
     modules: ClassVar[dict[str, str]] = {
+        "workloads": "workloads",
         "tune": "tune",
         "tune-tasks": "tune_tasks",
         "records": "records",
@@ -81,7 +82,12 @@ def run(argv: Sequence[str] | None) -> int:
         args = ["--help"]
     try:
         with _ended_like_interrupted():
-            code = app.main(args, prog_name=shlex.join(program.words()), standalone_mode=False)
+            code = app.main(
+                args,
+                prog_name=shlex.join(program.words()),
+                complete_var="_LOOPWRIGHT_COMPLETE",
+                standalone_mode=False,
+            )
         sys.stdout.flush()
     except SystemExit as error:
         # click itself ends so when the reader of our output has left.
