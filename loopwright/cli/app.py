@@ -65,10 +65,13 @@ class Verbs(click.Group):
 @click.group(
     cls=Verbs,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    help="Search for the schedule that makes a tensor program fast on this machine.",
+    help="Search for the schedule that makes a tensor program fast on this machine. Begin with "
+    "`loopwright tune dense M=1 N=1000 K=512 --trials 64`.",
 )
 @click.version_option(__version__, prog_name="loopwright")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error (anywhere).")
+@click.option(
+    "--debug", is_flag=True, help="Show where an error came from (a traceback); may stand anywhere."
+)
 def app(debug: bool) -> None:
     """The command line of loopwright."""
 

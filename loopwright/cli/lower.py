@@ -23,7 +23,8 @@ def command(
     as_python: bool,
 ) -> None:
     """Print the loop nest of WORKLOAD under its default configuration and, with --history, under
-    the best record of a log.
+    the best record of a log. The nest is what the compiler translates: loops, how they run, and
+    what each touches.
     """
     from loopwright.lowering import lower
 

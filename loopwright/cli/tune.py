@@ -27,7 +27,7 @@ from loopwright.cli.tuning import (
 from loopwright.cli.workload import Workload, counted, find_workload, workload_options
 from loopwright.errors import UsageError
 from loopwright.measure import MeasureOption, lock_log
-from loopwright.records import Store
+from loopwright.records import Json, Store
 from loopwright.tuner import Summary, Tuner, TuningInterrupted, log_to_file
 from loopwright.tuner.run.budget import count, seconds, share
 from loopwright.tuner.run.budget import speed as enough

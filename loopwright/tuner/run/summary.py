@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 #: Paired samples that a verdict should rest on.
 ROUNDS = 20
-#: Shares of the machine's limit from which on hardly anything is left, and below which much is.
-_NEAR_LIMIT, _FAR_FROM_LIMIT = 0.85, 0.4
+#: Share of the machine's limit from which on hardly anything is left to gain.
+_NEAR_LIMIT = 0.85
 #: What to do about each kind of failure, by the name of its `ErrorKind`.
 ADVICE = {
     "INSTANTIATION": "the template or a filter of its space refuses the configuration; "
@@ -311,10 +311,8 @@ def _basis(verdict: Verdict) -> str:
 
 
 def _judged(share: float) -> str:
-    """Whether a share of the limit of the machine is good, or where to ask why it is not."""
-    if share >= _NEAR_LIMIT:
-        return ": there is little left to gain"
-    return "" if share >= _FAR_FROM_LIMIT else "; `loopwright explain` says what limits it"
+    """Say where a share of the limit of the machine is so good that nothing better will come."""
+    return ": there is little left to gain" if share >= _NEAR_LIMIT else ""
 
 
 def failure_lines(failures: Mapping[str, Failure]) -> list[str]:
