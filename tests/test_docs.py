@@ -117,9 +117,9 @@ def test_command_line_knows_what_readme_uses(
 def test_quick_start_runs(tmp_path: Path) -> None:
     code = "\n".join(blocks("python"))
     assert "apply_history_best" in code
-    assert "1024" in code
-    assert "n_trial=200" in code
-    small = code.replace("1024", "64").replace("n_trial=200", "n_trial=4")
+    assert "n_trial=64" in code
+    small = code.replace("1000", "40").replace("512", "24").replace("n_trial=64", "n_trial=4")
+    assert "(64, 40, 24)" in small
     script = tmp_path / "quick_start.py"
     script.write_text(small, encoding="utf-8")
     run = python(script, cwd=tmp_path)
