@@ -48,8 +48,8 @@ _MEANINGS: dict[str, dict[str, str]] = {
     "depthwise_conv2d": _IMAGES,
     "elementwise": {
         **_ROWS,
-        "chain": "what is done to each element, in turn: scale, shift, add, mul, relu, exp, tanh, "
-        "sigmoid, sqrt, erf, ...",
+        "chain": "what is done to each element, in turn, such as scale,exp: scale, shift, add, "
+        "mul, relu, neg, abs, exp, sqrt, tanh, sigmoid",
     },
     "transpose": _ROWS,
     "matmul": _PRODUCT,
