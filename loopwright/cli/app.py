@@ -11,7 +11,7 @@ import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import ClassVar, NoReturn
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 import click
 
@@ -19,6 +19,9 @@ from loopwright.cli import program
 from loopwright.cli.harmless import harmless
 from loopwright.errors import InternalError, LoopwrightError, UsageError, did_you_mean
 from loopwright.version import __version__
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 class Verbs(click.Group):
@@ -48,6 +51,13 @@ class Verbs(click.Group):
         module = importlib.import_module(f"loopwright.cli.{self.modules[cmd_name]}")
         command: click.Command = module.command
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """What a shell offers for a verb or an option; no verb is loaded for it."""
+        from click.shell_completion import CompletionItem
+
+        verbs = [CompletionItem(name) for name in self.modules if name.startswith(incomplete)]
+        return [*verbs, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
