@@ -227,6 +227,8 @@ def _yardsticks(
     """The measured FMA peak and NumPy's speed, both in GFLOP/s; said, with a warning when noisy."""
     from loopwright.cli import kernels
 
+    if console.is_terminal:  # the next line takes its place
+        console.print("measuring the peak and NumPy" if side else "measuring the peak", end="\r")
     with kernels.alone():
         for _ in range(2):
             peaks, seconds = _interleaved(_threads(workload), side)

@@ -24,6 +24,8 @@ _PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _DRAW_S, _LINE_S = 0.1, 10.0
 #: Columns that are kept for the phase, so that the line does not jump when a phase ends.
 _PHASE = 20
+#: Columns of which a shortened text makes sense.
+_SHORT = 12
 #: Columns of the bar: it is left out where fewer are free, and never longer.
 _SHORTEST, _LONGEST = 8, 30
 
@@ -34,10 +36,12 @@ class Part(NamedTuple):
     Attributes:
         rank: parts of high rank are left out first where the line is too narrow.
         text: what it says; empty for nothing.
+        shortens: where a good part of it fits, that is shown.
     """
 
     rank: int
     text: str
+    shortens: bool = False
 
 
 class ProgressBar(Monitor):
@@ -226,7 +230,17 @@ def fitted(parts: Sequence[Part], width: int) -> str:
     from rich.cells import cell_len, set_cell_size
 
     kept = [part for part in parts if part.text]
-    while len(kept) > 1 and cell_len("  ".join(part.text for part in kept)) > width:
-        kept.remove(max(kept, key=lambda part: part.rank))
-    text = "  ".join(part.text for part in kept)
+    while len(kept) > 1 and (over := cell_len(_joined(kept)) - width) > 0:
+        at = max(range(len(kept)), key=lambda i: kept[i].rank)
+        room = cell_len(kept[at].text) - over
+        if kept[at].shortens and room >= _SHORT:
+            text = set_cell_size(kept[at].text, room - 1).rstrip() + "…"
+            kept[at] = kept[at]._replace(text=text)
+            break
+        del kept[at]
+    text = _joined(kept)
     return text if cell_len(text) <= width else set_cell_size(text, width).rstrip()
+
+
+def _joined(parts: Sequence[Part]) -> str:
+    return "  ".join(part.text for part in parts)

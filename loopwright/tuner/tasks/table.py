@@ -132,7 +132,7 @@ class TaskTable(TasksMonitor):
         assert self._live is not None
         self._shown = time.monotonic()
         summary, share = self._summary, None
-        parts = [Part(2, clock(self._shown - self._begun)), Part(3, self._phase)]
+        parts = [Part(2, clock(self._shown - self._begun)), Part(3, self._phase, shortens=True)]
         if summary is not None:
             eta = "" if summary.eta is None else f"ETA {clock(summary.eta)}"
             parts = [Part(0, f"trials {self._count(summary)}"), Part(1, eta), *parts]

@@ -186,7 +186,7 @@ class Relay(Monitor):
     def phase(self, text: str, quiet: bool) -> None:
         """Pass it on with the name of the task."""
         for monitor in self.monitors:
-            monitor.phase(f"{self.task}: {text}" if text else "", quiet)
+            monitor.phase(f"{text} ({self.task})" if text else "", quiet)
 
     def note(self, text: str) -> None:
         """Pass the line on with the name of the task."""

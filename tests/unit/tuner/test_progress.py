@@ -69,6 +69,9 @@ def test_what_does_not_fit_is_left_out_by_rank():
     assert fitted(parts, 16) == "64/200  best 2"
     assert fitted(parts, 10) == "64/200"
     assert fitted(parts, 4) == "64/2"
+    long = [Part(0, "64/200"), Part(1, "timing (a task of a long name)", shortens=True)]
+    assert fitted(long, 26) == "64/200  timing (a task of…"
+    assert fitted(long, 18) == "64/200"
     # A character may take two columns.
     assert fitted([Part(0, "行列"), Part(1, "x")], 5) == "行列"
 
