@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
 # Options of `make tune`: how many configurations to measure, and where the log goes.
 TRIALS ?= 64
-LOG    ?= matmul_1024.jsonl
+LOG    ?= dense_1x1000x512.jsonl
 
 # Options of `make test`: more arguments for pytest, such as ARGS="-k split"; SLOW=1 runs the tests
 # that are marked as slow, too; JOBS processes run those that may run beside others (auto: one a CPU).
@@ -45,8 +45,10 @@ help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) \
 		| sed -E 's/^([a-z]+):.*## (.*)/  make \1|\2/' | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
 
-tune: $(RUN_STAMP) ## set up, then tune the 1024x1024x1024 fp32 matmul (TRIALS=64 LOG=matmul_1024.jsonl)
-	$(BIN)/loopwright tune matmul M=1024 N=1024 K=1024 --trials $(TRIALS) --log $(LOG)
+# The last layer of a classifier for one image: its default schedule is made for many rows, so that
+# there is something to gain.
+tune: $(RUN_STAMP) ## set up, then tune a dense layer of one row (TRIALS=64 LOG=dense_1x1000x512.jsonl)
+	$(BIN)/loopwright tune dense M=1 N=1000 K=512 --trials $(TRIALS) --log $(LOG)
 
 smoke: $(DEV_STAMP) ## set up, then the shortest check that all parts work together (15 s)
 	$(BIN)/python -m pytest -q tests/smoke

@@ -43,14 +43,18 @@ PRIMITIVES = sorted(
 TUTORIALS = sorted(path.name for path in (ROOT / "tutorials").glob("[0-9]*.py"))
 
 
-def blocks(language: str) -> list[str]:
-    """The fenced code blocks of README.md in one language."""
-    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+COMMAND_LINE = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
 
 
-def commands(program: str) -> list[list[str]]:
-    """The words after `program` of every shell line of README.md that starts with it."""
-    lines = "\n".join(blocks("sh")).replace("\\\n", " ").splitlines()
+def blocks(language: str, text: str = README) -> list[str]:
+    """The fenced code blocks of README.md, or of another text, in one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def commands(program: str, text: str = README) -> list[list[str]]:
+    """The words after `program` of every shell line of README.md, or of another text, that starts
+    with it."""
+    lines = "\n".join(blocks("sh", text)).replace("\\\n", " ").splitlines()
     words = [line.partition("#")[0].split() for line in lines]
     return [line[1:] for line in words if line and Path(line[0]).name == program]
 
@@ -91,7 +95,9 @@ def test_ci_runs_what_readme_says() -> None:
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
 
 
-@pytest.mark.parametrize("words", commands("loopwright"), ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [*commands("loopwright"), *commands("loopwright", COMMAND_LINE)], ids=" ".join
+)
 def test_command_line_knows_what_readme_uses(
     words: list[str],
     tmp_path: Path,
@@ -104,7 +110,7 @@ def test_command_line_knows_what_readme_uses(
     text = capsys.readouterr().out
     for option in (word.partition("=")[0] for word in words if word.startswith("-")):
         assert re.search(rf"(?<![\w-]){option}(?![\w-])", text), option
-    for name in ("matmul.jsonl", "matmul.o", "network.txt"):
+    for name in ("matmul.jsonl", "matmul.o", "dense.jsonl", "dense.o", "network.txt"):
         (tmp_path / name).touch()
     context = click.Context(app)
     command, rest = app, words
@@ -114,12 +120,20 @@ def test_command_line_knows_what_readme_uses(
         command.make_context(words[0], list(rest))  # raises where an argument is missing
 
 
+def test_the_page_of_the_command_line_shows_every_verb() -> None:
+    shown = {words[0] for words in commands("loopwright", COMMAND_LINE)}
+    assert shown >= {"workloads", "tune", "tune-tasks", "records", "explain", "lower", "bench"}
+    assert {"build", "run", "devices"} <= shown
+    for shell in ("bash", "zsh", "fish"):
+        assert f"_LOOPWRIGHT_COMPLETE={shell}_source loopwright" in COMMAND_LINE
+
+
 def test_quick_start_runs(tmp_path: Path) -> None:
     code = "\n".join(blocks("python"))
     assert "apply_history_best" in code
-    assert "1024" in code
-    assert "n_trial=200" in code
-    small = code.replace("1024", "64").replace("n_trial=200", "n_trial=4")
+    assert "n_trial=64" in code
+    small = code.replace("1000", "40").replace("512", "24").replace("n_trial=64", "n_trial=4")
+    assert "(64, 40, 24)" in small
     script = tmp_path / "quick_start.py"
     script.write_text(small, encoding="utf-8")
     run = python(script, cwd=tmp_path)

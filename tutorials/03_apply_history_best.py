@@ -16,7 +16,7 @@ from loopwright import ops
 from loopwright.te import Dag
 
 SMALL = bool(os.environ.get("LOOPWRIGHT_TUTORIAL_SMALL"))
-SHAPE, TRIALS = ((16, 32, 24), 5) if SMALL else ((128, 512, 256), 60)
+SHAPE, TRIALS = ((16, 32, 24), 5) if SMALL else ((1, 1000, 512), 60)
 
 
 def tune(log):

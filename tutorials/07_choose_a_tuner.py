@@ -1,7 +1,7 @@
 """Tutorial 07: choose a tuner, and see why it likes what it likes.
 
 Run it with ``python tutorials/07_choose_a_tuner.py [FOLDER]``. Tuners search one space with equal
-budgets, and their curves go to ``tuners.png`` (for that, ``pip install loopwright[plot]``). Then a
+budgets, and their curves go to ``tuners.png`` (for that, ``pip install matplotlib``). Then a
 learned cost model says what makes a candidate fast, and what was measured of one shape helps with
 another. Set ``LOOPWRIGHT_TUTORIAL_SMALL=1`` for a quick run.
 """
@@ -127,7 +127,7 @@ def compare(task, folder):
             f"{report.spearman:.2f}, {report.recall:.0%} of the fastest quarter found"
         )
     if importlib.util.find_spec("matplotlib") is None:
-        print("no matplotlib, no picture: pip install loopwright[plot]")
+        print("no matplotlib, no picture: pip install matplotlib")
         return
     plot(curves, folder / "tuners.png")
     print(f"curves in {folder / 'tuners.png'}")

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import importlib
 import os
+import shlex
 import signal
 import sys
 import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import ClassVar, NoReturn
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 import click
 
-from loopwright.cli import verbosity
+from loopwright.cli import program, verbosity
 from loopwright.cli.harmless import harmless
 from loopwright.errors import InternalError, LoopwrightError, UsageError, did_you_mean
 from loopwright.version import __version__
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 class Verbs(click.Group):
     """Loads the module of a verb when that verb is used, so that each starts quickly."""
 
     modules: ClassVar[dict[str, str]] = {
+        "workloads": "workloads",
         "tune": "tune",
         "tune-tasks": "tune_tasks",
         "records": "records",
@@ -49,6 +54,13 @@ class Verbs(click.Group):
         command: click.Command = module.command
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """What a shell offers for a verb or an option; no verb is loaded for it."""
+        from click.shell_completion import CompletionItem
+
+        verbs = [CompletionItem(name) for name in self.modules if name.startswith(incomplete)]
+        return [*verbs, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -65,17 +77,20 @@ class Verbs(click.Group):
 @click.group(
     cls=Verbs,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    help="Search for the schedule that makes a tensor program fast on this machine.",
+    help="Search for the schedule that makes a tensor program fast on this machine. Begin with "
+    "`loopwright tune dense M=1 N=1000 K=512 --trials 64`.",
 )
 @click.version_option(__version__, prog_name="loopwright")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error (anywhere).")
+@click.option(
+    "--debug", is_flag=True, help="Show where an error came from (a traceback); may stand anywhere."
+)
 @click.option(
     "-v",
     "--verbose",
     count=True,
-    help="Also report each round of a run; -vv: each trial (anywhere).",
+    help="Also report each round of a run; -vv: each trial; may stand anywhere.",
 )
-@click.option("--quiet", is_flag=True, help="Print results and errors only (anywhere).")
+@click.option("--quiet", is_flag=True, help="Print results and errors only; may stand anywhere.")
 def app(debug: bool, verbose: int, quiet: bool) -> None:
     """The command line of loopwright."""
 
@@ -88,8 +103,13 @@ def run(argv: Sequence[str] | None) -> int:
     try:
         level, args = verbosity.split_off(args)
         with _ended_like_interrupted(), verbosity.log_shown(level):
-            words = args or ["--help"]
-            code = app.main(words, prog_name="loopwright", standalone_mode=False, obj=level)
+            code = app.main(
+                args or ["--help"],
+                prog_name=shlex.join(program.words()),
+                complete_var="_LOOPWRIGHT_COMPLETE",
+                standalone_mode=False,
+                obj=level,
+            )
         sys.stdout.flush()
     except SystemExit as error:
         # click itself ends so when the reader of our output has left.
@@ -144,7 +164,7 @@ def _report(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt | click.Abort):
         return _say("interrupted", 130)
     if isinstance(error, click.UsageError):
-        where = error.ctx.command_path if error.ctx is not None else "loopwright"
+        where = error.ctx.command_path if error.ctx is not None else shlex.join(program.words())
         text = error.format_message().strip()
         return _say(f"{_joined(text)} (see '{where} --help')", 2)
     if isinstance(error, click.ClickException):

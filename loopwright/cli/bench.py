@@ -35,7 +35,12 @@ class Contestant:
 @workload_options
 @kernels.history_options
 @click.option(
-    "--rounds", type=click.IntRange(3), default=20, show_default=True, help="Samples of each."
+    "--rounds",
+    type=click.IntRange(3),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="How often each is timed, in turns; more make the interval of a gain narrower.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def command(
@@ -51,9 +56,12 @@ def command(
     rounds: int,
     as_json: bool,
 ) -> None:
-    """Time WORKLOAD under its default configuration, under the best record of a log, and in NumPy,
-    interleaved in one run, beside the FMA peak measured in the same run. A gain is said with its
-    interval of 95 %, from the ratios of samples taken in turns.
+    """Time WORKLOAD under its default configuration, under the best record of a log (--history) and
+    in NumPy, in turns, beside the fastest arithmetic that this machine does (the FMA peak: fused
+    multiply-adds in registers, measured in the same run).
+
+    "tuned beats default by 31.2 % +- 0.6 %" means that the true gain lies between 30.6 % and 31.8 %
+    with a probability of 95 %.
     """
     from loopwright import runtime
     from loopwright.tuner.run.state import flop_of

@@ -6,25 +6,30 @@ from contextlib import nullcontext
 
 import click
 
-from loopwright.cli import built_files, kernels
+from loopwright.cli import built_files, kernels, program
 from loopwright.cli.chosen_record import RecordName
 from loopwright.cli.harmless import echo
 from loopwright.cli.workload import find_workload, workload_options
 from loopwright.errors import UsageError
 
 
-@click.command("build", short_help="Compile with the best record, into an object and a manifest.")
+@click.command("build", short_help="Compile the fastest kernel of a log into a file.")
 @workload_options
 @kernels.history_options
 @click.option(
-    "--verify", is_flag=True, help="Time the kernel as it will be called, beside what is expected."
+    "--verify",
+    is_flag=True,
+    help="Also time the kernel as it will be called, and say whether it is as fast as when it was "
+    "tuned.",
 )
 @click.option(
     "-o",
     "--output",
     required=True,
+    type=click.Path(),
     metavar="FILE",
-    help="Shared object where it ends in .so; else object file, and FILE.json is its manifest.",
+    help="The file to write: a shared object where the name ends in .so (this needs a C compiler), "
+    "else an object file.",
 )
 def command(
     workload: str,
@@ -39,10 +44,11 @@ def command(
     verify: bool,
     output: str,
 ) -> None:
-    """Compile WORKLOAD into FILE: a shared object (.so), or an object file with its manifest in
-    FILE.json.
+    """Compile WORKLOAD into FILE: a shared object (.so), or an object file beside which FILE.json
+    says how it is called. `loopwright run FILE` checks and times it.
 
-    A record whose answer was never checked is checked first.
+    With --history the fastest kernel of a log is compiled, without it that of the default
+    configuration. A kernel whose answer was never checked is checked first.
     """
     resolved = find_workload(workload, params, target, threads)
     if verify and not history:
@@ -60,4 +66,4 @@ def command(
     echo(tuned.report if tuned else f"{resolved.task}: default configuration")
     more = "".join(f" and {p}" for p in others)
     click.echo(f"wrote {path} ({path.stat().st_size} bytes){more}")
-    click.echo(f"run it: loopwright run {path}")
+    click.echo(f"run it: {program.command(['run', str(path)])}")

@@ -9,9 +9,16 @@ import click
 
 @click.command("devices", short_help="List devices with their measured limits.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
-@click.option("--threads", type=click.IntRange(1), help="Threads [default: all cores].")
+@click.option(
+    "--threads",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Threads that measure [default: all cores].",
+)
 def command(as_json: bool, threads: int | None) -> None:
-    """List the devices of this machine: CPU, caches, and the measured FMA peak and bandwidth."""
+    """List the devices of this machine: CPU, caches, and its limits, measured now: the most
+    arithmetic (FMA peak, in GFLOP/s) and the most memory traffic (in GB/s).
+    """
     from loopwright import env, runtime
     from loopwright.cli import kernels
     from loopwright.cli.workload import counted

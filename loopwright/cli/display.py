@@ -5,15 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from loopwright.cli.harmless import harmless, harmless_lines
 from loopwright.tuner import Monitor, RunState, Summary, Trial, TunerLike
-from loopwright.tuner.run.callbacks import clock
+from loopwright.tuner.run.budget import clock
+from loopwright.tuner.run.phases import Ticker
+from loopwright.tuner.run.progress import Part, line_with_bar
 
 #: Seconds between two lines where there is no terminal.
 _LINE_S = 10.0
@@ -22,7 +23,8 @@ _LINE_S = 10.0
 class Display(Monitor):
     """Trials, current and best speed, share of the peak, NumPy, ETA and failures.
 
-    Refreshed between trials only: a drawing thread would disturb what is being timed.
+    Drawn between trials, and during steps in which nothing is timed; never while a kernel is, since
+    that would disturb it.
 
     Args:
         console: where to draw.
@@ -31,6 +33,8 @@ class Display(Monitor):
         refresh_s: seconds between two refreshes on a terminal, at least.
         sampled: what the playoff shall sample beside the kernels, by name.
     """
+
+    shows_result = True
 
     def __init__(
         self,
@@ -44,17 +48,18 @@ class Display(Monitor):
         self.refresh_s = refresh_s
         self.sampled = dict(sampled or {})
         self._live: Live | None = None
-        self._drawn = 0.0
+        self._drawn = time.monotonic()
+        self._state: RunState | None = None
+        self._latest: Trial | None = None
+        self._phase = ""
+        self._ticker = Ticker(self._draw_if_due)
 
     def started(self, tuner: TunerLike, state: RunState) -> None:
-        """Begin to draw."""
-        self._drawn = time.monotonic()
+        """Say what the log holds."""
+        self._state = state
         if state.from_log or state.failed:
             failed = f", as do {state.failed} failed ones" if state.failed else ""
             self._print(f"resuming: the log has {state.from_log} trials, which count{failed}")
-        if self.console.is_terminal:
-            self._live = Live(console=self.console, auto_refresh=False, transient=True)
-            self._live.start()
 
     def note(self, text: str) -> None:
         """Print a line above the display."""
@@ -62,9 +67,17 @@ class Display(Monitor):
 
     def trial(self, state: RunState, trial: Trial) -> None:
         """Draw anew, if the last time is long enough ago."""
-        wait = self.refresh_s if self._live is not None else _LINE_S
-        if time.monotonic() - self._drawn >= wait:
-            self._draw(state, trial)
+        self._state, self._latest = state, trial
+        self._draw_if_due()
+
+    def phase(self, text: str, quiet: bool) -> None:
+        """Draw anew where it is time, now and while the phase lasts if nothing is timed in it."""
+        self._begin()
+        self._ticker.quiet(False)
+        self._phase = text or self._phase
+        if text and self._live is not None:
+            self._draw_if_due()
+        self._ticker.quiet(quiet)
 
     def playoff(self, state: RunState, count: int) -> None:
         """Say what happens now."""
@@ -83,38 +96,62 @@ class Display(Monitor):
 
     def close(self) -> None:
         """Stop drawing."""
+        self._ticker.close()
         if self._live is not None:
             self._live.stop()
             self._live = None
 
+    def _begin(self) -> None:
+        """Take the terminal, if there is one and it is not taken already."""
+        console = self.console
+        if self._live is None and console.is_terminal and not console.is_dumb_terminal:
+            self._live = Live(console=console, auto_refresh=False, transient=True)
+            self._live.start()
+
     def _print(self, text: str) -> None:
         self.console.print(Text(harmless_lines(text)), soft_wrap=True)
 
-    def _draw(self, state: RunState, trial: Trial) -> None:
+    def _draw_if_due(self) -> None:
+        wait = self.refresh_s if self._live is not None else _LINE_S
+        if time.monotonic() - self._drawn < wait:
+            return
         self._drawn = time.monotonic()
         if self._live is None:
-            self._print(self._line(state, trial))
+            self._print(self._line())
         else:
-            self._live.update(self._panel(state, trial), refresh=True)
+            self._live.update(self._panel(), refresh=True)
 
-    def _line(self, state: RunState, trial: Trial) -> str:
-        total = "" if state.budget.n_trial is None else f"/{state.budget.n_trial}"
+    def _line(self) -> str:
+        state = self._state
+        if state is None:
+            return self._phase
+        total = "" if state.total is None else f"/{state.total}"
         eta = "" if state.eta is None else f", ETA {clock(state.eta)}"
         failed = f", {state.failed} failed" if state.failed else ""
+        phase = f", {self._phase}" if self._phase else ""
         return (
             f"trial {state.valid}{total}: best {self._speed(state, state.best_seconds)}, "
-            f"current {self._speed(state, trial.result.median)}, "
-            f"{clock(state.budget.elapsed)}{eta}{failed}"
+            f"current {self._current(state)}, {clock(state.budget.elapsed)}{eta}{failed}{phase}"
         )
 
-    def _panel(self, state: RunState, trial: Trial) -> Group:
+    def _current(self, state: RunState) -> str:
+        """What the latest trial gave."""
+        if self._latest is None:
+            return "-"
+        result = self._latest.result
+        if result.error is not None:
+            return result.error.kind
+        return self._speed(state, result.median) + (" (dropped)" if result.dropped else "")
+
+    def _panel(self) -> RenderableType:
+        state = self._state
+        if state is None:
+            return Text(self._phase, no_wrap=True, overflow="ellipsis")
         grid = Table.grid(padding=(0, 2))
         default = None if state.default is None else state.seconds(state.default)
-        error = trial.result.error
-        now = error.kind if error is not None else self._speed(state, trial.result.median)
         rows = [
             ("best", self._speed(state, state.best_seconds)),
-            ("current", now + (" (dropped)" if trial.result.dropped else "")),
+            ("current", self._current(state)),
             ("default", self._speed(state, default)),
         ]
         if self.numpy is not None:
@@ -122,25 +159,23 @@ class Display(Monitor):
         if state.failures:
             shown = ", ".join(f"{f.count} x {kind}" for kind, f in state.failures.items())
             rows.append(("failed", shown))
+        rows.append(("now", self._phase))
         for name, text in rows:
-            grid.add_row(Text(name), Text(harmless(text), style="bold" if name == "best" else ""))
+            style = "bold" if name == "best" else ""
+            cell = Text(harmless(text), style=style, no_wrap=True, overflow="ellipsis")
+            grid.add_row(Text(name), cell)
         return Group(self._bar(state), grid)
 
-    def _bar(self, state: RunState) -> Table:
+    def _bar(self, state: RunState) -> RenderableType:
         budget = state.budget
-        done, total = state.valid, budget.n_trial
-        text = f"{done}" if total is None else f"{done}/{total}"
+        done, total = state.valid, state.total
+        count = f"trials   {done}" if total is None else f"trials   {done}/{total}"
         share = 0.0 if total is None else done / total
         if budget.timeout is not None:
             share = max(share, budget.elapsed / budget.timeout)
-        eta = "" if state.eta is None else f"  ETA {clock(state.eta)}"
-        line = Table.grid(padding=(0, 2))
-        line.add_row(
-            Text("trials"),
-            ProgressBar(total=1.0, completed=min(1.0, share), width=30),
-            Text(f"{text}  {clock(budget.elapsed)}{eta}"),
-        )
-        return line
+        eta = "" if state.eta is None else f"ETA {clock(state.eta)}"
+        parts = [Part(0, count), Part(2, clock(budget.elapsed)), Part(1, eta)]
+        return line_with_bar(parts, min(1.0, share), self.console.width)
 
     def _speed(self, state: RunState, seconds: float | None) -> str:
         if seconds is None:

@@ -22,24 +22,31 @@ if TYPE_CHECKING:
 _TOP = 20
 
 
-@click.command("explain", short_help="Features of a candidate, and what a model makes of them.")
+@click.command(
+    "explain", short_help="Show what a cost model sees of a kernel, and what makes it fast."
+)
 @workload_options
 @click.option(
     "--config",
     metavar="INDEX",
-    help="Its index, its knobs as JSON, `default`, or `best` for the best of the log "
-    "[default: best, or default without a log].",
+    help="Which configuration: its index in the space, its knobs as JSON, `default`, or `best` for "
+    "the best of the log [default: best, or default without a log].",
 )
-@click.option("--history", metavar="LOG", help="Log from which a model learns.")
+@click.option(
+    "--history", type=click.Path(), metavar="LOG", help="A log from which a cost model learns."
+)
 @click.option(
     "--feature-type",
     default="itervar",
     show_default=True,
-    help="What the model sees: itervar, knob or curve.",
+    metavar="KIND",
+    help="What the model sees: itervar (numbers about each loop), knob (the choices themselves) or "
+    "curve (how often data is used again).",
 )
 @click.option(
     "--limit",
     type=click.IntRange(1),
+    metavar="N",
     help=f"How many features to show [default: all; with a model the {_TOP} that matter most].",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
@@ -54,8 +61,9 @@ def command(
     limit: int | None,
     as_json: bool,
 ) -> None:
-    """Print the features of one candidate of WORKLOAD by name. With --history, a model learns from
-    a log, and the features that move its prediction most come first.
+    """Print the features of one configuration of WORKLOAD: the numbers about its loops, such as
+    lengths, strides and bytes touched, from which a cost model predicts its speed. With --history a
+    model learns from a log, and the features that move its prediction most come first.
     """
     from loopwright.tuner import explain
 

@@ -50,13 +50,16 @@ def history_options(command: Callable[..., object]) -> Callable[..., object]:
         click.option(
             "--history",
             multiple=True,
+            type=click.Path(),
             metavar="LOG",
-            help="Log with the record to build, or a folder of *.jsonl; several may be given.",
+            help="A log of `loopwright tune`, or a folder of such *.jsonl: the fastest kernel in "
+            "it that fits this workload and machine is taken. Several may be given.",
         ),
         click.option(
             "--allow-default",
             is_flag=True,
-            help="Build the default configuration where no record fits, instead of failing.",
+            help="Where nothing in the logs fits, take the default configuration instead of "
+            "failing.",
         ),
     )
     command = record_options(command)

@@ -33,7 +33,8 @@ def command(
     as_python: bool,
 ) -> None:
     """Print the loop nest of WORKLOAD under its default configuration and, with --history, under
-    the best record of a log, or the one that --record names.
+    the best record of a log, or the one that --record names. The nest is what the compiler
+    translates: loops, how they run, and what each touches.
     """
     from loopwright import inspection
 

@@ -9,9 +9,16 @@ import click
 from loopwright.cli.harmless import echo
 
 
-@click.command("run", short_help="Check and time what `build` wrote.")
-@click.argument("file")
-@click.option("--repeat", type=click.IntRange(1), default=10, show_default=True, help="Samples.")
+@click.command("run", short_help="Check and time a file that `build` wrote.")
+@click.argument("file", type=click.Path())
+@click.option(
+    "--repeat",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="Samples, each about 10 ms of calls; the median is shown.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 def command(file: str, repeat: int, as_json: bool) -> None:
     """Run the kernel in FILE once on random inputs, check the outputs, and time it.

@@ -15,16 +15,19 @@ from rich.console import Console
 from loopwright.cli import verbosity
 from loopwright.cli.harmless import harmless
 from loopwright.cli.tuning import (
+    MEASURING,
     NO_GAIN,
     TRIALS,
     chosen_tuner,
+    measuring,
+    measuring_options,
     repeated,
     script_options,
     tuner_options,
 )
 from loopwright.cli.workload import Workload, counted, find_workload, workload_options
 from loopwright.errors import UsageError
-from loopwright.measure import lock_log
+from loopwright.measure import MeasureOption, lock_log
 from loopwright.records import Json, Store
 from loopwright.tuner import Summary, Tuner, TuningInterrupted, log_to_file
 from loopwright.tuner.run.budget import count, seconds, share
@@ -45,21 +48,41 @@ NOISY = 0.3
 @click.option(
     "--trials",
     type=int,
-    help=f"Stop when the log holds this many successful trials [default: {TRIALS}].",
+    metavar="N",
+    help="Stop when the log holds so many successful trials: configurations that were built and "
+    f"timed [default: {TRIALS}, unless another limit is given].",
 )
-@click.option("--timeout", help="Stop this run after this time: seconds, or 90s, 30m, 8h.")
-@click.option("--early-stopping", type=int, help="Stop after this many trials without improvement.")
 @click.option(
-    "--gflops", type=float, help="Stop when the best kernel reaches this speed in GFLOP/s."
+    "--timeout",
+    metavar="TIME",
+    help="Stop this run after this time, with all that comes at its end: seconds, or 90s, 30m, 8h.",
+)
+@click.option(
+    "--early-stopping",
+    type=int,
+    metavar="N",
+    help="Stop after so many trials that brought nothing faster.",
+)
+@click.option(
+    "--gflops",
+    type=float,
+    metavar="SPEED",
+    help="Stop when the best kernel reaches this speed, in 1e9 floating point operations a second.",
 )
 @click.option(
     "--min-gain",
     metavar="SHARE",
-    help="Stop when another minute is expected to improve the best by less than this, e.g. 1%.",
+    help="Stop when another minute is expected to make the best faster by less than this: 1%, or "
+    "0.01.",
 )
 @click.option(
-    "--log", help="Log file; a run continues from it [default: named after the workload]."
+    "--log",
+    type=click.Path(),
+    metavar="FILE",
+    help="The file that each measurement is appended to, and from which a run continues "
+    "[default: named after the workload, in this folder].",
 )
+@measuring_options
 @script_options
 def command(
     workload: str,
@@ -77,15 +100,20 @@ def command(
     log: str | None,
     as_json: bool,
     fail_without_gain: bool,
+    **measure: float | None,
 ) -> int | None:
-    """Tune WORKLOAD: an operator (matmul, dense, conv2d) with its parameters, or
-    path/to/file.py:template with the template's.
+    """Tune WORKLOAD: an operator with its parameters, such as matmul M=512 N=512 K=512, or
+    path/to/file.py:template with the template's. `loopwright workloads` lists the operators.
 
-    Each measurement is appended to the log at once. Run the same command again to continue where
-    it stopped; nothing is measured twice.
+    Configurations, which are choices of tile sizes and the like, are built, timed and checked. Each
+    measurement is appended to the log at once. Run the same command again to continue where it
+    stopped; nothing is measured twice.
 
-    At the end the best are measured again beside the default configuration, and a verdict says
-    whether there is a gain. A tie is no failure: the exit code is 0, unless --fail-without-gain.
+    At the end the best few are timed again in turns with the default configuration, which is what
+    is built without a log. The verdict says by how much the best is faster: "by 31.2 % +- 0.6 %"
+    means that the true gain lies between 30.6 % and 31.8 % with a probability of 95 %. A tie is no
+    failure: the exit code is 0, unless --fail-without-gain. "Of the FMA peak" is the share of the
+    fastest arithmetic that this machine was seen to do; from 85 % on there is little left to gain.
     """
     kind, chosen = chosen_tuner(tuner, options)
     resolved = find_workload(workload, params, target, threads)
@@ -101,13 +129,14 @@ def command(
         "target": _reachable(resolved, enough(gflops)),
         "min_gain": share(min_gain),
     }
+    option = measuring(measure)
     Store(path).close()
     with lock_log(path, resolved.task.key):
         pass
     console = verbosity.progress_console(stderr=as_json)
     code: int | None = 130
     try:
-        summary = _tune(searcher, resolved, path, budget, console)
+        summary = _tune(searcher, resolved, path, budget, option, console)
         code = NO_GAIN if fail_without_gain and not summary.verdict.is_gain else None
         _print(console, _next_steps(resolved, summary, path))
     except TuningInterrupted as stopped:
@@ -136,6 +165,7 @@ def _tune(
     workload: Workload,
     path: str,
     budget: Mapping[str, Json],
+    measure_option: MeasureOption | None,
     console: Console,
 ) -> Summary:
     from loopwright.cli.display import Display
@@ -153,7 +183,9 @@ def _tune(
         sampled = {} if side is None else {side.library: side.sample}
         display = Display(console, peak, numpy, sampled=sampled)
         try:
-            summary = tuner.tune(callbacks=[log_to_file(path), display], **budget)
+            summary = tuner.tune(
+                measure_option=measure_option, callbacks=[log_to_file(path), display], **budget
+            )
         except TuningInterrupted as stopped:
             _print(results, _report(stopped.summary, tuner.notes, peak, numpy))
             raise
@@ -197,6 +229,8 @@ def _yardsticks(
     """The measured FMA peak and NumPy's speed, both in GFLOP/s; said, with a warning when noisy."""
     from loopwright.cli import kernels
 
+    if console.is_terminal:  # the next line takes its place
+        console.print("measuring the peak and NumPy" if side else "measuring the peak", end="\r")
     with kernels.alone():
         for _ in range(2):
             peaks, seconds = _interleaved(_threads(workload), side)
@@ -283,7 +317,7 @@ def _nothing_new(summary: Summary, peak: float | None, numpy: float | None, path
 def _again(workload: Workload, path: str, trials: int | None = None) -> str:
     """The command line of this run, to be pasted into a shell; perhaps with more trials."""
     names = ["tuner", "options", "seed", "timeout", "early_stopping", "gflops", "min_gain"]
-    names += ["as_json", "fail_without_gain"]
+    names += ["as_json", "fail_without_gain", *MEASURING]
     options = ["--log", path, *repeated(names if trials else [*names, "trials"])]
     if trials is not None:
         options += ["--trials", str(trials)]

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from loopwright.cli import verbosity
+from loopwright.cli import program, verbosity
 from loopwright.cli.harmless import echo, harmless_lines
 from loopwright.cli.tuning import (
+    MEASURING,
     NO_GAIN,
     TRIALS,
     chosen_tuner,
+    measuring,
+    measuring_options,
     repeated,
     script_options,
     tuner_options,
@@ -47,42 +50,64 @@ class WeightedWorkload:
 @click.command("tune-tasks", short_help="Tune several workloads with one budget and one log.")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
-    "--target", default="llvm", show_default=True, help="Target of all workloads, with its options."
+    "--target",
+    default="llvm",
+    show_default=True,
+    help="What all kernels are compiled for: llvm, c or interp, with options.",
 )
 @click.option(
-    "--threads", type=click.IntRange(1), help="Threads of the kernels [default: all cores]."
+    "--threads",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Threads that each kernel runs on [default: all cores].",
 )
 @tuner_options
 @click.option(
     "--trials",
     type=int,
-    help="Stop when the log holds this many successful trials of all workloads together "
-    f"[default: {TRIALS} for each].",
+    metavar="N",
+    help="Stop when the log holds so many successful trials of all workloads together "
+    f"[default: {TRIALS} for each, unless another limit is given].",
 )
-@click.option("--timeout", help="Stop this run after this time: seconds, or 90s, 30m, 8h.")
+@click.option(
+    "--timeout",
+    metavar="TIME",
+    help="Stop this run after this time, with all that comes at its end: seconds, or 90s, 30m, 8h.",
+)
 @click.option(
     "--early-stopping",
     type=int,
-    help="Stop after this many trials without improvement of any workload.",
+    metavar="N",
+    help="Stop after so many trials that brought nothing faster for any workload.",
 )
 @click.option(
     "--per-task-early-stopping",
     type=int,
-    help="Stop tuning a workload after this many of its trials without improvement.",
+    metavar="N",
+    help="Stop tuning a workload after so many of its trials that brought nothing faster.",
 )
 @click.option(
     "--min-gain",
     metavar="SHARE",
-    help="Stop tuning a workload when another minute is expected to improve it by less, e.g. 1%.",
+    help="Stop tuning a workload when another minute is expected to make it faster by less than "
+    "this: 1%, or 0.01.",
 )
 @click.option(
     "--strategy",
     type=click.Choice(STRATEGIES),
     default=STRATEGIES[0],
     show_default=True,
-    help="Which workload is next: the one that promises most (gradient), or each in turn.",
+    help="Which workload gets the next trials: the one that promises most for the sum of calls x "
+    "time (gradient), or each in turn (round-robin).",
 )
-@click.option("--log", help="Log file; a run continues from it [default: named after FILE].")
+@click.option(
+    "--log",
+    type=click.Path(),
+    metavar="LOG",
+    help="The file that each measurement is appended to, and from which a run continues "
+    "[default: named after FILE, in this folder].",
+)
+@measuring_options
 @script_options
 def command(
     file: Path,
@@ -100,6 +125,7 @@ def command(
     log: str | None,
     as_json: bool,
     fail_without_gain: bool,
+    **measure: float | None,
 ) -> int | None:
     """Tune the workloads of FILE together. Each line is a workload with its parameters, as for
     `loopwright tune`; a number before it says how often it is called, if more than once:
@@ -127,6 +153,7 @@ def command(
         "early_stopping": count("--early-stopping", early_stopping),
         "per_task_early_stopping": count("--per-task-early-stopping", per_task_early_stopping),
         "min_gain": share(min_gain),
+        "measure_option": measuring(measure),
     }
     kind(lines[0].workload.task, seed=seed, **chosen)
     Store(path).close()
@@ -244,6 +271,7 @@ def _again(file: Path, path: str, trials: int | None = None) -> str:
     """The command line of this run, to be pasted into a shell; perhaps with more trials."""
     names = ["target", "threads", "tuner", "options", "seed", "timeout", "early_stopping"]
     names += ["per_task_early_stopping", "min_gain", "strategy", "as_json", "fail_without_gain"]
-    words = ["loopwright", "tune-tasks", str(file), "--log", path]
+    names += MEASURING
+    words = ["tune-tasks", str(file), "--log", path]
     words += repeated(names if trials else [*names, "trials"])
-    return shlex.join(words if trials is None else [*words, "--trials", str(trials)])
+    return program.command(words if trials is None else [*words, "--trials", str(trials)])

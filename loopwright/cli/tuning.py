@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -12,12 +13,24 @@ from loopwright.records import Json
 from loopwright.tuner import DEFAULT_TUNER, TUNERS, find_tuner
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from loopwright.measure import MeasureOption
     from loopwright.tuner import Tuner
 
 #: Trials when no limit is given, for each task.
 TRIALS = 200
 #: Exit code of ``--fail-without-gain``.
 NO_GAIN = 4
+
+
+def _completed_tuners(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """What a shell offers for ``--tuner``."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(name) for name in TUNERS if name.startswith(incomplete)]
 
 
 def _options() -> str:
@@ -34,7 +47,9 @@ def tuner_options(command: Callable[..., object]) -> Callable[..., object]:
             default=DEFAULT_TUNER,
             show_default=True,
             metavar="NAME",
-            help=f"Tuner: {', '.join(TUNERS)}.",
+            shell_complete=_completed_tuners,
+            help="Who chooses what to measure next. xgb: a model that learns from the results; ga: "
+            "a genetic search; random; grid: all in order.",
         ),
         click.option(
             "-O",
@@ -42,13 +57,107 @@ def tuner_options(command: Callable[..., object]) -> Callable[..., object]:
             "options",
             multiple=True,
             metavar="NAME=VALUE",
-            help=f"Option of the tuner, such as plan_size=32. {_options()}",
+            help=f"An option of the tuner, such as plan_size=32. {_options()}",
         ),
-        click.option("--seed", type=int, default=0, show_default=True, help="Seed of the tuner."),
+        click.option(
+            "--seed",
+            type=int,
+            default=0,
+            show_default=True,
+            metavar="N",
+            help="Another number gives the tuner other random choices.",
+        ),
     )
     for decorate in reversed(decorators):
         command = decorate(command)
     return command
+
+
+#: Options of `measuring_options` by the names of their parameters.
+MEASURING = ("number", "repeat", "min_repeat_ms", "run_timeout", "build_timeout", "parallel")
+
+
+def measuring_options(command: Callable[..., object]) -> Callable[..., object]:
+    """The options that say how a candidate is built and timed; read by `measuring`."""
+    decorators = (
+        click.option(
+            "--number",
+            type=int,
+            metavar="N",
+            help="Calls of a kernel in one sample, whose mean is the sample [default: as many as "
+            "fit into 10 ms]. With --number, --repeat or --min-repeat-ms all three have AutoTVM's "
+            "meaning, the others AutoTVM's defaults: 4, 3, 0.",
+        ),
+        click.option(
+            "--repeat",
+            type=int,
+            metavar="N",
+            help="Samples of a kernel; their median is its time [default: up to 5].",
+        ),
+        click.option(
+            "--min-repeat-ms",
+            type=float,
+            metavar="MS",
+            help="A sample takes at least so many milliseconds; --number grows until it does.",
+        ),
+        click.option(
+            "--run-timeout",
+            type=float,
+            metavar="SECONDS",
+            help="A kernel that runs longer has failed [default: 10; less once a faster one is "
+            "known].",
+        ),
+        click.option(
+            "--build-timeout",
+            type=float,
+            metavar="SECONDS",
+            help="A kernel that takes longer to compile has failed [default: 10].",
+        ),
+        click.option(
+            "--parallel",
+            type=int,
+            metavar="N",
+            help="Processes that compile at the same time [default: one a core].",
+        ),
+    )
+    for decorate in reversed(decorators):
+        command = decorate(command)
+    return command
+
+
+def measuring(given: Mapping[str, float | None]) -> MeasureOption | None:
+    """How to measure, by the options of `measuring_options`; None where none of them is given.
+
+    Args:
+        given: values by the names in `MEASURING`; None for those that were not given.
+
+    Raises:
+        UsageError: a value is not above zero; the message names the option.
+    """
+    from loopwright.measure import LocalBuilder, LocalRunner, measure_option
+
+    chosen = {name: value for name, value in given.items() if value is not None}
+    if not chosen:
+        return None
+    for name, value in chosen.items():
+        if not 0 < value < math.inf:
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{option} {value:g}: give a number above zero")
+    builder = LocalBuilder(
+        timeout=chosen.get("build_timeout", LocalBuilder.timeout),
+        n_parallel=_whole(chosen.get("parallel")),
+    )
+    runner = LocalRunner(
+        timeout=chosen.get("run_timeout", LocalRunner.timeout),
+        number=_whole(chosen.get("number")),
+        repeat=_whole(chosen.get("repeat")),
+        min_repeat_ms=chosen.get("min_repeat_ms"),
+    )
+    return measure_option(builder, runner)
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)
 
 
 def script_options(command: Callable[..., object]) -> Callable[..., object]:
@@ -58,12 +167,14 @@ def script_options(command: Callable[..., object]) -> Callable[..., object]:
             "--json",
             "as_json",
             is_flag=True,
-            help="Print a summary as JSON on standard output at the end, all else on the other.",
+            help="At the end print the result as JSON on standard output; all else goes to "
+            "standard error.",
         ),
         click.option(
             "--fail-without-gain",
             is_flag=True,
-            help=f"Exit with {NO_GAIN} where nothing is measurably faster than the default.",
+            help=f"Exit with code {NO_GAIN}, not 0, where nothing is measurably faster than the "
+            "default configuration.",
         ),
     )
     for decorate in reversed(decorators):

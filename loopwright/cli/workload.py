@@ -9,7 +9,6 @@ import hashlib
 import importlib.util
 import inspect
 import re
-import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,11 +19,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from loopwright.cli import program
 from loopwright.errors import LoopwrightError, TaskError, UsageError, did_you_mean
 from loopwright.records import Json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from click.shell_completion import CompletionItem
 
     from loopwright.ops.operator import Operator
     from loopwright.target import Target
@@ -58,12 +60,12 @@ class Workload:
 
     def command(self, verb: str, *options: str) -> str:
         """A command line for this workload that can be pasted into a shell."""
-        words = ["loopwright", verb, *self.words]
+        words = [verb, *self.words]
         if self.target != "llvm":
             words += ["--target", self.target]
         if self.threads is not None:
             words += ["--threads", str(self.threads)]
-        return shlex.join([*words, *options])
+        return program.command([*words, *options])
 
     @property
     def default_log(self) -> str:
@@ -76,16 +78,53 @@ class Workload:
         return f"{'_'.join([name, 'x'.join(sizes)]).rstrip('_')}.jsonl"
 
 
+def completed_workloads(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """What a shell offers for a workload: the operators; files where none of them fits."""
+    from click.shell_completion import CompletionItem
+
+    from loopwright import ops
+
+    names = [name for name in ops.WORKLOADS if name.startswith(incomplete)]
+    if names:
+        return [CompletionItem(name, help=ops.WORKLOADS[name].summary) for name in names]
+    return [CompletionItem(incomplete, type="file")]
+
+
+def _completed_parameters(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """What a shell offers after an operator: those of its parameters that are not given yet."""
+    from click.shell_completion import CompletionItem
+
+    from loopwright import ops
+
+    operator = ops.WORKLOADS.get(ctx.params.get("workload") or "")
+    given = {word.partition("=")[0] for word in ctx.params.get("params") or ()}
+    names = [] if operator is None else [n for n in operator.params if n not in given]
+    return [CompletionItem(f"{n}=") for n in names if f"{n}=".startswith(incomplete)]
+
+
 def workload_options(command: Callable[..., object]) -> Callable[..., object]:
     """Add the arguments and options that every verb with a workload takes."""
     decorators = (
-        click.argument("workload"),
-        click.argument("params", nargs=-1, metavar="[KEY=VALUE]..."),
-        click.option(
-            "--target", default="llvm", show_default=True, help="Target, with its options."
+        click.argument("workload", shell_complete=completed_workloads),
+        click.argument(
+            "params", nargs=-1, metavar="[KEY=VALUE]...", shell_complete=_completed_parameters
         ),
         click.option(
-            "--threads", type=click.IntRange(1), help="Threads of the kernel [default: all cores]."
+            "--target",
+            default="llvm",
+            show_default=True,
+            help="What the kernel is compiled for: llvm, c (by the system's C compiler) or interp "
+            '(the interpreter), with options, such as "llvm -mcpu=x86-64-v3".',
+        ),
+        click.option(
+            "--threads",
+            type=click.IntRange(1),
+            metavar="N",
+            help="Threads that the kernel runs on [default: all cores].",
         ),
     )
     for decorate in reversed(decorators):
@@ -119,16 +158,9 @@ def _target(text: str, threads: int | None) -> Target:
 
 
 def _from_operator(name: str, given: Mapping[str, Json], target: Target) -> tuple[Task, Operator]:
-    from loopwright import ops
     from loopwright.task import create_task
 
-    if name not in ops.WORKLOADS:
-        shown = name if len(name) <= 60 else f"{name[:57]}..."
-        raise UsageError(
-            f"unknown workload {shown!r}{did_you_mean(name, ops.WORKLOADS)}; "
-            f"there are {', '.join(ops.WORKLOADS)}, or path/to/file.py:template"
-        )
-    operator = ops.WORKLOADS[name]
+    operator = find_operator(name)
     _check_names(name, given, list(operator.params))
     for key, value in given.items():
         _check_value(name, key, value, operator.params[key])
@@ -136,12 +168,41 @@ def _from_operator(name: str, given: Mapping[str, Json], target: Target) -> tupl
         return create_task(operator.template, operator.args(dict(given)), target), operator
 
 
+def find_operator(name: str) -> Operator:
+    """Return the operator of a name.
+
+    Raises:
+        UsageError: there is none; the message names those that there are.
+    """
+    from loopwright import ops
+
+    if name not in ops.WORKLOADS:
+        shown = name if len(name) <= 60 else f"{name[:57]}..."
+        raise UsageError(
+            f"unknown workload {shown!r}{did_you_mean(name, ops.WORKLOADS)}; "
+            f"there are {', '.join(ops.WORKLOADS)}, or path/to/file.py:template"
+        )
+    return ops.WORKLOADS[name]
+
+
+def templates_in(path: Path) -> dict[str, Template]:
+    """The templates that a Python file defines, by the names of their functions.
+
+    Raises:
+        UsageError: there is no such file.
+        TaskError: it cannot be loaded.
+    """
+    from loopwright.task import Template
+
+    return {n: t for n, t in vars(_load(path)).items() if isinstance(t, Template)}
+
+
 def _from_file(path: Path, template: str, given: Mapping[str, Json], target: Target) -> Task:
-    from loopwright.task import TASKS, Template, create_task
+    from loopwright.task import TASKS, create_task
 
     module = _load(path)
     # By its registered name, or by that of the decorated function.
-    templates = {n: t for n, t in vars(module).items() if isinstance(t, Template)}
+    templates = templates_in(path)
     templates |= {t.name: t for t in TASKS.values() if t.function.__module__ == module.__name__}
     if template not in templates:
         raise UsageError(

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from loopwright.te.dag import ArgId
 
 
+def _unheard(name: str) -> None:
+    """Outside of a run nobody watches."""
+
+
 class Clock:
     """Where the time went: seconds by phase, and counts of events."""
 
@@ -45,16 +49,20 @@ class Clock:
         self.total = 0.0
         #: Phases that are going on, the innermost last.
         self.running: list[str] = []
+        #: Is called with the innermost phase, or the empty name, whenever that changes.
+        self.listen: Callable[[str], object] = _unheard
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Charge the block to a phase."""
         start = time.perf_counter()
         self.running.append(name)
+        self.listen(name)
         try:
             yield
         finally:
             self.running.pop()
+            self.listen(self.running[-1] if self.running else "")
             self.seconds[name] += time.perf_counter() - start
 
     def count(self, result: MeasureResult) -> None:

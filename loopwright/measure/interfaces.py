@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
@@ -67,6 +67,15 @@ class KnowsCode(Protocol):
         Args:
             results: by `MeasureResult.code`; each says in ``times_of`` which record it is from.
         """
+
+
+@runtime_checkable
+class TellsPhases(Protocol):
+    """A measurer that says what it does at the moment."""
+
+    def on_phase(self, listen: Callable[[str], object]) -> None:
+        """Call ``listen`` with the name of each phase that begins, such as ``"build"``, and with
+        that of the one around it, or the empty name, where one ends."""
 
 
 @runtime_checkable

@@ -137,6 +137,11 @@ class Measurer:
         who has it, the template, the reference. May be read on any thread."""
         return self.equipment.waiting_for
 
+    def on_phase(self, listen: Callable[[str], object]) -> None:
+        """Call ``listen`` with the name of each phase of `timing` that begins, and with that of the
+        one around it, or the empty name, where one ends."""
+        self.equipment.clock.listen = listen
+
     def know(self, results: Mapping[str, MeasureResult]) -> None:
         """Give these results to candidates that are compiled to the same object code.
 

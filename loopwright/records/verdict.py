@@ -89,6 +89,8 @@ class Verdict:
             raise RecordError("field 'verdict' is malformed") from exc
 
 
+#: A gain from which on it is said as a factor: "a factor of 5.12" is easier to grasp than "412 %".
+_FACTOR = 1.0
 #: The verdict where there was no playoff, or none with the default.
 NOT_COMPARED = Verdict(Outcome.NOT_COMPARED)
 
@@ -112,6 +114,8 @@ def compared(
         known: what else is known of the other, said where there is no gain.
     """
     figures = f"{_percent(abs(gain), margin)} +- {_percent(margin, margin)}"
+    if gain >= _FACTOR:
+        figures = f"a factor of {1.0 + gain:.2f} +- {margin:.2f}"
     # Where samples lie far apart the interval is not symmetric: both its ends may lie on one
     # side although half of its width is more than the gain.
     amount = figures if margin < abs(gain) else f"an uncertain amount ({figures})"

@@ -11,9 +11,10 @@ from loopwright.tuner.model.explain import Explanation, explain
 from loopwright.tuner.model.train_from_log import learn
 from loopwright.tuner.random_tuner import RandomTuner
 from loopwright.tuner.registry import DEFAULT_TUNER, TUNERS, find_tuner
-from loopwright.tuner.run.callbacks import EarlyStop, Monitor, log_to_file, progress_bar, stop_at
+from loopwright.tuner.run.callbacks import EarlyStop, log_to_file, progress_bar, stop_at
 from loopwright.tuner.run.interfaces import Callback, TunerLike
 from loopwright.tuner.run.loop import PLAN_SIZE, TuningInterrupted, tune
+from loopwright.tuner.run.monitor import Monitor
 from loopwright.tuner.run.state import Failure, RunState, Trial
 from loopwright.tuner.run.summary import NothingRan, Summary
 from loopwright.tuner.tasks.summary import TaskRow, TasksSummary

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from loopwright.task import ConfigEntity, Task
     from loopwright.tuner.run.journal import Journal
     from loopwright.tuner.run.summary import Summary
+
+
+def _unheard(text: str) -> None:
+    """Outside of a run nobody watches."""
 
 
 class Tuner(ABC):
@@ -58,6 +62,8 @@ class Tuner(ABC):
         pretrained: what ``load_history`` was given.
         elsewhere: pairs of this space that the log holds from another compiler or machine.
         relatives: what the log held of other shapes of the template when the task was first tuned.
+        on_phase: is called with what the tuner does where that takes long, such as ``"fitting the
+            cost model"``; set by the run.
         journal: what was measured without a log, kept for a next call of ``tune``.
     """
 
@@ -88,6 +94,7 @@ class Tuner(ABC):
         self.elsewhere: list[tuple[ConfigEntity, MeasureResult]] = []
         self.relatives: list[tuple[Record, MeasureResult]] = []
         self.journal: Journal | None = None
+        self.on_phase: Callable[[str], object] = _unheard
         self._rng: np.random.Generator | None = None
         self.reset()
 

@@ -125,8 +125,9 @@ class XGBTuner(Tuner):
         spearman = float(np.median([r.spearman for r in last]))
         recall = float(np.mean([r.recall for r in last]))
         lines.append(
-            f"model:   on what it had not seen, rank correlation {spearman:.2f}, and {recall:.0%} "
-            f"of the fastest quarter found (last {len(last)} of {len(reports)} rounds)"
+            f"model:   on what it had not seen, rank correlation {spearman:.2f} (1: the right "
+            f"order, 0: chance), and {recall:.0%} of the fastest quarter found (last {len(last)} "
+            f"of {len(reports)} rounds)"
         )
         return tuple(lines)
 
@@ -140,6 +141,7 @@ class XGBTuner(Tuner):
         if self._current:
             return
         self._trained_on = len(self._results)
+        self.on_phase("fitting the cost model")
         self._train_transfer_model()
         if self._results.ran >= _FIRST:
             self.model.fit(self._results.samples(self._candidates, len(self._results)))
@@ -190,6 +192,7 @@ class XGBTuner(Tuner):
         """Up to ``count`` fresh points that the model likes best."""
         if count < 1:
             return []
+        self.on_phase("scoring configurations")
         pool = Pool(self.space, self.score, self._valid, self.visited)
         small = self.space.range_length <= _SMALL
         optimizer = self.settings.search

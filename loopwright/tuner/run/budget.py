@@ -14,6 +14,9 @@ from dataclasses import dataclass
 
 from loopwright.errors import UsageError
 
+#: Share of the time of a run that the playoff at its end may take, unless the rounds that it needs
+#: at least take longer; and about how many seconds these take.
+PLAYOFF_SHARE, PLAYOFF_S = 0.1, 3.0
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([a-z]*)\s*", re.IGNORECASE)
 
@@ -40,6 +43,16 @@ def _parse(text: str) -> float | None:
     if found is None or found[2].lower() not in _UNITS:
         return None
     return float(found[1]) * _UNITS[found[2].lower()]
+
+
+def clock(seconds: float) -> str:
+    """A duration as ``42s``, ``3m05s`` or ``2h07m``."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
 
 
 def count(name: str, value: int | None) -> int | None:

@@ -9,15 +9,13 @@ from dataclasses import replace
 
 from loopwright.measure import FinalistResult, PlayoffPlan, PlayoffResult
 from loopwright.records import Verdict
+from loopwright.tuner.run.budget import PLAYOFF_SHARE
 from loopwright.tuner.run.journal import PLAYOFF
 from loopwright.tuner.run.remeasuring import Remeasuring
 from loopwright.tuner.run.state import Trial, point
 
 #: How many of the best are measured again at the end, interleaved; the default joins them.
 FINALISTS = 8
-#: Share of the time of the run that the playoff may take, unless the rounds that it needs at least
-#: take longer.
-PLAYOFF_SHARE = 0.1
 #: So many stand by in case that finalists are equal programs or fail.
 _CANDIDATES = 64
 

@@ -31,6 +31,7 @@ class TunerLike(Protocol):
     journal: Journal | None
     best_flops: float
     ttl: int | None
+    on_phase: Callable[[str], object]
 
     @property
     def name(self) -> str:

@@ -20,9 +20,11 @@ from loopwright.measure import measure_option as default_option
 from loopwright.measure.interfaces import MeasurerLike
 from loopwright.records.log import without_collector
 from loopwright.tuner.run.budget import Budget, seconds, share
-from loopwright.tuner.run.callbacks import LogToFile, Monitor
+from loopwright.tuner.run.callbacks import LogToFile
 from loopwright.tuner.run.interfaces import Callback, TunerLike
 from loopwright.tuner.run.log_journal import open_journal
+from loopwright.tuner.run.monitor import Monitor
+from loopwright.tuner.run.phases import Phases
 from loopwright.tuner.run.run import Run
 from loopwright.tuner.run.state import flop_of
 from loopwright.tuner.run.summary import Summary
@@ -116,16 +118,22 @@ def open_run(
     """
     path = next((c.path for c in callbacks if isinstance(c, LogToFile)), None)
     run_id = records.new_run()
+    monitors = [c for c in callbacks if isinstance(c, Monitor)]
+    phases = Phases(monitors)
     with ExitStack() as stack:
+        for monitor in monitors:
+            stack.callback(monitor.close)
         if path is not None:
             # Whether it can be written at all is said by the store, better than by the lock.
             records.Store(path).close()
             stack.enter_context(lock_log(path, tuner.task.key))
-        journal = stack.enter_context(open_journal(tuner.task, path, run_id, tuner.journal))
+        with phases.entered("reading the log"):
+            opened = open_journal(tuner.task, path, run_id, tuner.journal)
+        journal = stack.enter_context(opened)
         tuner.journal = journal if path is None else None
         measurer = stack.enter_context(_measurer(tuner, option, callbacks, beside))
-        run = Run(tuner, budget, journal, measurer, callbacks, plan_size)
-        stack.callback(run.stall.close)
+        run = Run(tuner, budget, journal, measurer, callbacks, plan_size, phases)
+        stack.callback(run.close)
         yield run
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from loopwright.measure import MeasureResult
 from loopwright.measure.interfaces import MeasurerLike
 from loopwright.records import Verdict
-from loopwright.tuner.run.callbacks import Monitor
 from loopwright.tuner.run.journal import Journal
+from loopwright.tuner.run.monitor import Monitor
 from loopwright.tuner.run.state import RunState, Trial
 
 

@@ -8,23 +8,32 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import sys
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from loopwright.errors import InternalError, SpaceError
 from loopwright.measure import MeasureInput, MeasureOption, MeasureResult
-from loopwright.measure.interfaces import KnowsCode, MeasurerLike, SharesPrograms
+from loopwright.measure.interfaces import (
+    KnowsCode,
+    MeasurerLike,
+    SharesPrograms,
+    TellsPhases,
+)
 from loopwright.records import Verdict
 from loopwright.records.verdict import NOT_COMPARED
 from loopwright.task.refusals import refusals
 from loopwright.tuner.run import trial_log
-from loopwright.tuner.run.budget import Budget
-from loopwright.tuner.run.callbacks import EarlyStop, Monitor
-from loopwright.tuner.run.final_playoff import FINALISTS, PLAYOFF_SHARE, FinalPlayoff
+from loopwright.tuner.run.budget import PLAYOFF_SHARE, Budget
+from loopwright.tuner.run.callbacks import EarlyStop
+from loopwright.tuner.run.capacity import capacity, shortage
+from loopwright.tuner.run.final_playoff import FINALISTS, FinalPlayoff
 from loopwright.tuner.run.interfaces import Callback, TunerLike
 from loopwright.tuner.run.journal import Journal
+from loopwright.tuner.run.monitor import Monitor
+from loopwright.tuner.run.phases import MEASURING, Phases
 from loopwright.tuner.run.remeasuring import Remeasuring
 from loopwright.tuner.run.round import Round
 from loopwright.tuner.run.sentinel import Sentinel
@@ -59,8 +68,23 @@ _WAITING = {
     "log": "the log: its disk, or another process that locks it",
     "playoff": "the playoff",
 }
+#: What of it is a phase, and whether nothing is timed in it.
+_PHASE = {"search": ("choosing configurations", True), "playoff": ("playoff", False)}
 
 _log = logging.getLogger("loopwright.tuner")
+
+
+def _say(text: str) -> None:
+    """Log a line; where nobody has set up logging, show it all the same, unless it is silenced by
+    ``logging.getLogger("loopwright").setLevel(logging.WARNING)``."""
+    if _log.hasHandlers():
+        _log.info(text)
+    elif logging.getLogger("loopwright").level <= logging.INFO:
+        print(text, file=sys.stderr)
+
+
+def _unheard(text: str) -> None:
+    """After the run nobody watches its tuner."""
 
 
 class Run:
@@ -74,12 +98,17 @@ class Run:
         measurer: MeasurerLike,
         callbacks: Sequence[Callback],
         plan_size: int,
+        phases: Phases | None = None,
     ) -> None:
         self.tuner, self.task, self.space = tuner, tuner.task, tuner.space
         self.budget, self.journal, self.measurer = budget, journal, measurer
         self.callbacks = list(callbacks)
         self.monitors = [c for c in callbacks if isinstance(c, Monitor)]
         self.plan_size = plan_size
+        self.phases = phases or Phases(self.monitors)
+        self.tuner.on_phase = self.phases.now
+        if isinstance(measurer, TellsPhases):
+            measurer.on_phase(self.phases.measuring)
         self.stop: tuple[str, str] | None = None
         self.default = self._default_index()
         self.state = RunState(flop_of(self.task), self.default, budget)
@@ -113,10 +142,14 @@ class Run:
             self.measurer.know(self.journal.by_code)
         self.state.resume((t for _, trials in rounds for t in trials), self.journal.later)
         trial_log.log_start(self.tuner, self.state)
+        with self.phases.entered("counting the configurations"):
+            self.state.capacity = capacity(self.tuner, self.state)
         for monitor in self.monitors:
             monitor.started(self.tuner, self.state)
             for note in self.journal.notes:
                 monitor.note(note)
+        if text := shortage(self.state):
+            self._announce(text)
         with self._timed("search"):
             if rounds and len(rounds[-1][1]) >= self._longest_round():
                 self._retell(rounds)
@@ -143,7 +176,12 @@ class Run:
         if not inputs:
             return
         self._write_header()
-        with self._synced(), self.stall.measuring(), closing(self._results(inputs)) as results:
+        with (
+            self._synced(),
+            self.stall.measuring(),
+            self.phases.entered(MEASURING, quiet=False),
+            closing(self._results(inputs)) as results,
+        ):
             self._record_all(plan, zip(inputs, results, strict=True))
 
     def tell(self, plan: Round) -> None:
@@ -213,9 +251,16 @@ class Run:
         )
         for monitor in self.monitors:
             monitor.finished(self.state, summary)
+        if not any(monitor.shows_result for monitor in self.monitors):
+            _say(f"{self.task}: {summary.line()}")
         if not self.state.valid and self.stop[0] != "interrupted":
             raise NothingRan(summary, refusals(self.task))
         return summary
+
+    def close(self) -> None:
+        """Watch the tuner no longer."""
+        self.stall.close()
+        self.tuner.on_phase = _unheard
 
     # -- planning -----------------------------------------------------------------------------
 
@@ -373,10 +418,14 @@ class Run:
     def _timed(self, what: str) -> Iterator[None]:
         start = time.perf_counter()
         try:
-            with self.stall.waiting_for(_WAITING[what]):
+            with self.stall.waiting_for(_WAITING[what]), self._phase(what):
                 yield
         finally:
             self.own_time[what] += time.perf_counter() - start
+
+    def _phase(self, what: str) -> AbstractContextManager[None]:
+        """Tell the monitors where it may take long."""
+        return self.phases.entered(*_PHASE[what]) if what in _PHASE else nullcontext()
 
     def _measurer_phases(self) -> dict[str, float]:
         timing = self.measurer.timing

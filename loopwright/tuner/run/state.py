@@ -10,12 +10,16 @@ from loopwright.errors import TaskError
 from loopwright.measure import ErrorKind
 from loopwright.measure.programs import stands_for_program
 from loopwright.records import FAILED_AGAIN, Checked, Ranking
-from loopwright.tuner.run.budget import Budget, Progress
+from loopwright.tuner.run.budget import PLAYOFF_S, PLAYOFF_SHARE, Budget, Progress
 from loopwright.tuner.run.gain import AHEAD, WINDOW, expected_gain
 
 if TYPE_CHECKING:
     from loopwright.measure import MeasureResult
     from loopwright.task import ConfigEntity, Task
+
+
+#: Trials of a run after which their mean time says something of those to come.
+_TELLING = 4
 
 
 def point(config: ConfigEntity) -> int:
@@ -91,7 +95,7 @@ class RunState:
 
     Args:
         flop: floating point operations of one call of the task.
-        default: index of the default configuration.
+        default: index of the default configuration, or None.
         budget: the limits of the run.
 
     Attributes:
@@ -99,6 +103,7 @@ class RunState:
         duplicates: configurations that share the result of a trial.
         duplicates_in_a_row: how many of them came since the last trial.
         programs: results that others of the same program share, by the hash of the program.
+        capacity: how many configurations can be measured at all, see `capacity`; None: not known.
     """
 
     def __init__(self, flop: int, default: int | None, budget: Budget) -> None:
@@ -113,7 +118,8 @@ class RunState:
         self.from_log = 0
         self.failed_in_a_row = 0
         self.searching_since = 0.0
-        self._default = default
+        self.default_index = default
+        self.capacity: int | None = None
         self._ranking: Ranking[Trial] = Ranking()
         self._retimed: dict[int, float] = {}
         self._by_index: dict[int, Trial] = {}
@@ -235,8 +241,9 @@ class RunState:
     @property
     def default(self) -> Trial | None:
         """The trial of the default configuration, or of the same program; None if none ran."""
-        same = {t.result.same_as for t in self.duplicates if t.index == self._default}
-        found = (t for t in self.trials if t.index == self._default or t.result.program in same)
+        index = self.default_index
+        same = {t.result.same_as for t in self.duplicates if t.index == index}
+        found = (t for t in self.trials if t.index == index or t.result.program in same)
         return next((t for t in found if t.valid), None)
 
     @property
@@ -295,12 +302,25 @@ class RunState:
         return (self.budget.elapsed - self.searching_since) / self.measured
 
     @property
+    def total(self) -> int | None:
+        """Valid trials at which the run ends at the latest: what was asked for, or what is left of
+        the space without failures and equal programs; None where neither is known."""
+        limits = [] if self.budget.n_trial is None else [self.budget.n_trial]
+        if self.capacity is not None:
+            spoilt = len(self.trials) - self.valid + len(self.duplicates)
+            limits.append(max(self.valid, self.capacity - spoilt))
+        return min(limits, default=None)
+
+    @property
     def eta(self) -> float | None:
-        """Seconds until the first of the budgets is spent; None when that cannot be said."""
+        """Seconds until the run ends with its playoff, if it goes on as fast as until now and no
+        further budget ends it earlier; None while that cannot be said."""
         left: list[float] = []
-        each = self.seconds_per_trial
-        if self.budget.n_trial is not None and each is not None:
-            left.append(max(0, self.budget.n_trial - self.valid) * each)
+        each, total = self.seconds_per_trial, self.total
+        if total is not None and each is not None and self.measured >= _TELLING:
+            search = max(0, total - self.valid) * each
+            playoff = max(PLAYOFF_S, PLAYOFF_SHARE * (self.budget.elapsed + search))
+            left.append(search + playoff)
         if self.budget.timeout is not None:
             left.append(max(0.0, self.budget.timeout - self.budget.elapsed))
         return min(left, default=None)

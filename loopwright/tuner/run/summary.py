@@ -13,6 +13,7 @@ from loopwright.measure import PairedGain, PlayoffResult
 from loopwright.records import Json, Outcome, Verdict, compared, next_step
 from loopwright.records.verdict import NOT_COMPARED
 from loopwright.task.refusals import Refusal
+from loopwright.tuner.run.budget import clock
 from loopwright.tuner.run.state import Failure, RunState
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Paired samples that a verdict should rest on.
 ROUNDS = 20
+#: Share of the machine's limit from which on hardly anything is left to gain.
+_NEAR_LIMIT = 0.85
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,14 @@ class Summary:
 
         return html_block(f"Tuned {self.task}", html_text("\n".join(self.lines())))
 
+    def line(self) -> str:
+        """The result in one line, for a run that nobody watches."""
+        spent = f"{self.trials} trials, {clock(self.wall_s)}; stopped: {self.reason}"
+        if self.best_seconds is None:
+            return f"no valid result ({spent})"
+        best = speed(self.best_seconds, self.best_gflops)
+        return f"best {best}; {self.verdict.text()} ({spent})"
+
     def _counts(self) -> str:
         failed = sum(failure.count for failure in self.failures.values())
         before = f", {self.from_log} of them from the log" if self.from_log else ""
@@ -171,12 +182,13 @@ class Summary:
 
     def verdicts(self) -> list[str]:
         """What the playoff says of the best, in the words that every command uses."""
-        text = [f"verdict: {self.verdict.text()}{_few(self.verdict)}"]
+        text = [f"verdict: {self.verdict.text()}{_basis(self.verdict)}"]
         if self.in_turns is not None and self._timed_again:
             now = self.in_turns.verdict
-            text = [f"{text[0]}, by the log", f"         measured now: {now.text()}{_few(now)}"]
+            text = [f"{text[0]}, by the log", f"         measured now: {now.text()}{_basis(now)}"]
         if self.peak:
-            text.append(f"         the best has {self.of_peak * 100:.0f} % of the {self.peak}")
+            share = f"the best has {self.of_peak * 100:.0f} % of the {self.peak}"
+            text.append(f"         {share}{_judged(self.of_peak)}")
         for name, gain in self.beside.items():
             said = compared(gain.outcome, gain.gain, gain.margin, "the best", name)
             text.append(f"         {said}")
@@ -280,10 +292,19 @@ def _in_turns(outcome: PlayoffResult) -> InTurns | None:
     return InTurns(statistics.median(outcome.best), default, others, outcome.verdict())
 
 
-def _few(verdict: Verdict) -> str:
-    """Say it where there was no time for as many rounds as there should be."""
-    short = verdict.outcome is not Outcome.NOT_COMPARED and verdict.rounds < ROUNDS
-    return f" (only {verdict.rounds} rounds)" if short else ""
+def _basis(verdict: Verdict) -> str:
+    """What the interval of a verdict is, and on how many paired samples it rests; that these are
+    few where there was no time for more."""
+    if verdict.outcome is Outcome.NOT_COMPARED:
+        return ""
+    what = "within the noise" if verdict.outcome is Outcome.TIE else "95 % interval"
+    few = "only " if verdict.rounds < ROUNDS else ""
+    return f" ({what} of {few}{verdict.rounds} rounds)"
+
+
+def _judged(share: float) -> str:
+    """Say where a share of the limit of the machine is so good that nothing better will come."""
+    return ": there is little left to gain" if share >= _NEAR_LIMIT else ""
 
 
 def failure_lines(failures: Mapping[str, Failure]) -> list[str]:

@@ -6,7 +6,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from loopwright.tuner.run.budget import Budget, Progress, count, seconds, share
+from loopwright.tuner.run.budget import (
+    PLAYOFF_S,
+    PLAYOFF_SHARE,
+    Budget,
+    Progress,
+    count,
+    seconds,
+    share,
+)
 from loopwright.tuner.run.final_playoff import FINALISTS
 from loopwright.tuner.run.state import RunState, Trial
 
@@ -60,6 +68,7 @@ class TotalBudget:
         self.states: list[RunState] = []
         self.stopped: tuple[str, str] | None = None
         self._without_gain = 0
+        self._resumed_at = 0.0
         self._clock = clock
         self._started = clock()
 
@@ -83,8 +92,43 @@ class TotalBudget:
         """Valid results of all tasks."""
         return sum(state.valid for state in self.states)
 
+    @property
+    def trials(self) -> int | None:
+        """Valid results of all tasks at which the call ends at the latest: what was asked for, or
+        what there is in all spaces; None where neither is known."""
+        limits = [] if self.n_trial is None else [self.n_trial]
+        rooms = [state.total for state in self.states]
+        known = [room for room in rooms if room is not None]
+        if known and len(known) == len(rooms):
+            limits.append(sum(known))
+        return min(limits, default=None)
+
+    @property
+    def shortage(self) -> str:
+        """What a person should know who asked for more trials than there can be; else empty."""
+        if self.n_trial is None or self.trials is None or self.n_trial <= self.trials:
+            return ""
+        return (
+            f"{self.n_trial} trials were asked for, but there are only {self.trials} valid "
+            "configurations of all workloads together: the run ends when these are measured"
+        )
+
+    @property
+    def eta(self) -> float | None:
+        """Seconds until the call ends with its playoffs, if it goes on as fast as until now; None
+        while that cannot be said."""
+        left = [] if self.left is None else [max(0.0, self.left)]
+        measured = sum(state.measured for state in self.states)
+        if self.trials is not None and measured >= len(self.states):
+            each = (self.elapsed - self._resumed_at) / max(1, measured)
+            playoffs = PLAYOFF_S * len(self.states)
+            search = max(0, self.trials - self.valid) * each
+            left.append(search + max(playoffs, PLAYOFF_SHARE * (self.elapsed + search)))
+        return min(left, default=None)
+
     def resumed(self) -> None:
         """The logs are read: count how many trials came after the latest that was a task's best."""
+        self._resumed_at = self.elapsed
         best = max((s.best.result.ts for s in self.states if s.best is not None), default=0.0)
         self._without_gain = sum(t.result.ts > best for s in self.states for t in s.trials)
 

@@ -103,6 +103,8 @@ class TasksSummary:
         reason: the same in a sentence.
         wall_s: seconds of this call.
         log: path of the log, or None.
+        total: valid trials at which the call ends at the latest, or None.
+        eta: seconds that it is still expected to take, or None.
     """
 
     rows: tuple[TaskRow, ...]
@@ -113,6 +115,8 @@ class TasksSummary:
     reason: str
     wall_s: float
     log: str | None
+    total: int | None = None
+    eta: float | None = None
 
     @property
     def trials(self) -> int:

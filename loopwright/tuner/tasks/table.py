@@ -6,7 +6,10 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from loopwright.tuner.run.budget import clock
 from loopwright.tuner.run.interfaces import TunerLike
+from loopwright.tuner.run.phases import Ticker
+from loopwright.tuner.run.progress import Part, line_with_bar
 from loopwright.tuner.run.summary import speed
 from loopwright.tuner.tasks.summary import TasksSummary
 
@@ -15,6 +18,10 @@ if TYPE_CHECKING:
     from rich.live import Live
 
     from loopwright.measure import MeasureInput, MeasureResult
+
+
+#: Seconds between two drawings of what goes on.
+_DRAW_S = 0.2
 
 
 class TasksMonitor:
@@ -34,8 +41,14 @@ class TasksMonitor:
     def note(self, text: str) -> None:
         """Something that the user should know, in one line."""
 
+    def phase(self, text: str, quiet: bool) -> None:
+        """A task has entered or left a step that may take long; see `Monitor.phase`."""
+
     def finished(self, summary: TasksSummary) -> None:
         """The end, be it by Ctrl-C; not called when it ends by an error."""
+
+    def close(self) -> None:
+        """Nothing follows, however it ended: end threads, give the terminal back."""
 
 
 class TaskTable(TasksMonitor):
@@ -47,30 +60,38 @@ class TaskTable(TasksMonitor):
         self.console = console or Console(highlight=False, stderr=True)
         self.line_s = line_s
         self._live: Live | None = None
-        self._shown = 0.0
+        self._shown = time.monotonic()
+        self._begun = self._shown
+        self._summary: TasksSummary | None = None
+        self._phase = ""
+        self._ticker = Ticker(self._show_if_due)
 
     def started(self, summary: TasksSummary) -> None:
-        """Say what the log holds, and begin to draw."""
-        self._shown = time.monotonic()
+        """Say what the log holds."""
+        self._summary = summary
         if summary.from_log:
             self._print(f"resuming: the log has {summary.from_log} trials, which count")
-        if self.console.is_terminal:
-            from rich.live import Live
 
-            # Drawn between rounds only: a drawing thread would disturb what is being timed.
-            self._live = Live(console=self.console, auto_refresh=False, transient=True)
-            self._live.start()
+    def phase(self, text: str, quiet: bool) -> None:
+        """Draw anew where it is time, now and while the phase lasts if nothing is timed in it."""
+        self._begin()
+        self._ticker.quiet(False)
+        self._phase = text or self._phase
+        if text and self._live is not None:
+            self._show_if_due()
+        self._ticker.quiet(quiet)
 
     def round(self, summary: TasksSummary, latest: int) -> None:
         """Draw the table; without a terminal, print a line if the last one is old enough."""
+        self._summary = summary
         if self._live is not None:
-            self._live.update(summary.table(), refresh=True)
+            self._draw()
         elif summary.latency and time.monotonic() - self._shown >= self.line_s:
             self._shown = time.monotonic()
             row = summary.rows[latest]
             self._print(
-                f"trial {summary.trials}: {speed(summary.latency, None)} in total; now {row.task}, "
-                f"{row.trials} trials"
+                f"trial {self._count(summary)}: {speed(summary.latency, None)} in total; "
+                f"now {row.task}, {row.trials} trials"
             )
 
     def note(self, text: str) -> None:
@@ -85,9 +106,43 @@ class TaskTable(TasksMonitor):
 
     def close(self) -> None:
         """Stop drawing."""
+        self._ticker.close()
         if self._live is not None:
             self._live.stop()
             self._live = None
+
+    def _begin(self) -> None:
+        """Take the terminal, if there is one and it is not taken already."""
+        console = self.console
+        if self._live is None and console.is_terminal and not console.is_dumb_terminal:
+            from rich.live import Live
+
+            self._live = Live(console=console, auto_refresh=False, transient=True)
+            self._live.start()
+
+    def _show_if_due(self) -> None:
+        if self._live is not None and time.monotonic() - self._shown >= _DRAW_S:
+            self._draw()
+
+    def _draw(self) -> None:
+        """The table, and below it how far the run is and what goes on."""
+        from rich.console import Group
+        from rich.text import Text
+
+        assert self._live is not None
+        self._shown = time.monotonic()
+        summary, share = self._summary, None
+        parts = [Part(2, clock(self._shown - self._begun)), Part(3, self._phase, shortens=True)]
+        if summary is not None:
+            eta = "" if summary.eta is None else f"ETA {clock(summary.eta)}"
+            parts = [Part(0, f"trials {self._count(summary)}"), Part(1, eta), *parts]
+            share = min(1.0, summary.trials / summary.total) if summary.total else None
+        line = line_with_bar(parts, share, self.console.width)
+        table = Text() if summary is None else summary.table()
+        self._live.update(Group(table, line), refresh=True)
+
+    def _count(self, summary: TasksSummary) -> str:
+        return str(summary.trials) + (f"/{summary.total}" if summary.total else "")
 
     def _print(self, text: str) -> None:
         self.console.print(text, markup=False, soft_wrap=True)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from loopwright.tuner.run.callbacks import Monitor
+from loopwright.tuner.run.monitor import Monitor
 from loopwright.tuner.run.run import Run
 from loopwright.tuner.run.state import RunState, Trial
 from loopwright.tuner.run.summary import NothingRan
@@ -101,6 +101,9 @@ class AllRuns:
         for run in self.runs:
             run.resume()
         self.total.resumed()
+        shortage = self.total.shortage
+        for monitor in self.monitors if shortage else ():
+            monitor.note(shortage)
         for monitor in self.monitors:
             monitor.started(self.summary(scheduler))
 
@@ -157,6 +160,8 @@ class AllRuns:
             reason=reason,
             wall_s=self.total.elapsed,
             log=self.runs[0].run.journal.path,
+            total=self.total.trials,
+            eta=self.total.eta,
         )
 
     def _next(self, scheduler: Scheduler) -> int | None:
@@ -172,10 +177,16 @@ class Relay(Monitor):
 
     def __init__(self, task: Task, total: TotalBudget, monitors: Sequence[TasksMonitor]) -> None:
         self.task, self.total, self.monitors = task, total, monitors
+        self.shows_result = bool(monitors)
 
     def trial(self, state: RunState, trial: Trial) -> None:
         """Note the trial."""
         self.total.note(state, trial)
+
+    def phase(self, text: str, quiet: bool) -> None:
+        """Pass it on with the name of the task."""
+        for monitor in self.monitors:
+            monitor.phase(f"{text} ({self.task})" if text else "", quiet)
 
     def note(self, text: str) -> None:
         """Pass the line on with the name of the task."""

@@ -160,6 +160,8 @@ def _open(
     fair = sys.maxsize if total.n_trial is None else total.n_trial // len(runs)
     measurers: list[tuple[Measuring, Measurer]] = []
     with ExitStack() as stack:
+        for monitor in monitors:
+            stack.callback(monitor.close)
         for run, option in zip(runs, options, strict=True):
             shareable = option is None or isinstance(option, MeasureOption)
             beside = next((m for o, m in measurers if shareable and o == option), None)

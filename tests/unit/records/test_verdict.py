@@ -13,10 +13,13 @@ from loopwright.records import Outcome, Verdict
             Verdict(Outcome.FASTER, 0.031, 0.006, 20),
             "the best beats the default by 3.1 % +- 0.6 %",
         ),
-        (Verdict(Outcome.FASTER, 4.123, 0.12, 20), "the best beats the default by 412 % +- 12 %"),
+        (
+            Verdict(Outcome.FASTER, 4.123, 0.12, 20),
+            "the best beats the default by a factor of 5.12 +- 0.12",
+        ),
         (
             Verdict(Outcome.FASTER, 9.15, 43.1, 20),
-            "the best beats the default by an uncertain amount (915 % +- 4310 %)",
+            "the best beats the default by an uncertain amount (a factor of 10.15 +- 43.10)",
         ),
         (
             Verdict(Outcome.SLOWER, -0.02, 0.004, 20),

@@ -8,12 +8,8 @@ from loopwright.errors import UsageError
 from loopwright.measure import ErrorKind
 from loopwright.testing.tuner_contract import FakeMeasurer, FakeTask, bowl
 from loopwright.tuner import RandomTuner, log_to_file, progress_bar
-from loopwright.tuner.run.callbacks import ProgressBar, clock
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
+from loopwright.tuner.run.budget import clock
+from loopwright.tuner.run.progress import ProgressBar
 
 
 def shown(file, n_trial=20, callbacks=(), **options):
@@ -32,16 +28,6 @@ def test_a_file_gets_whole_lines_and_no_control_codes():
     assert "63/63" in text
     assert "1 x MEMORY, first: index 9 failed" in text
     assert "best:    1 ms, 1.0 GFLOP/s" in text
-
-
-def test_a_terminal_gets_one_line_that_is_rewritten(monkeypatch):
-    seconds = iter(range(10**6)).__next__
-    monkeypatch.setattr("loopwright.tuner.run.callbacks.time.monotonic", seconds)
-    text = shown(Terminal(), prefix="[Task 1/3]", si_prefix="M")
-    first = text.split("\n")[0]
-    assert first.count("\r") >= 20
-    assert "[Task 1/3] current" in first
-    assert "MFLOP/s" in first
 
 
 def test_what_the_log_held_is_said(tmp_path):

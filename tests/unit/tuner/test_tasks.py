@@ -330,7 +330,7 @@ def test_the_table(tmp_path):
         run(Turns(bowl, falls), 2, n_trial=64, weights=[1.0, 10.0], callbacks=[table])
         file.seek(0)
         text = file.read()
-    assert re.search(r"^trial 16: [\d.]+ m?s in total; now", text, flags=re.MULTILINE)
+    assert re.search(r"^trial 16/64: [\d.]+ m?s in total; now", text, flags=re.MULTILINE)
     assert re.search(
         r"^task +trials +best +GFLOP/s +x default +weight +weighted", text, re.MULTILINE
     )

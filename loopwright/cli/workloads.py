@@ -1,0 +1,87 @@
+"""``loopwright workloads``: what can be tuned, with which parameters."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from loopwright.cli import program
+from loopwright.cli.harmless import echo
+from loopwright.cli.workload import completed_workloads, find_operator, templates_in
+from loopwright.ops.description import Description, Parameter, describe, describe_all, parameters_of
+
+
+@click.command("workloads", short_help="List what can be tuned, and the parameters of each.")
+@click.argument("name", required=False, shell_complete=completed_workloads)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+def command(name: str | None, as_json: bool) -> None:
+    """List the operators that can be tuned by name; with NAME the parameters of that one, their
+    meaning and default, and a command to begin with.
+
+    NAME may be a Python file, too: then its templates are listed.
+    """
+    if name is None:
+        found, text = describe_all(), _list
+    elif name.endswith(".py"):
+        found, text = tuple(_template(name, t) for t in templates_in(Path(name))), _full
+    else:
+        found, text = (describe(find_operator(name)),), _full
+    if as_json:
+        click.echo(json.dumps([one.to_json() for one in found]))
+        return
+    echo(text(found).rstrip() or f"{name} has no template")
+
+
+def _template(path: str, name: str) -> Description:
+    """A template of a file, in the form of an operator."""
+    function = templates_in(Path(path))[name].function
+    defaults = {n: p.default for n, p in inspect.signature(function).parameters.items()}
+    parameters = parameters_of(defaults, {})
+    summary = (inspect.getdoc(function) or "").partition("\n")[0]
+    example = " ".join(f"{p.name}=..." for p in parameters if p.required)
+    return Description(f"{path}:{name}", summary, parameters, (), example)
+
+
+def _list(found: Sequence[Description]) -> str:
+    """A line for each."""
+    page = _page()
+    page.write_dl([(one.name, one.summary) for one in found])
+    page.write_paragraph()
+    more = program.command(["workloads", found[0].name])
+    page.write_text(
+        f"`{more}` shows the parameters of one. A template of your own is tuned as "
+        "path/to/file.py:template."
+    )
+    return page.getvalue()
+
+
+def _full(found: Sequence[Description]) -> str:
+    """All that is known of each."""
+    page = _page()
+    for one in found:
+        page.write_text(f"{one.name}: {one.summary}" if one.summary else one.name)
+        with page.section("Parameters"):
+            page.write_dl([(p.name, _explained(p, one)) for p in one.parameters])
+        with page.section("Example"):
+            words = ["tune", *one.name.split(), *one.example.split()]
+            page.write(f"  {program.command(words)}\n")
+        page.write_paragraph()
+    return page.getvalue()
+
+
+def _explained(parameter: Parameter, of: Description) -> str:
+    known = [parameter.meaning]
+    if parameter.name == "dtype" and of.dtypes:
+        known = [f"{parameter.meaning}: {', '.join(of.dtypes)}"]
+    default = parameter.default
+    shown = str(default).lower() if isinstance(default, bool) else str(default)
+    return " ".join([*filter(None, known), "[required]" if parameter.required else f"[{shown}]"])
+
+
+def _page() -> click.HelpFormatter:
+    return click.HelpFormatter(width=min(100, shutil.get_terminal_size().columns) - 1)
