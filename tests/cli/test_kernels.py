@@ -192,7 +192,8 @@ def test_bench(cli, tuned):
     assert rows == ["default", "tuned", "NumPy", "FMA"]
     figures = r"[\d.]+ % \+- [\d.]+ %"
     for name in ("the default", "NumPy"):
-        amount = rf"({figures}|an uncertain amount \({figures}\))"
+        factor = r"a factor of [\d.]+ \+- [\d.]+"
+        amount = rf"({figures}|{factor}|an uncertain amount \({figures}\))"
         words = rf"tuned (beats|is slower than) {name} by {amount}"
         tie = rf"tie: tuned and {name} differ by {figures}"
         no_gain = rf"no measurable gain: {name} has \d+ % of the FMA peak"

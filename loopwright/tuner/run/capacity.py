@@ -22,10 +22,11 @@ class SearchesRange(Protocol):
     """A tuner that proposes indices of a part of the space only.
 
     Attributes:
-        range_idx: the half-open range ``(lo, hi)``.
+        begin_idx, end_idx: the half-open range of these indices.
     """
 
-    range_idx: tuple[int, int]
+    begin_idx: int
+    end_idx: int
 
 
 def capacity(tuner: TunerLike, state: RunState) -> int | None:
@@ -41,7 +42,9 @@ def capacity(tuner: TunerLike, state: RunState) -> int | None:
         The number; None where there are more than 20 000 or counting would take long.
     """
     space = tuner.space
-    lo, hi = tuner.range_idx if isinstance(tuner, SearchesRange) else (0, space.range_length)
+    lo, hi = 0, space.range_length
+    if isinstance(tuner, SearchesRange):
+        lo, hi = tuner.begin_idx, tuner.end_idx
     if hi - lo > COUNTED:
         return None
     inside = _valid(space, lo, hi)

@@ -197,7 +197,7 @@ SAID = "trials were asked for, but there are only {} valid configurations"
     [
         (FakeSpace((11, 11)), RandomTuner, {}, 121),
         (FakeSpace((11, 11), valid=lambda i: i % 2 == 0), RandomTuner, {}, 61),
-        (FakeSpace((11, 11)), GridSearchTuner, {"range_idx": (50, 60)}, 11),  # and the default
+        (FakeSpace((11, 11)), GridSearchTuner, {"range_idx": (50, 59)}, 11),  # and the default
     ],
 )
 def test_more_trials_than_there_can_be_are_announced_early(space, tuner, options, count):
