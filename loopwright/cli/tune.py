@@ -33,6 +33,7 @@ from loopwright.tuner.run.summary import failure_lines
 
 if TYPE_CHECKING:
     from loopwright.cli.numpy_process import NumpyProcess
+    from loopwright.target import VectorUnit
 
 #: Spread of the yardsticks, as a share of their median, above which they are called noisy.
 NOISY = 0.3
@@ -139,6 +140,7 @@ def _tune(
 ) -> Summary:
     from loopwright.cli.display import Display
 
+    workload.task.target.check_machine()
     space = workload.task.config_space
     head = (
         f"{workload.task} on {workload.task.target}, {counted(_threads(workload))}: "
@@ -195,16 +197,20 @@ def _yardsticks(
     """The measured FMA peak and NumPy's speed, both in GFLOP/s; said, with a warning when noisy."""
     from loopwright.cli import kernels
 
+    unit = workload.task.target.vector_unit
+    whole = unit is None or unit.is_all_of_this_machine
     with kernels.alone():
         for _ in range(2):
-            peaks, seconds = _interleaved(_threads(workload), side)
+            peaks, seconds = _interleaved(_threads(workload), side, unit)
             peak = statistics.median(peaks)
             numpy = flop_of(workload.task) / statistics.median(seconds) / 1e9 if seconds else None
-            if numpy is None or numpy <= peak:
+            if numpy is None or numpy <= peak or not whole:
                 break  # a share of the peak above 100 % is measured again
-    text = f"peak {peak:.1f} GFLOP/s (float32, measured now)"
+    name = "" if unit is None else f", {unit.name}"
+    text = f"peak {peak:.1f} GFLOP/s (float32{name}, measured now)"
     if numpy is not None:
         text += f", NumPy {numpy:.1f} GFLOP/s ({numpy / peak:.0%} of the peak)"
+        text += "" if whole else "; NumPy may use all instructions of this machine"
     _print(console, [text, *([side.problem] if side is not None and side.problem else [])])
     spread = max((max(x) - min(x)) / statistics.median(x) for x in (peaks, seconds) if x)
     if spread > NOISY:
@@ -216,7 +222,9 @@ def _yardsticks(
     return peak, numpy
 
 
-def _interleaved(threads: int, side: NumpyProcess | None) -> tuple[list[float], list[float]]:
+def _interleaved(
+    threads: int, side: NumpyProcess | None, unit: VectorUnit | None
+) -> tuple[list[float], list[float]]:
     """Samples of the peak in GFLOP/s and of NumPy in seconds."""
     from loopwright import runtime
 
@@ -224,7 +232,7 @@ def _interleaved(threads: int, side: NumpyProcess | None) -> tuple[list[float], 
     seconds: list[float] = []
     with runtime.pinned(threads):
         for _ in range(5):
-            peaks.append(runtime.fma_peak(threads, seconds=0.03) / 1e9)
+            peaks.append(runtime.fma_peak(threads, 0.03, unit) / 1e9)
             took = None if side is None else side.sample()
             seconds += [] if took is None else [took]
     return peaks, seconds

@@ -284,6 +284,7 @@ def _manifest(
         code.checks,
         sizes.spec(f, dag, order) if f.sizes else None,
     )
+    unit = target.vector_unit
     return Manifest(
         backend_of(target).artifact_kind,
         f.name,
@@ -295,4 +296,5 @@ def _manifest(
         2 if f.sizes else 1,
         __version__,
         version("llvmlite"),
+        () if unit is None else unit.needs,
     )

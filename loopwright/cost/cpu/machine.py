@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from loopwright.runtime import pool
-from loopwright.target import Target
+from loopwright.target import Target, host_cpu
 from loopwright.target.caches import Caches, host_caches
 
 #: CPUs that do vectors of 64 bytes in two halves.
@@ -31,12 +31,13 @@ class Machine:
 
 
 def machine_of(target: Target) -> Machine:
-    """The machine of a target; its caches are taken to be those of this host."""
-    options = getattr(target, "options", {})
+    """The machine of a target: the vector unit is the target's, caches and data path this host's.
+
+    A kernel for another CPU is timed on this machine, if it runs here at all.
+    """
     wide = int(target.vector_bytes)
-    many = wide == 64 or "+neon" in str(options.get("mattr", ""))
-    threads = int(options.get("num_threads", 0)) or pool.get_num_threads()
-    half = str(options.get("mcpu", "")) in _HALF
+    threads = int(target.options.get("num_threads", 0)) or pool.get_num_threads()
+    half = wide == 64 and host_cpu()[0] in _HALF
     return Machine(
-        threads, host_caches(), wide, 32 if many else 16, wide // 2 if wide == 64 and half else wide
+        threads, host_caches(), wide, target.vector_registers, wide // 2 if half else wide
     )
