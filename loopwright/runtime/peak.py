@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,7 +23,9 @@ from loopwright.runtime.function import BoundCall
 from loopwright.runtime.module import Module
 from loopwright.runtime.ndarray import empty
 from loopwright.runtime.timing import time_call
-from loopwright.target import VectorUnit, host_unit
+
+if TYPE_CHECKING:
+    from loopwright.target import VectorUnit
 
 # Loop turns of one unit of work: 10 to 20 us, long against handing it out.
 _TURNS = 2000
@@ -34,6 +37,13 @@ _WINDOWS = 5
 
 #: float32 operands that the kernel keeps beside its accumulators, and a register for a product.
 _OPERANDS = 4
+
+
+def host_unit() -> VectorUnit:
+    """The vector unit of this machine."""
+    from loopwright import target  # what runs built kernels needs none
+
+    return target.host_unit()
 
 
 def shape_of(unit: VectorUnit) -> tuple[int, int]:

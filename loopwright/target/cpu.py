@@ -92,13 +92,21 @@ def same_code(one: tuple[str, str], other: tuple[str, str]) -> bool:
     """Whether two CPUs, each a name and features, are one to the compiler.
 
     They are where their names mean the same CPU, and the features that code may use are equal.
+    What they say may come from a log: names that are not known are compared as text alone.
     """
     if one == other:
         return True
     names = {ALIASES.get(cpu, cpu) for cpu, _ in (one, other)}
-    if len(names) > 1 or not names <= {host_cpu()[0], *_common_cpus()}:
+    if len(names) > 1 or not names <= {host_cpu()[0], *_common_cpus()} or not _is_x86():
         return False
-    return _is_x86() and code_features(*one) == code_features(*other)
+    if not all(_host_knows_features(_names(features)) for _, features in (one, other)):
+        return False
+    return code_features(*one) == code_features(*other)
+
+
+def _names(features: str) -> list[str]:
+    """The names in a string such as ``+avx2,-fma``."""
+    return [f[1:] for f in features.split(",") if f]
 
 
 def _is_x86() -> bool:
@@ -118,10 +126,9 @@ def resolve_cpu(options: dict[str, Any]) -> None:
     features = options.setdefault("mattr", host_features if cpu == host_name else "")
     if (cpu, features) == (host_name, host_features):
         return
-    names = [f[1:] for f in features.split(",") if f]
     if any(f[0] not in "+-" for f in features.split(",") if f):
         raise TargetError(f"target option mattr: expected '+avx2,-avx512f', got {features!r}")
-    if cpu not in (host_name, *_common_cpus()) or not _host_knows_features(names):
+    if cpu not in (host_name, *_common_cpus()) or not _host_knows_features(_names(features)):
         _ask_llvm(cpu, features)
 
 
@@ -169,7 +176,7 @@ def _ask_llvm(cpu: str, features: str) -> None:
             f"({host_cpu()[0]}), or take one that LLVM knows: "
             f"{', '.join(COMMON_CPUS.get(platform.machine(), cpus))}"
         )
-    for name in (f[1:] for f in features.split(",") if f):
+    for name in _names(features):
         if features_known and name not in features_known:
             raise TargetError(
                 f"target option mattr: LLVM knows no feature {name!r} of "
