@@ -1,10 +1,10 @@
 """Definitions for CPUs without fused multiply-adds: each is written out in products and sums.
 
-Steps that may round their product (`Body.mad`, and products with a power of two, which are exact) are
-a product and a sum. Others keep the whole product: in float32 they are computed in float64, and what
-one hands to the next stays there; in float64 the product's error is computed and added (Dekker, "A
-floating-point technique for extending the available precision", Numerische Mathematik 18, 1971;
-Knuth, The Art of Computer Programming 2, 4.2.2).
+Steps that may round their product (`Body.mad`, and products with a power of two, which are exact)
+are a product and a sum. Others keep the whole product: in float32 they are computed in float64, and
+what one hands to the next stays there; in float64 the product's error is computed and added
+(Dekker, "A floating-point technique for extending the available precision", Numerische Mathematik
+18, 1971; Knuth, The Art of Computer Programming 2, 4.2.2).
 """
 
 from __future__ import annotations
