@@ -134,7 +134,8 @@ def resolve_cpu(options: dict[str, Any]) -> None:
 
 def _common_cpus() -> tuple[str, ...]:
     """Names that every LLVM of today knows for this architecture."""
-    return (*COMMON_CPUS.get(platform.machine(), ()), *(ALIASES if _is_x86() else ()))
+    others = (*ALIASES, *ALIASES.values()) if _is_x86() else ()
+    return (*COMMON_CPUS.get(platform.machine(), ()), *others)
 
 
 def _host_knows_features(names: list[str]) -> bool:

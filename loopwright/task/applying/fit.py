@@ -119,7 +119,7 @@ class Here:
             return [model]
         return [
             Difference("target CPU", then.get("mcpu"), now.get("mcpu")),
-            Difference("target features", then.get("mattr"), now.get("mattr")),
+            Difference("target features", _features(then), _features(now)),
             model,
         ]
 
@@ -137,6 +137,12 @@ class Here:
         if record.build and record.build != self.build:
             found.append(Difference("compiler", record.build, self.build))
         return found
+
+
+def _features(target: Mapping[str, Json]) -> Json:
+    """What a target says of features; that it has those of its CPU's name is said as well."""
+    features = target.get("mattr")
+    return "those of the CPU" if features == "" else features
 
 
 def _cpu(target: Mapping[str, Json]) -> tuple[str, str]:
