@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from loopwright.runtime import pool
-from loopwright.target import Target, host_cpu
+from loopwright.target import Target
 from loopwright.target.caches import Caches, host_caches
 
 #: CPUs that do vectors of 64 bytes in two halves.
@@ -31,13 +31,10 @@ class Machine:
 
 
 def machine_of(target: Target) -> Machine:
-    """The machine of a target: the vector unit is the target's, caches and data path this host's.
-
-    A kernel for another CPU is timed on this machine, if it runs here at all.
-    """
+    """The machine of a target; its caches are taken to be those of this host."""
     wide = int(target.vector_bytes)
     threads = int(target.options.get("num_threads", 0)) or pool.get_num_threads()
-    half = wide == 64 and host_cpu()[0] in _HALF
+    half = wide == 64 and target.options.get("mcpu") in _HALF
     return Machine(
         threads, host_caches(), wide, target.vector_registers, wide // 2 if half else wide
     )
