@@ -93,6 +93,7 @@ def command(
         trials = TRIALS
     path = log or resolved.default_log
     # Impossible requests are refused before anything is measured.
+    resolved.task.target.check_machine()
     searcher = kind(resolved.task, seed=seed, **chosen)
     budget = {
         "n_trial": count("--trials", trials),
@@ -140,7 +141,6 @@ def _tune(
 ) -> Summary:
     from loopwright.cli.display import Display
 
-    workload.task.target.check_machine()
     space = workload.task.config_space
     head = (
         f"{workload.task} on {workload.task.target}, {counted(_threads(workload))}: "

@@ -123,6 +123,7 @@ def command(
         "per_task_early_stopping": count("--per-task-early-stopping", per_task_early_stopping),
         "min_gain": share(min_gain),
     }
+    lines[0].workload.task.target.check_machine()
     kind(lines[0].workload.task, seed=seed, **chosen)
     Store(path).close()
     for line in lines:
