@@ -37,6 +37,7 @@ from loopwright.tuner.run.summary import failure_lines
 
 if TYPE_CHECKING:
     from loopwright.cli.numpy_process import NumpyProcess
+    from loopwright.target import VectorUnit
 
 #: Spread of the yardsticks, as a share of their median, above which they are called noisy.
 NOISY = 0.3
@@ -121,6 +122,7 @@ def command(
         trials = TRIALS
     path = log or resolved.default_log
     # Impossible requests are refused before anything is measured.
+    resolved.task.target.check_machine()
     searcher = kind(resolved.task, seed=seed, **chosen)
     budget = {
         "n_trial": count("--trials", trials),
@@ -231,16 +233,20 @@ def _yardsticks(
 
     if console.is_terminal:  # the next line takes its place
         console.print("measuring the peak and NumPy" if side else "measuring the peak", end="\r")
+    unit = workload.task.target.vector_unit
+    whole = unit is None or unit.is_all_of_this_machine
     with kernels.alone():
         for _ in range(2):
-            peaks, seconds = _interleaved(_threads(workload), side)
+            peaks, seconds = _interleaved(_threads(workload), side, unit)
             peak = statistics.median(peaks)
             numpy = flop_of(workload.task) / statistics.median(seconds) / 1e9 if seconds else None
-            if numpy is None or numpy <= peak:
+            if numpy is None or numpy <= peak or not whole:
                 break  # a share of the peak above 100 % is measured again
-    text = f"peak {peak:.1f} GFLOP/s (float32, measured now)"
+    name = "" if unit is None else f", {unit.name}"
+    text = f"peak {peak:.1f} GFLOP/s (float32{name}, measured now)"
     if numpy is not None:
         text += f", NumPy {numpy:.1f} GFLOP/s ({numpy / peak:.0%} of the peak)"
+        text += "" if whole else "; NumPy may use all instructions of this machine"
     _print(console, [text, *([side.problem] if side is not None and side.problem else [])])
     spread = max((max(x) - min(x)) / statistics.median(x) for x in (peaks, seconds) if x)
     if spread > NOISY:
@@ -252,7 +258,9 @@ def _yardsticks(
     return peak, numpy
 
 
-def _interleaved(threads: int, side: NumpyProcess | None) -> tuple[list[float], list[float]]:
+def _interleaved(
+    threads: int, side: NumpyProcess | None, unit: VectorUnit | None
+) -> tuple[list[float], list[float]]:
     """Samples of the peak in GFLOP/s and of NumPy in seconds."""
     from loopwright import runtime
 
@@ -260,7 +268,7 @@ def _interleaved(threads: int, side: NumpyProcess | None) -> tuple[list[float], 
     seconds: list[float] = []
     with runtime.pinned(threads):
         for _ in range(5):
-            peaks.append(runtime.fma_peak(threads, seconds=0.03) / 1e9)
+            peaks.append(runtime.fma_peak(threads, 0.03, unit) / 1e9)
             took = None if side is None else side.sample()
             seconds += [] if took is None else [took]
     return peaks, seconds

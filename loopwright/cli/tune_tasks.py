@@ -155,6 +155,7 @@ def command(
         "min_gain": share(min_gain),
         "measure_option": measuring(measure),
     }
+    lines[0].workload.task.target.check_machine()
     kind(lines[0].workload.task, seed=seed, **chosen)
     Store(path).close()
     for line in lines:

@@ -325,6 +325,7 @@ def _manifest(
         code.checks,
         sizes.spec(f, dag, order) if f.sizes else None,
     )
+    unit = target.vector_unit
     return Manifest(
         backend_of(target).artifact_kind,
         f.name,
@@ -336,4 +337,5 @@ def _manifest(
         2 if f.sizes else 1,
         __version__,
         version("llvmlite"),
+        () if unit is None else unit.needs,
     )

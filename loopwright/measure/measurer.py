@@ -69,6 +69,7 @@ class Measurer:
     Candidates are lowered in the `PassContext` in which `measure` or `playoff` is called.
 
     Raises:
+        TargetError: (at entry) this machine lacks instructions that the target's code may use.
         RunError: (at the first measurement) a worker process cannot be started.
     """
 
@@ -96,6 +97,7 @@ class Measurer:
         self._descriptions = Descriptions(task, self.option.runner.seed)
 
     def __enter__(self) -> Measurer:
+        self.task.target.check_machine()
         self._entered = True
         self.equipment.start()
         return self

@@ -34,8 +34,7 @@ def lanes(dtype: str) -> int:
 
 def registers() -> int:
     """Vector registers of the target in force: 32 with AVX-512, else 16 (aarch64: 32)."""
-    target = Target.current()
-    return 32 if target.vector_bytes == 64 or "+neon" in target.options.get("mattr", "") else 16
+    return Target.current().vector_registers
 
 
 def row_tiles(extent: int, choices: tuple[int, ...]) -> list[int]:

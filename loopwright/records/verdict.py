@@ -33,8 +33,8 @@ class Verdict:
         margin: half of the width of the 95 % interval of the gain.
         rounds: how many paired samples the interval rests on.
         default: ``Record.candidate`` of the default configuration; empty when not compared.
-        peak: the limit of the machine that was sampled in the same rounds, such as ``"FMA peak"``;
-            empty where none was.
+        peak: the limit of the machine that was sampled in the same rounds, such as
+            ``"FMA peak (AVX2)"``; empty where none was.
         of_peak: share of it that the winner reached; 0 where none was sampled.
     """
 

@@ -106,8 +106,10 @@ def needs(manifest: Manifest, compiler: str) -> list[str]:
     """The CPU features that a program may use, by LLVM's names, sorted.
 
     Raises:
-        TargetError: the compiler does not know the CPU that the program is for.
+        TargetError: the manifest does not say, and the compiler does not know the CPU.
     """
+    if manifest.needs:
+        return sorted(manifest.needs)
     cpu, named = manifest.cpu, enabled(manifest.features)
     if cpu in LEVELS:
         return sorted(named | set(LEVELS[cpu].split()))

@@ -108,7 +108,12 @@ def link(objects: bytes, exports: Iterable[str], imports: Mapping[str, int] = {}
         return Linked({name: tracker[name] for name in names}, tracker)
 
 
-def compile_text(text: str, optimise: bool = True, portable: bool = False) -> bytes:
+def compile_text(
+    text: str,
+    optimise: bool = True,
+    portable: bool = False,
+    cpu: tuple[str, str] | None = None,
+) -> bytes:
     """Compile LLVM IR text for the CPU of this machine; returns the object file.
 
     Meant for the runtime's own small helpers; kernels come through ``loopwright.codegen``.
@@ -117,15 +122,17 @@ def compile_text(text: str, optimise: bool = True, portable: bool = False) -> by
         text: a module without a triple.
         optimise: run LLVM's passes first.
         portable: make code for every CPU of this architecture.
+        cpu: make code for another CPU: its name, and what is switched on and off beside it.
 
     Raises:
         InternalError: LLVM does not accept the text.
     """
     llvm = _binding()
+    name, features = ("", "") if portable else cpu or (host_cpu(), host_features())
     with _lock:
         machine = llvm.Target.from_default_triple().create_target_machine(
-            cpu="" if portable else host_cpu(),
-            features="" if portable else host_features(),
+            cpu=name,
+            features=features,
             opt=3,
             reloc="pic",
             codemodel="small",

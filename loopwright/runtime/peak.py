@@ -1,20 +1,21 @@
 """What this machine can do at most: fused multiply-adds, and memory bandwidth.
 
-Both are measured by kernels of our own through the same pool and the same timer as everything
-else, quick enough to be interleaved with the samples that are compared with them.
+The arithmetic is that of a target's vector instructions: a kernel for AVX2 cannot reach what
+AVX-512 does. Both are measured by kernels of our own through the same pool and the same timer as
+everything else, quick enough to be interleaved with the samples that are compared with them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from loopwright import env
 from loopwright.runtime import linker, pool
 from loopwright.runtime.artifacts.artifact import Artifact
-from loopwright.runtime.artifacts.cpu_fit import enabled
 from loopwright.runtime.artifacts.manifest import ArgSpec, FunctionSpec, Manifest
 from loopwright.runtime.artifacts.objects import LLVM_OBJECT
 from loopwright.runtime.device import cpu
@@ -22,6 +23,9 @@ from loopwright.runtime.function import BoundCall
 from loopwright.runtime.module import Module
 from loopwright.runtime.ndarray import empty
 from loopwright.runtime.timing import time_call
+
+if TYPE_CHECKING:
+    from loopwright.target import VectorUnit
 
 # Loop turns of one unit of work: 10 to 20 us, long against handing it out.
 _TURNS = 2000
@@ -31,27 +35,30 @@ _BLOCK = 16384
 _WINDOWS = 5
 
 
-def vector_shape() -> tuple[int, int, bool]:
-    """Vector width in float32, accumulators that fit the registers, and whether there is an FMA."""
-    have = enabled(linker.host_features())
-    if "avx512f" in have:
-        return 16, 24, True
-    if "fma" in have:
-        return 8, 12, True
-    if "avx" in have:
-        return 8, 12, False
-    # 32 registers of 128 bits on AArch64, where an FMA is always there; 16 on old x86.
-    return (4, 24, True) if linker.architecture() == "aarch64" else (4, 12, False)
+#: float32 operands that the kernel keeps beside its accumulators, and a register for a product.
+_OPERANDS = 4
 
 
-def _fma_text() -> str:
-    width, count, fused = vector_shape()
+def host_unit() -> VectorUnit:
+    """The vector unit of this machine."""
+    from loopwright import target  # what runs built kernels needs none
+
+    return target.host_unit()
+
+
+def shape_of(unit: VectorUnit) -> tuple[int, int]:
+    """float32 lanes of a vector, and accumulators that fit the registers: 12 of 16, 24 of 32."""
+    return unit.nbytes // 4, (unit.registers - _OPERANDS) // 12 * 12
+
+
+def _fma_text(unit: VectorUnit) -> str:
+    width, count = shape_of(unit)
     vector = f"<{width} x float>"
     starts, phis, steps, total = [], [], [], []
     for i in range(count):
         starts.append(f"  %s{i} = fmul {vector} %mul, splat (float {float(i + 1)})")
         phis.append(f"  %a{i} = phi {vector} [ %s{i}, %unit ], [ %n{i}, %turn ]")
-        if fused:
+        if unit.fused:
             operands = f"{vector} %a{i}, {vector} %mul, {vector} %add"
             steps.append(f"  %n{i} = call {vector} @llvm.fma.v{width}f32({operands})")
         else:
@@ -112,8 +119,8 @@ done:
 """
 
 
-def _triad_text() -> str:
-    width = vector_shape()[0]
+def _triad_text(unit: VectorUnit) -> str:
+    width, _ = shape_of(unit)
     vector = f"<{width} x float>"
     return f"""
 declare i32 @lw_parallel_launch(ptr, ptr, i64, i64, ptr)
@@ -156,31 +163,36 @@ done:
 """
 
 
-@lru_cache(maxsize=2)
-def _object(name: str) -> bytes:
-    return linker.compile_text(_fma_text() if name == "fma" else _triad_text())
+@lru_cache(maxsize=16)
+def _object(name: str, unit: VectorUnit) -> bytes:
+    text = _fma_text(unit) if name == "fma" else _triad_text(unit)
+    return linker.compile_text(text, cpu=(unit.cpu, unit.features))
 
 
-def kernel_module(name: str, args: Sequence[ArgSpec], num_threads: int) -> Module:
-    """The kernel ``fma`` or ``triad``, compiled for this machine, for these arguments."""
+def kernel_module(
+    name: str, args: Sequence[ArgSpec], num_threads: int, unit: VectorUnit | None = None
+) -> Module:
+    """The kernel ``fma`` or ``triad`` for these arguments, for a vector unit or this machine's."""
+    unit = unit or host_unit()
     manifest = Manifest(
         LLVM_OBJECT.name,
         name,
         linker.host_triple(),
-        linker.host_cpu(),
-        linker.host_features(),
+        unit.cpu,
+        unit.features,
         num_threads,
         (FunctionSpec(name, tuple(args), uses_pool=True),),
         loopwright=env.version("loopwright"),
         llvmlite=env.version("llvmlite"),
+        needs=unit.needs,
     )
-    return Module(Artifact(manifest.to_json(), _object(name)))
+    return Module(Artifact(manifest.to_json(), _object(name, unit)))
 
 
 class FmaKernel:
     """The FMA kernel bound for one number of threads, and how many units fill a second."""
 
-    def __init__(self, num_threads: int) -> None:
+    def __init__(self, num_threads: int, unit: VectorUnit) -> None:
         args = [
             ArgSpec("work", (1,), "int64", output=False),
             ArgSpec("seed", (2,), "float32", output=False),
@@ -189,9 +201,9 @@ class FmaKernel:
         self.work = np.ones(1, dtype=np.int64)
         seed = np.array([0.5, 1.0], dtype=np.float32)
         out = np.zeros(_OUT, dtype=np.float32)
-        function = kernel_module("fma", args, num_threads)["fma"]
+        function = kernel_module("fma", args, num_threads, unit)["fma"]
         self.call: BoundCall = function.bind(self.work, seed, out)
-        width, count, _ = vector_shape()
+        width, count = shape_of(unit)
         self.flop_per_unit = 2 * width * count * _TURNS
         self.units_per_second = 0.0
         self.rate(64 * num_threads)
@@ -204,29 +216,36 @@ class FmaKernel:
 
 
 @lru_cache(maxsize=16)
-def fma_kernel(num_threads: int) -> FmaKernel:
+def fma_kernel(num_threads: int, unit: VectorUnit) -> FmaKernel:
     """The FMA kernel for a number of threads, compiled and calibrated at the first call."""
-    return FmaKernel(num_threads)
+    return FmaKernel(num_threads, unit)
 
 
-def fma_peak(num_threads: int | None = None, seconds: float = 0.1) -> float:
+def fma_peak(
+    num_threads: int | None = None, seconds: float = 0.1, unit: VectorUnit | None = None
+) -> float:
     """Measure how many float32 operations per second fused multiply-adds reach.
 
     Independent vector accumulators in registers, no memory: what no kernel can exceed. The first
-    call for a number of threads compiles (some 20 ms); later ones only measure.
+    call for a number of threads and a vector unit compiles (some 20 ms); later ones only measure.
 
     Args:
         num_threads: threads; default `pool.get_num_threads`.
         seconds: length of the measurement; the best of five parts of it counts, since whatever
             else the machine did in the others is not its limit.
+        unit: the vector instructions to measure, `Target.vector_unit` of the target that kernels
+            are compiled for; None: this machine's. Without an instruction for multiply-adds it is
+            a product and a sum.
 
     Returns:
         flop/s; a multiply-add counts two.
 
     Raises:
         UsageError: the number of threads is out of range.
+        TargetError: this machine lacks instructions of the unit.
     """
-    kernel = fma_kernel(pool.check_num_threads(num_threads or pool.get_num_threads()))
+    threads = pool.check_num_threads(num_threads or pool.get_num_threads())
+    kernel = fma_kernel(threads, unit or host_unit())
     units = max(1, round(kernel.units_per_second * seconds / _WINDOWS))
     return max(kernel.rate(units) for _ in range(_WINDOWS))
 

@@ -5,7 +5,13 @@
 options, `cpu` knows the names of CPUs.
 """
 
-from loopwright.target.cpu import COMMON_CPUS, has_instruction, host_cpu, stores_too_wide
+from loopwright.target.cpu import (
+    COMMON_CPUS,
+    has_instruction,
+    host_cpu,
+    same_code,
+    stores_too_wide,
+)
 from loopwright.target.dots import dot_lanes
 from loopwright.target.kinds import (
     COMMON,
@@ -17,6 +23,7 @@ from loopwright.target.kinds import (
     unregister_target_kind,
 )
 from loopwright.target.target import Target, TargetLike, create
+from loopwright.target.vectors import VectorUnit, host_unit, vector_unit
 
 __all__ = [
     "COMMON",
@@ -27,11 +34,15 @@ __all__ = [
     "Option",
     "Target",
     "TargetLike",
+    "VectorUnit",
     "create",
     "dot_lanes",
     "has_instruction",
     "host_cpu",
+    "host_unit",
     "register_target_kind",
+    "same_code",
     "stores_too_wide",
     "unregister_target_kind",
+    "vector_unit",
 ]

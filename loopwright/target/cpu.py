@@ -8,6 +8,12 @@ from functools import lru_cache
 from typing import Any
 
 from loopwright.errors import TargetError, did_you_mean
+from loopwright.target.feature_probe import (
+    NAMED_IN_RECORDS,
+    UNNAMED,
+    changes_code,
+    features_among,
+)
 
 #: CPU names by machine that every LLVM of today knows: these are not asked for, and serve as hints.
 COMMON_CPUS = {
@@ -22,8 +28,11 @@ COMMON_CPUS = {
         "neoverse-n2", "neoverse-v1", "neoverse-v2", "ampere1", "a64fx", "apple-m1", "apple-m2",
     ),
 }  # fmt: skip
-#: Features of x86 that change the code of loops; others need intrinsics that are never emitted.
-_X86_FEATURES = re.compile(r"s?sse|avx|fma|f16c|bmi|lzcnt|popcnt|movbe|cmov|xop")
+#: Other names that LLVM has for the same CPUs; scripts of TVM use them.
+ALIASES = {
+    "corei7": "nehalem", "corei7-avx": "sandybridge", "core-avx-i": "ivybridge",
+    "core-avx2": "haswell", "skx": "skylake-avx512", "slm": "silvermont",
+}  # fmt: skip
 
 
 @lru_cache(maxsize=1)
@@ -34,11 +43,74 @@ def host_cpu() -> tuple[str, str]:
     """
     import llvmlite.binding as llvm
 
-    features = llvm.get_host_cpu_features()
-    if platform.machine() == "x86_64":
-        kept = {n: on for n, on in features.items() if _X86_FEATURES.match(n)}
-        features = llvm.FeatureMap(kept)
-    return llvm.get_host_cpu_name(), features.flatten()
+    name, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features()
+    if not _is_x86():
+        return name, features.flatten()
+    kept = {n: on for n, on in features.items() if NAMED_IN_RECORDS.match(n)}
+    # A virtual machine may hide what CPUs of its name have.
+    lacking = [n for n in UNNAMED if features.get(n) is False]
+    kept |= dict.fromkeys(features_among(lacking, name, ""), False)
+    return name, llvm.FeatureMap(kept).flatten()
+
+
+@lru_cache(maxsize=64)
+def code_features(cpu: str, features: str) -> frozenset[str]:
+    """The features of x86 that code for a CPU may use: LLVM's names, what they imply included.
+
+    Args:
+        cpu: a name that `resolve_cpu` let through.
+        features: what is switched on and off beside it, as ``+avx2,-fma``.
+
+    Returns:
+        Features that change the code of loops, and no others; nothing on other architectures.
+    """
+    import llvmlite.binding as llvm
+
+    if not _is_x86():
+        return frozenset()
+    return features_among(filter(changes_code, llvm.get_host_cpu_features()), cpu, features)
+
+
+@lru_cache(maxsize=64)
+def missing_here(cpu: str, features: str) -> tuple[str, ...]:
+    """What code for a CPU may use and this machine's CPU lacks, sorted; empty: it runs here.
+
+    On x86 these are features. Elsewhere nobody tells the features of a CPU by its name, so a CPU of
+    another name is missing itself.
+    """
+    import llvmlite.binding as llvm
+
+    have = llvm.get_host_cpu_features()
+    needed = code_features(cpu, features)
+    if not _is_x86():
+        needed = frozenset(f[1:] for f in features.split(",") if f.startswith("+"))
+        needed |= {cpu} - {host_cpu()[0], "", "generic"}
+    return tuple(sorted(f for f in needed if not have.get(f)))
+
+
+def same_code(one: tuple[str, str], other: tuple[str, str]) -> bool:
+    """Whether two CPUs, each a name and features, are one to the compiler.
+
+    They are where their names mean the same CPU, and the features that code may use are equal.
+    What they say may come from a log: names that are not known are compared as text alone.
+    """
+    if one == other:
+        return True
+    names = {ALIASES.get(cpu, cpu) for cpu, _ in (one, other)}
+    if len(names) > 1 or not names <= {host_cpu()[0], *_common_cpus()} or not _is_x86():
+        return False
+    if not all(_host_knows_features(_names(features)) for _, features in (one, other)):
+        return False
+    return code_features(*one) == code_features(*other)
+
+
+def _names(features: str) -> list[str]:
+    """The names in a string such as ``+avx2,-fma``."""
+    return [f[1:] for f in features.split(",") if f]
+
+
+def _is_x86() -> bool:
+    return platform.machine().lower() in ("x86_64", "amd64")
 
 
 def resolve_cpu(options: dict[str, Any]) -> None:
@@ -54,15 +126,16 @@ def resolve_cpu(options: dict[str, Any]) -> None:
     features = options.setdefault("mattr", host_features if cpu == host_name else "")
     if (cpu, features) == (host_name, host_features):
         return
-    names = [f[1:] for f in features.split(",") if f]
     if any(f[0] not in "+-" for f in features.split(",") if f):
         raise TargetError(f"target option mattr: expected '+avx2,-avx512f', got {features!r}")
-    if cpu not in (host_name, *_common_cpus()) or not _host_knows_features(names):
+    if cpu not in (host_name, *_common_cpus()) or not _host_knows_features(_names(features)):
         _ask_llvm(cpu, features)
 
 
 def _common_cpus() -> tuple[str, ...]:
-    return COMMON_CPUS.get(platform.machine(), ())
+    """Names that every LLVM of today knows for this architecture."""
+    others = (*ALIASES, *ALIASES.values()) if _is_x86() else ()
+    return (*COMMON_CPUS.get(platform.machine(), ()), *others)
 
 
 def _host_knows_features(names: list[str]) -> bool:
@@ -77,16 +150,19 @@ import llvmlite.binding as llvm
 llvm.initialize_native_target()
 llvm.initialize_native_asmprinter()
 target = llvm.Target.from_default_triple()
+target.create_target_machine(cpu="help")
 machine = target.create_target_machine(cpu=sys.argv[1], features=sys.argv[2])
 machine.emit_assembly(llvm.parse_assembly("define void @f() { ret void }"))
 """
+#: An entry of the two lists that LLVM prints when it is asked for help: CPUs, then features.
+_LISTED = re.compile(r"^  (\S+) +- ", re.M)
 
 
 @lru_cache(maxsize=64)
 def _ask_llvm(cpu: str, features: str) -> None:
-    """Refuse a CPU or feature that LLVM does not know.
+    """Refuse a CPU or feature that LLVM does not know, or that makes no code here.
 
-    LLVM has no list to ask. It prints a warning and, for a CPU, ends the process: so a child asks.
+    LLVM prints its lists, warns of features, and ends the process for a CPU: so a child asks.
     """
     import subprocess
     import sys
@@ -94,21 +170,28 @@ def _ask_llvm(cpu: str, features: str) -> None:
     child = subprocess.run(
         [sys.executable, "-c", _PROBE, cpu, features], capture_output=True, text=True, check=False
     )
-    lines = child.stderr.strip().splitlines()
-    if "is not a recognized processor" in child.stderr:
+    cpus, features_known = map(_LISTED.findall, _halves(child.stderr))
+    if cpus and cpu not in cpus:
         raise TargetError(
-            f"unknown CPU {cpu!r}{did_you_mean(cpu, _common_cpus())}; leave mcpu out for this "
-            f"machine's ({host_cpu()[0]}), or take one that LLVM knows: {', '.join(_common_cpus())}"
+            f"unknown CPU {cpu!r}{did_you_mean(cpu, cpus)}; leave mcpu out for this machine's "
+            f"({host_cpu()[0]}), or take one that LLVM knows: "
+            f"{', '.join(COMMON_CPUS.get(platform.machine(), cpus))}"
         )
-    odd = next((x for x in lines if "is not a recognized feature" in x), None)
-    if odd is not None:
-        raise TargetError(
-            f"target option mattr: LLVM says: {odd.replace(' (ignoring feature)', '')}"
-        )
+    for name in _names(features):
+        if features_known and name not in features_known:
+            raise TargetError(
+                f"target option mattr: LLVM knows no feature {name!r} of "
+                f"{platform.machine()}{did_you_mean(name, features_known)}"
+            )
     if child.returncode != 0:
-        raise TargetError(
-            f"LLVM makes no code for mcpu={cpu} mattr={features} here: {(lines or ['no text'])[-1]}"
-        )
+        last = (child.stderr.strip().splitlines() or ["no text"])[-1]
+        raise TargetError(f"LLVM makes no code for mcpu={cpu} mattr={features} here: {last}")
+
+
+def _halves(text: str) -> tuple[str, str]:
+    """The list of CPUs and that of features."""
+    cpus, _, features = text.partition("\nAvailable features")
+    return cpus, features
 
 
 def vector_bytes(cpu: str, features: str) -> int:

@@ -13,11 +13,13 @@ from contextvars import ContextVar
 from typing import Any, Literal, overload
 
 from loopwright.errors import TargetError
-from loopwright.target.cpu import host_cpu, vector_bytes
+from loopwright.target.cpu import host_cpu, missing_here, vector_bytes
 from loopwright.target.kinds import KINDS, OptionValues, kind_of, option
+from loopwright.target.vectors import VectorUnit, vector_unit
 
-#: Bytes of a "vector register" where there is none: templates ask.
+#: Bytes of a "vector register" where there is none, and their number: templates ask.
 _NO_VECTORS = 16
+_NO_REGISTERS = 16
 #: Targets in force, innermost last; per thread, so one Target may be entered by several.
 _current: ContextVar[tuple[Target, ...]] = ContextVar("loopwright_target", default=())
 
@@ -136,6 +138,45 @@ class Target:
         widest = vector_bytes(self.options["mcpu"], self.options["mattr"])
         wanted = self.options["prefer_vector_width"] // 8
         return min(widest, wanted) if wanted else widest
+
+    @property
+    def vector_unit(self) -> VectorUnit | None:
+        """The vector instructions that its code may use; None for ``interp``, which has none."""
+        if "mcpu" not in self.options:
+            return None
+        wanted = self.options["prefer_vector_width"] // 8
+        return vector_unit(self.options["mcpu"], self.options["mattr"], wanted)
+
+    @property
+    def vector_registers(self) -> int:
+        """How many vector registers of `vector_bytes` its code may use."""
+        unit = self.vector_unit
+        return _NO_REGISTERS if unit is None else unit.registers
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Features that its code may use and this machine's CPU lacks; empty: the code runs here.
+
+        Targets that make no code for a CPU lack nothing.
+        """
+        if "mcpu" not in self.options:
+            return ()
+        return missing_here(self.options["mcpu"], self.options["mattr"])
+
+    def check_machine(self) -> None:
+        """Refuse a target whose code this machine may be unable to run.
+
+        Raises:
+            TargetError: it may use instructions that this machine's CPU lacks; they are named.
+        """
+        if not self.missing:
+            return
+        lacking = ",".join(f"-{name}" for name in self.missing)
+        raise TargetError(
+            f"code for {self.kind} -mcpu={self.options['mcpu']} may use "
+            f"{', '.join(self.missing)}, which this machine's {host_cpu()[0]} lacks; tune and run "
+            f"on a machine that has them, or do without: -mattr={lacking}"
+        )
 
     def __enter__(self) -> Target:
         _current.set((*_current.get(), self))

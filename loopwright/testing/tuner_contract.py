@@ -93,6 +93,7 @@ class FakeTask:
             canonical={"kind": "llvm", "num_threads": 1},
             options={"num_threads": 1},
             vector_bytes=64,
+            vector_registers=32,
         )
 
     def instantiate(self, config: ConfigEntity) -> tuple[Any, list[Any]]:

@@ -298,6 +298,7 @@ class Tuner(ABC):
 
         Raises:
             UsageError: a budget is malformed, or ``target`` is given for a task without operations.
+            TargetError: this machine lacks instructions that the task's code may use.
             TuneError: nothing could be measured, the log cannot be written, or another process
                 tunes this task into the same log.
             TuningInterrupted: Ctrl-C; the log is synced and the summary is in ``.summary``.

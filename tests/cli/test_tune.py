@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import select
 import signal
@@ -356,3 +357,17 @@ def test_the_display_on_a_terminal():
     assert "1.5 GFLOP/s (75% of the peak)" in text
     assert "1 x COMPILE" in text
     assert "measuring 9 finalists again" in text
+
+
+@pytest.mark.parametrize("verb", ["tune", "tune-tasks"])
+def test_code_that_cannot_run_here_is_refused_before_the_first_trial(cli, tmp_path, verb):
+    """AMD's oldest CPUs with AVX have the one feature, Intel's servers of 2023 the other."""
+    target = "llvm -mcpu=x86-64 -mattr=+xop,+avx512fp16"
+    if platform.machine() != "x86_64":
+        pytest.skip("features of x86")
+    (tmp_path / "net.txt").write_text(f"{' '.join(WORKLOAD[:4])}\n")
+    ran = cli(verb, *(WORKLOAD if verb == "tune" else ("net.txt",)), "--target", target)
+    assert ran.code == 2
+    assert "code for llvm -mcpu=x86-64 may use " in ran.error
+    assert "which this machine's" in ran.error
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["net.txt"]

@@ -26,6 +26,10 @@ BOUNDS = {
     "cos": 1.6, "tan": 3.2, "atan": 2.0, "pow": 1.4,
 }  # fmt: skip
 OWN = [(fn, d) for d in ("float32", "float64") for fn in NAMES]
+WITHOUT_FMA = [
+    *((fn, d, "x86-64-v2") for fn, d in OWN),
+    *((fn, "float32", "x86-64") for fn in ("exp", "log2", "tanh", "sin", "pow")),
+]
 
 
 @pytest.mark.parametrize(("fn", "dtype"), OWN)
@@ -37,10 +41,10 @@ def test_error_bound(fn: str, dtype: str) -> None:
 
 
 @pytest.mark.skipif(not runs_here("llvm -mcpu=x86-64"), reason="x86 only")
-@pytest.mark.parametrize("fn", ["exp", "log2", "tanh", "sin", "pow"])
-def test_error_bound_without_fma(fn: str) -> None:
-    blocks = samples("float32", 65_536, 2 if fn == "pow" else 1, seed=3)
-    e = measure(fn, "float32", blocks, "llvm -num-threads=1 -mcpu=x86-64")
+@pytest.mark.parametrize(("fn", "dtype", "cpu"), WITHOUT_FMA)
+def test_error_bound_without_fma(fn: str, dtype: str, cpu: str) -> None:
+    blocks = samples(dtype, 65_536, 2 if fn == "pow" else 1, seed=3)
+    e = measure(fn, dtype, blocks, f"llvm -num-threads=1 -mcpu={cpu}")
     assert e.wrong == 0, f"{fn}{e.example}"
     assert e.ulp <= BOUNDS[fn], f"{fn}{e.args}"
 
@@ -84,7 +88,22 @@ def test_the_result_does_not_depend_on_the_schedule(fn: str, dtype: str) -> None
 
 
 @pytest.mark.skipif(not runs_here("llvm -mcpu=x86-64"), reason="x86 only")
-@pytest.mark.parametrize("cpu", ["x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("fn", ["exp", "log", "sin", "pow"])
+def test_nor_does_it_without_fma(fn: str, dtype: str) -> None:
+    x = special(dtype)
+    inputs = [x, np.roll(x, 5)] if fn == "pow" else [x]
+    results = []
+    for vector in (False, True):
+        s, args = program(fn, dtype, vector, len(x))
+        out = np.zeros_like(x)
+        build(s, args, target="llvm -num-threads=1 -mcpu=x86-64-v2")(*inputs, out)
+        results.append(out)
+    np.testing.assert_array_equal(*results)
+
+
+@pytest.mark.skipif(not runs_here("llvm -mcpu=x86-64"), reason="x86 only")
+@pytest.mark.parametrize("cpu", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
 @pytest.mark.parametrize(("fn", "dtype"), OWN)
 def test_no_call_of_a_library(fn: str, dtype: str, cpu: str) -> None:
     """Only the reduction of huge arguments is a call, of a function in the same object."""

@@ -11,6 +11,7 @@ import pytest
 
 from loopwright.errors import TargetError
 from loopwright.target import COMMON_CPUS, OPTIONS, Target, create, dot_lanes, host_cpu
+from loopwright.target.cpu import ALIASES
 
 HOST, FEATURES = host_cpu()
 
@@ -168,11 +169,18 @@ def test_a_cpu_that_only_llvm_knows_is_accepted() -> None:
     assert Target("llvm -mcpu=amdfam10").vector_bytes == 16
 
 
-def test_unknown_features_are_refused_in_llvms_words() -> None:
-    with pytest.raises(
-        TargetError, match=r"mattr: LLVM says: '\+warp9' is not a recognized feature"
-    ):
+def test_unknown_features_are_refused_with_near_ones() -> None:
+    with pytest.raises(TargetError, match=r"mattr: LLVM knows no feature 'warp9' of "):
         Target("llvm -mattr=+warp9")
+    with pytest.raises(TargetError, match=r"no feature 'fmaa' .*did you mean 'fma'\?"):
+        Target("llvm -mcpu=haswell -mattr=+avx2,-fmaa")
+
+
+@pytest.mark.parametrize("spec", ["-mcpu=help", "-mattr=+help"])
+def test_llvms_help_is_no_cpu(spec: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(TargetError, match="'help'"):
+        Target(f"llvm {spec}")
+    assert "Available CPUs" not in capfd.readouterr().err
 
 
 @on_x86
@@ -186,7 +194,7 @@ def test_common_names_are_known_to_this_llvm() -> None:
         "    m.emit_assembly(llvm.parse_assembly('define void @f() { ret void }'))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, *COMMON_CPUS["x86_64"]],
+        [sys.executable, "-c", code, *COMMON_CPUS["x86_64"], *ALIASES],
         capture_output=True,
         text=True,
         check=False,

@@ -10,9 +10,10 @@ from __future__ import annotations
 from loopwright.codegen.c.expressions import ExpressionWriter, Text
 from loopwright.codegen.c.prelude import Prelude, c_type, short
 from loopwright.ir.buffer import Buffer
-from loopwright.ir.expr import Call, Expr, IfThenElse, Var
+from loopwright.ir.expr import Expr, IfThenElse, Var
 from loopwright.ir.half import conversion
 from loopwright.ir.math.definition import Definition
+from loopwright.ir.math.unfused import without_fma
 from loopwright.ir.math.vector_math import definition
 
 _INLINE = "static inline __attribute__((always_inline))"
@@ -37,6 +38,7 @@ def math_function(prelude: Prelude, fn: str, dtype: str, lanes: bool) -> str | N
     d = conversion(fn, dtype) or definition(fn, dtype)
     if d is None or (fn == "fma" and prelude.has_fma):
         return None
+    d = d if prelude.has_fma else without_fma(d)
     many = lanes and (fn.startswith("_") or any(isinstance(e, IfThenElse) for _, e in d.steps))
     name = f"lw_{fn.lstrip('_')}_{short(dtype)}{'_lanes' if many else ''}"
     if name not in prelude:
@@ -52,8 +54,6 @@ class _DefinitionWriter(ExpressionWriter):
     def __init__(self, prelude: Prelude, d: Definition, lanes: bool) -> None:
         super().__init__(prelude)
         self.d, self.in_vector = d, lanes
-        # Where a float32 is computed in float64, the second rounding does not matter.
-        self.loose = not prelude.has_fma and d.params[0].dtype == "float32"
 
     def name(self, x: Var | Buffer) -> str:
         """Variables of definitions are identifiers of C."""
@@ -72,10 +72,4 @@ class _DefinitionWriter(ExpressionWriter):
             case IfThenElse(cond=c, a=a, b=b) if not self.in_vector:
                 parts = self.expr(c).text, self.expr(a).text, self.expr(b).inside(3)
                 return Text("__builtin_expect({}, 0) ? {} : {}".format(*parts), 2)
-            case Call(fn="fma", args=(a, b, c), dtype="float64") if self.loose:
-                return super().expr(_sum(a, b, c))
         return super().expr(e)
-
-
-def _sum(a: Expr, b: Expr, c: Expr) -> Expr:
-    return a * b + c

@@ -13,6 +13,7 @@ from loopwright.errors import InternalError
 from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, IfThenElse, Select, Unary, Var
 from loopwright.ir.half import conversion
 from loopwright.ir.math.definition import Definition
+from loopwright.ir.math.unfused import without_fma
 from loopwright.ir.math.vector_math import definition
 
 
@@ -24,6 +25,7 @@ def math_function(m: ModuleWriter, fn: str, dtype: str, lanes: int) -> str | Non
     name = f"lw.{fn}.{'v' + str(lanes) if lanes > 1 else ''}{dtype}"
     if name not in m.math:
         m.math.add(name)
+        d = d if m.has_fma else without_fma(d)
         m.functions.append(_DefinitionWriter(m, lanes).function(name, d))
     return name
 
@@ -35,12 +37,9 @@ class _DefinitionWriter(Emitter):
         super().__init__(module)
         self.lanes = lanes
         self.ops.flags = ""
-        self.loose = False
         self.values: dict[Var, Value] = {}
 
     def function(self, name: str, d: Definition) -> str:
-        # Where a float32 is computed in float64, the second rounding does not matter.
-        self.loose = not self.module.has_fma and d.params[0].dtype == "float32"
         params = []
         for k, v in enumerate(d.params):
             self.values[v] = Value(f"%x{k}", v.dtype, self.lanes)
@@ -74,9 +73,6 @@ class _DefinitionWriter(Emitter):
                 return self.ops.negate(self.expr(a))
             case Call(fn="reinterpret", args=(a,), dtype=d):
                 return self.ops.reinterpret(self.expr(a), d)
-            case Call(fn="fma", args=(a, b, c), dtype="float64") if self.loose:
-                p = self.ops.binary("*", self.expr(a), self.expr(b), "float64")
-                return self.ops.binary("+", p, self.expr(c), "float64")
             case Call(fn=fn, args=args):
                 return self.ops.call(fn, [self.expr(a) for a in args])
         raise InternalError(f"no LLVM code for {type(e).__name__} in a definition")

@@ -32,11 +32,9 @@ class Machine:
 
 def machine_of(target: Target) -> Machine:
     """The machine of a target; its caches are taken to be those of this host."""
-    options = getattr(target, "options", {})
     wide = int(target.vector_bytes)
-    many = wide == 64 or "+neon" in str(options.get("mattr", ""))
-    threads = int(options.get("num_threads", 0)) or pool.get_num_threads()
-    half = str(options.get("mcpu", "")) in _HALF
+    threads = int(target.options.get("num_threads", 0)) or pool.get_num_threads()
+    half = wide == 64 and target.options.get("mcpu") in _HALF
     return Machine(
-        threads, host_caches(), wide, 32 if many else 16, wide // 2 if wide == 64 and half else wide
+        threads, host_caches(), wide, target.vector_registers, wide // 2 if half else wide
     )

@@ -5,6 +5,7 @@ arithmetic, comparison, ``select``, bit operations and the functions ``fma``, ``
 ``round``, ``floor``, ``sqrt`` and ``abs``, which are instructions on every CPU that matters. A code
 generator writes it out for any number of lanes. Rules for those who do:
 
+* where there is no instruction for ``fma``, `loopwright.ir.math.unfused` writes it out;
 * every operation rounds by itself: no contraction of ``a * b + c``, no reassociation, no
   assumption about NaN, whatever the flags of the program around it;
 * denormal numbers are kept;
@@ -41,12 +42,15 @@ class Definition:
         params: its parameters, all of one dtype.
         steps: variables with their values, in order.
         result: its value, of the parameters' dtype.
+        loose: steps whose ``fma`` may round the product as well, where a CPU has no such
+            instruction (`Body.mad`).
     """
 
     name: str
     params: tuple[Var, ...]
     steps: tuple[tuple[Var, Expr], ...]
     result: Expr
+    loose: frozenset[Var] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +101,12 @@ class Body:
         self.format = FORMATS[dtype]
         self.dtype = dtype
         self.steps: list[tuple[Var, Expr]] = []
+        self.loose: set[Var] = set()
 
     def other(self, dtype: str) -> Body:
         """Goes on with the same steps in another dtype."""
         b = Body(dtype)
-        b.steps = self.steps
+        b.steps, b.loose = self.steps, self.loose
         return b
 
     def let(self, e: ExprLike) -> Expr:
@@ -121,11 +126,18 @@ class Body:
         """``a * b + c`` rounded once, named."""
         return self.let(Call("fma", tuple(as_expr(x, self.dtype) for x in (a, b, c)), self.dtype))
 
+    def mad(self, a: ExprLike, b: ExprLike, c: ExprLike) -> Expr:
+        """As `fma`, where it does not matter much whether the product is rounded by itself."""
+        out = self.fma(a, b, c)
+        if isinstance(out, Var):
+            self.loose.add(out)
+        return out
+
     def poly(self, x: Expr, coefficients: Sequence[float]) -> Expr:
         """A polynomial by Horner's rule; the constant coefficient stands first."""
         out: Expr = self.c(coefficients[-1])
-        for c in reversed(coefficients[:-1]):
-            out = self.fma(out, x, c)
+        for k, c in reversed([*enumerate(coefficients[:-1])]):
+            out = self.mad(out, x, c) if k else self.fma(out, x, c)
         return out
 
     def call(self, fn: str, x: Expr) -> Expr:
@@ -186,4 +198,4 @@ class Body:
 
     def finish(self, name: str, params: tuple[Var, ...], result: Expr) -> Definition:
         """The definition."""
-        return Definition(name, params, tuple(self.steps), result)
+        return Definition(name, params, tuple(self.steps), result, frozenset(self.loose))

@@ -83,12 +83,12 @@ class Parts(NamedTuple):
 
 def _parts(b: Body, x: Expr) -> Parts:
     f = b.format
-    t = b.fma(x, _LOG2E, f.magic)
+    t = b.mad(x, _LOG2E, f.magic)
     n = b.let(t - f.magic)
     high, low = _LN2[b.dtype]
-    r = b.fma(n, -low, b.fma(n, -high, x))
+    r = b.mad(n, -low, b.fma(n, -high, x))
     q = b.poly(r, _EXP[b.dtype])
-    m = b.fma(b.let(r * r), q, r)
+    m = b.mad(b.let(r * r), q, r)
     return Parts(b.let(b.bits(t) - const(f.magic_bits, f.integer)), m)
 
 
@@ -96,7 +96,7 @@ def scaled(b: Body, p: Parts) -> Expr:
     """``2**n * (1 + m)`` for any n within twice the exponent's range."""
     half = b.let(p.n >> 1)
     s = b.power_of_two(half)
-    return b.let(b.fma(p.m, s, s) * b.power_of_two(b.let(p.n - half)))
+    return b.let(b.mad(p.m, s, s) * b.power_of_two(b.let(p.n - half)))
 
 
 def exp(b: Body, x: Expr) -> Expr:
@@ -115,14 +115,14 @@ def exp2(b: Body, x: Expr) -> Expr:
 def _minus_one(b: Body, p: Parts) -> Expr:
     """``exp(x) - 1`` for n below the largest exponent."""
     s = b.power_of_two(p.n)
-    return b.fma(p.m, s, b.let(s - 1.0))
+    return b.mad(p.m, s, b.let(s - 1.0))
 
 
 def expm1(b: Body, x: Expr) -> Expr:
     """``exp(x) - 1 = 2 * (m * h + (h - 1/2))`` with ``h = 2**(n-1)``, which does not overflow."""
     p = _parts(b, b.clamp(x, -_LARGE[b.dtype], _EXP_RANGE[b.dtype][1]))
     h = b.power_of_two(b.let(p.n - 1))
-    y = b.let(b.fma(p.m, h, b.let(h - 0.5)) * 2.0)
+    y = b.let(b.mad(p.m, h, b.let(h - 0.5)) * 2.0)
     return b.select(b.call("abs", x) < b.format.tiny, x, y)
 
 
@@ -165,11 +165,11 @@ def cosh(b: Body, x: Expr) -> Expr:
 def erf(b: Body, x: Expr) -> Expr:
     """``x * (1 + P(x*x))`` near 0; beyond, ``1 - exp(Q(|x|))`` with Q the logarithm of erfc."""
     a = b.call("abs", x)
-    near = b.fma(x, b.poly(b.let(x * x), _ERF[b.dtype]), x)
+    near = b.mad(x, b.poly(b.let(x * x), _ERF[b.dtype]), x)
     top = b.select(a > _ERF_ONE[b.dtype], _ERF_ONE[b.dtype], a)
     p = _parts(b, b.poly(top, _LOG_ERFC[b.dtype]))
     s = b.power_of_two(p.n)
-    far = b.with_sign(b.let(b.c(1.0) - b.fma(p.m, s, s)), b.sign(x))
+    far = b.with_sign(b.let(b.c(1.0) - b.mad(p.m, s, s)), b.sign(x))
     return b.select(a < _ERF_SPLIT, near, far)
 
 

@@ -58,7 +58,7 @@ def tail(b: Body, f: Expr, r: tuple[float, ...]) -> tuple[Expr, Expr, Expr]:
     s = b.let(f / b.let(f + 2.0))
     z = b.let(s * s)
     h = b.let(b.let(f * 0.5) * f)
-    return h, s, b.fma(z, b.poly(z, r), h)
+    return h, s, b.mad(z, b.poly(z, r), h)
 
 
 def _edges(b: Body, x: Expr, y: Expr) -> Expr:
@@ -72,7 +72,7 @@ def log(b: Body, x: Expr) -> Expr:
     e, f = reduced(b, x)
     h, s, hr = tail(b, f, _R[b.dtype])
     high, low = _LN2[b.dtype]
-    t = b.fma(s, hr, b.let(e * low))
+    t = b.mad(s, hr, b.let(e * low))
     return _edges(b, x, b.fma(e, high, b.let(f + b.let(t - h))))
 
 
@@ -84,9 +84,9 @@ def _based(b: Body, x: Expr, base: int) -> Expr:
     low = b.let(b.let(f - high) - t)
     (k, k_low), (two, two_low) = _BASES[base, b.dtype]
     y = b.let(high * k)
-    rest = b.let(b.fma(high, k, -y) + b.fma(high, k_low, b.let(low * k)))
+    rest = b.let(b.fma(high, k, -y) + b.mad(high, k_low, b.let(low * k)))
     if two_low:
-        rest = b.fma(e, two_low, rest)
+        rest = b.mad(e, two_low, rest)
     w = b.fma(e, two, y)
     lost = b.let(b.fma(e, two, -w) + y)
     return _edges(b, x, b.let(w + b.let(lost + rest)))
@@ -110,6 +110,6 @@ def log1p(b: Body, x: Expr) -> Expr:
     e, f = reduced(b, u, denormal=False)
     h, s, hr = tail(b, f, _R[b.dtype])
     high, low = _LN2[b.dtype]
-    t = b.fma(s, hr, b.fma(e, low, b.let(c / u)))
+    t = b.mad(s, hr, b.mad(e, low, b.let(c / u)))
     y = b.fma(e, high, b.let(f + b.let(t - h)))
     return b.select(b.call("abs", x) < b.format.tiny, x, _edges(b, u, y))

@@ -47,7 +47,7 @@ def _sum(b: Body, large: Expr, small: Expr, low: Expr) -> _Pair:
 def _product(b: Body, x: _Pair, y: _Pair) -> _Pair:
     high = b.let(x.high * y.high)
     low = b.fma(x.high, y.high, -high)
-    return _Pair(high, b.fma(x.high, y.low, b.fma(x.low, y.high, low)))
+    return _Pair(high, b.mad(x.high, y.low, b.mad(x.low, y.high, low)))
 
 
 def _log2_pair(b: Body, a: Expr) -> _Pair:
@@ -101,7 +101,7 @@ def _size_float64(b: Body, a: Expr, y: Expr) -> Expr:
     far = _FAR[b.dtype]
     t = b.let(high * y)
     near = Binary("and", t < far, t > -far, "bool")
-    low = b.select(near, b.fma(ln.low, y, b.fma(high, y, -t)), 0.0)
+    low = b.select(near, b.mad(ln.low, y, b.fma(high, y, -t)), 0.0)
     t = b.clamp(t, -far, far)
     n, i = b.nearest(t)
     r = b.let(b.let(t - n) + low)

@@ -65,7 +65,7 @@ _TAN_EIGHTH, _TAN_THREE_EIGHTHS = 0.4142135623730951, 2.414213562373095
 def _near(b: Body, x: Expr) -> tuple[Expr, Expr]:
     """``r`` and the integer ``n`` for |x| up to `LIMIT`."""
     f = b.format
-    t = b.fma(x, _TWO_OVER_PI, f.magic)
+    t = b.mad(x, _TWO_OVER_PI, f.magic)
     n = b.let(t - f.magic)
     r = x
     for piece in _HALF_PI[b.dtype]:
@@ -109,11 +109,11 @@ def _mod4(b: Body, p: Expr) -> Expr:
 
 def _sin_cos(b: Body, r: Expr) -> tuple[Expr, Expr]:
     z = b.let(r * r)
-    s = b.fma(b.let(r * z), b.poly(z, _SIN[b.dtype]), r)
+    s = b.mad(b.let(r * z), b.poly(z, _SIN[b.dtype]), r)
     h = b.let(z * 0.5)
     w = b.let(b.c(1.0) - h)
     lost = b.let(b.let(b.c(1.0) - w) - h)
-    return s, b.let(w + b.fma(b.let(z * z), b.poly(z, _COS[b.dtype]), lost))
+    return s, b.let(w + b.mad(b.let(z * z), b.poly(z, _COS[b.dtype]), lost))
 
 
 def _wave(b: Body, r: Expr, n: Expr, shift: int) -> Expr:
@@ -180,5 +180,5 @@ def atan(b: Body, x: Expr) -> Expr:
     base = b.select(top, 2 * high, b.select(middle, high, 0.0))
     rest = b.select(top, 2 * low, b.select(middle, low, 0.0))
     z = b.let(t * t)
-    y = b.let(base + b.let(t + b.fma(b.let(t * z), b.poly(z, _ATAN[b.dtype]), rest)))
+    y = b.let(base + b.let(t + b.mad(b.let(t * z), b.poly(z, _ATAN[b.dtype]), rest)))
     return b.with_sign(y, b.sign(x))

@@ -221,8 +221,9 @@ class Playoff:
         self.beside = {name: [] for name in self.plan.beside}
         self.at_peak = []
         if self.limit is None:
-            threads = self.equipment.task.target.canonical.get("num_threads")
-            self.limit = limit_of(best.artifact, self.plan.flop, threads or get_num_threads())
+            target = self.equipment.task.target
+            threads = target.canonical.get("num_threads") or get_num_threads()
+            self.limit = limit_of(best.artifact, self.plan.flop, threads, target.vector_unit)
 
     def _sample_beside(self, turn: int) -> None:
         """Sample the limit of the machine, and what the caller wants: in every other round, once

@@ -1,4 +1,9 @@
-"""Whether this machine's CPU can run code that was built for another one."""
+"""Whether this machine's CPU can run code that was built for another one.
+
+What decides is whether it has the instructions that the code may use, and not its name: a manifest
+says which features the code needs. Only of those that do not is the name compared, which older
+versions wrote, and of architectures where nobody tells the features of a CPU by its name.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,7 @@ from loopwright.errors import TargetError
 from loopwright.runtime import linker
 from loopwright.runtime.artifacts.manifest import Manifest
 
-#: Features of the CPU names that stand for a level and not for a CPU.
+#: Features of the CPU names that stand for a level and not for a CPU, for manifests without needs.
 LEVELS = {
     "": "",
     "generic": "",
@@ -24,24 +29,26 @@ def check_host(manifest: Manifest) -> None:
     """Refuse a program that this machine's CPU may not be able to run.
 
     Raises:
-        TargetError: architecture, CPU or a feature differs; the message names both sides.
+        TargetError: the architecture differs, a feature is missing, or a CPU of another name does
+            not say what it needs; the message names both sides.
     """
-    reason = _unfit(manifest.triple, manifest.cpu, manifest.features)
+    reason = _unfit(manifest.triple, manifest.cpu, manifest.features, manifest.needs)
     if reason:
         raise TargetError(reason)
 
 
 @lru_cache(maxsize=64)
-def _unfit(triple: str, cpu: str, features: str) -> str:
+def _unfit(triple: str, cpu: str, features: str, needs: tuple[str, ...]) -> str:
     host = linker.host_cpu()
     arch, host_arch = triple.partition("-")[0], linker.host_triple().partition("-")[0]
     again = "build it on this machine, or for a CPU that both are"
     if arch != host_arch:
         return f"the program was built for {arch} ({cpu}), this machine is {host_arch} ({host})"
-    if cpu != host and cpu not in LEVELS:
+    if not needs and cpu != host and cpu not in LEVELS:
         return f"the program was built for the CPU {cpu}, this machine is a {host}; {again}"
     have = enabled(linker.host_features())
-    missing = sorted((set(LEVELS.get(cpu, "").split()) | enabled(features)) - have)
+    needed = set(needs) or set(LEVELS.get(cpu, "").split()) | enabled(features)
+    missing = sorted(needed - have)
     if missing:
         return (
             f"the program was built for {cpu or 'generic'} with {', '.join(missing)}, "

@@ -151,7 +151,8 @@ class Manifest:
         format: 1, or 2 where functions have symbolic sizes.
         loopwright: version that built it.
         llvmlite: version that it was built with.
-        needs: CPU features by name; exported libraries say them.
+        needs: CPU features that the machine must have to run it, by LLVM's names; empty where they
+            are not known.
         workload: what it computes, as ``name``, ``args`` and ``target`` of a task; empty where
             nobody has said.
     """

@@ -1,13 +1,21 @@
-"""How well a record fits a task here: the two compared field by field."""
+"""How well a record fits a task here: the two compared field by field.
+
+A record of another machine is used where its kernel was compiled for the CPU that is compiled for
+now, and this machine has the instructions: ``-mcpu=core-avx2`` is the same code everywhere. Its
+time is another machine's, so such a record is compatible and never exact.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
+from loopwright.errors import TargetError
 from loopwright.records import Json, Record, build_hash, environment, once_for_equal
 from loopwright.records import threads as threads_of
+from loopwright.target import Target, same_code
 
 #: Parts of a canonical target that are compared on their own, or that change no time.
 _APART = frozenset({"kind", "mcpu", "mattr", "model", "num_threads", "keys", "host"})
@@ -21,6 +29,11 @@ class Difference(NamedTuple):
     then: Json
     now: Json
 
+    @property
+    def differs(self) -> bool:
+        """Whether both sides say something, and not the same."""
+        return bool(self.then and self.now) and self.then != self.now
+
     def __str__(self) -> str:
         return f"{self.field}: {_show(self.then)} in the record, {_show(self.now)} here"
 
@@ -31,7 +44,8 @@ class Fit:
 
     Attributes:
         refused: what keeps it from being used: other hardware.
-        others: what differs and lets its time be another one here.
+        others: what differs and lets its time be another one here; another machine that ran the
+            same code is among it.
         hardware: ``"same"``, ``"other"``, or ``"unknown"`` where the record does not say.
     """
 
@@ -71,22 +85,42 @@ class Here:
 
     def fit(self, record: Record) -> Fit:
         """Compare a record; what it does not say does not differ."""
-        refused = [d for d in self._hardware(record) if d.then and d.now and d.then != d.now]
+        machine = [d for d in self._machine(record) if d.differs]
+        code = [d for d in self._code(record) if d.differs]
         hardware = "same" if record.env.get("cpu") else "unknown"
-        return Fit(tuple(refused), tuple(self._others(record)), "other" if refused else hardware)
+        hardware = "other" if machine or code else hardware
+        others = self._others(record)
+        if machine and not code and record.target.get("mcpu") and self._runs_here:
+            return Fit((), (*machine, *others), hardware)
+        return Fit((*machine, *code), tuple(others), hardware)
 
     def fits(self, records: Sequence[Record]) -> list[Fit]:
         """`fit` of many records; those that were made under the same conditions share one."""
         return once_for_equal(self.fit, records, ("target", "env", "threads", "build"))
 
-    def _hardware(self, record: Record) -> list[Difference]:
-        then, now = record.target, self.target
+    @cached_property
+    def _runs_here(self) -> bool:
+        """Whether this machine has the instructions that code for the target may use."""
+        try:
+            return not Target.from_canonical(self.target).missing
+        except TargetError:  # a CPU that this LLVM does not know
+            return False
+
+    def _machine(self, record: Record) -> list[Difference]:
         return [
             Difference("CPU", record.env.get("cpu"), self.env.get("cpu")),
             Difference("instruction set", record.env.get("isa"), self.env.get("isa")),
+        ]
+
+    def _code(self, record: Record) -> list[Difference]:
+        then, now = record.target, self.target
+        model = Difference("model", then.get("model"), now.get("model"))
+        if _cpu(then) != _cpu(now) and self._runs_here and same_code(_cpu(then), _cpu(now)):
+            return [model]
+        return [
             Difference("target CPU", then.get("mcpu"), now.get("mcpu")),
-            Difference("target features", then.get("mattr"), now.get("mattr")),
-            Difference("model", then.get("model"), now.get("model")),
+            Difference("target features", _features(then), _features(now)),
+            model,
         ]
 
     def _others(self, record: Record) -> list[Difference]:
@@ -103,6 +137,17 @@ class Here:
         if record.build and record.build != self.build:
             found.append(Difference("compiler", record.build, self.build))
         return found
+
+
+def _features(target: Mapping[str, Json]) -> Json:
+    """What a target says of features; that it has those of its CPU's name is said as well."""
+    features = target.get("mattr")
+    return "those of the CPU" if features == "" else features
+
+
+def _cpu(target: Mapping[str, Json]) -> tuple[str, str]:
+    """What LLVM is told of the CPU of a target."""
+    return str(target.get("mcpu") or ""), str(target.get("mattr") or "")
 
 
 def _show(value: Json) -> str:

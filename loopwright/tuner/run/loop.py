@@ -116,6 +116,8 @@ def open_run(
         plan_size: length of a round.
         beside: a measurer of another task that is open meanwhile; its processes are shared.
     """
+    if option is None or isinstance(option, MeasureOption):  # measured on this machine
+        tuner.task.target.check_machine()
     path = next((c.path for c in callbacks if isinstance(c, LogToFile)), None)
     run_id = records.new_run()
     monitors = [c for c in callbacks if isinstance(c, Monitor)]

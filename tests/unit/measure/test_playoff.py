@@ -20,6 +20,7 @@ from loopwright.measure.options import WINDOW_S
 from loopwright.measure.playoff.paired_ratios import FEWEST_ROUNDS
 from loopwright.measure.playoff.playoff import CHOOSING
 from loopwright.records import Checked, Outcome
+from loopwright.target import host_unit
 from tests.unit.measure import kernels
 from tests.unit.measure.canned import Canned
 from tests.unit.measure.programs import OPTION, MatmulTask
@@ -41,7 +42,7 @@ def test_playoff_interleaves_ranks_and_judges(task: MatmulTask, measurer: Measur
     assert medians == sorted(medians)
     # At least twenty where there is time, and never fewer than an interval needs.
     assert found.verdict().rounds >= FEWEST_ROUNDS
-    assert found.peak == "FMA peak"
+    assert found.peak == host_unit().peak
     assert len(found.at_peak) == len(found.best) == len(found.default)
     assert found.of_peak == pytest.approx(np.median(found.at_peak) / np.median(found.best))
     assert found.beside["other"][:6] == tuple(i * 1e-3 for i in range(1, 7))

@@ -30,7 +30,7 @@ GONE = object()
 #: Fields of numbers and formulas.
 NUMBERS = {"shape", "workspace_bytes", "parallel_workspace_bytes", "extents"}
 #: Fields that a manifest may leave out.
-OPTIONAL = ("loopwright", "llvmlite", "requires", "checks")
+OPTIONAL = ("loopwright", "llvmlite", "needs", "requires", "checks")
 
 
 def fixed() -> Module:

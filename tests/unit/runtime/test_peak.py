@@ -8,6 +8,7 @@ import pytest
 from loopwright.errors import UsageError
 from loopwright.runtime import bandwidth, fma_peak, peak
 from loopwright.runtime.artifacts.manifest import ArgSpec
+from loopwright.target import host_unit
 
 
 def test_the_fma_kernel_runs_every_turn() -> None:
@@ -16,13 +17,13 @@ def test_the_fma_kernel_runs_every_turn() -> None:
     args = [ArgSpec("work", (1,), "int64", False), ArgSpec("seed", (2,), "float32", False)]
     module = peak.kernel_module("fma", [*args, ArgSpec("out", (1024,), "float32", True)], 2)
     module(np.array([40]), seed, out)
-    accumulators = peak.vector_shape()[1]
+    accumulators = peak.shape_of(host_unit())[1]
     assert (out[:40] == 2 * accumulators).all()
     assert not out[40:].any()
 
 
 def test_time_grows_with_the_work() -> None:
-    kernel = peak.fma_kernel(1)
+    kernel = peak.fma_kernel(1, host_unit())
     rates = [kernel.rate(units) for units in (200, 400, 800)]
     # Work that LLVM had removed would take no time, and rates would grow with the units.
     assert max(rates) < 3 * min(rates)
@@ -31,7 +32,7 @@ def test_time_grows_with_the_work() -> None:
 def test_peaks_are_positive_and_cached_per_number_of_threads() -> None:
     assert fma_peak(1, seconds=0.01) > 1e8
     assert fma_peak(2, seconds=0.01) > 1e8
-    assert peak.fma_kernel(1) is peak.fma_kernel(1)
+    assert peak.fma_kernel(1, host_unit()) is peak.fma_kernel(1, host_unit())
     with pytest.raises(UsageError, match="num_threads"):
         fma_peak(5000)
 

@@ -57,6 +57,42 @@ def test_near_misses_are_told_field_by_field(tile, make, fakes):
     assert "target CPU" not in second
 
 
+ELSEWHERE = {**environment(), "cpu": "Pentium", "isa": ["mmx"]}
+
+
+def test_the_same_code_timed_on_another_machine_is_compatible(tile, make, fakes):
+    """What decides is that this machine has the instructions, not what it is called."""
+    v1 = fakes.Target(mcpu="x86-64", mattr="")
+    foreign = make(2, 1.0, target=v1, env=ELSEWHERE)
+    with v1, apply_history_best([foreign]) as history:
+        assert inner(tile(64)) == 2
+    (choice,) = history.report()
+    assert (choice.match, choice.hardware) == (Match.COMPATIBLE, "other")
+    assert choice.note.startswith("CPU: Pentium in the record, ")
+    assert "instruction set: mmx in the record" in choice.note
+    # One of this machine goes first, however slow.
+    own = make(4, 3.0, target=v1)
+    with v1, apply_history_best([foreign, own]) as history:
+        assert inner(tile(64)) == 4
+    assert history.report()[0].match is Match.EXACT
+
+
+def test_other_code_of_another_machine_is_refused(tile, make, fakes):
+    foreign = make(2, 1.0, target=fakes.Target(mcpu="x86-64", mattr="-cmov"), env=ELSEWHERE)
+    with fakes.Target(mcpu="x86-64", mattr=""), apply_history_best([foreign]) as history:
+        assert inner(tile(64)) == 16
+    (choice,) = history.report()
+    assert choice.reasons == ("1 of other hardware (CPU Pentium)",)
+    assert "target features: -cmov in the record, those of the CPU here" in choice.near_misses[0]
+
+
+def test_an_old_name_of_a_cpu_is_that_cpu(tile, make, fakes):
+    old = make(2, 1.0, target=fakes.Target(mcpu="corei7", mattr=""))
+    with fakes.Target(mcpu="nehalem", mattr="-avx"), apply_history_best([old]) as history:
+        assert inner(tile(64)) == 2
+    assert history.report()[0].hardware == "same"
+
+
 def test_what_fits_and_differs_is_compatible(tile, make, fakes):
     for changes, note in [
         ({}, ""),

@@ -336,7 +336,6 @@ def FakeTask():
     space = ConfigSpace()
     space.define_knob("a", range(20))
     space.freeze()
-    return SimpleNamespace(
-        config_space=space, target=SimpleNamespace(options={}, vector_bytes=64), flop=1
-    )
+    target = SimpleNamespace(options={}, vector_bytes=64, vector_registers=32)
+    return SimpleNamespace(config_space=space, target=target, flop=1)
 """
