@@ -190,7 +190,7 @@ def test_bench(cli, tuned):
     assert ran.code == 0, ran.err
     rows = [line.split()[0] for line in ran.out.splitlines()[3:7]]
     assert rows == ["default", "tuned", "NumPy", "FMA"]
-    figures = r"[\d.]+ % \+- [\d.]+ %"
+    figures = r"(an uncertain amount \()?([\d.]+ % \+- [\d.]+ %|a factor of [\d.]+ \+- [\d.]+)\)?"
     for name in ("the default", "NumPy"):
         words = rf"tuned (beats|is slower than) {name} by {figures}"
         tie = rf"tie: tuned and {name} differ by {figures}"
