@@ -191,7 +191,7 @@ def test_bench(cli, tuned):
     assert ran.code == 0, ran.err
     rows = [line.split()[0] for line in ran.out.splitlines()[3:7]]
     assert rows == ["default", "tuned", "NumPy", "FMA"]
-    figures = r"[\d.]+ % \+- [\d.]+ %"
+    figures = r"(an uncertain amount \()?([\d.]+ % \+- [\d.]+ %|a factor of [\d.]+ \+- [\d.]+)\)?"
     for name in ("the default", "NumPy"):
         factor = r"a factor of [\d.]+ \+- [\d.]+"
         amount = rf"({figures}|{factor}|an uncertain amount \({figures}\))"
