@@ -18,7 +18,7 @@ from typing import TextIO, TypeAlias
 
 from loopwright.errors import RecordError
 from loopwright.records.line import MAX_LINE, canonical_json, sealed
-from loopwright.records.log import BOM, Log, load
+from loopwright.records.log import BOM, Log, check_is_log, load
 from loopwright.records.query import by_task, kept
 from loopwright.records.record import VERSION, Record
 
@@ -88,7 +88,7 @@ def merge(sources: Sequence[AnyPath], out: AnyPath) -> tuple[int, int]:
     with _replaced(out) as file:
         own = [] if _is_among(out, sources) or not os.path.exists(out) else [out]
         for path in [*own, *sources]:
-            _check_is_log(load(path))
+            check_is_log(load(path))
             for line in _raw_lines(path):
                 count += 1
                 digest = hashlib.sha256(line).digest()
@@ -147,11 +147,6 @@ def _own(out: AnyPath, sources: Sequence[AnyPath]) -> list[Log]:
 def _is_among(path: AnyPath, others: Iterable[AnyPath]) -> bool:
     there = os.path.exists(path)
     return there and any(os.path.exists(o) and os.path.samefile(path, o) for o in others)
-
-
-def _check_is_log(log: Log) -> None:
-    if log.skipped and not (log.records or log.headers or log.dags):
-        raise RecordError(f"{str(log.path)!r} is no log: {log.complaint()}")
 
 
 def _write(
