@@ -90,6 +90,15 @@ class Validation:
     notable: tuple[LineReport, ...]
 
     @property
+    def sound(self) -> int:
+        """How many lines are such as only a log has, and whole."""
+        return sum(
+            count
+            for kind, count in self.lines.items()
+            if kind not in BAD and kind not in _PASSED_OVER and kind is not LineKind.COMMENT
+        )
+
+    @property
     def bad(self) -> int:
         """How many lines are damaged."""
         return sum(self.lines[kind] for kind in BAD)
