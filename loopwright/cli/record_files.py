@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from loopwright.cli.harmless import echo, harmless
-from loopwright.cli.logs.columns import csv_lines, print_lines
+from loopwright.cli.logs.columns import print_csv, print_lines
 from loopwright.cli.logs.reading import csv_option, json_option, log_argument
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def validate(log: str, everything: bool, as_json: bool, as_csv: bool) -> None:
     if as_json:
         print_lines(json.dumps(dict(zip(titles, row, strict=True))) for row in rows)
     elif as_csv:
-        print_lines(csv_lines(titles, rows))
+        print_csv(titles, rows)
     elif everything:
         print_lines(harmless(f"line {n}: {kind}{f': {d}' * bool(d)}") for n, kind, d in rows)
     else:

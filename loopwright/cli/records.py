@@ -10,7 +10,7 @@ import click
 from loopwright.cli import record_files
 from loopwright.cli.harmless import echo
 from loopwright.cli.logs import compare, reports, show
-from loopwright.cli.logs.columns import Column, csv_lines, print_lines, print_table, terminal_width
+from loopwright.cli.logs.columns import Column, print_csv, print_lines, print_table, terminal_width
 from loopwright.cli.logs.reading import (
     csv_option,
     json_option,
@@ -148,7 +148,7 @@ def print_records(log: Log, records: Sequence[Record], as_json: bool, as_csv: bo
         print_lines(lines_of(records))
     elif as_csv:
         titles, rows = words.record_rows(log, records)
-        print_lines(csv_lines(titles, iter(rows)))
+        print_csv(titles, rows)
     elif not records:
         click.echo("no record is left by these filters")
     else:
@@ -179,7 +179,7 @@ def _top_for_programs(
         for (_, place), row in zip(places, rows, strict=True)
     ]
     if not as_json:
-        print_lines(csv_lines(titles, iter(full)))
+        print_csv(titles, full)
         return
     print_lines(json.dumps(dict(zip(titles, row, strict=True))) for row in full)
 

@@ -34,7 +34,9 @@ class Tie:
     paired: bool
 
 
-def ties_of(winner: Record, records: Iterable[Record]) -> list[Tie]:
+def ties_of(
+    winner: Record, records: Iterable[Record], order: Sequence[Record] | None = None
+) -> list[Tie]:
     """The candidates that cannot be told from a winner, the fastest first.
 
     Samples of one playoff are compared in pairs, by the intervals that verdicts rest on; others by
@@ -44,11 +46,13 @@ def ties_of(winner: Record, records: Iterable[Record]) -> list[Tie]:
     Args:
         winner: a record that has times.
         records: those of its setup.
+        order: what :func:`loopwright.records.ranked` gives for them, where that is known already.
     """
     records = list(records)
     playoff = playoffs(records)
     found = []
-    for other in ranked(records, _LOOKED_AT):
+    leaders = ranked(records, _LOOKED_AT) if order is None else order[:_LOOKED_AT]
+    for other in leaders:
         if other.candidate == winner.candidate or not other.times:
             continue
         same = winner.id in playoff and playoff[winner.id] == playoff.get(other.id)

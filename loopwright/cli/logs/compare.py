@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from loopwright.cli.harmless import echo, harmless
-from loopwright.cli.logs.columns import Column, csv_lines, print_lines, print_table
+from loopwright.cli.logs.columns import Column, print_csv, print_lines, print_table
 from loopwright.cli.logs.reading import (
     BEST,
     csv_option,
@@ -238,4 +238,4 @@ def _tasks_for_programs(rows: Sequence[TaskComparison], as_json: bool) -> None:
     if as_json:
         print_lines(json.dumps(dict(zip(titles, row, strict=True))) for row in table)
     else:
-        print_lines(csv_lines(titles, iter(table)))
+        print_csv(titles, table)
