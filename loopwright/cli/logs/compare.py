@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from loopwright.records.reports.differences import Ratio, Side, TaskComparison
 
 
-@click.command("compare")
+@click.command("compare", short_help="Two logs, two records, or two machines.")
 @click.argument("what", nargs=-1, required=True, metavar="A [B]")
 @click.option("--log", help="The log of the records A and B.")
 @task_option

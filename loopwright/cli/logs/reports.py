@@ -43,7 +43,7 @@ _STEPS, _VALUES = 12, 5
 _BAR = 20
 
 
-@click.command("curve")
+@click.command("curve", short_help="The best so far, trial after trial.")
 @log_options
 @json_option
 @csv_option
@@ -187,7 +187,7 @@ def _draw(found: Curve, work: Work | None, first: Record, out: str) -> None:
     echo(f"wrote {out}")
 
 
-@click.command("errors")
+@click.command("errors", short_help="What failed, and which knobs go with it.")
 @log_options
 @json_option
 @csv_option
@@ -260,7 +260,7 @@ def _errors_for_programs(found: FailureReport, as_json: bool) -> None:
         click.echo(json.dumps({**dict(zip(titles, row, strict=True)), "values": values}))
 
 
-@click.command("importance")
+@click.command("importance", short_help="Which knobs matter.")
 @log_options
 @json_option
 @csv_option

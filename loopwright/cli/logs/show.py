@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _TIES = 5
 
 
-@click.command("show")
+@click.command("show", short_help="All that is known of one record.")
 @log_options
 @click.argument("record")
 @json_option
