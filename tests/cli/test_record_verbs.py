@@ -86,8 +86,8 @@ def test_two_tasks_are_numbered_on_a_terminal_and_named_in_a_pipe(cli, tmp_path,
     assert "dense(8)" in cli("records", "list", path).out.splitlines()[2]
     on_terminal(monkeypatch, 80)
     lines = cli("records", "list", path).out.splitlines()
-    assert lines[1] == "task 2: dense(8) on llvm, 2 threads, Zen 5"
-    assert [line.split()[1] for line in lines[3:5]] == ["1", "2"]
+    assert lines[1:3] == ["task 2: dense(8)", "all on llvm, 2 threads, Zen 5"]
+    assert [line.split()[1] for line in lines[4:6]] == ["1", "2"]
 
 
 def test_list_as_csv_has_a_column_for_each_knob(cli, log):
@@ -308,6 +308,9 @@ def test_several_tasks_need_a_name_where_one_is_asked_for(cli, tmp_path):
     assert ran.code == 2
     assert "has 2 tasks or machines; name one with --task" in ran.error
     assert "matmul(8) on llvm, 2 threads, Zen 5; dense(8)" in ran.error
+    assert "name one with --task" in cli("records", "show", path, "best").error
+    ran = cli("records", "compare", path, two[1].id)  # with the best of its own task
+    assert "cannot be told apart" in ran.out or "no decision differs" in ran.out
     assert cli("records", "curve", path, "--task", "other").code == 0
     assert (
         "has no task with 'conv' in its key"

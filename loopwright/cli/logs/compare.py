@@ -55,21 +55,25 @@ def compare(
     A RECORD is an id or the beginning of it, `best` or `default`. The ratio is the time of B by
     that of A: below 1 where B is faster.
     """
+    from loopwright.records.reports.setups import Setup, by_setup
+
     path, names = _told_apart(what, log)
     read = load_log(path)
     if len(names) == 1 and log is None and os.path.exists(names[0]):
-        other = load_log(names[0])
-        one, two = of_task(read, task, target), of_task(other, task, target)
-        _print_tasks(one, two, (path, names[0]), (as_json, as_csv))
+        sides = [of_task(part, task, target) for part in (read, load_log(names[0]))]
+        _print_tasks(sides[0], sides[1], (path, names[0]), (as_json, as_csv))
         return
     if not names:
         _compare_machines(path, of_task(read, task, target), (as_json, as_csv))
         return
     records = of_task(read, task, target)
-    chosen = [find_record(read, records, name) for name in (*names, BEST)[:2]]
+    one = find_record(read, records, names[0])
+    if len(names) == 1:
+        records = by_setup(records)[Setup(one.task, one.hardware, one.threads)]
+    other = find_record(read, records, (*names, BEST)[1])
     if as_csv:
         raise UsageError("two records are compared in words, or with --json; --csv is for logs")
-    _print_pair(read, chosen[0], chosen[1], as_json)
+    _print_pair(read, one, other, as_json)
 
 
 def _told_apart(what: Sequence[str], log: str | None) -> tuple[str, Sequence[str]]:
