@@ -68,19 +68,25 @@ def playoffs(records: Sequence[Record]) -> dict[str, tuple[str, int]]:
     """Which playoff each record of one is of, by the record's id: the run, and the number of its
     playoff. The candidates of one playoff were sampled in turns.
 
-    A playoff writes its records one after the other, and the winner, which has the verdict, last.
+    A playoff writes its records one after the other. Those with its verdict, the winner's and those
+    of equal code, come last.
 
     Args:
         records: those of one setup, in the order of their log.
     """
     phases, runs, verdicts = fields_of(records, "phase", "run", "verdict")
-    ended: Counter[str] = Counter()
+    number: Counter[str] = Counter()
+    judged: set[str] = set()
     found = {}
     for record, phase, run, verdict in zip(records, phases, runs, verdicts, strict=True):
         if phase != "playoff":
             continue
-        found[record.id] = (run, ended[run])
-        ended[run] += verdict is not None
+        if verdict is None and run in judged:
+            number[run] += 1
+            judged.discard(run)
+        if verdict is not None:
+            judged.add(run)
+        found[record.id] = (run, number[run])
     return found
 
 

@@ -41,12 +41,13 @@ def test_what_is_clearly_slower_or_has_one_window_is_no_tie():
 
 def test_a_playoff_ends_with_its_verdict():
     times = [1.0] * 3
-    first = [finalist(0, times), finalist(1, times, verdict=VERDICT)]
+    # Equal code has the verdict, too.
+    first = [finalist(n, times, verdict=VERDICT if n else None) for n in (0, 1, 8)]
     second = [finalist(2, times), finalist(3, times, verdict=VERDICT)]
     other = [finalist(4, times, run="r2")]
-    found = playoffs([first[0], other[0], first[1], record(9), *second])
+    found = playoffs([first[0], other[0], *first[1:], record(9), *second])
     assert [found[r.id] for r in (*first, *second, *other)] == [
-        *(("r1", 0), ("r1", 0), ("r1", 1), ("r1", 1), ("r2", 0))
+        *(("r1", 0), ("r1", 0), ("r1", 0), ("r1", 1), ("r1", 1), ("r2", 0))
     ]
     assert record(9).id not in found
 
