@@ -175,19 +175,17 @@ def minute_text(clock: float) -> str:
 def record_rows(log: Log, records: Sequence[Record]) -> tuple[list[str], list[list[Json]]]:
     """Records as a table of values for programs: titles and rows, with a column for each knob."""
     from loopwright.inspection import works_of
-    from loopwright.records import fields_of
-    from loopwright.records.reports.knobs import value_text
+    from loopwright.records import fields_of, once_for_equal
+    from loopwright.records.reports.knobs import ABSENT, knobs_of, value_text
     from loopwright.records.reports.spread import spreads
 
-    names = ("id", "op", "args", "target", "threads", "run", "trial", "phase", "median", "times")
+    names = ("id", "op", "target", "threads", "run", "trial", "phase", "median", "times")
     columns = dict(zip(names, fields_of(records, *names), strict=True))
-    (configs,) = fields_of(records, "config")
     (clocks,) = fields_of(records, "ts")
-    knobs = list(dict.fromkeys(name for config in configs for name in config))
     works = works_of(log, records)
     found: dict[str, list[Json]] = {
         **{name: columns[name] for name in ("id", "op")},
-        "args": [value_text(args) for args in columns["args"]],
+        "args": once_for_equal(lambda record: value_text(record.args), records, ["args"]),
         "target": [str(target.get("kind", "")) for target in columns["target"]],
         **{name: columns[name] for name in ("threads", "run", "trial", "phase")},
         "status": statuses(records),
@@ -196,8 +194,7 @@ def record_rows(log: Log, records: Sequence[Record]) -> tuple[list[str], list[li
         "spread": spreads(columns["times"]),
         "ts": clocks,
     }
-    for name in knobs:
-        found[f"config.{name}"] = [
-            value_text(config[name]) if name in config else None for config in configs
-        ]
+    for knob in knobs_of(records):
+        texts = [None if text == ABSENT else text for text in knob.texts]
+        found[f"config.{knob.name}"] = [texts[code] for code in knob.codes.tolist()]
     return list(found), [list(row) for row in zip(*found.values(), strict=True)]
