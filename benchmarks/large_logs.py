@@ -28,7 +28,7 @@ _SCHEDULES = 16
 SHAPES = tuple((1024, 1024, 256 * k) for k in range(6, 18))
 _TEMPLATE = "benchmarks/large_logs"
 #: Bytes of an output that are kept: the memory of a child counts from that of its parent.
-_KEPT = 1 << 16
+_KEPT = 1 << 20
 #: What stands before a verb to have it read logs without their indices.
 _PLAIN = "from loopwright.records.index import open as reading; reading.SMALL = 1 << 60\n"
 

@@ -306,7 +306,7 @@ def test_several_tasks_need_a_name_where_one_is_asked_for(cli, tmp_path):
     path = write(tmp_path / "two.jsonl", two)
     ran = cli("records", "curve", path)
     assert ran.code == 2
-    assert "has 2 tasks or machines; name one with --task" in ran.error
+    assert "has 2 tasks; name one with --task" in ran.error
     assert "matmul(8) on llvm, 2 threads, Zen 5; dense(8)" in ran.error
     assert "name one with --task" in cli("records", "show", path, "best").error
     ran = cli("records", "compare", path, two[1].id)  # with the best of its own task
@@ -316,6 +316,16 @@ def test_several_tasks_need_a_name_where_one_is_asked_for(cli, tmp_path):
         "has no task with 'conv' in its key"
         in cli("records", "curve", path, "--task", "conv").error
     )
+
+
+def test_of_two_machines_the_one_with_most_records_is_shown(cli, tmp_path):
+    records = [record(0), record(1, 5e-4, env={"cpu": "Arm"}), record(2)]
+    path = write(tmp_path / "two.jsonl", records)
+    ran = cli("records", "curve", path)
+    assert ran.code == 0
+    assert "over 2 trials" in ran.out
+    assert "2 threads, Zen 5, which has most records, and not matmul(8) on llvm" in ran.err
+    assert records[1].id in cli("records", "show", path, "best").out
 
 
 def test_terminal_escapes_of_a_log_stay_text(cli, tmp_path):

@@ -13,6 +13,7 @@ from loopwright.errors import RecordError, UsageError
 
 if TYPE_CHECKING:
     from loopwright.records import Log, Record
+    from loopwright.records.reports.setups import Setup
 
 #: Stands for the best record, and for the default configuration, where an id is asked for.
 BEST, DEFAULT = "best", "default"
@@ -107,27 +108,45 @@ def setups_of(log: Log, task: str | None, target: str | None) -> list[list[Recor
 
 
 def only_setup(log: Log, task: str | None, target: str | None) -> list[Record]:
-    """The records of the one setup that two filters leave.
+    """The records of one setup: of the one task that two filters leave, and of the machine on which
+    most of it was measured; standard error says where there are others.
 
     Raises:
-        UsageError: they leave several; the message says which, and how to name one.
+        UsageError: they leave several tasks; the message says which, and how to name one.
     """
-
-    return _the_one(log, setups_of(log, task, target))
-
-
-def _the_one(log: Log, groups: Sequence[list[Record]]) -> list[Record]:
-    """The records of the only setup that there is."""
     from loopwright.cli.logs.words import setup_title
 
-    if len(groups) == 1:
-        return groups[0]
-    titles = [setup_title(group[0]) for group in groups]
+    groups = list(by_setup_of_one_task(log, of_task(log, task, target)).values())
+    most = max(groups, key=len)
+    if len(groups) > 1:
+        others = "; ".join(setup_title(group[0]) for group in groups if group is not most)
+        echo(
+            f"{log.path} has this task for {len(groups)} machines or numbers of threads; this is "
+            f"{setup_title(most[0])}, which has most records, and not {others}",
+            err=True,
+        )
+    return most
+
+
+def by_setup_of_one_task(log: Log, records: Sequence[Record]) -> dict[Setup, list[Record]]:
+    """Records of one task, by their setup.
+
+    Raises:
+        UsageError: they are of several tasks; the message says which, and how to name one.
+    """
+    from loopwright.cli.logs.words import setup_title
+    from loopwright.records.reports.setups import by_setup
+
+    groups = by_setup(records)
+    firsts = {setup.task: group[0] for setup, group in reversed(groups.items())}
+    if len(firsts) == 1:
+        return groups
+    titles = [setup_title(record) for record in reversed(firsts.values())]
     shown = "; ".join(titles[:3])
     more = f"; and {len(titles) - 3} more" if len(titles) > 3 else ""
     raise UsageError(
-        f"{log.path} has {len(titles)} tasks or machines; name one with --task TEXT or --target "
-        f"KIND: {shown}{more}"
+        f"{log.path} has {len(titles)} tasks; name one with --task TEXT or --target KIND: "
+        f"{shown}{more}"
     )
 
 
@@ -143,13 +162,12 @@ def find_record(log: Log, records: Sequence[Record], wanted: str) -> Record:
         UsageError: there is none such, or there are several.
     """
     from loopwright.records import best, fields_of
-    from loopwright.records.reports.setups import by_setup
     from loopwright.records.reports.standings import default_record
 
     hint = f"`loopwright records list {log.path}` shows ids"
     if wanted in (BEST, DEFAULT):
-        own = _the_one(log, list(by_setup(records).values()))
-        found = best(own) if wanted == BEST else default_record(own)
+        by_setup_of_one_task(log, records)  # the best of several tasks is no answer
+        found = best(records) if wanted == BEST else default_record(records)
         if found is None:
             raise RecordError(f"{log.path} has no usable record to be the {wanted}; {hint}")
         return found
