@@ -27,6 +27,8 @@ _SCHEDULES = 16
 #: Arguments of `matmul` in the log of many tasks: M, N, K. The first is of both logs.
 SHAPES = tuple((1024, 1024, 256 * k) for k in range(6, 18))
 _TEMPLATE = "benchmarks/large_logs"
+#: Bytes of an output that are kept: the memory of a child counts from that of its parent.
+_KEPT = 1 << 20
 #: What stands before a verb to have it read logs without their indices.
 _PLAIN = "from loopwright.records.index import open as reading; reading.SMALL = 1 << 60\n"
 
@@ -39,7 +41,7 @@ class Cost:
         seconds: wall time.
         cpu: seconds of processors; what to look at while something else uses the machine.
         megabytes: the most memory that it held at once.
-        output: what it printed.
+        output: the end of what it printed.
     """
 
     seconds: float
@@ -169,12 +171,12 @@ def run(code: str, folder: Path) -> Cost:
         _, status, usage = os.wait4(child.pid, 0)
         seconds = time.perf_counter() - start
         child.returncode = os.waitstatus_to_exitcode(status)
-        out.seek(0)
+        out.seek(-min(_KEPT, out.seek(0, os.SEEK_END)), os.SEEK_END)
         err.seek(0)
         if child.returncode:
             raise RuntimeError(err.read().decode(errors="replace")[-2000:])
         cpu = usage.ru_utime + usage.ru_stime
-        return Cost(seconds, cpu, usage.ru_maxrss / 1024, out.read().decode())
+        return Cost(seconds, cpu, usage.ru_maxrss / 1024, out.read().decode(errors="replace"))
 
 
 def verb(*words: str) -> str:
@@ -266,14 +268,22 @@ def _measure(folder: Path, records: int, tasks: int, before: str, tuners: Sequen
     for index in folder.glob(f".{name}.index*"):
         index.unlink()
     print(f"{name}: {log.stat().st_size / 1e6:.0f} MB, {records} records, tasks: {tasks}")
-    identity = ""
+    identity, first = "", ",".join(map(str, SHAPES[0]))
     programs = {
         "first read": verb("records", "best", name),
         "list": verb("records", "list", name),
+        "list --json": verb("records", "list", name, "--json"),
+        "list --csv": verb("records", "list", name, "--csv"),
         "list --limit 20": verb("records", "list", name, "--limit", "20"),
         "best": verb("records", "best", name),
-        "show best": verb("records", "show", name, "best"),
+        "top": verb("records", "top", name),
+        "show best": verb("records", "show", name, "best", "--task", first),
         "show ID": "",
+        "curve": verb("records", "curve", name, "--task", first),
+        "errors": verb("records", "errors", name),
+        "importance": verb("records", "importance", name, "--task", first),
+        "compare": verb("records", "compare", name, name),
+        "validate": verb("records", "validate", name),
         "apply": applying(name),
         **{f"resume {tuner}": resuming(name, tuner) for tuner in tuners},
     }

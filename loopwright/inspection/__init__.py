@@ -9,7 +9,7 @@ from loopwright.inspection.emission import EMITTED, emit, text_of
 from loopwright.inspection.export import export
 from loopwright.inspection.interval import Change, change, median_interval
 from loopwright.inspection.rerun import Rerun, rerun
-from loopwright.inspection.work import Work, work_of
+from loopwright.inspection.work import Work, work_of, works_of
 from loopwright.measure.checking.check import Closeness, Comparison, compare, poison
 from loopwright.measure.data.plan import DataPlan, input_set
 
@@ -32,4 +32,5 @@ __all__ = [
     "rerun",
     "text_of",
     "work_of",
+    "works_of",
 ]

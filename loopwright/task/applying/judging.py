@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from loopwright.errors import RecordError
 from loopwright.records import Record, Verdict, fields_of
+from loopwright.records.query import latest_verdict
 from loopwright.task.applying.fit import Fit, Here
 from loopwright.task.dispatch import say_once
 
@@ -62,6 +63,26 @@ def of_other_hardware(fit: Fit) -> str:
     return f"of other hardware ({first.field}{detail})"
 
 
+def refusal(
+    record: Record, fit: Fit, failed: Mapping[str, str], *, any_hardware: bool = False
+) -> str:
+    """Why a record is not applied, by itself alone; empty where it may be.
+
+    Args:
+        record: the record.
+        fit: how it fits what is built.
+        failed: candidates that did not pass a later check, see `failed_checks`.
+        any_hardware: True where records of other hardware are accepted.
+    """
+    if record.phase == CHECK:
+        return "a check alone, which has no time"
+    if record.candidate in failed:
+        return failed[record.candidate]
+    if not record.usable:
+        return unusable(record)
+    return "" if any_hardware else of_other_hardware(fit)
+
+
 def is_right(record: Record, right: set[tuple[str, str]], here: Here) -> bool:
     """Whether the answer of the candidate was checked, with its compiler or with that of now."""
     if (record.candidate, record.build) in right:
@@ -71,13 +92,7 @@ def is_right(record: Record, right: set[tuple[str, str]], here: Here) -> bool:
 
 def verdict_of(record: Record, own: Sequence[Record]) -> Verdict | None:
     """The latest verdict of a record's candidate; None where there is none to be read."""
-    (verdicts,) = fields_of(own, "verdict")
-    compared = [r for r, verdict in zip(own, verdicts, strict=True) if verdict is not None]
-    latest = max(
-        (r for r in compared if r.candidate == record.candidate),
-        key=lambda r: r.ts,
-        default=None,
-    )
+    latest = latest_verdict(record, own)
     if latest is None or latest.verdict is None:
         return None
     try:

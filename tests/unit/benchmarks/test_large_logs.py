@@ -24,7 +24,7 @@ def test_a_large_log_answers_alike_with_and_without_its_index(tmp_path, monkeypa
             verb("records", "list", path.name, "--sort", "time", "--status", "usable"),
             verb("records", "list", path.name, "--task", "1536", "--target", "llvm", "--end", "40"),
             verb("records", "best", path.name, "-k", "3"),
-            verb("records", "show", path.name, "best"),
+            verb("records", "show", path.name, "best", "--task", "1536"),
             verb("records", "show", path.name, ours.records[77].id),
             applying(path.name),
         ]
