@@ -116,4 +116,3 @@ class Follower:
         self._end = end
         length = min(_REMEMBERED, end)
         self._before = os.pread(fd, length, end - length)
-
