@@ -60,6 +60,20 @@ def best(
     return next(iter(top_k(records, 1, task, hardware=hardware, threads=threads)), None)
 
 
+def latest_verdict(record: Record, records: Iterable[Record]) -> Record | None:
+    """The record that holds the latest verdict on a record's candidate; None where none does.
+
+    Args:
+        record: The record.
+        records: Those among which it is looked for.
+    """
+    records = list(records)
+    (verdicts,) = fields_of(records, "verdict")
+    judged = [r for r, verdict in zip(records, verdicts, strict=True) if verdict is not None]
+    own = [r for r in judged if r.candidate == record.candidate]
+    return max(own, key=lambda r: r.ts, default=None)
+
+
 def distill(records: Iterable[Record]) -> list[Record]:
     """The best record of each task, hardware and number of threads, in order of appearance."""
     groups: dict[tuple[str, str, int], list[Record]] = {}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from loopwright.errors import RecordError
 from loopwright.records import Record, Verdict, fields_of
+from loopwright.records.query import latest_verdict
 from loopwright.task.applying.fit import Fit, Here
 from loopwright.task.dispatch import say_once
 
@@ -71,13 +72,7 @@ def is_right(record: Record, right: set[tuple[str, str]], here: Here) -> bool:
 
 def verdict_of(record: Record, own: Sequence[Record]) -> Verdict | None:
     """The latest verdict of a record's candidate; None where there is none to be read."""
-    (verdicts,) = fields_of(own, "verdict")
-    compared = [r for r, verdict in zip(own, verdicts, strict=True) if verdict is not None]
-    latest = max(
-        (r for r in compared if r.candidate == record.candidate),
-        key=lambda r: r.ts,
-        default=None,
-    )
+    latest = latest_verdict(record, own)
     if latest is None or latest.verdict is None:
         return None
     try:

@@ -1,0 +1,299 @@
+"""How two records differ, decision by decision, and how two logs or two machines do, by task."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from loopwright.errors import RecordError
+from loopwright.records.json_value import Json
+from loopwright.records.line import canonical_json
+from loopwright.records.many import fields_of
+from loopwright.records.query import latest_verdict
+from loopwright.records.ranking import ranked
+from loopwright.records.record import Record
+from loopwright.records.reports.knobs import ABSENT, value_text
+from loopwright.records.reports.setups import Setup, by_setup, task_text
+from loopwright.records.verdict import Verdict
+
+#: Windows of each side without which there is no interval.
+FEWEST_WINDOWS = 3
+_RESAMPLES = 2000
+_CONFIDENCE = 0.95
+#: Parts of ``env`` that decide a time.
+_MACHINE = {"cpu": "CPU", "isa": "instruction set", "cores": "cores", "governor": "governor"}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Something that two records do not have in common.
+
+    Attributes:
+        what: such as ``"knob tile_i"`` or ``"threads"``.
+        one: what the first record has, as text.
+        other: what the second one has.
+    """
+
+    what: str
+    one: str
+    other: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.one} -> {self.other}"
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times as long one kernel takes as another.
+
+    Attributes:
+        value: median seconds of the other by median seconds of the one: 2.0 where the other takes
+            twice as long.
+        low: lower end of the interval of 95 %; None where there are too few windows for one.
+        high: upper end of it.
+        windows: how many timed windows the two have.
+    """
+
+    value: float
+    low: float | None
+    high: float | None
+    windows: tuple[int, int]
+
+    @property
+    def same(self) -> bool | None:
+        """True where the interval holds 1; None without an interval."""
+        if self.low is None or self.high is None:
+            return None
+        return self.low <= 1.0 <= self.high
+
+    @property
+    def why_no_interval(self) -> str:
+        """Why there is no interval; empty where there is one."""
+        if self.low is not None:
+            return ""
+        few = min(self.windows)
+        return f"{few} window{'s' * (few != 1)}, no interval"
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a comparison: the best record of a setup.
+
+    Attributes:
+        setup: task, hardware and threads.
+        name: the task in words.
+        record: the best record; None where none may be best.
+        trials: how many trials of the setup there are.
+        verdict: how the best one compares with the default configuration; None where that is not
+            known.
+    """
+
+    setup: Setup
+    name: str
+    record: Record | None
+    trials: int
+    verdict: Verdict | None
+
+
+@dataclass(frozen=True)
+class TaskComparison:
+    """A task on both sides.
+
+    Attributes:
+        task: the task in words.
+        one: the first side; None where it does not have the task.
+        other: the second side; None where it does not.
+        ratio: time of the best of the other by that of the one; None where one has no best record.
+        differences: in what the conditions and the best records differ; empty where a side is
+            missing.
+    """
+
+    task: str
+    one: Side | None
+    other: Side | None
+    ratio: Ratio | None
+    differences: tuple[Difference, ...]
+
+
+def record_differences(one: Record, other: Record) -> list[Difference]:
+    """What two records do not have in common, of what decides a time: task, expression, target,
+    threads, machine, compiler, and every decision of the schedule.
+
+    Args:
+        one: a record.
+        other: another one; its task may be another.
+    """
+    pairs: list[tuple[str, Json, Json]] = [
+        ("task", task_text(one.op, one.args), task_text(other.op, other.args)),
+        ("tensor expression", one.dag, other.dag),
+    ]
+    for name in dict.fromkeys([*one.target, *other.target]):
+        pairs.append((f"target {name}", one.target.get(name), other.target.get(name)))
+    pairs.append(("threads", one.threads or None, other.threads or None))
+    pairs += [(words, one.env.get(n), other.env.get(n)) for n, words in _MACHINE.items()]
+    pairs.append(("compiler", one.build or None, other.build or None))
+    found = [_difference(what, a, b) for what, a, b in pairs if _differ(a, b)]
+    found = [d for d in found if d.what != "target num_threads"]  # said by the threads
+    return found + _decisions(one, other)
+
+
+def _decisions(one: Record, other: Record) -> list[Difference]:
+    """The knobs in which two records differ; else the first step of their schedules that does."""
+    names = dict.fromkeys([*one.config, *other.config])
+    found = [
+        Difference(
+            f"knob {name}",
+            value_text(one.config[name]) if name in one.config else ABSENT,
+            value_text(other.config[name]) if name in other.config else ABSENT,
+        )
+        for name in names
+        if name not in one.config
+        or name not in other.config
+        or value_text(one.config[name]) != value_text(other.config[name])
+    ]
+    if found or not one.trace or not other.trace:
+        return found
+    steps = [[canonical_json(step) for step in record.trace] for record in (one, other)]
+    if steps[0] == steps[1]:
+        return []
+    longest = max(map(len, steps))
+    padded = [[*own, *["no step"] * (longest - len(own))] for own in steps]
+    at = next(i for i in range(longest) if padded[0][i] != padded[1][i])
+    return [Difference(f"schedule from step {at} on", padded[0][at], padded[1][at])]
+
+
+def _differ(one: Json, other: Json) -> bool:
+    # What a record does not say is not a difference that is known.
+    return one is not None and other is not None and one != other
+
+
+def _difference(what: str, one: Json, other: Json) -> Difference:
+    if isinstance(one, list) and isinstance(other, list):
+        # Of the features of a CPU only those that differ.
+        mine, others = [x for x in one if x not in other], [x for x in other if x not in one]
+        return Difference(what, _listed(mine), _listed(others))
+    return Difference(what, _said(one), _said(other))
+
+
+def _listed(values: Sequence[Json]) -> str:
+    return " ".join(map(str, values)) or "none of these"
+
+
+def _said(value: Json) -> str:
+    return value if isinstance(value, str) and value else value_text(value)
+
+
+def time_ratio(one: Record, other: Record, seed: int = 0) -> Ratio | None:
+    """How many times as long the other takes, with an interval where there are windows for one.
+
+    The interval is that of the percentile bootstrap of the ratio of medians (Efron, Tibshirani, "An
+    introduction to the bootstrap", chapter 13). It holds what varies between the windows of one
+    measurement, and not what changed on the machine from one measurement to the other.
+
+    Args:
+        one: a record.
+        other: another one.
+        seed: of the resampling.
+
+    Returns:
+        The ratio; None where one of them failed.
+    """
+    if not one.valid or not other.valid:
+        return None
+    value = statistics.median(other.times) / statistics.median(one.times)
+    windows = (len(one.times), len(other.times))
+    if min(windows) < FEWEST_WINDOWS:
+        return Ratio(value, None, None, windows)
+    rng = np.random.default_rng(seed)
+    medians = [
+        np.median(rng.choice(np.array(record.times), (_RESAMPLES, len(record.times))), axis=1)
+        for record in (one, other)
+    ]
+    edge = (1.0 - _CONFIDENCE) / 2.0
+    low, high = np.quantile(medians[1] / medians[0], (edge, 1.0 - edge))
+    return Ratio(value, float(low), float(high), windows)
+
+
+def compare_logs(one: Iterable[Record], other: Iterable[Record]) -> list[TaskComparison]:
+    """Two logs, task by task: the best record of each, and what only one of them has.
+
+    Setups are paired where task, hardware and threads are equal; of the rest, where task and
+    threads are; of the rest, where the task is. What more than one could be paired with is left by
+    itself, since it is not known which is meant.
+
+    Args:
+        one: records of a log, or of a machine.
+        other: those of another one.
+
+    Returns:
+        What both have in the order of the first; then what only one has.
+    """
+    mine = [_side(setup, group) for setup, group in by_setup(one).items()]
+    theirs = [_side(setup, group) for setup, group in by_setup(other).items()]
+    pairs: list[tuple[Side | None, Side | None]] = []
+    keys: tuple[Callable[[Setup], Hashable], ...] = (
+        lambda setup: setup,
+        lambda setup: (setup.task, setup.threads),
+        lambda setup: setup.task,
+    )
+    for key in keys:
+        found = _paired(mine, theirs, key)
+        pairs += found
+        mine = [side for side in mine if all(side is not pair[0] for pair in found)]
+        theirs = [side for side in theirs if all(side is not pair[1] for pair in found)]
+    pairs += [(side, None) for side in mine]
+    pairs += [(None, side) for side in theirs]
+    return [_compared(*pair) for pair in pairs]
+
+
+def _paired(
+    mine: Sequence[Side], theirs: Sequence[Side], key: Callable[[Setup], Hashable]
+) -> list[tuple[Side, Side]]:
+    """Sides that are the only ones with their key on both sides."""
+    groups: dict[Hashable, tuple[list[Side], list[Side]]] = {}
+    for at, sides in enumerate((mine, theirs)):
+        for side in sides:
+            groups.setdefault(key(side.setup), ([], []))[at].append(side)
+    return [(a[0], b[0]) for a, b in groups.values() if len(a) == len(b) == 1]
+
+
+def machines(records: Iterable[Record]) -> dict[str, list[Record]]:
+    """The records of each machine, named by `Setup.hardware`, in order of first appearance.
+
+    Args:
+        records: any iterable of records.
+    """
+    found: dict[str, list[Record]] = {}
+    for setup, group in by_setup(records).items():
+        found.setdefault(setup.hardware, []).extend(group)
+    return found
+
+
+def _side(setup: Setup, records: Sequence[Record]) -> Side:
+    best = next(iter(ranked(records, 1)), None)
+    (phases,) = fields_of(records, "phase")
+    name = task_text(records[0].op, records[0].args)
+    verdict = None if best is None else _verdict_of(best, records)
+    return Side(setup, name, best, sum(not phase for phase in phases), verdict)
+
+
+def _verdict_of(best: Record, records: Sequence[Record]) -> Verdict | None:
+    """The latest verdict on the best record; None where there is none that can be read."""
+    latest = latest_verdict(best, records)
+    if latest is None or latest.verdict is None:
+        return None
+    try:
+        return Verdict.from_json(latest.verdict)
+    except RecordError:
+        return None  # a malformed verdict says nothing; `records validate` names its line
+
+
+def _compared(one: Side | None, other: Side | None) -> TaskComparison:
+    known = next(side for side in (one, other) if side is not None)
+    if one is None or other is None or one.record is None or other.record is None:
+        return TaskComparison(known.name, one, other, None, ())
+    differences = tuple(record_differences(one.record, other.record))
+    return TaskComparison(known.name, one, other, time_ratio(one.record, other.record), differences)

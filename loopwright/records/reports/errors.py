@@ -1,0 +1,160 @@
+"""Why trials failed: the kinds, their shares, an example of each, and the knobs that go with them.
+
+Whether a value of a knob goes with failure is asked by Fisher's exact test, one-sided ("On the
+interpretation of chi-squared from contingency tables, and the calculation of P", J. R. Stat. Soc.
+85, 1922), and corrected by Bonferroni for the number of values that were looked at.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright.records.many import fields_of
+from loopwright.records.record import Record
+from loopwright.records.reports.knobs import Knob, knobs_of
+
+#: A value is named when chance gives a link as strong with less than this probability.
+SIGNIFICANT = 0.01
+#: A value is looked at when so many failures have it.
+FEWEST = 5
+
+
+@dataclass(frozen=True)
+class FailingValue:
+    """A value of a knob that goes with failure.
+
+    Attributes:
+        knob: name of the knob.
+        value: its value, as text.
+        failed: how many records with this value failed in this way.
+        trials: how many records have it.
+        overall: share of all records that failed in this way.
+        p: probability of so many failures if the value made no difference, corrected for the number
+            of values that were looked at.
+    """
+
+    knob: str
+    value: str
+    failed: int
+    trials: int
+    overall: float
+    p: float
+
+    @property
+    def share(self) -> float:
+        """Share of the records with this value that failed in this way."""
+        return self.failed / self.trials
+
+
+@dataclass(frozen=True)
+class Failures:
+    """What failed in one way: trials, and further measurements of a candidate.
+
+    Attributes:
+        kind: name of the way, as in records.
+        count: how many records.
+        share: share of all records that were looked at.
+        first: the record of the first one.
+        text: what its error says, in one line.
+        values: the values of knobs that go with it, the strongest link first.
+    """
+
+    kind: str
+    count: int
+    share: float
+    first: Record
+    text: str
+    values: tuple[FailingValue, ...]
+
+
+@dataclass(frozen=True)
+class FailureReport:
+    """What failed among some trials.
+
+    Attributes:
+        trials: how many were looked at.
+        failed: how many of them failed.
+        dropped: how many of the others racing stopped early, which is no failure.
+        again: how many further measurements of a candidate (such as a playoff) failed.
+        kinds: the ways in which they failed, the most frequent first; failures of further
+            measurements are among them.
+    """
+
+    trials: int
+    failed: int
+    dropped: int
+    again: int
+    kinds: tuple[Failures, ...]
+
+
+def failures(records: Iterable[Record], significant: float = SIGNIFICANT) -> FailureReport:
+    """What failed, how often, and which values of knobs go with it.
+
+    Records of several tasks may be given; knobs are then compared within all of them.
+
+    Args:
+        records: any iterable of records.
+        significant: the largest probability of chance at which a value is named.
+    """
+    records = list(records)
+    errors, phases, dropped = fields_of(records, "error", "phase", "dropped")
+    kinds = [None if error is None else str(error.get("kind", "")) for error in errors]
+    is_trial = [not phase for phase in phases]
+    trials = sum(is_trial)
+    failed = sum(kind is not None and own for kind, own in zip(kinds, is_trial, strict=True))
+    counts = Counter(kind for kind in kinds if kind is not None)
+    found = []
+    # Without a failure nothing is asked of the knobs.
+    knobs = knobs_of(records) if counts else []
+    for kind, count in counts.most_common():
+        first = kinds.index(kind)
+        has = np.array([kind == other for other in kinds], dtype=np.bool_)
+        text = " ".join(str((errors[first] or {}).get("text", "")).split())
+        values = _failing_values(knobs, has, significant)
+        found.append(Failures(kind, count, count / len(records), records[first], text, values))
+    again = sum(counts.values()) - failed
+    return FailureReport(trials, failed, sum(dropped), again, tuple(found))
+
+
+def _failing_values(
+    knobs: Sequence[Knob], has: npt.NDArray[np.bool_], significant: float
+) -> tuple[FailingValue, ...]:
+    """The values that go with failure, among records of which some failed in one way."""
+    looked: list[FailingValue] = []
+    total, bad = len(has), int(has.sum())
+    for knob in knobs:
+        for part, values in knob.parts().items():
+            rows = {text: row for row, text in enumerate(dict.fromkeys(t for t, _ in values))}
+            texts = list(rows)
+            codes = np.array([rows[text] for text, _ in values])[knob.codes]
+            trials = np.bincount(codes, minlength=len(texts))
+            failed = np.bincount(codes[has], minlength=len(texts))
+            for row in np.flatnonzero((failed >= FEWEST) & (trials < total)).tolist():
+                n, k = int(trials[row]), int(failed[row])
+                p = _probability(k, n, bad, total)
+                looked.append(FailingValue(part, texts[row], k, n, bad / total, p))
+    corrected = [replace(value, p=min(1.0, value.p * len(looked))) for value in looked]
+    strong = [value for value in corrected if value.p < significant]
+    return tuple(sorted(strong, key=lambda value: (value.p, -value.share)))
+
+
+def _probability(k: int, n: int, bad: int, total: int) -> float:
+    """Of ``k`` or more failures among ``n`` of ``total`` trials, ``bad`` of which failed: the upper
+    tail of the hypergeometric distribution."""
+    from scipy.special import gammaln
+
+    def log_choose(of: int, some: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        found: npt.NDArray[np.float64] = (
+            gammaln(of + 1) - gammaln(some + 1) - gammaln(of - some + 1)
+        )
+        return found
+
+    counts = np.arange(k, min(n, bad) + 1)
+    logs = log_choose(bad, counts) + log_choose(total - bad, n - counts)
+    logs -= log_choose(total, np.array([n]))
+    return float(min(1.0, np.exp(logs[n - counts <= total - bad]).sum()))

@@ -1,0 +1,317 @@
+"""Which knobs matter: the share of the variance of the time that each of them explains.
+
+The method is functional ANOVA over an ensemble of trees (Hutter, Hoos, Leyton-Brown, "An efficient
+approach for assessing hyperparameter importance", ICML 2014): gradient boosted trees learn the
+logarithm of the time from the configurations of the log; the marginal of a knob is their prediction
+as a function of that knob alone, averaged over the values of all other knobs that the log holds,
+each as likely as the other. The share of a knob is the variance of its marginal, as a part of the
+variance of all predictions. What is left over belongs to combinations of knobs. The averages are
+taken over a sample of configurations, the same for all values of a knob.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import compress
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright.errors import RecordError
+from loopwright.records.json_value import Json
+from loopwright.records.many import fields_of
+from loopwright.records.record import Record
+from loopwright.records.reports.knobs import ABSENT, Knob, knobs_of, value_text
+
+Floats = npt.NDArray[np.float64]
+
+#: The name of the method, for people.
+METHOD = "functional ANOVA over boosted trees"
+#: Records without which nothing is said.
+FEWEST = 20
+#: Records that the trees learn from at most, and values of a knob that are averaged at most.
+_MOST_RECORDS, _MOST_VALUES = 4000, 200
+#: Configurations that an average is taken over, and that the variance of all is taken from.
+_AVERAGED, _SAMPLED = 400, 8000
+#: A best or worst value is one that so many records have, where there are two such.
+_SEEN = 3
+_FOLDS = 5
+_ROUNDS = 150
+
+
+@dataclass(frozen=True)
+class ValueEffect:
+    """What one value of a knob costs.
+
+    Attributes:
+        value: the value; None for one that is `knobs.ABSENT`.
+        text: its text.
+        count: how many of the records have it.
+        slower: times as slow as the best value of the knob, 1.0 for that one: a ratio of geometric
+            means over the values of all other knobs, as predicted.
+        fastest: median seconds of the fastest of the records that have it.
+    """
+
+    value: Json
+    text: str
+    count: int
+    slower: float
+    fastest: float
+
+
+@dataclass(frozen=True)
+class KnobEffect:
+    """How much a knob matters.
+
+    Attributes:
+        knob: its name.
+        share: part of the variance of log(time) that it explains by itself, from 0 to 1.
+        best: its best value.
+        worst: its worst value.
+        values: all values that were looked at, the best first.
+    """
+
+    knob: str
+    share: float
+    best: ValueEffect
+    worst: ValueEffect
+    values: tuple[ValueEffect, ...]
+
+    def of(self, value: Json) -> ValueEffect | None:
+        """What a value costs; None where it was not looked at."""
+        text = value_text(value)
+        return next((effect for effect in self.values if effect.text == text), None)
+
+
+@dataclass(frozen=True)
+class Importance:
+    """How much each knob matters.
+
+    Attributes:
+        knobs: the knobs that vary, the most important first.
+        together: part of the variance that only combinations of knobs explain, from 0 to 1.
+        records: how many records it rests on.
+        dropped: how many of these racing dropped; their times are rough.
+        learned: how many of them the trees learned from: a sample where there are very many.
+        rank_correlation: between predicted and measured times of records that the trees had not
+            learned from (Spearman's, cross-validated in five parts); 1 is perfect, and below about
+            0.3 the shares say little.
+        method: name of the method.
+    """
+
+    knobs: tuple[KnobEffect, ...]
+    together: float
+    records: int
+    dropped: int
+    learned: int
+    rank_correlation: float
+    method: str = METHOD
+
+
+def importance(records: Iterable[Record], seed: int = 0) -> Importance:
+    """How much each knob matters for the time, from the trials of one task on one machine.
+
+    Failed records have no time and are left out; those that racing dropped have a rough one and
+    count. Records need not have the same knobs: that one is absent is one of its values.
+
+    Args:
+        records: those of one `Setup`.
+        seed: of all samples; the same records and seed give the same answer.
+
+    Raises:
+        RecordError: there are fewer than `FEWEST` records with a time, or no knob varies, or all
+            times are equal.
+    """
+    records = list(records)
+    valid, phases, dropped = fields_of(records, "valid", "phase", "dropped")
+    chosen = [own and not phase for own, phase in zip(valid, phases, strict=True)]
+    trials = list(compress(records, chosen))
+    if len(trials) < FEWEST:
+        raise RecordError(
+            f"which knobs matter cannot be told from {len(trials)} records with a time; "
+            f"tune until there are {FEWEST}, better 100"
+        )
+    knobs = [knob for knob in knobs_of(trials) if len(knob.texts) > 1]
+    if not knobs:
+        raise RecordError(f"no knob varies among the {len(trials)} records with a time")
+    (medians,) = fields_of(trials, "median")
+    logs = np.log(np.array(medians, dtype=np.float64))
+    if float(np.ptp(logs)) == 0.0:
+        raise RecordError(
+            f"all {len(trials)} records have the same time: no knob explains anything"
+        )
+    rng = np.random.default_rng(seed)
+    some = rng.permutation(len(trials))[:_MOST_RECORDS]
+    table = _Table(knobs)
+    features = table.rows([knob.codes[some] for knob in knobs])
+    correlation = _cross_validated(features, logs[some], seed)
+    model = _fit(features, logs[some], seed)
+    variance = float(np.var(model.predict(table.rows(table.draw(rng, _SAMPLED)))))
+    background = table.draw(rng, _AVERAGED)
+    effects = [
+        _effect(table, place, model, background, variance, logs) for place in range(len(knobs))
+    ]
+    effects.sort(key=lambda effect: -effect.share)
+    together = max(0.0, 1.0 - sum(effect.share for effect in effects))
+    rough = sum(compress(dropped, chosen))
+    return Importance(tuple(effects), together, len(trials), rough, len(some), correlation)
+
+
+def _effect(
+    table: _Table,
+    place: int,
+    model: _Model,
+    background: Sequence[npt.NDArray[np.int64]],
+    variance: float,
+    logs: Floats,
+) -> KnobEffect:
+    """The marginal of one knob."""
+    knob = table.knobs[place]
+    counts = np.bincount(knob.codes, minlength=len(knob.texts))
+    # The most frequent values where there are too many to average.
+    codes = np.argsort(-counts, kind="stable")[:_MOST_VALUES]
+    rows = [np.tile(own, len(codes)) for own in background]
+    rows[place] = np.repeat(codes, _AVERAGED)
+    predicted = model.predict(table.rows(rows)).reshape(len(codes), _AVERAGED)
+    marginal = predicted.mean(axis=1)
+    own = float(np.var(marginal)) / variance if variance > 0.0 else 0.0
+    fastest = np.full(len(knob.texts), np.inf)
+    np.minimum.at(fastest, knob.codes, logs)
+    order = np.argsort(marginal, kind="stable")
+    often = [i for i in order.tolist() if counts[codes[i]] >= _SEEN]
+    ranked = often if len(often) > 1 else order.tolist()
+    best, worst = ranked[0], ranked[-1]
+
+    def value(i: int) -> ValueEffect:
+        code = int(codes[i])
+        return ValueEffect(
+            knob.values[code],
+            knob.texts[code],
+            int(counts[code]),
+            math.exp(marginal[i] - marginal[best]),
+            math.exp(fastest[code]),
+        )
+
+    values = tuple(map(value, order.tolist()))
+    return KnobEffect(knob.name, min(1.0, own), value(best), value(worst), values)
+
+
+class _Table:
+    """Configurations as rows of numbers for trees.
+
+    A knob's value is a group of columns: a number is a place in the order of all numbers of that
+    column, which is all that trees see of it; any other value is one column that says whether it
+    is this one; a list is one group for each of its places.
+    """
+
+    def __init__(self, knobs: Sequence[Knob]) -> None:
+        self.knobs = knobs
+        self._columns = [_columns(knob) for knob in knobs]
+
+    def rows(self, codes: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.float32]:
+        """Rows of configurations, given for each knob the numbers of its values."""
+        parts = [own[code] for own, code in zip(self._columns, codes, strict=True)]
+        return np.concatenate(parts, axis=1)
+
+    def draw(self, rng: np.random.Generator, count: int) -> list[npt.NDArray[np.int64]]:
+        """Draw configurations: each knob by itself, all its values alike."""
+        return [rng.integers(len(knob.texts), size=count) for knob in self.knobs]
+
+
+def _columns(knob: Knob) -> npt.NDArray[np.float32]:
+    """A row of numbers for each value of a knob."""
+    found = [c for values in knob.parts().values() for c in _part_columns(values)]
+    return np.array(found, dtype=np.float32).T
+
+
+def _part_columns(values: Sequence[tuple[str, Json]]) -> list[list[float]]:
+    numbers = sorted({value for _, value in values if _is_number(value)})
+    order = {number: float(place) for place, number in enumerate(numbers)}
+    others = dict.fromkeys(t for t, value in values if t != ABSENT and not _is_number(value))
+    columns = [[float(text == other) for text, _ in values] for other in others]
+    if numbers or not columns:
+        columns.append([order.get(v, math.nan) if _is_number(v) else math.nan for _, v in values])
+    if any(text == ABSENT for text, _ in values):
+        columns.append([float(text == ABSENT) for text, _ in values])
+    return columns
+
+
+def _is_number(value: Json) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+class _Model(Protocol):
+    """A model that predicts log(seconds) of rows."""
+
+    def predict(self, rows: npt.NDArray[np.float32]) -> Floats:
+        """One prediction for each row."""
+
+
+class _Trees:
+    """Boosted trees of XGBoost.
+
+    Args:
+        booster: XGBoost's.
+        base: what is added to its predictions.
+    """
+
+    def __init__(self, booster: Any, base: float) -> None:
+        self._booster, self._base = booster, base
+
+    def predict(self, rows: npt.NDArray[np.float32]) -> Floats:
+        """One prediction for each row, in log(seconds)."""
+        return np.asarray(self._booster.inplace_predict(rows), dtype=np.float64) + self._base
+
+
+def _fit(rows: npt.NDArray[np.float32], logs: Floats, seed: int) -> _Trees:
+    import xgboost
+
+    base = float(logs.mean())
+    params: Mapping[str, Json] = {
+        "objective": "reg:squarederror",
+        "base_score": 0.0,
+        "tree_method": "hist",
+        "max_depth": 5,
+        "eta": 0.1,
+        "min_child_weight": 2,
+        "subsample": 0.8,
+        "seed": seed,
+        "nthread": 1,  # so that the sums, and with them the answer, are the same everywhere
+        "verbosity": 0,
+    }
+    matrix = xgboost.DMatrix(rows, label=logs - base)
+    return _Trees(xgboost.train(dict(params), matrix, num_boost_round=_ROUNDS), base)
+
+
+def _cross_validated(rows: npt.NDArray[np.float32], logs: Floats, seed: int) -> float:
+    """Spearman's rank correlation of measured times with predictions of trees that had not learned
+    from them."""
+    part = np.arange(len(logs)) % _FOLDS
+    predicted = np.empty(len(logs))
+    for fold in range(_FOLDS):
+        held = part == fold
+        predicted[held] = _fit(rows[~held], logs[~held], seed).predict(rows[held])
+    return rank_correlation(predicted, logs)
+
+
+def rank_correlation(one: npt.ArrayLike, other: npt.ArrayLike) -> float:
+    """Spearman's rank correlation; equal values share their mean rank. 0 where one is constant.
+
+    Args:
+        one: numbers.
+        other: as many.
+    """
+    a, b = _ranks(np.asarray(one)), _ranks(np.asarray(other))
+    a, b = a - a.mean(), b - b.mean()
+    scale = math.sqrt(float(a @ a) * float(b @ b))
+    return float(a @ b) / scale if scale > 0.0 else 0.0
+
+
+def _ranks(values: npt.NDArray[Any]) -> Floats:
+    _, codes, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    ranks: Floats = (last - (counts - 1) / 2.0)[codes]
+    return ranks

@@ -1,0 +1,160 @@
+"""Which knobs vary among records, and configurations in few words.
+
+Records of one task need not have the same knobs: a knob that a record lacks is `ABSENT` there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright.records.json_value import Json
+from loopwright.records.many import fields_of
+from loopwright.records.record import Record
+
+#: The text of a knob that a record does not have.
+ABSENT: Final = "absent"
+#: Texts that need no quotation marks: they are taken for no other JSON value.
+_PLAIN = re.compile(r"(?!(?:true|false|null|NaN|Infinity|absent)$)[A-Za-z_][\w.:-]*")
+
+
+def value_text(value: Json) -> str:
+    """The value of a knob for people, such as ``[-1,8]`` or ``vec``; different values differ."""
+    if isinstance(value, str) and _PLAIN.fullmatch(value):
+        return value
+    return json.dumps(value, separators=(",", ":"))
+
+
+def varying_knobs(records: Iterable[Record]) -> list[str]:
+    """Names of the knobs that do not have one value in all records, in order of appearance.
+
+    A knob that only some of the records have varies.
+
+    Args:
+        records: any iterable of records.
+    """
+    (configs,) = fields_of(records, "config")
+    texts = _Texts()
+    seen: dict[str, set[str]] = {}
+    count: dict[str, int] = {}
+    for config in configs:
+        for name, value in config.items():
+            seen.setdefault(name, set()).add(texts.of(value))
+            count[name] = count.get(name, 0) + 1
+    return [name for name in seen if len(seen[name]) > 1 or count[name] < len(configs)]
+
+
+def config_text(config: Mapping[str, Json], names: Sequence[str] | None = None) -> str:
+    """A configuration in one line, such as ``tile_i=[-1,8] unroll=true``.
+
+    Args:
+        config: value of each knob.
+        names: knobs to name, in this order; those that the configuration lacks are left out. None:
+            all of them.
+    """
+    chosen = config if names is None else [name for name in names if name in config]
+    return " ".join(f"{name}={value_text(config[name])}" for name in chosen)
+
+
+def config_texts(records: Iterable[Record], names: Sequence[str] | None = None) -> list[str]:
+    """`config_text` of many records.
+
+    Args:
+        records: any iterable of records.
+        names: as of `config_text`.
+    """
+    (configs,) = fields_of(records, "config")
+    texts = _Texts()
+    return [
+        " ".join(
+            [
+                f"{name}={texts.of(config[name])}"
+                for name in (config if names is None else names)
+                if name in config
+            ]
+        )
+        for config in configs
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class Knob:
+    """One knob among some records: its different values, and which of them each record has.
+
+    Attributes:
+        name: name of the knob.
+        values: the different values, in order of first appearance; None for `ABSENT`.
+        texts: the text of each of these; `ABSENT` where records lack the knob.
+        codes: for each record, the number of its value, from 0.
+    """
+
+    name: str
+    values: tuple[Json, ...]
+    texts: tuple[str, ...]
+    codes: npt.NDArray[np.int64]
+
+    def parts(self) -> dict[str, list[tuple[str, Json]]]:
+        """What the values consist of: a list, such as the factors of a split, has an entry for
+        each place, under a name such as ``tile_i[1]``; all others are one part.
+
+        Returns:
+            For each part the text and the value that it has in each of ``values``; where a value
+            has no such place, `ABSENT` and None.
+        """
+        lists = [value for value in self.values if isinstance(value, list | tuple)]
+        if not lists or len(lists) + self.texts.count(ABSENT) < len(self.values):
+            return {self.name: list(zip(self.texts, self.values, strict=True))}
+        return {
+            f"{self.name}[{place}]": [
+                (value_text(value[place]), value[place])
+                if isinstance(value, list | tuple) and place < len(value)
+                else (ABSENT, None)
+                for value in self.values
+            ]
+            for place in range(max(map(len, lists)))
+        }
+
+
+def knobs_of(records: Iterable[Record]) -> list[Knob]:
+    """All knobs of some records, those that do not vary too, in order of appearance.
+
+    Args:
+        records: any iterable of records.
+    """
+    (configs,) = fields_of(records, "config")
+    texts = _Texts()
+    found = []
+    for name in dict.fromkeys(name for config in configs for name in config):
+        numbers: dict[str, int] = {}
+        values: list[Json] = []
+        codes = np.empty(len(configs), dtype=np.int64)
+        for row, config in enumerate(configs):
+            text = texts.of(config[name]) if name in config else ABSENT
+            if text not in numbers:
+                numbers[text] = len(numbers)
+                values.append(config.get(name))
+            codes[row] = numbers[text]
+        found.append(Knob(name, tuple(values), tuple(numbers), codes))
+    return found
+
+
+class _Texts:
+    """Texts of values, each made once: a log has few different values, and equal ones that an
+    index holds are one object."""
+
+    def __init__(self) -> None:
+        # The value is kept beside its text, so that no other one gets its identity meanwhile.
+        self._known: dict[int, tuple[Json, str]] = {}
+
+    def of(self, value: Json) -> str:
+        """The text of a value."""
+        known = self._known.get(id(value))
+        if known is None:
+            known = self._known[id(value)] = (value, value_text(value))
+        return known[1]

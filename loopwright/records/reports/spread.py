@@ -1,0 +1,45 @@
+"""How far the timed windows of one measurement lie apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+
+def spread(times: Sequence[float]) -> float | None:
+    """The distance between the quartiles of the times as a share of their median.
+
+    A share such as 0.02 says that the middle half of the windows lies within 2 % of the median.
+
+    Args:
+        times: seconds per call, one for each timed window.
+
+    Returns:
+        The share; None for fewer than two windows, which have no spread.
+    """
+    if len(times) < 2:
+        return None
+    low, middle, high = np.quantile(np.asarray(times, dtype=np.float64), (0.25, 0.5, 0.75))
+    return float((high - low) / middle)
+
+
+def spreads(times: Iterable[Sequence[float]]) -> list[float | None]:
+    """`spread` of many measurements.
+
+    Args:
+        times: the windows of each.
+    """
+    rows = list(times)
+    found: list[float | None] = [None] * len(rows)
+    by_count: dict[int, list[int]] = {}
+    for row, windows in enumerate(rows):
+        by_count.setdefault(len(windows), []).append(row)
+    for count, places in by_count.items():
+        if count < 2:
+            continue
+        table = np.array([rows[place] for place in places], dtype=np.float64)
+        low, middle, high = np.quantile(table, (0.25, 0.5, 0.75), axis=1)
+        for place, share in zip(places, ((high - low) / middle).tolist(), strict=True):
+            found[place] = share
+    return found
