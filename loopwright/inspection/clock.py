@@ -7,13 +7,13 @@ waiting. Long silences, such as those between two runs, are left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from loopwright.records import Record, fields_of
+from loopwright.records import Json, Record, fields_of
 
 #: A silence longer than this, and than many trials, is a pause: no work of anybody.
 _PAUSE_S, _PAUSE_TRIALS = 120.0, 30.0
@@ -31,7 +31,8 @@ class TimeSpent:
         wall: all of it, pauses left out.
         run: running kernels of the search: timing and checking them.
         again: measuring again, apart from the search: playoffs, and after a drift of the machine.
-        build: building, at most what running leaves; builds overlap, in several processes.
+        build: building: the seconds of all builders, divided by how many there were, since they
+            build at the same time; an estimate, and at most what running leaves.
         rest: what is left: searching, instantiating, waiting, writing the log. Never negative.
         build_total: seconds of building added up over all processes.
         pauses: silences that were left out.
@@ -48,7 +49,7 @@ class TimeSpent:
 
 @dataclass(frozen=True)
 class Throughput:
-    """Trials in equal intervals of a log's wall time.
+    """Trials in equal intervals of the time that a log was searching: without playoffs and pauses.
 
     Attributes:
         interval: seconds of one interval.
@@ -72,7 +73,6 @@ class _Clock:
     """Records by the time at which they ended.
 
     Attributes:
-        at: seconds of wall time since the beginning, pauses left out, ascending.
         wall: seconds since the record before.
         search: False for what was measured again.
         failed: True for failures.
@@ -81,7 +81,6 @@ class _Clock:
         pauses: seconds that were left out.
     """
 
-    at: Floats
     wall: Floats
     search: npt.NDArray[np.bool_]
     failed: npt.NDArray[np.bool_]
@@ -107,7 +106,6 @@ def _clock(records: Iterable[Record]) -> _Clock | None:
     # After a pause a trial took what it says itself.
     wall = np.where(pause, np.minimum(own, silent), silent)
     return _Clock(
-        np.cumsum(wall),
         wall,
         search[order],
         failed[order],
@@ -117,12 +115,17 @@ def _clock(records: Iterable[Record]) -> _Clock | None:
     )
 
 
-def time_spent(records: Iterable[Record]) -> TimeSpent | None:
+def time_spent(
+    records: Iterable[Record], headers: Sequence[Mapping[str, Json]] = ()
+) -> TimeSpent | None:
     """Where the time of some records went; None where no record says when it was.
 
     Args:
         records: those of one log, in any order: all tasks of a machine share its time.
+        headers: of the log; they say how many builders there were. Without them there was one for
+            each core.
     """
+    records = list(records)
     clock = _clock(records)
     if clock is None:
         return None
@@ -130,24 +133,40 @@ def time_spent(records: Iterable[Record]) -> TimeSpent | None:
     again = float(clock.wall[~clock.search].sum())
     run = min(float(clock.run[clock.search].sum()), wall - again)
     build_total = float(clock.build.sum())
-    build = min(float(clock.build[clock.search].sum()), wall - again - run)
+    builders = _builders(records, headers)
+    build = min(float(clock.build[clock.search].sum()) / builders, wall - again - run)
     rest = max(0.0, wall - again - run - build)
     return TimeSpent(wall, run, again, build, rest, build_total, clock.pauses)
 
 
+def _builders(records: Sequence[Record], headers: Sequence[Mapping[str, Json]]) -> int:
+    """How many processes built at the same time: what the last header says, else the cores."""
+    found: Json = None
+    for header in headers:
+        found = header
+        for name in ("measure", "builder", "n_parallel"):
+            found = found.get(name) if isinstance(found, Mapping) else None
+    if found is None:
+        found = records[-1].env.get("cores")
+    return found if type(found) is int and found > 0 else 1
+
+
 def throughput(records: Iterable[Record], bins: int = BINS) -> Throughput | None:
-    """Trials of the search in equal intervals of the wall time; None where nothing has a clock.
+    """Trials in equal intervals of the time of searching; None where nothing has a clock.
 
     Args:
         records: those of one log, in any order.
         bins: how many intervals at most; there are fewer where there are fewer trials.
     """
     clock = _clock(records)
-    if clock is None or not clock.search.any() or clock.at[-1] <= 0:
+    if clock is None or not clock.search.any():
+        return None
+    at = np.cumsum(np.where(clock.search, clock.wall, 0.0))
+    end = float(at[-1])
+    if end <= 0:
         return None
     count = max(1, min(bins, int(clock.search.sum()) // 4))
-    end = float(clock.at[-1])
-    place = np.minimum((clock.at / end * count).astype(np.int64), count - 1)
+    place = np.minimum((at / end * count).astype(np.int64), count - 1)
     good = np.bincount(place[clock.search & ~clock.failed], minlength=count)
     bad = np.bincount(place[clock.search & clock.failed], minlength=count)
     return Throughput(end / count, tuple(good.tolist()), tuple(bad.tolist()))

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-
-from loopwright.records import Json
 
 _UNITS = ("s", "ms", "us", "ns")
 
@@ -36,8 +33,3 @@ def duration_text(seconds: float) -> str:
     if whole < 86400:
         return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
     return f"{whole // 86400}d{whole % 86400 // 3600:02d}h"
-
-
-def task_text(op: str, args: Sequence[Json]) -> str:
-    """A task as a call of its template: ``matmul(256, 256, 256, float32)``."""
-    return f"{op}({', '.join(map(str, args))})"

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from xml.etree.ElementTree import Element, tostring
 
 #: What an element may hold.
-Child: TypeAlias = "Element | str | None | Iterable[Child]"
+Child: TypeAlias = "Element | str | Iterable[Child] | None"
 
 
 def element(tag: str, *children: Child, **attributes: str | int | None) -> Element:
@@ -35,14 +35,15 @@ def raw(tag: str, text: str, **attributes: str) -> Element:
         text: our own program or style, or JSON of `embedded`.
         attributes: as of `element`.
     """
-    assert tag in ("script", "style") and "</" + tag not in text.lower()
+    assert tag in ("script", "style")
+    assert "</" + tag not in text.lower(), f"the text would end its {tag}"
     made = element(tag, **attributes)
     made.text = text
     return made
 
 
 def embedded(json_text: str) -> str:
-    """JSON that can stand inside of a script: no ``<`` in it ends the script or begins a comment."""
+    """JSON that can stand inside of a script: no ``<`` in it ends that, or begins a comment."""
     return json_text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 

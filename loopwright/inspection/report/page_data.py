@@ -70,8 +70,8 @@ class Candidate:
         high: the slowest.
         checked: whether its answer was compared with the reference.
         config: its knobs in words.
-        changes: the knobs that differ from the default configuration, in words; None where there
-            is no default to compare with.
+        changes: what differs from the default configuration, and what it is here, in words; None
+            where there is no default to compare with.
         of_default: how many times as fast as the default it is; None where that is not known.
     """
 
@@ -228,12 +228,15 @@ class Series:
         trials: trials that have a time.
         failed: trials that failed.
         dropped: trials that racing stopped early.
-        wall: seconds between its first and last trial, pauses left out.
+        duplicates: trials that turned out to be the program of another one, and share its samples.
+        spent: seconds of building and running its candidates; builders that work at the same time
+            are allowed for.
         flop: operations of a call; 0 where the log does not tell.
         best: the best by the one rule; None where nothing may be best.
         default: the default configuration; None where it has no time.
         verdict: how the two compare, as a sentence; empty where the log does not tell.
         outcome: the word of the verdict; empty where there is none.
+        gain: by which share the best is faster than the default, by the verdict; None without one.
         steps: the curve.
         points: the trials around it.
         errors: what failed.
@@ -255,12 +258,14 @@ class Series:
     trials: int
     failed: int
     dropped: int
-    wall: float
+    duplicates: int
+    spent: float
     flop: int
     best: Candidate | None
     default: Candidate | None
     verdict: str
     outcome: str
+    gain: float | None
     steps: Steps
     points: Points
     errors: tuple[FailureKind, ...]
@@ -344,7 +349,7 @@ class Page:
     """A report.
 
     Attributes:
-        made: when, seconds since the epoch.
+        made: when, whole seconds since the epoch.
         loopwright: the version that made it.
         logs: what it was made from.
         tasks: in order of first appearance.
@@ -352,7 +357,7 @@ class Page:
         version: of this form.
     """
 
-    made: float
+    made: int
     loopwright: str
     logs: tuple[LogPage, ...]
     tasks: tuple[TaskPage, ...]

@@ -21,14 +21,14 @@ from loopwright.inspection.report.page_data import (
     Series,
     Steps,
 )
-from loopwright.inspection.roofline import Limits, limits_in, roofline_point
+from loopwright.inspection.roofline import Limits, roofline_point
 from loopwright.inspection.work import Work, work_of
 from loopwright.records import Checked, Log, Record, Verdict, fields_of, ranked, vouched
 from loopwright.records.query import latest_verdict
 from loopwright.records.reports.curve import Curve, best_so_far
 from loopwright.records.reports.differences import record_differences
 from loopwright.records.reports.errors import failures
-from loopwright.records.reports.knobs import config_text, varying_knobs
+from loopwright.records.reports.knobs import config_text
 from loopwright.records.reports.setups import Setup
 from loopwright.records.verdict import NOT_COMPARED
 
@@ -90,11 +90,10 @@ def series_of(
     accuracy, accuracy_note = _accuracy(records, effort.places)
     roofline, roofline_note = _roofline(group, limits)
     verdict = NOT_COMPARED if group.best is None else _verdict(group.best, records)
-    spent = time_spent(records)
+    spent = time_spent(records, log.headers)
     right = vouched(records)
     shown = [_candidate(one, default, right) for one in top[:TOP]]
-    (valid,) = fields_of(records, "valid")
-    phases, same = fields_of(records, "phase", "same_as")
+    valid, phases, same = fields_of(records, "valid", "phase", "same_as")
     rows = zip(valid, phases, same, strict=True)
     return Series(
         label="",
@@ -105,12 +104,16 @@ def series_of(
         trials=sum(own and not phase and not shared for own, phase, shared in rows),
         failed=report.failed,
         dropped=report.dropped,
-        wall=spent.wall if spent else 0.0,
+        duplicates=sum(
+            bool(shared) and not phase for shared, phase in zip(same, phases, strict=True)
+        ),
+        spent=spent.run + spent.again + spent.build if spent else 0.0,
         flop=0 if work is None else work.flop,
         best=None if group.best is None else _candidate(group.best, default, right),
         default=None if default is None else _candidate(default, default, right),
         verdict="" if verdict is NOT_COMPARED else verdict.text(),
         outcome="" if verdict is NOT_COMPARED else verdict.outcome.value,
+        gain=None if verdict is NOT_COMPARED else verdict.gain,
         steps=_steps(curve),
         points=_points(curve, effort.points),
         errors=tuple(
@@ -164,7 +167,7 @@ def _candidate(one: Record, default: Record | None, right: set[tuple[str, str]])
     changes = None
     if default is not None:
         found = record_differences(default, one)
-        changes = tuple(str(difference).removeprefix("knob ") for difference in found)
+        changes = tuple(f"{each.what.removeprefix('knob ')}={each.other}" for each in found)
     return Candidate(
         one.id,
         one.trial,
@@ -237,8 +240,8 @@ def _accuracy(records: Sequence[Record], places: int) -> tuple[Accuracy | None, 
     note = (
         "The log holds no predictions, so the question is asked anew: at each point trees learned "
         "the times of the trials before it from their knobs alone, and predicted the next ones. "
-        "It is not the tuner's own model. 1 is a perfect order, 0 is chance; where a tuner measures "
-        "only good candidates, these lie close together, and a low figure is no fault."
+        "It is not the tuner's own model. 1 is a perfect order, 0 is chance; where a tuner "
+        "measures only good candidates, these lie close together, and a low figure is no fault."
     )
     columns = (
         tuple(one.before for one in found),
@@ -253,7 +256,10 @@ def _roofline(group: _Group, limits: Limits) -> tuple[Roofline | None, str]:
     if group.best is None or group.best.median is None:
         return None, "no record may be best"
     if group.work is None:
-        return None, "the log does not hold the tensor expression, so the work of a call is not known"
+        return (
+            None,
+            "the log does not hold the tensor expression, so the work of a call is not known",
+        )
     point = roofline_point(group.work, group.best.median, limits)
     if point is None:
         return None, "a call has no arithmetic to count"
@@ -275,10 +281,7 @@ def _source(limits: Limits) -> str:
         said.append(f"memory bandwidth beside the playoff of record {limits.bandwidth_from}")
     if not said:
         return (
-            "The log does not tell the limits of its machine (no playoff sampled them), and a limit "
-            "of another machine would say nothing."
+            "The log does not tell the limits of its machine (no playoff sampled them), and one of "
+            "another machine would say nothing."
         )
     return f"Limits of this machine, sampled by the log itself: {' and '.join(said)}."
-
-
-__all__ = ["LINES", "TOP", "Effort", "limits_in", "series_of"]

@@ -62,14 +62,18 @@ def table(
 
 
 def _cell(cell: Cell) -> Element:
-    value = None if cell.value is None else ("" if cell.value == float("inf") else f"{cell.value!r}")
+    value = (
+        None if cell.value is None else ("" if cell.value == float("inf") else f"{cell.value!r}")
+    )
     return element("td", cell.content, class_=cell.kind or None, data_value=value)
 
 
 def facts(entries: Mapping[str, Child]) -> Element:
     """A list of names with what is known of each."""
     parts = [
-        (element("dt", name), element("dd", content)) for name, content in entries.items() if content
+        (element("dt", name), element("dd", content))
+        for name, content in entries.items()
+        if content
     ]
     return element("dl", parts, class_="facts")
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from loopwright.inspection.quantities import speed_text, task_text, time_text
+from loopwright.inspection.quantities import speed_text, time_text
 from loopwright.inspection.work import work_of
 from loopwright.records import Checked, Json, Log, Ranking, Record, fields_of
 from loopwright.records.follow import News
+from loopwright.records.reports.setups import task_text
 
 #: The pace is that of so many seconds before the last trial.
 _PACE_S = 120.0

@@ -9,7 +9,7 @@ function drawThroughput(figure, throughput) {
   });
   const x = linear([0, end], [area.x0, area.x1]);
   const y = linear([0, Math.max(...pace, 1) * 1.08], [area.y0, area.y1 + 8]);
-  axes(area, { x, y, xText: durationText, xLabel: "time of tuning", yLabel: "trials a minute" });
+  axes(area, { x, y, xText: durationText, xLabel: "time of searching", yLabel: "trials a minute" });
   const width = Math.max(1, x(interval) - x(0) - 1.5);
   successful.forEach((count, place) => {
     const good = (count / interval) * 60, bad = (failed[place] / interval) * 60;
@@ -30,7 +30,7 @@ function drawThroughput(figure, throughput) {
 
 const TIME_PARTS = [
   ["run", "running and checking kernels", "var(--s0)"],
-  ["build", "building", "var(--s1)"],
+  ["build", "building (estimated)", "var(--s1)"],
   ["again", "measuring again: playoffs, drift", "var(--s2)"],
   ["rest", "the rest: search, waiting", "var(--s3)"],
 ];

@@ -3,13 +3,14 @@
 /** The best candidates as lines through the values of their knobs; one lights up under the pointer. */
 function drawParallel(figure, parallel) {
   const { axes: knobs, seconds, id } = parallel;
+  const [fastest, slowest] = [Math.min(...seconds), Math.max(...seconds)];
   const room = Math.max(figure.clientWidth || 600, 74 * (knobs.length + 1));
   const inner = element("div");
   inner.style.width = `${room}px`;
   figure.replaceChildren(element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Parallel coordinates" }, inner));
   const area = canvas(inner, {
     height: 330, left: 40, right: 64, top: 34, bottom: 16, name: "Parallel coordinates of the best candidates",
-    description: `${seconds.length} candidates, from ${timeText(seconds[0])} to ${timeText(seconds[seconds.length - 1])}`,
+    description: `${seconds.length} candidates, from ${timeText(fastest)} to ${timeText(slowest)}`,
   });
   const step = (area.x1 - area.x0) / Math.max(1, knobs.length);
   const place = (values, at) => (values.length < 2 ? (area.y0 + area.y1) / 2 : area.y0 - (at / (values.length - 1)) * (area.y0 - area.y1));
@@ -32,7 +33,7 @@ function drawParallel(figure, parallel) {
   area.svg.append(
     shape("line", { class: "axis", x1: area.x1, x2: area.x1, y1: area.y1, y2: area.y0 }),
     shape("text", { class: "strong", x: area.x1, y: 14, "text-anchor": "middle" }, "time"),
-    ...[seconds[0], seconds[seconds.length - 1]].map((time) => shape("text", { x: area.x1 + 6, y: speed(time) + 4 }, timeText(time))),
+    ...[fastest, slowest].map((time) => shape("text", { x: area.x1 + 6, y: speed(time) + 4 }, timeText(time))),
   );
   lightUp(area, lines, (n) => `${n + 1}. ${timeText(seconds[n])}, record ${id[n]}\n${knobs.map((knob) => `${knob.name} = ${knob.values[knob.at[n]]}`).join("\n")}`);
   legend(figure, [["var(--s1)", "the best"], ["var(--s0)", `the next ${seconds.length - 1}; darker is faster`]]);
@@ -92,14 +93,15 @@ function drawRoofline(figure, roofline) {
   const y = logarithmic(ys, [area.y0, area.y1 + 4]);
   axes(area, { x, y, yText: (v) => short(v / 1e9), xLabel: "operations a byte of the arguments", yLabel: "GFLOP/s" });
   area.svg.append(roof({ x, y, xs, ys }, flops, bandwidth));
+  const near = flops && y(speed) - y(flops) < 22;
   const mark = (value, paint, text, below) => {
     area.svg.append(
       shape("circle", { class: "kernel", cx: x(intensity), cy: y(value), r: 5.5, fill: paint, stroke: "var(--card)", "stroke-width": 1.5 }),
-      shape("text", { class: "strong", x: x(intensity) + 10, y: y(value) + (below ? 14 : 5) }, text),
+      shape("text", { class: "strong", x: x(intensity) + 10, y: y(value) + (below ? 17 : 5) }, text),
     );
   };
-  if (roofline.default_speed) mark(roofline.default_speed, "var(--s3)", `default ${speedText(roofline.default_speed)}`, roofline.default_speed < speed);
-  mark(speed, "var(--s1)", `best ${speedText(speed)}${flops ? `, ${Math.round((speed / flops) * 100)} % of the limit` : ""}`, false);
+  if (roofline.default_speed) mark(roofline.default_speed, "var(--s3)", `default ${speedText(roofline.default_speed)}`, true);
+  mark(speed, "var(--s1)", `best ${speedText(speed)}${flops ? `, ${Math.round((speed / flops) * 100)} % of the limit` : ""}`, near);
 }
 
 /** The limits of the machine that are known: a slope, a ceiling, or both. */
