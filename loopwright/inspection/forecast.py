@@ -23,9 +23,9 @@ from loopwright.records.reports.knobs import knobs_of
 #: Trials that are learned from at least, and predicted at once at least.
 FEWEST, AHEAD = 24, 12
 #: Trials that are learned from at most: a sample of those before.
-MOST = 2000
+MOST = 1000
 #: Trials that are predicted at most.
-_MOST_AHEAD = 1000
+_MOST_AHEAD = 500
 
 
 @dataclass(frozen=True)

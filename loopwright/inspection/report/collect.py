@@ -14,7 +14,7 @@ from loopwright.inspection.clock import throughput, time_spent
 from loopwright.inspection.report.page_data import Comparison, LogPage, Page, Series, TaskPage
 from loopwright.inspection.report.series import Effort, series_of
 from loopwright.inspection.roofline import limits_in
-from loopwright.records import Json, Log, Record, best, fields_of
+from loopwright.records import Json, Log, Record, fields_of
 from loopwright.records.reports.differences import record_differences, time_ratio
 from loopwright.records.reports.setups import Setup, by_setup, task_text
 from loopwright.version import __version__
@@ -24,7 +24,9 @@ MOST_TASKS = 200
 #: Points of all curves together, and of each at least.
 _POINTS, _FEWEST_POINTS = 24_000, 300
 #: Predictions of all tasks together.
-_PLACES = 72
+_PLACES = 24
+#: Trials that shares of knobs rest on, of all tasks together, and of each at least.
+_LEARNED, _FEWEST_LEARNED = 4_000, 400
 #: Runs of a log that are listed.
 _RUNS = 12
 #: Fields of ``env`` that are told, with their names.
@@ -71,13 +73,17 @@ def page_of(logs: Sequence[Log], task: str | None = None) -> Page:
             sizes[setup.task] += len(group)
     shown = {key for key, _ in sizes.most_common(MOST_TASKS)}
     count = sum(setup.task in shown for found in setups for setup in found)
-    effort = Effort(max(_FEWEST_POINTS, min(2000, _POINTS // count)), _places(count))
+    effort = Effort(
+        points=max(_FEWEST_POINTS, min(2000, _POINTS // count)),
+        places=_places(count),
+        learned=max(_FEWEST_LEARNED, _LEARNED // count),
+    )
     series: dict[str, list[tuple[Series, Record | None]]] = {
         key: [] for found in setups for key in dict.fromkeys(s.task for s in found) if key in shown
     }
     for place, (log, found) in enumerate(zip(logs, setups, strict=True)):
-        for setup, one in _series_of_log(place, log, found, shown, effort):
-            series[setup.task].append((one, best(found[setup])))
+        for setup, one, record in _series_of_log(place, log, found, shown, effort):
+            series[setup.task].append((one, record))
     tasks = tuple(_task_page(key, entries, names, setups) for key, entries in series.items())
     return Page(int(time.time()), __version__, pages, tasks, len(sizes))
 
@@ -122,7 +128,7 @@ def _series_of_log(
     setups: Mapping[Setup, list[Record]],
     shown: set[str],
     effort: Effort,
-) -> Iterable[tuple[Setup, Series]]:
+) -> Iterable[tuple[Setup, Series, Record | None]]:
     machines: dict[tuple[str, int], list[Record]] = {}
     for setup, group in setups.items():
         machines.setdefault((setup.hardware, setup.threads), []).extend(_with_verdict(group))
@@ -130,7 +136,7 @@ def _series_of_log(
     for setup, group in setups.items():
         if setup.task in shown:
             own = limits[setup.hardware, setup.threads]
-            yield setup, series_of(log, place, setup, group, effort, own)
+            yield setup, *series_of(log, place, setup, group, effort, own)
 
 
 def _with_verdict(records: Sequence[Record]) -> list[Record]:

@@ -34,18 +34,18 @@ def report_html(page: Page) -> str:
     Args:
         page: what it shows.
     """
-    return document(page)
+    return document(page, parts_of(page))
 
 
-def document(page: Page, live: float = 0.0, stamp: str = "") -> str:
+def document(page: Page, parts: Parts, live: float = 0.0, stamp: str = "") -> str:
     """The whole page.
 
     Args:
         page: what it shows.
+        parts: of this page.
         live: seconds after which the page asks for what is new; 0 for a page that stays as it is.
         stamp: of this state of the logs.
     """
-    parts = parts_of(page)
     program = script()
     data = raw("script", embedded(page.to_json()), type="application/json", id="data")
     head: list[Child] = [
@@ -74,14 +74,29 @@ def document(page: Page, live: float = 0.0, stamp: str = "") -> str:
     )
 
 
-def parts_of(page: Page) -> Parts:
-    """The parts of a page that change when its logs do."""
-    main: list[Element] = []
+def parts_of(page: Page, complaints: Sequence[str] = ()) -> Parts:
+    """The parts of a page that change when its logs do.
+
+    Args:
+        page: the page.
+        complaints: what else is to be said at its beginning, such as that a log is missing.
+    """
+    main = [element("p", text, class_="warn") for text in complaints]
     if len(page.tasks) > 1:
         main.append(_overview(page))
     main += [task_sections(at, task, page.logs) for at, task in enumerate(page.tasks)]
     main += log_sections(page)
     return Parts(markup(_choice(page)), markup(main))
+
+
+def waiting(reasons: Sequence[str]) -> Parts:
+    """The parts of a page that has nothing to show yet.
+
+    Args:
+        reasons: why that is so.
+    """
+    said = [element("p", reason) for reason in reasons]
+    return Parts("", markup([card("Nothing to show yet", said, caption="The page looks again.")]))
 
 
 @cache
@@ -111,7 +126,7 @@ def _title(page: Page) -> str:
 
 
 def _logs_line(page: Page, live: bool) -> Element:
-    names = " and ".join(log.name for log in page.logs)
+    names = " and ".join(log.name for log in page.logs) or "no records"
     said = element("span", "live", id="live", role="status") if live else None
     made = time.strftime("made %Y-%m-%d %H:%M", time.localtime(page.made))
     return element("p", element("bdi", names), ", ", said if live else made, class_="soft")

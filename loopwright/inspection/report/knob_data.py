@@ -19,11 +19,14 @@ _VALUES = 12
 _KNOBS, _AXES = 24, 12
 
 
-def effects_of(records: Sequence[Record]) -> tuple[tuple[KnobEffect, ...], str]:
+def effects_of(
+    records: Sequence[Record], learned: int = 4000
+) -> tuple[tuple[KnobEffect, ...], str]:
     """What each knob that varies does, the strongest first, and how that was found.
 
     Args:
         records: those of one task on one machine.
+        learned: trials that the shares rest on at most; of more a sample is drawn.
     """
     valid, phases, same = fields_of(records, "valid", "phase", "same_as")
     rows = zip(valid, phases, same, strict=True)
@@ -32,20 +35,27 @@ def effects_of(records: Sequence[Record]) -> tuple[tuple[KnobEffect, ...], str]:
     (medians,) = fields_of(trials, "median")
     seconds = np.array(medians, dtype=np.float64)
     try:
-        found = importance(records)
+        found = importance(_sample(trials, learned))
     except RecordError as error:
         order = list(knobs.values())[:_KNOBS]
         return tuple(_effect(knob, None, seconds) for knob in order), f"Shares: {error}."
     shares = {one.knob: one.share for one in found.knobs}
     order = sorted(knobs.values(), key=lambda knob: -shares.get(knob.name, 0.0))[:_KNOBS]
     note = (
-        f"Method: {found.method}, on {found.learned} of {found.records} trials that have a time. "
+        f"Method: {found.method}, on {found.learned} of {len(trials)} trials that have a time. "
         f"{found.together:.0%} of the variance belongs to combinations of knobs. On trials that "
         f"they had not learned from, the trees' order agrees with the measured one by a rank "
         f"correlation of {found.rank_correlation:.2f}"
         f"{'; below 0.3 the shares say little' if found.rank_correlation < 0.3 else ''}."
     )
     return tuple(_effect(knob, shares.get(knob.name), seconds) for knob in order), note
+
+
+def _sample(trials: Sequence[Record], most: int) -> Sequence[Record]:
+    if len(trials) <= most:
+        return trials
+    rows = np.random.default_rng(0).choice(len(trials), most, replace=False)
+    return [trials[row] for row in sorted(rows.tolist())]
 
 
 def _effect(knob: Knob, share: float | None, seconds: np.ndarray) -> KnobEffect:

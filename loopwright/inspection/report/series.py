@@ -45,10 +45,12 @@ class Effort:
     Attributes:
         points: trials that the curve shows at most; of more a sample is drawn.
         places: at how many places a model is asked for the next trials; 0 for none.
+        learned: trials that the shares of knobs rest on at most.
     """
 
     points: int = 2000
     places: int = 12
+    learned: int = 4000
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,8 @@ class _Group:
 
 def series_of(
     log: Log, place: int, setup: Setup, records: list[Record], effort: Effort, limits: Limits
-) -> Series:
-    """What a report shows of one task on one machine.
+) -> tuple[Series, Record | None]:
+    """What a report shows of one task on one machine, and its best record.
 
     Args:
         log: where the records are from.
@@ -86,7 +88,7 @@ def series_of(
     group = _Group(log, setup, records, curve, curve.final, default, work)
     top = _top(group, max(TOP, LINES))
     report = failures(records)
-    knobs, knobs_note = effects_of(records)
+    knobs, knobs_note = effects_of(records, effort.learned)
     accuracy, accuracy_note = _accuracy(records, effort.places)
     roofline, roofline_note = _roofline(group, limits)
     verdict = NOT_COMPARED if group.best is None else _verdict(group.best, records)
@@ -95,7 +97,7 @@ def series_of(
     shown = [_candidate(one, default, right) for one in top[:TOP]]
     valid, phases, same = fields_of(records, "valid", "phase", "same_as")
     rows = zip(valid, phases, same, strict=True)
-    return Series(
+    series = Series(
         label="",
         log=place,
         hardware=setup.hardware.split(" | ")[0],
@@ -140,6 +142,7 @@ def series_of(
         accuracy_note=accuracy_note,
         top=tuple(shown),
     )
+    return series, group.best
 
 
 def _default(records: Sequence[Record]) -> Record | None:

@@ -62,7 +62,7 @@ function followLogs(seconds) {
         stamp = news.stamp;
         replace(news);
       }
-      said.textContent = answer.ok || answer.status === 304 ? "live" : `the server answers ${answer.status}`;
+      said.textContent = answer.ok ? "live" : `the server answers ${answer.status}`;
     } catch {
       said.textContent = "the dashboard has ended; this is the last that it said";
     }
