@@ -12,10 +12,12 @@ from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 from loopwright.inspection.quantities import duration_text
+from loopwright.inspection.report.cards import card
 from loopwright.inspection.report.elements import Child, element, embedded, markup, raw
+from loopwright.inspection.report.log_sections import log_sections
 from loopwright.inspection.report.page_data import Page, TaskPage
-from loopwright.inspection.report.sections import card, log_sections, task_sections
 from loopwright.inspection.report.tables import Cell, best_text, number, table
+from loopwright.inspection.report.task_sections import task_sections
 
 #: The parts of the script, in their order.
 _SCRIPTS = ("svg.js", "curve.js", "bars.js", "lines.js", "tables.js", "page.js")

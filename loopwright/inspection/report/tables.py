@@ -73,7 +73,7 @@ def facts(entries: Mapping[str, Child]) -> Element:
     parts = [
         (element("dt", name), element("dd", content))
         for name, content in entries.items()
-        if content
+        if content is not None
     ]
     return element("dl", parts, class_="facts")
 

@@ -7,7 +7,7 @@ function drawThroughput(figure, throughput) {
   const area = canvas(figure, {
     height: 190, name: "Trials a minute", description: `from ${short(Math.min(...pace), 3)} to ${short(Math.max(...pace), 3)} over ${durationText(end)}`,
   });
-  const x = linear([0, end], [area.x0, area.x1]);
+  const x = durations([0, end], [area.x0, area.x1]);
   const y = linear([0, Math.max(...pace, 1) * 1.08], [area.y0, area.y1 + 8]);
   axes(area, { x, y, xText: durationText, xLabel: "time of searching", yLabel: "trials a minute" });
   const width = Math.max(1, x(interval) - x(0) - 1.5);

@@ -59,7 +59,7 @@ function curveScales(area, series, chosen, value) {
   const make = speed ? linear : logarithmic;
   const domain = extent(ys, speed ? { zero: true } : { log: true });
   return {
-    x: linear([0, Math.max(...xs, 1)], [area.x0, area.x1]),
+    x: (chosen.x === "trial" ? linear : durations)([0, xs.reduce((a, b) => Math.max(a, b), 1)], [area.x0, area.x1]),
     y: make(domain, [area.y0 - 10, area.y1 + 6]),
   };
 }

@@ -127,9 +127,10 @@ function drawAccuracy(figure, accuracy) {
   const area = canvas(figure, {
     height: 200, name: "How well trees predict the next trials", description: `rank correlation from ${short(Math.min(...correlation), 2)} to ${short(Math.max(...correlation), 2)}`,
   });
-  const x = linear([0, Math.max(...trial) * 1.02], [area.x0, area.x1]);
+  const last = Math.max(...trial);
+  const x = last > 40 * trial[0] ? logarithmic([trial[0] * 0.9, last * 1.1], [area.x0, area.x1]) : linear([0, last * 1.02], [area.x0, area.x1]);
   const y = linear([Math.min(0, ...correlation), 1], [area.y0, area.y1 + 6]);
-  axes(area, { x, y, xLabel: "trials before", yLabel: "rank correlation", yText: (v) => v.toFixed(1) });
+  axes(area, { x, y, xText: (n) => short(n, 6), xLabel: "trials before", yLabel: "rank correlation", yText: (v) => v.toFixed(1) });
   const points = trial.map((at, place) => `${x(at).toFixed(1)},${y(correlation[place]).toFixed(1)}`);
   area.svg.append(
     shape("line", { class: "axis", x1: area.x0, x2: area.x1, y1: y(0), y2: y(0), "stroke-dasharray": "4 4" }),

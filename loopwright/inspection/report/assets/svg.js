@@ -63,6 +63,18 @@ function linearTicks(low, high, count) {
   return ticks;
 }
 
+/** A scale of durations: its ticks are whole seconds, minutes and hours. */
+function durations([low, high], range) {
+  const scale = linear([low, high], range);
+  const steps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400];
+  scale.ticks = (count) => {
+    const step = steps.find((one) => (high - low) / one <= count);
+    if (!step || high - low < 3) return linearTicks(low, high, count);
+    return Array.from({ length: Math.floor(high / step) + 1 }, (_, n) => n * step);
+  };
+  return scale;
+}
+
 /** A scale of equal ratios; both ends of the domain are above 0. */
 function logarithmic([low, high], range) {
   const inner = linear([Math.log(low), Math.log(high)], range);

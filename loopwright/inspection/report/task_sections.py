@@ -1,4 +1,4 @@
-"""The sections of a report page that are text, and the places where its script draws charts."""
+"""The sections of a report page about one task."""
 
 from __future__ import annotations
 
@@ -6,28 +6,16 @@ from collections.abc import Iterator, Sequence
 from xml.etree.ElementTree import Element
 
 from loopwright.inspection.quantities import duration_text, speed_text, time_text
+from loopwright.inspection.report.cards import card, chart
 from loopwright.inspection.report.elements import Child, element
-from loopwright.inspection.report.page_data import LogPage, Page, Series, TaskPage
+from loopwright.inspection.report.page_data import FailureKind, LogPage, Series, TaskPage
 from loopwright.inspection.report.tables import (
     Cell,
     candidates,
-    facts,
     figures,
     number,
     table,
 )
-
-
-def card(title: str, *children: Child, caption: Child = None) -> Element:
-    """A section with its title and what it shows in a sentence."""
-    said = element("p", caption, class_="caption") if caption else None
-    return element("section", element("h3", title), said, children, class_="card")
-
-
-def chart(kind: str, **places: int) -> Element:
-    """The place of a chart, which the script of the page draws."""
-    named = {f"data_{name}": place for name, place in places.items()}
-    return element("figure", data_chart=kind, class_="only-script", **named)
 
 
 def task_sections(at: int, task: TaskPage, logs: Sequence[LogPage]) -> Element:
@@ -194,17 +182,20 @@ def _errors(at: int, place: int, series: Series) -> Element:
             Cell(one.kind or "unknown"),
             number(f"{one.count}", one.count),
             number(f"{one.share:.1%}", one.share),
-            Cell([one.text or "no text", _going_with(one.values)], kind="wrap"),
-            Cell(f"{one.first} (trial {one.trial})", kind="mono"),
+            Cell([one.text or "no text", _first(one), _going_with(one.values)], kind="wrap"),
         ]
         for one in series.errors
     ]
-    titles = ["kind", "count", "share", "first example", "its record"]
+    titles = ["kind", "count", "share", "first example"]
     shown = table(f"errors-{at}-{place}", titles, rows, "Failures by kind")
     caption = (
         "Why trials failed, with the first example of each kind; further measurements count, too."
     )
     return card("Failures", shown, caption=caption)
+
+
+def _first(one: FailureKind) -> Element:
+    return element("div", f"record {one.first}, trial {one.trial}", class_="soft")
 
 
 def _going_with(values: Sequence[str]) -> Child:
@@ -325,84 +316,3 @@ def _accuracy(at: int, place: int, series: Series) -> Element:
         return card(title, element("p", f"Not drawn: {series.accuracy_note}.", class_="soft"))
     shown = chart("accuracy", task=at, series=place)
     return card(title, shown, caption=series.accuracy_note)
-
-
-def log_sections(page: Page) -> list[Element]:
-    """What is said of each log as a whole: pace, time and provenance."""
-    found = []
-    for at, log in enumerate(page.logs):
-        title = element("h2", element("bdi", log.name))
-        body = [
-            _pace(at, log),
-            _time(at, log),
-            card("Provenance", facts(_provenance(log)), _runs(at, log)),
-        ]
-        pair = element("div", body[:2], class_="pair")
-        found.append(element("section", title, pair, body[2], id=f"log-{at}", class_="log"))
-    return found
-
-
-def _pace(at: int, log: LogPage) -> Child:
-    if log.throughput is None:
-        return card("Throughput", element("p", "The log has no clock.", class_="soft"))
-    pace = f"{log.throughput.per_minute:.0f} trials a minute"
-    caption = f"{pace} of searching, failed ones included; playoffs and pauses are left out."
-    return card("Throughput", chart("throughput", log=at), caption=caption)
-
-
-def _time(at: int, log: LogPage) -> Child:
-    spent = log.time
-    if spent is None:
-        return card("Where the time went", element("p", "The log has no clock.", class_="soft"))
-    pauses = f" Pauses of {duration_text(spent.pauses)} are left out." if spent.pauses >= 1 else ""
-    shares = {
-        "running and checking kernels": spent.run,
-        "building": spent.build,
-        "measuring again": spent.again,
-        "the rest": spent.rest,
-    }
-    listed = {
-        name: f"{duration_text(seconds)} ({seconds / max(spent.wall, 1e-9):.0%})"
-        for name, seconds in shares.items()
-    }
-    caption = (
-        f"{duration_text(spent.wall)} of wall time, by the clocks of the records.{pauses} Builds "
-        f"took {duration_text(spent.build_total)} added up over all builders; that they worked at "
-        "the same time is allowed for. The rest is searching, waiting and writing."
-    )
-    text = element("div", facts(dict(listed)), class_="no-script")
-    return card("Where the time went", chart("time", log=at), text, caption=caption)
-
-
-def _provenance(log: LogPage) -> dict[str, Child]:
-    complaint = element("span", log.complaint, class_="warn") if log.complaint else None
-    found: dict[str, Child] = {
-        "log": element("span", log.path, class_="mono"),
-        "records": f"{log.records:,}",
-        "not understood": complaint,
-    }
-    for name, values in log.facts.items():
-        found[name] = "; ".join(values)
-    return found
-
-
-def _runs(at: int, log: LogPage) -> Child:
-    if not log.runs:
-        return None
-    titles = list(dict.fromkeys(name for run in log.runs for name in run))
-    rows = [
-        [
-            Cell(
-                run.get(name, "-"),
-                kind="wrap" if name in ("options", "measuring", "limits") else "",
-            )
-            for name in titles
-        ]
-        for run in log.runs
-    ]
-    more = (
-        f", the last {len(log.runs)} of {log.runs_total}" if log.runs_total > len(log.runs) else ""
-    )
-    shown = table(f"runs-{at}", titles, rows, "Runs")
-    name = f"runs-{at}-details"
-    return element("details", element("summary", f"Runs{more}"), shown, id=name)
