@@ -38,7 +38,8 @@ def command(log: str, other: str | None, out: str | None, task: str | None, show
     page = page_of(logs, task)
     size = _write(path, report_html(page))
     tasks = f"{page.tasks_total} task{'s' * (page.tasks_total != 1)}"
-    echo(f"wrote {path} ({size / 1024:.0f} KiB): {sum(map(len, logs))} records, {tasks}")
+    records = sum(shown.records for shown in page.logs)
+    echo(f"wrote {path} ({size / 1024:.0f} KiB): {records} records, {tasks}")
     if show:
         click.launch(path)
 

@@ -40,16 +40,13 @@ def test_the_best_and_the_default(log: Log, page: Page) -> None:
     assert series.best is not None
     assert series.default is not None
     assert series.best.id == ranked(own)[0].id
-    assert series.default.seconds == own[0].median
+    defaults = [one for one in own if one.candidate == own[0].candidate and one.usable]
+    assert series.default.id == defaults[-1].id  # the latest measurement counts
     assert series.best.of_default == pytest.approx(series.default.seconds / series.best.seconds)
     assert [one.id for one in series.top] == [record.id for record in ranked(own, 20)]
     assert series.default.changes == ()
-    assert (
-        series.best.changes
-        == ("tile=[-1,16]", "unroll=true", "order=ijk")[:2]
-        + (() if "order=ijk" not in series.best.changes else ("order=ijk",))
-        or series.best.changes
-    )
+    assert series.best.changes is not None
+    assert "tile=[-1,16]" in series.best.changes
     assert (series.outcome, series.gain) == ("faster", 1.5)
     assert series.verdict == "the best beats the default by 150 % +- 10 %"
 
@@ -203,8 +200,7 @@ def test_the_page_is_well_formed_and_names_are_unique(page: Page) -> None:
     body = text[text.index("<main") : text.index("</main>") + len("</main>")]
     ElementTree.fromstring(body)
     for tag in ("html", "head", "body", "header", "nav"):
-        assert len(re.findall(rf"<{tag}[ >]", text)) - text.count("<article><header>") >= 1
-        assert text.count(f"</{tag}>") >= 1
+        assert len(re.findall(rf"<{tag}[ >]", text)) == text.count(f"</{tag}>") > 0
     assert "width=device-width" in text
 
 
@@ -216,7 +212,7 @@ def test_the_script_may_run_and_no_other(page: Page) -> None:
     program = re.findall(r"<script>(.*?)</script>", text, re.S)
     digest = base64.b64encode(hashlib.sha256(program[0].encode()).digest()).decode()
     assert f"script-src 'sha256-{digest}'" in text
-    assert " on" not in "".join(re.findall(r"<[a-z]+( on[a-z]+)=", text))
+    assert not re.search(r"<[a-z][^<>]* on[a-z]+=", text.partition("<script")[0])
 
 
 def test_json_has_finite_numbers_only(page: Page) -> None:
