@@ -85,10 +85,9 @@ class FinalPlayoff:
         for monitor in self.parts.monitors:
             monitor.playoff(self.state, count)
         self.outcome = self.measurer.playoff([t.config for t in candidates], plan)
-        # The winner comes last: its record says what the others are compared with.
-        for finalist in reversed(self.outcome.finalists):
-            winner = finalist is self.outcome.winner
-            self._take_in(finalist, fresh, self.outcome.verdict() if winner else None)
+        verdict, first = self.outcome.verdict(), None if default is None else default.index
+        for finalist, wins in _as_recorded(self.outcome, first):
+            self._take_in(finalist, fresh, verdict if wins else None)
         for note in self.outcome.notes:
             self.parts.say(note)
 
@@ -114,3 +113,19 @@ class FinalPlayoff:
             ts=time.time(),
         )
         self.parts.keep(trial, result, PLAYOFF, verdict)
+
+
+def _as_recorded(outcome: PlayoffResult, default: int | None) -> list[tuple[FinalistResult, bool]]:
+    """Finalists in the order of their records, each with whether it has the verdict.
+
+    One with the winner's own samples has equal code, so that the verdict is its verdict too: which
+    of the two leads is decided by their place in the log. A verdict names the record of the
+    default, which therefore comes before all that have one; the winner comes last.
+
+    Args:
+        outcome: of the playoff.
+        default: index of the default configuration, where it has one.
+    """
+    winner = outcome.winner
+    judged = [(f, winner is not None and f.times == winner.times) for f in outcome.finalists]
+    return sorted(reversed(judged), key=lambda each: (each[1], point(each[0].config) != default))

@@ -87,6 +87,29 @@ def test_the_verdict_is_in_the_record_of_the_winner(tmp_path):
     assert lines(tmp_path) == before
 
 
+@pytest.mark.parametrize("first", [36, 37])
+def test_equal_code_has_the_verdict_of_the_winner(tmp_path, first):
+    class Twins(FakeMeasurer):
+        def playoff(self, candidates, plan):
+            result = super().playoff(candidates, plan)
+            times = min((f.times for f in result.finalists), key=statistics.median)
+            twins = [
+                replace(f, times=times) if f.config.index in (36, 37) else f
+                for f in result.finalists
+            ]
+            twins.sort(key=lambda f: (f.order, f.config.index != first))
+            return replace(result, finalists=tuple(twins))
+
+    tune(tmp_path, Twins(bowl))
+    log = records.load(tmp_path / "log.jsonl")
+    assert {index_of(r) for r in log if r.verdict is not None} == {36, 37}
+    assert records.best(log).verdict is not None
+    before = lines(tmp_path)
+    _, again = tune(tmp_path, Twins(bowl))
+    assert again.verdict.outcome is Outcome.FASTER
+    assert lines(tmp_path) == before
+
+
 def test_the_default_that_is_best_ties_with_itself(tmp_path):
     _, summary = tune(tmp_path, FakeMeasurer(lambda index: 1e-3 * (1 + index)))
     assert summary.best_config.index == 0
