@@ -2,52 +2,49 @@
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from loopwright.cli import record_files
-from loopwright.cli.harmless import echo, harmless
-from loopwright.errors import RecordError, UsageError
+from loopwright.cli.harmless import echo
+from loopwright.cli.logs import compare, reports, show
+from loopwright.cli.logs.columns import Column, csv_lines, print_lines, print_table, terminal_width
+from loopwright.cli.logs.reading import (
+    csv_option,
+    json_option,
+    load_log,
+    log_options,
+    of_task,
+    setups_of,
+    without_records,
+)
+from loopwright.errors import RecordError
 
 if TYPE_CHECKING:
-    from loopwright.records import Json, Log, Record
-
-_TITLES = ("id", "task", "threads", "trial", "median", "status", "when", "config")
-#: Tables of more records are not fitted to the width of a terminal.
-_MOST_WRAPPED = 500
-#: Lines that are printed at once.
-_AT_ONCE = 1000
+    from loopwright.records import Log, Record
+    from loopwright.records.reports.differences import Ratio
+    from loopwright.records.reports.standings import Standing, Standings
 
 
-def log_options(command: Callable[..., object]) -> Callable[..., object]:
-    """The argument and the filters that list, best and show share."""
-    decorators = (
-        click.argument("log"),
-        click.option("--task", help="Only tasks whose key contains this text."),
-        click.option("--target", help="Only records of this kind of target, such as llvm."),
-        click.option("--json", "as_json", is_flag=True, help="Print JSON lines."),
-    )
-    for decorate in reversed(decorators):
-        command = decorate(command)
-    return command
-
-
-@click.group("records", short_help="Inspect logs, and put them together: list, best, show, pick.")
+@click.group(
+    "records",
+    short_help="Inspect logs, and put them together: list, best, show, importance, pick.",
+    no_args_is_help=True,
+)
 def command() -> None:
-    """Inspect logs of measurements, and put them together."""
+    """Inspect logs of measurements, and put them together.
 
-
-for _verb in (record_files.pick, record_files.distill, record_files.merge, record_files.split):
-    command.add_command(_verb)
+    LOG is a file that `loopwright tune` wrote, or one of AutoTVM (version 0.2). A RECORD is named
+    by its id, as `list` shows it, or the beginning of it; `best` and `default` name these.
+    """
 
 
 @command.command("list")
 @log_options
+@json_option
+@csv_option
 @click.option("--run", help="Only records of this run.")
 @click.option(
     "--status",
@@ -63,6 +60,7 @@ def list_records(
     task: str | None,
     target: str | None,
     as_json: bool,
+    as_csv: bool,
     run: str | None,
     status: str | None,
     begin: int,
@@ -72,225 +70,205 @@ def list_records(
 ) -> None:
     """List the records of LOG, one per line.
 
-    --begin and --end count the records that the other filters leave, in the order of the log.
+    The speed is the median of the timed windows; the spread is how far the middle half of them
+    lies apart. --begin and --end count the records that the other filters leave, in the order of
+    the log; --sort time puts the fastest first.
     """
-    read = _load(log)
-    chosen = _filtered(read, task, target)
-    if run is not None:
-        chosen = [record for record in chosen if record.run == run]
-    if status is not None:
-        chosen = [record for record in chosen if _is(record, status)]
-    chosen = chosen[begin:end]
+    read = load_log(log, records=False)
+    if not read.records:
+        echo(without_records(read), err=True)
+        return
+    chosen = _of_run(of_task(read, task, target), run, status)[begin:end]
     if sort == "time":
-        chosen.sort(key=lambda r: r.median or float("inf"))
-        chosen = chosen[:limit]
+        chosen = _fastest_first(chosen)[:limit]
     elif limit is not None:
         chosen = chosen[-limit:]
-    _print(chosen, as_json)
-    if not as_json:
+    print_records(read, chosen, as_json, as_csv)
+    if not as_json and not as_csv:
         _footer(read, len(chosen))
 
 
 @command.command("best")
 @log_options
+@json_option
+@csv_option
 @click.option("-k", "--top", type=click.IntRange(1), default=1, help="How many per task.")
-def best(log: str, task: str | None, target: str | None, as_json: bool, top: int) -> None:
-    """Show the best records of each task in LOG, for each hardware and number of threads."""
-    from loopwright.records import by_task, fields_of, top_k
-
-    read = _load(log)
-    winners: list[Record] = []
-    for records in by_task(_filtered(read, task, target)).values():
-        machines = zip(*fields_of(records, "hardware", "threads"), strict=True)
-        for hardware, threads in dict.fromkeys(machines):
-            winners += top_k(records, top, hardware=hardware, threads=threads)
-    if not winners:
-        raise RecordError(
-            f"{log} has no usable record{_such(task, target)} among {len(read)}; "
-            f"`loopwright records list {log}` shows what it holds"
-        )
-    _print(winners, as_json)
-
-
-@command.command("show")
-@log_options
-@click.argument("record")
-@click.option("--expr", "part", flag_value="expr", help="Print its tensor expression as Python.")
-@click.option("--ir", "part", flag_value="ir", help="Print its loop nest.")
-@click.option("--code", "part", flag_value="code", help="Print its code, as the target has it.")
-def show(
-    log: str, task: str | None, target: str | None, as_json: bool, record: str, part: str | None
+def best(
+    log: str, task: str | None, target: str | None, as_json: bool, as_csv: bool, top: int
 ) -> None:
-    """Show one RECORD of LOG in full: its id (or the beginning of it), or `best`.
+    """Show the best records of each task in LOG, for each hardware and number of threads.
 
-    --expr, --ir and --code need no template: the log holds the expression and the schedule.
+    Candidates whose answer was checked go before all others, and the fastest first.
     """
-    from loopwright.records import best as best_of
+    from loopwright.records import top_k
+
+    read = load_log(log)
+    winners = [r for group in setups_of(read, task, target) for r in top_k(group, top)]
+    if not winners:
+        raise _no_usable(read, task, target)
+    print_records(read, winners, as_json, as_csv)
+
+
+@command.command("top")
+@log_options
+@json_option
+@csv_option
+@click.argument("count", metavar="[N]", type=click.IntRange(1), default=10)
+def top(
+    log: str, task: str | None, target: str | None, as_json: bool, as_csv: bool, count: int
+) -> None:
+    """Show the N best candidates (10) of each task in LOG, beside the best and the default.
+
+    `to best` is the time by that of the best one, with the interval of 95 % that the timed windows
+    give: where it holds 1.00, the two cannot be told apart. `to default` is the same for the
+    default configuration: 0.50 takes half as long.
+    """
+    from loopwright.records.reports.standings import standings
+
+    read = load_log(log)
+    tables = [s for s in standings(of_task(read, task, target), count) if s.places]
+    if not tables:
+        raise _no_usable(read, task, target)
+    places = [(standing, place) for standing in tables for place in standing.places]
+    if as_json or as_csv:
+        _top_for_programs(read, places, as_json)
+        return
+    for number, standing in enumerate(tables):
+        if number:
+            click.echo()
+        _print_standings(read, standing)
+
+
+def print_records(log: Log, records: Sequence[Record], as_json: bool, as_csv: bool) -> None:
+    """Print records as lines of a log, as comma-separated values, or as a table."""
+    from loopwright.cli.logs import words
+    from loopwright.records.many import lines_of
+
+    if as_json:
+        print_lines(lines_of(records))
+    elif as_csv:
+        titles, rows = words.record_rows(log, records)
+        print_lines(csv_lines(titles, iter(rows)))
+    elif not records:
+        click.echo("no record is left by these filters")
+    else:
+        if terminal_width() is not None:
+            echo("\n".join(words.heading(records)))
+        print_table(words.record_columns(log, records, terminal_width()))
+
+
+def _top_for_programs(
+    log: Log, places: Sequence[tuple[Standings, Standing]], as_json: bool
+) -> None:
+    """The best candidates with what `top` knows of them beside the fields of a list."""
+    import json
+
+    from loopwright.cli.logs import words
+
+    titles, rows = words.record_rows(log, [place.record for _, place in places])
+    titles = ["place", *titles, "to_best", "to_best_low", "to_best_high", "to_default"]
+    full = [
+        [
+            place.place,
+            *row,
+            place.to_best.value,
+            place.to_best.low,
+            place.to_best.high,
+            None if place.to_default is None else place.to_default.value,
+        ]
+        for (_, place), row in zip(places, rows, strict=True)
+    ]
+    if not as_json:
+        print_lines(csv_lines(titles, iter(full)))
+        return
+    print_lines(json.dumps(dict(zip(titles, row, strict=True))) for row in full)
+
+
+def _print_standings(log: Log, standing: Standings) -> None:
+    from loopwright.cli.logs import words
+
+    width = terminal_width()
+    records = [place.record for place in standing.places]
+    columns = words.record_columns(log, records, width)
+    to_best = ["1" if p.place == 1 else _ratio(p.to_best) for p in standing.places]
+    to_default = [
+        "-" if p.to_default is None else f"{p.to_default.value:.2f}" for p in standing.places
+    ]
+    kept = [c for c in columns if c.title not in ("task", "threads", "spread", "when", "trial")]
+    more = [Column("to best", to_best), Column("to default", to_default, right=True)]
+    echo(words.setup_title(records[0]))
+    print_table([*kept[:-2], *more, *kept[-2:]])
+    said = [f"{len(records)} of {standing.candidates} candidates"]
+    if standing.default is None:
+        said.append("the default configuration is not known")
+    else:
+        speed = words.speed_text(None, standing.default.median)
+        said.append(f"the default (record {standing.default.id}) takes {speed}")
+    if standing.verdict is not None:
+        said.append(f"the playoff says: {standing.verdict.text()}")
+    echo("; ".join(said))
+
+
+def _ratio(ratio: Ratio) -> str:
+    if ratio.low is None:
+        return f"{ratio.value:.2f}"
+    return f"{ratio.value:.2f} ({ratio.low:.2f}-{ratio.high:.2f})"
+
+
+def _of_run(records: list[Record], run: str | None, status: str | None) -> list[Record]:
     from loopwright.records import fields_of
 
-    records = _filtered(_load(log), task, target)
-    if record == "best":
-        winner = best_of(records)
-        chosen = [] if winner is None else [winner]
-    else:
-        (ids,) = fields_of(records, "id")
-        chosen = [r for r, name in zip(records, ids, strict=True) if name.startswith(record)]
-    if len(chosen) != 1:
-        what = "no record" if not chosen else f"{len(chosen)} records"
-        raise UsageError(f"{log} has {what} {record!r}; `loopwright records list {log}` shows ids")
-    if part is not None:
-        echo(_part(log, chosen[0], part))
-    elif as_json:
-        click.echo(chosen[0].to_line())
-    else:
-        for name, value in chosen[0].to_json().items():
-            echo(f"{harmless(name) + ':':11}{json.dumps(value)}")
+    if run is not None:
+        (runs,) = fields_of(records, "run")
+        records = [r for r, own in zip(records, runs, strict=True) if own == run]
+    if status == "failed":
+        (errors,) = fields_of(records, "error")
+        return [r for r, error in zip(records, errors, strict=True) if error is not None]
+    if status is not None:
+        (flags,) = fields_of(records, status)
+        return [r for r, flag in zip(records, flags, strict=True) if flag]
+    return records
 
 
-def _part(path: str, record: Record, part: str) -> str:
-    """The expression, loop nest or code of a record, made from the log alone."""
-    from loopwright.driver import build
-    from loopwright.lowering import lower
-    from loopwright.records import load_expressions
-    from loopwright.task.rebuild import rebuild
+def _fastest_first(records: list[Record]) -> list[Record]:
+    from loopwright.records import fields_of
 
-    rebuilt = rebuild(load_expressions(path), record)
-    if part == "expr":
-        return rebuilt.schedule.dag.as_python()
-    with rebuilt.passes:
-        if part == "ir":
-            return str(lower(rebuilt.schedule, rebuilt.args))
-        return build(rebuilt.schedule, rebuilt.args, rebuilt.target).get_source()
+    (medians,) = fields_of(records, "median")
+    keys = [float("inf") if median is None else median for median in medians]
+    return [records[row] for row in sorted(range(len(records)), key=keys.__getitem__)]
 
 
-def _load(path: str) -> Log:
-    """Read a log, and say what of it was not understood."""
-    from loopwright.records import open_log
-
-    read = open_log(path)
-    if complaint := read.complaint():
-        echo(complaint, err=True)
-    return read
-
-
-def _filtered(log: Log, task: str | None, target: str | None) -> list[Record]:
-    chosen = log.records
-    if task is not None:
-        chosen = [record for record in chosen if task in record.task]
-    if target is not None:
-        chosen = [record for record in chosen if record.kind == target]
-    return list(chosen)
-
-
-def _is(record: Record, status: str) -> bool:
-    match status:
-        case "failed":
-            return record.error is not None
-        case "dropped":
-            return record.dropped
-        case "usable":
-            return record.usable
-    return record.valid
-
-
-def _such(task: str | None, target: str | None) -> str:
+def _no_usable(log: Log, task: str | None, target: str | None) -> RecordError:
     words = [f"task {task!r}"] if task else []
     words += [f"target {target!r}"] if target else []
-    return f" of {' and '.join(words)}" if words else ""
-
-
-def _print(records: Sequence[Record], as_json: bool) -> None:
-    if as_json:
-        for record in records:
-            click.echo(record.to_line())
-        return
-    columns = _columns(records)
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    if not console.is_terminal or len(records) > _MOST_WRAPPED:
-        _print_lines(columns)
-        return
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(*_TITLES, box=None)
-    for row in zip(*columns, strict=True):
-        table.add_row(*map(Text, row))
-    console.print(table)
-
-
-def _columns(records: Sequence[Record]) -> list[list[str]]:
-    """Records in words: a column for each of the titles."""
-    from loopwright.records import fields_of
-
-    ids, threads, trials, medians, configs = fields_of(
-        records, "id", "threads", "trial", "median", "config"
+    such = f" of {' and '.join(words)}" if words else ""
+    return RecordError(
+        f"{log.path} has no usable record{such} among {len(log)}: all failed or were dropped; "
+        f"`loopwright records errors {log.path}` shows why"
     )
-    tasks, ops, args = fields_of(records, "task", "op", "args")
-    errors, dropped, phases, clocks = fields_of(records, "error", "dropped", "phase", "ts")
-    firsts = {task: row for row, task in reversed(list(enumerate(tasks)))}
-    names = {task: _task(ops[row], args[row]) for task, row in firsts.items()}
-    minutes = {clock // 60: clock for clock in reversed(clocks)}
-    times = {minute: _minute(clock) for minute, clock in minutes.items()}
-    return [
-        ids,
-        [names[task] for task in tasks],
-        [str(count or "?") for count in threads],
-        list(map(str, trials)),
-        ["-" if median is None else f"{median * 1e3:.4g} ms" for median in medians],
-        list(map(_status, errors, dropped, phases)),
-        [times[clock // 60] for clock in clocks],
-        _knobs(configs),
-    ]
-
-
-def _task(op: str, args: Sequence[Json]) -> str:
-    return harmless(f"{op}({', '.join(map(str, args))})")
-
-
-def _minute(clock: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(clock))
-
-
-def _knobs(configs: Sequence[Mapping[str, Json]]) -> list[str]:
-    """The knobs of each record in words."""
-    # A log has few different values; those that an index holds are the same objects.
-    texts: dict[int, str] = {}
-    for value in chain.from_iterable(config.values() for config in configs):
-        if id(value) not in texts:
-            texts[id(value)] = json.dumps(value)
-    return [
-        harmless(" ".join([f"{name}={texts[id(value)]}" for name, value in config.items()]))
-        for config in configs
-    ]
-
-
-def _print_lines(columns: Sequence[Sequence[str]]) -> None:
-    """Print a table in whole lines, whatever the width of the screen: rich needs a minute for a
-    hundred thousand."""
-    titled = [[title, *column] for title, column in zip(_TITLES, columns, strict=True)]
-    # The last column is as wide as each line needs it.
-    widths = [max(map(len, column)) for column in titled[:-1]]
-    form = " ".join([f"%-{width}s" for width in widths] + ["%s"])
-    lines = [form % row for row in zip(*titled, strict=True)]
-    for at in range(0, len(lines), _AT_ONCE):
-        click.echo("\n".join(lines[at : at + _AT_ONCE]))
-
-
-def _status(error: Mapping[str, str] | None, dropped: bool, phase: str) -> str:
-    if error is not None:
-        return harmless(str(error["kind"]))
-    return "dropped" if dropped else harmless(phase or "ok")
 
 
 def _footer(log: Log, shown: int) -> None:
     from loopwright.records import fields_of
 
     errors, tasks = fields_of(log, "error", "task")
-    failed = len(errors) - errors.count(None)
-    click.echo(
-        f"{shown} of {len(log)} records shown, {failed} failed, "
-        f"{len(set(tasks))} tasks, {len(log.headers)} runs, "
-        f"{len(log.skipped)} lines skipped"
-    )
+    counts = {
+        "failed": len(errors) - errors.count(None),
+        "task": len(set(tasks)),
+        "run": len(log.headers),
+        "skipped line": len(log.skipped),
+    }
+    words = [
+        f"{count} {what}" if what == "failed" else f"{count} {what}{'s' * (count != 1)}"
+        for what, count in counts.items()
+    ]
+    click.echo(f"{shown} of {len(log)} records shown: {', '.join(words)}")
+
+
+for _verb in (
+    show.show,
+    compare.compare,
+    *reports.VERBS,
+    *record_files.VERBS,
+):
+    command.add_command(_verb)

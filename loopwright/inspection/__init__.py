@@ -4,6 +4,6 @@ Statistics that need the log alone are in `loopwright.records.reports`. Here sta
 the tensor expression that the log holds, the compiler, or a measurement.
 """
 
-from loopwright.inspection.work import Work, work_of
+from loopwright.inspection.work import Work, work_of, works_of
 
-__all__ = ["Work", "work_of"]
+__all__ = ["Work", "work_of", "works_of"]

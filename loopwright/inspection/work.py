@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from loopwright.dtypes import nbytes
 from loopwright.errors import LoopwrightError
-from loopwright.records import Log, Record
+from loopwright.records import Log, Record, fields_of
 from loopwright.task.rebuild import dag_of, expression_of
 
 
@@ -51,3 +52,19 @@ def work_of(log: Log, record: Record) -> Work | None:
         return Work(dag.flop, sum(sizes))
     except (LoopwrightError, LookupError):
         return None
+
+
+def works_of(log: Log, records: Iterable[Record]) -> list[Work | None]:
+    """`work_of` many records, asked once for each expression.
+
+    Args:
+        log: where the records are from.
+        records: some of its records.
+    """
+    records = list(records)
+    (dags,) = fields_of(records, "dag")
+    known: dict[str, Work | None] = {}
+    for dag, record in zip(dags, records, strict=True):
+        if dag not in known:
+            known[dag] = work_of(log, record)
+    return [known[dag] for dag in dags]

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from loopwright.errors import RecordError
 from loopwright.records.error_kind import ErrorKind
 from loopwright.records.json_value import Json
+from loopwright.records.line import UnknownVersionError
 from loopwright.records.record import VERSION, Record, task_key
 
 #: AutoTVM's numbers of errors, as kinds of loopwright.
@@ -48,7 +49,7 @@ def read(data: Mapping[str, Json]) -> Record:
     """
     if data.get("version") != 0.2:
         version = ascii(data.get("version", data.get("v"))).strip("'")[:20]
-        raise RecordError(f"TVM record of version {version} (only AutoTVM 0.2 can be read)")
+        raise UnknownVersionError(f"TVM record of version {version} (only AutoTVM 0.2 can be read)")
     try:
         target, op, args, kwargs = data["input"]
         costs, error_no, all_cost, stamp = data["result"]

@@ -18,7 +18,7 @@ from typing import TextIO, TypeAlias
 
 from loopwright.errors import RecordError
 from loopwright.records.line import MAX_LINE, canonical_json, sealed
-from loopwright.records.log import BOM, Log, load
+from loopwright.records.log import BOM, Log, check_is_log, load
 from loopwright.records.query import by_task, kept
 from loopwright.records.record import VERSION, Record
 
@@ -43,7 +43,7 @@ def pick(sources: Sequence[AnyPath], out: AnyPath, k: int = 1) -> list[Record]:
         RecordError: a log cannot be read or written, or ``out`` has lines that would be lost.
     """
     with _replaced(out) as file:
-        logs = [*map(load, sources), *_own(out, sources)]
+        logs = [*map(_load_log, sources), *_own(out, sources)]
         chosen = kept([record for log in logs for record in log], k)
         _write(file, logs, chosen)
     return chosen
@@ -88,7 +88,7 @@ def merge(sources: Sequence[AnyPath], out: AnyPath) -> tuple[int, int]:
     with _replaced(out) as file:
         own = [] if _is_among(out, sources) or not os.path.exists(out) else [out]
         for path in [*own, *sources]:
-            _check_is_log(load(path))
+            _load_log(path)
             for line in _raw_lines(path):
                 count += 1
                 digest = hashlib.sha256(line).digest()
@@ -112,7 +112,7 @@ def split(source: AnyPath, folder: AnyPath) -> dict[Path, int]:
     Raises:
         RecordError: the log cannot be read, or a file not be written.
     """
-    log = load(source)
+    log = _load_log(source)
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -128,6 +128,17 @@ def split(source: AnyPath, folder: AnyPath) -> dict[Path, int]:
             _write(file, [*own, log], list(lines.values()), headers=True)
         counts[path] = len(lines)
     return counts
+
+
+def _load_log(path: AnyPath) -> Log:
+    """Read a log.
+
+    Raises:
+        RecordError: the file cannot be read, or is none.
+    """
+    log = load(path)
+    check_is_log(log)
+    return log
 
 
 def _own(out: AnyPath, sources: Sequence[AnyPath]) -> list[Log]:
@@ -147,11 +158,6 @@ def _own(out: AnyPath, sources: Sequence[AnyPath]) -> list[Log]:
 def _is_among(path: AnyPath, others: Iterable[AnyPath]) -> bool:
     there = os.path.exists(path)
     return there and any(os.path.exists(o) and os.path.samefile(path, o) for o in others)
-
-
-def _check_is_log(log: Log) -> None:
-    if log.skipped and not (log.records or log.headers or log.dags):
-        raise RecordError(f"{str(log.path)!r} is no log: {log.complaint()}")
 
 
 def _write(

@@ -25,6 +25,8 @@ MAX_DIGITS = 40
 
 #: The end of a line with a checksum: this, eight hexadecimal digits, and the two last bytes.
 _MARK = b',"sum":"'
+#: How a line of this version begins.
+_OWN = b'{"v":1,'
 _TAIL = len(_MARK) + 8 + len(b'"}')
 _DIGITS = bytes(ord("0") if chr(c) in "0123456789" else c for c in range(256))
 _LONG = b"0" * (MAX_DIGITS + 1)
@@ -34,6 +36,14 @@ _NO_BRACKET = bytes(c for c in range(256) if c not in b"[]{}")
 
 class NotJsonError(RecordError):
     """A line is not JSON: it may have been cut off."""
+
+
+class TornLineError(RecordError):
+    """A line is the beginning of one: writing it was cut off."""
+
+
+class UnknownVersionError(RecordError):
+    """A line is of a version, of loopwright or of TVM, that is not read."""
 
 
 class DamagedLineError(RecordError):
@@ -103,8 +113,8 @@ def parse_line(line: str | bytes) -> dict[str, Json]:
     if isinstance(line, str):
         line = line.encode("utf-8", "surrogatepass")
     line = line.strip()
-    has_sum = line[-_TAIL : -_TAIL + len(_MARK)] == _MARK
-    if has_sum and line[-10:] != b'%08x"}' % zlib.crc32(memoryview(line)[:-_TAIL]):
+    has_sum = _has_sum(line)
+    if has_sum and not _fits_sum(line):
         raise DamagedLineError("damaged line")
     _check_limits(line)
     try:
@@ -118,6 +128,30 @@ def parse_line(line: str | bytes) -> dict[str, Json]:
         raise DamagedLineError("damaged line")
     data.pop("sum", None)
     return data
+
+
+def is_own_line(line: bytes) -> bool:
+    """Whether a line of a log could have been written by this version: it fits its checksum, which
+    it has, and is printable ASCII. It was parsed before.
+
+    Args:
+        line: the line, without its newline.
+    """
+    return (
+        line.startswith(_OWN)
+        and line.isascii()
+        and b"\x7f" not in line
+        and _has_sum(line)
+        and _fits_sum(line)
+    )
+
+
+def _has_sum(line: bytes) -> bool:
+    return line[-_TAIL : -_TAIL + len(_MARK)] == _MARK
+
+
+def _fits_sum(line: bytes) -> bool:
+    return line[-10:] == b'%08x"}' % zlib.crc32(memoryview(line)[:-_TAIL])
 
 
 def _check_limits(line: bytes) -> None:

@@ -16,7 +16,7 @@ from loopwright.errors import RecordError
 from loopwright.records import autotvm
 from loopwright.records.expression import Expression
 from loopwright.records.json_value import Json
-from loopwright.records.line import MAX_LINE, NotJsonError, parse_line
+from loopwright.records.line import MAX_LINE, NotJsonError, TornLineError, parse_line
 from loopwright.records.provenance import build_hash
 from loopwright.records.record import Record, check_version
 
@@ -133,9 +133,36 @@ def _named_errors(path: str | os.PathLike[str]) -> Iterator[None]:
     except FileNotFoundError as exc:
         raise RecordError(f"no log at {str(path)!r}; tune first, or check the path") from exc
     except IsADirectoryError as exc:
-        raise RecordError(f"{str(path)!r} is a directory; name a log file") from exc
+        raise RecordError(_a_folder(Path(path))) from exc
     except OSError as exc:
         raise RecordError(f"cannot read the log {str(path)!r}: {exc.strerror or exc}") from exc
+
+
+def _a_folder(path: Path) -> str:
+    """What is said of a folder that was named instead of a log: which logs it holds."""
+    logs = sorted(file.name for file in path.glob("*.jsonl"))
+    if not logs:
+        return f"{str(path)!r} is a directory, and holds no log (*.jsonl); name a log file"
+    more = f" and {len(logs) - 3} more" if len(logs) > 3 else ""
+    return f"{str(path)!r} is a directory; name a log in it: {', '.join(logs[:3])}{more}"
+
+
+def check_is_log(log: Log) -> None:
+    """Refuse a file of which no line is one of a log.
+
+    Args:
+        log: what was read of it.
+
+    Raises:
+        RecordError: it is empty, or something else than a log.
+    """
+    if log.records or log.headers or log.dags:
+        return
+    if log.skipped:
+        raise RecordError(f"{str(log.path)!r} is no log: {log.complaint()}")
+    raise RecordError(
+        f"{str(log.path)!r} is empty; tune into it: loopwright tune WORKLOAD --log {log.path}"
+    )
 
 
 def load_lines(lines: Iterable[str | bytes], name: str | None = None) -> Log:
@@ -168,6 +195,16 @@ def _read(log: Log) -> None:
     with _opened(log.path) as file, without_collector():
         for number, raw in enumerate(_lines(file), 1):
             take_line(log, number, raw)
+
+
+def raw_lines(path: str | os.PathLike[str]) -> Iterator[bytes]:
+    """The lines of a file with their newlines; of one that is too long only the beginning.
+
+    Raises:
+        RecordError: the file does not exist or cannot be read.
+    """
+    with _named_errors(path), _opened(path) as file:
+        yield from _lines(file)
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
@@ -229,7 +266,7 @@ def read_line(raw: bytes, before: Record | None = None) -> Line | None:
         data = parse_line(line)
     except NotJsonError:
         torn = line.startswith(b"{") or not raw.endswith(b"\n")
-        raise RecordError("torn line" if torn else "not JSON") from None
+        raise (TornLineError("torn line") if torn else RecordError("not JSON")) from None
     if autotvm.is_foreign(data):
         return autotvm.read(data)
     if "header" in data:

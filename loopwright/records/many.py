@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, TypeVar
 
 from loopwright.records.index.columns import NESTED
 from loopwright.records.index.stored import StoredBlock
+from loopwright.records.line import is_own_line
+from loopwright.records.record import Record
 
 _M = TypeVar("_M")
 _T = TypeVar("_T")
@@ -45,6 +47,30 @@ def fields_of(records: Iterable[object], *names: str) -> list[list[Any]]:
             column = block.values[name]
             values.extend(column if whole else map(column.__getitem__, rows))
     return found
+
+
+def lines_of(records: Iterable[Record]) -> Iterator[str]:
+    """The lines of many records, without newlines: ``to_line`` of each, many times faster.
+
+    A line of a log is given as it stands there, if this version could have written it: it has its
+    checksum, and plain ASCII in it. All others are written anew.
+
+    Args:
+        records: stored ones, others, or a mixture.
+
+    Raises:
+        RecordError: as ``Record.to_line``, or the log cannot be read any more.
+    """
+    placed = ((getattr(record, "_place", _NOWHERE), record) for record in records)
+    for block, group in groupby(placed, lambda item: item[0][0]):
+        members = list(group)
+        if block is None:
+            yield from (record.to_line() for _, record in members)
+            continue
+        stored = block.lines([row for (_, row), _ in members])
+        for raw, (_, record) in zip(stored, members, strict=True):
+            line = raw.rstrip(b"\r\n")
+            yield line.decode("ascii") if is_own_line(line) else record.to_line()
 
 
 def once_for_equal(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from loopwright.errors import RecordError
 from loopwright.records.many import fields_of
 from loopwright.records.ranking import ranked
 from loopwright.records.record import Checked, Record
+from loopwright.records.verdict import Verdict
 
 
 def by_task(records: Iterable[Record]) -> dict[str, list[Record]]:
@@ -72,6 +74,22 @@ def latest_verdict(record: Record, records: Iterable[Record]) -> Record | None:
     judged = [r for r, verdict in zip(records, verdicts, strict=True) if verdict is not None]
     own = [r for r in judged if r.candidate == record.candidate]
     return max(own, key=lambda r: r.ts, default=None)
+
+
+def verdict_on(record: Record, records: Iterable[Record]) -> Verdict | None:
+    """The latest verdict on a record's candidate; None where there is none that can be read.
+
+    Args:
+        record: The record.
+        records: Those among which it is looked for.
+    """
+    latest = latest_verdict(record, records)
+    if latest is None or latest.verdict is None:
+        return None
+    try:
+        return Verdict.from_json(latest.verdict)
+    except RecordError:
+        return None  # a malformed verdict says nothing; `records validate` names its line
 
 
 def distill(records: Iterable[Record]) -> list[Record]:

@@ -18,7 +18,13 @@ from loopwright.errors import RecordError
 from loopwright.records.error_kind import FAILED_AGAIN, ErrorKind
 from loopwright.records.field_checks import checked_fields
 from loopwright.records.json_value import Json
-from loopwright.records.line import body_of, canonical_json, parse_line, sealed
+from loopwright.records.line import (
+    UnknownVersionError,
+    body_of,
+    canonical_json,
+    parse_line,
+    sealed,
+)
 from loopwright.records.provenance import hardware, threads
 
 #: The version written, and the newest that is understood.
@@ -244,7 +250,9 @@ def check_version(data: Mapping[str, Json]) -> None:
     if type(version) is not int:
         raise RecordError("not a record (no version 'v')")
     if version > VERSION:
-        raise RecordError(f"version {version} is newer than {VERSION}, the last one known here")
+        raise UnknownVersionError(
+            f"version {version} is newer than {VERSION}, the last one known here"
+        )
     if version < 1:
         raise RecordError(f"version {version} is not known")
 

@@ -28,8 +28,7 @@ from loopwright.task.applying.judging import (
     PassedOver,
     failed_checks,
     is_right,
-    of_other_hardware,
-    unusable,
+    refusal,
     verdict_of,
 )
 from loopwright.task.applying.replaying import Refused, instantiate
@@ -230,13 +229,9 @@ class ApplyHistoryBest(DispatchContext):
         for record, phase, candidate, is_usable, fit in known:
             if phase == CHECK:
                 continue
-            if candidate in failed:
-                passed.reasons[failed[candidate]] += 1
-                continue
-            hardware = "" if self.any_hardware else of_other_hardware(fit)
-            if reason := hardware if is_usable else unusable(record):
+            if reason := refusal(record, fit, failed, any_hardware=self.any_hardware):
                 passed.reasons[reason] += 1
-                refused += [record] if is_usable else []
+                refused += [record] if is_usable and candidate not in failed else []
             elif fit.same_options:
                 exact.append(record)
             else:

@@ -76,6 +76,26 @@ def open_whole_lines(path: str | os.PathLike[str]) -> WholeLines:
         return _Reading(Path(path)).whole_lines()
 
 
+def known_records(path: str | os.PathLike[str]) -> set[int]:
+    """Numbers of the lines, from 1, that the index of a log knows to be records.
+
+    The index is compared with every byte of the log, as `open_log` does, and made where it is
+    missing. Empty for a log that is small, or cannot be read.
+
+    Args:
+        path: The log.
+    """
+    path = Path(path)
+    try:
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode) or status.st_size < SMALL:
+            return set()
+        with without_collector():
+            return _Reading(path).record_lines(status.st_mode)
+    except OSError:
+        return set()
+
+
 class _Reading:
     """One reading of a log.
 
@@ -117,6 +137,18 @@ class _Reading:
             self._add(log, block, lines)
             lines += len(block.lengths)
         return log, lines
+
+    def record_lines(self, mode: int) -> set[int]:
+        """Numbers of the lines that are records; the index is brought up to date."""
+        self._read_blocks()
+        if self._fresh >= _NEWS:
+            write_index(self._file.path, self._blocks, mode)
+        found: set[int] = set()
+        line = 1
+        for block in self._blocks:
+            found.update(line + position for position in block.positions)
+            line += len(block.lengths)
+        return found
 
     def _read_blocks(self) -> bytes:
         """Find or parse all blocks; returns the last line where it has no newline."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +94,22 @@ class StoredBlock:
                 f"just now, or somebody else made the index; {self._remedy()}"
             )
         return record
+
+    def lines(self, rows: Sequence[int]) -> list[bytes]:
+        """The lines of some rows as the log has them, with their newlines.
+
+        Raises:
+            RecordError: the log cannot be read any more.
+        """
+        block = self.block
+        try:
+            data = self.file.read(block.start, block.end - block.start)
+        except OSError as exc:
+            path = str(self.file.path)
+            raise RecordError(f"cannot read the log {path!r}: {exc.strerror or exc}") from exc
+        begins = [block.begins[block.positions[row]] - block.start for row in rows]
+        ends = [at + block.lengths[block.positions[r]] for at, r in zip(begins, rows, strict=True)]
+        return [data[begin:end] for begin, end in zip(begins, ends, strict=True)]
 
     def _remedy(self) -> str:
         return f"remove {str(index_path(self.file.path))!r} and run the same command again"

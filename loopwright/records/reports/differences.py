@@ -8,11 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from loopwright.errors import RecordError
 from loopwright.records.json_value import Json
 from loopwright.records.line import canonical_json
 from loopwright.records.many import fields_of
-from loopwright.records.query import latest_verdict
+from loopwright.records.query import verdict_on
 from loopwright.records.ranking import ranked
 from loopwright.records.record import Record
 from loopwright.records.reports.knobs import ABSENT, value_text
@@ -276,19 +275,8 @@ def _side(setup: Setup, records: Sequence[Record]) -> Side:
     best = next(iter(ranked(records, 1)), None)
     (phases,) = fields_of(records, "phase")
     name = task_text(records[0].op, records[0].args)
-    verdict = None if best is None else _verdict_of(best, records)
+    verdict = None if best is None else verdict_on(best, records)
     return Side(setup, name, best, sum(not phase for phase in phases), verdict)
-
-
-def _verdict_of(best: Record, records: Sequence[Record]) -> Verdict | None:
-    """The latest verdict on the best record; None where there is none that can be read."""
-    latest = latest_verdict(best, records)
-    if latest is None or latest.verdict is None:
-        return None
-    try:
-        return Verdict.from_json(latest.verdict)
-    except RecordError:
-        return None  # a malformed verdict says nothing; `records validate` names its line
 
 
 def _compared(one: Side | None, other: Side | None) -> TaskComparison:

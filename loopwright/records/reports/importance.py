@@ -36,7 +36,7 @@ FEWEST = 20
 _MOST_RECORDS, _MOST_VALUES = 4000, 200
 #: Configurations that an average is taken over, and that the variance of all is taken from.
 _AVERAGED, _SAMPLED = 400, 8000
-#: A best or worst value is one that so many records have, where there are two such.
+#: A best value is one that so many records have, where there is such.
 _SEEN = 3
 _FOLDS = 5
 _ROUNDS = 150
@@ -51,7 +51,7 @@ class ValueEffect:
         text: its text.
         count: how many of the records have it.
         slower: times as slow as the best value of the knob, 1.0 for that one: a ratio of geometric
-            means over the values of all other knobs, as predicted.
+            means over the values of all other knobs, as predicted. A rare value may have less.
         fastest: median seconds of the fastest of the records that have it.
     """
 
@@ -69,7 +69,7 @@ class KnobEffect:
     Attributes:
         knob: its name.
         share: part of the variance of log(time) that it explains by itself, from 0 to 1.
-        best: its best value.
+        best: its best value, among those that several records have.
         worst: its worst value.
         values: all values that were looked at, the best first.
     """
@@ -182,8 +182,8 @@ def _effect(
     np.minimum.at(fastest, knob.codes, logs)
     order = np.argsort(marginal, kind="stable")
     often = [i for i in order.tolist() if counts[codes[i]] >= _SEEN]
-    ranked = often if len(often) > 1 else order.tolist()
-    best, worst = ranked[0], ranked[-1]
+    # A value that hardly any record has is best by luck more often than by merit.
+    best, worst = (often or order.tolist())[0], int(order[-1])
 
     def value(i: int) -> ValueEffect:
         code = int(codes[i])

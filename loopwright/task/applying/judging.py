@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from loopwright.errors import RecordError
@@ -61,6 +61,26 @@ def of_other_hardware(fit: Fit) -> str:
     first = fit.refused[0]
     detail = "" if len(str(first.then)) > 40 else f" {first.then}"
     return f"of other hardware ({first.field}{detail})"
+
+
+def refusal(
+    record: Record, fit: Fit, failed: Mapping[str, str], *, any_hardware: bool = False
+) -> str:
+    """Why a record is not applied, by itself alone; empty where it may be.
+
+    Args:
+        record: the record.
+        fit: how it fits what is built.
+        failed: candidates that did not pass a later check, see `failed_checks`.
+        any_hardware: True where records of other hardware are accepted.
+    """
+    if record.phase == CHECK:
+        return "a check alone, which has no time"
+    if record.candidate in failed:
+        return failed[record.candidate]
+    if not record.usable:
+        return unusable(record)
+    return "" if any_hardware else of_other_hardware(fit)
 
 
 def is_right(record: Record, right: set[tuple[str, str]], here: Here) -> bool:

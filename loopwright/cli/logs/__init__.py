@@ -1,0 +1,1 @@
+"""Verbs of `loopwright records` that read a log, and how they print what they find."""

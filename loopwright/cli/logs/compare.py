@@ -1,0 +1,241 @@
+"""``loopwright records compare``: two records, two logs, or two machines."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import click
+
+from loopwright.cli.harmless import echo, harmless
+from loopwright.cli.logs.columns import Column, csv_lines, print_lines, print_table
+from loopwright.cli.logs.reading import (
+    BEST,
+    csv_option,
+    find_record,
+    json_option,
+    load_log,
+    of_task,
+    target_option,
+    task_option,
+)
+from loopwright.errors import UsageError
+
+if TYPE_CHECKING:
+    from loopwright.records import Json, Log, Record
+    from loopwright.records.reports.differences import Ratio, Side, TaskComparison
+
+
+@click.command("compare")
+@click.argument("what", nargs=-1, required=True, metavar="A [B]")
+@click.option("--log", help="The log of the records A and B.")
+@task_option
+@target_option
+@json_option
+@csv_option
+def compare(
+    what: Sequence[str],
+    log: str | None,
+    task: str | None,
+    target: str | None,
+    as_json: bool,
+    as_csv: bool,
+) -> None:
+    """Compare two logs task by task, two records of a log, or the machines of one log.
+
+    \b
+    compare A.jsonl B.jsonl       the best of each task in both, and what only one has
+    compare LOG RECORD RECORD     which decisions differ; also: RECORD RECORD --log LOG
+    compare LOG RECORD            the record and the best one of the log
+    compare LOG                   the machines in the log: hardware and numbers of threads
+
+    A RECORD is an id or the beginning of it, `best` or `default`. The ratio is the time of B by
+    that of A: below 1 where B is faster.
+    """
+    path, names = _told_apart(what, log)
+    read = load_log(path)
+    if len(names) == 1 and log is None and os.path.exists(names[0]):
+        other = load_log(names[0])
+        one, two = of_task(read, task, target), of_task(other, task, target)
+        _print_tasks(one, two, (path, names[0]), (as_json, as_csv))
+        return
+    if not names:
+        _compare_machines(path, of_task(read, task, target), (as_json, as_csv))
+        return
+    records = of_task(read, task, target)
+    chosen = [find_record(read, records, name) for name in (*names, BEST)[:2]]
+    if as_csv:
+        raise UsageError("two records are compared in words, or with --json; --csv is for logs")
+    _print_pair(read, chosen[0], chosen[1], as_json)
+
+
+def _told_apart(what: Sequence[str], log: str | None) -> tuple[str, Sequence[str]]:
+    """The log, and what else was named.
+
+    Raises:
+        UsageError: there are too many words.
+    """
+    path, names = (what[0], what[1:]) if log is None else (log, what)
+    if len(names) > 2:
+        raise UsageError(
+            f"compare takes two logs, or a log and up to two records; got {len(what)} words"
+        )
+    if (
+        len(names) == 1
+        and log is None
+        and not os.path.exists(path)
+        and not os.path.exists(names[0])
+    ):
+        raise UsageError(
+            f"neither {path!r} nor {names[0]!r} is a file; for two records name their log: "
+            "compare LOG RECORD RECORD"
+        )
+    return path, names
+
+
+def _print_pair(log: Log, one: Record, other: Record, as_json: bool) -> None:
+    from loopwright.cli.logs.words import setup_title, speed_text
+    from loopwright.inspection import works_of
+    from loopwright.records.reports.differences import record_differences, time_ratio
+
+    ratio, differences = time_ratio(one, other), record_differences(one, other)
+    if as_json:
+        words = [{"what": d.what, "one": d.one, "other": d.other} for d in differences]
+        line = {"one": one.id, "other": other.id, "ratio": _ratio_json(ratio), "differs": words}
+        click.echo(json.dumps(line))
+        return
+    for name, record, work in zip("AB", (one, other), works_of(log, [one, other]), strict=True):
+        said = speed_text(work, record.median) if record.valid else _failed(record)
+        echo(f"{name}: record {record.id}, {setup_title(record)}: {said}")
+    echo(f"B takes {_ratio_words(ratio)}" if ratio else "no ratio: one of them has no time")
+    if not differences:
+        echo("no decision differs: the same knobs, schedule, target and machine")
+        return
+    print_table(
+        [
+            Column("differs", [harmless(d.what) for d in differences]),
+            Column("A", [harmless(d.one) for d in differences]),
+            Column("B", [harmless(d.other) for d in differences], cut=True),
+        ]
+    )
+
+
+def _failed(record: Record) -> str:
+    return "no time" if record.error is None else f"failed ({record.error.get('kind')})"
+
+
+def _ratio_words(ratio: Ratio) -> str:
+    """How many times as long, with what is known of its uncertainty."""
+    said = f"{ratio.value:.3g} x as long as A"
+    if ratio.low is None or ratio.high is None:
+        return f"{said} ({ratio.why_no_interval})"
+    same = "; they cannot be told apart" if ratio.same else ""
+    return f"{said} (95 % interval {ratio.low:.3g} to {ratio.high:.3g}, by the windows){same}"
+
+
+def _compare_machines(path: str, records: Sequence[Record], form: tuple[bool, bool]) -> None:
+    """Every pair of neighbouring machines of one log."""
+    from loopwright.records.reports.differences import machines
+
+    groups = machines(records)
+    if len(groups) < 2:
+        raise UsageError(
+            f"{path} has records of one machine ({next(iter(groups), '') or 'not named'}); name "
+            "another log, or two records of this one"
+        )
+    names = list(groups)
+    for one, other in pairwise(names):
+        _print_tasks(groups[one], groups[other], (one, other), form)
+
+
+def _print_tasks(
+    one: Sequence[Record], other: Sequence[Record], names: tuple[str, str], form: tuple[bool, bool]
+) -> None:
+    from loopwright.records.reports.differences import compare_logs
+
+    rows = compare_logs(one, other)
+    as_json, as_csv = form
+    if as_json or as_csv:
+        _tasks_for_programs(rows, as_json)
+        return
+    both = [row for row in rows if row.ratio is not None]
+    echo(f"A: {names[0]}")
+    echo(f"B: {names[1]}")
+    if both:
+        print_table(_task_columns(both))
+    for row in both:
+        conditions = [d for d in row.differences if not d.what.startswith(("knob", "schedule"))]
+        if conditions:
+            echo(
+                f"{row.task} was measured under other conditions: {'; '.join(map(str, conditions))}"
+            )
+    for row in rows:
+        if row.ratio is None:
+            echo(_only(row))
+    faster = sum(row.ratio is not None and row.ratio.value < 1.0 for row in both)
+    same = sum(row.ratio is not None and bool(row.ratio.same) for row in both)
+    count = f"{len(both)} task{'s' * (len(both) != 1)}"
+    echo(f"{count} in both: B is faster in {faster}, and {same} cannot be told apart")
+
+
+def _task_columns(rows: Sequence[TaskComparison]) -> list[Column]:
+    from loopwright.task.applying.as_called import duration
+
+    def of(side: Side | None) -> str:
+        assert side is not None
+        assert side.record is not None
+        assert side.record.median is not None
+        return duration(side.record.median)
+
+    def gain(side: Side | None) -> str:
+        if side is None or side.verdict is None:
+            return "-"
+        return f"{side.verdict.gain:+.0%} +-{side.verdict.margin:.0%}"
+
+    ratios = [row.ratio for row in rows if row.ratio is not None]
+    intervals = [
+        r.why_no_interval if r.low is None else f"{r.low:.2f} to {r.high:.2f}" for r in ratios
+    ]
+    return [
+        Column("A", [of(row.one) for row in rows], right=True),
+        Column("B", [of(row.other) for row in rows], right=True),
+        Column("B/A", [f"{r.value:.2f}" for r in ratios], right=True),
+        Column("interval", intervals),
+        Column("A to default", [gain(row.one) for row in rows], needs=110),
+        Column("B to default", [gain(row.other) for row in rows], needs=110),
+        Column("task", [harmless(row.task) for row in rows], cut=True),
+    ]
+
+
+def _only(row: TaskComparison) -> str:
+    if row.one is None:
+        return f"only in B: {row.task}"
+    if row.other is None:
+        return f"only in A: {row.task}"
+    where = "A" if row.one.record is None else "B"
+    return f"not comparable: {row.task} has no usable record in {where}"
+
+
+def _ratio_json(ratio: Ratio | None) -> Json:
+    if ratio is None:
+        return None
+    return {"value": ratio.value, "low": ratio.low, "high": ratio.high}
+
+
+def _tasks_for_programs(rows: Sequence[TaskComparison], as_json: bool) -> None:
+    titles = ("task", "one", "other", "one_seconds", "other_seconds", "ratio", "low", "high")
+    table = []
+    for row in rows:
+        sides = [None if side is None else side.record for side in (row.one, row.other)]
+        ids = [None if record is None else record.id for record in sides]
+        seconds = [None if record is None else record.median for record in sides]
+        ratio = row.ratio
+        figures = (None,) * 3 if ratio is None else (ratio.value, ratio.low, ratio.high)
+        table.append([row.task, *ids, *seconds, *figures])
+    if as_json:
+        print_lines(json.dumps(dict(zip(titles, row, strict=True))) for row in table)
+    else:
+        print_lines(csv_lines(titles, iter(table)))

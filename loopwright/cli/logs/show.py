@@ -1,0 +1,262 @@
+"""``loopwright records show``: all that a log tells of one record."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from loopwright.cli.harmless import echo, harmless
+from loopwright.cli.logs.columns import Column, table_lines, terminal_width
+from loopwright.cli.logs.reading import find_record, json_option, load_log, log_options, of_task
+from loopwright.errors import LoopwrightError, RecordError
+
+if TYPE_CHECKING:
+    from loopwright.records import Log, Record
+    from loopwright.records.reports.importance import Importance
+
+#: How many candidates a tie names.
+_TIES = 5
+
+
+@click.command("show")
+@log_options
+@click.argument("record")
+@json_option
+@click.option("--expr", "part", flag_value="expr", help="Print its tensor expression as Python.")
+@click.option("--schedule", "part", flag_value="schedule", help="Print its schedule as Python.")
+@click.option("--ir", "part", flag_value="ir", help="Print its loop nest.")
+@click.option("--code", "part", flag_value="code", help="Print its code, as the target has it.")
+def show(
+    log: str, task: str | None, target: str | None, record: str, as_json: bool, part: str | None
+) -> None:
+    """Show one RECORD of LOG: its id (or the beginning of it), `best` or `default`.
+
+    How fast it is and how sure that is, whether it would be applied on this machine, what each of
+    its knobs costs, and its schedule. --json prints the record as it stands in the log. --expr,
+    --schedule, --ir and --code need no template: the log holds the expression and the schedule.
+    """
+    read = load_log(log)
+    records = of_task(read, task, target)
+    chosen = find_record(read, records, record)
+    if part is not None:
+        echo(_part(read, chosen, part))
+    elif as_json:
+        click.echo(chosen.to_line())
+    else:
+        for line in _described(read, chosen):
+            echo(line)
+
+
+def _part(log: Log, record: Record, part: str) -> str:
+    """The expression, schedule, loop nest or code of a record, made from the log alone."""
+    from loopwright.driver import build
+    from loopwright.lowering import lower
+    from loopwright.task.rebuild import rebuild
+
+    rebuilt = rebuild(log, record)
+    if part == "expr":
+        return rebuilt.schedule.dag.as_python()
+    if part == "schedule":
+        return rebuilt.schedule.as_python().rstrip()
+    with rebuilt.passes:
+        if part == "ir":
+            return str(lower(rebuilt.schedule, rebuilt.args))
+        return build(rebuilt.schedule, rebuilt.args, rebuilt.target).get_source()
+
+
+def _described(log: Log, record: Record) -> Iterator[str]:
+    """The record in words, line by line."""
+    from loopwright.cli.logs.words import setup_title
+    from loopwright.records.reports.setups import Setup, by_setup
+
+    setup = Setup(record.task, record.hardware, record.threads)
+    own = by_setup(log.records)[setup]
+    yield f"record {record.id} of {log.path}"
+    yield _said("task", setup_title(record))
+    yield _said("measured", _measured(record))
+    yield _said("speed", _speed(log, record))
+    yield from _standing(record, own)
+    yield from _here(log, record)
+    yield ""
+    yield from _knobs(record, own)
+    yield ""
+    yield from _schedule(log, record)
+
+
+def _said(name: str, text: str) -> str:
+    """A line under a name; on a terminal wrapped to its width."""
+    line = f"{name + ':':10}{text}"
+    width = terminal_width()
+    if width is None:
+        return line
+    return textwrap.fill(line, max(40, width), subsequent_indent=" " * 10, break_long_words=False)
+
+
+def _measured(record: Record) -> str:
+    from loopwright.cli.logs.words import minute_text
+
+    parts = [minute_text(record.ts)] if record.ts else []
+    if record.run:
+        parts.append(f"trial {record.trial} of run {record.run}")
+    if record.phase:
+        parts.append(f"in the phase {record.phase!r}")
+    parts.append(f"built in {record.build_s:.3g} s, run for {record.run_s:.3g} s")
+    return ", ".join(parts)
+
+
+def _speed(log: Log, record: Record) -> str:
+    from loopwright.cli.logs.words import speed_text
+    from loopwright.inspection import work_of
+    from loopwright.records.reports.spread import spread
+
+    if record.error is not None:
+        text = " ".join(str(record.error.get("text", "")).split())
+        return f"none: it failed ({record.error.get('kind')}: {text})"
+    work = work_of(log, record)
+    parts = [speed_text(work, record.median)]
+    apart = spread(record.times)
+    count = f"{len(record.times)} windows" if len(record.times) != 1 else "1 window"
+    parts.append(f"middle half of {count} within {apart:.1%}" if apart is not None else count)
+    if record.dropped:
+        parts.append("dropped by racing, so the time is a rough one")
+    if record.checked == "yes":
+        parts.append("answer checked")
+    else:
+        parts.append(f"answer not checked{f': {why}' if (why := record.check_reason) else ''}")
+    if work is None:
+        parts.append(_no_work(record))
+    return "; ".join(parts)
+
+
+def _no_work(record: Record) -> str:
+    why = (
+        "AutoTVM keeps no expression" if "autotvm" in record.extra else "the log has no expression"
+    )
+    return f"GFLOP/s not known: {why} to count from"
+
+
+def _standing(record: Record, own: Sequence[Record]) -> Iterator[str]:
+    """Its rank, its ties and its verdict."""
+    from loopwright.inspection.ties import ties_of
+    from loopwright.records import ranked
+    from loopwright.records.query import verdict_on
+
+    if not record.usable:
+        return
+    order = ranked(own)
+    place = next((n for n, r in enumerate(order, 1) if r.candidate == record.candidate), None)
+    if place is None:
+        yield _said("rank", "none: its candidate was found to be wrong, or failed, later")
+        return
+    yield _said("rank", f"{place} of {len(order)} candidates of this task and machine")
+    if verdict := verdict_on(record, own):
+        said = verdict.text("it")
+        peak = f"; it has {verdict.of_peak:.0%} of the {verdict.peak}" if verdict.peak else ""
+        yield _said("verdict", f"{said}{peak}")
+    if len(record.times) < 3:
+        yield _said("ties", f"not known: {len(record.times)} windows give no interval")
+        return
+    ties = ties_of(record, own)
+    if not ties:
+        yield _said("ties", "none: no other candidate's interval reaches its time")
+        return
+    paired = any(tie.paired for tie in ties)
+    how = "sampled in turns" if paired else "by the windows of each, measured at different times"
+    yield _said("ties", f"with {len(ties)} candidates ({how}):")
+    for tie in ties[:_TIES]:
+        turns = ", sampled in turns" if tie.paired else ""
+        yield f"          {tie.record.id} {tie.ratio:.2f} x its time, 95 % interval " + (
+            f"{tie.low:.2f} to {tie.high:.2f}{turns}"
+        )
+    if len(ties) > _TIES:
+        yield f"          and {len(ties) - _TIES} more"
+
+
+def _here(log: Log, record: Record) -> Iterator[str]:
+    """Whether it would be applied on this machine."""
+    from loopwright.inspection.applying_here import applies_here
+
+    found = applies_here(record, log.records)
+    yield _said("here", f"{'applied' if found.applied else 'not applied'}: {found.reason}")
+    for difference in found.differs:
+        yield f"          {difference}"
+
+
+def _knobs(record: Record, own: Sequence[Record]) -> Iterator[str]:
+    """What each knob of the record costs."""
+    from loopwright.records.reports.importance import importance
+    from loopwright.records.reports.knobs import value_text
+    from loopwright.records.reports.neighbours import neighbours
+
+    if not record.config:
+        yield "It has no knobs."
+        return
+    effects: Importance | None = None
+    note = ""
+    try:
+        effects = importance(own)
+    except RecordError as error:
+        note = f"`on average` is not known: {error}"
+    alone = {} if not record.valid else {found.knob: found for found in neighbours(record, own)}
+    names = list(record.config)
+    table = [
+        Column("knob", [harmless(name) for name in names]),
+        Column("value", [harmless(value_text(record.config[name])) for name in names]),
+        Column("on average", [_on_average(effects, record, name) for name in names]),
+        Column("changed alone", [_changed(alone.get(name)) for name in names], cut=True),
+    ]
+    yield from table_lines(table, terminal_width())
+    if note:
+        yield _wrapped(note)
+        return
+    assert effects is not None
+    yield _wrapped(
+        "on average: time by that of the knob's best value, all other knobs varying "
+        f"({effects.method}; rank correlation {effects.rank_correlation:.2f} on what it had not "
+        "seen)"
+    )
+
+
+def _wrapped(text: str) -> str:
+    width = terminal_width()
+    return text if width is None else textwrap.fill(text, max(40, width))
+
+
+def _on_average(effects: Importance | None, record: Record, name: str) -> str:
+    if effects is None:
+        return "-"
+    effect = next((knob for knob in effects.knobs if knob.knob == name), None)
+    if effect is None:
+        return "never varied"
+    own = effect.of(record.config[name])
+    if own is None:
+        return "-"
+    if own.slower <= 1.0:
+        return "1.00 x (best)"
+    return f"{own.slower:.2f} x ({harmless(effect.best.text)})"
+
+
+def _changed(found: object) -> str:
+    from loopwright.records.reports.neighbours import Neighbours
+
+    if not isinstance(found, Neighbours) or found.ratio is None:
+        return "never measured"
+    count = "1 other value" if found.count == 1 else f"the best of {found.count} others"
+    return f"{harmless(found.value)} takes {found.ratio.value:.2f} x as long ({count})"
+
+
+def _schedule(log: Log, record: Record) -> Iterator[str]:
+    """Its schedule as Python, or why that is not known."""
+    if "autotvm" in record.extra:
+        yield "Its schedule is not known: AutoTVM logs the knobs, and not what the template made"
+        return
+    if not record.dag or not record.trace:
+        yield "Its schedule is not known: it was never built, so the log has no steps"
+        return
+    try:
+        yield _part(log, record, "schedule")
+    except LoopwrightError as error:
+        yield f"Its schedule cannot be shown: {error}"

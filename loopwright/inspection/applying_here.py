@@ -1,0 +1,99 @@
+"""Would a record be applied here: the answer of `apply_history_best`, for one record of a log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from loopwright.errors import LoopwrightError
+from loopwright.records import Json, Record
+from loopwright.target import Target
+from loopwright.task.applying.choice import Choice, Match
+from loopwright.task.applying.fit import Difference, Here
+from loopwright.task.applying.judging import failed_checks, refusal
+from loopwright.task.history import apply_history_best
+from loopwright.task.task import Task, create_task
+
+#: Options of a target that this machine decides where nobody names them.
+_OF_MACHINE = frozenset({"mcpu", "mattr", "num_threads"})
+
+
+@dataclass(frozen=True)
+class AppliesHere:
+    """Whether a record would be applied here.
+
+    Attributes:
+        applied: True where a build of its task on this machine, with the record's target options,
+            gets this record.
+        reason: why, or why not, in words.
+        differs: the fields in which record and machine differ.
+        known: False where the template is not known here, so that the record was judged by itself:
+            that its configuration still makes the same program was not tried.
+    """
+
+    applied: bool
+    reason: str
+    differs: tuple[Difference, ...]
+    known: bool
+
+
+def applies_here(record: Record, records: Iterable[Record]) -> AppliesHere:
+    """Say whether a record would be applied on this machine, by the rule of `apply_history_best`.
+
+    Args:
+        record: a record.
+        records: those of its log; others of its task may go before it.
+    """
+    own = [r for r in records if r.task == record.task]
+    try:
+        target = _target_here(record.target)
+    except LoopwrightError as exc:
+        return AppliesHere(False, f"its target cannot be used here: {exc}", (), False)
+    here = Here(target.canonical, {})
+    fit = here.fit(record)
+    differs = (*fit.refused, *fit.others)
+    if reason := refusal(record, fit, failed_checks(own)):
+        return AppliesHere(False, reason, differs, True)
+    task = _task(record, target)
+    if task is None:
+        reason = f"nothing speaks against it (its template, {record.op!r}, is not known here)"
+        return AppliesHere(True, reason, differs, False)
+    return _by_choice(record, apply_history_best(own).explain(task), differs)
+
+
+def _by_choice(record: Record, choice: Choice, differs: tuple[Difference, ...]) -> AppliesHere:
+    """What the choice of a build says of the record."""
+    if choice.record is None:
+        return AppliesHere(False, "; ".join(choice.reasons), differs, True)
+    if choice.record.candidate != record.candidate:
+        return AppliesHere(False, f"record {choice.record.id} goes before it", differs, True)
+    if choice.match is Match.DEFAULT:
+        verdict = choice.against_default
+        return AppliesHere(False, f"the default is built instead: it is {verdict}", differs, True)
+    if choice.record.id != record.id:
+        words = f"a later measurement of it, record {choice.record.id}, counts"
+        return AppliesHere(True, words, differs, True)
+    return AppliesHere(True, f"{choice.match} match", differs, True)
+
+
+def _target_here(said: Mapping[str, Json]) -> Target:
+    """The record's target with this machine's CPU and number of threads.
+
+    Raises:
+        TargetError: its kind or an option is not known, or not available here.
+    """
+    # A log names no program to be run, so that of a C compiler is left out.
+    return Target({k: v for k, v in said.items() if k not in _OF_MACHINE and k != "cc"})
+
+
+def _task(record: Record, target: Target) -> Task | None:
+    """The record's task; None where its template is not known here, or takes other arguments."""
+    import loopwright.ops  # noqa: F401  (its templates become known)
+    from loopwright.task import TASKS
+
+    if record.op not in TASKS:
+        return None
+    try:
+        return create_task(record.op, record.args, target)
+    except LoopwrightError:
+        return None

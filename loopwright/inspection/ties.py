@@ -1,0 +1,99 @@
+"""How sure a winner is: the candidates whose time cannot be told from its own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from loopwright.measure.playoff.paired_ratios import paired_gain
+from loopwright.records import Outcome, Record, fields_of, ranked
+from loopwright.records.reports.differences import time_ratio
+
+#: So many of the best are looked at.
+_LOOKED_AT = 32
+
+
+@dataclass(frozen=True)
+class Tie:
+    """A candidate that may be as fast as the winner.
+
+    Attributes:
+        record: its record.
+        ratio: its time by that of the winner.
+        low: lower end of the interval of 95 % of that ratio.
+        high: upper end of it.
+        paired: True where both were sampled in the same rounds of a playoff; otherwise what
+            changed on the machine between the two measurements is not in the interval.
+    """
+
+    record: Record
+    ratio: float
+    low: float
+    high: float
+    paired: bool
+
+
+def ties_of(winner: Record, records: Iterable[Record]) -> list[Tie]:
+    """The candidates that cannot be told from a winner, the fastest first.
+
+    Samples of one playoff are compared in pairs, by the intervals that verdicts rest on; others by
+    a bootstrap of their windows. A candidate with fewer than three windows has no interval, and is
+    no tie.
+
+    Args:
+        winner: a record that has times.
+        records: those of its setup.
+    """
+    records = list(records)
+    playoff = playoffs(records)
+    found = []
+    for other in ranked(records, _LOOKED_AT):
+        if other.candidate == winner.candidate or not other.times:
+            continue
+        same = winner.id in playoff and playoff[winner.id] == playoff.get(other.id)
+        tie = _paired_tie(winner, other) if same else None
+        if tie is None:
+            tie = _window_tie(winner, other)
+        if tie is not None and tie.low <= 1.0 <= tie.high:
+            found.append(tie)
+    return sorted(found, key=lambda tie: tie.ratio)
+
+
+def playoffs(records: Sequence[Record]) -> dict[str, tuple[str, int]]:
+    """Which playoff each record of one is of, by the record's id: the run, and the number of its
+    playoff. The candidates of one playoff were sampled in turns.
+
+    A playoff writes its records one after the other, and the winner, which has the verdict, last.
+
+    Args:
+        records: those of one setup, in the order of their log.
+    """
+    phases, runs, verdicts = fields_of(records, "phase", "run", "verdict")
+    ended: Counter[str] = Counter()
+    found = {}
+    for record, phase, run, verdict in zip(records, phases, runs, verdicts, strict=True):
+        if phase != "playoff":
+            continue
+        found[record.id] = (run, ended[run])
+        ended[run] += verdict is not None
+    return found
+
+
+def _paired_tie(winner: Record, other: Record) -> Tie | None:
+    """By the rounds that both took part in: those that lose early have fewer, from the first on."""
+    rounds = min(len(winner.times), len(other.times))
+    gain = paired_gain(other.times[:rounds], winner.times[:rounds])
+    if gain is None:
+        return None
+    # A gain too small to count is none, as in a verdict.
+    near = 1.0 if gain.outcome is Outcome.TIE else 1.0 + gain.low
+    low, high = min(near, 1.0 + gain.low), max(near, 1.0 + gain.high)
+    return Tie(other, 1.0 + gain.gain, low, high, True)
+
+
+def _window_tie(winner: Record, other: Record) -> Tie | None:
+    ratio = time_ratio(winner, other)
+    if ratio is None or ratio.low is None or ratio.high is None:
+        return None
+    return Tie(other, ratio.value, ratio.low, ratio.high, False)

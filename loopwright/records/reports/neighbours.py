@@ -1,0 +1,67 @@
+"""What one decision was worth: records that differ from a record in a single knob."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import compress
+
+import numpy as np
+
+from loopwright.records.many import fields_of
+from loopwright.records.record import Record
+from loopwright.records.reports.differences import Ratio, time_ratio
+from loopwright.records.reports.knobs import ABSENT, knobs_of, value_text
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """The records that differ from a record in one knob alone.
+
+    Attributes:
+        knob: the knob.
+        count: how many values of it were measured beside that of the record.
+        fastest: the fastest of them; None where there is none.
+        value: its value of the knob, as text; empty where there is none.
+        ratio: its time by that of the record: below 1 where it is faster.
+    """
+
+    knob: str
+    count: int
+    fastest: Record | None
+    value: str
+    ratio: Ratio | None
+
+
+def neighbours(record: Record, records: Iterable[Record]) -> list[Neighbours]:
+    """What changing each knob by itself was measured to do, in the order of the record's knobs.
+
+    Racing dropped some of the slow ones after one window; they count, since they are slower.
+
+    Args:
+        record: a record that has a time.
+        records: those of its setup.
+    """
+    records = list(records)
+    (valid,) = fields_of(records, "valid")
+    others = list(compress(records, valid))
+    knobs = [knob for knob in knobs_of(others) if len(knob.texts) > 1]
+    (seconds,) = fields_of(others, "median")
+    differs = {}
+    for knob in knobs:
+        own = value_text(record.config[knob.name]) if knob.name in record.config else ABSENT
+        number = knob.texts.index(own) if own in knob.texts else -1
+        differs[knob.name] = knob.codes != number
+    total = sum(differs.values(), start=np.zeros(len(others), dtype=np.int64))
+    found = []
+    for knob in knobs:
+        rows = np.flatnonzero(differs[knob.name] & (total == 1)).tolist()
+        count = len({int(knob.codes[row]) for row in rows})
+        if not rows:
+            found.append(Neighbours(knob.name, 0, None, "", None))
+            continue
+        row = min(rows, key=lambda row: seconds[row])
+        value = knob.texts[int(knob.codes[row])]
+        ratio = time_ratio(record, others[row])
+        found.append(Neighbours(knob.name, count, others[row], value, ratio))
+    return found

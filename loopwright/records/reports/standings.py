@@ -1,0 +1,112 @@
+"""The best candidates of a task on a machine, beside the best and the default configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import compress
+
+from loopwright.records.many import fields_of
+from loopwright.records.query import verdict_on
+from loopwright.records.ranking import ranked, vouched
+from loopwright.records.record import Checked, Record
+from loopwright.records.reports.differences import Ratio, time_ratio
+from loopwright.records.reports.setups import Setup, by_setup
+from loopwright.records.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A candidate among the best.
+
+    Attributes:
+        place: its place, from 1.
+        record: the measurement by which it is judged.
+        checked: whether its answer was compared with the reference and found right.
+        to_best: its time by that of the best: 1.02 takes 2 % longer.
+        to_default: its time by that of the default configuration; None where that is not known.
+    """
+
+    place: int
+    record: Record
+    checked: bool
+    to_best: Ratio
+    to_default: Ratio | None
+
+
+@dataclass(frozen=True)
+class Standings:
+    """The best candidates of one setup.
+
+    Attributes:
+        setup: task, hardware and threads.
+        candidates: how many candidates may be best.
+        places: the first of them.
+        default: the record of the default configuration; None where the log does not hold it.
+        verdict: how the best one compares with the default by the playoff, whose interval counts
+            more than that of any two records; None where there was none.
+    """
+
+    setup: Setup
+    candidates: int
+    places: tuple[Standing, ...]
+    default: Record | None
+    verdict: Verdict | None
+
+
+def standings(records: Iterable[Record], count: int = 10) -> list[Standings]:
+    """The best candidates of each setup, by the one rule (:func:`loopwright.records.ranked`).
+
+    Args:
+        records: any iterable of records, a :class:`loopwright.records.Log` too.
+        count: how many of each.
+
+    Returns:
+        One entry for each setup, in order of first appearance; without places where no record may
+        be best.
+    """
+    return [_standings(setup, group, count) for setup, group in by_setup(records).items()]
+
+
+def _standings(setup: Setup, records: Sequence[Record], count: int) -> Standings:
+    everyone = ranked(records)
+    best = everyone[:count]
+    if not best:
+        return Standings(setup, 0, (), None, None)
+    right = vouched(records)
+    verdict = verdict_on(best[0], records)
+    default = default_record(records, verdict)
+    places = []
+    for place, record in enumerate(best, 1):
+        to_best = time_ratio(best[0], record)
+        to_default = None if default is None else time_ratio(default, record)
+        assert to_best is not None  # both have times
+        checked = record.checked is Checked.YES or (record.candidate, record.build) in right
+        places.append(Standing(place, record, checked, to_best, to_default))
+    return Standings(setup, len(everyone), tuple(places), default, verdict)
+
+
+def default_record(records: Sequence[Record], verdict: Verdict | None = None) -> Record | None:
+    """The latest measurement of the default configuration; None where it is not known or failed.
+
+    It is the one that a verdict names, else the first trial of a run, which by the format is that
+    of the default configuration.
+
+    Args:
+        records: those of one setup.
+        verdict: one of theirs.
+    """
+    usable, candidates = fields_of(records, "usable", "candidate")
+    if verdict is not None and verdict.default:
+        chosen = [own == verdict.default for own in candidates]
+    else:
+        # AutoTVM numbers no trials and names no run: there every record would be trial 0.
+        trials, runs, phases = fields_of(records, "trial", "run", "phase")
+        chosen = [
+            not trial and bool(run) and not phase
+            for trial, run, phase in zip(trials, runs, phases, strict=True)
+        ]
+        first = {own for own, is_first in zip(candidates, chosen, strict=True) if is_first}
+        chosen = [own in first for own in candidates] if len(first) == 1 else chosen
+    known = list(compress(records, (a and b for a, b in zip(chosen, usable, strict=True))))
+    return max(known, key=lambda record: record.ts, default=None)
