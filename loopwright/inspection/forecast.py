@@ -14,11 +14,14 @@ from dataclasses import dataclass
 from itertools import compress
 
 import numpy as np
+import numpy.typing as npt
 
 from loopwright.errors import RecordError
 from loopwright.records import Record, fields_of
 from loopwright.records.reports.importance import ConfigTable, fit_trees, rank_correlation
 from loopwright.records.reports.knobs import knobs_of
+
+Rows = npt.NDArray[np.int64]
 
 #: Trials that are learned from at least, and predicted at once at least.
 FEWEST, AHEAD = 24, 12
@@ -66,22 +69,34 @@ def forecasts(records: Iterable[Record], places: int = 12, seed: int = 0) -> lis
             f"there are {len(trials)} trials with a time, and {FEWEST + AHEAD} are needed: "
             f"{FEWEST} to learn from and {AHEAD} to predict"
         )
-    knobs = [knob for knob in knobs_of(trials) if len(knob.texts) > 1]
+    (medians,) = fields_of(trials, "median")
+    logs = np.log(np.array(medians, dtype=np.float64))
+    questions = _questions(len(trials), places, seed)
+    # Of a long run only what is learned from or predicted is looked at.
+    used: Rows = np.unique(np.concatenate([part for both in questions for part in both]))
+    every = knobs_of([trials[row] for row in used.tolist()])
+    knobs = [knob for knob in every if len(knob.texts) > 1]
     if not knobs:
         raise RecordError("no knob varies among the trials")
     table = ConfigTable(knobs)
-    (medians,) = fields_of(trials, "median")
-    logs = np.log(np.array(medians, dtype=np.float64))
-    cuts = _cuts(len(trials), places)
-    rng = np.random.default_rng(seed)
+    features = table.rows([knob.codes for knob in knobs])
     found = []
-    for cut, after in zip(cuts, [*cuts[1:], len(trials)], strict=True):
+    for known, ahead in questions:
+        learned, asked = np.searchsorted(used, known), np.searchsorted(used, ahead)
+        model = fit_trees(features[learned], logs[known], seed)
+        correlation = rank_correlation(model.predict(features[asked]), logs[ahead])
+        found.append(Forecast(int(ahead[0]), len(known), len(ahead), correlation))
+    return found
+
+
+def _questions(trials: int, places: int, seed: int) -> list[tuple[Rows, Rows]]:
+    """For each place the trials that are learned from, and those that are predicted."""
+    rng = np.random.default_rng(seed)
+    cuts = _cuts(trials, places)
+    found = []
+    for cut, after in zip(cuts, [*cuts[1:], trials], strict=True):
         known = np.arange(cut) if cut <= MOST else np.sort(rng.choice(cut, MOST, replace=False))
-        ahead = np.arange(cut, min(after, cut + _MOST_AHEAD))
-        model = fit_trees(table.rows([knob.codes[known] for knob in knobs]), logs[known], seed)
-        predicted = model.predict(table.rows([knob.codes[ahead] for knob in knobs]))
-        correlation = rank_correlation(predicted, logs[ahead])
-        found.append(Forecast(cut, len(known), len(ahead), correlation))
+        found.append((known, np.arange(cut, min(after, cut + _MOST_AHEAD))))
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, is_dataclass
 
 from loopwright.inspection.clock import Throughput, TimeSpent
 from loopwright.records import Json
@@ -366,15 +366,17 @@ class Page:
 
     def to_json(self) -> str:
         """The page as JSON without blanks; numbers have five digits, which no picture exceeds."""
-        return json.dumps(_short(asdict(self)), separators=(",", ":"), allow_nan=False)
+        return json.dumps(_short(self), separators=(",", ":"), allow_nan=False)
 
 
-def _short(value: Json) -> Json:
-    """A value whose floats have five digits; None for those that are no numbers."""
+def _short(value: object) -> Json:
+    """A value as JSON; floats have five digits, and those that are no numbers become None."""
     if isinstance(value, float):
         return float(f"{value:.5g}") if math.isfinite(value) else None
     if isinstance(value, dict):
         return {name: _short(part) for name, part in value.items()}
     if isinstance(value, (list, tuple)):
         return [_short(part) for part in value]
+    if is_dataclass(value):
+        return {name: _short(part) for name, part in vars(value).items()}
     return value
