@@ -12,6 +12,7 @@ from loopwright.cli.harmless import echo, harmless
 
 if TYPE_CHECKING:
     from rich.console import Group
+    from rich.live import Live
     from rich.table import Table
 
     from loopwright.inspection.watch import Status, TaskStatus, Watcher, Writers
@@ -25,6 +26,8 @@ _WRITERS_S = 5.0
 _LARGE = 32 << 20
 #: Tasks that the table shows at once.
 _MOST_TASKS = 20
+#: Columns of a terminal that has room for the default's speed, too.
+_WIDE = 100
 
 
 @click.command("watch", short_help="Follow a tuning run from another terminal.")
@@ -63,16 +66,14 @@ def command(log: str, every: float | None, once: bool) -> None:
         _draw(live, follower, watcher, every or _LOOK_S)
 
 
-def _draw(live: object, follower: Follower, watcher: Watcher, every: float) -> None:
+def _draw(live: Live, follower: Follower, watcher: Watcher, every: float) -> None:
     """Draw anew until Ctrl-C."""
-    from rich.live import Live
-
     from loopwright.inspection.watch import writers_of
 
-    assert isinstance(live, Live)
     writers, asked = writers_of(follower.path), time.monotonic()
     while True:
-        live.update(_panel(watcher.status(), writers), refresh=True)
+        panel = _panel(watcher.status(), writers, live.console.width)
+        live.update(panel, refresh=True)
         time.sleep(every)
         watcher.take(follower.look())
         if time.monotonic() - asked >= _WRITERS_S:
@@ -105,8 +106,8 @@ def _line(status: Status, writers: Writers) -> str:
     return "; ".join(parts)
 
 
-def _panel(status: Status, writers: Writers) -> Group:
-    """Where the run stands, for a terminal."""
+def _panel(status: Status, writers: Writers, width: int) -> Group:
+    """Where the run stands, for a terminal of so many columns."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -123,33 +124,42 @@ def _panel(status: Status, writers: Writers) -> Group:
     for name, text in rows:
         if text:
             grid.add_row(Text(name, style="bold"), Text(harmless(text)))
-    return Group(grid, _task_table(status)) if status.tasks else Group(grid)
+    return Group(grid, _task_table(status, width)) if status.tasks else Group(grid)
 
 
-def _task_table(status: Status) -> Table:
-    """A line for each task: the one that was measured last is marked."""
+def _task_table(status: Status, width: int) -> Table:
+    """A line for each task: the one that was measured last is bold. What does not fit is cut from
+    the names of the tasks."""
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False)
-    table.add_column("task", overflow="ellipsis", no_wrap=True, ratio=1)
-    for title in ("trials", "failed", "best", "default", "faster"):
-        table.add_column(title, justify="right", no_wrap=True)
+    titles = ["task", "trials", "failed", "best", "faster"]
+    if width >= _WIDE:
+        titles.insert(4, "default")
     first = max(0, min(status.latest or 0, len(status.tasks) - _MOST_TASKS))
-    for place, task in list(enumerate(status.tasks))[first : first + _MOST_TASKS]:
+    shown = list(enumerate(status.tasks))[first : first + _MOST_TASKS]
+    rows = [(place, _cells(task, width)) for place, task in shown]
+    table = Table(box=None, pad_edge=False, expand=True)
+    table.add_column("task", overflow="ellipsis", no_wrap=True, ratio=1)
+    for at, title in enumerate(titles[1:], 1):
+        longest = max(len(title), *(len(cells[at]) for _, cells in rows))
+        table.add_column(title, justify="right", no_wrap=True, min_width=longest)
+    for place, cells in rows:
         style = "bold" if place == status.latest else ""
-        table.add_row(*(Text(harmless(text), style=style) for text in _cells(task)))
+        table.add_row(*(Text(harmless(text), style=style) for text in cells))
     if len(status.tasks) > _MOST_TASKS:
         table.add_row(Text(f"... {len(status.tasks) - _MOST_TASKS} more", style="dim"))
     return table
 
 
-def _cells(task: TaskStatus) -> tuple[str, ...]:
+def _cells(task: TaskStatus, width: int) -> tuple[str, ...]:
     from loopwright.inspection.quantities import speed_text
 
-    default = "-" if task.default_s is None else speed_text(task.default_s, task.flop)
     faster = f"{task.default_s / task.best_s:.2f}x" if task.default_s and task.best_s else "-"
-    return task.name, str(task.trials), str(task.failed), _best(task), default, faster
+    cells = [task.name, str(task.trials), str(task.failed), _best(task), faster]
+    if width >= _WIDE:
+        cells.insert(4, speed_text(task.default_s, task.flop) if task.default_s else "-")
+    return tuple(cells)
 
 
 def _best(task: TaskStatus) -> str:
@@ -194,5 +204,5 @@ def _state(status: Status, writers: Writers) -> str:
         return f"process {', '.join(map(str, writers.pids))} writes the log"
     if not writers.known:
         return "not known whether a process still writes the log"
-    seen = " that this user may look into" if writers.hidden else ""
-    return f"no process of this machine{seen} writes the log: the run has ended, or was killed"
+    seen = ", as far as you may see" if writers.hidden else ""
+    return f"no process here writes the log{seen}: it has ended, or was killed"
