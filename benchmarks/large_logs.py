@@ -266,14 +266,22 @@ def _measure(folder: Path, records: int, tasks: int, before: str, tuners: Sequen
     for index in folder.glob(f".{name}.index*"):
         index.unlink()
     print(f"{name}: {log.stat().st_size / 1e6:.0f} MB, {records} records, tasks: {tasks}")
-    identity = ""
+    identity, first = "", ",".join(map(str, SHAPES[0]))
     programs = {
         "first read": verb("records", "best", name),
         "list": verb("records", "list", name),
+        "list --json": verb("records", "list", name, "--json"),
+        "list --csv": verb("records", "list", name, "--csv"),
         "list --limit 20": verb("records", "list", name, "--limit", "20"),
         "best": verb("records", "best", name),
-        "show best": verb("records", "show", name, "best"),
+        "top": verb("records", "top", name),
+        "show best": verb("records", "show", name, "best", "--task", first),
         "show ID": "",
+        "curve": verb("records", "curve", name, "--task", first),
+        "errors": verb("records", "errors", name),
+        "importance": verb("records", "importance", name, "--task", first),
+        "compare": verb("records", "compare", name, name),
+        "validate": verb("records", "validate", name),
         "apply": applying(name),
         **{f"resume {tuner}": resuming(name, tuner) for tuner in tuners},
     }

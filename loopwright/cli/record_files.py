@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from loopwright.cli.harmless import echo, harmless
-from loopwright.cli.logs.columns import csv_lines, print_lines
+from loopwright.cli.logs.columns import print_csv, print_lines
 from loopwright.cli.logs.reading import csv_option, json_option, log_argument
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _out = click.option("-o", "--out", required=True, metavar="OUT", help="The log t
 _top = click.option("-k", "--top", type=click.IntRange(1), default=1, help="How many per task.")
 
 
-@click.command("pick")
+@click.command("pick", short_help="The best of each task, added to a log.")
 @_logs
 @_out
 @_top
@@ -38,7 +38,7 @@ def pick(logs: Sequence[str], out: str, top: int) -> None:
     _picked(records.pick, logs, out, top)
 
 
-@click.command("distill")
+@click.command("distill", short_help="The best of each task alone.")
 @_logs
 @_out
 @_top
@@ -49,7 +49,7 @@ def distill(logs: Sequence[str], out: str, top: int) -> None:
     _picked(records.distill_file, logs, out, top)
 
 
-@click.command("merge")
+@click.command("merge", short_help="Several logs as one.")
 @_logs
 @_out
 def merge(logs: Sequence[str], out: str) -> None:
@@ -60,7 +60,7 @@ def merge(logs: Sequence[str], out: str) -> None:
     echo(f"wrote {count} lines to {out}; {twice} stood there already")
 
 
-@click.command("split")
+@click.command("split", short_help="A log for each task.")
 @log_argument
 @click.option("-o", "--out", required=True, metavar="DIR", help="The folder of the files.")
 def split(log: str, out: str) -> None:
@@ -71,7 +71,7 @@ def split(log: str, out: str) -> None:
         echo(f"{path}: {count} records")
 
 
-@click.command("validate")
+@click.command("validate", short_help="What each line is, and which are damaged.")
 @log_argument
 @click.option(
     "--all", "everything", is_flag=True, help="Name every line, those that are sound too."
@@ -99,7 +99,7 @@ def validate(log: str, everything: bool, as_json: bool, as_csv: bool) -> None:
     if as_json:
         print_lines(json.dumps(dict(zip(titles, row, strict=True))) for row in rows)
     elif as_csv:
-        print_lines(csv_lines(titles, rows))
+        print_csv(titles, rows)
     elif everything:
         print_lines(harmless(f"line {n}: {kind}{f': {d}' * bool(d)}") for n, kind, d in rows)
     else:

@@ -10,7 +10,7 @@ import click
 from loopwright.cli import record_files
 from loopwright.cli.harmless import echo
 from loopwright.cli.logs import compare, reports, show
-from loopwright.cli.logs.columns import Column, csv_lines, print_lines, print_table, terminal_width
+from loopwright.cli.logs.columns import Column, print_csv, print_lines, print_table, terminal_width
 from loopwright.cli.logs.reading import (
     csv_option,
     json_option,
@@ -28,20 +28,32 @@ if TYPE_CHECKING:
     from loopwright.records.reports.standings import Standing, Standings
 
 
+class _InOrder(click.Group):
+    """Lists its verbs in the order in which one uses them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The verbs as they were added."""
+        return list(self.commands)
+
+
 @click.group(
     "records",
+    cls=_InOrder,
     short_help="Inspect logs, and put them together: list, best, show, importance, pick.",
-    no_args_is_help=True,
+    invoke_without_command=True,
 )
-def command() -> None:
+@click.pass_context
+def command(context: click.Context) -> None:
     """Inspect logs of measurements, and put them together.
 
     LOG is a file that `loopwright tune` wrote, or one of AutoTVM (version 0.2). A RECORD is named
     by its id, as `list` shows it, or the beginning of it; `best` and `default` name these.
     """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
-@command.command("list")
+@command.command("list", short_help="Every record, one a line.")
 @log_options
 @json_option
 @csv_option
@@ -88,7 +100,7 @@ def list_records(
         _footer(read, len(chosen))
 
 
-@command.command("best")
+@command.command("best", short_help="The best of each task.")
 @log_options
 @json_option
 @csv_option
@@ -109,7 +121,7 @@ def best(
     print_records(read, winners, as_json, as_csv)
 
 
-@command.command("top")
+@command.command("top", short_help="The N best, beside the best and the default.")
 @log_options
 @json_option
 @csv_option
@@ -148,7 +160,7 @@ def print_records(log: Log, records: Sequence[Record], as_json: bool, as_csv: bo
         print_lines(lines_of(records))
     elif as_csv:
         titles, rows = words.record_rows(log, records)
-        print_lines(csv_lines(titles, iter(rows)))
+        print_csv(titles, rows)
     elif not records:
         click.echo("no record is left by these filters")
     else:
@@ -179,7 +191,7 @@ def _top_for_programs(
         for (_, place), row in zip(places, rows, strict=True)
     ]
     if not as_json:
-        print_lines(csv_lines(titles, iter(full)))
+        print_csv(titles, full)
         return
     print_lines(json.dumps(dict(zip(titles, row, strict=True))) for row in full)
 

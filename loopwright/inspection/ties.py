@@ -34,7 +34,9 @@ class Tie:
     paired: bool
 
 
-def ties_of(winner: Record, records: Iterable[Record]) -> list[Tie]:
+def ties_of(
+    winner: Record, records: Iterable[Record], order: Sequence[Record] | None = None
+) -> list[Tie]:
     """The candidates that cannot be told from a winner, the fastest first.
 
     Samples of one playoff are compared in pairs, by the intervals that verdicts rest on; others by
@@ -44,11 +46,13 @@ def ties_of(winner: Record, records: Iterable[Record]) -> list[Tie]:
     Args:
         winner: a record that has times.
         records: those of its setup.
+        order: what :func:`loopwright.records.ranked` gives for them, where that is known already.
     """
     records = list(records)
     playoff = playoffs(records)
     found = []
-    for other in ranked(records, _LOOKED_AT):
+    leaders = ranked(records, _LOOKED_AT) if order is None else order[:_LOOKED_AT]
+    for other in leaders:
         if other.candidate == winner.candidate or not other.times:
             continue
         same = winner.id in playoff and playoff[winner.id] == playoff.get(other.id)
@@ -64,19 +68,25 @@ def playoffs(records: Sequence[Record]) -> dict[str, tuple[str, int]]:
     """Which playoff each record of one is of, by the record's id: the run, and the number of its
     playoff. The candidates of one playoff were sampled in turns.
 
-    A playoff writes its records one after the other, and the winner, which has the verdict, last.
+    A playoff writes its records one after the other. Those with its verdict, the winner's and those
+    of equal code, come last.
 
     Args:
         records: those of one setup, in the order of their log.
     """
     phases, runs, verdicts = fields_of(records, "phase", "run", "verdict")
-    ended: Counter[str] = Counter()
+    number: Counter[str] = Counter()
+    judged: set[str] = set()
     found = {}
     for record, phase, run, verdict in zip(records, phases, runs, verdicts, strict=True):
         if phase != "playoff":
             continue
-        found[record.id] = (run, ended[run])
-        ended[run] += verdict is not None
+        if verdict is None and run in judged:
+            number[run] += 1
+            judged.discard(run)
+        if verdict is not None:
+            judged.add(run)
+        found[record.id] = (run, number[run])
     return found
 
 

@@ -19,7 +19,6 @@ from loopwright.records.line import (
 )
 from loopwright.records.log import raw_lines, read_line
 from loopwright.records.record import Record
-from loopwright.records.verdict import Verdict
 
 
 class LineKind(StrEnum):
@@ -154,7 +153,6 @@ def _report(number: int, raw: bytes) -> LineReport:
     """What a line is, by reading it."""
     try:
         line = read_line(raw)
-        detail = _inside(line) if isinstance(line, Record) else ""
     except TornLineError:
         return LineReport(number, LineKind.TORN, "cut off in the middle")
     except DamagedLineError:
@@ -170,16 +168,5 @@ def _report(number: int, raw: bytes) -> LineReport:
             return LineReport(number, LineKind.EXPRESSION, line.hash)
         case Record():
             kind = LineKind.FOREIGN if "autotvm" in line.extra else LineKind.RECORD
-            return LineReport(number, kind, detail)
+            return LineReport(number, kind, line.id)
     return LineReport(number, LineKind.HEADER, str(line.get("run", "")))
-
-
-def _inside(record: Record) -> str:
-    """The id of a record.
-
-    Raises:
-        RecordError: a part that no reader looks at before it is used is malformed.
-    """
-    if record.verdict is not None:
-        Verdict.from_json(record.verdict)
-    return record.id

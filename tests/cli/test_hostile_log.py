@@ -14,7 +14,7 @@ from loopwright.task import Task, apply_history_best, create_task
 from tests import hostile
 from tests.cli.conftest import WORKLOAD, Cli
 
-VERBS = ("list", "best", "show")
+VERBS = ("list", "best", "top", "errors", "curve", "validate")
 
 
 def task() -> Task:
@@ -90,5 +90,14 @@ def test_other_verbs_run_nothing(cli: Cli, log: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr("loopwright.schedule.steps.Step.from_json", never)
     for verb in VERBS:
-        ran = cli("records", verb, str(log), *(["best"] if verb == "show" else []))
+        ran = cli("records", verb, str(log))
         assert ran.code == 0, ran.err
+
+
+def test_show_refuses_its_schedule_and_goes_on(cli: Cli, log: Path) -> None:
+    ran = cli("records", "show", str(log), "best")
+    assert ran.code == 0, ran.err
+    assert "Its schedule cannot be shown: " in ran.out
+    assert "here:     not applied: " in ran.out
+    assert "trace does not replay" in ran.out
+    assert cli("records", "show", str(log), "best", "--schedule").code == 1

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import csv
-import io
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import click
+
+from loopwright.cli.harmless import harmless
 
 #: Lines that are printed at once.
 _AT_ONCE = 1000
@@ -89,12 +91,13 @@ def print_lines(lines: Iterator[str]) -> None:
         click.echo("\n".join(batch))
 
 
-def csv_lines(titles: Sequence[str], rows: Iterator[Sequence[object]]) -> Iterator[str]:
-    """A table as comma-separated values (RFC 4180), its titles first; None is an empty cell."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="")
-    for row in [titles, *rows]:
-        writer.writerow(["" if cell is None else cell for cell in row])
-        yield buffer.getvalue()
-        buffer.seek(0)
-        buffer.truncate()
+def print_csv(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print a table as comma-separated values (RFC 4180), its titles first; None is an empty cell.
+
+    Args:
+        titles: of the columns.
+        rows: the cells of each row.
+    """
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    for row in chain([titles], rows):
+        writer.writerow([harmless(cell) if isinstance(cell, str) else cell for cell in row])

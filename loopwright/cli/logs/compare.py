@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from loopwright.cli.harmless import echo, harmless
-from loopwright.cli.logs.columns import Column, csv_lines, print_lines, print_table
+from loopwright.cli.logs.columns import Column, print_csv, print_lines, print_table
 from loopwright.cli.logs.reading import (
     BEST,
     csv_option,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from loopwright.records.reports.differences import Ratio, Side, TaskComparison
 
 
-@click.command("compare")
+@click.command("compare", short_help="Two logs, two records, or two machines.")
 @click.argument("what", nargs=-1, required=True, metavar="A [B]")
 @click.option("--log", help="The log of the records A and B.")
 @task_option
@@ -55,21 +55,25 @@ def compare(
     A RECORD is an id or the beginning of it, `best` or `default`. The ratio is the time of B by
     that of A: below 1 where B is faster.
     """
+    from loopwright.records.reports.setups import Setup, by_setup
+
     path, names = _told_apart(what, log)
     read = load_log(path)
     if len(names) == 1 and log is None and os.path.exists(names[0]):
-        other = load_log(names[0])
-        one, two = of_task(read, task, target), of_task(other, task, target)
-        _print_tasks(one, two, (path, names[0]), (as_json, as_csv))
+        sides = [of_task(part, task, target) for part in (read, load_log(names[0]))]
+        _print_tasks(sides[0], sides[1], (path, names[0]), (as_json, as_csv))
         return
     if not names:
         _compare_machines(path, of_task(read, task, target), (as_json, as_csv))
         return
     records = of_task(read, task, target)
-    chosen = [find_record(read, records, name) for name in (*names, BEST)[:2]]
+    one = find_record(read, records, names[0])
+    if len(names) == 1:
+        records = by_setup(records)[Setup(one.task, one.hardware, one.threads)]
+    other = find_record(read, records, (*names, BEST)[1])
     if as_csv:
         raise UsageError("two records are compared in words, or with --json; --csv is for logs")
-    _print_pair(read, chosen[0], chosen[1], as_json)
+    _print_pair(read, one, other, as_json)
 
 
 def _told_apart(what: Sequence[str], log: str | None) -> tuple[str, Sequence[str]]:
@@ -238,4 +242,4 @@ def _tasks_for_programs(rows: Sequence[TaskComparison], as_json: bool) -> None:
     if as_json:
         print_lines(json.dumps(dict(zip(titles, row, strict=True))) for row in table)
     else:
-        print_lines(csv_lines(titles, iter(table)))
+        print_csv(titles, table)

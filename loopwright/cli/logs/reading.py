@@ -112,9 +112,14 @@ def only_setup(log: Log, task: str | None, target: str | None) -> list[Record]:
     Raises:
         UsageError: they leave several; the message says which, and how to name one.
     """
+
+    return _the_one(log, setups_of(log, task, target))
+
+
+def _the_one(log: Log, groups: Sequence[list[Record]]) -> list[Record]:
+    """The records of the only setup that there is."""
     from loopwright.cli.logs.words import setup_title
 
-    groups = setups_of(log, task, target)
     if len(groups) == 1:
         return groups[0]
     titles = [setup_title(group[0]) for group in groups]
@@ -138,11 +143,13 @@ def find_record(log: Log, records: Sequence[Record], wanted: str) -> Record:
         UsageError: there is none such, or there are several.
     """
     from loopwright.records import best, fields_of
+    from loopwright.records.reports.setups import by_setup
     from loopwright.records.reports.standings import default_record
 
     hint = f"`loopwright records list {log.path}` shows ids"
     if wanted in (BEST, DEFAULT):
-        found = best(records) if wanted == BEST else default_record(records)
+        own = _the_one(log, list(by_setup(records).values()))
+        found = best(own) if wanted == BEST else default_record(own)
         if found is None:
             raise RecordError(f"{log.path} has no usable record to be the {wanted}; {hint}")
         return found

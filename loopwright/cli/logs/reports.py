@@ -13,8 +13,8 @@ import click
 from loopwright.cli.harmless import echo, harmless
 from loopwright.cli.logs.columns import (
     Column,
-    csv_lines,
     cut,
+    print_csv,
     print_lines,
     print_table,
     terminal_width,
@@ -43,7 +43,7 @@ _STEPS, _VALUES = 12, 5
 _BAR = 20
 
 
-@click.command("curve")
+@click.command("curve", short_help="The best so far, trial after trial.")
 @log_options
 @json_option
 @csv_option
@@ -93,7 +93,7 @@ def _curve_for_programs(found: Curve, as_json: bool) -> None:
     if as_json:
         print_lines(json.dumps(dict(zip(titles, row, strict=True))) for row in rows)
     else:
-        print_lines(csv_lines(titles, rows))
+        print_csv(titles, rows)
 
 
 def _print_curve(found: Curve, work: Work | None, first: Record) -> None:
@@ -187,7 +187,7 @@ def _draw(found: Curve, work: Work | None, first: Record, out: str) -> None:
     echo(f"wrote {out}")
 
 
-@click.command("errors")
+@click.command("errors", short_help="What failed, and which knobs go with it.")
 @log_options
 @json_option
 @csv_option
@@ -242,7 +242,7 @@ def _errors_for_programs(found: FailureReport, as_json: bool) -> None:
         for kind in found.kinds
     ]
     if not as_json:
-        print_lines(csv_lines(titles, iter(rows)))
+        print_csv(titles, rows)
         return
     for kind, row in zip(found.kinds, rows, strict=True):
         values = [
@@ -260,7 +260,7 @@ def _errors_for_programs(found: FailureReport, as_json: bool) -> None:
         click.echo(json.dumps({**dict(zip(titles, row, strict=True)), "values": values}))
 
 
-@click.command("importance")
+@click.command("importance", short_help="Which knobs matter.")
 @log_options
 @json_option
 @csv_option
@@ -292,7 +292,7 @@ def _importance_for_programs(found: Importance, as_json: bool) -> None:
         for k in found.knobs
     ]  # fmt: skip
     if not as_json:
-        print_lines(csv_lines(titles, iter(rows)))
+        print_csv(titles, rows)
         return
     for knob, row in zip(found.knobs, rows, strict=True):
         values = [

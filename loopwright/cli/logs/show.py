@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _TIES = 5
 
 
-@click.command("show")
+@click.command("show", short_help="All that is known of one record.")
 @log_options
 @click.argument("record")
 @json_option
@@ -141,13 +141,14 @@ def _no_work(record: Record) -> str:
 def _standing(record: Record, own: Sequence[Record]) -> Iterator[str]:
     """Its rank, its ties and its verdict."""
     from loopwright.inspection.ties import ties_of
-    from loopwright.records import ranked
+    from loopwright.records import fields_of, ranked
     from loopwright.records.query import verdict_on
 
     if not record.usable:
         return
     order = ranked(own)
-    place = next((n for n, r in enumerate(order, 1) if r.candidate == record.candidate), None)
+    (candidates,) = fields_of(order, "candidate")
+    place = candidates.index(record.candidate) + 1 if record.candidate in candidates else None
     if place is None:
         yield _said("rank", "none: its candidate was found to be wrong, or failed, later")
         return
@@ -157,9 +158,9 @@ def _standing(record: Record, own: Sequence[Record]) -> Iterator[str]:
         peak = f"; it has {verdict.of_peak:.0%} of the {verdict.peak}" if verdict.peak else ""
         yield _said("verdict", f"{said}{peak}")
     if len(record.times) < 3:
-        yield _said("ties", f"not known: {len(record.times)} windows give no interval")
+        yield _said("ties", "not known: fewer than three windows give no interval")
         return
-    ties = ties_of(record, own)
+    ties = ties_of(record, own, order)
     if not ties:
         yield _said("ties", "none: no other candidate's interval reaches its time")
         return

@@ -19,9 +19,18 @@ _WIDE, _WIDER = 100, 120
 
 def setup_title(record: Record) -> str:
     """The task of a record, and what it ran on."""
+    return f"{_task_text(record)} {_conditions(record)}"
+
+
+def _task_text(record: Record) -> str:
     from loopwright.records.reports.setups import task_text
 
-    parts = [f"{task_text(record.op, record.args)} on {record.kind or 'an unknown target'}"]
+    return harmless(task_text(record.op, record.args))
+
+
+def _conditions(record: Record) -> str:
+    """What a record ran on, such as ``on llvm, 2 threads, AMD EPYC``."""
+    parts = [f"on {record.kind or 'an unknown target'}"]
     if record.threads:
         parts.append(f"{record.threads} thread{'s' * (record.threads != 1)}")
     if cpu := record.env.get("cpu"):
@@ -76,17 +85,18 @@ def record_columns(log: Log, records: Sequence[Record], width: int | None) -> li
 
 def heading(records: Sequence[Record]) -> list[str]:
     """What stands above a table on a terminal: its tasks, numbered where there are several."""
-    firsts = _first_of_task(records)
-    titles = [setup_title(record) for record in firsts.values()]
-    if len(titles) == 1:
-        return titles
-    return [f"task {number}: {title}" for number, title in enumerate(titles, 1)]
+    firsts = list(_first_of_task(records).values())
+    if len(firsts) == 1:
+        return [setup_title(firsts[0])]
+    common = {_conditions(record) for record in firsts}
+    told = _task_text if len(common) == 1 else setup_title
+    titles = [f"task {number}: {told(record)}" for number, record in enumerate(firsts, 1)]
+    return [*titles, f"all {common.pop()}"] if len(common) == 1 else titles
 
 
 def _task_columns(records: Sequence[Record], width: int | None) -> list[Column]:
     """The task of each record; on a terminal its number in the heading, where there are several."""
     from loopwright.records import fields_of
-    from loopwright.records.reports.setups import task_text
 
     firsts = _first_of_task(records)
     if len(firsts) == 1 and width is not None:
@@ -95,7 +105,7 @@ def _task_columns(records: Sequence[Record], width: int | None) -> list[Column]:
     if width is not None:
         numbers = {task: str(number) for number, task in enumerate(firsts, 1)}
         return [Column("task", [numbers[task] for task in tasks], right=True)]
-    texts = {task: harmless(task_text(first.op, first.args)) for task, first in firsts.items()}
+    texts = {task: _task_text(first) for task, first in firsts.items()}
     return [Column("task", [texts[task] for task in tasks])]
 
 

@@ -131,8 +131,8 @@ def importance(records: Iterable[Record], seed: int = 0) -> Importance:
     trials = list(compress(records, chosen))
     if len(trials) < FEWEST:
         raise RecordError(
-            f"which knobs matter cannot be told from {len(trials)} records with a time; "
-            f"tune until there are {FEWEST}, better 100"
+            f"which knobs matter cannot be told from {len(trials)} record"
+            f"{'s' * (len(trials) != 1)} with a time; tune until there are {FEWEST}, better 100"
         )
     knobs = [knob for knob in knobs_of(trials) if len(knob.texts) > 1]
     if not knobs:

@@ -128,20 +128,31 @@ def knobs_of(records: Iterable[Record]) -> list[Knob]:
         records: any iterable of records.
     """
     (configs,) = fields_of(records, "config")
-    texts = _Texts()
-    found = []
-    for name in dict.fromkeys(name for config in configs for name in config):
-        numbers: dict[str, int] = {}
-        values: list[Json] = []
-        codes = np.empty(len(configs), dtype=np.int64)
-        for row, config in enumerate(configs):
-            text = texts.of(config[name]) if name in config else ABSENT
-            if text not in numbers:
-                numbers[text] = len(numbers)
-                values.append(config.get(name))
-            codes[row] = numbers[text]
-        found.append(Knob(name, tuple(values), tuple(numbers), codes))
-    return found
+    names = dict.fromkeys(name for config in configs for name in config)
+    return [_knob(name, configs) for name in names]
+
+
+def _knob(name: str, configs: Sequence[Mapping[str, Json]]) -> Knob:
+    """One knob of some configurations."""
+    own = [config.get(name, _MISSING) for config in configs]
+    # Of equal values most are one object, so that few are written as text.
+    objects = {id(value): value for value in own}
+    texts = {key: _text_or_absent(value) for key, value in objects.items()}
+    values: dict[str, Json] = {}
+    for key, text in texts.items():
+        values.setdefault(text, None if text == ABSENT else objects[key])
+    numbers = {text: number for number, text in enumerate(values)}
+    codes = {key: numbers[text] for key, text in texts.items()}
+    column = np.fromiter(map(codes.__getitem__, map(id, own)), np.int64, len(own))
+    return Knob(name, tuple(values.values()), tuple(values), column)
+
+
+#: Stands for a knob that a configuration does not have.
+_MISSING: Final = object()
+
+
+def _text_or_absent(value: Json) -> str:
+    return ABSENT if value is _MISSING else value_text(value)
 
 
 class _Texts:
