@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from loopwright.inspection.report import page_of, report_html
+from loopwright.inspection.report.page_data import Roofline
 from loopwright.records import load
 from tests.browser.conftest import Browser, until
 from tests.unit.inspection.report_logs import SCRIPT, made_up, write
@@ -69,6 +71,34 @@ def test_every_chart_is_drawn(browser: Browser, one: Path) -> None:
     )
     assert len(drawn) == len(set(drawn)) >= 7
     assert all(len(label) > 20 for label in drawn)
+
+
+@pytest.mark.parametrize(
+    ("flops", "bandwidth", "roofs"),
+    [(8e9, 4e9, 2), (8e9, None, 1), (None, 4e9, 1), (None, None, 0)],
+)
+def test_the_roofline_has_the_limits_that_are_known(
+    browser: Browser, tmp_path: Path, flops: float | None, bandwidth: float | None, roofs: int
+) -> None:
+    page = page_of([load(made_up(tmp_path / "log.jsonl", 20))])
+    (task,) = page.tasks
+    roofline = Roofline(1.5, 2e9, 1e9, flops, bandwidth, "Made up.")
+    series = replace(task.series[0], roofline=roofline)
+    path = tmp_path / "page.html"
+    changed = replace(page, tasks=(replace(task, series=(series,)),))
+    path.write_text(report_html(changed), encoding="utf-8")
+    browser.open(path)
+    assert browser.count("line.roof") == roofs
+    assert browser.count("circle.kernel") == 2
+    inside = browser.run(
+        "const f = document.querySelector('figure[data-chart=roofline]').getBoundingClientRect();"
+        "return [...document.querySelectorAll('.roof, .kernel')].every((e) => {"
+        " const b = e.getBoundingClientRect();"
+        " return b.left >= f.left && b.right <= f.right + 1"
+        " && b.top >= f.top && b.bottom <= f.bottom"
+        "})"
+    )
+    assert inside
 
 
 def test_the_axes_of_the_curve_are_chosen(browser: Browser, one: Path) -> None:

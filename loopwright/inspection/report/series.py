@@ -23,8 +23,8 @@ from loopwright.inspection.report.page_data import (
 )
 from loopwright.inspection.roofline import Limits, roofline_point
 from loopwright.inspection.work import Work, work_of
-from loopwright.records import Checked, Log, Record, Verdict, fields_of, ranked, vouched
-from loopwright.records.query import latest_verdict
+from loopwright.records import Checked, Log, Record, fields_of, ranked, vouched
+from loopwright.records.query import verdict_on
 from loopwright.records.reports.curve import Curve, best_so_far
 from loopwright.records.reports.differences import record_differences
 from loopwright.records.reports.errors import failures
@@ -91,7 +91,9 @@ def series_of(
     knobs, knobs_note = effects_of(records, effort.learned)
     accuracy, accuracy_note = _accuracy(records, effort.places)
     roofline, roofline_note = _roofline(group, limits)
-    verdict = NOT_COMPARED if group.best is None else _verdict(group.best, records)
+    verdict = None if group.best is None else verdict_on(group.best, records)
+    if verdict is None:
+        verdict = NOT_COMPARED
     spent = time_spent(records, log.headers)
     right = vouched(records)
     shown = [_candidate(one, default, right) for one in top[:TOP]]
@@ -113,9 +115,9 @@ def series_of(
         flop=0 if work is None else work.flop,
         best=None if group.best is None else _candidate(group.best, default, right),
         default=None if default is None else _candidate(default, default, right),
-        verdict="" if verdict is NOT_COMPARED else verdict.text(),
-        outcome="" if verdict is NOT_COMPARED else verdict.outcome.value,
-        gain=None if verdict is NOT_COMPARED else verdict.gain,
+        verdict="" if verdict.outcome is NOT_COMPARED.outcome else verdict.text(),
+        outcome="" if verdict.outcome is NOT_COMPARED.outcome else verdict.outcome.value,
+        gain=None if verdict.outcome is NOT_COMPARED.outcome else verdict.gain,
         steps=_steps(curve),
         points=_points(curve, effort.points),
         errors=tuple(
@@ -182,17 +184,6 @@ def _candidate(one: Record, default: Record | None, right: set[tuple[str, str]])
         changes,
         None if default is None or not default.median else default.median / seconds,
     )
-
-
-def _verdict(best: Record, records: Sequence[Record]) -> Verdict:
-    """The latest verdict on the best record, where there is one that can be read."""
-    latest = latest_verdict(best, records)
-    if latest is None or latest.verdict is None:
-        return NOT_COMPARED
-    try:
-        return Verdict.from_json(latest.verdict)
-    except RecordError:
-        return NOT_COMPARED
 
 
 def _target(target: Mapping[str, object]) -> str:

@@ -36,7 +36,7 @@ function drawParallel(figure, parallel) {
     ...[fastest, slowest].map((time) => shape("text", { x: area.x1 + 6, y: speed(time) + 4 }, timeText(time))),
   );
   lightUp(area, lines, (n) => `${n + 1}. ${timeText(seconds[n])}, record ${id[n]}\n${knobs.map((knob) => `${knob.name} = ${knob.values[knob.at[n]]}`).join("\n")}`);
-  legend(figure, [["var(--s1)", "the best"], ["var(--s0)", `the next ${seconds.length - 1}; darker is faster`]]);
+  legend(figure, [["var(--s1)", "the best"], ["var(--s0)", `the next ${seconds.length - 1}; stronger lines are faster`]]);
 }
 
 function parallelAxis(area, knob, x, place, step) {
@@ -117,7 +117,7 @@ function roof({ x, y, xs, ys }, flops, bandwidth) {
     const from = Math.max(xs[0], ys[0] / bandwidth);
     const to = Math.min(xs[1], (flops || ys[1]) / bandwidth);
     group.append(shape("line", { class: "roof", x1: x(from), x2: x(to), y1: y(from * bandwidth), y2: y(to * bandwidth) }));
-    group.append(label(`memory: ${short(bandwidth / 1e9)} GB/s`, x(from) + 14, y(from * bandwidth) - 4, "start"));
+    group.append(label(`memory: ${short(bandwidth / 1e9)} GB/s`, x(from) + 36, y(from * bandwidth) - 2, "start"));
   }
   return group;
 }
