@@ -18,7 +18,7 @@ JOBS   ?= auto
 PARALLEL = -n $(JOBS) --maxprocesses 8 --dist worksteal
 # Bytecode is written whatever the shell says: without it each of the hundreds of processes that the
 # tests start would compile the sources again.
-smoke test oldest: export PYTHONDONTWRITEBYTECODE =
+smoke test browser oldest: export PYTHONDONTWRITEBYTECODE =
 
 # Options of `make fuzz`: the first seed, and how many, or for how many minutes.
 SEED    ?= 0
@@ -39,7 +39,7 @@ RUN_STAMP := $(VENV)/.installed-run
 DEV_STAMP := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help tune smoke test oldest fuzz check format bench replay soak nightly tuners clean
+.PHONY: help tune smoke test browser oldest fuzz check format bench replay soak nightly tuners clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) \
@@ -58,11 +58,15 @@ smoke: $(DEV_STAMP) ## set up, then the shortest check that all parts work toget
 # right for one of the two, as with ARGS="-k split"; other statuses than 0, 1 and 5 end the run.
 test: $(DEV_STAMP) ## set up, then run the tests (SLOW=1 for slow ones too, ARGS="-k split" to choose)
 	@tier='$(if $(SLOW),, and not slow)'; \
-	$(BIN)/python -m pytest $(PARALLEL) -m "not serial$$tier" $(ARGS); first=$$?; \
+	$(BIN)/python -m pytest $(PARALLEL) -m "not serial and not browser$$tier" $(ARGS); first=$$?; \
 	case $$first in 0|1|5) ;; *) exit $$first ;; esac; \
 	$(BIN)/python -m pytest -m "serial$$tier" $(ARGS); second=$$?; \
 	if [ $$first -eq 1 ]; then echo "make test: the first pass found failures, see above" >&2; fi; \
 	case $$first,$$second in 0,0|0,5|5,0) ;; *,0|*,5) exit $$first ;; *) exit $$second ;; esac
+
+# Apart from the tests, since it needs what no Python package brings: Chromium and its driver.
+browser: $(DEV_STAMP) ## the tests of report pages in a real browser (Debian: chromium chromium-driver)
+	$(BIN)/python -m pytest -q -m browser tests/browser $(ARGS)
 
 # On Linux and Windows; elsewhere the same versions are called xgboost.
 oldest: $(DEV_STAMP) ## the tests of the learned cost model with the oldest XGBoost that is supported

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import NamedTuple
 
 from loopwright.records.index.block import Block
 from loopwright.records.index.encoding import Values
@@ -51,6 +52,30 @@ def open_log(path: str | os.PathLike[str]) -> Log:
         return load(path)
 
 
+class WholeLines(NamedTuple):
+    """The whole lines of a log: what they hold, how many they are, and their bytes together."""
+
+    log: Log
+    lines: int
+    size: int
+
+
+def open_whole_lines(path: str | os.PathLike[str]) -> WholeLines:
+    """Read the whole lines that a log holds at this moment, and write nothing.
+
+    An index is used where there is one, and neither made nor brought up to date. A last line
+    without its newline is left out: its writer may not have finished.
+
+    Args:
+        path: The file.
+
+    Raises:
+        OSError: the file does not exist or cannot be read.
+    """
+    with without_collector():
+        return _Reading(Path(path)).whole_lines()
+
+
 def known_records(path: str | os.PathLike[str]) -> set[int]:
     """Numbers of the lines, from 1, that the index of a log knows to be records.
 
@@ -95,14 +120,23 @@ class _Reading:
         rest = self._read_blocks()
         if self._fresh >= _NEWS:
             write_index(self._file.path, self._blocks, mode)
-        log = Log(self._file.path)
-        line = 0
-        for block in self._blocks:
-            self._add(log, block, line)
-            line += len(block.lengths)
+        log, lines = self._known_lines()
         if rest:
-            take_line(log, line + 1, rest)
+            take_line(log, lines + 1, rest)
         return log
+
+    def whole_lines(self) -> WholeLines:
+        """What all lines hold but for a last one without its newline."""
+        self._read_blocks()
+        return WholeLines(*self._known_lines(), self._blocks[-1].end if self._blocks else 0)
+
+    def _known_lines(self) -> tuple[Log, int]:
+        """What the lines of all blocks hold, and how many lines they are."""
+        log, lines = Log(self._file.path), 0
+        for block in self._blocks:
+            self._add(log, block, lines)
+            lines += len(block.lengths)
+        return log, lines
 
     def record_lines(self, mode: int) -> set[int]:
         """Numbers of the lines that are records; the index is brought up to date."""

@@ -145,10 +145,10 @@ def importance(records: Iterable[Record], seed: int = 0) -> Importance:
         )
     rng = np.random.default_rng(seed)
     some = rng.permutation(len(trials))[:_MOST_RECORDS]
-    table = _Table(knobs)
+    table = ConfigTable(knobs)
     features = table.rows([knob.codes[some] for knob in knobs])
     correlation = _cross_validated(features, logs[some], seed)
-    model = _fit(features, logs[some], seed)
+    model = fit_trees(features, logs[some], seed)
     variance = float(np.var(model.predict(table.rows(table.draw(rng, _SAMPLED)))))
     background = table.draw(rng, _AVERAGED)
     effects = [
@@ -161,7 +161,7 @@ def importance(records: Iterable[Record], seed: int = 0) -> Importance:
 
 
 def _effect(
-    table: _Table,
+    table: ConfigTable,
     place: int,
     model: _Model,
     background: Sequence[npt.NDArray[np.int64]],
@@ -199,7 +199,7 @@ def _effect(
     return KnobEffect(knob.name, min(1.0, own), value(best), value(worst), values)
 
 
-class _Table:
+class ConfigTable:
     """Configurations as rows of numbers for trees.
 
     A knob's value is a group of columns: a number is a place in the order of all numbers of that
@@ -250,7 +250,7 @@ class _Model(Protocol):
         """One prediction for each row."""
 
 
-class _Trees:
+class Trees:
     """Boosted trees of XGBoost.
 
     Args:
@@ -266,7 +266,14 @@ class _Trees:
         return np.asarray(self._booster.inplace_predict(rows), dtype=np.float64) + self._base
 
 
-def _fit(rows: npt.NDArray[np.float32], logs: Floats, seed: int) -> _Trees:
+def fit_trees(rows: npt.NDArray[np.float32], logs: Floats, seed: int) -> Trees:
+    """Fit boosted trees to times.
+
+    Args:
+        rows: of `ConfigTable`.
+        logs: log(seconds) of each row.
+        seed: of the samples that the trees are grown from.
+    """
     import xgboost
 
     base = float(logs.mean())
@@ -283,7 +290,7 @@ def _fit(rows: npt.NDArray[np.float32], logs: Floats, seed: int) -> _Trees:
         "verbosity": 0,
     }
     matrix = xgboost.DMatrix(rows, label=logs - base)
-    return _Trees(xgboost.train(dict(params), matrix, num_boost_round=_ROUNDS), base)
+    return Trees(xgboost.train(dict(params), matrix, num_boost_round=_ROUNDS), base)
 
 
 def _cross_validated(rows: npt.NDArray[np.float32], logs: Floats, seed: int) -> float:
@@ -293,7 +300,7 @@ def _cross_validated(rows: npt.NDArray[np.float32], logs: Floats, seed: int) -> 
     predicted = np.empty(len(logs))
     for fold in range(_FOLDS):
         held = part == fold
-        predicted[held] = _fit(rows[~held], logs[~held], seed).predict(rows[held])
+        predicted[held] = fit_trees(rows[~held], logs[~held], seed).predict(rows[held])
     return rank_correlation(predicted, logs)
 
 

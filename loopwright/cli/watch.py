@@ -1,0 +1,208 @@
+"""``loopwright watch``: follow a tuning run from another terminal."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from loopwright.cli.harmless import echo, harmless
+
+if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.live import Live
+    from rich.table import Table
+
+    from loopwright.inspection.watch import Status, TaskStatus, Watcher, Writers
+    from loopwright.records.follow import Follower
+
+#: Seconds between two looks at the log, and between two lines where there is no terminal.
+_LOOK_S, _LINE_S = 1.0, 10.0
+#: Seconds between two looks at who writes the log.
+_WRITERS_S = 5.0
+#: Reading this many bytes takes so long that it is said.
+_LARGE = 32 << 20
+#: Tasks that the table shows at once.
+_MOST_TASKS = 20
+#: Columns of a terminal that has room for the default's speed, too.
+_WIDE = 100
+
+
+@click.command("watch", short_help="Follow a tuning run from another terminal.")
+@click.argument("log")
+@click.option(
+    "--every",
+    type=click.FloatRange(0.1, 86400),
+    metavar="SECONDS",
+    help=f"Time between two updates [default: {_LOOK_S:g} on a terminal, else {_LINE_S:g}].",
+)
+@click.option("--once", is_flag=True, help="Say where the run stands, and end.")
+def command(log: str, every: float | None, once: bool) -> None:
+    """Follow the tuning run that writes LOG: the best so far, trials a minute, failures, what is
+    left, and whether a process still writes the log.
+
+    Nothing is written and no lock is taken, so that the run is not disturbed. LOG need not exist
+    yet. Ctrl-C ends it; the run goes on.
+    """
+    from rich.console import Console
+
+    from loopwright.inspection.watch import Watcher
+    from loopwright.records.follow import Follower
+
+    follower = Follower(log)
+    watcher = Watcher(follower.path)
+    console = Console(highlight=False)
+    if os.path.isfile(log) and os.path.getsize(log) > _LARGE:
+        echo(f"reading {log} ({os.path.getsize(log) >> 20} MiB)", err=True)
+    watcher.take(follower.look())
+    if once or not console.is_terminal:
+        _print_lines(follower, watcher, None if once else every or _LINE_S)
+        return
+    from rich.live import Live
+
+    with Live(console=console, auto_refresh=False) as live:
+        _draw(live, follower, watcher, every or _LOOK_S)
+
+
+def _draw(live: Live, follower: Follower, watcher: Watcher, every: float) -> None:
+    """Draw anew until Ctrl-C."""
+    from loopwright.inspection.watch import writers_of
+
+    writers, asked = writers_of(follower.path), time.monotonic()
+    while True:
+        panel = _panel(watcher.status(), writers, live.console.width)
+        live.update(panel, refresh=True)
+        time.sleep(every)
+        watcher.take(follower.look())
+        if time.monotonic() - asked >= _WRITERS_S:
+            writers, asked = writers_of(follower.path), time.monotonic()
+
+
+def _print_lines(follower: Follower, watcher: Watcher, every: float | None) -> None:
+    """Print a line now, and after every so many seconds where that changes; None: no more."""
+    from loopwright.inspection.watch import writers_of
+
+    said = None
+    while True:
+        line = _line(watcher.status(), writers_of(follower.path))
+        if line != said:
+            echo(line)
+        said = line
+        if every is None:
+            return
+        time.sleep(every)
+        watcher.take(follower.look())
+
+
+def _line(status: Status, writers: Writers) -> str:
+    """Where the run stands, in one line."""
+    parts = [_trials(status)]
+    if status.latest is not None:
+        task = status.tasks[status.latest]
+        parts.append(f"{task.name}: best {_best(task)}")
+    parts += filter(None, [_pace(status), _failed(status), status.event, _state(status, writers)])
+    return "; ".join(parts)
+
+
+def _panel(status: Status, writers: Writers, width: int) -> Group:
+    """Where the run stands, for a terminal of so many columns."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 2))
+    age = _age(status)
+    rows = [
+        ("log", f"{status.path}"),
+        ("trials", ", ".join(filter(None, [_trials(status), _pace(status)]))),
+        ("failed", _failed(status)),
+        ("last", f"{status.event}{age}" if status.event else ""),
+        ("run", _state(status, writers)),
+    ]
+    for name, text in rows:
+        if text:
+            grid.add_row(Text(name, style="bold"), Text(harmless(text)))
+    return Group(grid, _task_table(status, width)) if status.tasks else Group(grid)
+
+
+def _task_table(status: Status, width: int) -> Table:
+    """A line for each task: the one that was measured last is bold. What does not fit is cut from
+    the names of the tasks."""
+    from rich.table import Table
+    from rich.text import Text
+
+    titles = ["task", "trials", "failed", "best", "faster"]
+    if width >= _WIDE:
+        titles.insert(4, "default")
+    first = max(0, min(status.latest or 0, len(status.tasks) - _MOST_TASKS))
+    shown = list(enumerate(status.tasks))[first : first + _MOST_TASKS]
+    rows = [(place, _cells(task, width)) for place, task in shown]
+    table = Table(box=None, pad_edge=False, expand=True)
+    table.add_column("task", overflow="ellipsis", no_wrap=True, ratio=1)
+    for at, title in enumerate(titles[1:], 1):
+        longest = max(len(title), *(len(cells[at]) for _, cells in rows))
+        table.add_column(title, justify="right", no_wrap=True, min_width=longest)
+    for place, cells in rows:
+        style = "bold" if place == status.latest else ""
+        table.add_row(*(Text(harmless(text), style=style) for text in cells))
+    if len(status.tasks) > _MOST_TASKS:
+        table.add_row(Text(f"... {len(status.tasks) - _MOST_TASKS} more", style="dim"))
+    return table
+
+
+def _cells(task: TaskStatus, width: int) -> tuple[str, ...]:
+    from loopwright.inspection.quantities import speed_text
+
+    faster = f"{task.default_s / task.best_s:.2f}x" if task.default_s and task.best_s else "-"
+    cells = [task.name, str(task.trials), str(task.failed), _best(task), faster]
+    if width >= _WIDE:
+        cells.insert(4, speed_text(task.default_s, task.flop) if task.default_s else "-")
+    return tuple(cells)
+
+
+def _best(task: TaskStatus) -> str:
+    return task.speed if task.best_s is None or task.best_checked else f"{task.speed} (unchecked)"
+
+
+def _trials(status: Status) -> str:
+    if not status.exists:
+        return f"waiting for {status.path}: there is no such log yet"
+    if status.limit is None:
+        return f"{status.done} trials"
+    return f"{status.done} of {status.limit} trials"
+
+
+def _pace(status: Status) -> str:
+    from loopwright.inspection.quantities import duration_text
+
+    pace = "" if status.per_minute is None else f"{status.per_minute:.0f} a minute"
+    over = status.limit is not None and status.done >= status.limit
+    eta = "" if status.eta_s is None or over else f"ETA {duration_text(status.eta_s)}"
+    return ", ".join(filter(None, [pace, eta]))
+
+
+def _failed(status: Status) -> str:
+    failed = ", ".join(f"{count} x {kind}" for kind, count in status.failures.items())
+    skipped = f"{status.skipped} lines are not understood" if status.skipped else ""
+    return "; ".join(filter(None, [f"failed: {failed}" if failed else "", skipped]))
+
+
+def _age(status: Status) -> str:
+    from loopwright.inspection.quantities import duration_text
+
+    age = time.time() - status.event_ts
+    return f" ({duration_text(age)} ago)" if status.event_ts and age >= 0 else ""
+
+
+def _state(status: Status, writers: Writers) -> str:
+    """Whether the run still lives."""
+    if not status.exists:
+        return ""
+    if writers.pids:
+        return f"process {', '.join(map(str, writers.pids))} writes the log"
+    if not writers.known:
+        return "not known whether a process still writes the log"
+    seen = ", as far as you may see" if writers.hidden else ""
+    return f"no process here writes the log{seen}: it has ended, or was killed"

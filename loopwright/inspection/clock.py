@@ -1,0 +1,172 @@
+"""Where the time of a log went, and how many trials a minute it brought, from its clocks alone.
+
+A record says when it ended, and how long its candidate was built and run. Seconds between two
+records are the wall time of the second one; what exceeds its running is building, searching and
+waiting. Long silences, such as those between two runs, are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright.records import Json, Record, fields_of
+
+#: A silence longer than this, and than many trials, is a pause: no work of anybody.
+_PAUSE_S, _PAUSE_TRIALS = 120.0, 30.0
+#: Intervals of the throughput.
+BINS = 48
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class TimeSpent:
+    """Where the wall time of some records went, in seconds.
+
+    Attributes:
+        wall: all of it, pauses left out.
+        run: running kernels of the search: timing and checking them.
+        again: measuring again, apart from the search: playoffs, and after a drift of the machine.
+        build: building: the seconds of all builders, divided by how many there were, since they
+            build at the same time; an estimate, and at most what running leaves.
+        rest: what is left: searching, instantiating, waiting, writing the log. Never negative.
+        build_total: seconds of building added up over all processes.
+        pauses: silences that were left out.
+    """
+
+    wall: float
+    run: float
+    again: float
+    build: float
+    rest: float
+    build_total: float
+    pauses: float
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """Trials in equal intervals of the time that a log was searching: without playoffs and pauses.
+
+    Attributes:
+        interval: seconds of one interval.
+        successful: trials with a time, in each.
+        failed: failed trials, in each.
+    """
+
+    interval: float
+    successful: tuple[int, ...]
+    failed: tuple[int, ...]
+
+    @property
+    def per_minute(self) -> float:
+        """Trials a minute over the whole time; 0 where there is no time."""
+        seconds = self.interval * len(self.successful)
+        return (sum(self.successful) + sum(self.failed)) / seconds * 60.0 if seconds else 0.0
+
+
+@dataclass(frozen=True)
+class _Clock:
+    """Records by the time at which they ended.
+
+    Attributes:
+        wall: seconds since the record before.
+        search: False for what was measured again.
+        failed: True for failures.
+        build: seconds of building.
+        run: seconds of running.
+        pauses: seconds that were left out.
+    """
+
+    wall: Floats
+    search: npt.NDArray[np.bool_]
+    failed: npt.NDArray[np.bool_]
+    build: Floats
+    run: Floats
+    pauses: float
+
+
+def _clock(records: Iterable[Record]) -> _Clock | None:
+    """The clock of some records; None where no record has one."""
+    columns = fields_of(records, "ts", "phase", "valid", "build_s", "run_s", "same_as")
+    ts, build, run = (np.array(columns[n], np.float64) for n in (0, 3, 4))
+    search, failed = np.array([not x for x in columns[1]], bool), ~np.array(columns[2], bool)
+    # What shares the samples of another record took no time of its own.
+    known = np.flatnonzero((ts > 0) & np.array([not x for x in columns[5]], bool))
+    if not known.size:
+        return None
+    order = known[np.argsort(ts[known], kind="stable")]
+    own = build[order] + run[order]
+    silent = np.diff(ts[order], prepend=ts[order[0]] - own[0])
+    typical = float(np.median(silent))
+    pause = silent > max(_PAUSE_S, _PAUSE_TRIALS * typical)
+    # After a pause a trial took what it says itself.
+    wall = np.where(pause, np.minimum(own, silent), silent)
+    return _Clock(
+        wall,
+        search[order],
+        failed[order],
+        build[order],
+        run[order],
+        float((silent - wall).sum()),
+    )
+
+
+def time_spent(
+    records: Iterable[Record], headers: Sequence[Mapping[str, Json]] = ()
+) -> TimeSpent | None:
+    """Where the time of some records went; None where no record says when it was.
+
+    Args:
+        records: those of one log, in any order: all tasks of a machine share its time.
+        headers: of the log; they say how many builders there were. Without them there was one for
+            each core.
+    """
+    records = list(records)
+    clock = _clock(records)
+    if clock is None:
+        return None
+    wall = float(clock.wall.sum())
+    again = float(clock.wall[~clock.search].sum())
+    run = min(float(clock.run[clock.search].sum()), wall - again)
+    build_total = float(clock.build.sum())
+    builders = _builders(records, headers)
+    build = min(float(clock.build[clock.search].sum()) / builders, wall - again - run)
+    rest = max(0.0, wall - again - run - build)
+    return TimeSpent(wall, run, again, build, rest, build_total, clock.pauses)
+
+
+def _builders(records: Sequence[Record], headers: Sequence[Mapping[str, Json]]) -> int:
+    """How many processes built at the same time: what the last header says, else the cores."""
+    found: Json = None
+    for header in headers:
+        found = header
+        for name in ("measure", "builder", "n_parallel"):
+            found = found.get(name) if isinstance(found, Mapping) else None
+    if found is None:
+        found = records[-1].env.get("cores")
+    return found if type(found) is int and found > 0 else 1
+
+
+def throughput(records: Iterable[Record], bins: int = BINS) -> Throughput | None:
+    """Trials in equal intervals of the time of searching; None where nothing has a clock.
+
+    Args:
+        records: those of one log, in any order.
+        bins: how many intervals at most; there are fewer where there are fewer trials.
+    """
+    clock = _clock(records)
+    if clock is None or not clock.search.any():
+        return None
+    at = np.cumsum(np.where(clock.search, clock.wall, 0.0))
+    end = float(at[-1])
+    if end <= 0:
+        return None
+    count = max(1, min(bins, int(clock.search.sum()) // 4))
+    place = np.minimum((at / end * count).astype(np.int64), count - 1)
+    good = np.bincount(place[clock.search & ~clock.failed], minlength=count)
+    bad = np.bincount(place[clock.search & clock.failed], minlength=count)
+    return Throughput(end / count, tuple(good.tolist()), tuple(bad.tolist()))

@@ -1,0 +1,112 @@
+"""How well a model would have predicted what was measured next: its accuracy over a run.
+
+A log holds times and no predictions, so the question is asked anew: at several places of the run,
+trees learn from the trials before it and predict those that came next, and the predictions are
+compared with what was measured. That is not the tuner's own model, which sees features of the loop
+nest and other shapes: it says how much the knobs alone tell about the trials that the tuner chose.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import compress
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright.errors import RecordError
+from loopwright.records import Record, fields_of
+from loopwright.records.reports.importance import ConfigTable, fit_trees, rank_correlation
+from loopwright.records.reports.knobs import knobs_of
+
+Rows = npt.NDArray[np.int64]
+
+#: Trials that are learned from at least, and predicted at once at least.
+FEWEST, AHEAD = 24, 12
+#: Trials that are learned from at most: a sample of those before.
+MOST = 1000
+#: Trials that are predicted at most.
+_MOST_AHEAD = 500
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """One prediction of what came next.
+
+    Attributes:
+        before: how many trials came before it.
+        trained_on: how many of these the model learned from.
+        count: how many trials were predicted: the next ones that have a time.
+        correlation: Spearman's rank correlation of predicted and measured times, from -1 to 1.
+    """
+
+    before: int
+    trained_on: int
+    count: int
+    correlation: float
+
+
+def forecasts(records: Iterable[Record], places: int = 12, seed: int = 0) -> list[Forecast]:
+    """Predict the next trials from those before, at several places of a run.
+
+    Args:
+        records: those of one task on one machine, in the order of the log.
+        places: at how many places at most.
+        seed: of the samples and of the trees; equal records and seed give equal answers.
+
+    Raises:
+        RecordError: there are too few trials with a time, or no knob varies among them.
+    """
+    records = list(records)
+    valid, phases, same = fields_of(records, "valid", "phase", "same_as")
+    rows = zip(valid, phases, same, strict=True)
+    chosen = [own and not phase and not shared for own, phase, shared in rows]
+    trials = list(compress(records, chosen))
+    if len(trials) < FEWEST + AHEAD:
+        raise RecordError(
+            f"there are {len(trials)} trials with a time, and {FEWEST + AHEAD} are needed: "
+            f"{FEWEST} to learn from and {AHEAD} to predict"
+        )
+    (medians,) = fields_of(trials, "median")
+    logs = np.log(np.array(medians, dtype=np.float64))
+    questions = _questions(len(trials), places, seed)
+    # Of a long run only what is learned from or predicted is looked at.
+    used: Rows = np.unique(np.concatenate([part for both in questions for part in both]))
+    every = knobs_of([trials[row] for row in used.tolist()])
+    knobs = [knob for knob in every if len(knob.texts) > 1]
+    if not knobs:
+        raise RecordError("no knob varies among the trials")
+    table = ConfigTable(knobs)
+    features = table.rows([knob.codes for knob in knobs])
+    found = []
+    for known, ahead in questions:
+        learned, asked = np.searchsorted(used, known), np.searchsorted(used, ahead)
+        model = fit_trees(features[learned], logs[known], seed)
+        correlation = rank_correlation(model.predict(features[asked]), logs[ahead])
+        found.append(Forecast(int(ahead[0]), len(known), len(ahead), correlation))
+    return found
+
+
+def _questions(trials: int, places: int, seed: int) -> list[tuple[Rows, Rows]]:
+    """For each place the trials that are learned from, and those that are predicted."""
+    rng = np.random.default_rng(seed)
+    cuts = _cuts(trials, places)
+    found = []
+    for cut, after in zip(cuts, [*cuts[1:], trials], strict=True):
+        known = np.arange(cut) if cut <= MOST else np.sort(rng.choice(cut, MOST, replace=False))
+        found.append((known, np.arange(cut, min(after, cut + _MOST_AHEAD))))
+    return found
+
+
+def _cuts(trials: int, places: int) -> list[int]:
+    """Where predictions are made: at equal ratios, since a run learns most at its beginning."""
+    last = trials - AHEAD
+    ratio = (last / FEWEST) ** (1 / max(1, places - 1))
+    cuts = [FEWEST]
+    for n in range(1, places):
+        cut = min(last, math.ceil(FEWEST * ratio**n))
+        if cut - cuts[-1] >= AHEAD:
+            cuts.append(cut)
+    return cuts

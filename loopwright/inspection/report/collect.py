@@ -1,0 +1,283 @@
+"""From logs to the data of a report page."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import compress
+
+from loopwright.errors import RecordError
+from loopwright.inspection.clock import throughput, time_spent
+from loopwright.inspection.report.page_data import Comparison, LogPage, Page, Series, TaskPage
+from loopwright.inspection.report.series import Effort, series_of
+from loopwright.inspection.roofline import limits_in
+from loopwright.records import Json, Log, Record, fields_of
+from loopwright.records.reports.differences import record_differences, time_ratio
+from loopwright.records.reports.setups import Setup, by_setup, task_text
+from loopwright.version import __version__
+
+#: Tasks that a page shows: those with the most records.
+MOST_TASKS = 200
+#: Points of all curves together, and of each at least.
+_POINTS, _FEWEST_POINTS = 24_000, 300
+#: Predictions of all tasks together.
+_PLACES = 24
+#: Trials that shares of knobs rest on, of all tasks together, and of each at least.
+_LEARNED, _FEWEST_LEARNED = 4_000, 400
+#: Runs of a log that are listed.
+_RUNS = 12
+#: Fields of ``env`` that are told, with their names.
+_FACTS = {
+    "cpu": "CPU",
+    "arch": "architecture",
+    "cores": "cores",
+    "isa": "instruction sets",
+    "governor": "CPU governor",
+    "mhz": "MHz at the start",
+    "load": "load at the start",
+    "os": "system",
+    "python": "Python",
+    "loopwright": "loopwright",
+    "git": "revision",
+    "llvmlite": "llvmlite",
+    "numpy": "NumPy",
+    "variables": "environment variables",
+}
+
+
+def page_of(logs: Sequence[Log], task: str | None = None) -> Page:
+    """What a report of some logs shows.
+
+    Args:
+        logs: as `loopwright.records.open_log` gives them; the first is what others are compared
+            with.
+        task: only tasks whose key or name contains this text; None for all.
+
+    Raises:
+        RecordError: no log has a record, or none of such a task.
+    """
+    names = _names([log.path for log in logs])
+    setups = [_chosen(by_setup(log), task) for log in logs]
+    records = [[r for group in found.values() for r in group] for found in setups]
+    if not any(records):
+        raise RecordError(_nothing(logs, task))
+    pages = tuple(
+        _log_page(name, log, own) for name, log, own in zip(names, logs, records, strict=True)
+    )
+    sizes = Counter[str]()
+    for found in setups:
+        for setup, group in found.items():
+            sizes[setup.task] += len(group)
+    shown = {key for key, _ in sizes.most_common(MOST_TASKS)}
+    count = sum(setup.task in shown for found in setups for setup in found)
+    effort = Effort(
+        points=max(_FEWEST_POINTS, min(2000, _POINTS // count)),
+        places=_places(count),
+        learned=max(_FEWEST_LEARNED, _LEARNED // count),
+    )
+    series: dict[str, list[tuple[Series, Record | None]]] = {
+        key: [] for found in setups for key in dict.fromkeys(s.task for s in found) if key in shown
+    }
+    for place, (log, found) in enumerate(zip(logs, setups, strict=True)):
+        for setup, one, record in _series_of_log(place, log, found, shown, effort):
+            series[setup.task].append((one, record))
+    tasks = tuple(_task_page(key, entries, names, setups) for key, entries in series.items())
+    return Page(int(time.time()), __version__, pages, tasks, len(sizes))
+
+
+def _places(count: int) -> int:
+    """At how many places a model is asked for each of so many series."""
+    each = min(12, _PLACES // count)
+    return each if each >= 3 else 0
+
+
+def _names(paths: Sequence[os.PathLike[str]]) -> list[str]:
+    """Short names of logs: as much of their paths as tells them apart."""
+    names = [os.path.basename(path) for path in paths]
+    if len(set(names)) < len(names):
+        names = [os.fspath(path) for path in paths]
+    again = Counter(names)
+    return [n if again[n] == 1 else f"{n} ({at})" for at, n in enumerate(names, 1)]
+
+
+def _chosen(setups: dict[Setup, list[Record]], task: str | None) -> dict[Setup, list[Record]]:
+    if task is None:
+        return setups
+    return {
+        setup: records
+        for setup, records in setups.items()
+        if task in setup.task or task in task_text(records[0].op, records[0].args)
+    }
+
+
+def _nothing(logs: Sequence[Log], task: str | None) -> str:
+    paths = " and ".join(str(log.path) for log in logs)
+    held = sum(len(log) for log in logs)
+    if task is not None and held:
+        return f"{paths}: none of the {held} records is of a task that contains {task!r}"
+    why = "; ".join(filter(None, (log.complaint() for log in logs)))
+    return f"{paths}: no record to report{f' ({why})' if why else ''}; tune first, or name a log"
+
+
+def _series_of_log(
+    place: int,
+    log: Log,
+    setups: Mapping[Setup, list[Record]],
+    shown: set[str],
+    effort: Effort,
+) -> Iterable[tuple[Setup, Series, Record | None]]:
+    machines: dict[tuple[str, int], list[Record]] = {}
+    for setup, group in setups.items():
+        machines.setdefault((setup.hardware, setup.threads), []).extend(_with_verdict(group))
+    limits = {machine: limits_in(log, group) for machine, group in machines.items()}
+    for setup, group in setups.items():
+        if setup.task in shown:
+            own = limits[setup.hardware, setup.threads]
+            yield setup, *series_of(log, place, setup, group, effort, own)
+
+
+def _with_verdict(records: Sequence[Record]) -> list[Record]:
+    (verdicts,) = fields_of(records, "verdict")
+    return list(compress(records, (verdict is not None for verdict in verdicts)))
+
+
+def _task_page(
+    key: str,
+    entries: Sequence[tuple[Series, Record | None]],
+    names: Sequence[str],
+    setups: Sequence[Mapping[Setup, list[Record]]],
+) -> TaskPage:
+    first = next(group[0] for found in setups for s, group in found.items() if s.task == key)
+    series = _labelled([one for one, _ in entries], names)
+    comparisons = [
+        _comparison(series[0], entries[0][1], other, record)
+        for other, (_, record) in zip(series[1:], entries[1:], strict=True)
+    ]
+    found = tuple(one for one in comparisons if one is not None)
+    return TaskPage(key, task_text(first.op, first.args), tuple(series), found)
+
+
+def _labelled(series: Sequence[Series], names: Sequence[str]) -> list[Series]:
+    """Series with labels that say in what they differ: log, hardware, threads."""
+    parts = {
+        "log": [names[one.log] for one in series],
+        "hardware": [one.hardware or "hardware not known" for one in series],
+        "threads": [f"{one.threads} threads" if one.threads else "" for one in series],
+    }
+    differ = [values for values in parts.values() if len(set(values)) > 1]
+    labels = [", ".join(filter(None, row)) for row in zip(*differ, strict=True)] if differ else []
+    if len(set(labels)) < len(series):
+        labels = [f"{names[one.log]} ({at})" for at, one in enumerate(series, 1)]
+    if len(series) == 1:
+        labels = [names[series[0].log]]
+    return [replace(one, label=label) for one, label in zip(series, labels, strict=True)]
+
+
+def _comparison(
+    one: Series, mine: Record | None, other: Series, theirs: Record | None
+) -> Comparison | None:
+    """The best of two series; None where one of them has none."""
+    if mine is None or theirs is None or not mine.median or not theirs.median:
+        return None
+    ratio = time_ratio(mine, theirs)
+    if ratio is None:
+        return None
+    faster, slower = (one, other) if ratio.value >= 1 else (other, one)
+    times = ratio.value if ratio.value >= 1 else 1 / ratio.value
+    if ratio.low is None or ratio.high is None:
+        text = f"{faster.label} is {times:.2f}x as fast ({ratio.why_no_interval})"
+    else:
+        ends = sorted(
+            [ratio.low, ratio.high] if ratio.value >= 1 else [1 / ratio.high, 1 / ratio.low]
+        )
+        interval = f"95 % interval of the windows: {ends[0]:.2f}x to {ends[1]:.2f}x"
+        what = f"{faster.label} is {times:.2f}x as fast as {slower.label}"
+        text = f"no measurable difference ({interval})" if ratio.same else f"{what} ({interval})"
+    differences = tuple(map(str, record_differences(mine, theirs)))
+    return Comparison(one.label, other.label, mine.median, theirs.median, text, differences)
+
+
+def _log_page(name: str, log: Log, records: Sequence[Record]) -> LogPage:
+    runs = [_run(header) for header in log.headers]
+    return LogPage(
+        name,
+        str(log.path),
+        len(records),
+        log.complaint(),
+        throughput(records),
+        time_spent(records, log.headers),
+        tuple(runs[-_RUNS:]),
+        len(runs),
+        _facts(records),
+    )
+
+
+def _run(header: Mapping[str, Json]) -> dict[str, str]:
+    """A header in words, without what it does not say."""
+    began = header.get("ts")
+    known = isinstance(began, (int, float)) and 0 < began < 1e11
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(began)) if known else ""
+    measure = header.get("measure")
+    options = header.get("options")
+    limits = {
+        "n_trial": header.get("n_trial"),
+        "timeout": header.get("timeout"),
+        "early_stopping": header.get("early_stopping"),
+        "target_gflops": header.get("target_gflops"),
+        "min_gain": header.get("min_gain"),
+    }
+    said = {
+        "run": _plain(header.get("run")),
+        "began": when,
+        "tuner": _plain(header.get("tuner")),
+        "seed": _plain(header.get("seed")),
+        "limits": _pairs(limits),
+        "resumed": _plain(header.get("resumed")),
+        "options": _pairs(options if isinstance(options, dict) else {}),
+        "measuring": _pairs(measure if isinstance(measure, dict) else {}),
+    }
+    return {what: text[:600] for what, text in said.items() if text}
+
+
+def _pairs(values: Mapping[str, Json]) -> str:
+    parts = []
+    for name, value in values.items():
+        if isinstance(value, dict):
+            parts.append(f"{name}: {_pairs(value)}")
+        elif value is not None:
+            parts.append(f"{name}={_plain(value)}")
+    return ", ".join(parts)
+
+
+def _plain(value: Json) -> str:
+    return "" if value is None else str(value)
+
+
+def _facts(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
+    """What records say of machine and versions: every value that occurs, the first ones of many."""
+    envs, builds, seeds, threads = fields_of(records, "env", "build", "seed", "threads")
+    different = list({id(env): env for env in envs}.values())
+    found: dict[str, tuple[str, ...]] = {}
+    for name, title in _FACTS.items():
+        values = dict.fromkeys(_fact(env.get(name)) for env in different)
+        found[title] = _first([value for value in values if value])
+    found["threads"] = _first([str(n) for n in dict.fromkeys(threads) if n])
+    found["compiler"] = _first(list(dict.fromkeys(filter(None, builds))))
+    found["seeds"] = _first([str(seed) for seed in dict.fromkeys(seeds) if seed is not None])
+    return {title: values for title, values in found.items() if values}
+
+
+def _first(values: Sequence[str], most: int = 4) -> tuple[str, ...]:
+    more = (f"{len(values) - most} more",) if len(values) > most else ()
+    return (*(value[:300] for value in values[:most]), *more)
+
+
+def _fact(value: Json) -> str:
+    if isinstance(value, dict):
+        return _pairs(value)
+    if isinstance(value, (list, tuple)):
+        return " ".join(map(str, value))
+    return _plain(value)

@@ -1,0 +1,197 @@
+"""The report as one file of HTML: no network, no other files, readable without its script."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import time
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+from xml.etree.ElementTree import Element
+
+from loopwright.inspection.quantities import duration_text
+from loopwright.inspection.report.cards import card
+from loopwright.inspection.report.elements import Child, element, embedded, markup, raw
+from loopwright.inspection.report.log_sections import log_sections
+from loopwright.inspection.report.page_data import Page, TaskPage
+from loopwright.inspection.report.tables import Cell, best_text, number, table
+from loopwright.inspection.report.task_sections import task_sections
+
+#: The parts of the script, in their order.
+_SCRIPTS = ("svg.js", "curve.js", "bars.js", "lines.js", "tables.js", "page.js")
+
+
+class Parts(NamedTuple):
+    """What of a page changes when its logs do: as text of HTML."""
+
+    nav: str
+    main: str
+
+
+def report_html(page: Page) -> str:
+    """The page of a report, complete in one file.
+
+    Args:
+        page: what it shows.
+    """
+    return document(page, parts_of(page))
+
+
+def document(page: Page, parts: Parts, live: float = 0.0, stamp: str = "") -> str:
+    """The whole page.
+
+    Args:
+        page: what it shows.
+        parts: of this page.
+        live: seconds after which the page asks for what is new; 0 for a page that stays as it is.
+        stamp: of this state of the logs.
+    """
+    program = script()
+    data = raw("script", embedded(page.to_json()), type="application/json", id="data")
+    head: list[Child] = [
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("meta", http_equiv="Content-Security-Policy", content=_policy(program, live)),
+        element("link", rel="icon", href="data:,"),
+        element("title", _title(page)),
+        raw("style", _asset("page.css")),
+    ]
+    attributes = {"lang": "en"}
+    if live:
+        attributes |= {"data_live": f"{live:g}", "data_stamp": stamp}
+    opening = f"<!doctype html>\n{markup([element('html', **attributes)]).removesuffix('</html>')}"
+    return "\n".join(
+        [
+            opening + markup([element("head", head)]),
+            "<body>",
+            f"<header><h1>Tuning report</h1>{markup([_logs_line(page, bool(live))])}"
+            f'<nav id="choose" class="only-script" aria-label="task">{parts.nav}</nav></header>',
+            f'<main id="page">{parts.main}</main>',
+            markup([_footer(page), data, raw("script", program)]),
+            "</body></html>\n",
+        ]
+    )
+
+
+def parts_of(page: Page, complaints: Sequence[str] = ()) -> Parts:
+    """The parts of a page that change when its logs do.
+
+    Args:
+        page: the page.
+        complaints: what else is to be said at its beginning, such as that a log is missing.
+    """
+    main = [element("p", text, class_="warn") for text in complaints]
+    if len(page.tasks) > 1:
+        main.append(_overview(page))
+    main += [task_sections(at, task, page.logs) for at, task in enumerate(page.tasks)]
+    main += log_sections(page)
+    return Parts(markup(_choice(page)), markup(main))
+
+
+def waiting(reasons: Sequence[str]) -> Parts:
+    """The parts of a page that has nothing to show yet.
+
+    Args:
+        reasons: why that is so.
+    """
+    said = [element("p", reason) for reason in reasons]
+    return Parts("", markup([card("Nothing to show yet", said, caption="The page looks again.")]))
+
+
+@cache
+def script() -> str:
+    """The program of the page: its parts one after the other, in a scope of their own."""
+    return '(() => {\n"use strict";\n' + "\n".join(map(_asset, _SCRIPTS)) + "})();\n"
+
+
+@cache
+def _asset(name: str) -> str:
+    return files("loopwright.inspection.report").joinpath("assets", name).read_text("utf-8")
+
+
+def _policy(program: str, live: float) -> str:
+    """What the page may do: run this very program, and, where it is live, ask its own server."""
+    digest = base64.b64encode(hashlib.sha256(program.encode()).digest()).decode()
+    asks = " connect-src 'self';" if live else ""
+    return (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline';"
+        f" img-src data:;{asks} base-uri 'none'; form-action 'none'"
+    )
+
+
+def _title(page: Page) -> str:
+    what = page.tasks[0].name if len(page.tasks) == 1 else f"{page.tasks_total} tasks"
+    return f"{what} - tuning report"
+
+
+def _logs_line(page: Page, live: bool) -> Element:
+    names = " and ".join(log.name for log in page.logs) or "no records"
+    said = element("span", "live", id="live", role="status") if live else None
+    made = time.strftime("made %Y-%m-%d %H:%M", time.localtime(page.made))
+    return element("p", element("bdi", names), ", ", said if live else made, class_="soft")
+
+
+def _choice(page: Page) -> list[Element]:
+    """What is shown: the overview or one task."""
+    if len(page.tasks) < 2:
+        return []
+    options = [element("option", "Overview of all tasks", value="-1")]
+    options += [element("option", task.name, value=at) for at, task in enumerate(page.tasks)]
+    return [element("label", "Show ", element("select", options, id="task"))]
+
+
+def _overview(page: Page) -> Element:
+    rows = [_overview_row(at, task, page) for at, task in enumerate(page.tasks)]
+    titles = [
+        "task",
+        "best",
+        "default",
+        "best beside default",
+        "verdict",
+        "trials",
+        "failed",
+        "time",
+    ]
+    if len(page.logs) > 1:
+        titles.insert(1, "logs beside each other")
+    hidden = page.tasks_total - len(page.tasks)
+    caption: Child = (
+        f"{hidden} more tasks are left out, those with the fewest records." if hidden else None
+    )
+    shown = table("overview-table", titles, rows, "All tasks")
+    first = card("Tasks", shown, caption=caption)
+    return element("article", first, id="overview", data_part="overview")
+
+
+def _overview_row(at: int, task: TaskPage, page: Page) -> Sequence[Cell]:
+    first = task.series[0]
+    best, default = first.best, first.default
+    of_default = None if best is None else best.of_default
+    trials = sum(one.trials for one in task.series)
+    failed = sum(one.failed for one in task.series)
+    spent = sum(one.spent for one in task.series)
+    cells = [
+        Cell(element("a", element("bdi", task.name), href=f"#task-{at}"), kind="wrap"),
+        number(best_text(best, first.flop), None if best is None else best.seconds),
+        number(best_text(default, first.flop), None if default is None else default.seconds),
+        number(f"{of_default:.2f}x" if of_default else "-", of_default),
+        Cell(first.verdict or "no playoff", kind="wrap"),
+        number(f"{trials:,}", trials),
+        number(f"{failed:,}", failed),
+        number(duration_text(spent), spent),
+    ]
+    if len(page.logs) > 1:
+        said = "; ".join(one.text for one in task.comparisons) or "in one of them only"
+        cells.insert(1, Cell(said, kind="wrap"))
+    return cells
+
+
+def _footer(page: Page) -> Element:
+    text = (
+        f"Made by loopwright {page.loopwright} from the log alone. The data of this page stand in "
+        "it as JSON (script element 'data')."
+    )
+    return element("footer", element("p", text))

@@ -1,0 +1,106 @@
+"""The effect of each knob, and the best candidates as lines through them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import compress
+
+import numpy as np
+
+from loopwright.errors import RecordError
+from loopwright.inspection.report.page_data import Axis, KnobEffect, KnobValue, Parallel
+from loopwright.records import Json, Record, fields_of
+from loopwright.records.reports.importance import importance
+from loopwright.records.reports.knobs import Knob, knobs_of
+
+#: Values of a knob that are shown: of more the fastest and the slowest.
+_VALUES = 12
+#: Knobs that are shown, and axes of the parallel coordinates.
+_KNOBS, _AXES = 24, 12
+
+
+def effects_of(
+    records: Sequence[Record], learned: int = 4000
+) -> tuple[tuple[KnobEffect, ...], str]:
+    """What each knob that varies does, the strongest first, and how that was found.
+
+    Args:
+        records: those of one task on one machine.
+        learned: trials that the shares rest on at most; of more a sample is drawn.
+    """
+    valid, phases, same = fields_of(records, "valid", "phase", "same_as")
+    rows = zip(valid, phases, same, strict=True)
+    trials = list(compress(records, (v and not p and not s for v, p, s in rows)))
+    knobs = {knob.name: knob for knob in knobs_of(trials) if len(knob.texts) > 1}
+    (medians,) = fields_of(trials, "median")
+    seconds = np.array(medians, dtype=np.float64)
+    try:
+        found = importance(_sample(trials, learned))
+    except RecordError as error:
+        order = list(knobs.values())[:_KNOBS]
+        return tuple(_effect(knob, None, seconds) for knob in order), f"Shares: {error}."
+    shares = {one.knob: one.share for one in found.knobs}
+    order = sorted(knobs.values(), key=lambda knob: -shares.get(knob.name, 0.0))[:_KNOBS]
+    note = (
+        f"Method: {found.method}, on {found.learned} of {len(trials)} trials that have a time. "
+        f"{found.together:.0%} of the variance belongs to combinations of knobs. On trials that "
+        f"they had not learned from, the trees' order agrees with the measured one by a rank "
+        f"correlation of {found.rank_correlation:.2f}"
+        f"{'; below 0.3 the shares say little' if found.rank_correlation < 0.3 else ''}."
+    )
+    return tuple(_effect(knob, shares.get(knob.name), seconds) for knob in order), note
+
+
+def _sample(trials: Sequence[Record], most: int) -> Sequence[Record]:
+    if len(trials) <= most:
+        return trials
+    rows = np.random.default_rng(0).choice(len(trials), most, replace=False)
+    return [trials[row] for row in sorted(rows.tolist())]
+
+
+def _effect(knob: Knob, share: float | None, seconds: np.ndarray) -> KnobEffect:
+    values = []
+    order = np.argsort(knob.codes, kind="stable")
+    ends = np.searchsorted(knob.codes[order], np.arange(len(knob.texts) + 1))
+    for code, text in enumerate(knob.texts):
+        own = seconds[order[ends[code] : ends[code + 1]]]
+        low, middle, high = np.quantile(own, (0.25, 0.5, 0.75)).tolist()
+        values.append(KnobValue(text, len(own), low, middle, high, float(own.min())))
+    values.sort(key=lambda value: value.middle)
+    total = len(values)
+    if total > _VALUES:
+        values = values[: _VALUES - 3] + values[-3:]
+    return KnobEffect(knob.name, share, tuple(values), total)
+
+
+def parallel_of(best: Sequence[Record]) -> Parallel | None:
+    """The best candidates as lines; None where no knob varies among them.
+
+    Args:
+        best: candidates, the best first.
+    """
+    axes = []
+    for knob in knobs_of(best):
+        for name, values in knob.parts().items():
+            texts = [text for text, _ in values]
+            if len(set(texts)) > 1:
+                axes.append(_axis(name, values, knob.codes.tolist()))
+    if not axes:
+        return None
+    (medians, ids) = fields_of(best, "median", "id")
+    axes.sort(key=lambda axis: len(axis.values))
+    return Parallel(tuple(medians), tuple(ids), tuple(axes[:_AXES]))
+
+
+def _axis(name: str, values: Sequence[tuple[str, Json]], codes: Sequence[int]) -> Axis:
+    """An axis whose values stand in the order of numbers, else in that of appearance."""
+    different = dict(values)
+
+    def order(text: str) -> tuple[bool, float]:
+        value = different[text]
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        return not is_number, float(value) if is_number else 0.0
+
+    texts = sorted(different, key=order)
+    place = {text: at for at, text in enumerate(texts)}
+    return Axis(name, tuple(texts), tuple(place[values[code][0]] for code in codes))

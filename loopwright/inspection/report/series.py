@@ -1,0 +1,281 @@
+"""One task on one machine in one log, as a report shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import compress
+
+import numpy as np
+
+from loopwright.errors import RecordError
+from loopwright.inspection.clock import time_spent
+from loopwright.inspection.forecast import forecasts
+from loopwright.inspection.report.knob_data import effects_of, parallel_of
+from loopwright.inspection.report.page_data import (
+    Accuracy,
+    Candidate,
+    FailureKind,
+    Points,
+    Roofline,
+    Series,
+    Steps,
+)
+from loopwright.inspection.roofline import Limits, roofline_point
+from loopwright.inspection.work import Work, work_of
+from loopwright.records import Checked, Log, Record, fields_of, ranked, vouched
+from loopwright.records.query import verdict_on
+from loopwright.records.reports.curve import Curve, best_so_far
+from loopwright.records.reports.differences import record_differences
+from loopwright.records.reports.errors import failures
+from loopwright.records.reports.knobs import config_text
+from loopwright.records.reports.setups import Setup
+from loopwright.records.verdict import NOT_COMPARED
+
+#: Candidates of the table and of the parallel coordinates.
+TOP, LINES = 20, 50
+#: Characters of an error's text that are shown.
+_TEXT = 600
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much of each task is worked out and shown.
+
+    Attributes:
+        points: trials that the curve shows at most; of more a sample is drawn.
+        places: at how many places a model is asked for the next trials; 0 for none.
+        learned: trials that the shares of knobs rest on at most.
+    """
+
+    points: int = 2000
+    places: int = 12
+    learned: int = 4000
+
+
+@dataclass(frozen=True)
+class _Group:
+    """The records of a setup, and what is asked of them more than once."""
+
+    log: Log
+    setup: Setup
+    records: list[Record]
+    curve: Curve
+    best: Record | None
+    default: Record | None
+    work: Work | None
+
+
+def series_of(
+    log: Log, place: int, setup: Setup, records: list[Record], effort: Effort, limits: Limits
+) -> tuple[Series, Record | None]:
+    """What a report shows of one task on one machine, and its best record.
+
+    Args:
+        log: where the records are from.
+        place: position of the log among those of the report.
+        setup: the task and the machine.
+        records: all of its records, in the order of the log.
+        effort: how much is shown.
+        limits: of the machine, as the log tells them.
+
+    Raises:
+        RecordError: somebody else made the index of the log, and it is malformed.
+    """
+    curve = best_so_far(records, log.headers)
+    default = _default(records)
+    work = work_of(log, records[0] if curve.final is None else curve.final)
+    group = _Group(log, setup, records, curve, curve.final, default, work)
+    top = _top(group, max(TOP, LINES))
+    report = failures(records)
+    knobs, knobs_note = effects_of(records, effort.learned)
+    accuracy, accuracy_note = _accuracy(records, effort.places)
+    roofline, roofline_note = _roofline(group, limits)
+    verdict = None if group.best is None else verdict_on(group.best, records)
+    if verdict is None:
+        verdict = NOT_COMPARED
+    spent = time_spent(records, log.headers)
+    right = vouched(records)
+    shown = [_candidate(one, default, right) for one in top[:TOP]]
+    valid, phases, same = fields_of(records, "valid", "phase", "same_as")
+    rows = zip(valid, phases, same, strict=True)
+    series = Series(
+        label="",
+        log=place,
+        hardware=setup.hardware.split(" | ")[0],
+        threads=setup.threads,
+        target=_target(records[-1].target),
+        trials=sum(own and not phase and not shared for own, phase, shared in rows),
+        failed=report.failed,
+        dropped=report.dropped,
+        duplicates=sum(
+            bool(shared) and not phase for shared, phase in zip(same, phases, strict=True)
+        ),
+        spent=spent.run + spent.again + spent.build if spent else 0.0,
+        flop=0 if work is None else work.flop,
+        best=None if group.best is None else _candidate(group.best, default, right),
+        default=None if default is None else _candidate(default, default, right),
+        verdict="" if verdict.outcome is NOT_COMPARED.outcome else verdict.text(),
+        outcome="" if verdict.outcome is NOT_COMPARED.outcome else verdict.outcome.value,
+        gain=None if verdict.outcome is NOT_COMPARED.outcome else verdict.gain,
+        steps=_steps(curve),
+        points=_points(curve, effort.points),
+        errors=tuple(
+            FailureKind(
+                one.kind,
+                one.count,
+                one.share,
+                one.first.id,
+                one.first.trial,
+                one.text[:_TEXT],
+                tuple(
+                    f"{value.knob} = {value.value}: {value.failed} of {value.trials} failed so"
+                    for value in one.values[:6]
+                ),
+            )
+            for one in report.kinds
+        ),
+        knobs=knobs,
+        knobs_note=knobs_note,
+        parallel=parallel_of(top[:LINES]),
+        roofline=roofline,
+        roofline_note=roofline_note,
+        accuracy=accuracy,
+        accuracy_note=accuracy_note,
+        top=tuple(shown),
+    )
+    return series, group.best
+
+
+def _default(records: Sequence[Record]) -> Record | None:
+    """The latest measurement of the default configuration, which is trial 0 of a run."""
+    numbers, usable = fields_of(records, "trial", "usable")
+    firsts = [number == 0 for number in numbers]
+    candidates = {record.candidate for record in compress(records, firsts)}
+    if len(candidates) != 1:
+        return None
+    (names,) = fields_of(records, "candidate")
+    own = [name in candidates and good for name, good in zip(names, usable, strict=True)]
+    found = list(compress(records, own))
+    return max(found, key=lambda record: record.ts, default=None)
+
+
+def _top(group: _Group, count: int) -> list[Record]:
+    return ranked(group.records, count)
+
+
+def _candidate(one: Record, default: Record | None, right: set[tuple[str, str]]) -> Candidate:
+    """A record of the tables. How many times as fast as the default it is rests on the two medians;
+    the verdict of a playoff, which pairs samples, is said apart."""
+    seconds = one.median
+    assert seconds is not None, "a ranked record has a time"
+    changes = None
+    if default is not None:
+        found = record_differences(default, one)
+        changes = tuple(f"{each.what.removeprefix('knob ')}={each.other}" for each in found)
+    return Candidate(
+        one.id,
+        one.trial,
+        seconds,
+        min(one.times),
+        max(one.times),
+        one.checked is Checked.YES or (one.candidate, one.build) in right,
+        config_text(one.config),
+        changes,
+        None if default is None or not default.median else default.median / seconds,
+    )
+
+
+def _target(target: Mapping[str, object]) -> str:
+    parts = [str(target.get("kind", "")), str(target.get("mcpu") or "")]
+    return " ".join(filter(None, parts))
+
+
+def _steps(curve: Curve) -> Steps:
+    steps = curve.steps
+    return Steps(
+        tuple(step.number for step in steps),
+        tuple(step.clock for step in steps),
+        tuple(step.seconds for step in steps),
+        tuple(step.low for step in steps),
+        tuple(step.high for step in steps),
+        tuple(step.record.id for step in steps),
+    )
+
+
+def _points(curve: Curve, most: int) -> Points:
+    """Trials of the curve; of many the last one, the steps and a sample of the others."""
+    count = len(curve)
+    chosen = np.arange(count)
+    if count > most:
+        rng = np.random.default_rng(0)
+        kept = {count - 1, *(step.number - 1 for step in curve.steps)}
+        rest = rng.choice(count, max(0, most - len(kept)), replace=False)
+        chosen = np.array(sorted(kept | set(rest.tolist())))
+    failed = np.isnan(curve.seconds[chosen])
+    kinds = np.where(failed, 2, np.where(curve.counts[chosen], 0, 1))
+    seconds: Iterable[float] = curve.seconds[chosen].tolist()
+    return Points(
+        tuple((chosen + 1).tolist()),
+        tuple(curve.clock[chosen].tolist()),
+        tuple(None if bad else s for s, bad in zip(seconds, failed.tolist(), strict=True)),
+        tuple(kinds.tolist()),
+        count,
+    )
+
+
+def _accuracy(records: Sequence[Record], places: int) -> tuple[Accuracy | None, str]:
+    if not places:
+        return None, "not worked out: the log has very many tasks; report one of them by --task"
+    try:
+        found = forecasts(records, places)
+    except RecordError as error:
+        return None, str(error)
+    note = (
+        "The log holds no predictions, so the question is asked anew: at each point trees learned "
+        "the times of the trials before it from their knobs alone, and predicted the next ones. "
+        "It is not the tuner's own model. 1 is a perfect order, 0 is chance; where a tuner "
+        "measures only good candidates, these lie close together, and a low figure is no fault."
+    )
+    columns = (
+        tuple(one.before for one in found),
+        tuple(one.correlation for one in found),
+        tuple(one.count for one in found),
+        tuple(one.trained_on for one in found),
+    )
+    return Accuracy(*columns), note
+
+
+def _roofline(group: _Group, limits: Limits) -> tuple[Roofline | None, str]:
+    if group.best is None or group.best.median is None:
+        return None, "no record may be best"
+    if group.work is None:
+        return (
+            None,
+            "the log does not hold the tensor expression, so the work of a call is not known",
+        )
+    point = roofline_point(group.work, group.best.median, limits)
+    if point is None:
+        return None, "a call has no arithmetic to count"
+    default = None if group.default is None else group.default.median
+    speed = None if default is None else group.work.flop / default
+    source = _source(limits)
+    return (
+        Roofline(point.intensity, point.speed, speed, limits.flops, limits.bandwidth, source),
+        "",
+    )
+
+
+def _source(limits: Limits) -> str:
+    """Where the limits are from, as a sentence."""
+    said = []
+    if limits.flops:
+        said.append(f"float32 arithmetic beside the playoff of record {limits.flops_from}")
+    if limits.bandwidth:
+        said.append(f"memory bandwidth beside the playoff of record {limits.bandwidth_from}")
+    if not said:
+        return (
+            "The log does not tell the limits of its machine (no playoff sampled them), and one of "
+            "another machine would say nothing."
+        )
+    return f"Limits of this machine, sampled by the log itself: {' and '.join(said)}."

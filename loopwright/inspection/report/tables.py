@@ -1,0 +1,126 @@
+"""Tables and lists of facts of a report page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+from xml.etree.ElementTree import Element
+
+from loopwright.inspection.quantities import speed_text, time_text
+from loopwright.inspection.report.elements import Child, element
+from loopwright.inspection.report.page_data import Candidate
+
+
+class Cell(NamedTuple):
+    """One cell of a table.
+
+    Attributes:
+        content: what it shows.
+        value: the number by which its column is sorted; None: by what it shows.
+        kind: its class: ``n`` for a number, ``mono`` for code, ``wrap`` for long text.
+    """
+
+    content: Child
+    value: float | None = None
+    kind: str = ""
+
+
+def number(text: str, value: float | None) -> Cell:
+    """A cell that holds a number, or ``-`` without one."""
+    return Cell(text if value is not None else "-", float("inf") if value is None else value, "n")
+
+
+def table(
+    name: str, titles: Sequence[str], rows: Iterable[Sequence[Cell]], caption: str = ""
+) -> Element:
+    """A table that the script of the page makes sortable.
+
+    Args:
+        name: its id, unique in the page.
+        titles: of the columns.
+        rows: as many cells each.
+        caption: what it shows, for those who hear it.
+    """
+    rows = list(rows)
+    numeric = [bool(rows) and cell.kind == "n" for cell in (rows[0] if rows else ())]
+    classes = [("n" if n else None) for n in numeric] or [None] * len(titles)
+    head = [
+        element("th", title, scope="col", class_=kind)
+        for title, kind in zip(titles, classes, strict=True)
+    ]
+    body = [element("tr", map(_cell, row)) for row in rows]
+    made = element(
+        "table",
+        element("caption", caption, hidden="") if caption else None,
+        element("thead", element("tr", head)),
+        element("tbody", body),
+        id=name,
+        aria_label=caption or None,
+        data_sortable="",
+    )
+    return element("div", made, class_="scroll", tabindex="0", role="region", aria_label=caption)
+
+
+def _cell(cell: Cell) -> Element:
+    value = (
+        None if cell.value is None else ("" if cell.value == float("inf") else f"{cell.value!r}")
+    )
+    return element("td", cell.content, class_=cell.kind or None, data_value=value)
+
+
+def facts(entries: Mapping[str, Child]) -> Element:
+    """A list of names with what is known of each."""
+    parts = [
+        (element("dt", name), element("dd", content))
+        for name, content in entries.items()
+        if content is not None
+    ]
+    return element("dl", parts, class_="facts")
+
+
+def figures(entries: Iterable[tuple[str, str, Child]]) -> Element:
+    """Key figures: what each is, its value, and what is said of it in small print."""
+    parts = [
+        element("div", element("dt", name), element("dd", value, element("small", note)))
+        for name, value, note in entries
+    ]
+    return element("dl", parts, class_="figures")
+
+
+def candidates(name: str, top: Sequence[Candidate], flop: int, caption: str) -> Element:
+    """The table of the best candidates with what sets each apart from the default.
+
+    Args:
+        name: id of the table.
+        top: the candidates, the best first.
+        flop: operations of a call; 0 where not known.
+        caption: what it shows.
+    """
+    titles = ["rank", "record", "trial", "time of a call", "windows", "GFLOP/s", "of the default"]
+    rows = [_candidate(rank, one, flop) for rank, one in enumerate(top, 1)]
+    return table(name, [*titles, "answer", "differs from the default in"], rows, caption)
+
+
+def _candidate(rank: int, one: Candidate, flop: int) -> list[Cell]:
+    spread = (one.high - one.low) / one.seconds
+    speed = flop / one.seconds / 1e9 if flop else None
+    if one.changes is None:
+        changes = one.config
+    else:
+        changes = " ".join(one.changes) or "nothing: it is the default"
+    return [
+        number(str(rank), rank),
+        Cell(one.id, kind="mono"),
+        number(str(one.trial), one.trial),
+        number(time_text(one.seconds), one.seconds),
+        number(f"{spread:.1%}", spread if one.high > one.low else None),
+        number(f"{speed:.4g}" if speed else "-", speed),
+        number(f"{one.of_default:.2f}x" if one.of_default else "-", one.of_default),
+        Cell("checked" if one.checked else "not checked"),
+        Cell(changes, kind="mono wrap"),
+    ]
+
+
+def best_text(one: Candidate | None, flop: int) -> str:
+    """The speed of a candidate in words; ``-`` without one."""
+    return "-" if one is None else speed_text(one.seconds, flop)

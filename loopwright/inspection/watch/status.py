@@ -1,0 +1,320 @@
+"""What a log that is being written says of its run: the best so far, the pace, and what is left."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from loopwright.inspection.quantities import speed_text, time_text
+from loopwright.inspection.work import work_of
+from loopwright.records import Checked, Json, Log, Ranking, Record, fields_of
+from loopwright.records.follow import News
+from loopwright.records.reports.setups import task_text
+
+#: The pace is that of so many seconds before the last trial.
+_PACE_S = 120.0
+
+
+@dataclass(frozen=True)
+class TaskStatus:
+    """Where one task stands.
+
+    Attributes:
+        name: the task as a call of its template.
+        trials: measured ones that have a time.
+        failed: how many trials failed.
+        best_s: seconds of the best so far; None before there is one.
+        best_trial: the number of its trial.
+        best_checked: whether its answer was checked.
+        default_s: seconds of the default configuration, which is trial 0; None where not known.
+        flop: operations of a call; 0 where not known.
+    """
+
+    name: str
+    trials: int
+    failed: int
+    best_s: float | None
+    best_trial: int
+    best_checked: bool
+    default_s: float | None
+    flop: int
+
+    @property
+    def speed(self) -> str:
+        """The best so far in words."""
+        return "-" if self.best_s is None else speed_text(self.best_s, self.flop)
+
+
+@dataclass(frozen=True)
+class Status:
+    """Where a run stands, as far as its log tells.
+
+    Attributes:
+        path: the log.
+        exists: False while there is no log.
+        tasks: in the order in which they appeared.
+        latest: position of the task of the last trial; None before the first.
+        records: lines that hold a measurement.
+        skipped: lines that were not understood.
+        failures: how many trials failed, by kind.
+        per_minute: trials per minute before the last one; None before the second.
+        event: the last line of the log in words; empty before the first.
+        event_ts: when that was, seconds since the epoch.
+        done: trials that count for the limit of the run.
+        limit: how many it wants; None where it names no number.
+        eta_s: seconds until then at this pace, or until its time is up; None where not known.
+    """
+
+    path: Path
+    exists: bool
+    tasks: tuple[TaskStatus, ...] = ()
+    latest: int | None = None
+    records: int = 0
+    skipped: int = 0
+    failures: Mapping[str, int] = field(default_factory=dict)
+    per_minute: float | None = None
+    event: str = ""
+    event_ts: float = 0.0
+    done: int = 0
+    limit: int | None = None
+    eta_s: float | None = None
+
+
+class _Best(NamedTuple):
+    seconds: float
+    trial: int
+
+
+class _Line(NamedTuple):
+    """The columns of a record that tell where its task stands."""
+
+    task: str
+    candidate: str
+    median: float | None
+    usable: bool
+    wrong: bool
+    failed_again: bool
+    checked: Checked
+    phase: str
+    same_as: str
+    trial: int
+    run: str
+    ts: float
+    error: Mapping[str, str] | None
+    dag: str
+
+
+class _Task:
+    """What is known of one task, kept up to date line by line."""
+
+    def __init__(self, first: Record) -> None:
+        self.name = task_text(first.op, first.args)
+        self.ranking: Ranking[tuple[str, _Best]] = Ranking()
+        self.trials = self.failed = 0
+        self.default_s: float | None = None
+        self.flop = 0
+        self.dag = ""
+
+    def rank(self, line: _Line) -> None:
+        """Take a measurement into the ranking."""
+        if line.wrong or line.failed_again:
+            self.ranking.refute(line.candidate)
+            return
+        if line.usable and line.median is not None and not line.same_as:
+            best = _Best(line.median, line.trial)
+            self.ranking.add(line.candidate, (line.candidate, best), line.median, line.ts)
+            if line.trial == 0:
+                self.default_s = line.median
+        if line.checked is Checked.YES:
+            self.ranking.vouch(line.candidate)
+
+    def status(self) -> TaskStatus:
+        """What is known by now."""
+        best = self.ranking.best
+        return TaskStatus(
+            self.name,
+            self.trials,
+            self.failed,
+            None if best is None else best.item[1].seconds,
+            0 if best is None else best.item[1].trial,
+            best is not None and self.ranking.is_checked(best.item[0]),
+            self.default_s,
+            self.flop,
+        )
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What the header of a run says of its limits."""
+
+    resumed: int
+    n_trial: int | None
+    timeout: float | None
+    ts: float
+    tasks: int
+
+    @classmethod
+    def of(cls, header: Mapping[str, Json]) -> _Run:
+        def count(name: str) -> int | None:
+            value = header.get(name)
+            return value if type(value) is int and value >= 0 else None
+
+        def seconds(name: str) -> float | None:
+            value = header.get(name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                return None
+            return float(value)
+
+        return cls(
+            count("resumed") or 0,
+            count("n_trial"),
+            seconds("timeout"),
+            seconds("ts") or 0.0,
+            count("tasks") or 1,
+        )
+
+    def is_together_with(self, other: _Run) -> bool:
+        """Whether two headers are of one command that tunes several tasks."""
+        return self.tasks > 1 and (self.tasks, self.n_trial) == (other.tasks, other.n_trial)
+
+
+class Watcher:
+    """Takes in what a `loopwright.records.follow.Follower` brings, and says where the run stands.
+
+    Args:
+        path: the log.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._forget(False)
+
+    def take(self, news: News) -> None:
+        """Take in the news of a look.
+
+        Raises:
+            RecordError: somebody else made the index of the log, and it is malformed.
+        """
+        if news.restarted:
+            self._forget(news.exists)
+        self._exists = news.exists
+        self._dags.dags.update(news.log.dags)
+        self._skipped += len(news.log.skipped)
+        for header in news.log.headers:
+            self._open_run(header)
+        self._take_records(news.log.records)
+
+    def status(self, now: float | None = None) -> Status:
+        """Where the run stands.
+
+        Args:
+            now: seconds since the epoch; None for this moment.
+        """
+        done, limit, eta = self._limits(time.time() if now is None else now)
+        return Status(
+            self.path,
+            self._exists,
+            tuple(task.status() for task in self._tasks.values()),
+            None if self._latest is None else list(self._tasks).index(self._latest),
+            self._records,
+            self._skipped,
+            dict(self._failures.most_common()),
+            self._per_minute(),
+            self._event,
+            self._event_ts,
+            done,
+            limit,
+            eta,
+        )
+
+    def _forget(self, exists: bool) -> None:
+        self._exists = exists
+        self._dags = Log(self.path)
+        self._tasks: dict[str, _Task] = {}
+        self._latest: str | None = None
+        self._records = self._skipped = 0
+        self._failures: Counter[str] = Counter()
+        self._event, self._event_ts = "", 0.0
+        self._pace: deque[float] = deque()
+        self._runs: dict[str, _Run] = {}
+        self._last_run: _Run | None = None
+        self._valid: Counter[str] = Counter()
+
+    def _open_run(self, header: Mapping[str, Json]) -> None:
+        self._last_run = self._runs[str(header.get("run", ""))] = _Run.of(header)
+        self._event, self._event_ts = "a run began", max(self._event_ts, self._last_run.ts)
+
+    def _take_records(self, records: list[Record]) -> None:
+        if not records:
+            return
+        self._records += len(records)
+        columns = fields_of(records, *_Line._fields)
+        for record, line in zip(records, map(_Line._make, zip(*columns, strict=True)), strict=True):
+            self._take_record(record, line)
+        last = records[-1]
+        self._latest = last.task
+        self._event, self._event_ts = self._in_words(last), last.ts
+
+    def _take_record(self, record: Record, line: _Line) -> None:
+        task = self._tasks.get(line.task)
+        if task is None:
+            task = self._tasks[line.task] = _Task(record)
+        if line.dag and not task.dag:
+            self._find_work(task, record)
+        if not line.phase and not line.same_as:
+            self._count(task, line)
+        task.rank(line)
+
+    def _count(self, task: _Task, line: _Line) -> None:
+        """Count a trial of the search."""
+        self._pace.append(line.ts)
+        while self._pace[-1] - self._pace[0] > _PACE_S and len(self._pace) > 2:
+            self._pace.popleft()
+        if line.error is None:
+            task.trials += 1
+            self._valid[line.run] += 1
+            return
+        task.failed += 1
+        self._failures[line.error.get("kind", "unknown")] += 1
+
+    def _find_work(self, task: _Task, record: Record) -> None:
+        work = work_of(self._dags, record)
+        task.dag, task.flop = record.dag, 0 if work is None else work.flop
+
+    def _per_minute(self) -> float | None:
+        spent = self._pace[-1] - self._pace[0] if len(self._pace) > 1 else 0.0
+        return (len(self._pace) - 1) / spent * 60.0 if spent > 0 else None
+
+    def _limits(self, now: float) -> tuple[int, int | None, float | None]:
+        """Trials that count for the last run, how many it wants, and when it will have ended."""
+        last = self._last_run
+        if last is None:
+            return sum(self._valid.values()), None, None
+        own = [(n, run) for n, run in self._runs.items() if run is last]
+        if last.tasks > 1:
+            own = [(n, run) for n, run in self._runs.items() if last.is_together_with(run)]
+            own = own[-last.tasks :]
+        done = sum(run.resumed + self._valid[name] for name, run in own)
+        pace, left = self._per_minute(), []
+        if last.n_trial is not None and pace:
+            left.append(max(0, last.n_trial - done) / pace * 60.0)
+        if last.timeout is not None:
+            left.append(max(0.0, own[0][1].ts + last.timeout - now))
+        return done, last.n_trial, min(left, default=None)
+
+    def _in_words(self, record: Record) -> str:
+        """The last line of a log in words."""
+        what = (
+            f"{record.phase} of trial {record.trial}" if record.phase else f"trial {record.trial}"
+        )
+        if record.error is not None:
+            text = " ".join(str(record.error.get("text", "")).split())
+            return f"{what} failed: {record.error.get('kind', '')}: {text}"[:200]
+        if record.median is None:
+            return f"{what}: no time"
+        dropped = ", dropped: clearly slower than the best" if record.dropped else ""
+        return f"{what}: {time_text(record.median)}{dropped}"

@@ -1,0 +1,86 @@
+"""Which processes of this machine have a log open for writing: whether its run still lives.
+
+A run keeps its log open until it ends, and holds the lock of the file only while it writes a line.
+So the lock tells nothing most of the time, and asking for it would disturb the writer; the table
+of open files, which Linux shows under ``/proc``, tells without touching the log.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+#: Where Linux shows processes.
+PROC = Path("/proc")
+
+
+class Writers(NamedTuple):
+    """Who has a log open for writing.
+
+    Attributes:
+        pids: numbers of these processes, ascending.
+        known: False where the system does not tell.
+        hidden: True where some processes do not show their files to this user; one of them may be
+            a writer.
+    """
+
+    pids: tuple[int, ...]
+    known: bool
+    hidden: bool
+
+
+def writers_of(path: str | os.PathLike[str], proc: Path = PROC) -> Writers:
+    """Find the processes of this machine that have a file open for writing.
+
+    Args:
+        path: the file.
+        proc: where the system shows its processes.
+    """
+    try:
+        wanted = os.stat(path)
+        processes = [entry for entry in os.listdir(proc) if entry.isdigit()]
+    except OSError:
+        return Writers((), False, False)
+    pids, hidden = [], False
+    for pid in processes:
+        try:
+            if _writes(proc / pid, wanted):
+                pids.append(int(pid))
+        except PermissionError:
+            hidden = True
+        except OSError:
+            continue  # it has ended in the meantime
+    return Writers(tuple(sorted(pids)), bool(processes), hidden)
+
+
+def _writes(process: Path, wanted: os.stat_result) -> bool:
+    """Whether a process has a file open for writing.
+
+    Raises:
+        PermissionError: its open files are hidden.
+        OSError: it has ended.
+    """
+    return any(_is_for_writing(process / "fdinfo" / fd) for fd in _open_as(process, wanted))
+
+
+def _open_as(process: Path, wanted: os.stat_result) -> Iterator[str]:
+    """Numbers of a process's descriptors that are of one file."""
+    for fd in os.listdir(process / "fd"):
+        try:
+            status = os.stat(process / "fd" / fd)
+        except FileNotFoundError:
+            continue  # closed in the meantime, or no file that has a name
+        if os.path.samestat(status, wanted):
+            yield fd
+
+
+def _is_for_writing(info: Path) -> bool:
+    """Whether a descriptor may write, from the octal flags that the system shows of it."""
+    try:
+        lines = info.read_text().splitlines()
+    except FileNotFoundError:
+        return False
+    flags = next((line.split()[1] for line in lines if line.startswith("flags:")), "0")
+    return int(flags, 8) & os.O_ACCMODE != os.O_RDONLY

@@ -1,0 +1,221 @@
+"""The report page in a real browser, opened from a disk."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from loopwright.inspection.report import page_of, report_html
+from loopwright.inspection.report.page_data import Roofline
+from loopwright.records import load
+from tests.browser.conftest import Browser, until
+from tests.unit.inspection.report_logs import SCRIPT, made_up, write
+
+pytestmark = pytest.mark.browser
+
+
+def report(*logs: Path) -> Path:
+    """The page of some logs, beside the first."""
+    path = logs[0].with_suffix(".html")
+    path.write_text(report_html(page_of([load(log) for log in logs])), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of one task."""
+    return report(made_up(tmp_path_factory.mktemp("one") / "log.jsonl"))
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of three tasks, one of which has markup for a name."""
+    folder = tmp_path_factory.mktemp("three")
+    return report(made_up(folder / "log.jsonl", 40, ("matmul", SCRIPT, "conv2d")))
+
+
+def test_the_curve_has_the_points_of_the_data(browser: Browser, one: Path) -> None:
+    browser.open(one)
+    data = browser.run("return JSON.parse(document.getElementById('data').textContent)")
+    (series,) = data["tasks"][0]["series"]
+    seconds = series["points"]["seconds"]
+    assert len(seconds) == 80
+    assert browser.count("circle.trial") == sum(value is not None for value in seconds) == 69
+    assert browser.count("line.failure") == 11
+    assert browser.count("circle.step") == len(series["steps"]["seconds"]) > 3
+    places = browser.run(
+        "return [...document.querySelectorAll('circle.trial')].map((c) => [+c.getAttribute('cx'),"
+        " +c.getAttribute('cy')])"
+    )
+    # To the right with the number of the trial; up with time, which has equal ratios here.
+    across = [x for x, _ in places]
+    assert across == sorted(across)
+    times = [value for value in series["points"]["seconds"] if value is not None]
+    order = sorted(range(len(times)), key=lambda n: times[n])
+    heights = [places[n][1] for n in order]
+    assert heights == sorted(heights, reverse=True)
+
+
+def test_every_chart_is_drawn(browser: Browser, one: Path) -> None:
+    browser.open(one)
+    empty = browser.run(
+        "return [...document.querySelectorAll('figure[data-chart]')].filter((f) => f.offsetParent"
+        " && !f.querySelector('svg *')).map((f) => f.dataset.chart)"
+    )
+    assert empty == []
+    drawn = browser.run(
+        "return [...document.querySelectorAll('figure svg')]"
+        ".map((s) => s.getAttribute('aria-label'))"
+    )
+    assert len(drawn) == len(set(drawn)) >= 7
+    assert all(len(label) > 20 for label in drawn)
+
+
+@pytest.mark.parametrize(
+    ("flops", "bandwidth", "roofs"),
+    [(8e9, 4e9, 2), (8e9, None, 1), (None, 4e9, 1), (None, None, 0)],
+)
+def test_the_roofline_has_the_limits_that_are_known(
+    browser: Browser, tmp_path: Path, flops: float | None, bandwidth: float | None, roofs: int
+) -> None:
+    page = page_of([load(made_up(tmp_path / "log.jsonl", 20))])
+    (task,) = page.tasks
+    roofline = Roofline(1.5, 2e9, 1e9, flops, bandwidth, "Made up.")
+    series = replace(task.series[0], roofline=roofline)
+    path = tmp_path / "page.html"
+    changed = replace(page, tasks=(replace(task, series=(series,)),))
+    path.write_text(report_html(changed), encoding="utf-8")
+    browser.open(path)
+    assert browser.count("line.roof") == roofs
+    assert browser.count("circle.kernel") == 2
+    inside = browser.run(
+        "const f = document.querySelector('figure[data-chart=roofline]').getBoundingClientRect();"
+        "return [...document.querySelectorAll('.roof, .kernel')].every((e) => {"
+        " const b = e.getBoundingClientRect();"
+        " return b.left >= f.left && b.right <= f.right + 1"
+        " && b.top >= f.top && b.bottom <= f.bottom"
+        "})"
+    )
+    assert inside
+
+
+def test_the_axes_of_the_curve_are_chosen(browser: Browser, one: Path) -> None:
+    browser.open(one)
+    before = browser.run("return document.querySelector('polyline.best').getAttribute('points')")
+    pressed = "figure[data-chart=curve] button[aria-pressed=true]"
+    assert browser.texts(pressed) == ["by trial"]
+    browser.run(
+        "[...document.querySelectorAll('button')].find((b) => b.textContent === 'by time').click()"
+    )
+    assert browser.texts(pressed) == ["by time"]
+    after = browser.run("return document.querySelector('polyline.best').getAttribute('points')")
+    assert after != before
+
+
+def test_a_table_is_sorted_and_filtered_from_the_keyboard(browser: Browser, one: Path) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    browser.open(one)
+    trials = "#top-0-0 tbody tr td:nth-child(3)"
+    first = [int(text) for text in browser.texts(trials)]
+    button = browser.driver.find_element("css selector", "#top-0-0 th:nth-child(3) button")
+    button.send_keys(Keys.ENTER)
+    assert [int(text) for text in browser.texts(trials)] == sorted(first) != first
+    sort = "return document.querySelector('#top-0-0 th:nth-child(3)').getAttribute('aria-sort')"
+    assert browser.run(sort) == "ascending"
+    button.send_keys(Keys.ENTER)
+    assert [int(text) for text in browser.texts(trials)] == sorted(first, reverse=True)
+    assert browser.run(sort) == "descending"
+    box = browser.driver.find_element("css selector", "#top-0-0-filter")
+    box.send_keys("unroll=true")
+    rows = browser.texts("#top-0-0 tbody tr")
+    assert 0 < len(rows) < len(first)
+    assert all("unroll=true" in row for row in rows)
+    assert (
+        browser.texts("#top-0-0-filter ~ [role=status]")[0] == f"{len(rows)} of {len(first)} rows"
+    )
+
+
+def test_numbers_are_sorted_by_their_size(browser: Browser, one: Path) -> None:
+    browser.open(one)
+    browser.run("document.querySelector('#top-0-0 th:nth-child(4) button').click()")
+    values = browser.run(
+        "return [...document.querySelectorAll('#top-0-0 tbody td:nth-child(4)')]"
+        ".map((c) => +c.dataset.value)"
+    )
+    assert len(values) == 20
+    assert values == sorted(values)
+
+
+def test_one_task_of_several_is_shown(browser: Browser, three: Path) -> None:
+    browser.open(three)
+    assert len(browser.texts("#overview-table tbody tr")) == 3
+    assert browser.texts("article h2") == []
+    browser.run(
+        "const s = document.getElementById('task'); s.value = '2';"
+        "s.dispatchEvent(new Event('change'))"
+    )
+    assert until(lambda: browser.texts("article h2")) == ["conv2d(256, 256)"]
+    assert browser.run("return location.hash") == "#task-2"
+    browser.open(three, "#task-0")
+    assert browser.texts("article h2") == ["matmul(256, 256)"]
+    assert browser.count("#task-0 circle.trial") > 0
+    assert browser.count("#task-2 circle.trial") == 0
+
+
+def test_markup_in_a_name_is_text(browser: Browser, three: Path) -> None:
+    browser.open(three, "#task-1")
+    assert browser.texts("article h2") == [f"{SCRIPT}(256, 256)"]
+    assert browser.run("return window.broken") is None
+    assert browser.count("img") == 0
+    assert SCRIPT in browser.run("return document.title + document.body.textContent")
+
+
+def test_two_logs_stand_beside_each_other(browser: Browser, tmp_path: Path) -> None:
+    made_up(tmp_path / "a.jsonl")
+    faster = [record for record in load(tmp_path / "a.jsonl").records if record.trial < 30]
+    write(tmp_path / "b.jsonl", faster)
+    browser.open(report(tmp_path / "a.jsonl", tmp_path / "b.jsonl"))
+    assert browser.count("polyline.best") == 2
+    assert browser.texts("figure[data-chart=curve] .legend li")[:2] == ["a.jsonl", "b.jsonl"]
+    assert len(browser.texts("#compare-0 tbody tr")) == 1
+
+
+@pytest.mark.parametrize("part", ["", "#task-1"])
+def test_a_phone_needs_no_scrolling_to_the_side(browser: Browser, three: Path, part: str) -> None:
+    browser.device(360, 740)
+    browser.open(three, part)
+    width = browser.run("return document.documentElement.scrollWidth")
+    assert width <= browser.run("return window.innerWidth") == 360
+
+
+def test_dark_and_light(browser: Browser, one: Path) -> None:
+    def paper() -> int:
+        colour = browser.run("return getComputedStyle(document.body).backgroundColor")
+        return sum(int(part) for part in colour[4:-1].split(","))
+
+    browser.open(one)
+    light = paper()
+    browser.device(1280, dark=True)
+    assert paper() < 150 < 600 < light
+
+
+def test_without_scripts_the_figures_and_the_best_are_there(three: Path) -> None:
+    browser = Browser("--blink-settings=scriptEnabled=false")
+    try:
+        browser.driver.get(three.resolve().as_uri())
+        shown = browser.driver.find_element("tag name", "body").text
+    finally:
+        browser.driver.quit()
+    for text in ("matmul(256, 256)", "conv2d(256, 256)", "of the default", "RUN_TIMEOUT", "2.50x"):
+        assert text in shown
+
+
+def test_nothing_is_asked_of_a_network(one: Path) -> None:
+    text = one.read_text(encoding="utf-8")
+    assert "connect-src" not in text
+    assert "default-src 'none'" in text
+    for part in (' src="', "url(", "@import", 'href="http'):
+        assert part not in text

@@ -1,0 +1,229 @@
+"""What a report page holds: the data, and what stands in the page itself."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from loopwright.errors import RecordError
+from loopwright.inspection.report import Page, page_of, report_html
+from loopwright.inspection.report.elements import element, markup, raw, visible
+from loopwright.records import Log, load, ranked
+from tests.unit.inspection.report_logs import SCRIPT, made_up, trial, write
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Log:
+    return load(made_up(tmp_path_factory.mktemp("report") / "log.jsonl", 80, ("matmul", SCRIPT)))
+
+
+@pytest.fixture(scope="module")
+def page(log: Log) -> Page:
+    return page_of([log])
+
+
+def data_in(text: str) -> dict:
+    found = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)
+    assert len(found) == 1
+    return json.loads(found[0])
+
+
+def test_the_best_and_the_default(log: Log, page: Page) -> None:
+    series = page.tasks[0].series[0]
+    own = [record for record in log.records if record.op == "matmul"]
+    assert series.best is not None
+    assert series.default is not None
+    assert series.best.id == ranked(own)[0].id
+    defaults = [one for one in own if one.candidate == own[0].candidate and one.usable]
+    assert series.default.id == defaults[-1].id  # the latest measurement counts
+    assert series.best.of_default == pytest.approx(series.default.seconds / series.best.seconds)
+    assert [one.id for one in series.top] == [record.id for record in ranked(own, 20)]
+    assert series.default.changes == ()
+    assert series.best.changes is not None
+    assert "tile=[-1,16]" in series.best.changes
+    assert (series.outcome, series.gain) == ("faster", 1.5)
+    assert series.verdict == "the best beats the default by 150 % +- 10 %"
+
+
+def test_counts(page: Page) -> None:
+    for task in page.tasks:
+        (series,) = task.series
+        assert (series.trials, series.failed) == (69, 11)
+        (failure,) = series.errors
+        assert (failure.kind, failure.count, failure.text) == ("RUN_TIMEOUT", 11, "longer than 1 s")
+        assert failure.trial == 6
+    assert page.logs[0].records == 2 * 81
+    assert page.logs[0].facts["CPU"] == ("Made-up CPU",)
+    assert page.logs[0].runs[0]["seed"] == "3"
+
+
+def test_points_are_the_trials(log: Log, page: Page) -> None:
+    points = page.tasks[0].series[0].points
+    own = [record for record in log.records if record.op == "matmul" and not record.phase]
+    assert points.trial == tuple(range(1, 81))
+    assert points.seconds == tuple(record.median for record in own)
+    assert points.kind == tuple(
+        2 if record.median is None else 1 if record.dropped else 0 for record in own
+    )
+
+
+def test_many_trials_are_thinned_out_and_no_step_is_lost(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    seconds = (1e-3 * (1 + rng.random(6000))).tolist()
+    trials = [trial(n, times=(seconds[n],), error=None, dropped=False) for n in range(len(seconds))]
+    series = page_of([load(write(tmp_path / "log.jsonl", trials))]).tasks[0].series[0]
+    assert len(series.points.trial) <= 2000
+    assert series.points.total == 6000
+    assert series.points.trial[-1] == 6000
+    assert set(series.steps.trial) <= set(series.points.trial)
+    best = np.minimum.accumulate(seconds)
+    steps = [n + 1 for n in range(6000) if n == 0 or best[n] < best[n - 1]]
+    assert list(series.steps.trial) == steps
+
+
+def test_the_knob_that_decides_comes_first(page: Page) -> None:
+    series = page.tasks[0].series[0]
+    assert series.knobs[0].name == "tile"
+    assert series.knobs[0].share is not None
+    assert series.knobs[0].share > 0.5
+    values = {value.text: value for value in series.knobs[0].values}
+    assert list(values) == ["[-1,16]", "[-1,8]", "[-1,4]", "[-1,2]", "[-1,1]"]
+    assert all(v.best <= v.low <= v.middle <= v.high for v in values.values())
+    assert series.parallel is not None
+    for axis in series.parallel.axes:
+        assert len(axis.at) == len(series.parallel.seconds)
+        assert max(axis.at) < len(axis.values)
+    tile = next(axis for axis in series.parallel.axes if axis.name == "tile[1]")
+    assert tile.values == ("1", "2", "4", "8", "16")
+
+
+def test_what_cannot_be_said_has_its_reason(tmp_path: Path) -> None:
+    few = load(write(tmp_path / "few.jsonl", [trial(n) for n in range(5)]))
+    series = page_of([few]).tasks[0].series[0]
+    assert series.roofline is None
+    assert "does not hold the tensor expression" in series.roofline_note
+    assert series.accuracy is None
+    assert "36 are needed" in series.accuracy_note
+    assert all(knob.share is None for knob in series.knobs)
+    text = report_html(page_of([few]))
+    assert "Not drawn: there are" in text
+
+
+def test_a_log_of_failures_alone(tmp_path: Path) -> None:
+    failed = [trial(6 + 7 * n) for n in range(4)]
+    page = page_of([load(write(tmp_path / "log.jsonl", failed))])
+    (series,) = page.tasks[0].series
+    assert (series.best, series.top, series.trials, series.failed) == (None, (), 0, 4)
+    assert "No trial may be best." in report_html(page)
+
+
+def test_old_and_foreign_records(tmp_path: Path) -> None:
+    foreign = {
+        "input": ["llvm", "conv", [["TENSOR", [8, 8], "float32"]], {}],
+        "config": {"index": 1, "code_hash": None, "entity": [["tile", "sp", [-1, 4]]]},
+        "result": [[0.001], 0, 1.0, 1700000000.0], "version": 0.2, "tvm_version": "0.8",
+    }  # fmt: skip
+    path = tmp_path / "log.jsonl"
+    path.write_text(json.dumps(foreign) + "\n")
+    page = page_of([load(path)])
+    (series,) = page.tasks[0].series
+    assert series.best is not None
+    assert series.hardware == ""
+    assert "hardware not known" in report_html(page)
+
+
+def test_machines_and_logs_are_told_apart(tmp_path: Path) -> None:
+    here = [trial(n) for n in range(40)]
+    there = [replace(one, env={**one.env, "cpu": "Other CPU"}) for one in here]
+    log = load(write(tmp_path / "a.jsonl", [*here, *there]))
+    (task,) = page_of([log]).tasks
+    assert [one.label for one in task.series] == ["Made-up CPU", "Other CPU"]
+    second = load(write(tmp_path / "b.jsonl", here))
+    (task,) = page_of([log, second]).tasks
+    assert [one.label for one in task.series] == [
+        "a.jsonl, Made-up CPU", "a.jsonl, Other CPU", "b.jsonl, Made-up CPU",
+    ]  # fmt: skip
+    assert len(task.comparisons) == 2
+    assert task.comparisons[1].text.startswith("no measurable difference (95 % interval")
+
+
+def test_the_same_name_twice(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    logs = [load(write(tmp_path / name, [trial(1)])) for name in ("log.jsonl", "x/log.jsonl")]
+    names = [one.name for one in page_of(logs).logs]
+    assert names == [str(tmp_path / "log.jsonl"), str(tmp_path / "x/log.jsonl")]
+    twice = page_of([logs[0], logs[0]])
+    assert len({one.name for one in twice.logs}) == 2
+
+
+def test_only_some_tasks(log: Log) -> None:
+    assert [task.name for task in page_of([log], "matmul").tasks] == ["matmul(256, 256)"]
+    with pytest.raises(RecordError, match=r"none of the 162 records is of a task that contains 'x"):
+        page_of([log], "xyz")
+
+
+def test_nothing_to_report(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match="no record to report; tune first, or name a log"):
+        page_of([load(write(tmp_path / "log.jsonl", []))])
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n\x00\xff")
+    with pytest.raises(RecordError, match=r"no record to report \(.*lines skipped.*not JSON"):
+        page_of([load(tmp_path / "picture.png")])
+
+
+def test_names_and_errors_are_text(page: Page) -> None:
+    text = report_html(page)
+    assert text.count("<script") == text.count("</script>") == 2
+    assert "<img" not in text
+    assert data_in(text)["tasks"][1]["name"] == f"{SCRIPT}(256, 256)"
+
+
+def test_text_that_a_page_cannot_hold(tmp_path: Path) -> None:
+    odd = "bell \x07, null \x00, escape \x1b[31m, left \u202e, half \ud83d, ]]> -->"
+    records = [trial(6, error={"kind": odd, "text": odd}), trial(1, config={odd: odd})]
+    text = report_html(page_of([load(write(tmp_path / "log.jsonl", records))]))
+    text.encode("utf-8")
+    assert r"bell \x07, null \x00, escape \x1b[31m, left \u202e, half \ud83d, ]]&gt; --&gt;" in text
+    shown = text.partition('<script type="application/json"')[0]
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\u202e\ud800-\udfff]", shown)
+
+
+def test_the_page_is_well_formed_and_names_are_unique(page: Page) -> None:
+    text = report_html(page)
+    ids = re.findall(r'\sid="([^"]*)"', text)
+    assert len(ids) == len(set(ids)) > 20
+    body = text[text.index("<main") : text.index("</main>") + len("</main>")]
+    ElementTree.fromstring(body)
+    for tag in ("html", "head", "body", "header", "nav"):
+        assert len(re.findall(rf"<{tag}[ >]", text)) == text.count(f"</{tag}>") > 0
+    assert "width=device-width" in text
+
+
+def test_the_script_may_run_and_no_other(page: Page) -> None:
+    import base64
+    import hashlib
+
+    text = report_html(page)
+    program = re.findall(r"<script>(.*?)</script>", text, re.S)
+    digest = base64.b64encode(hashlib.sha256(program[0].encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in text
+    assert not re.search(r"<[a-z][^<>]* on[a-z]+=", text.partition("<script")[0])
+
+
+def test_json_has_finite_numbers_only(page: Page) -> None:
+    data = json.loads(page.to_json(), parse_constant=pytest.fail)
+    assert data["version"] == 1
+    assert len(page.to_json()) < 60_000
+
+
+def test_elements_escape_what_they_hold() -> None:
+    made = element("p", "a < b & c", ["d", None, element("b", "<i>")], "e", class_="x", data_n=1)
+    assert markup([made]) == '<p class="x" data-n="1">a &lt; b &amp; cd<b>&lt;i&gt;</b>e</p>'
+    assert visible("a\nb\tc") == r"a" + "\n" + r"b\tc"
+    with pytest.raises(AssertionError, match="would end its script"):
+        raw("script", "x = '</SCRIPT>'")

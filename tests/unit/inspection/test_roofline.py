@@ -1,0 +1,56 @@
+"""Limits of a machine are those that its own log sampled."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from loopwright.inspection import roofline
+from loopwright.inspection.roofline import Limits, limits_in, roofline_point
+from loopwright.inspection.work import Work
+from loopwright.records import Log, Outcome, Record, Verdict
+from tests.unit.inspection.report_logs import trial
+
+WORK = Work(flop=2_000_000, bytes=500_000)
+
+
+@pytest.fixture(autouse=True)
+def _known_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roofline, "work_of", lambda log, record: WORK)
+
+
+def judged(peak: str, of_peak: float, seconds: float = 1e-3, number: int = 0) -> Record:
+    verdict = Verdict(Outcome.TIE, 0.0, 0.1, 20, "d", peak, of_peak)
+    return trial(number, times=(seconds,), verdict=verdict.to_json())
+
+
+def test_a_limit_is_the_speed_of_the_winner_by_its_share(tmp_path) -> None:
+    log = Log(tmp_path)
+    record = judged("FMA peak", 0.25)
+    limits = limits_in(log, [trial(1), record])
+    assert limits == Limits(flops=pytest.approx(2e9 / 0.25), flops_from=record.id)
+    memory = judged("memory bandwidth", 0.5, number=2)
+    both = limits_in(log, [record, memory])
+    assert both.bandwidth == pytest.approx(0.5e9 / 0.5)
+    assert (both.flops, both.bandwidth_from) == (limits.flops, memory.id)
+
+
+def test_the_latest_counts_and_what_cannot_be_is_passed_over(tmp_path) -> None:
+    log, first = Log(tmp_path), judged("FMA peak", 0.25)
+    latest = judged("FMA peak", 0.5, number=3)
+    assert limits_in(log, [first, latest]).flops_from == latest.id
+    broken = replace(first, verdict={"outcome": "faster", "gain": "much"})
+    for other in (judged("FMA peak", 0.0), judged("FMA peak", 1.7), broken, judged("luck", 0.5)):
+        assert limits_in(log, [other]) == Limits()
+
+
+def test_a_point_and_its_shares() -> None:
+    point = roofline_point(WORK, 1e-3, Limits(flops=8e9, bandwidth=1e9))
+    assert point is not None
+    assert (point.intensity, point.speed) == (4.0, pytest.approx(2e9))
+    assert (point.of_flops, point.of_bandwidth) == (pytest.approx(0.25), pytest.approx(0.5))
+    unknown = roofline_point(WORK, 1e-3, Limits())
+    assert unknown is not None
+    assert (unknown.of_flops, unknown.of_bandwidth) == (None, None)
+    assert roofline_point(Work(0, 100), 1e-3, Limits()) is None
