@@ -45,7 +45,7 @@ class Effort:
     Attributes:
         points: trials that the curve shows at most; of more a sample is drawn.
         places: at how many places a model is asked for the next trials; 0 for none.
-        learned: trials that the shares of knobs rest on at most.
+        learned: trials that the shares of knobs rest on at most; 0 for no shares.
     """
 
     points: int = 2000
@@ -226,7 +226,10 @@ def _points(curve: Curve, most: int) -> Points:
 
 def _accuracy(records: Sequence[Record], places: int) -> tuple[Accuracy | None, str]:
     if not places:
-        return None, "not worked out: the log has very many tasks; report one of them by --task"
+        return (
+            None,
+            "there are many tasks, and it takes a while; a page of this task alone (--task) has it",
+        )
     try:
         found = forecasts(records, places)
     except RecordError as error:
