@@ -11,7 +11,7 @@ from loopwright.inspection.report import page_of, report_html
 from loopwright.inspection.report.page_data import Roofline
 from loopwright.records import load
 from tests.browser.conftest import Browser, until
-from tests.unit.inspection.report_logs import SCRIPT, made_up, write
+from tests.unit.inspection.report_logs import SCRIPT, made_up, trial, write
 
 pytestmark = pytest.mark.browser
 
@@ -181,6 +181,17 @@ def test_two_logs_stand_beside_each_other(browser: Browser, tmp_path: Path) -> N
     assert browser.count("polyline.best") == 2
     assert browser.texts("figure[data-chart=curve] .legend li")[:2] == ["a.jsonl", "b.jsonl"]
     assert len(browser.texts("#compare-0 tbody tr")) == 1
+
+
+def test_numbers_at_the_ends_of_what_a_record_may_hold(browser: Browser, tmp_path: Path) -> None:
+    odd = [
+        trial(n, times=times, error=None, dropped=False, ts=ts, trial=number)
+        for n, (times, ts, number) in enumerate(
+            [((5e-324,), 0.0, 0), ((1e300, 1e308), 2.5e11, 2**63 - 1), ((1e-3,), 1.0, 1)] * 9
+        )
+    ]
+    browser.open(report(write(tmp_path / "log.jsonl", odd)))
+    assert browser.count("circle.trial") == 27
 
 
 @pytest.mark.parametrize("part", ["", "#task-1"])

@@ -55,7 +55,7 @@ def test_report_of_a_real_run(cli: Cli, tuned: Path) -> None:
     [
         (["none.jsonl"], 1, "no log at 'none.jsonl'; tune first, or check the path"),
         (["log.jsonl", "none.jsonl"], 1, "no log at 'none.jsonl'; tune first, or check the path"),
-        ([".", "-o", "x.html"], 1, "'.' is a directory; name a log file"),
+        ([".", "-o", "x.html"], 1, "'.' is a directory; name a log"),
         (["log.jsonl", "-o", "log.jsonl"], 2, "-o log.jsonl: that is the log itself"),
         (["log.jsonl", "-o", "."], 1, "cannot write '.': it is a directory; name a file"),
         (["log.jsonl", "-o", "no/x.html"], 1, "cannot write 'no/x.html': No such file"),

@@ -20,7 +20,9 @@ from loopwright.records.reports.setups import Setup, by_setup, task_text
 from loopwright.version import __version__
 
 #: Tasks that a page shows: those with the most records.
-MOST_TASKS = 200
+MOST_TASKS = 50
+#: Tasks for which the shares of knobs are worked out, which takes half a second each.
+_EXPLAINED = 12
 #: Points of all curves together, and of each at least.
 _POINTS, _FEWEST_POINTS = 24_000, 300
 #: Predictions of all tasks together.
@@ -78,11 +80,13 @@ def page_of(logs: Sequence[Log], task: str | None = None) -> Page:
         places=_places(count),
         learned=max(_FEWEST_LEARNED, _LEARNED // count),
     )
+    explained = {key for key, _ in sizes.most_common(_EXPLAINED)}
+    efforts = {k: effort if k in explained else replace(effort, learned=0) for k in shown}
     series: dict[str, list[tuple[Series, Record | None]]] = {
         key: [] for found in setups for key in dict.fromkeys(s.task for s in found) if key in shown
     }
     for place, (log, found) in enumerate(zip(logs, setups, strict=True)):
-        for setup, one, record in _series_of_log(place, log, found, shown, effort):
+        for setup, one, record in _series_of_log(place, log, found, efforts):
             series[setup.task].append((one, record))
     tasks = tuple(_task_page(key, entries, names, setups) for key, entries in series.items())
     return Page(int(time.time()), __version__, pages, tasks, len(sizes))
@@ -126,17 +130,16 @@ def _series_of_log(
     place: int,
     log: Log,
     setups: Mapping[Setup, list[Record]],
-    shown: set[str],
-    effort: Effort,
+    efforts: Mapping[str, Effort],
 ) -> Iterable[tuple[Setup, Series, Record | None]]:
     machines: dict[tuple[str, int], list[Record]] = {}
     for setup, group in setups.items():
         machines.setdefault((setup.hardware, setup.threads), []).extend(_with_verdict(group))
     limits = {machine: limits_in(log, group) for machine, group in machines.items()}
     for setup, group in setups.items():
-        if setup.task in shown:
+        if setup.task in efforts:
             own = limits[setup.hardware, setup.threads]
-            yield setup, *series_of(log, place, setup, group, effort, own)
+            yield setup, *series_of(log, place, setup, group, efforts[setup.task], own)
 
 
 def _with_verdict(records: Sequence[Record]) -> list[Record]:

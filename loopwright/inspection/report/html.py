@@ -159,7 +159,9 @@ def _overview(page: Page) -> Element:
         titles.insert(1, "logs beside each other")
     hidden = page.tasks_total - len(page.tasks)
     caption: Child = (
-        f"{hidden} more tasks are left out, those with the fewest records." if hidden else None
+        f"{hidden} more tasks are left out, those with the fewest records; --task names one."
+        if hidden
+        else None
     )
     shown = table("overview-table", titles, rows, "All tasks")
     first = card("Tasks", shown, caption=caption)

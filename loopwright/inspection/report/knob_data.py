@@ -18,6 +18,12 @@ _VALUES = 12
 #: Knobs that are shown, and axes of the parallel coordinates.
 _KNOBS, _AXES = 24, 12
 
+#: What is said where there are too many tasks to explain all of them.
+_LEFT_OUT = (
+    "Shares are worked out for the tasks with the most trials; a page of this task alone (--task) "
+    "has them."
+)
+
 
 def effects_of(
     records: Sequence[Record], learned: int = 4000
@@ -26,7 +32,8 @@ def effects_of(
 
     Args:
         records: those of one task on one machine.
-        learned: trials that the shares rest on at most; of more a sample is drawn.
+        learned: trials that the shares rest on at most; of more a sample is drawn. 0: the shares
+            are not worked out.
     """
     valid, phases, same = fields_of(records, "valid", "phase", "same_as")
     rows = zip(valid, phases, same, strict=True)
@@ -34,6 +41,9 @@ def effects_of(
     knobs = {knob.name: knob for knob in knobs_of(trials) if len(knob.texts) > 1}
     (medians,) = fields_of(trials, "median")
     seconds = np.array(medians, dtype=np.float64)
+    if not learned:
+        order = list(knobs.values())[:_KNOBS]
+        return tuple(_effect(knob, None, seconds) for knob in order), _LEFT_OUT
     try:
         found = importance(_sample(trials, learned))
     except RecordError as error:

@@ -27,7 +27,7 @@ from loopwright.records import Checked, Log, Record, fields_of, ranked, vouched
 from loopwright.records.query import verdict_on
 from loopwright.records.reports.curve import Curve, best_so_far
 from loopwright.records.reports.differences import record_differences
-from loopwright.records.reports.errors import failures
+from loopwright.records.reports.errors import FailureReport, failures
 from loopwright.records.reports.knobs import config_text
 from loopwright.records.reports.setups import Setup
 from loopwright.records.verdict import NOT_COMPARED
@@ -45,7 +45,7 @@ class Effort:
     Attributes:
         points: trials that the curve shows at most; of more a sample is drawn.
         places: at how many places a model is asked for the next trials; 0 for none.
-        learned: trials that the shares of knobs rest on at most.
+        learned: trials that the shares of knobs rest on at most; 0 for no shares.
     """
 
     points: int = 2000
@@ -86,7 +86,7 @@ def series_of(
     default = _default(records)
     work = work_of(log, records[0] if curve.final is None else curve.final)
     group = _Group(log, setup, records, curve, curve.final, default, work)
-    top = _top(group, max(TOP, LINES))
+    top = ranked(records, max(TOP, LINES))
     report = failures(records)
     knobs, knobs_note = effects_of(records, effort.learned)
     accuracy, accuracy_note = _accuracy(records, effort.places)
@@ -120,21 +120,7 @@ def series_of(
         gain=None if verdict.outcome is NOT_COMPARED.outcome else verdict.gain,
         steps=_steps(curve),
         points=_points(curve, effort.points),
-        errors=tuple(
-            FailureKind(
-                one.kind,
-                one.count,
-                one.share,
-                one.first.id,
-                one.first.trial,
-                one.text[:_TEXT],
-                tuple(
-                    f"{value.knob} = {value.value}: {value.failed} of {value.trials} failed so"
-                    for value in one.values[:6]
-                ),
-            )
-            for one in report.kinds
-        ),
+        errors=_errors(report),
         knobs=knobs,
         knobs_note=knobs_note,
         parallel=parallel_of(top[:LINES]),
@@ -145,6 +131,24 @@ def series_of(
         top=tuple(shown),
     )
     return series, group.best
+
+
+def _errors(report: FailureReport) -> tuple[FailureKind, ...]:
+    return tuple(
+        FailureKind(
+            one.kind,
+            one.count,
+            one.share,
+            one.first.id,
+            one.first.trial,
+            one.text[:_TEXT],
+            tuple(
+                f"{value.knob} = {value.value}: {value.failed} of {value.trials} failed so"
+                for value in one.values[:6]
+            ),
+        )
+        for one in report.kinds
+    )
 
 
 def _default(records: Sequence[Record]) -> Record | None:
@@ -158,10 +162,6 @@ def _default(records: Sequence[Record]) -> Record | None:
     own = [name in candidates and good for name, good in zip(names, usable, strict=True)]
     found = list(compress(records, own))
     return max(found, key=lambda record: record.ts, default=None)
-
-
-def _top(group: _Group, count: int) -> list[Record]:
-    return ranked(group.records, count)
 
 
 def _candidate(one: Record, default: Record | None, right: set[tuple[str, str]]) -> Candidate:
@@ -226,7 +226,10 @@ def _points(curve: Curve, most: int) -> Points:
 
 def _accuracy(records: Sequence[Record], places: int) -> tuple[Accuracy | None, str]:
     if not places:
-        return None, "not worked out: the log has very many tasks; report one of them by --task"
+        return (
+            None,
+            "there are many tasks, and it takes a while; a page of this task alone (--task) has it",
+        )
     try:
         found = forecasts(records, places)
     except RecordError as error:

@@ -39,6 +39,8 @@ _AVERAGED, _SAMPLED = 400, 8000
 #: A best value is one that so many records have, where there is such.
 _SEEN = 3
 _FOLDS = 5
+#: The largest logarithm whose number is finite.
+_LARGEST = 709.0
 _ROUNDS = 150
 
 
@@ -191,8 +193,8 @@ def _effect(
             knob.values[code],
             knob.texts[code],
             int(counts[code]),
-            math.exp(marginal[i] - marginal[best]),
-            math.exp(fastest[code]),
+            math.exp(min(_LARGEST, marginal[i] - marginal[best])),
+            math.exp(min(_LARGEST, fastest[code])),
         )
 
     values = tuple(map(value, order.tolist()))

@@ -115,6 +115,18 @@ def test_what_cannot_be_said_has_its_reason(tmp_path: Path) -> None:
     assert "Not drawn: there are" in text
 
 
+def test_times_at_the_ends_of_what_a_record_may_hold(tmp_path: Path) -> None:
+    ends = [((5e-324,), 0.0, 0), ((1e300, 1e308), 2.5e11, 2**63 - 1), ((1e-3,), 1.0, 1)]
+    odd = [
+        trial(n, times=times, error=None, dropped=False, ts=ts, trial=number)
+        for n, (times, ts, number) in enumerate(ends * 9)
+    ]
+    page = page_of([load(write(tmp_path / "log.jsonl", odd))])
+    assert page.tasks[0].series[0].trials == 27
+    json.loads(page.to_json(), parse_constant=pytest.fail)
+    assert "9223372036854775807" in report_html(page)
+
+
 def test_a_log_of_failures_alone(tmp_path: Path) -> None:
     failed = [trial(6 + 7 * n) for n in range(4)]
     page = page_of([load(write(tmp_path / "log.jsonl", failed))])
@@ -160,6 +172,21 @@ def test_the_same_name_twice(tmp_path: Path) -> None:
     assert names == [str(tmp_path / "log.jsonl"), str(tmp_path / "x/log.jsonl")]
     twice = page_of([logs[0], logs[0]])
     assert len({one.name for one in twice.logs}) == 2
+
+
+def test_very_many_tasks(tmp_path: Path) -> None:
+    trials = [
+        trial(n, op=f"op{task}", ts=1e9 + task)
+        for task in range(53)
+        for n in range(25 if task < 12 else 4)
+    ]
+    page = page_of([load(write(tmp_path / "log.jsonl", trials))])
+    assert (len(page.tasks), page.tasks_total) == (50, 53)
+    explained = [any(k.share is not None for k in task.series[0].knobs) for task in page.tasks]
+    assert explained == [True] * 12 + [False] * 38
+    text = report_html(page)
+    assert "3 more tasks are left out" in text
+    assert "a page of this task alone (--task) has them" in text
 
 
 def test_only_some_tasks(log: Log) -> None:

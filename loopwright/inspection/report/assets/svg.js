@@ -59,7 +59,8 @@ function linearTicks(low, high, count) {
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= rough);
   const ticks = [];
-  for (let n = Math.ceil(low / step - 1e-9); n * step <= high + step * 1e-9; n++) ticks.push(n * step);
+  // The second limit is for numbers so large that one more is the same.
+  for (let n = Math.ceil(low / step - 1e-9); n * step <= high + step * 1e-9 && ticks.length < 100; n++) ticks.push(n * step);
   return ticks;
 }
 
@@ -108,8 +109,8 @@ function extent(values, { log = false, zero = false, pad = 0.05 } = {}) {
   }
   if (low > high) return log ? [1, 10] : [0, 1];
   if (log) {
-    const more = Math.max((high / low) ** pad, 1.02);
-    return [low / more, high * more];
+    const more = Math.max(Math.exp((Math.log(high) - Math.log(low)) * pad), 1.02);
+    return [Math.max(low / more, Number.MIN_VALUE), Math.min(high * more, Number.MAX_VALUE / 10)];
   }
   const more = (high - low || Math.abs(high) || 1) * pad;
   return [zero ? Math.min(0, low) : low - more, high + more];
