@@ -285,6 +285,11 @@ def cast(x: ExprLike | ExprOps, dtype: str) -> Expr:
     """Convert an expression to ``dtype``.
 
     A float that becomes an integer is truncated and cut to the limits of the dtype; NaN becomes 0.
+
+    Example:
+        >>> A = te.placeholder((4,), "int8", name="A")
+        >>> print(te.cast(A[0], "float32"))
+        float32(A[0])
     """
     # A Python float is rounded once, to the dtype that it becomes.
     e, dtype = as_expr(x, "float64" if isinstance(x, float) else None), dtypes.check(dtype)

@@ -22,9 +22,14 @@ UNROLL_HINT: Pragma = ("unroll", True)
 
 
 class Stmt(Node):
-    """Base class of statements."""
+    """Base class of statements; `str` shows one as it stands in a program."""
 
     __slots__ = ()
+    #: What `str` gives; `loopwright.ir.printer` puts its function here.
+    _source: ClassVar[Callable[[Any], str]]
+
+    def __str__(self) -> str:
+        return self._source()
 
 
 @node

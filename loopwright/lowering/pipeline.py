@@ -90,6 +90,15 @@ def lower(
     Raises:
         ScheduleError: a rule that needs extents is broken.
         LowerError: an input that is read, or an output, is missing from ``args``.
+
+    Example:
+        >>> A = te.placeholder((8,), name="A")
+        >>> B = te.compute((8,), lambda i: A[i] + 1, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> print(lw.lower(s, [A, B], name="add_one"))
+        def add_one(A: float32[8], B: out float32[8]):
+          for i in range(8):
+            B[i] = A[i] + 1.0
     """
     if not isinstance(s, Schedule):
         raise LowerError(f"lower: expected a schedule and its arguments, got {s!r} first")
