@@ -86,7 +86,7 @@ def test_make_targets_exist() -> None:
 def test_ci_runs_what_readme_says() -> None:
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     steps = re.findall(r"^step make ([a-z]+)", script, flags=re.MULTILINE)
-    assert {words[0] for words in commands("make")[:2]} | {"check", "oldest"} == set(steps)
+    assert {words[0] for words in commands("make")[:2]} | {"check", "oldest", "docs"} == set(steps)
     assert "step make test ARGS=--durations=25\n" in script  # the slowest are shown
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
 

@@ -1,7 +1,7 @@
 """Every public callable has an example in its docstring, and every example is true.
 
 An example is a block ``Example:`` in doctest form. It may use ``lw``, ``te`` and ``np`` without
-importing them, runs in an empty folder, and prints what it says.
+importing them, runs in a folder that holds the log ``matmul.jsonl``, and prints what it says.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import inspect
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -17,12 +18,16 @@ import numpy as np
 import pytest
 
 import loopwright as lw
+from loopwright.transform import Pass
 
 #: Modules whose `__all__` is what users schedule, tune, build and inspect with.
 ROOMS = """
     te schedule lowering transform target driver runtime task measure tuner tuner.run.callbacks
     records ops inspection testing autotvm autotvm.record
-""".split()
+"""
+
+#: The log that examples find in their folder.
+LOG = "matmul.jsonl"
 
 #: Classes that users hold: each of their methods needs an example, too.
 HELD = """
@@ -31,25 +36,51 @@ HELD = """
     target.Target transform.PassContext
     runtime.Module runtime.Function runtime.NDArray runtime.Device runtime.Artifact
     task.ApplyHistoryBest task.ConfigSpace task.Task
-    measure.LocalRunner measure.MeasuredSpace measure.Measurer
-    tuner.Tuner tuner.Summary
+    measure.LocalRunner measure.MeasuredSpace
+    tuner.Tuner
     records.Log records.Ranking records.Record records.Store
-""".split()
+"""
 
 #: Public names that are no tools of a user, by the reason why they need no example.
-EXEMPT = {}
+EXEMPT = {
+    "what others return: their fields say it": """
+        schedule.Bounds schedule.StageBounds schedule.State schedule.Step te.OpNode
+        runtime.Arg driver.LoweredProgram task.AsCalled task.Match
+        measure.FinalistResult measure.PlayoffPlan measure.PlayoffResult
+        tuner.Failure tuner.RunState tuner.Summary tuner.TaskRow tuner.TasksSummary tuner.Trial
+    """,
+    "types of what one may write oneself; `loopwright.testing` has contracts": """
+        measure.MeasurerLike measure.TaskLike records.Json records.Measurement
+        tuner.Callback tuner.TasksMonitor tuner.TunerLike
+    """,
+    "errors, and what makes one": """
+        lowering.too_deep tuner.NothingRan tuner.TuningInterrupted
+    """,
+    "seams for targets of one's own: tests/unit/driver/test_toy_target.py is the example": """
+        driver.Backend driver.register_backend driver.unregister_backend
+        runtime.ArtifactKind runtime.register_artifact_kind runtime.unregister_artifact_kind
+    """,
+    "what tuning and building from records call, with processes of their own": """
+        measure.Measurer measure.recheck
+    """,
+    "what primitives are made of": """
+        schedule.Schedule.all_or_nothing schedule.Schedule.apply_step schedule.Schedule.loop_id
+        schedule.Schedule.stage_id schedule.Stage.loop_id
+    """,
+}
+NEEDS_NONE = {name for names in EXEMPT.values() for name in names.split()}
 
 
 def public() -> dict[str, object]:
     """Every public callable by its name below `loopwright`, each object once."""
     found: dict[str, object] = {}
-    for room in ROOMS:
+    for room in ROOMS.split():
         module = importlib.import_module(f"loopwright.{room}")
         for name in getattr(module, "__all__", own_names(module)):
             thing = getattr(module, name)
             if callable(thing) and not any(thing is other for other in found.values()):
                 found[f"{room}.{name}"] = thing
-    for name in HELD:
+    for name in HELD.split():
         module, _, attribute = name.rpartition(".")
         cls = getattr(importlib.import_module(f"loopwright.{module}"), attribute)
         found.setdefault(name, cls)
@@ -78,8 +109,8 @@ PUBLIC = public()
 
 
 def documentation(thing: object) -> str:
-    """Its own docstring, not that of its base class or of its type."""
-    doc = getattr(thing, "__doc__", None)
+    """Its own docstring: that of a pass is that of the function that it runs."""
+    doc = getattr(thing.run if isinstance(thing, Pass) else thing, "__doc__", None)
     return inspect.cleandoc(doc) if doc else ""
 
 
@@ -87,25 +118,45 @@ def has_example(thing: object) -> bool:
     return "Example:\n" in documentation(thing)
 
 
+@pytest.fixture(scope="session")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six measured configurations of a small matmul."""
+    path = tmp_path_factory.mktemp("examples") / LOG
+    task = lw.create_task("matmul", (64, 64, 64), "llvm")
+    option = lw.measure_option(runner=lw.LocalRunner(number=1, repeat=1, min_repeat_ms=1))
+    tuner = lw.tuner.RandomTuner(task, seed=0)
+    tuner.tune(n_trial=6, measure_option=option, callbacks=[lw.callback.log_to_file(path)])
+    return path
+
+
 @pytest.mark.parametrize("name", [name for name, thing in PUBLIC.items() if has_example(thing)])
-def test_example(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_example(
+    name: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     text = documentation(PUBLIC[name]).partition("Example:\n")[2]
+    if LOG in text:  # made for those only that need it
+        shutil.copy(request.getfixturevalue("log"), tmp_path)
+    report = run(text, name)
+    assert not report, report
+
+
+def run(text: str, name: str) -> str:
+    """Run the examples of a text; what is wrong with them."""
     names = {"lw": lw, "te": lw.te, "np": np}
     test = doctest.DocTestParser().get_doctest(text, names, name, None, None)
     assert test.examples, "an example in words is none"
     report: list[str] = []
-    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS, verbose=False)
-    runner.run(test, out=report.append)
-    assert not runner.failures, "".join(report)
+    doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=report.append)
+    return "".join(report)
 
 
 def test_every_public_callable_has_an_example() -> None:
-    missing = [n for n, thing in PUBLIC.items() if not has_example(thing) and n not in EXEMPT]
+    missing = [n for n, x in PUBLIC.items() if not has_example(x) and n not in NEEDS_NONE]
     assert not missing, f"{len(missing)} of {len(PUBLIC)} need one"
 
 
 def test_exceptions_are_few_and_true() -> None:
-    assert set(EXEMPT) <= set(PUBLIC)
-    assert not [name for name in EXEMPT if has_example(PUBLIC[name])]
-    assert len(EXEMPT) < len(PUBLIC) / 5
+    assert set(PUBLIC) >= NEEDS_NONE
+    assert not [name for name in NEEDS_NONE if has_example(PUBLIC[name])]
+    assert len(NEEDS_NONE) < len(PUBLIC) / 10

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.util.docutils import SphinxDirective
@@ -14,7 +16,7 @@ class Executed(SphinxDirective):
     """Runs its content. The lines of one page share their names, from top to bottom."""
 
     has_content = True
-    option_spec = {  # noqa: RUF012 (this is how docutils reads it)
+    option_spec: ClassVar = {
         "draw": directives.unchanged_required,
         "title": directives.unchanged_required,
         "hidden": directives.flag,
@@ -48,7 +50,7 @@ class NestPicture(Executed):
 class VisitsPicture(Executed):
     """``{visits}``: the order in which the elements of the matrix ``output`` are written."""
 
-    option_spec = {**Executed.option_spec, "output": directives.unchanged_required}
+    option_spec: ClassVar = {**Executed.option_spec, "output": directives.unchanged_required}
 
     def picture(self, program: str, title: str) -> str:
         """A line through the elements."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import defaultdict
+from itertools import pairwise
 
 from extension.drawing import framed
 
@@ -47,7 +48,7 @@ def svg(program: str, output: str, title: str) -> str:
     lines = [
         f'<line class="visit" style="opacity:{0.3 + 0.7 * n / len(at):.2f}" '
         f'x1="{x:.1f}" y1="{y:.1f}" x2="{u:.1f}" y2="{v:.1f}"/>'
-        for n, ((x, y), (u, v)) in enumerate(zip(at, at[1:], strict=False))
+        for n, ((x, y), (u, v)) in enumerate(pairwise(at))
     ]
     dots = [f'<circle class="element" cx="{x:.1f}" cy="{y:.1f}" r="3"/>' for x, y in at]
     start = f'<circle class="start" cx="{at[0][0]:.1f}" cy="{at[0][1]:.1f}" r="5"/>'

@@ -22,6 +22,11 @@ class Pair(tuple[MeasureInput, MeasureResult]):
 
     Attributes:
         record: the record.
+
+    Example:
+        >>> for measure_input, result in lw.autotvm.record.load_from_file("matmul.jsonl"):
+        ...     assert result.error_no == 0 and measure_input.config.index is not None
+        ...
     """
 
     record: Record
@@ -42,6 +47,11 @@ def load_from_file(filename: str | os.PathLike[str]) -> Iterator[Pair]:
 
     Raises:
         RecordError: the file does not exist or cannot be read.
+
+    Example:
+        >>> for measure_input, result in lw.autotvm.record.load_from_file("matmul.jsonl"):
+        ...     assert measure_input.task.name == "matmul"
+        ...
     """
     log = load(filename)
     if complaint := log.complaint():
@@ -79,6 +89,10 @@ def split_workload(
 
     Raises:
         RecordError: the log cannot be read, or a file not be written.
+
+    Example:
+        >>> print(len(lw.autotvm.record.split_workload("matmul.jsonl", "by_task")))
+        1
     """
     return list(split(in_file, f"{os.fspath(in_file)}.tasks" if out_dir is None else out_dir))
 

@@ -194,6 +194,13 @@ class Func(Node):
 
     ``outputs[i]`` tells whether parameter i is written. ``sizes`` are the size variables, which are
     passed after the buffers.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> f = lw.lower(te.create_schedule(B.op), [A, B])
+        >>> print(f.name, [p.name for p in f.params], f.outputs)
+        main ['A', 'B'] (False, True)
     """
 
     #: What `str` gives; `loopwright.ir.printer` puts its function here.

@@ -65,6 +65,10 @@ class LocalBuilder:
         build_func: only ``"default"`` (AutoTVM's ``"ndk"`` and callables are refused).
         memory_bytes: memory that one builder may take beyond what it starts with; None: half of
             the machine's divided by the number of builders, at least 1 GiB.
+
+    Example:
+        >>> print(lw.LocalBuilder(timeout=5, n_parallel=2).n_parallel)
+        2
     """
 
     timeout: float = 10.0
@@ -131,6 +135,11 @@ class LocalRunner:
         memory_bytes: memory that the runner may take beyond what it starts with; None: half of
             the machine's.
         seed: seed of the input data.
+
+    Example:
+        >>> runner = lw.LocalRunner(number=4, repeat=3, min_repeat_ms=10)
+        >>> print(runner.number, runner.repeat)
+        4 3
     """
 
     timeout: float = 10.0
@@ -180,6 +189,10 @@ class LocalRunner:
 
         Args:
             incumbent: best time so far in seconds per call, or None.
+
+        Example:
+            >>> print(lw.LocalRunner(timeout=10).limit(None))
+            10
         """
         if incumbent is None:
             return self.timeout
@@ -188,7 +201,12 @@ class LocalRunner:
 
 @dataclass(frozen=True)
 class MeasureOption:
-    """A builder with a runner; made by `measure_option`."""
+    """A builder with a runner; made by `measure_option`.
+
+    Example:
+        >>> print(lw.measure_option().runner.check)
+        True
+    """
 
     builder: LocalBuilder
     runner: LocalRunner
@@ -205,6 +223,13 @@ def measure_option(
 
     Raises:
         UsageError: another value.
+
+    Example:
+        >>> option = lw.measure_option(
+        ...     builder=lw.LocalBuilder(timeout=10), runner=lw.LocalRunner(number=4, repeat=3)
+        ... )
+        >>> print(option.runner.repeat)
+        3
     """
     made_builder = LocalBuilder() if builder == "local" else builder
     made_runner = LocalRunner() if runner == "local" else runner

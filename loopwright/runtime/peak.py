@@ -225,6 +225,10 @@ def fma_peak(num_threads: int | None = None, seconds: float = 0.1) -> float:
 
     Raises:
         UsageError: the number of threads is out of range.
+
+    Example:
+        >>> print(lw.runtime.fma_peak(1, seconds=0.01) > 1e9)
+        True
     """
     kernel = fma_kernel(pool.check_num_threads(num_threads or pool.get_num_threads()))
     units = max(1, round(kernel.units_per_second * seconds / _WINDOWS))
@@ -248,6 +252,10 @@ def bandwidth(
 
     Raises:
         UsageError: the number of threads is out of range.
+
+    Example:
+        >>> print(lw.runtime.bandwidth(1, seconds=0.01, nbytes=1 << 20) > 1e8)
+        True
     """
     threads = pool.check_num_threads(num_threads or pool.get_num_threads())
     if nbytes is None:

@@ -31,6 +31,11 @@ def host_cpu() -> tuple[str, str]:
     """Name and feature string of this machine's CPU, as LLVM sees it.
 
     On x86 only features that code for loops can use are named: the string stands in every record.
+
+    Example:
+        >>> name, features = lw.target.host_cpu()
+        >>> print(bool(name), "," in features)
+        True True
     """
     import llvmlite.binding as llvm
 
@@ -155,7 +160,12 @@ _PROBES = {
 
 @lru_cache(maxsize=32)
 def has_instruction(cpu: str, features: str, what: str) -> bool:
-    """Whether a CPU has instructions for ``"fma"``, or for conversion from ``"float16"``."""
+    """Whether a CPU has instructions for ``"fma"``, or for conversion from ``"float16"``.
+
+    Example:
+        >>> print(lw.target.has_instruction("x86-64-v3", "", "fma"))
+        True
+    """
     text, library = _PROBES[what]
     return library not in _assembly(cpu, features, text)
 
@@ -179,5 +189,9 @@ def stores_too_wide(cpu: str, features: str) -> bool:
     With AVX-512, LLVM before its repair of February 2026 (llvm-project issue 179489) joins the
     narrowing and the store; where the mask is a constant with one lane, it then stores that lane
     as it was before it was narrowed, over its neighbours in memory.
+
+    Example:
+        >>> print(lw.target.stores_too_wide("x86-64", ""))
+        False
     """
     return "movlps" in _assembly(cpu, features, _NARROW_STORE)

@@ -40,6 +40,15 @@ class Target:
 
     Raises:
         TargetError: unknown kind or option (the known ones are listed), or a bad value.
+
+    Example:
+        >>> target = lw.Target("llvm -mcpu=x86-64-v3 -num-threads=1")
+        >>> print(target.kind, target.options["mcpu"], target.options["num_threads"])
+        llvm x86-64-v3 1
+        >>> with target:
+        ...     print(lw.Target.current() == target)
+        ...
+        True
     """
 
     def __init__(
@@ -79,12 +88,25 @@ class Target:
 
     @staticmethod
     def from_canonical(data: Mapping[str, Any]) -> Target:
-        """Rebuild a target from its canonical form."""
+        """Rebuild a target from its canonical form.
+
+        Example:
+            >>> target = lw.Target("interp")
+            >>> print(lw.Target.from_canonical(target.canonical) == target)
+            True
+        """
         return Target(dict(data))
 
     @staticmethod
     def current() -> Target:
-        """The innermost target in force (``with target:``), else the host."""
+        """The innermost target in force (``with target:``), else the host.
+
+        Example:
+            >>> with lw.Target("interp"):
+            ...     print(lw.Target.current().kind)
+            ...
+            interp
+        """
         stack = _current.get()
         return stack[-1] if stack else Target("llvm")
 
@@ -94,7 +116,12 @@ class Target:
         return dict(self.options)
 
     def with_host(self, host: TargetLike | None) -> Target:
-        """This target with another host; None takes the host away."""
+        """This target with another host; None takes the host away.
+
+        Example:
+            >>> print(lw.Target("c").with_host("llvm").host.kind)
+            llvm
+        """
         plain = {k: v for k, v in self.canonical.items() if k != "host"}
         return Target(plain, host)
 

@@ -24,7 +24,16 @@ _PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
 
 class Monitor:
-    """A callback that is also told of the start, of each trial and of the end of a run."""
+    """A callback that is also told of the start, of each trial and of the end of a run.
+
+    Example:
+        >>> class Loud(lw.tuner.Monitor):
+        ...     def trial(self, state, trial):
+        ...         print("trial", trial.number)
+        ...
+        >>> print(isinstance(Loud(), lw.tuner.Monitor))
+        True
+    """
 
     def __call__(
         self, tuner: TunerLike, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]
@@ -55,7 +64,13 @@ class Monitor:
 
 
 class LogToFile(Monitor):
-    """Names the log of a run; see `log_to_file`."""
+    """Names the log of a run; see `log_to_file`.
+
+    Example:
+        >>> from loopwright.tuner.run.callbacks import LogToFile
+        >>> print(LogToFile("matmul.jsonl").path)
+        matmul.jsonl
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
@@ -70,12 +85,22 @@ def log_to_file(path: str | os.PathLike[str]) -> LogToFile:
 
     Args:
         path: the log, JSON lines; created when it does not exist.
+
+    Example:
+        >>> print(lw.callback.log_to_file("matmul.jsonl").path)
+        matmul.jsonl
     """
     return LogToFile(path)
 
 
 class ProgressBar(Monitor):
-    """A line of progress on standard error; see `progress_bar`."""
+    """A line of progress on standard error; see `progress_bar`.
+
+    Example:
+        >>> from loopwright.tuner.run.callbacks import ProgressBar
+        >>> print(isinstance(ProgressBar(200), lw.tuner.Monitor))
+        True
+    """
 
     def __init__(
         self, total: int, prefix: str = "", si_prefix: str = "G", file: TextIO | None = None
@@ -163,16 +188,39 @@ def progress_bar(total: int, prefix: str = "", si_prefix: str = "G") -> Progress
         total: trials that the run is to reach, for the display.
         prefix: put before each line, such as ``"[Task 1/3]"``.
         si_prefix: unit of the speed: "", "k", "M", "G" (default) or "T" FLOP/s.
+
+    Example:
+        >>> bar = lw.callback.progress_bar(200, prefix="matmul")
+        >>> print(type(bar).__name__)
+        ProgressBar
     """
     return ProgressBar(total, prefix, si_prefix)
 
 
 class EarlyStop(Exception):
-    """Raised by a callback to end the run after this round, cleanly; the text says why."""
+    """Raised by a callback to end the run after this round, cleanly; the text says why.
+
+    Example:
+        >>> def enough(tuner, inputs, results):
+        ...     raise lw.tuner.EarlyStop("it is late")
+        ...
+        >>> try:
+        ...     enough(None, [], [])
+        ... except lw.tuner.EarlyStop as stop:
+        ...     print(stop)
+        ...
+        it is late
+    """
 
 
 def stop_at(gflops: float) -> Callback:
-    """Return a callback that ends the run once the best reaches this speed in GFLOP/s."""
+    """Return a callback that ends the run once the best reaches this speed in GFLOP/s.
+
+    Example:
+        >>> stop = lw.callback.stop_at(gflops=100)
+        >>> print(callable(stop))
+        True
+    """
 
     def check(tuner: TunerLike, inputs: object, results: object) -> None:
         if tuner.best_flops >= gflops * 1e9:
@@ -182,7 +230,13 @@ def stop_at(gflops: float) -> Callback:
 
 
 def clock(seconds: float) -> str:
-    """A duration as ``42s``, ``3m05s`` or ``2h07m``."""
+    """A duration as ``42s``, ``3m05s`` or ``2h07m``.
+
+    Example:
+        >>> from loopwright.tuner.run.callbacks import clock
+        >>> print(clock(42), clock(185), clock(7620))
+        42s 3m05s 2h07m
+    """
     whole = round(seconds)
     if whole < 60:
         return f"{whole}s"

@@ -102,5 +102,9 @@ def task_table(console: Console | None = None, line_s: float = 10.0) -> TaskTabl
     Args:
         console: a ``rich`` console; None for one on standard error.
         line_s: seconds between two lines where there is no terminal, at least.
+
+    Example:
+        >>> print(type(lw.tuner.task_table()).__name__)
+        TaskTable
     """
     return TaskTable(console, line_s)
