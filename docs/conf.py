@@ -20,7 +20,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
-    "extension",
+    "extension.directives",
 ]
 exclude_patterns = ["extension", "pictures", "static"]
 # Lines of a log are shown shortened, with "..." where JSON has no such thing.

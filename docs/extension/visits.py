@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections import defaultdict
 from itertools import pairwise
@@ -35,6 +36,7 @@ def order(program: str, output: str) -> list[tuple[int, int]]:
     """
     arrays: dict[str, Recorder] = defaultdict(Recorder)
     body = textwrap.dedent(program.partition("\n")[2])
+    body = re.sub(r"\b[A-Za-z_]\w*(?:\.\w+)+", lambda name: name[0].replace(".", "_"), body)
     names = compile(body, "nest", "exec").co_names
     exec(body, {name: arrays[name] for name in names if name != "range"})
     return list(dict.fromkeys(arrays[output].written))

@@ -90,12 +90,7 @@ class BufferView:
 
 
 class IRBuilder:
-    """Collects statements, one after the other, in loops and branches::
-
-    ib = te.ir_builder()
-    with ib.for_range(16, "j", "vectorized") as j:
-        ib.emit(c.store(j, c[j] + a[0] * b[j]))
-    return ib.get()
+    """Collects statements, one after the other, in loops and branches.
 
     Example:
         >>> x = te.placeholder((4,), name="x")
