@@ -28,7 +28,7 @@ suppress_warnings = ["misc.highlighting_failure"]
 
 # `name` in a docstring is a link where there is such an object, else it is shown as code.
 default_role = "py:obj"
-autodoc_default_options = {"members": True, "show-inheritance": False}
+autodoc_default_options = {"members": True}
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 python_maximum_signature_line_length = 80

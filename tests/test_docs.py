@@ -114,6 +114,21 @@ def test_command_line_knows_what_readme_uses(
         command.make_context(words[0], list(rest))  # raises where an argument is missing
 
 
+def test_the_table_beside_others_holds_what_was_measured() -> None:
+    measured = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    rows = {
+        tuple(re.findall(r"(?<=\| )([\d.]+)(?= (?:\(\d+%\) )?\|)", line))
+        for line in measured.splitlines()
+        if line.startswith("|")
+    }
+    section = README.partition("## Beside others")[2].partition("\n## ")[0]
+    lines = re.findall(r"^\| .*\*\*([\d.]+)\*\* \| (.*) \|$", section, flags=re.MULTILINE)
+    assert len(lines) == 8
+    for ours, others in lines:
+        shown = (ours, *others.split(" | "))
+        assert any(shown == row[-4:] for row in rows), shown
+
+
 def test_quick_start_runs(tmp_path: Path) -> None:
     code = "\n".join(blocks("python"))
     assert "apply_history_best" in code
