@@ -267,9 +267,10 @@ def read_line(raw: bytes, before: Record | None = None) -> Line | None:
 
     Example:
         >>> with open("matmul.jsonl", "rb") as file:
-        ...     print(type(lw.records.read_line(next(file))).__name__)
+        ...     kinds = [type(lw.records.read_line(line)).__name__ for line in file]
         ...
-        dict
+        >>> print(sorted(set(kinds)))
+        ['Expression', 'Record', 'dict']
     """
     line = raw.strip()
     if not line or line.startswith(b"#"):

@@ -125,11 +125,12 @@ def by_code(records: Iterable[Record], now: Conditions) -> dict[str, Record]:
 
     Example:
         >>> records = lw.records.load("matmul.jsonl").records
-        >>> from loopwright.records import Conditions
         >>> first = records[0]
-        >>> now = Conditions(first.task, first.space, "a newer compiler", "this hardware", 2)
-        >>> print(type(lw.records.by_code(records, now)).__name__)
-        dict
+        >>> now = lw.records.Conditions(
+        ...     first.task, first.space, "a newer compiler", first.hardware, first.threads
+        ... )
+        >>> print(all(record.build != now.build for record in lw.records.by_code(records, now).values()))
+        True
     """
     chosen: dict[str, Record] = {}
     records = list(records)

@@ -51,10 +51,10 @@ class DispatchContext(ABC):
 
     Example:
         >>> from loopwright.task import DispatchContext
-        >>> with lw.apply_history_best("matmul.jsonl"):
-        ...     print(type(DispatchContext.current).__name__)
+        >>> with lw.apply_history_best("matmul.jsonl") as history:
+        ...     print(DispatchContext.current is history)
         ...
-        ApplyHistoryBest
+        True
     """
 
     current = _Innermost()

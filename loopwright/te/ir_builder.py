@@ -221,8 +221,12 @@ def ir_builder() -> IRBuilder:
 
     Example:
         >>> ib = te.ir_builder()
-        >>> print(type(ib).__name__)
-        IRBuilder
+        >>> with ib.allocate((4,), "float32", "t") as t:
+        ...     ib.emit(t.store(0, 1.0))
+        ...
+        >>> print(ib.get())
+        t = alloc(float32[4], local)
+        t[0] = 1.0
     """
     return IRBuilder()
 

@@ -190,9 +190,10 @@ def progress_bar(total: int, prefix: str = "", si_prefix: str = "G") -> Progress
         si_prefix: unit of the speed: "", "k", "M", "G" (default) or "T" FLOP/s.
 
     Example:
-        >>> bar = lw.callback.progress_bar(200, prefix="matmul")
-        >>> print(type(bar).__name__)
-        ProgressBar
+        >>> task = lw.create_task("reduce", (64, 64), "llvm")
+        >>> bar = lw.callback.progress_bar(20, prefix="reduce")
+        >>> print(isinstance(bar, lw.tuner.Monitor))
+        True
     """
     return ProgressBar(total, prefix, si_prefix)
 
@@ -218,8 +219,12 @@ def stop_at(gflops: float) -> Callback:
 
     Example:
         >>> stop = lw.callback.stop_at(gflops=100)
-        >>> print(callable(stop))
-        True
+        >>> try:
+        ...     stop(type("Fast", (), {"best_flops": 2e11}), [], [])
+        ... except lw.tuner.EarlyStop as reason:
+        ...     print(reason)
+        ...
+        the best reached 100 GFLOP/s
     """
 
     def check(tuner: TunerLike, inputs: object, results: object) -> None:

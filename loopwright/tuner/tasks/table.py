@@ -104,7 +104,8 @@ def task_table(console: Console | None = None, line_s: float = 10.0) -> TaskTabl
         line_s: seconds between two lines where there is no terminal, at least.
 
     Example:
-        >>> print(type(lw.tuner.task_table()).__name__)
-        TaskTable
+        >>> table = lw.tuner.task_table(line_s=60)
+        >>> print(isinstance(table, lw.tuner.TasksMonitor))
+        True
     """
     return TaskTable(console, line_s)
