@@ -129,7 +129,8 @@ def by_code(records: Iterable[Record], now: Conditions) -> dict[str, Record]:
         >>> now = lw.records.Conditions(
         ...     first.task, first.space, "a newer compiler", first.hardware, first.threads
         ... )
-        >>> print(all(record.build != now.build for record in lw.records.by_code(records, now).values()))
+        >>> by_code = lw.records.by_code(records, now)
+        >>> print(all(record.build != now.build for record in by_code.values()))
         True
     """
     chosen: dict[str, Record] = {}

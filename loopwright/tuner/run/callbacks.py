@@ -218,9 +218,11 @@ def stop_at(gflops: float) -> Callback:
     """Return a callback that ends the run once the best reaches this speed in GFLOP/s.
 
     Example:
+        >>> from types import SimpleNamespace
         >>> stop = lw.callback.stop_at(gflops=100)
+        >>> stop(SimpleNamespace(best_flops=50e9), [], [])
         >>> try:
-        ...     stop(type("Fast", (), {"best_flops": 2e11}), [], [])
+        ...     stop(SimpleNamespace(best_flops=200e9), [], [])
         ... except lw.tuner.EarlyStop as reason:
         ...     print(reason)
         ...
