@@ -26,14 +26,13 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 LOG = "dense.jsonl"
 WORKLOAD = "dense M=1 N=1000 K=512"
+#: What is run, and how the first line begins that is shown of it; empty: all of it.
 COMMANDS = [
-    f"loopwright tune {WORKLOAD} --trials 100 --log {LOG}",
-    f"loopwright lower {WORKLOAD} --history {LOG}",
+    (f"loopwright tune {WORKLOAD} --trials 64 --log {LOG}", "stopped"),
+    (f"loopwright records best {LOG}", ""),
 ]
 COLUMNS = 100
 ROWS = 400
-#: Lines shown of each command, from its end; the nest is longer.
-LINES = (24, 12)
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -85,19 +84,20 @@ def _colour(name: str) -> str | None:
     return f"#{known}" if re.fullmatch("[0-9a-f]{6}", known) else known.replace("bright", "bright_")
 
 
-def picture(shown: list[tuple[str, Text, int]]) -> str:
+def picture(shown: list[tuple[str, Text, str]]) -> str:
     """Commands with what they printed, as SVG that fetches nothing.
 
     Args:
-        shown: command, output, and how many of its last lines are shown.
+        shown: command, output, and how the first line begins that is shown of it.
     """
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
-    for command, output, count in shown:
+    for command, output, begin in shown:
         console.print(Text.assemble(("$ ", "bold green"), (command, "bold")))
         lines = [line for line in output.split("\n") if line.plain]
-        if len(lines) > count:
+        first = next((n for n, x in enumerate(lines) if begin and x.plain.startswith(begin)), 0)
+        if first:
             console.print("...", style="dim")
-        for line in lines[-count:]:
+        for line in lines[first:]:
             console.print(line)
         console.print()
     svg = console.export_svg(title="loopwright")
@@ -126,8 +126,7 @@ def report(folder: str) -> None:
 def main() -> None:
     """Run the commands in an empty folder, and draw."""
     with tempfile.TemporaryDirectory() as folder:
-        printed = [terminal(command, folder) for command in COMMANDS]
-        shown = list(zip(COMMANDS, printed, LINES, strict=True))
+        shown = [(command, terminal(command, folder), begin) for command, begin in COMMANDS]
         (HERE / "terminal.svg").write_text(picture(shown), encoding="utf-8")
         report(folder)
 
