@@ -37,9 +37,10 @@ SEEDS   ?= 60
 # A stamp per kind of installation: a second call installs nothing unless pyproject.toml changed.
 RUN_STAMP := $(VENV)/.installed-run
 DEV_STAMP := $(VENV)/.installed-dev
+DOCS_STAMP := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help tune smoke test browser oldest fuzz check format bench replay soak nightly tuners clean
+.PHONY: help tune smoke test browser oldest fuzz check format bench replay soak nightly tuners docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) \
@@ -106,8 +107,14 @@ replay: $(DEV_STAMP) ## compare programs and object code with those of a commit 
 tuners: $(DEV_STAMP) ## compare the tuners on measured spaces, as table and bench_tuners.png (SEEDS=60)
 	$(BIN)/python -m benchmarks.tuners --seeds $(SEEDS) --plot bench_tuners.png
 
+# A warning is an error, and every link inside the site leads somewhere. Nothing is fetched.
+docs: $(DOCS_STAMP) ## set up, then build the documentation in site/ (2 min: the tutorials run)
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --builder html docs site
+	$(BIN)/python docs/extension/links.py site
+	@echo "the documentation is site/index.html"
+
 clean: ## remove .venv, caches and build leftovers (logs stay)
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site docs/tutorials *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find loopwright tests tutorials benchmarks -name __pycache__ -type d -prune \
 		-exec rm -rf {} + 2>/dev/null || true
 
@@ -136,4 +143,9 @@ $(RUN_STAMP): pyproject.toml | $(BIN)/python
 $(DEV_STAMP): pyproject.toml | $(BIN)/python
 	@echo "installing loopwright and its development tools into $(VENV) (once)"
 	@$(PIP) install --quiet --editable '.[dev]'
+	@touch $(RUN_STAMP) $@
+
+$(DOCS_STAMP): pyproject.toml | $(BIN)/python
+	@echo "installing loopwright and what its documentation needs into $(VENV) (once)"
+	@$(PIP) install --quiet --editable '.[docs,plot]'
 	@touch $(RUN_STAMP) $@

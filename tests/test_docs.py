@@ -90,9 +90,8 @@ def test_make_targets_exist() -> None:
 def test_ci_runs_what_readme_says() -> None:
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     steps = re.findall(r"^step make ([a-z]+)", script, flags=re.MULTILINE)
-    assert {words[0] for words in commands("make")[:2]} | {"check", "oldest", "browser"} == set(
-        steps
-    )
+    wanted = {words[0] for words in commands("make")[:2]} | {"check", "oldest", "docs", "browser"}
+    assert wanted == set(steps)
     assert "step make test ARGS=--durations=25\n" in script  # the slowest are shown
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
 
@@ -128,6 +127,21 @@ def test_the_page_of_the_command_line_shows_every_verb() -> None:
     assert {"build", "run", "devices"} <= shown
     for shell in ("bash", "zsh", "fish"):
         assert f"_LOOPWRIGHT_COMPLETE={shell}_source loopwright" in COMMAND_LINE
+
+
+def test_the_table_beside_others_holds_what_was_measured() -> None:
+    measured = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    rows = {
+        tuple(re.findall(r"(?<=\| )([\d.]+)(?= (?:\(\d+%\) )?\|)", line))
+        for line in measured.splitlines()
+        if line.startswith("|")
+    }
+    section = README.partition("## Beside others")[2].partition("\n## ")[0]
+    lines = re.findall(r"^\| .*\*\*([\d.]+)\*\* \| (.*) \|$", section, flags=re.MULTILINE)
+    assert len(lines) == 8
+    for ours, others in lines:
+        shown = (ours, *others.split(" | "))
+        assert any(shown == row[-4:] for row in rows), shown
 
 
 def test_quick_start_runs(tmp_path: Path) -> None:

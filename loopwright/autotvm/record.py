@@ -42,6 +42,11 @@ class Pair(tuple[MeasureInput, MeasureResult]):
 
     Attributes:
         record: the record.
+
+    Example:
+        >>> for measure_input, result in lw.autotvm.record.load_from_file("matmul.jsonl"):
+        ...     assert result.error_no == 0 and measure_input.config.index is not None
+        ...
     """
 
     record: Record
@@ -189,6 +194,13 @@ def decode(row: str | bytes, protocol: str = "json") -> Pair | None:
         RecordError: the line cannot be understood, its template is not registered, or its
             configuration does not fit.
         UsageError: another protocol.
+
+    Example:
+        >>> with open("matmul.jsonl") as file:
+        ...     pairs = [lw.autotvm.record.decode(line) for line in file]
+        ...
+        >>> print(sum(pair is not None for pair in pairs) >= 6)
+        True
     """
     _check_protocol("decode", protocol)
     line = read_line(row.encode() if isinstance(row, str) else row)
@@ -214,6 +226,13 @@ def measure_str_key(inp: AnyInput, include_config: bool = True) -> str:
     Args:
         inp: the input.
         include_config: False leaves the configuration out.
+
+    Example:
+        >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+        >>> one, other = (lw.MeasureInput(task, task.config(index)) for index in (0, 1))
+        >>> key = lw.autotvm.record.measure_str_key
+        >>> print(key(one) == key(other), key(one, False) == key(other, False))
+        False True
     """
     config = str(inp.config) if include_config else ""
     return f"{inp.target}{inp.task}{config}"
@@ -237,5 +256,9 @@ def split_workload(
 
     Raises:
         RecordError: the log cannot be read, or a file not be written.
+
+    Example:
+        >>> print(len(lw.autotvm.record.split_workload("matmul.jsonl", "by_task")))
+        1
     """
     return list(split(in_file, f"{os.fspath(in_file)}.tasks" if out_dir is None else out_dir))

@@ -76,6 +76,15 @@ def build(
             size variable is neither determined by an array nor passed; ``binds`` asks for another
             layout; nothing to verify against.
         TargetError: a target is not understood, or ``target_host`` is not a CPU.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> f = lw.build(te.create_schedule(B.op), [A, B], "llvm", name="add_one")
+        >>> a, b = np.array([1, 2, 3, 4], "float32"), np.empty(4, "float32")
+        >>> f(a, b)
+        >>> print(b)
+        [2. 3. 4. 5.]
     """
     if isinstance(s, Func):
         return _build_lowered(s, args is None and not (binds or verify or cache), target, name)
@@ -118,6 +127,16 @@ def build_func(f: Func, target: TargetLike | None = None) -> Module:
         CodegenError: the function cannot run on the target.
         BuildError: the target needs the schedule (``interp``), or no array determines a size.
         TargetError: the target is not understood.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> func = lw.lower(te.create_schedule(B.op), [A, B])
+        >>> f = lw.driver.build_func(func)
+        >>> b = np.empty(4, "float32")
+        >>> f(np.zeros(4, "float32"), b)
+        >>> print(b)
+        [1. 1. 1. 1.]
     """
     resolved = Target(target) if target is not None else Target.current()
     built = _build_program(LoweredProgram(f), resolved)
@@ -197,6 +216,17 @@ def compile(
 
     Raises:
         ScheduleError: the trace is illegal for this DAG. Others as `build`.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> data = s.dag, s.trace_json(), s.arg_ids([A, B])
+        >>> artifact = lw.driver.compile(*data, lw.Target("llvm"))
+        >>> b = np.empty(4, "float32")
+        >>> lw.runtime.Module(artifact)(np.zeros(4, "float32"), b)
+        >>> print(b)
+        [1. 1. 1. 1.]
     """
     return compile_lowered(lower_trace(dag, trace, arg_ids, name, passes), target)
 
@@ -208,7 +238,18 @@ def lower_trace(
     name: str = "main",
     passes: Mapping[str, Any] | None = None,
 ) -> LoweredProgram:
-    """The first half of `compile`: lower a recorded trace; `compile_lowered` is the second."""
+    """The first half of `compile`: lower a recorded trace; `compile_lowered` is the second.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> program = lw.driver.lower_trace(s.dag, s.trace_json(), s.arg_ids([A, B]))
+        >>> print(program.func)
+        def main(A: float32[4], B: out float32[4]):
+          for i in range(4):
+            B[i] = A[i] + 1.0
+    """
     _check_name(name)
     if passes is None:
         s = replay(dag, trace)
@@ -218,14 +259,35 @@ def lower_trace(
 
 
 def compile_lowered(program: LoweredProgram, target: Target) -> Artifact:
-    """Generate the code of a lowered program and describe it; errors as of `build`."""
+    """Generate the code of a lowered program and describe it; errors as of `build`.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> program = lw.driver.lower_trace(s.dag, s.trace_json(), s.arg_ids([A, B]))
+        >>> artifact = lw.driver.compile_lowered(program, lw.Target("llvm"))
+        >>> print(artifact.contents.entry)
+        main
+    """
     return _build_program(program, target).artifact
 
 
 def compile_schedule(
     s: Schedule, arg_ids: Sequence[ArgId], target: Target, name: str
 ) -> tuple[Artifact, Sources]:
-    """Lower, generate code, and describe the result in a manifest; also its texts by kind."""
+    """Lower, generate code, and describe the result in a manifest; also its texts by kind.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> artifact, sources = lw.driver.compile_schedule(
+        ...     s, s.arg_ids([A, B]), lw.Target("llvm"), "add_one"
+        ... )
+        >>> print(artifact.contents.entry, sorted(sources))
+        add_one ['asm', 'ir', 'll', 'll-unoptimised']
+    """
     built = _build(s, arg_ids, target, name)
     return built.artifact, built.sources
 

@@ -38,6 +38,14 @@ def program_key(f: Func, target: Target, passes: Mapping[str, Any]) -> str:
 
     Returns:
         16 hexadecimal digits.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> func = lw.lower(s, [A, B])
+        >>> print(len(lw.driver.program_key(func, lw.Target("llvm"), {})))
+        16
     """
     settings = json.dumps([target.canonical, passes], sort_keys=True)
     text = "\n".join([f.name, settings, _Writer().text(f)])

@@ -41,6 +41,11 @@ def choose(
         RecordError: the log holds no such record.
         UsageError: neither or both of ``record`` and ``trial`` were given; or several records are
             meant, and the message says which.
+
+    Example:
+        >>> from loopwright.inspection import choose
+        >>> print(choose("matmul.jsonl", "best").op)
+        matmul
     """
     if (record is None) == (trial is None):
         raise UsageError("say which record is meant: give its id, or the number of its trial")

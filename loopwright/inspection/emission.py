@@ -37,6 +37,15 @@ def emit(schedule: Schedule, args: Sequence[Tensor], target: Target, kind: str) 
     Raises:
         UsageError: another kind, or the target has no assembly.
         LoopwrightError: the program cannot be lowered or compiled for the target.
+
+    Example:
+        >>> from loopwright.inspection import emit
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> print(emit(te.create_schedule(B.op), [A, B], lw.Target("llvm"), "nest"))
+        def main(A: float32[4], B: out float32[4]):
+          for i in range(4):
+            B[i] = A[i] + 1.0
     """
     from loopwright.driver import build
     from loopwright.lowering import lower
@@ -74,6 +83,11 @@ def text_of(
     Raises:
         RecordError: there is no such record, or it cannot be rebuilt.
         UsageError: see `choose` and `emit`.
+
+    Example:
+        >>> from loopwright.inspection import text_of
+        >>> print(text_of("matmul.jsonl", "best", "nest").startswith("def "))
+        True
     """
     opened = log_of(log)
     if not isinstance(record, Record):

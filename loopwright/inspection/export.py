@@ -55,6 +55,12 @@ def export(
         RecordError: there is no such record, or it cannot be rebuilt from its log.
         UsageError: several records are meant; another form; or ``path`` is the log.
         LoopwrightError: the file cannot be written.
+
+    Example:
+        >>> from loopwright.inspection import export
+        >>> text = export("matmul.jsonl", "best")
+        >>> print("te.placeholder" in text, "split" in text)
+        True True
     """
     if form not in ("python", "data"):
         raise UsageError(f"there is no form {form!r} of an exported kernel; give python or data")

@@ -25,6 +25,11 @@ def median_interval(samples: Sequence[float]) -> tuple[float, float] | None:
 
     Args:
         samples: in any order.
+
+    Example:
+        >>> from loopwright.inspection import median_interval
+        >>> print(median_interval([1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7]))
+        (1.0, 1.7)
     """
     ordered, count = sorted(samples), len(samples)
     outside, reached = 0, 0
@@ -44,6 +49,11 @@ class Change:
         gain: by which share it is faster now, such as 0.031 for 3.1 %; negative where slower.
         low: lower end of the interval of 95 % of the gain.
         high: upper end.
+
+    Example:
+        >>> from loopwright.inspection import Change
+        >>> print(Change(gain=0.31, low=0.29, high=0.33).gain)
+        0.31
     """
 
     gain: float
@@ -86,6 +96,12 @@ def change(before: Sequence[float], now: Sequence[float]) -> Change | None:
 
     Returns:
         None where one of them has fewer than 3 samples, of which nothing can be said.
+
+    Example:
+        >>> from loopwright.inspection import change
+        >>> now = change([1.00, 1.01, 0.99, 1.00, 1.02, 1.00], [0.50, 0.51, 0.50, 0.49, 0.50, 0.50])
+        >>> print(f"{now.gain:.1f}", now.low < now.gain < now.high)
+        1.0 True
     """
     if min(len(before), len(now)) < 3:
         return None

@@ -19,6 +19,11 @@ class Work:
     Attributes:
         flop: arithmetic operations; a multiply and an add count one each.
         bytes: size of all arguments: what must be moved at least, each element once.
+
+    Example:
+        >>> from loopwright.inspection import Work
+        >>> print(Work(flop=2_000_000, bytes=4096).gflops(1e-3))
+        2.0
     """
 
     flop: int
@@ -38,6 +43,13 @@ def work_of(log: Log, record: Record) -> Work | None:
     Args:
         log: where the record is from.
         record: any of its records. Those of one ``dag`` have the same work: ask once for each.
+
+    Example:
+        >>> from loopwright.inspection import work_of
+        >>> log = lw.records.load("matmul.jsonl")
+        >>> work = work_of(log, log.records[0])
+        >>> print(work.flop, work.bytes)
+        524288 49152
     """
     from loopwright.te.dag import read_arg_id
 
@@ -60,6 +72,12 @@ def works_of(log: Log, records: Iterable[Record]) -> list[Work | None]:
     Args:
         log: where the records are from.
         records: some of its records.
+
+    Example:
+        >>> from loopwright.inspection import works_of
+        >>> log = lw.records.load("matmul.jsonl")
+        >>> print({work.flop for work in works_of(log, log.records)})
+        {524288}
     """
     records = list(records)
     (dags,) = fields_of(records, "dag")

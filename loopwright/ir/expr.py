@@ -88,7 +88,14 @@ class ExprOps:
 
 
 class Expr(Node, ExprOps):
-    """Base class of expressions; every expression has a ``dtype``."""
+    """Base class of expressions; every expression has a ``dtype``.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> e = A[0] * 2 + te.exp(A[1])
+        >>> print(e, "is", e.dtype)
+        A[0] * 2.0 + exp(A[1]) is float32
+    """
 
     __slots__ = ()
     dtype: str
@@ -96,7 +103,13 @@ class Expr(Node, ExprOps):
 
 @node
 class Var(Expr):
-    """A scalar variable. Two variables are equal only when they are one object."""
+    """A scalar variable. Two variables are equal only when they are one object.
+
+    Example:
+        >>> n = te.var("n")
+        >>> print(n.name, n.dtype, n * 4 + 1)
+        n int32 n * 4 + 1
+    """
 
     name: str
     dtype: str = "int32"
@@ -201,6 +214,11 @@ class IterVar(ExprOps):
         extent: number of iterations: an int, or an expression over size variables.
         kind: ``"spatial"`` or ``"reduce"`` (TE: DataPar, CommReduce), or ``"thread"``.
         thread_tag: ``"threadIdx.x"`` and the like for thread axes, else ``""``.
+
+    Example:
+        >>> k = te.reduce_axis((0, 8), name="k")
+        >>> print(k, k.extent, k.var.name)
+        IterVar(k, extent=8, reduce) 8 k
     """
 
     __slots__ = ("extent", "kind", "thread_tag", "var")
@@ -285,6 +303,11 @@ def cast(x: ExprLike | ExprOps, dtype: str) -> Expr:
     """Convert an expression to ``dtype``.
 
     A float that becomes an integer is truncated and cut to the limits of the dtype; NaN becomes 0.
+
+    Example:
+        >>> A = te.placeholder((4,), "int8", name="A")
+        >>> print(te.cast(A[0], "float32"))
+        float32(A[0])
     """
     # A Python float is rounded once, to the dtype that it becomes.
     e, dtype = as_expr(x, "float64" if isinstance(x, float) else None), dtypes.check(dtype)

@@ -212,4 +212,5 @@ def _expr(e: Expr, names: UniqueNames, outer: int) -> str:
 
 
 Node._text = node_text
+Stmt._source = print_stmt
 Func._source = print_func

@@ -22,9 +22,14 @@ UNROLL_HINT: Pragma = ("unroll", True)
 
 
 class Stmt(Node):
-    """Base class of statements."""
+    """Base class of statements; `str` shows one as it stands in a program."""
 
     __slots__ = ()
+    #: What `str` gives; `loopwright.ir.printer` puts its function here.
+    _source: ClassVar[Callable[[Any], str]]
+
+    def __str__(self) -> str:
+        return self._source()
 
 
 @node
@@ -189,6 +194,13 @@ class Func(Node):
 
     ``outputs[i]`` tells whether parameter i is written. ``sizes`` are the size variables, which are
     passed after the buffers.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> f = lw.lower(te.create_schedule(B.op), [A, B])
+        >>> print(f.name, [p.name for p in f.params], f.outputs)
+        main ['A', 'B'] (False, True)
     """
 
     #: What `str` gives; `loopwright.ir.printer` puts its function here.

@@ -44,7 +44,22 @@ class _Dispatch:
 
 
 class Visitor(_Dispatch):
-    """Visits every expression and statement, parents first."""
+    """Visits every expression and statement, parents first.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> class CountLoads(lw.transform.Visitor):
+        ...     loads = 0
+        ...     def visit_Load(self, load):
+        ...         self.loads += 1
+        ...         self.generic_visit(load)
+        ...
+        >>> counter = CountLoads()
+        >>> counter.visit(lw.lower(te.create_schedule(B.op), [A, B]))
+        >>> print(counter.loads)
+        1
+    """
 
     def generic_visit(self, n: Node) -> Any:
         """Visit the children."""
@@ -54,19 +69,58 @@ class Visitor(_Dispatch):
 
 
 class ExprVisitor(Visitor):
-    """Visits expressions only."""
+    """Visits expressions only.
+
+    Example:
+        >>> A = te.placeholder((8,), name="A")
+        >>> B = te.compute((8,), lambda i: te.exp(A[i]) + te.sqrt(A[i]), name="B")
+        >>> class Calls(lw.transform.ExprVisitor):
+        ...     def visit_Call(self, call):
+        ...         print(call.fn)
+        ...
+        >>> Calls().visit(B.op.body)
+        exp
+        sqrt
+    """
 
     enters = Expr
 
 
 class StmtVisitor(Visitor):
-    """Visits statements only; their expressions are not entered."""
+    """Visits statements only; their expressions are not entered.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> class Loops(lw.transform.StmtVisitor):
+        ...     def visit_For(self, loop):
+        ...         print(loop.var.name, loop.extent, loop.kind)
+        ...         self.generic_visit(loop)
+        ...
+        >>> Loops().visit(lw.lower(te.create_schedule(B.op), [A, B]).body)
+        i 4 serial
+    """
 
     enters = Stmt
 
 
 class Mutator(_Dispatch):
-    """Rebuilds every expression and statement; what did not change stays the same object."""
+    """Rebuilds every expression and statement; what did not change stays the same object.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> class Serial(lw.transform.Mutator):
+        ...     def visit_For(self, loop):
+        ...         return self.generic_visit(loop).of_kind("serial")
+        ...
+        >>> s = te.create_schedule(B.op)
+        >>> s[B].parallel(B.op.axis[0])
+        >>> print(Serial().visit(lw.lower(s, [A, B])))
+        def main(A: float32[4], B: out float32[4]):
+          for i in range(4):
+            B[i] = A[i] + 1.0
+    """
 
     def generic_visit(self, n: Node) -> Any:
         """The node with its children rebuilt."""
@@ -75,12 +129,39 @@ class Mutator(_Dispatch):
 
 
 class ExprMutator(Mutator):
-    """Rebuilds expressions only."""
+    """Rebuilds expressions only.
+
+    Example:
+        >>> A = te.placeholder((8,), name="A")
+        >>> B = te.compute((8,), lambda i: te.exp(A[i]) + 1, name="B")
+        >>> class Cheaper(lw.transform.ExprMutator):
+        ...     def visit_Call(self, call):
+        ...         return call.args[0]
+        ...
+        >>> print(B.op.body, "becomes", Cheaper().visit(B.op.body))
+        exp(A[i]) + 1.0 becomes A[i] + 1.0
+    """
 
     enters = Expr
 
 
 class StmtMutator(Mutator):
-    """Rebuilds statements only; their expressions are kept as they are."""
+    """Rebuilds statements only; their expressions are kept as they are.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> class Serial(lw.transform.StmtMutator):
+        ...     def visit_For(self, loop):
+        ...         return self.generic_visit(loop).of_kind("serial")
+        ...
+        >>> s = te.create_schedule(B.op)
+        >>> s[B].parallel(B.op.axis[0])
+        >>> f = lw.lower(s, [A, B])
+        >>> print(f.with_body(Serial().visit(f.body)))
+        def main(A: float32[4], B: out float32[4]):
+          for i in range(4):
+            B[i] = A[i] + 1.0
+    """
 
     enters = Stmt

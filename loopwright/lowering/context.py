@@ -51,6 +51,12 @@ class Pass:
         name: how contexts and reports call it.
         opt_level: the lowest level of a context at which it runs.
         run: the function itself.
+
+    Example:
+        >>> print(lw.transform.Simplify)
+        Simplify(opt_level=1)
+        >>> print(lw.transform.Simplify.name, lw.transform.Simplify.opt_level)
+        Simplify 1
     """
 
     name: str
@@ -77,6 +83,19 @@ def func_pass(opt_level: int, name: str | None = None) -> Callable[[Transform], 
 
     Raises:
         UsageError: there is no such level, or a built-in pass has the name.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> @lw.transform.func_pass(opt_level=1)
+        ... def count_loops(f):
+        ...     print(str(f).count("for "), "loop(s)")
+        ...     return f
+        ...
+        >>> with lw.PassContext(config={"add_lower_pass": [(1, count_loops)]}):
+        ...     f = lw.lower(te.create_schedule(B.op), [A, B])
+        ...
+        1 loop(s)
     """
     _check_level(opt_level, "func_pass")
 
@@ -154,6 +173,18 @@ class PassContext:
 
     Raises:
         UsageError: a level, pass, key or value does not exist; names the nearest.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> s[B].unroll(B.op.axis[0])
+        >>> with lw.PassContext(opt_level=3, config={"verify": True}):
+        ...     print(lw.lower(s, [A, B]))
+        ...
+        def main(A: float32[4], B: out float32[4]):
+          for i in unrolled(4):
+            B[i] = A[i] + 1.0
     """
 
     __slots__ = ("_tokens", "config", "disabled", "instruments", "opt_level", "required", "verify")
@@ -180,7 +211,14 @@ class PassContext:
 
     @staticmethod
     def current() -> PassContext:
-        """The innermost context, or the default one."""
+        """The innermost context, or the default one.
+
+        Example:
+            >>> with lw.PassContext(opt_level=0):
+            ...     print(lw.PassContext.current().opt_level)
+            ...
+            0
+        """
         return _current.get() or _default()
 
     def __enter__(self) -> PassContext:
@@ -201,11 +239,23 @@ class PassContext:
         )
 
     def flag(self, key: str) -> bool:
-        """A setting that is on or off; off by default."""
+        """A setting that is on or off; off by default.
+
+        Example:
+            >>> with lw.PassContext(config={"verify": True}) as context:
+            ...     print(context.flag("verify"))
+            ...
+            True
+        """
         return self.config.get(key) is True
 
     def count(self, key: str, default: int) -> int:
-        """A setting that is a number."""
+        """A setting that is a number.
+
+        Example:
+            >>> print(lw.PassContext(config={"partition_cap": 8}).count("partition_cap", 64))
+            8
+        """
         value = self.config.get(key, default)
         assert isinstance(value, int)
         return value
@@ -217,7 +267,14 @@ class PassContext:
         return added if isinstance(added, Sequence) else ()
 
     def enabled(self, info: Pass | Sequential) -> bool:
-        """Whether a pass runs in this context."""
+        """Whether a pass runs in this context.
+
+        Example:
+            >>> with lw.PassContext(opt_level=0) as context:
+            ...     print(context.enabled(lw.transform.Simplify))
+            ...
+            False
+        """
         if info.name in self.disabled:
             return False
         if info.name in ON_REQUEST and not self.flag(ON_REQUEST[info.name]):
@@ -233,6 +290,10 @@ class PassContext:
         Raises:
             UsageError: the context has instruments or adds passes, which are functions of this
                 process.
+
+        Example:
+            >>> print(lw.PassContext(opt_level=3).to_json())
+            {'opt_level': 3}
         """
         here = "passes of add_lower_pass" if self.added_passes else None
         here = "instruments" if self.instruments else here
@@ -255,6 +316,11 @@ class PassContext:
 
         Raises:
             UsageError: as the constructor.
+
+        Example:
+            >>> data = lw.PassContext(opt_level=3).to_json()
+            >>> print(lw.PassContext.from_json(data).opt_level)
+            3
         """
         return PassContext(**data)
 
@@ -263,6 +329,14 @@ class PassContext:
 
         Raises:
             LowerError: the pass returned something else than a function, or a malformed one.
+
+        Example:
+            >>> A = te.placeholder((4,), name="A")
+            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+            >>> s = te.create_schedule(B.op)
+            >>> f = lw.lower(s, [A, B])
+            >>> print(lw.PassContext().run_pass(lw.transform.Simplify, f) is f)
+            True
         """
         if not isinstance(f, Func):
             raise LowerError(
@@ -293,6 +367,22 @@ class Sequential:
         passes: passes, or plain functions ``Func -> Func`` (level 0).
         opt_level: its own level where it stands in another sequence.
         name: how reports call it.
+
+    Example:
+        >>> A = te.placeholder((64, 2), name="A")
+        >>> B = te.compute((64, 2), lambda i, j: A[i, j] + 1, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> s[B].pragma(B.op.axis[0], "auto_unroll_max_step", 4)
+        >>> with lw.PassContext(disabled_pass=["UnrollLoop"]):
+        ...     f = lw.lower(s, [A, B])
+        ...
+        >>> passes = lw.transform.Sequential([lw.transform.UnrollLoop, lw.transform.Simplify])
+        >>> print(passes(f))
+        def main(A: float32[64, 2], B: out float32[64, 2]):
+          # auto_unroll_max_step = 4
+          for i in range(64):
+            for j in unrolled(2):
+              B[i, j] = A[i, j] + 1.0
     """
 
     def __init__(

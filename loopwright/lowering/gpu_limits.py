@@ -35,6 +35,10 @@ class GpuLimits:
         max_local_memory_per_thread: bytes of the local buffers that a thread has at one time.
         max_vthread: extent of a loop of virtual threads in a schedule; lowering removes them.
         max_vector_bytes: bytes that a vectorized loop touches of one buffer that threads share.
+
+    Example:
+        >>> print(lw.transform.GpuLimits(max_threads_per_block=256).max_threads_per_block)
+        256
     """
 
     max_threads_per_block: int = 1024
@@ -69,6 +73,19 @@ def verify_gpu_limits(
     Raises:
         LowerError: a limit is exceeded; names the limit, its value, the program's, and the loop or
             the buffers.
+
+    Example:
+        >>> A = te.placeholder((2048,), name="A")
+        >>> B = te.compute((2048,), lambda i: A[i] + 1, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> s[B].bind(B.op.axis[0], te.thread_axis("threadIdx.x"))
+        >>> f = lw.lower(s, [A, B])
+        >>> try:
+        ...     lw.transform.verify_gpu_limits(f)
+        ... except lw.LoopwrightError as error:
+        ...     print(str(error).partition(": ")[2].partition(" (")[0])
+        ...
+        function 'main': threadIdx.x has the extent 2048
     """
     limits = limits or GpuLimits()
     if schedule is not None:

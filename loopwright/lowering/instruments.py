@@ -15,6 +15,21 @@ class PassInstrument:
 
     For each pass a context calls `should_run`, `run_before_pass` and `run_after_pass`, in this
     order; when it is entered and left it calls `enter_pass_ctx` and `exit_pass_ctx`.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> class Count(lw.transform.PassInstrument):
+        ...     passes = 0
+        ...     def run_before_pass(self, f, info):
+        ...         self.passes += 1
+        ...
+        >>> count = Count()
+        >>> with lw.PassContext(instruments=[count]):
+        ...     _ = lw.lower(te.create_schedule(B.op), [A, B])
+        ...
+        >>> print(count.passes > 3)
+        True
     """
 
     def enter_pass_ctx(self) -> None:
@@ -40,6 +55,16 @@ class PassTimingInstrument(PassInstrument):
     Attributes:
         seconds: by the pass's name, in the order in which passes ran first.
         calls: how often each ran.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> timing = lw.transform.PassTimingInstrument()
+        >>> with lw.PassContext(instruments=[timing]):
+        ...     _ = lw.lower(te.create_schedule(B.op), [A, B])
+        ...
+        >>> print(timing.calls["Simplify"])
+        1
     """
 
     def __init__(self) -> None:
@@ -78,7 +103,19 @@ class _Printer(PassInstrument):
 
 
 class PrintBeforeAll(_Printer):
-    """Print the program before every pass, to ``file`` (default: standard output)."""
+    """Print the program before every pass, to ``file`` (default: standard output).
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> import io
+        >>> text = io.StringIO()
+        >>> with lw.PassContext(instruments=[lw.transform.PrintBeforeAll(text)]):
+        ...     _ = lw.lower(te.create_schedule(B.op), [A, B])
+        ...
+        >>> print("Simplify" in text.getvalue())
+        True
+    """
 
     def run_before_pass(self, f: Func, info: Pass) -> None:
         """Print ``f``."""
@@ -86,7 +123,19 @@ class PrintBeforeAll(_Printer):
 
 
 class PrintAfterAll(_Printer):
-    """Print the program after every pass, to ``file`` (default: standard output)."""
+    """Print the program after every pass, to ``file`` (default: standard output).
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> import io
+        >>> text = io.StringIO()
+        >>> with lw.PassContext(instruments=[lw.transform.PrintAfterAll(text)]):
+        ...     _ = lw.lower(te.create_schedule(B.op), [A, B])
+        ...
+        >>> print("Simplify" in text.getvalue())
+        True
+    """
 
     def run_after_pass(self, f: Func, info: Pass) -> None:
         """Print ``f``."""
@@ -94,7 +143,23 @@ class PrintAfterAll(_Printer):
 
 
 class PrintChanged(_Printer):
-    """Print the program after every pass that changed it, to ``file`` (default: stdout)."""
+    """Print the program after every pass that changed it, to ``file`` (default: stdout).
+
+    Example:
+        >>> A = te.placeholder((8, 2), name="A")
+        >>> B = te.compute((8, 2), lambda i, j: A[i, j] + 1, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> s[B].pragma(B.op.axis[0], "auto_unroll_max_step", 4)
+        >>> with lw.PassContext(instruments=[lw.transform.PrintChanged()]):
+        ...     f = lw.lower(s, [A, B])
+        ...
+        # changed by UnrollLoop
+        def main(A: float32[8, 2], B: out float32[8, 2]):
+          # auto_unroll_max_step = 4
+          for i in range(8):
+            for j in unrolled(2):
+              B[i, j] = A[i, j] + 1.0
+    """
 
     def __init__(self, file: TextIO | None = None) -> None:
         super().__init__(file)

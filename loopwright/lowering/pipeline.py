@@ -98,6 +98,15 @@ def lower(
     Raises:
         ScheduleError: a rule that needs extents is broken.
         LowerError: an input that is read, or an output, is missing from ``args``.
+
+    Example:
+        >>> A = te.placeholder((8,), name="A")
+        >>> B = te.compute((8,), lambda i: A[i] + 1, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> print(lw.lower(s, [A, B], name="add_one"))
+        def add_one(A: float32[8], B: out float32[8]):
+          for i in range(8):
+            B[i] = A[i] + 1.0
     """
     if not isinstance(s, Schedule):
         raise LowerError(f"lower: expected a schedule and its arguments, got {s!r} first")
@@ -122,7 +131,17 @@ def _is_inside(state: State, sid: StageId) -> bool:
 def lower_ids(
     s: Schedule, arg_ids: Sequence[ArgId], name: str = "main", simple_mode: bool = False
 ) -> Func:
-    """`lower` with arguments given as data: see `loopwright.te.dag.ArgId`."""
+    """`lower` with arguments given as data: see `loopwright.te.dag.ArgId`.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> print(lw.lowering.lower_ids(s, s.arg_ids([A, B]), name="add_one"))
+        def add_one(A: float32[4], B: out float32[4]):
+          for i in range(4):
+            B[i] = A[i] + 1.0
+    """
     try:
         f = build_nest(s, arg_ids, name)
         return f if simple_mode else run_passes(f)
@@ -159,6 +178,15 @@ def run_passes(f: Func) -> Func:
 
     Raises:
         LowerError: the result would be written out to too much code.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> f = lw.lower(te.create_schedule(B.op), [A, B])
+        >>> print(lw.transform.run_passes(f))
+        def main(A: float32[4], B: out float32[4]):
+          for i in range(4):
+            B[i] = A[i] + 1.0
     """
     context = PassContext.current()
     for phase, passes in enumerate(PIPELINE):
@@ -170,7 +198,16 @@ def run_passes(f: Func) -> Func:
 
 
 def pass_order() -> list[list[str]]:
-    """Names of the passes that the current context runs: for each phase a list, in order."""
+    """Names of the passes that the current context runs: for each phase a list, in order.
+
+    Example:
+        >>> for phase in lw.transform.pass_order()[1:]:
+        ...     print(phase)
+        ...
+        ['Simplify', 'RemoveNoOp']
+        ['VectorizeLoop', 'UnrollLoop']
+        ['StorageRewrite']
+    """
     context = PassContext.current()
     phases = [(loop_partition, *PIPELINE[0]), *PIPELINE[1:]]
     order = [[p.name for p in passes if context.enabled(p)] for passes in phases]

@@ -154,6 +154,13 @@ class DeviceLock:
 
     Raises:
         TuneError: (also when it is acquired) the folder of locks, or the file, is not this user's.
+
+    Example:
+        >>> from loopwright.measure import DeviceLock
+        >>> lock = DeviceLock("example0")
+        >>> print(lock.acquire() >= 0)
+        True
+        >>> lock.release()
     """
 
     def __init__(self, device: str = "cpu0", announce: Callable[[str], None] | None = None) -> None:
@@ -250,6 +257,13 @@ def lock_log(path: str | os.PathLike[str], task: str = "") -> Iterator[Path]:
 
     Raises:
         TuneError: another run holds it; the text names its process and command.
+
+    Example:
+        >>> from loopwright.measure import lock_log
+        >>> with lock_log("run.jsonl"):
+        ...     print("no other run writes here")
+        ...
+        no other run writes here
     """
     log = Path(path).resolve()
     tag = f".{hashlib.sha256(task.encode()).hexdigest()[:8]}" if task else ""

@@ -80,6 +80,10 @@ class LocalBuilder:
             other processes, which get data and never import a user's script (docs/adr/018, 019).
         memory_bytes: memory that one builder may take beyond what it starts with; None: half of
             the machine's divided by the number of builders, at least 1 GiB.
+
+    Example:
+        >>> print(lw.LocalBuilder(timeout=5, n_parallel=2).n_parallel)
+        2
     """
 
     timeout: float = 10.0
@@ -147,6 +151,11 @@ class LocalRunner:
         seed: seed of the input data.
         module_loader: None or ``"default"``: the runner links what builders send it. A function is
             refused: the runner is another process (docs/adr/018, 019).
+
+    Example:
+        >>> runner = lw.LocalRunner(number=4, repeat=3, min_repeat_ms=10)
+        >>> print(runner.number, runner.repeat)
+        4 3
     """
 
     timeout: float = 10.0
@@ -200,6 +209,10 @@ class LocalRunner:
 
         Args:
             incumbent: best time so far in seconds per call, or None.
+
+        Example:
+            >>> print(lw.LocalRunner(timeout=10).limit(None))
+            10
         """
         if incumbent is None:
             return self.timeout
@@ -208,7 +221,12 @@ class LocalRunner:
 
 @dataclass(frozen=True)
 class MeasureOption:
-    """A builder with a runner; made by `measure_option`."""
+    """A builder with a runner; made by `measure_option`.
+
+    Example:
+        >>> print(lw.measure_option().runner.check)
+        True
+    """
 
     builder: LocalBuilder
     runner: LocalRunner
@@ -225,6 +243,13 @@ def measure_option(
 
     Raises:
         UsageError: another value.
+
+    Example:
+        >>> option = lw.measure_option(
+        ...     builder=lw.LocalBuilder(timeout=10), runner=lw.LocalRunner(number=4, repeat=3)
+        ... )
+        >>> print(option.runner.repeat)
+        3
     """
     made_builder = LocalBuilder() if builder == "local" else builder
     made_runner = LocalRunner() if runner == "local" else runner

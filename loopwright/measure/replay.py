@@ -33,6 +33,21 @@ class Replay:
 
     Raises:
         RecordError: the file is missing or damaged.
+
+    Example:
+        >>> task = lw.create_task("reduce", (64, 64), "llvm")
+        >>> from loopwright.measure import MeasuredSpace, Replay
+        >>> from loopwright.measure.space_file import Point
+        >>> def replay(task):
+        ...     space = task.config_space
+        ...     times = {i: Point((1e-3 * (1 + i),) * 3) for i in range(len(space))}
+        ...     return Replay(MeasuredSpace(
+        ...         task.key, task.name, task.args, task.target.canonical, space.space_hash, times
+        ...     ))
+        ...
+        >>> (result,) = replay(task).measure([lw.MeasureInput(task, task.config(4))])
+        >>> print(result.times[0])
+        0.005
     """
 
     def __init__(self, source: str | Path | MeasuredSpace, *, racing: bool = True) -> None:

@@ -63,7 +63,13 @@ class TaskLike(Protocol):
 
 
 class MeasureErrorNo(IntEnum):
-    """AutoTVM's numbers of the kinds (several of our kinds share one)."""
+    """AutoTVM's numbers of the kinds (several of our kinds share one).
+
+    Example:
+        >>> from loopwright.measure import MeasureErrorNo
+        >>> print(MeasureErrorNo.NO_ERROR.value)
+        0
+    """
 
     NO_ERROR = 0
     INSTANTIATION_ERROR = 1
@@ -96,6 +102,12 @@ class MeasureError:
     Attributes:
         kind: one of `ErrorKind`; the log of a newer version may hold another name.
         text: for people.
+
+    Example:
+        >>> from loopwright.measure import MeasureError
+        >>> failed = lw.MeasureResult(error=MeasureError("run_timeout", "took longer than 10 s"))
+        >>> print(failed.error.kind)
+        run_timeout
     """
 
     kind: str
@@ -113,6 +125,11 @@ class MeasureInput:
         task: the task (see `loopwright.task.Task`).
         config: a point of its space.
         trial: number of the trial in the run, from 0.
+
+    Example:
+        >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+        >>> print(lw.MeasureInput(task, task.config(0)).config.index)
+        0
     """
 
     task: Task
@@ -152,6 +169,11 @@ class MeasureResult:
         expression: what a log keeps of the tensor expression; None where the measurer does not say.
         same_as: ``program`` of the result whose samples this one shares, since both are one
             program; empty for what was measured itself.
+
+    Example:
+        >>> result = lw.MeasureResult(times=(2e-3, 1e-3, 3e-3))
+        >>> print(result.median, result.error)
+        0.002 None
     """
 
     times: tuple[float, ...] = ()

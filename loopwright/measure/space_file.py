@@ -55,6 +55,14 @@ class MeasuredSpace:
         points: what each index gave.
         finals: seconds per call of each round in which the best were measured again, interleaved.
         provenance: machine, versions, commands, dates, numbers of samples.
+
+    Example:
+        >>> from loopwright.measure import MeasuredSpace
+        >>> from loopwright.measure.space_file import Point
+        >>> points = {0: Point((3e-3, 3e-3)), 1: Point((1e-3, 1e-3)), 2: Point()}
+        >>> space = MeasuredSpace("key", "matmul", [64], {"kind": "llvm"}, "hash", points)
+        >>> print(len(space.points))
+        3
     """
 
     task: str
@@ -70,17 +78,45 @@ class MeasuredSpace:
         """The best estimate of a point's time: the median of its last careful measurement.
 
         None where it failed.
+
+        Example:
+            >>> from loopwright.measure import MeasuredSpace
+            >>> from loopwright.measure.space_file import Point
+            >>> points = {0: Point((3e-3, 3e-3)), 1: Point((1e-3, 1e-3)), 2: Point()}
+            >>> space = MeasuredSpace("key", "matmul", [64], {"kind": "llvm"}, "hash", points)
+            >>> print(space.seconds(1), space.seconds(2))
+            0.001 None
         """
         times = self.finals.get(index) or self.points[index].times
         return statistics.median(times) if times else None
 
     def ranking(self) -> list[tuple[float, int]]:
-        """``(seconds, index)`` of every point that ran, fastest first."""
+        """``(seconds, index)`` of every point that ran, fastest first.
+
+        Example:
+            >>> from loopwright.measure import MeasuredSpace
+            >>> from loopwright.measure.space_file import Point
+            >>> points = {0: Point((3e-3, 3e-3)), 1: Point((1e-3, 1e-3)), 2: Point()}
+            >>> space = MeasuredSpace("key", "matmul", [64], {"kind": "llvm"}, "hash", points)
+            >>> print(space.ranking())
+            [(0.001, 1), (0.003, 0)]
+        """
         pairs = ((self.seconds(index), index) for index in self.points)
         return sorted((seconds, index) for seconds, index in pairs if seconds is not None)
 
     def save(self, path: str | Path) -> None:
-        """Write the file."""
+        """Write the file.
+
+        Example:
+            >>> from loopwright.measure import MeasuredSpace
+            >>> from loopwright.measure.space_file import Point
+            >>> points = {0: Point((3e-3, 3e-3)), 1: Point((1e-3, 1e-3)), 2: Point()}
+            >>> space = MeasuredSpace("key", "matmul", [64], {"kind": "llvm"}, "hash", points)
+            >>> space.save("space.npz")
+            >>> from loopwright.measure import load_space
+            >>> print(load_space("space.npz").ranking())
+            [(0.0010000000474974513, 1), (0.003000000026077032, 0)]
+        """
         errors: dict[tuple[str, str], int] = {}
         indices = sorted(self.points)
         points = [self.points[index] for index in indices]
@@ -115,6 +151,16 @@ def load_space(path: str | Path) -> MeasuredSpace:
 
     Raises:
         RecordError: the file is missing, damaged, of another format or of a later version.
+
+    Example:
+        >>> from loopwright.measure import MeasuredSpace
+        >>> from loopwright.measure.space_file import Point
+        >>> points = {0: Point((3e-3, 3e-3)), 1: Point((1e-3, 1e-3)), 2: Point()}
+        >>> space = MeasuredSpace("key", "matmul", [64], {"kind": "llvm"}, "hash", points)
+        >>> space.save("space.npz")
+        >>> from loopwright.measure import load_space
+        >>> print(load_space("space.npz").op)
+        matmul
     """
     try:
         with open(path, "rb") as data, np.load(data, allow_pickle=False) as file:

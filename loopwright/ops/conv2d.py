@@ -64,6 +64,11 @@ def conv2d_compute(
     Raises:
         TensorError: channels or dtypes differ, the kernel does not fit, a stride is not positive,
             the groups do not divide the channels.
+
+    Example:
+        >>> X, W = te.placeholder((1, 4, 8, 8), name="X"), te.placeholder((6, 4, 3, 3), name="W")
+        >>> print(lw.ops.conv2d_compute(X, W, pad=(1, 1)))
+        Tensor(Y: float32[1, 6, 8, 8])
     """
     window, out = _geometry(X, W, stride, pad, dilation, groups, layout)
     nchw = layout == "NCHW"
@@ -317,7 +322,18 @@ def conv2d(
     groups: int = 1,
     layout: str = "NCHW",
 ) -> tuple[Schedule, list[te.Tensor]]:
-    """Y = conv(X, W); stride, pad and dilation: one or a pair; see `conv2d_compute`."""
+    """Y = conv(X, W); stride, pad and dilation: one or a pair; see `conv2d_compute`.
+
+    Example:
+        >>> s, args = lw.ops.conv2d(1, 4, 8, 8, 4, 3, 3, pad=1)
+        >>> f = lw.build(s, args, "llvm")
+        >>> x, w = np.ones((1, 4, 8, 8), "float32"), np.ones((4, 4, 3, 3), "float32")
+        >>> y = np.empty((1, 4, 8, 8), "float32")
+        >>> f(x, w, y)
+        >>> print(y[0, 0, :2, :3])
+        [[16. 24. 24.]
+         [24. 36. 36.]]
+    """
     check_layout(layout)
     check_groups(groups, C, O)
     nchw = layout == "NCHW"

@@ -59,6 +59,15 @@ def dense(
     """Y (M, N) = relu(X (M, K) @ W + bias (N)); W is (N, K), or (K, N) with ``weight="KN"``.
 
     Narrow operands are summed as in `matmul`; the bias has the dtype of the result.
+
+    Example:
+        >>> s, args = lw.ops.dense(4, 8, 16)
+        >>> f = lw.build(s, args, "llvm")
+        >>> x, w = np.ones((4, 16), "float32"), np.ones((8, 16), "float32")
+        >>> bias, y = np.ones(8, "float32"), np.empty((4, 8), "float32")
+        >>> f(x, w, bias, y)
+        >>> print(y[0, :4])
+        [17. 17. 17. 17.]
     """
     if weight not in ("NK", "KN"):
         raise TensorError(f"dense: weight is 'NK' or 'KN', got {weight!r}")

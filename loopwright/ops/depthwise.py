@@ -41,6 +41,11 @@ def depthwise_conv2d_compute(
 
     Raises:
         TensorError: channels or dtypes differ, the kernel does not fit, a stride is not positive.
+
+    Example:
+        >>> X, W = te.placeholder((1, 4, 8, 8), name="X"), te.placeholder((4, 1, 3, 3), name="W")
+        >>> print(lw.ops.depthwise_conv2d_compute(X, W))
+        Tensor(Y: float32[1, 4, 6, 6])
     """
     check_layout(layout, _NAME)
     first = layout == "NCHW"
@@ -125,7 +130,18 @@ def depthwise_conv2d(
     dilation: OneOrTwo = 1,
     layout: str = "NCHW",
 ) -> tuple[Schedule, list[te.Tensor]]:
-    """Each channel convolved with a kernel of its own; see `depthwise_conv2d_compute`."""
+    """Each channel convolved with a kernel of its own; see `depthwise_conv2d_compute`.
+
+    Example:
+        >>> s, args = lw.ops.depthwise_conv2d(1, 4, 8, 8, 3, 3, pad=1)
+        >>> f = lw.build(s, args, "llvm")
+        >>> x, w = np.ones((1, 4, 8, 8), "float32"), np.ones((4, 1, 3, 3), "float32")
+        >>> y = np.empty((1, 4, 8, 8), "float32")
+        >>> f(x, w, y)
+        >>> print(y[0, 0, :2, :3])
+        [[4. 6. 6.]
+         [6. 9. 9.]]
+    """
     check_layout(layout, _NAME)
     nchw = layout == "NCHW"
     X = te.placeholder((N, C, H, W) if nchw else (N, H, W, C), dtype, name="X")

@@ -62,6 +62,16 @@ def schedule_injective(cfg: TemplateConfig, s: Schedule, Y: te.Tensor) -> None:
             through a loop side by side and share what they read of operands that have no rows.
         s: the schedule, in which every stage but ``Y`` can be inlined.
         Y: the result, two-dimensional.
+
+    Example:
+        >>> A = te.placeholder((8, 64), name="A")
+        >>> B = te.compute((8, 64), lambda i, j: A[i, j] * 2, name="B")
+        >>> C = te.compute((8, 64), lambda i, j: B[i, j] + 1, name="C")
+        >>> s = te.create_schedule(C.op)
+        >>> space = lw.ConfigSpace()
+        >>> lw.ops.schedule_injective(space, s, C)
+        >>> print([stage.attach_type for stage in s.stages], list(space.knobs))
+        ['root', 'inline', 'root'] ['lanes', 'rows', 'together']
     """
     M, N = Y.shape
     w = tiles.lanes(Y.dtype)
@@ -110,6 +120,15 @@ def elementwise(
 
     ``chain`` names them, separated by commas: scale and shift take a row (N,) that is broadcast,
     add and mul a full (M, N) operand, relu, neg, abs, exp, sqrt, tanh and sigmoid nothing.
+
+    Example:
+        >>> s, args = lw.ops.elementwise(2, 4, "relu")
+        >>> f = lw.build(s, args, "llvm")
+        >>> y = np.empty((2, 4), "float32")
+        >>> f(np.full((2, 4), -1, "float32"), y)
+        >>> print(y)
+        [[0. 0. 0. 0.]
+         [0. 0. 0. 0.]]
     """
     X = te.placeholder((M, N), dtype, name="X")
     inputs, value, wide = [X], X, tiles.wide_dtype(dtype)
@@ -155,7 +174,18 @@ def _transpose_reference(M: int, N: int, dtype: str) -> Reference:
 
 @template("transpose", make_reference=_transpose_reference)
 def transpose(M: int, N: int, dtype: str = "float32") -> tuple[Schedule, list[te.Tensor]]:
-    """Y (N, M) = X (M, N) transposed, by blocks that fit the first-level cache."""
+    """Y (N, M) = X (M, N) transposed, by blocks that fit the first-level cache.
+
+    Example:
+        >>> s, args = lw.ops.transpose(2, 3)
+        >>> f = lw.build(s, args, "llvm")
+        >>> y = np.empty((3, 2), "float32")
+        >>> f(np.arange(6, dtype="float32").reshape(2, 3), y)
+        >>> print(y)
+        [[0. 3.]
+         [1. 4.]
+         [2. 5.]]
+    """
     X = te.placeholder((M, N), dtype, name="X")
     Y = te.compute((N, M), lambda i, j: X[j, i], name="Y")
     s = te.create_schedule(Y.op)

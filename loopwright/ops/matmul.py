@@ -65,6 +65,15 @@ def matmul(
 
     int8 and uint8 operands are accumulated and returned as int32; float16 and bfloat16 ones are
     accumulated as float32 and returned in their own dtype.
+
+    Example:
+        >>> s, args = lw.ops.matmul(8, 8, 8)
+        >>> f = lw.build(s, args, "llvm")
+        >>> a, b = np.eye(8, dtype="float32"), np.full((8, 8), 3, "float32")
+        >>> c = np.empty((8, 8), "float32")
+        >>> f(a, b, c)
+        >>> print(c[0, :4])
+        [3. 3. 3. 3.]
     """
     A = te.placeholder((K, M) if trans_a else (M, K), dtype, name="A")
     B = te.placeholder((N, K) if trans_b else (K, N), dtype, name="B")
@@ -100,7 +109,17 @@ def batch_matmul(
     trans_b: bool = False,
     dtype: str = "float32",
 ) -> tuple[Schedule, list[te.Tensor]]:
-    """`matmul` for each of B pairs: C (B, M, N) = A (B, M, K) @ B (B, K, N)."""
+    """`matmul` for each of B pairs: C (B, M, N) = A (B, M, K) @ B (B, K, N).
+
+    Example:
+        >>> s, args = lw.ops.batch_matmul(2, 8, 8, 8)
+        >>> f = lw.build(s, args, "llvm")
+        >>> a, b = np.ones((2, 8, 8), "float32"), np.ones((2, 8, 8), "float32")
+        >>> c = np.empty((2, 8, 8), "float32")
+        >>> f(a, b, c)
+        >>> print(c[0, 0, :4])
+        [8. 8. 8. 8.]
+    """
     left = te.placeholder((B, K, M) if trans_a else (B, M, K), dtype, name="A")
     right = te.placeholder((B, N, K) if trans_b else (B, K, N), dtype, name="B")
     return _product(left, right, trans_a, trans_b)

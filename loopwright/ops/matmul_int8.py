@@ -34,6 +34,10 @@ def pack_int8(weights: Array) -> Array:
     Returns:
         (ceil(N / 16), ceil(K / 4), 16, 4), with zeros where the shape does not divide:
         ``packed[n // 16, k // 4, n % 16, k % 4] == weights[k, n]``.
+
+    Example:
+        >>> print(lw.ops.pack_int8(np.ones((8, 16), "int8")).shape)
+        (1, 2, 16, 4)
     """
     k, n = weights.shape
     full = np.zeros((-(-k // GROUP) * GROUP, -(-n // LANES) * LANES), weights.dtype)
@@ -95,6 +99,15 @@ def matmul_int8(M: int, N: int, K: int) -> tuple[Schedule, list[te.Tensor]]:
 
     The knob ``intrinsic`` says whether tiles are made by `te.intrinsics.dot_uint8_int8_int32`, one
     instruction on CPUs with VNNI, or by loops over vectors.
+
+    Example:
+        >>> s, args = lw.ops.matmul_int8(4, 16, 8)
+        >>> f = lw.build(s, args, "llvm")
+        >>> a, w = np.ones((4, 8), "uint8"), np.ones((8, 16), "int8")
+        >>> c = np.empty((4, 16), "int32")
+        >>> f(a, lw.ops.pack_int8(w), c)
+        >>> print(c[0, :4])
+        [8 8 8 8]
     """
     A = te.placeholder((M, K), "uint8", name="A")
     W = te.placeholder((-(-N // LANES), -(-K // GROUP), LANES, GROUP), "int8", name="W")

@@ -33,6 +33,11 @@ class Operator:
     Attributes:
         template: its tunable template; the default configuration is its default schedule.
         summary: one line of text.
+
+    Example:
+        >>> operator = lw.ops.WORKLOADS["matmul"]
+        >>> print(operator.summary)
+        C = A @ B; A (M, K) or (K, M), B (K, N) or (N, K)
     """
 
     template: Template

@@ -46,6 +46,11 @@ def pool2d_compute(
     Raises:
         TensorError: unknown kind, averages of integers, a window that does not fit or that may
             lie in the padding alone.
+
+    Example:
+        >>> X = te.placeholder((1, 4, 8, 8), name="X")
+        >>> print(lw.ops.pool2d_compute(X, (2, 2), stride=(2, 2)))
+        (Tensor(Y: float32[1, 4, 4, 4]), Tensor(Y: float32[1, 4, 4, 4]))
     """
     check_layout(layout, "pool2d")
     if kind not in KINDS:
@@ -139,7 +144,18 @@ def pool2d(
     dtype: str = "float32",
     layout: str = "NCHW",
 ) -> tuple[Schedule, list[te.Tensor]]:
-    """The largest ("max") or the mean ("avg") of each window; see `pool2d_compute`."""
+    """The largest ("max") or the mean ("avg") of each window; see `pool2d_compute`.
+
+    Example:
+        >>> s, args = lw.ops.pool2d(1, 1, 4, 4, 2, 2, stride=2)
+        >>> f = lw.build(s, args, "llvm")
+        >>> x = np.arange(16, dtype="float32").reshape(1, 1, 4, 4)
+        >>> y = np.empty((1, 1, 2, 2), "float32")
+        >>> f(x, y)
+        >>> print(y[0, 0])
+        [[ 5.  7.]
+         [13. 15.]]
+    """
     check_layout(layout, "pool2d")
     X = te.placeholder((N, C, H, W) if layout == "NCHW" else (N, H, W, C), dtype, name="X")
     steps, around = pair(stride, "stride", "pool2d"), pair(pad, "pad", "pool2d")

@@ -86,6 +86,10 @@ def reduce_compute(X: te.Tensor, kind: str = "sum", axis: int = 1, name: str = "
 
     Raises:
         TensorError: unknown kind, or an axis that is neither 0 nor 1.
+
+    Example:
+        >>> print(lw.ops.reduce_compute(te.placeholder((4, 8), name="X"), kind="max"))
+        Tensor(Y: float32[4])
     """
     if kind not in REDUCTIONS:
         raise TensorError(f"reduce: kind is one of {', '.join(REDUCTIONS)}, got {kind!r}")
@@ -117,7 +121,16 @@ def _reduce_reference(M: int, N: int, kind: str, axis: int, dtype: str) -> Refer
 def reduce(
     M: int, N: int, kind: str = "sum", axis: int = 1, dtype: str = "float32"
 ) -> tuple[Schedule, list[te.Tensor]]:
-    """Reduce (M, N) over its columns (axis 1) or rows (axis 0); see `reduce_compute`."""
+    """Reduce (M, N) over its columns (axis 1) or rows (axis 0); see `reduce_compute`.
+
+    Example:
+        >>> s, args = lw.ops.reduce(2, 4)
+        >>> f = lw.build(s, args, "llvm")
+        >>> y = np.empty(2, "float32")
+        >>> f(np.ones((2, 4), "float32"), y)
+        >>> print(y)
+        [4. 4.]
+    """
     X = te.placeholder((M, N), dtype, name="X")
     Z = reduce_compute(X, kind, axis)
     final = tiles.out_dtype(dtype) if kind in ("sum", "prod") else dtype
@@ -175,6 +188,11 @@ def softmax_compute(X: te.Tensor, name: str = "Y") -> tuple[te.Tensor, list[te.T
 
     Raises:
         TensorError: X does not hold floats.
+
+    Example:
+        >>> Y, others = lw.ops.softmax_compute(te.placeholder((4, 8), name="X"))
+        >>> print(Y, [t.name for t in others])
+        Tensor(Y: float32[4, 8]) ['largest', 'E', 'total', 'share']
     """
     if not dtypes.is_float(X.dtype):
         raise TensorError(f"softmax: {X.dtype} has no exponentials; cast the input to a float")
@@ -201,7 +219,17 @@ def _softmax_reference(M: int, N: int, dtype: str) -> Reference:
 
 @template("softmax", make_reference=_softmax_reference)
 def softmax(M: int, N: int, dtype: str = "float32") -> tuple[Schedule, list[te.Tensor]]:
-    """Softmax over each row of (M, N); see `softmax_compute`."""
+    """Softmax over each row of (M, N); see `softmax_compute`.
+
+    Example:
+        >>> s, args = lw.ops.softmax(2, 4)
+        >>> f = lw.build(s, args, "llvm")
+        >>> y = np.empty((2, 4), "float32")
+        >>> f(np.zeros((2, 4), "float32"), y)
+        >>> print(y)
+        [[0.25 0.25 0.25 0.25]
+         [0.25 0.25 0.25 0.25]]
+    """
     X = te.placeholder((M, N), dtype, name="X")
     Y, inner = softmax_compute(X)
     s = te.create_schedule(Y.op)
@@ -233,6 +261,12 @@ def layer_norm_compute(
 
     Raises:
         TensorError: X does not hold floats, or gamma or beta do not fit it.
+
+    Example:
+        >>> row = te.placeholder((8,), name="gamma"), te.placeholder((8,), name="beta")
+        >>> Y, others = lw.ops.layer_norm_compute(te.placeholder((4, 8), name="X"), *row)
+        >>> print(Y, [t.name for t in others])
+        Tensor(Y: float32[4, 8]) ['total', 'mean', 'D', 'squares', 'scale']
     """
     if not dtypes.is_float(X.dtype):
         raise TensorError(f"layer_norm: {X.dtype} has no square roots; cast the input to a float")
@@ -278,7 +312,18 @@ def _layer_norm_reference(M: int, N: int, eps: float, dtype: str) -> Reference:
 def layer_norm(
     M: int, N: int, eps: float = 1e-5, dtype: str = "float32"
 ) -> tuple[Schedule, list[te.Tensor]]:
-    """Layer normalisation of each row of (M, N); see `layer_norm_compute`."""
+    """Layer normalisation of each row of (M, N); see `layer_norm_compute`.
+
+    Example:
+        >>> s, args = lw.ops.layer_norm(2, 4)
+        >>> f = lw.build(s, args, "llvm")
+        >>> x, y = np.arange(8, dtype="float32").reshape(2, 4), np.empty((2, 4), "float32")
+        >>> gamma, beta = np.ones(4, "float32"), np.zeros(4, "float32")
+        >>> f(x, gamma, beta, y)
+        >>> print(y.round(2))
+        [[-1.34 -0.45  0.45  1.34]
+         [-1.34 -0.45  0.45  1.34]]
+    """
     X = te.placeholder((M, N), dtype, name="X")
     gamma = te.placeholder((N,), dtype, name="gamma")
     beta = te.placeholder((N,), dtype, name="beta")

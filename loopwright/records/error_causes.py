@@ -21,6 +21,11 @@ class Cause:
         example: the text of such an error, as a record keeps it.
         next_step: what to do; goes on in the same line after a colon, so it begins in lower case.
         phrases: pieces of a text, each of which tells this cause from the others of its kind.
+
+    Example:
+        >>> cause = lw.records.error_help("RUN_TIMEOUT").causes[0]
+        >>> print(len(cause.what) > 0, len(cause.next_step) > 0)
+        True True
     """
 
     what: str
@@ -42,6 +47,11 @@ class ErrorHelp:
         meaning: what has happened, in a sentence.
         next_step: what to do where the text of an error does not tell its cause.
         causes: the causes, the most frequent first.
+
+    Example:
+        >>> help = lw.records.error_help("RUN_CRASH")
+        >>> print(len(help.meaning) > 0, len(help.next_step) > 0)
+        True True
     """
 
     kind: ErrorKind

@@ -20,7 +20,13 @@ same texts are printed by `loopwright explain-error KIND`.
 
 
 def error_help(kind: str) -> ErrorHelp | None:
-    """The help for a kind of error; None for a kind that this version does not know."""
+    """The help for a kind of error; None for a kind that this version does not know.
+
+    Example:
+        >>> help = lw.records.error_help("RUN_TIMEOUT")
+        >>> print(help.kind.value, len(help.causes) > 0)
+        RUN_TIMEOUT True
+    """
     return HELP.get(kind)
 
 
@@ -33,6 +39,10 @@ def next_step(kind: str, text: str = "") -> str:
 
     Returns:
         The advice; empty for a kind that this version does not know.
+
+    Example:
+        >>> print(len(lw.records.next_step("RUN_TIMEOUT")) > 0)
+        True
     """
     found = error_help(kind)
     if found is None:
@@ -42,7 +52,12 @@ def next_step(kind: str, text: str = "") -> str:
 
 
 def errors_page() -> str:
-    """The page ``docs/errors.md``: a section for each kind of error, in Markdown."""
+    """The page ``docs/errors.md``: a section for each kind of error, in Markdown.
+
+    Example:
+        >>> print(lw.records.errors_page().splitlines()[0])
+        # Why a trial failed
+    """
     return "\n".join([_INTRODUCTION, *map(_section, HELP.values())])
 
 

@@ -6,7 +6,13 @@ from enum import StrEnum
 
 
 class ErrorKind(StrEnum):
-    """Why a trial has no time. A record holds the name as text; a newer version may know more."""
+    """Why a trial has no time. A record holds the name as text; a newer version may know more.
+
+    Example:
+        >>> from loopwright.measure import ErrorKind
+        >>> print(sorted(kind.value for kind in ErrorKind)[:3])
+        ['BUILD_CRASH', 'BUILD_TIMEOUT', 'COMPILE']
+    """
 
     #: The template or the schedule refused the configuration.
     INSTANTIATION = "INSTANTIATION"

@@ -28,6 +28,12 @@ class Expression:
         passes: settings of the `PassContext` that candidates were lowered in; empty: the defaults.
         inputs: how the input data was made: ``{"made_by": "template"}`` for the template's
             ``make_inputs``, or ``{"made_by": "seed", "seed": 0}`` for random data.
+
+    Example:
+        >>> log = lw.records.load("matmul.jsonl")
+        >>> expression = log.expression(log.records[0])
+        >>> print(expression.op, te.Dag.from_json(expression.dag).ops[0].name)
+        matmul A
     """
 
     hash: str

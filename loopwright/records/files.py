@@ -41,6 +41,11 @@ def pick(sources: Sequence[AnyPath], out: AnyPath, k: int = 1) -> list[Record]:
 
     Raises:
         RecordError: a log cannot be read or written, or ``out`` has lines that would be lost.
+
+    Example:
+        >>> picked = lw.records.pick(["matmul.jsonl"], "best.jsonl")
+        >>> print(len(lw.records.load("best.jsonl").records) == len(picked))
+        True
     """
     with _replaced(out) as file:
         logs = [*map(_load_log, sources), *_own(out, sources)]
@@ -57,6 +62,11 @@ def pick_best(source: AnyPath, out: AnyPath) -> list[Record]:
 
     Raises:
         RecordError: a log cannot be read or written.
+
+    Example:
+        >>> picked = lw.records.pick_best("matmul.jsonl", "best.jsonl")
+        >>> print(len(lw.records.load("best.jsonl").records) == len(picked))
+        True
     """
     return pick([source], out)
 
@@ -66,6 +76,11 @@ def distill_file(sources: Sequence[AnyPath], out: AnyPath, k: int = 1) -> list[R
 
     Raises:
         RecordError: as `pick`; or ``out`` exists, and is none of the sources.
+
+    Example:
+        >>> picked = lw.records.distill_file(["matmul.jsonl"], "best.jsonl")
+        >>> print(len(picked) >= 1)
+        True
     """
     if os.path.exists(out) and not _is_among(out, sources):
         raise RecordError(f"{os.fspath(out)!r} exists; remove it, or add to it with `pick`")
@@ -82,6 +97,11 @@ def merge(sources: Sequence[AnyPath], out: AnyPath) -> tuple[int, int]:
 
     Raises:
         RecordError: a log cannot be read or written, or one holds nothing that is a record.
+
+    Example:
+        >>> written, left_out = lw.records.merge(["matmul.jsonl", "matmul.jsonl"], "all.jsonl")
+        >>> print(written > 0, left_out > 0)
+        True True
     """
     seen: set[bytes] = set()
     count = 0
@@ -111,6 +131,11 @@ def split(source: AnyPath, folder: AnyPath) -> dict[Path, int]:
 
     Raises:
         RecordError: the log cannot be read, or a file not be written.
+
+    Example:
+        >>> files = lw.records.split("matmul.jsonl", "by_task")
+        >>> print(len(files), list(files.values())[0] > 0)
+        1 True
     """
     log = _load_log(source)
     folder = Path(folder)

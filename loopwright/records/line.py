@@ -63,6 +63,10 @@ def canonical_json(value: object) -> str:
 
     Raises:
         RecordError: the value holds something that JSON has no form for, or a NaN or infinity.
+
+    Example:
+        >>> print(lw.records.canonical_json({"b": 1, "a": [1, 2]}))
+        {"a":[1,2],"b":1}
     """
     try:
         return json.dumps(

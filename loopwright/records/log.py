@@ -29,7 +29,16 @@ _BEGINNING = 40
 
 
 class Skipped(NamedTuple):
-    """A line that was not understood: its number, from 1, and why."""
+    """A line that was not understood: its number, from 1, and why.
+
+    Example:
+        >>> with open("torn.jsonl", "w") as file:
+        ...     print("{no JSON", file=file)
+        ...
+        >>> (skipped,) = lw.records.load("torn.jsonl").skipped
+        >>> print(skipped.line, skipped.reason)
+        1 torn line
+    """
 
     line: int
     reason: str
@@ -45,6 +54,11 @@ class Log:
         headers: The lines that open a run, as dictionaries.
         dags: The expressions by the hash of their DAG.
         skipped: The lines that were not understood.
+
+    Example:
+        >>> log = lw.records.load("matmul.jsonl")
+        >>> print(len(log.records) >= 6, len(log.headers), log.skipped)
+        True 1 []
     """
 
     path: Path
@@ -70,6 +84,11 @@ class Log:
 
         One of the record's own template and pass settings goes first; the header of its run says
         them, or its ``build`` where the compiler is that of now.
+
+        Example:
+            >>> log = lw.records.load("matmul.jsonl")
+            >>> print(log.expression(log.records[0]).op)
+            matmul
         """
         there = self.dags.get(record.dag, [])
         own = [e for e in there if e.op == record.op and e.args == record.args]
@@ -81,7 +100,15 @@ class Log:
         return next(iter(own or there), None)
 
     def complaint(self) -> str:
-        """One line that says how many lines were skipped and why; empty when none was."""
+        """One line that says how many lines were skipped and why; empty when none was.
+
+        Example:
+            >>> with open("torn.jsonl", "w") as file:
+            ...     print("{no JSON", file=file)
+            ...
+            >>> print(lw.records.load("torn.jsonl").complaint())
+            torn.jsonl: 1 line skipped, the first is line 1 (1 x torn line)
+        """
         if not self.skipped:
             return ""
         reasons = Counter(item.reason for item in self.skipped)
@@ -106,6 +133,11 @@ def load(path: str | os.PathLike[str]) -> Log:
 
     Raises:
         RecordError: the file does not exist or cannot be read.
+
+    Example:
+        >>> log = lw.records.load("matmul.jsonl")
+        >>> print(len(log.records) >= 6, log.records[0].op)
+        True matmul
     """
     log = Log(Path(path))
     with _named_errors(path):
@@ -121,6 +153,11 @@ def load_expressions(path: str | os.PathLike[str]) -> Log:
 
     Raises:
         RecordError: the file does not exist or cannot be read.
+
+    Example:
+        >>> log = lw.records.load_expressions("matmul.jsonl")
+        >>> print(len(log.records), len(log.dags) > 0)
+        0 True
     """
     log = Log(Path(path))
     with _named_errors(path), _opened(path) as file:
@@ -177,6 +214,12 @@ def load_lines(lines: Iterable[str | bytes], name: str | None = None) -> Log:
     Args:
         lines: whole lines, such as an open file yields.
         name: what the log is called in what is said of it.
+
+    Example:
+        >>> with open("matmul.jsonl") as lines:
+        ...     print(len(lw.records.load_lines(lines).records) >= 6)
+        ...
+        True
     """
     log = Log(Path(name or "lines of a log"))
     for number, raw in enumerate(lines, 1):
@@ -264,6 +307,13 @@ def read_line(raw: bytes, before: Record | None = None) -> Line | None:
 
     Raises:
         RecordError: the line is none of these; the message is the reason that `Skipped` gives.
+
+    Example:
+        >>> with open("matmul.jsonl", "rb") as file:
+        ...     kinds = [type(lw.records.read_line(line)).__name__ for line in file]
+        ...
+        >>> print(sorted(set(kinds)))
+        ['Expression', 'Record', 'dict']
     """
     line = raw.strip()
     if not line or line.startswith(b"#"):

@@ -29,6 +29,12 @@ def fields_of(records: Iterable[object], *names: str) -> list[list[Any]]:
 
     Raises:
         RecordError: somebody else made the index, and it is malformed.
+
+    Example:
+        >>> records = lw.records.load("matmul.jsonl").records
+        >>> times, ops = lw.records.fields_of(records, "median", "op")
+        >>> print(len(times) == len(records), set(ops))
+        True {'matmul'}
     """
     records = list(records)
     found: list[list[Any]] = [[] for _ in names]
@@ -85,6 +91,12 @@ def once_for_equal(
 
     Raises:
         RecordError: as `fields_of`; and what the function raises.
+
+    Example:
+        >>> records = lw.records.load("matmul.jsonl").records
+        >>> ops = lw.records.once_for_equal(lambda record: record.op.upper(), records, ["op"])
+        >>> print(set(ops), len(ops) == len(records))
+        {'MATMUL'} True
     """
     columns = fields_of(records, *names)
     # Equal objects are mostly one object, since lines of a log share what they have in common.

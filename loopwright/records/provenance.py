@@ -21,12 +21,22 @@ _COMPILER = ("ir", "te", "schedule", "lowering", "codegen", "driver")
 
 
 def new_run() -> str:
-    """A fresh identifier of a tuning run: 12 hexadecimal digits."""
+    """A fresh identifier of a tuning run: 12 hexadecimal digits.
+
+    Example:
+        >>> print(len(lw.records.new_run()))
+        12
+    """
     return uuid.uuid4().hex[:12]
 
 
 def environment() -> dict[str, Json]:
-    """Describe this machine and these libraries, for a record's ``env``: ``env.machine()``."""
+    """Describe this machine and these libraries, for a record's ``env``: ``env.machine()``.
+
+    Example:
+        >>> print(sorted(lw.records.environment())[:2])
+        ['arch', 'cores']
+    """
     return dict(machine())
 
 
@@ -39,6 +49,11 @@ def hardware(env: Mapping[str, Json], target: Mapping[str, Json]) -> str:
 
     Returns:
         One line of text to compare; empty when nothing is known.
+
+    Example:
+        >>> records = lw.records.load("matmul.jsonl").records
+        >>> print(bool(lw.records.hardware(lw.records.environment(), records[0].target)))
+        True
     """
     machine = [env.get("cpu"), env.get("isa")]
     code = [target.get("mcpu"), target.get("mattr")]
@@ -54,7 +69,12 @@ def _text(part: object) -> str:
 
 
 def threads(target: Mapping[str, Json], env: Mapping[str, Json]) -> int:
-    """Threads that a kernel uses: the target's, else all usable cores; 0 when neither is known."""
+    """Threads that a kernel uses: the target's, else all usable cores; 0 when neither is known.
+
+    Example:
+        >>> print(lw.records.threads({"kind": "llvm", "num_threads": 2}, lw.records.environment()))
+        2
+    """
     for count in (target.get("num_threads"), env.get("cores")):
         if isinstance(count, int) and count > 0:
             return count
@@ -77,6 +97,10 @@ def build_hash(
 
     Returns:
         16 hexadecimal digits.
+
+    Example:
+        >>> print(lw.records.build_hash() == lw.records.build_hash())
+        True
     """
     texts = [_source_hash()]
     if target and target.get("kind") == "c":

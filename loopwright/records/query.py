@@ -12,7 +12,15 @@ from loopwright.records.verdict import Verdict
 
 
 def by_task(records: Iterable[Record]) -> dict[str, list[Record]]:
-    """Group records by the key of their task, in order of first appearance."""
+    """Group records by the key of their task, in order of first appearance.
+
+    Example:
+        >>> records = lw.records.load("matmul.jsonl").records
+        >>> for key, group in lw.records.by_task(records).items():
+        ...     print(key, len(group) == len(records))
+        ...
+        ["matmul",[64,64,64,false,false,"float32"],"llvm"] True
+    """
     groups: dict[str, list[Record]] = {}
     records = list(records)
     (tasks,) = fields_of(records, "task")
@@ -41,6 +49,11 @@ def top_k(
         task: Only records of this task key; None for all.
         hardware: Only records of this hardware; None for all.
         threads: Only records of this number of threads; None for all.
+
+    Example:
+        >>> records = lw.records.load("matmul.jsonl").records
+        >>> print([record.op for record in lw.records.top_k(records, 2)])
+        ['matmul', 'matmul']
     """
     chosen = list(records)
     wanted = {"task": task, "hardware": hardware, "threads": threads}
@@ -58,7 +71,14 @@ def best(
     hardware: str | None = None,
     threads: int | None = None,
 ) -> Record | None:
-    """The fastest usable record by median time, or None; rules and arguments as :func:`top_k`."""
+    """The fastest usable record by median time, or None; rules and arguments as :func:`top_k`.
+
+    Example:
+        >>> records = lw.records.load("matmul.jsonl").records
+        >>> best = lw.records.best(records)
+        >>> print(best.op, best.median > 0, best.checked.value)
+        matmul True yes
+    """
     return next(iter(top_k(records, 1, task, hardware=hardware, threads=threads)), None)
 
 
@@ -93,7 +113,13 @@ def verdict_on(record: Record, records: Iterable[Record]) -> Verdict | None:
 
 
 def distill(records: Iterable[Record]) -> list[Record]:
-    """The best record of each task, hardware and number of threads, in order of appearance."""
+    """The best record of each task, hardware and number of threads, in order of appearance.
+
+    Example:
+        >>> records = lw.records.load("matmul.jsonl").records
+        >>> print(len(lw.records.distill(records)))
+        1
+    """
     groups: dict[tuple[str, str, int], list[Record]] = {}
     for record in records:
         groups.setdefault((record.task, record.hardware, record.threads), []).append(record)
@@ -112,6 +138,11 @@ def kept(records: Iterable[Record], k: int = 1) -> list[Record]:
     Args:
         records: Any iterable of records, a :class:`Log` too.
         k: How many of each.
+
+    Example:
+        >>> records = lw.records.load("matmul.jsonl").records
+        >>> print(lw.records.best(records) in lw.records.kept(records))
+        True
     """
     records = list(records)
     groups: dict[tuple[str, str, int], list[Record]] = {}

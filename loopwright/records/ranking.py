@@ -85,6 +85,14 @@ class Ranking(Generic[_T]):
     leads, and among equally fast ones the one that came first. A candidate that was measured
     several times is judged by its latest measurement: to pick its luckiest one would reward noise.
     One that gave a wrong answer at any time is out. Failed and dropped measurements are not added.
+
+    Example:
+        >>> ranking = lw.records.Ranking()
+        >>> for name, seconds in [("a", 3e-3), ("b", 1e-3), ("c", 2e-3)]:
+        ...     ranking.add(name, name.upper(), seconds)
+        ...
+        >>> print(ranking.top())
+        ['B', 'C', 'A']
     """
 
     def __init__(self) -> None:
@@ -103,6 +111,15 @@ class Ranking(Generic[_T]):
             item: what the ranking gives back.
             seconds: median seconds of one call, above 0.
             ts: when it was measured; equal times keep the order of the calls.
+
+        Example:
+            >>> ranking = lw.records.Ranking()
+            >>> for name, seconds in [("a", 3e-3), ("b", 1e-3), ("c", 2e-3)]:
+            ...     ranking.add(name, name.upper(), seconds)
+            ...
+            >>> ranking.add("c", "C, measured again", 5e-4)
+            >>> print(ranking.top(2))
+            ['C, measured again', 'B']
         """
         before = self._entries.get(candidate)
         if before is not None and ts < before.ts:
@@ -114,17 +131,47 @@ class Ranking(Generic[_T]):
             self._stale = True
 
     def vouch(self, candidate: Hashable) -> None:
-        """Note that the answer of a candidate was checked and found right."""
+        """Note that the answer of a candidate was checked and found right.
+
+        Example:
+            >>> ranking = lw.records.Ranking()
+            >>> for name, seconds in [("a", 3e-3), ("b", 1e-3), ("c", 2e-3)]:
+            ...     ranking.add(name, name.upper(), seconds)
+            ...
+            >>> ranking.vouch("a")
+            >>> print(ranking.top())
+            ['A', 'B', 'C']
+        """
         self._checked.add(candidate)
         self._stale = True
 
     def refute(self, candidate: Hashable) -> None:
-        """Take out a candidate that gave a wrong answer, whatever else was measured of it."""
+        """Take out a candidate that gave a wrong answer, whatever else was measured of it.
+
+        Example:
+            >>> ranking = lw.records.Ranking()
+            >>> for name, seconds in [("a", 3e-3), ("b", 1e-3), ("c", 2e-3)]:
+            ...     ranking.add(name, name.upper(), seconds)
+            ...
+            >>> ranking.refute("b")
+            >>> print(ranking.top())
+            ['C', 'A']
+        """
         self._refuted.add(candidate)
         self._stale = True
 
     def is_checked(self, candidate: Hashable) -> bool:
-        """True when the candidate was vouched for and not refuted."""
+        """True when the candidate was vouched for and not refuted.
+
+        Example:
+            >>> ranking = lw.records.Ranking()
+            >>> for name, seconds in [("a", 3e-3), ("b", 1e-3), ("c", 2e-3)]:
+            ...     ranking.add(name, name.upper(), seconds)
+            ...
+            >>> ranking.vouch("a")
+            >>> print(ranking.is_checked("a"), ranking.is_checked("b"))
+            True False
+        """
         return candidate in self._checked and candidate not in self._refuted
 
     @property
@@ -140,15 +187,43 @@ class Ranking(Generic[_T]):
         return None if self._best is None else self._best[1]
 
     def items(self) -> list[_T]:
-        """All, in no order."""
+        """All, in no order.
+
+        Example:
+            >>> ranking = lw.records.Ranking()
+            >>> for name, seconds in [("a", 3e-3), ("b", 1e-3), ("c", 2e-3)]:
+            ...     ranking.add(name, name.upper(), seconds)
+            ...
+            >>> print(sorted(ranking.items()))
+            ['A', 'B', 'C']
+        """
         return [entry.item for _, entry in self._admitted()]
 
     def top(self, k: int | None = None) -> list[_T]:
-        """The first ``k``, or all."""
+        """The first ``k``, or all.
+
+        Example:
+            >>> ranking = lw.records.Ranking()
+            >>> for name, seconds in [("a", 3e-3), ("b", 1e-3), ("c", 2e-3)]:
+            ...     ranking.add(name, name.upper(), seconds)
+            ...
+            >>> print(ranking.top(1))
+            ['B']
+        """
         return _first(self._admitted(), self._order, k)
 
     def fastest(self, k: int | None = None) -> list[_T]:
-        """The ``k`` fastest, or all, checked or not: those of which a playoff picks the best."""
+        """The ``k`` fastest, or all, checked or not: those of which a playoff picks the best.
+
+        Example:
+            >>> ranking = lw.records.Ranking()
+            >>> for name, seconds in [("a", 3e-3), ("b", 1e-3), ("c", 2e-3)]:
+            ...     ranking.add(name, name.upper(), seconds)
+            ...
+            >>> ranking.vouch("a")
+            >>> print(ranking.top(1), ranking.fastest(1))
+            ['A'] ['B']
+        """
         return _first(self._admitted(), lambda named: named[1].seconds, k)
 
     def _contend(self, candidate: Hashable) -> None:
@@ -195,6 +270,11 @@ def ranked(records: Iterable[_M], k: int | None = None) -> list[_M]:
     Args:
         records: any iterable of records, a :class:`Log` too.
         k: how many at most.
+
+    Example:
+        >>> records = lw.records.load("matmul.jsonl").records
+        >>> print(lw.records.ranked(records, 1) == lw.records.top_k(records, 1))
+        True
     """
     records = list(records)
     candidate, build, ts, median = fields_of(records, "candidate", "build", "ts", "median")
@@ -228,7 +308,13 @@ def ranked(records: Iterable[_M], k: int | None = None) -> list[_M]:
 
 
 def vouched(records: Iterable[Measurement]) -> set[tuple[str, str]]:
-    """Candidates whose answer was checked and found right, each with the compiler of that code."""
+    """Candidates whose answer was checked and found right, each with the compiler of that code.
+
+    Example:
+        >>> records = lw.records.load("matmul.jsonl").records
+        >>> print(len(lw.records.vouched(records)) >= 1)
+        True
+    """
     columns = fields_of(records, "candidate", "build", "checked", "wrong")
     rows = zip(*columns, strict=True)
     return {

@@ -33,7 +33,13 @@ VERSION = 1
 
 
 class Checked(StrEnum):
-    """Whether the answer of a candidate was compared with the reference."""
+    """Whether the answer of a candidate was compared with the reference.
+
+    Example:
+        >>> records = lw.records.load("matmul.jsonl").records
+        >>> print(lw.records.best(records).checked)
+        yes
+    """
 
     #: It was compared, and found right.
     YES = "yes"
@@ -48,7 +54,12 @@ _LEFT_OUT = ("check_reason", "phase", "program", "code", "same_as", "times_of", 
 
 
 def task_key(op: str, args: Iterable[Json], kind: str) -> str:
-    """The identity of a task: canonical JSON of ``[template, arguments, target kind]``."""
+    """The identity of a task: canonical JSON of ``[template, arguments, target kind]``.
+
+    Example:
+        >>> print(lw.records.task_key("matmul", [64, 64, 64], "llvm"))
+        ["matmul",[64,64,64],"llvm"]
+    """
     return canonical_json([op, list(args), kind])
 
 
@@ -97,6 +108,11 @@ class Record:
             :class:`loopwright.records.Verdict`; None for all others.
         v: Version of the line.
         extra: Fields that this version does not know; written back unchanged.
+
+    Example:
+        >>> record = lw.records.load("matmul.jsonl").records[0]
+        >>> print(record.op, record.args[:3], record.median > 0)
+        matmul [64, 64, 64] True
     """
 
     task: str
@@ -202,7 +218,13 @@ class Record:
         return hashlib.sha256(canonical_json(parts).encode()).hexdigest()
 
     def to_json(self) -> dict[str, Json]:
-        """The fields of the line, in the order in which they are written."""
+        """The fields of the line, in the order in which they are written.
+
+        Example:
+            >>> records = lw.records.load("matmul.jsonl").records
+            >>> print(records[0].to_json()["op"])
+            matmul
+        """
         line: dict[str, Json] = {"v": self.v}
         for item in fields(self):
             if item.name not in ("v", "extra"):
@@ -219,6 +241,11 @@ class Record:
 
         Raises:
             RecordError: a field holds something that JSON cannot say.
+
+        Example:
+            >>> records = lw.records.load("matmul.jsonl").records
+            >>> print(lw.records.Record.from_line(records[0].to_line()) == records[0])
+            True
         """
         return sealed(self._body())
 
@@ -231,6 +258,13 @@ class Record:
 
         Raises:
             RecordError: the line is not a record, or of a version that is not understood.
+
+        Example:
+            >>> with open("matmul.jsonl") as file:
+            ...     line = next(line for line in file if '"times"' in line)
+            ...
+            >>> print(lw.records.Record.from_line(line).op)
+            matmul
         """
         return cls.from_json(parse_line(line))
 
@@ -240,6 +274,14 @@ class Record:
 
         Raises:
             RecordError: a field is missing or malformed, or the version is not understood.
+
+        Example:
+            >>> import json
+            >>> with open("matmul.jsonl") as file:
+            ...     line = next(line for line in file if '"times"' in line)
+            ...
+            >>> print(lw.records.Record.from_json(json.loads(line)).op)
+            matmul
         """
         check_version(data)
         values, extra = checked_fields(data)

@@ -16,7 +16,12 @@ _HARDWARE_OPTIONS = frozenset({"mcpu", "mattr", "num_threads"})
 
 
 class Reuse(enum.Enum):
-    """What a record can be reused for."""
+    """What a record can be reused for.
+
+    Example:
+        >>> print([reuse.value for reuse in lw.records.Reuse])
+        ['trial', 'training', 'trace only', 'nothing']
+    """
 
     #: Measured already: it is a trial of the run and is never measured again.
     AS_TRIAL = "trial"
@@ -40,6 +45,15 @@ class Conditions:
         threads: Threads of the kernel now, :func:`loopwright.records.threads`.
         target: Canonical target of now, whose options (such as fast math) must be equal; None
             compares no more than its kind, which is part of the key.
+
+    Example:
+        >>> records = lw.records.load("matmul.jsonl").records
+        >>> record = records[0]
+        >>> now = lw.records.Conditions(
+        ...     record.task, record.space, record.build, record.hardware, record.threads
+        ... )
+        >>> print(lw.records.reuse_of(record, now))
+        Reuse.AS_TRIAL
     """
 
     task: str
@@ -56,6 +70,15 @@ def reuse_of(record: Record, now: Conditions) -> Reuse:
     Args:
         record: The record.
         now: The conditions of the run.
+
+    Example:
+        >>> records = lw.records.load("matmul.jsonl").records
+        >>> record = records[0]
+        >>> now = lw.records.Conditions(
+        ...     record.task, record.space, record.build, record.hardware, record.threads
+        ... )
+        >>> print(lw.records.reuse_of(record, now))
+        Reuse.AS_TRIAL
     """
     if record.task != now.task or record.threads != now.threads:
         return Reuse.NOT_AT_ALL
@@ -69,7 +92,17 @@ def reuse_of(record: Record, now: Conditions) -> Reuse:
 
 
 def reuses_of(records: Sequence[Record], now: Conditions) -> list[Reuse]:
-    """`reuse_of` each of many records."""
+    """`reuse_of` each of many records.
+
+    Example:
+        >>> records = lw.records.load("matmul.jsonl").records
+        >>> record = records[0]
+        >>> now = lw.records.Conditions(
+        ...     record.task, record.space, record.build, record.hardware, record.threads
+        ... )
+        >>> print(set(lw.records.reuses_of(records, now)))
+        {<Reuse.AS_TRIAL: 'trial'>}
+    """
     names = ("task", "threads", "target", "space", "build", "hardware")
     return once_for_equal(lambda record: reuse_of(record, now), records, names)
 
@@ -89,6 +122,16 @@ def by_code(records: Iterable[Record], now: Conditions) -> dict[str, Record]:
         The record to go by for each hash of object code: one that found the answer wrong; else the
         latest with a full time; else the latest that racing dropped. Other failures may have been
         bad luck, and count for nothing.
+
+    Example:
+        >>> records = lw.records.load("matmul.jsonl").records
+        >>> first = records[0]
+        >>> now = lw.records.Conditions(
+        ...     first.task, first.space, "a newer compiler", first.hardware, first.threads
+        ... )
+        >>> by_code = lw.records.by_code(records, now)
+        >>> print(all(record.build != now.build for record in by_code.values()))
+        True
     """
     chosen: dict[str, Record] = {}
     records = list(records)
@@ -121,6 +164,16 @@ def differences(record: Record, now: Conditions) -> tuple[str, ...]:
     Args:
         record: The record.
         now: The conditions of the run.
+
+    Example:
+        >>> records = lw.records.load("matmul.jsonl").records
+        >>> record = records[0]
+        >>> now = lw.records.Conditions(
+        ...     record.task, record.space, record.build, record.hardware, record.threads
+        ... )
+        >>> from dataclasses import replace
+        >>> print(lw.records.differences(record, replace(now, threads=64)))
+        ('threads differs: the record has 2, this run 64',)
     """
     pairs: list[tuple[str, object, object]] = [
         ("task", record.task, now.task),

@@ -46,6 +46,15 @@ class Store:
 
     Raises:
         RecordError: the file cannot be opened for writing, or the path is no regular file.
+
+    Example:
+        >>> records = lw.records.load("matmul.jsonl").records
+        >>> with lw.records.Store("copy.jsonl") as store:
+        ...     for record in records:
+        ...         store.append(record)
+        ...
+        >>> print(len(lw.records.load("copy.jsonl").records) == len(records))
+        True
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -66,6 +75,14 @@ class Store:
         Raises:
             RecordError: the line could not be written (disk full, no permission, ...). What was in
                 the log before is untouched and readable.
+
+        Example:
+            >>> records = lw.records.load("matmul.jsonl").records
+            >>> with lw.records.Store("copy.jsonl") as store:
+            ...     store.append(records[0])
+            ...
+            >>> print(len(lw.records.load("copy.jsonl").records))
+            1
         """
         self._write(record.to_line())
 
@@ -74,6 +91,13 @@ class Store:
 
         Raises:
             RecordError: as for :meth:`append`.
+
+        Example:
+            >>> with lw.records.Store("new.jsonl") as store:
+            ...     store.header({"run": lw.records.new_run(), "seed": 0})
+            ...
+            >>> print(lw.records.load("new.jsonl").headers[0]["seed"])
+            0
         """
         self._write(sealed(canonical_json({"v": VERSION, "header": dict(data)})))
 
@@ -82,6 +106,14 @@ class Store:
 
         Raises:
             RecordError: as for :meth:`append`, or the expression is too large for a line.
+
+        Example:
+            >>> log = lw.records.load("matmul.jsonl")
+            >>> with lw.records.Store("new.jsonl") as store:
+            ...     store.expression(log.expression(log.records[0]))
+            ...
+            >>> print(len(lw.records.load("new.jsonl").dags))
+            1
         """
         self._write(expression.to_line())
 
@@ -90,6 +122,13 @@ class Store:
 
         Raises:
             RecordError: the disk reports a failure.
+
+        Example:
+            >>> records = lw.records.load("matmul.jsonl").records
+            >>> with lw.records.Store("copy.jsonl") as store:
+            ...     store.append(records[0])
+            ...     store.sync()
+            ...
         """
         with self._lock:
             if self._fd is None:
@@ -100,7 +139,14 @@ class Store:
                 raise self._error(exc) from exc
 
     def close(self) -> None:
-        """Close the file. Further calls of ``append`` raise."""
+        """Close the file. Further calls of ``append`` raise.
+
+        Example:
+            >>> records = lw.records.load("matmul.jsonl").records
+            >>> store = lw.records.Store("copy.jsonl")
+            >>> store.append(records[0])
+            >>> store.close()
+        """
         with self._lock:
             fd, self._fd = self._fd, None
             if fd is not None:

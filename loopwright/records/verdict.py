@@ -11,7 +11,12 @@ from loopwright.records.json_value import Json
 
 
 class Outcome(StrEnum):
-    """The word of a verdict."""
+    """The word of a verdict.
+
+    Example:
+        >>> print([outcome.value for outcome in lw.records.Outcome])
+        ['faster', 'tie', 'slower', 'not compared']
+    """
 
     #: The whole interval of the gain lies above what counts as a gain.
     FASTER = "faster"
@@ -36,6 +41,11 @@ class Verdict:
         peak: the limit of the machine that was sampled in the same rounds, such as
             ``"FMA peak (AVX2)"``; empty where none was.
         of_peak: share of it that the winner reached; 0 where none was sampled.
+
+    Example:
+        >>> from loopwright.records import Outcome, Verdict
+        >>> print(Verdict(Outcome.FASTER, gain=0.31, margin=0.02, rounds=20).text())
+        the best beats the default by 31.0 % +- 2.0 %
     """
 
     outcome: Outcome
@@ -112,6 +122,11 @@ def compared(
         one: what the one is called.
         other: what the other is called.
         known: what else is known of the other, said where there is no gain.
+
+    Example:
+        >>> from loopwright.records import Outcome
+        >>> print(lw.records.compared(Outcome.FASTER, gain=0.31, margin=0.02))
+        the best beats the default by 31.0 % +- 2.0 %
     """
     figures = f"{_percent(abs(gain), margin)} +- {_percent(margin, margin)}"
     if gain >= _FACTOR:

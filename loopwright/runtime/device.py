@@ -36,7 +36,12 @@ CLOCK_FILE = Path("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")
 
 
 class DeviceType(IntEnum):
-    """DLPack's names and codes of device types; only ``kDLCPU`` can be used in this version."""
+    """DLPack's names and codes of device types; only ``kDLCPU`` can be used in this version.
+
+    Example:
+        >>> print(lw.runtime.DeviceType.kDLCPU.value)
+        1
+    """
 
     kDLCPU = 1
     kDLCUDA = 2
@@ -61,6 +66,10 @@ class Device:
 
     Raises:
         UsageError: the type is unknown, or there is no device of that number.
+
+    Example:
+        >>> print(lw.runtime.Device("cpu", 0))
+        cpu(0)
     """
 
     device_type: int
@@ -152,6 +161,9 @@ class Device:
 
         Raises:
             UsageError: kernels cannot run on it.
+
+        Example:
+            >>> lw.cpu(0).require()
         """
         if not self.exist:
             raise UsageError(f"{self} cannot be used: only cpu(0) runs kernels in this version")
@@ -215,6 +227,10 @@ def cpu(device_id: int = 0) -> Device:
 
     Raises:
         UsageError: the number is not 0.
+
+    Example:
+        >>> print(lw.cpu(0))
+        cpu(0)
     """
     return Device(DEVICE_TYPES["cpu"], device_id)
 
@@ -231,6 +247,10 @@ def device(dev_type: str | int | Device, dev_id: int | None = None) -> Device:
 
     Raises:
         UsageError: the name is unknown, or there is no such device.
+
+    Example:
+        >>> print(lw.runtime.device("cpu:0"), lw.runtime.device("llvm"))
+        cpu(0) cpu(0)
     """
     if isinstance(dev_type, Device):
         return dev_type

@@ -69,6 +69,17 @@ class BoundCall:
         entry: address of the machine code, ``int32_t f(void **args, void *workspace)``.
         pointers: the array of argument addresses.
         workspace: address of the workspace, None where the function needs none.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
+        >>> kernel = f.get_function("add_one")
+        >>> a, b = np.zeros(4, "float32"), np.empty(4, "float32")
+        >>> call = kernel.bind(a, b)
+        >>> call.run()
+        >>> print(b)
+        [1. 1. 1. 1.]
     """
 
     __slots__ = ("_held", "entry", "function", "pointers", "workspace")
@@ -113,6 +124,18 @@ class Function:
         image: the code.
         spec: what the manifest says of the function, with numbers for all sizes.
         values: the sizes.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
+        >>> kernel = f.get_function("add_one")
+        >>> b = np.empty(4, "float32")
+        >>> kernel(np.zeros(4, "float32"), b)
+        >>> print(b)
+        [1. 1. 1. 1.]
+        >>> print([(x.name, x.shape, x.output) for x in kernel.args])
+        [('A', (4,), False), ('B', (4,), True)]
     """
 
     def __init__(self, image: Image, spec: FunctionSpec, values: Sequence[int] = ()) -> None:
@@ -156,7 +179,16 @@ class Function:
         return self._image.kind.timer
 
     def complaint(self, code: int) -> Exception | None:
-        """What the code itself says about a failure that it reported in this thread, if it can."""
+        """What the code itself says about a failure that it reported in this thread, if it can.
+
+        Example:
+            >>> A = te.placeholder((4,), name="A")
+            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+            >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
+            >>> kernel = f.get_function("add_one")
+            >>> print(kernel.complaint(0))
+            None
+        """
         return self._image.complaint(code)
 
     def __call__(self, *args: object) -> None:
@@ -190,6 +222,19 @@ class Function:
         Raises:
             ArgumentError: as when called, or no output has elements.
             RunError: the workspace is over the limit.
+
+        Example:
+            >>> A = te.placeholder((4,), name="A")
+            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+            >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
+            >>> kernel = f.get_function("add_one")
+            >>> a, b = np.zeros(4, "float32"), np.empty(4, "float32")
+            >>> call = kernel.bind(a, b)
+            >>> call.run()
+            >>> a[:] = 10
+            >>> call.run()
+            >>> print(b)
+            [11. 11. 11. 11.]
         """
         held, addresses = self._check(args)
         if self._idle:

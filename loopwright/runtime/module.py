@@ -30,6 +30,15 @@ class Module:
         sources: its texts by kind (``ll``, ``asm``, ``c``, ``ir``), or functions that write them;
             the first is what `get_source` gives unasked. Or a function that gives all of these.
         link: links the artifact; default as its kind says.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
+        >>> b = np.empty(4, "float32")
+        >>> f(np.zeros(4, "float32"), b)
+        >>> print(f.entry_name, b)
+        add_one [1. 1. 1. 1.]
     """
 
     def __init__(
@@ -71,7 +80,15 @@ class Module:
         return tuple(self._functions)
 
     def get_function_list(self) -> list[str]:
-        """Names of all functions, as a list."""
+        """Names of all functions, as a list.
+
+        Example:
+            >>> A = te.placeholder((4,), name="A")
+            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+            >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
+            >>> print(f.get_function_list())
+            ['add_one']
+        """
         return list(self._functions)
 
     def get_function(self, name: str, query_imports: bool = False) -> Function | SymbolicFunction:
@@ -83,6 +100,16 @@ class Module:
 
         Raises:
             AttributeError: there is none; the message names those that are there.
+
+        Example:
+            >>> A = te.placeholder((4,), name="A")
+            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+            >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
+            >>> kernel = f.get_function("add_one")
+            >>> b = np.empty(4, "float32")
+            >>> kernel(np.zeros(4, "float32"), b)
+            >>> print(b)
+            [1. 1. 1. 1.]
         """
         try:
             return self._functions[name]
@@ -109,6 +136,13 @@ class Module:
 
         Raises:
             UsageError: there is no text of that kind; one loaded from a file has none.
+
+        Example:
+            >>> A = te.placeholder((4,), name="A")
+            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+            >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
+            >>> print("define" in f.get_source("ll"), len(f.get_source("asm")) > 0)
+            True True
         """
         if callable(self._sources):
             self._sources = self._sources()
@@ -131,11 +165,28 @@ class Module:
 
         Raises:
             UsageError: the module was loaded from a file.
+
+        Example:
+            >>> A = te.placeholder((4,), name="A")
+            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+            >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
+            >>> print(f.get_ir())
+            def add_one(A: float32[4], B: out float32[4]):
+              for i in range(4):
+                B[i] = A[i] + 1.0
         """
         return self.get_source("ir")
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the object at `path` and its manifest at ``path.json``; see `Artifact.save`."""
+        """Write the object at `path` and its manifest at ``path.json``; see `Artifact.save`.
+
+        Example:
+            >>> A = te.placeholder((4,), name="A")
+            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+            >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
+            >>> print(f.save("add_one.o").name)
+            add_one.o
+        """
         return self.artifact.save(path)
 
     def export_library(
@@ -167,6 +218,16 @@ class Module:
             UsageError: the target is ``interp``, the system is not Linux, or ``fcompile`` cannot be
                 called.
             RunError: the file cannot be written, or linking failed.
+
+        Example:
+            >>> A = te.placeholder((4,), name="A")
+            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+            >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
+            >>> path = f.export_library("add_one.so")
+            >>> b = np.empty(4, "float32")
+            >>> lw.load_module(path)(np.zeros(4, "float32"), b)
+            >>> print(path.name, b)
+            add_one.so [1. 1. 1. 1.]
         """
         return export.export(self.artifact, path, cc, fcompile)
 
@@ -178,6 +239,16 @@ class Module:
             UsageError: a file is missing, foreign, newer, or the two do not belong together.
             RunError: a file cannot be read.
             TargetError: it was compiled for another CPU.
+
+        Example:
+            >>> A = te.placeholder((4,), name="A")
+            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+            >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
+            >>> path = f.save("add_one.o")
+            >>> b = np.empty(4, "float32")
+            >>> lw.runtime.Module.load(path)(np.zeros(4, "float32"), b)
+            >>> print(b)
+            [1. 1. 1. 1.]
         """
         target = Path(path)
         if target.is_file():
@@ -204,6 +275,15 @@ class Module:
         Raises:
             AttributeError: there is no function of that name.
             UsageError: an option is out of range.
+
+        Example:
+            >>> A = te.placeholder((4,), name="A")
+            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+            >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
+            >>> timed = f.time_evaluator("add_one", lw.cpu(0), number=100, repeat=3)
+            >>> result = timed(np.zeros(4, "float32"), np.empty(4, "float32"))
+            >>> print(len(result.results), result.median > 0)
+            3 True
         """
         return timing.Evaluator(
             self.get_function(func_name),
@@ -225,5 +305,16 @@ class Module:
 
 
 def load_module(path: str | os.PathLike[str]) -> Module:
-    """Read what `Module.export_library` or `Module.save` wrote; see `Module.load`."""
+    """Read what `Module.export_library` or `Module.save` wrote; see `Module.load`.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
+        >>> path = f.save("add_one.o")
+        >>> b = np.empty(4, "float32")
+        >>> lw.load_module(path)(np.zeros(4, "float32"), b)
+        >>> print(b)
+        [1. 1. 1. 1.]
+    """
     return Module.load(path)

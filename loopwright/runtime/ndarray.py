@@ -28,7 +28,16 @@ def aligned_bytes(nbytes: int) -> npt.NDArray[np.uint8]:
 
 
 class NDArray:
-    """A row-major contiguous array on a device; `empty`, `array` and `from_dlpack` give one."""
+    """A row-major contiguous array on a device; `empty`, `array` and `from_dlpack` give one.
+
+    Example:
+        >>> a = lw.nd.array(np.array([[1, 2], [3, 4]], "float32"))
+        >>> print(a.shape, a.dtype, a.device)
+        (2, 2) float32 cpu(0)
+        >>> print(a.numpy())
+        [[1. 2.]
+         [3. 4.]]
+    """
 
     __slots__ = ("_data", "device")
 
@@ -67,11 +76,21 @@ class NDArray:
         return int(self._data.ctypes.data)
 
     def numpy(self) -> npt.NDArray[Any]:
-        """A copy as a NumPy array. For a view without a copy use ``np.from_dlpack(a)``."""
+        """A copy as a NumPy array. For a view without a copy use ``np.from_dlpack(a)``.
+
+        Example:
+            >>> print(lw.nd.array([1.0, 2.0], "float32").numpy())
+            [1. 2.]
+        """
         return self._data.copy()
 
     def asnumpy(self) -> npt.NDArray[Any]:
-        """The same as `numpy`, by its older name."""
+        """The same as `numpy`, by its older name.
+
+        Example:
+            >>> print(lw.nd.array([1.0, 2.0], "float32").asnumpy())
+            [1. 2.]
+        """
         return self.numpy()
 
     def copyfrom(self, source: object) -> NDArray:
@@ -83,6 +102,11 @@ class NDArray:
 
         Raises:
             ArgumentError: the shapes differ, or the conversion would change the kind of value.
+
+        Example:
+            >>> a = lw.nd.empty((2,), "float32")
+            >>> print(a.copyfrom([1, 2]).numpy())
+            [1. 2.]
         """
         data = source._data if isinstance(source, NDArray) else np.asarray(source)
         if data.shape != self.shape:
@@ -100,6 +124,11 @@ class NDArray:
 
         Raises:
             ArgumentError: the target array has another shape or kind of element.
+
+        Example:
+            >>> a, b = lw.nd.array([1.0, 2.0], "float32"), lw.nd.empty((2,))
+            >>> print(a.copyto(b).numpy())
+            [1. 2.]
         """
         if isinstance(target, NDArray):
             return target.copyfrom(self)
@@ -114,6 +143,12 @@ class NDArray:
 
         Raises:
             ArgumentError: the view needs more bytes than there are.
+
+        Example:
+            >>> a = lw.nd.array(np.arange(4, dtype="float32"))
+            >>> print(a.CreateView((2, 2)).numpy())
+            [[0. 1.]
+             [2. 3.]]
         """
         name = dtypes.check(dtype or self.dtype)
         extents = _shape(shape)
@@ -133,6 +168,11 @@ class NDArray:
 
         Raises:
             ArgumentError: the memory is read-only, which a capsule cannot say.
+
+        Example:
+            >>> a = lw.nd.array([1.0, 2.0], "float32")
+            >>> print("dltensor" in repr(a.to_dlpack()))
+            True
         """
         try:
             return self.__dlpack__()
@@ -194,6 +234,10 @@ def empty(
     Raises:
         TensorError: the type is unknown or not supported.
         ArgumentError: an extent is negative.
+
+    Example:
+        >>> print(lw.nd.empty((2, 3), "float32").shape)
+        (2, 3)
     """
     name = dtypes.check(dtype)
     where = _on_cpu(device)
@@ -217,6 +261,10 @@ def array(
 
     Raises:
         TensorError: the type is unknown or not supported.
+
+    Example:
+        >>> print(lw.nd.array([1, 2, 3], "int32").numpy())
+        [1 2 3]
     """
     if isinstance(dtype, Device):
         dtype, device = None, dtype if device is None else device
@@ -236,6 +284,13 @@ def from_dlpack(source: object) -> NDArray:
     Raises:
         ArgumentError: it is not contiguous, or lives on another device.
         TensorError: its element type is not supported.
+
+    Example:
+        >>> a = np.arange(3, dtype="float32")
+        >>> view = lw.runtime.from_dlpack(a)
+        >>> a[0] = 7
+        >>> print(view.numpy())
+        [7. 1. 2.]
     """
     data = host_array(source)
     dtypes.check(data.dtype)

@@ -243,6 +243,10 @@ def fma_peak(
     Raises:
         UsageError: the number of threads is out of range.
         TargetError: this machine lacks instructions of the unit.
+
+    Example:
+        >>> print(lw.runtime.fma_peak(1, seconds=0.01) > 0)
+        True
     """
     threads = pool.check_num_threads(num_threads or pool.get_num_threads())
     kernel = fma_kernel(threads, unit or host_unit())
@@ -267,6 +271,10 @@ def bandwidth(
 
     Raises:
         UsageError: the number of threads is out of range.
+
+    Example:
+        >>> print(lw.runtime.bandwidth(1, seconds=0.01, nbytes=1 << 20) > 1e8)
+        True
     """
     threads = pool.check_num_threads(num_threads or pool.get_num_threads())
     if nbytes is None:

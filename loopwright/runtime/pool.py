@@ -55,7 +55,12 @@ def default_num_threads() -> int:
 
 
 def get_num_threads() -> int:
-    """Threads that a parallel loop uses, the caller included, where its target names no number."""
+    """Threads that a parallel loop uses, the caller included, where its target names no number.
+
+    Example:
+        >>> print(lw.runtime.get_num_threads() >= 1)
+        True
+    """
     return _chosen or default_num_threads()
 
 
@@ -69,6 +74,12 @@ def set_num_threads(n: int | None) -> None:
 
     Raises:
         UsageError: `n` is out of range.
+
+    Example:
+        >>> lw.runtime.set_num_threads(1)
+        >>> print(lw.runtime.get_num_threads())
+        1
+        >>> lw.runtime.set_num_threads(None)
     """
     if n is not None:
         check_num_threads(n)
@@ -220,6 +231,15 @@ def pinned(num_threads: int | None = None) -> Iterator[None]:
     Args:
         num_threads: threads of the kernels to be run, the caller included; default
             `get_num_threads`. Workers are started now, so that none is born on the caller's CPU.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
+        >>> kernel = f.get_function("add_one")
+        >>> with lw.runtime.pinned(1):
+        ...     kernel(np.zeros(4, "float32"), np.empty(4, "float32"))
+        ...
     """
     if not linker.on_linux():
         yield

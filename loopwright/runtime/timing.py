@@ -41,6 +41,11 @@ class BenchmarkResult:
 
     Attributes:
         results: one mean per repeat.
+
+    Example:
+        >>> result = lw.runtime.BenchmarkResult((1e-3, 2e-3, 6e-3))
+        >>> print(result.median, result.mean, result.min)
+        0.002 0.0030000000000000005 0.001
     """
 
     results: tuple[float, ...]
@@ -114,6 +119,15 @@ def time_call(call: BoundCall, number: int) -> float:
 
     Raises:
         RunError: a call failed; those after it did not run.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
+        >>> kernel = f.get_function("add_one")
+        >>> call = kernel.bind(np.zeros(4, "float32"), np.empty(4, "float32"))
+        >>> print(lw.runtime.time_call(call, 100) > 0)
+        True
     """
     timer = call.function.timer
     if timer is not None:
@@ -135,6 +149,15 @@ def time_once(function: Function, args: Sequence[object], number: int = 1) -> fl
     Raises:
         ArgumentError: an argument is not acceptable.
         RunError: a call failed.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
+        >>> kernel = f.get_function("add_one")
+        >>> args = [np.zeros(4, "float32"), np.empty(4, "float32")]
+        >>> print(lw.runtime.time_once(kernel, args, number=100) > 0)
+        True
     """
     return time_call(function.bind(*args), _at_least("number", number, 1)) / number
 
@@ -155,6 +178,15 @@ def measure_windows(
 
     Raises:
         RunError: a call failed.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
+        >>> kernel = f.get_function("add_one")
+        >>> call = kernel.bind(np.zeros(4, "float32"), np.empty(4, "float32"))
+        >>> print(len(lw.runtime.measure_windows(call, windows=3, window_ms=1)))
+        3
     """
     _at_least("windows", windows, 1)
     once = time_call(call, 1) if estimate is None else estimate
@@ -210,6 +242,16 @@ class Evaluator:
 
     Raises:
         UsageError: an option is out of range or unknown.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
+        >>> kernel = f.get_function("add_one")
+        >>> evaluate = lw.runtime.Evaluator(kernel, number=100, repeat=3)
+        >>> result = evaluate(np.zeros(4, "float32"), np.empty(4, "float32"))
+        >>> print(len(result.results))
+        3
     """
 
     def __init__(

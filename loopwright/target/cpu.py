@@ -40,6 +40,11 @@ def host_cpu() -> tuple[str, str]:
     """Name and feature string of this machine's CPU, as LLVM sees it.
 
     On x86 only features that code for loops can use are named: the string stands in every record.
+
+    Example:
+        >>> name, features = lw.target.host_cpu()
+        >>> print(bool(name), "," in features)
+        True True
     """
     import llvmlite.binding as llvm
 
@@ -93,6 +98,10 @@ def same_code(one: tuple[str, str], other: tuple[str, str]) -> bool:
 
     They are where their names mean the same CPU, and the features that code may use are equal.
     What they say may come from a log: names that are not known are compared as text alone.
+
+    Example:
+        >>> print(lw.target.same_code(("x86-64-v3", ""), ("x86-64-v3", "+avx2")))
+        True
     """
     if one == other:
         return True
@@ -238,7 +247,12 @@ _PROBES = {
 
 @lru_cache(maxsize=32)
 def has_instruction(cpu: str, features: str, what: str) -> bool:
-    """Whether a CPU has instructions for ``"fma"``, or for conversion from ``"float16"``."""
+    """Whether a CPU has instructions for ``"fma"``, or for conversion from ``"float16"``.
+
+    Example:
+        >>> print(lw.target.has_instruction("x86-64-v3", "", "fma"))
+        True
+    """
     text, library = _PROBES[what]
     return library not in _assembly(cpu, features, text)
 
@@ -262,5 +276,9 @@ def stores_too_wide(cpu: str, features: str) -> bool:
     With AVX-512, LLVM before its repair of February 2026 (llvm-project issue 179489) joins the
     narrowing and the store; where the mask is a constant with one lane, it then stores that lane
     as it was before it was narrowed, over its neighbours in memory.
+
+    Example:
+        >>> print(lw.target.stores_too_wide("x86-64", ""))
+        False
     """
     return "movlps" in _assembly(cpu, features, _NARROW_STORE)

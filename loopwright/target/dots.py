@@ -27,6 +27,10 @@ def dot_lanes(cpu: str, features: str) -> int:
 
     Each lane gets the sum of four products of an unsigned and a signed byte (AVX-512 VNNI: 16
     lanes, AVX-VNNI: 8).
+
+    Example:
+        >>> print(lw.target.dot_lanes("x86-64", "+avx512vnni,+avx512vl"))
+        16
     """
     given = set(features.replace(" ", "").split(","))
 

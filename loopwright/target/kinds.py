@@ -24,6 +24,11 @@ class Option:
         help: what it does, and its default.
         choices: the only values, as text; empty: all of the type.
         may_be_empty: whether an empty text is a value.
+
+    Example:
+        >>> greeting = lw.target.Option(str, "how to greet; default hello", choices=("hello", "hi"))
+        >>> print(greeting.help)
+        how to greet; default hello
     """
 
     type: type
@@ -101,6 +106,10 @@ class Kind:
         resolve: fills in the options whose values depend on the machine, and refuses bad ones by a
             TargetError.
         is_host: whether its code runs on a CPU and may call that of other targets.
+
+    Example:
+        >>> print(lw.target.Kind("toy", ("cpu",)).name, lw.target.KINDS["llvm"].keys)
+        toy ('cpu',)
     """
 
     name: str
@@ -139,13 +148,26 @@ def register_target_kind(kind: Kind) -> None:
 
     Raises:
         TargetError: another kind has this name.
+
+    Example:
+        >>> lw.target.register_target_kind(lw.target.Kind("toy", ("cpu",)))
+        >>> print(lw.Target("toy").keys)
+        ('cpu',)
+        >>> lw.target.unregister_target_kind("toy")
     """
     if KINDS.setdefault(kind.name, kind) is not kind:
         raise TargetError(f"there is a target {kind.name!r} already")
 
 
 def unregister_target_kind(name: str) -> None:
-    """Take a kind of target away; nothing happens where there is none of that name."""
+    """Take a kind of target away; nothing happens where there is none of that name.
+
+    Example:
+        >>> lw.target.register_target_kind(lw.target.Kind("toy", ("cpu",)))
+        >>> lw.target.unregister_target_kind("toy")
+        >>> print("toy" in lw.target.KINDS)
+        False
+    """
     KINDS.pop(name, None)
 
 

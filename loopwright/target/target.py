@@ -53,6 +53,15 @@ class Target:
 
     Raises:
         TargetError: unknown kind or option (the known ones are listed), or a bad value.
+
+    Example:
+        >>> target = lw.Target("llvm -mcpu=x86-64-v3 -num-threads=1")
+        >>> print(target.kind, target.options["mcpu"], target.options["num_threads"])
+        llvm x86-64-v3 1
+        >>> with target:
+        ...     print(lw.Target.current() == target)
+        ...
+        True
     """
 
     def __init__(
@@ -92,7 +101,13 @@ class Target:
 
     @staticmethod
     def from_canonical(data: Mapping[str, Any]) -> Target:
-        """Rebuild a target from its canonical form."""
+        """Rebuild a target from its canonical form.
+
+        Example:
+            >>> target = lw.Target("interp")
+            >>> print(lw.Target.from_canonical(target.canonical) == target)
+            True
+        """
         return Target(dict(data))
 
     @overload
@@ -109,6 +124,12 @@ class Target:
 
         Args:
             allow_none: return None where no target is in force, as TVM does by default.
+
+        Example:
+            >>> with lw.Target("interp"):
+            ...     print(lw.Target.current().kind)
+            ...
+            interp
         """
         stack = _current.get()
         if stack or allow_none:
@@ -121,7 +142,12 @@ class Target:
         return dict(self.options)
 
     def with_host(self, host: TargetLike | None) -> Target:
-        """This target with another host; None takes the host away."""
+        """This target with another host; None takes the host away.
+
+        Example:
+            >>> print(lw.Target("c").with_host("llvm").host.kind)
+            llvm
+        """
         plain = {k: v for k, v in self.canonical.items() if k != "host"}
         return Target(plain, host)
 
@@ -168,6 +194,9 @@ class Target:
 
         Raises:
             TargetError: it may use instructions that this machine's CPU lacks; they are named.
+
+        Example:
+            >>> lw.Target("llvm").check_machine()
         """
         if not self.missing:
             return

@@ -23,6 +23,11 @@ class VectorUnit:
         registers: how many there are of that width.
         fused: whether there are instructions for ``a * b + c``.
         name: such as ``"AVX2"``.
+
+    Example:
+        >>> unit = lw.target.vector_unit("x86-64-v4", "")
+        >>> print(unit.nbytes, unit.registers, unit.fused)
+        64 32 True
     """
 
     cpu: str
@@ -45,7 +50,12 @@ class VectorUnit:
 
 
 def host_unit() -> VectorUnit:
-    """The vector unit of this machine."""
+    """The vector unit of this machine.
+
+    Example:
+        >>> print(lw.target.host_unit().nbytes >= 16)
+        True
+    """
     return vector_unit(*host_cpu())
 
 
@@ -57,6 +67,11 @@ def vector_unit(cpu: str, features: str, widest: int = 0) -> VectorUnit:
         cpu: a name that LLVM knows.
         features: what is switched on and off beside it, as ``+avx2,-fma``.
         widest: bytes of the widest vector that may be used; 0: no limit.
+
+    Example:
+        >>> unit = lw.target.vector_unit("x86-64-v3", "")
+        >>> print(unit.nbytes, unit.registers, unit.fused)
+        32 16 True
     """
     have = code_features(cpu, features)
     full = vector_bytes(cpu, features)

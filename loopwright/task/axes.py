@@ -16,6 +16,10 @@ class Axis:
     Attributes:
         length: Iterations; None for a part of a split, whose length depends on the configuration.
         name: What to call it in a message.
+
+    Example:
+        >>> print(lw.ConfigSpace.axis(16))
+        Axis(length=16, name='')
     """
 
     length: int | None

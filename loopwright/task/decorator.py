@@ -49,6 +49,21 @@ def template(
 
     Raises:
         TaskError: another function has the name already.
+
+    Example:
+        >>> @lw.template("example/add_one")
+        ... def add_one(n):
+        ...     A = te.placeholder((n,), name="A")
+        ...     B = te.compute((n,), lambda i: A[i] + 1, name="B")
+        ...     s = te.create_schedule(B.op)
+        ...     cfg = lw.get_config()
+        ...     cfg.define_split("tile", B.op.axis[0], num_outputs=2)
+        ...     io, ii = cfg["tile"].apply(s, B, B.op.axis[0])
+        ...     return s, [A, B]
+        ...
+        >>> task = lw.create_task("example/add_one", (64,), "llvm")
+        >>> print(len(task.config_space))
+        7
     """
 
     def register(function: Function) -> Template:

@@ -48,6 +48,13 @@ class DispatchContext(ABC):
 
     Attributes:
         current: the innermost context; without any, the one of default configurations.
+
+    Example:
+        >>> from loopwright.task import DispatchContext
+        >>> with lw.apply_history_best("matmul.jsonl") as history:
+        ...     print(DispatchContext.current is history)
+        ...
+        True
     """
 
     current = _Innermost()
@@ -83,6 +90,12 @@ class DispatchContext(ABC):
 
         Returns:
             What this context says, else the one around it; at the root the default configuration.
+
+        Example:
+            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+            >>> history = lw.apply_history_best("matmul.jsonl")
+            >>> print(history.query(lw.Target("llvm"), task) is not None)
+            True
         """
         task = task_of(target, workload)
         stack = _stack.get()
@@ -105,7 +118,16 @@ class DispatchContext(ABC):
 
 
 class FallbackContext(DispatchContext):
-    """The root of all contexts: default configurations."""
+    """The root of all contexts: default configurations.
+
+    Example:
+        >>> from loopwright.task import FallbackContext
+        >>> with FallbackContext(), lw.Target("llvm"):
+        ...     s, args = lw.ops.matmul(64, 64, 64)
+        ...
+        >>> print(s.origin)
+        None
+    """
 
     def apply(self, task: Task) -> Scheduled:
         """The schedule of the default configuration."""
@@ -121,6 +143,17 @@ def in_context(function: Callable[_P, _T]) -> Callable[_P, _T]:
 
     Args:
         function: any function; several threads may run it at the same time.
+
+    Example:
+        >>> from concurrent.futures import ThreadPoolExecutor
+        >>> def kernel():
+        ...     s, args = lw.ops.matmul(64, 64, 64)
+        ...     return s.origin is not None
+        ...
+        >>> with lw.apply_history_best("matmul.jsonl"), ThreadPoolExecutor() as pool:
+        ...     print(pool.submit(lw.in_context(kernel)).result())
+        ...
+        True
     """
     context = copy_context()
 
@@ -184,6 +217,10 @@ def clear_fallback_cache(target: object = None, workload: object = None) -> None
 
     Args:
         target, workload: accepted as in AutoTVM; all is forgotten.
+
+    Example:
+        >>> from loopwright.task import clear_fallback_cache
+        >>> clear_fallback_cache()
     """
     _said.clear()
 

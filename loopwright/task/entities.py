@@ -38,6 +38,20 @@ class SplitEntity:
 
     While a template runs for a whole population of candidates, sizes may be symbols, which behave
     as integers.
+
+    Example:
+        >>> A = te.placeholder((16,), name="A")
+        >>> B = te.compute((16,), lambda i: A[i] + 1, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> space = lw.ConfigSpace()
+        >>> _ = space.define_split("tile", B.op.axis[0], num_outputs=2)
+        >>> space.freeze()
+        >>> io, ii = space.get(2)["tile"].apply(s, B, B.op.axis[0])
+        >>> print(lw.lower(s, [A, B]))
+        def main(A: float32[16], B: out float32[16]):
+          for i.0 in range(4):
+            for i.1 in range(4):
+              B[i.0 * 4 + i.1] = A[i.0 * 4 + i.1] + 1.0
     """
 
     size: tuple[Any, ...]
@@ -72,7 +86,22 @@ class SplitEntity:
 
 @dataclass(frozen=True)
 class ReorderEntity:
-    """A permutation of axes: entry ``n`` says which axis comes ``n``-th."""
+    """A permutation of axes: entry ``n`` says which axis comes ``n``-th.
+
+    Example:
+        >>> A = te.placeholder((4, 8), name="A")
+        >>> B = te.compute((4, 8), lambda i, j: A[i, j] + 1, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> space = lw.ConfigSpace()
+        >>> _ = space.define_reorder("order", B.op.axis, policy="all")
+        >>> space.freeze()
+        >>> _ = space.get(1)["order"].apply(s, B, B.op.axis)
+        >>> print(lw.lower(s, [A, B]))
+        def main(A: float32[4, 8], B: out float32[4, 8]):
+          for j in range(8):
+            for i in range(4):
+              B[i, j] = A[i, j] + 1.0
+    """
 
     perm: tuple[int, ...]
 
@@ -106,7 +135,22 @@ class ReorderEntity:
 @dataclass(frozen=True)
 class AnnotateEntity:
     """What becomes of each axis: ``none``, ``unroll``, ``vec``, ``fuse`` (with the next axis), or a
-    thread axis such as ``blockIdx.x`` to be bound to; or per cache the axis to attach it at."""
+    thread axis such as ``blockIdx.x`` to be bound to; or per cache the axis to attach it at.
+
+    Example:
+        >>> A = te.placeholder((4, 8), name="A")
+        >>> B = te.compute((4, 8), lambda i, j: A[i, j] + 1, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> space = lw.ConfigSpace()
+        >>> space.define_annotate("how", B.op.axis, policy="vec")
+        >>> space.freeze()
+        >>> _ = space.get(0)["how"].apply(s, B, B.op.axis)
+        >>> print(lw.lower(s, [A, B]))
+        def main(A: float32[4, 8], B: out float32[4, 8]):
+          for i in range(4):
+            for j in vectorized(8):
+              B[i, j] = A[i, j] + 1.0
+    """
 
     anns: tuple[str | int, ...]
 
@@ -191,7 +235,16 @@ class AnnotateEntity:
 
 @dataclass(frozen=True)
 class OtherOptionEntity:
-    """A value out of a list of candidates."""
+    """A value out of a list of candidates.
+
+    Example:
+        >>> space = lw.ConfigSpace()
+        >>> _ = space.define_split("tile", 16, num_outputs=2)
+        >>> space.define_knob("unroll", [False, True])
+        >>> space.freeze()
+        >>> print(space.get(9)["unroll"].val)
+        True
+    """
 
     val: Json
 

@@ -14,7 +14,14 @@ from loopwright.task.template_config import missing_knob
 
 
 class FallbackConfig(ConfigEntity):
-    """The default configuration, which a template may still adjust: ``if cfg.is_fallback: ...``."""
+    """The default configuration, which a template may still adjust: ``if cfg.is_fallback: ...``.
+
+    Example:
+        >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+        >>> config = task.fallback()
+        >>> print(config.is_fallback, config["unroll_k"].val)
+        True 1
+    """
 
     @property
     def is_fallback(self) -> bool:

@@ -76,6 +76,14 @@ def apply_history_best(
     Raises:
         RecordError: a log is missing or cannot be read.
         UsageError: ``records`` is something else.
+
+    Example:
+        >>> with lw.apply_history_best("matmul.jsonl") as history, lw.Target("llvm"):
+        ...     s, args = lw.ops.matmul(64, 64, 64)
+        ...     f = lw.build(s, args, name="matmul")
+        ...
+        >>> print(len(history.report()), history.report()[0].record is not None)
+        1 True
     """
     return ApplyHistoryBest(records, any_hardware=any_hardware, strict=strict, verdicts=verdicts)
 
@@ -93,6 +101,14 @@ class ApplyHistoryBest(DispatchContext):
     Where the record's verdict says that the default configuration is as fast, or faster, the
     default is built. A record whose answer was never checked is applied with a warning, and refused
     when ``strict``.
+
+    Example:
+        >>> history = lw.apply_history_best("matmul.jsonl")
+        >>> with history, lw.Target("llvm"):
+        ...     s, args = lw.ops.matmul(64, 64, 64)
+        ...
+        >>> print([choice.checked.value for choice in history.report()])
+        ['yes']
     """
 
     def __init__(
@@ -116,6 +132,13 @@ class ApplyHistoryBest(DispatchContext):
 
         Raises:
             RecordError, UsageError: as :func:`apply_history_best`.
+
+        Example:
+            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+            >>> history = lw.apply_history_best(None)
+            >>> history.load("matmul.jsonl")
+            >>> print(history.config_for(task) is not None)
+            True
         """
         for key, more in by_task(self._read(records)).items():
             self._records.setdefault(key, []).extend(more)
@@ -124,7 +147,15 @@ class ApplyHistoryBest(DispatchContext):
     def update(
         self, target: TargetLike, workload: Task | tuple[Json, ...], cfg: ConfigEntity
     ) -> None:
-        """Use a configuration for a workload from now on, whatever the records say (AutoTVM)."""
+        """Use a configuration for a workload from now on, whatever the records say (AutoTVM).
+
+        Example:
+            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+            >>> history = lw.apply_history_best("matmul.jsonl")
+            >>> history.update("llvm", task, task.config(0))
+            >>> print(history.query("llvm", task).index)
+            0
+        """
         task = task_of(target, workload)
         self._given[_name(task)] = task.config(cfg)
 
@@ -133,6 +164,13 @@ class ApplyHistoryBest(DispatchContext):
 
         Raises:
             RecordError: the context is strict, and no record fits, or the best one is not checked.
+
+        Example:
+            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+            >>> history = lw.apply_history_best("matmul.jsonl")
+            >>> s, args = history.apply(task)
+            >>> print([t.name for t in args])
+            ['A', 'B', 'C']
         """
         if _name(task) in self._given:
             self._choices[_name(task)] = Choice(str(task), task.key, None, match=Match.GIVEN)
@@ -153,7 +191,14 @@ class ApplyHistoryBest(DispatchContext):
         return scheduled
 
     def config_for(self, task: Task) -> ConfigEntity | None:
-        """The configuration of the best record for the task, or None; see `query`."""
+        """The configuration of the best record for the task, or None; see `query`.
+
+        Example:
+            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+            >>> history = lw.apply_history_best("matmul.jsonl")
+            >>> print(history.config_for(task) is not None)
+            True
+        """
         if _name(task) in self._given:
             return self._given[_name(task)]
         choice, scheduled = self.choose(task)
@@ -164,15 +209,37 @@ class ApplyHistoryBest(DispatchContext):
         )
 
     def why_not(self, task: Task) -> str:
-        """Why no record was used."""
+        """Why no record was used.
+
+        Example:
+            >>> task = lw.create_task("matmul", (32, 32, 32), "llvm")
+            >>> history = lw.apply_history_best("matmul.jsonl")
+            >>> print(history.config_for(task), len(history.why_not(task)) > 0)
+            None True
+        """
         return "; ".join(self.explain(task).reasons)
 
     def explain(self, task: Task) -> Choice:
-        """Which record the task got, or would get, and why others were passed over."""
+        """Which record the task got, or would get, and why others were passed over.
+
+        Example:
+            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+            >>> history = lw.apply_history_best("matmul.jsonl")
+            >>> print(history.explain(task).record is not None)
+            True
+        """
         return self._choices.get(_name(task)) or self.choose(task)[0]
 
     def report(self) -> Report:
-        """One choice per task that was built so far, in order; printed, a table."""
+        """One choice per task that was built so far, in order; printed, a table.
+
+        Example:
+            >>> with lw.apply_history_best("matmul.jsonl") as history, lw.Target("llvm"):
+            ...     s, args = lw.ops.matmul(64, 64, 64)
+            ...
+            >>> print([choice.task for choice in history.report()])
+            ["matmul(64, 64, 64, False, False, 'float32')"]
+        """
         return Report(self._choices.values())
 
     def verify(self, task: Task, module: Module) -> AsCalled:
@@ -182,6 +249,16 @@ class ApplyHistoryBest(DispatchContext):
             RunError: a call failed.
             UsageError: an operand is used as an index, the template makes no inputs, and there is
                 no telling which values keep it inside.
+
+        Example:
+            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+            >>> history = lw.apply_history_best("matmul.jsonl")
+            >>> with history, lw.Target("llvm"):
+            ...     s, args = lw.ops.matmul(64, 64, 64)
+            ...     f = lw.build(s, args)
+            ...
+            >>> print(history.verify(task, f).seconds > 0)
+            True
         """
         choice = self.explain(task)
         if task.make_inputs is None:
@@ -205,6 +282,13 @@ class ApplyHistoryBest(DispatchContext):
         """What the task would get, and the schedule of its record, whatever the verdict says of it.
 
         Nothing is entered in the report, and nothing is refused.
+
+        Example:
+            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+            >>> history = lw.apply_history_best("matmul.jsonl")
+            >>> choice, scheduled = history.choose(task)
+            >>> print(choice.record.op, scheduled is not None)
+            matmul True
         """
         here = _here(task)
         fitting, passed = self._select(task, here)

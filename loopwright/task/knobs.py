@@ -71,6 +71,15 @@ class Knob(ABC):
 
     Raises:
         SpaceError: there is no candidate.
+
+    Example:
+        >>> space = lw.ConfigSpace()
+        >>> _ = space.define_split("tile", 16, num_outputs=2)
+        >>> space.define_knob("unroll", [False, True])
+        >>> space.freeze()
+        >>> knob = space.knobs["tile"]
+        >>> print(knob.name, len(knob.entities))
+        tile 5
     """
 
     kind: ClassVar[KnobKind]

@@ -56,6 +56,14 @@ class ValidCount:
         count: The number, or its estimate.
         exact: False when ``count`` was estimated from a random sample.
         total: All points.
+
+    Example:
+        >>> space = lw.ConfigSpace()
+        >>> space.define_knob("unroll", [1, 2, 4])
+        >>> space.freeze()
+        >>> count = space.valid_count()
+        >>> print(count, count.exact)
+        3 of 3 True
     """
 
     count: int

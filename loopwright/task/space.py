@@ -33,6 +33,15 @@ class ConfigEntity(TemplateConfig):
     Attributes:
         space: The space.
         index: Its index there; None when a recorded value is not among the candidates.
+
+    Example:
+        >>> space = lw.ConfigSpace()
+        >>> _ = space.define_split("tile", 16, num_outputs=2)
+        >>> space.define_knob("unroll", [False, True])
+        >>> space.freeze()
+        >>> config = space.get(5)
+        >>> print(config.index, config["tile"].size, config["unroll"].val)
+        5 (-1, 1) True
     """
 
     def __init__(
@@ -109,6 +118,16 @@ class ConfigSpace(TemplateConfig):
         knobs: The knobs by name, in the order of their definition.
         errors: What ``raise_error`` said about the default configuration.
         asked_fallback: True when the template looked at ``cfg.is_fallback``.
+
+    Example:
+        >>> space = lw.ConfigSpace()
+        >>> _ = space.define_split("tile", 16, num_outputs=2)
+        >>> space.define_knob("unroll", [False, True])
+        >>> space.freeze()
+        >>> print(len(space))
+        10
+        >>> print(space.get(7))
+        tile=[-1, 4] unroll=True
     """
 
     def __init__(self, defaults: Mapping[str, Json] | None = None) -> None:
@@ -137,15 +156,43 @@ class ConfigSpace(TemplateConfig):
         return False
 
     def raise_error(self, msg: str) -> None:
-        """Take note that the default configuration is refused; the collecting run goes on."""
+        """Take note that the default configuration is refused; the collecting run goes on.
+
+        Example:
+            >>> space = lw.ConfigSpace()
+            >>> _ = space.define_split("tile", 16, num_outputs=2)
+            >>> space.define_knob("unroll", [False, True])
+            >>> space.raise_error("16 is too small")
+            >>> print(space.valid())
+            False
+        """
         self.errors.append(msg)
 
     def valid(self) -> bool:
-        """True unless the default configuration was refused."""
+        """True unless the default configuration was refused.
+
+        Example:
+            >>> space = lw.ConfigSpace()
+            >>> _ = space.define_split("tile", 16, num_outputs=2)
+            >>> space.define_knob("unroll", [False, True])
+            >>> space.freeze()
+            >>> print(space.valid())
+            True
+        """
         return not self.errors
 
     def multi_filter(self, filter: Filter) -> None:
-        """Keep only the points for which ``filter(config)`` is true, asked point by point."""
+        """Keep only the points for which ``filter(config)`` is true, asked point by point.
+
+        Example:
+            >>> space = lw.ConfigSpace()
+            >>> _ = space.define_split("tile", 16, num_outputs=2)
+            >>> space.define_knob("unroll", [False, True])
+            >>> space.freeze()
+            >>> space.multi_filter(lambda config: config["tile"].size[-1] <= 4)
+            >>> print(len(space), space.valid_count().count)
+            10 6
+        """
         self._filters.append(filter)
 
     def freeze(self) -> None:
@@ -153,6 +200,14 @@ class ConfigSpace(TemplateConfig):
 
         Raises:
             SpaceError: a default was given for a knob that does not exist.
+
+        Example:
+            >>> space = lw.ConfigSpace()
+            >>> _ = space.define_split("tile", 16, num_outputs=2)
+            >>> space.define_knob("unroll", [False, True])
+            >>> space.freeze()
+            >>> print(len(space))
+            10
         """
         for name in self._defaults:
             if name not in self.knobs:
@@ -234,7 +289,17 @@ class ConfigSpace(TemplateConfig):
         return self._default
 
     def set_default(self, index: int) -> None:
-        """Make another point the default configuration."""
+        """Make another point the default configuration.
+
+        Example:
+            >>> space = lw.ConfigSpace()
+            >>> _ = space.define_split("tile", 16, num_outputs=2)
+            >>> space.define_knob("unroll", [False, True])
+            >>> space.freeze()
+            >>> space.set_default(3)
+            >>> print(space.default_index)
+            3
+        """
         self._check(index)
         self._default = index
 
@@ -245,6 +310,14 @@ class ConfigSpace(TemplateConfig):
 
         Raises:
             SpaceError: the index is outside of the space.
+
+        Example:
+            >>> space = lw.ConfigSpace()
+            >>> _ = space.define_split("tile", 16, num_outputs=2)
+            >>> space.define_knob("unroll", [False, True])
+            >>> space.freeze()
+            >>> print(space.point2knob(7))
+            (2, 1)
         """
         self._check(index)
         digits = []
@@ -258,6 +331,14 @@ class ConfigSpace(TemplateConfig):
 
         Raises:
             SpaceError: the vector has another length, or a position outside of its knob.
+
+        Example:
+            >>> space = lw.ConfigSpace()
+            >>> _ = space.define_split("tile", 16, num_outputs=2)
+            >>> space.define_knob("unroll", [False, True])
+            >>> space.freeze()
+            >>> print(space.knob2point((2, 1)))
+            7
         """
         dims = self.dims
         if len(vector) != len(dims):
@@ -274,13 +355,30 @@ class ConfigSpace(TemplateConfig):
 
         Raises:
             SpaceError: the index is outside of the space.
+
+        Example:
+            >>> space = lw.ConfigSpace()
+            >>> _ = space.define_split("tile", 16, num_outputs=2)
+            >>> space.define_knob("unroll", [False, True])
+            >>> space.freeze()
+            >>> print(space.get(0))
+            tile=[-1, 1] unroll=False
         """
         digits = self.point2knob(index)
         pairs = zip(self.knobs.values(), digits, strict=True)
         return ConfigEntity(self, {k.name: k.entities[digit] for k, digit in pairs}, int(index))
 
     def find(self, values: Mapping[str, Json] | ConfigEntity) -> int | None:
-        """The index of ``{knob: value}``, or None when it is not a point of this space."""
+        """The index of ``{knob: value}``, or None when it is not a point of this space.
+
+        Example:
+            >>> space = lw.ConfigSpace()
+            >>> _ = space.define_split("tile", 16, num_outputs=2)
+            >>> space.define_knob("unroll", [False, True])
+            >>> space.freeze()
+            >>> print(space.find({"tile": [-1, 4], "unroll": True}), space.find({"tile": [-1, 3]}))
+            7 None
+        """
         if isinstance(values, ConfigEntity):
             values = values.values
         if set(values) != set(self.knobs):
@@ -294,6 +392,14 @@ class ConfigSpace(TemplateConfig):
 
         Raises:
             SpaceError: it is not a point of this space; says which knob does not fit.
+
+        Example:
+            >>> space = lw.ConfigSpace()
+            >>> _ = space.define_split("tile", 16, num_outputs=2)
+            >>> space.define_knob("unroll", [False, True])
+            >>> space.freeze()
+            >>> print(space.index_of({"tile": [-1, 4], "unroll": True}))
+            7
         """
         index = self.find(values)
         if index is None:
@@ -306,6 +412,15 @@ class ConfigSpace(TemplateConfig):
 
         Raises:
             SpaceError: a value does not have the form of its knob.
+
+        Example:
+            >>> space = lw.ConfigSpace()
+            >>> _ = space.define_split("tile", 16, num_outputs=2)
+            >>> space.define_knob("unroll", [False, True])
+            >>> space.freeze()
+            >>> entity = space.entity_of({"tile": [-1, 3], "unroll": True})
+            >>> print(entity["tile"].size, entity.index)
+            (-1, 3) None
         """
         index = self.find(values)
         if index is not None:
@@ -323,6 +438,15 @@ class ConfigSpace(TemplateConfig):
 
         Raises:
             SpaceError: a filter raised, or took too long for the third time.
+
+        Example:
+            >>> space = lw.ConfigSpace()
+            >>> _ = space.define_split("tile", 16, num_outputs=2)
+            >>> space.define_knob("unroll", [False, True])
+            >>> space.freeze()
+            >>> space.multi_filter(lambda config: config["tile"].size[-1] <= 4)
+            >>> print([space.is_valid(i) for i in range(5)])
+            [True, True, True, False, False]
         """
         if not 0 <= index < self.range_length:
             return False
@@ -362,7 +486,16 @@ class ConfigSpace(TemplateConfig):
 
     def valid_count(self) -> ValidCount:
         """How many points the filters accept: exact for small spaces, else an estimate from a
-        sample, and marked as one."""
+        sample, and marked as one.
+
+        Example:
+            >>> space = lw.ConfigSpace()
+            >>> _ = space.define_split("tile", 16, num_outputs=2)
+            >>> space.define_knob("unroll", [False, True])
+            >>> space.freeze()
+            >>> print(space.valid_count())
+            10 of 10
+        """
         return sampling.valid_count(self)
 
     def sample_ints(self, m: int, rng: Rng = None) -> list[int]:
@@ -372,6 +505,14 @@ class ConfigSpace(TemplateConfig):
         Args:
             m: How many.
             rng: A ``numpy.random.Generator``, a ``random.Random``, or a seed; None is seed 0.
+
+        Example:
+            >>> space = lw.ConfigSpace()
+            >>> _ = space.define_split("tile", 16, num_outputs=2)
+            >>> space.define_knob("unroll", [False, True])
+            >>> space.freeze()
+            >>> print(len(set(space.sample_ints(4, rng=0))))
+            4
         """
         return sampling.sample_ints(self, m, rng)
 
@@ -380,15 +521,43 @@ class ConfigSpace(TemplateConfig):
 
         Raises:
             SpaceError: none was found.
+
+        Example:
+            >>> space = lw.ConfigSpace()
+            >>> _ = space.define_split("tile", 16, num_outputs=2)
+            >>> space.define_knob("unroll", [False, True])
+            >>> space.freeze()
+            >>> print(space.get_rand_index(0) in range(len(space)))
+            True
         """
         return sampling.rand_index(self, rng, to_exclude)
 
     def random_walk(self, index: int, rng: Rng = None) -> int:
-        """A valid point that differs from ``index`` in one knob; ``index`` where there is none."""
+        """A valid point that differs from ``index`` in one knob; ``index`` where there is none.
+
+        Example:
+            >>> space = lw.ConfigSpace()
+            >>> _ = space.define_split("tile", 16, num_outputs=2)
+            >>> space.define_knob("unroll", [False, True])
+            >>> space.freeze()
+            >>> start, there = space.point2knob(0), space.point2knob(space.random_walk(0, rng=0))
+            >>> print(sum(a != b for a, b in zip(start, there)))
+            1
+        """
         return sampling.random_walk(self, index, rng)
 
     def get_next_index(self, index: int, step: int = 1) -> int | None:
-        """The ``step``-th valid index after ``index`` (-1 is before the first); None at the end."""
+        """The ``step``-th valid index after ``index`` (-1 is before the first); None at the end.
+
+        Example:
+            >>> space = lw.ConfigSpace()
+            >>> _ = space.define_split("tile", 16, num_outputs=2)
+            >>> space.define_knob("unroll", [False, True])
+            >>> space.freeze()
+            >>> space.multi_filter(lambda config: config["unroll"].val)
+            >>> print(space.get_next_index(-1), space.get_next_index(5))
+            5 6
+        """
         return sampling.next_index(self, index, step)
 
     def _check(self, index: int) -> None:

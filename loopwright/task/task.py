@@ -46,6 +46,11 @@ class Task:
 
     Raises:
         TaskError: the template is unknown, does not accept the arguments, or raised.
+
+    Example:
+        >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+        >>> print(task.name, task.args, task.target.kind, task.flop)
+        matmul (64, 64, 64, False, False, 'float32') llvm 524288
     """
 
     def __init__(
@@ -118,6 +123,12 @@ class Task:
             InstantiationError: the template refused the configuration, or raised; in one line with
                 file and line.
             SpaceError: ``config`` is no configuration of this space.
+
+        Example:
+            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+            >>> s, args = task.instantiate(0)
+            >>> print([t.name for t in args], len(s.trace) > 0)
+            ['A', 'B', 'C'] True
         """
         config = self.config(config)
         try:
@@ -133,6 +144,11 @@ class Task:
 
         Raises:
             SpaceError: a value does not have the form of its knob; index outside of the space.
+
+        Example:
+            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+            >>> print(task.config(0).index, task.config({"unroll_k": 4})["unroll_k"].val)
+            0 4
         """
         if isinstance(config, ConfigEntity):
             same = config.space is self.config_space
@@ -142,7 +158,13 @@ class Task:
         return self.config_space.get(config)
 
     def fallback(self) -> FallbackConfig:
-        """A fresh default configuration, which says ``cfg.is_fallback`` to the template."""
+        """A fresh default configuration, which says ``cfg.is_fallback`` to the template.
+
+        Example:
+            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+            >>> print(task.fallback().is_fallback)
+            True
+        """
         index = self.config_space.default_index
         entities = {n: self.config_space.get(index)[n] for n in self.config_space.knobs}
         return FallbackConfig(self.config_space, entities, index)
@@ -225,6 +247,13 @@ def create_task(
 
     Raises:
         TaskError: see :class:`Task`.
+
+    Example:
+        >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+        >>> print(task)
+        matmul(64, 64, 64, False, False, 'float32')
+        >>> print(len(task.config_space))
+        12288
     """
     return Task(name, args, target)
 

@@ -46,6 +46,13 @@ class Template:
         make_inputs: Function of the template's arguments that makes test inputs, or None.
         default: Knob values of the default configuration, ``{knob: value}``, or a function of the
             template's arguments that returns them; None leaves the choice to each knob.
+
+    Example:
+        >>> print(lw.ops.matmul.name)
+        matmul
+        >>> s, args = lw.ops.matmul(64, 64, 64)
+        >>> print([t.name for t in args])
+        ['A', 'B', 'C']
     """
 
     def __init__(
@@ -174,6 +181,11 @@ def lookup(name: str | Template | Function) -> Template:
 
     Raises:
         TaskError: there is none; names all, and the nearest.
+
+    Example:
+        >>> from loopwright.task import lookup
+        >>> print(lookup("matmul").name)
+        matmul
     """
     if isinstance(name, Template):
         return name

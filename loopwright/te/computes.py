@@ -50,6 +50,18 @@ def compute(
     Raises:
         TensorError: wrong number of arguments, a value that is no expression, a reduction inside
             another expression, an element that lies outside its tensor, a bool from ``==``.
+
+    Example:
+        >>> A = te.placeholder((2, 3), name="A")
+        >>> B = te.compute((2, 3), lambda i, j: A[i, j] * 2 + 1, name="B")
+        >>> print(B)
+        Tensor(B: float32[2, 3])
+        >>> f = lw.build(te.create_schedule(B.op), [A, B])
+        >>> b = np.empty((2, 3), "float32")
+        >>> f(np.arange(6, dtype="float32").reshape(2, 3), b)
+        >>> print(b)
+        [[ 1.  3.  5.]
+         [ 7.  9. 11.]]
     """
     # Any in the signature: what the function returns says whether there is one tensor.
     dims = shape_of(shape, f"compute {name!r}")

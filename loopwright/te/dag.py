@@ -61,6 +61,13 @@ class Dag:
     Attributes:
         ops: in topological order; `Read.source` is an index into them.
         outputs: indices of the operations whose results are asked for.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> dag, index = te.Dag.from_ops([B.op])
+        >>> print([op.name for op in dag.ops], index[B.op])
+        ['A', 'B'] 1
     """
 
     ops: tuple[OpNode, ...]
@@ -68,7 +75,15 @@ class Dag:
 
     @staticmethod
     def from_ops(outputs: Sequence[Operation]) -> tuple[Dag, dict[Operation, int]]:
-        """The DAG of everything that ``outputs`` need, and the index of each operation in it."""
+        """The DAG of everything that ``outputs`` need, and the index of each operation in it.
+
+        Example:
+            >>> A = te.placeholder((4,), name="A")
+            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+            >>> dag, index = te.Dag.from_ops([B.op])
+            >>> print(dag.outputs, dag.ops[1].name)
+            (1,) B
+        """
         index: dict[Operation, int] = {}
         for op in outputs:
             _visit(op, index)
@@ -88,11 +103,27 @@ class Dag:
 
         Raises:
             TensorError: a variable has no value, or an extent is not positive.
+
+        Example:
+            >>> n = te.var("n")
+            >>> A = te.placeholder((n,), name="A")
+            >>> B = te.compute((n,), lambda i: A[i] + 1, name="B")
+            >>> dag, _ = te.Dag.from_ops([B.op])
+            >>> print(dag.bind({"n": 8}).ops[1].shape)
+            (8,)
         """
         return replace(self, ops=bind_sizes(self.ops, values)) if self.sizes else self
 
     def to_json(self) -> dict[str, Json]:
-        """JSON-able form; `from_json` is its inverse."""
+        """JSON-able form; `from_json` is its inverse.
+
+        Example:
+            >>> A = te.placeholder((4,), name="A")
+            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+            >>> dag, _ = te.Dag.from_ops([B.op])
+            >>> print(sorted(dag.to_json()))
+            ['ops', 'outputs', 'v']
+        """
         names: dict[Var, str] = {v: f"s{k}" for k, v in enumerate(self.sizes)}
         out: dict[str, Json] = {
             "v": 1,
@@ -107,6 +138,13 @@ class Dag:
 
         Raises:
             TensorError: another version, or malformed.
+
+        Example:
+            >>> A = te.placeholder((4,), name="A")
+            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+            >>> dag, _ = te.Dag.from_ops([B.op])
+            >>> print(te.Dag.from_json(dag.to_json()).hash == dag.hash)
+            True
         """
         if not isinstance(data, dict) or data.get("v") != 1:
             raise TensorError("this is not the JSON of a DAG in version 1")
@@ -186,6 +224,18 @@ class Dag:
 
         Dtypes and conversions are written out. Of a DAG from JSON that te's functions cannot have
         made (constants not folded, operations in another order) the hash may differ.
+
+        Example:
+            >>> A = te.placeholder((4,), name="A")
+            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+            >>> dag, _ = te.Dag.from_ops([B.op])
+            >>> print(dag.as_python())
+            from loopwright import te
+            <BLANKLINE>
+            A = te.placeholder((4,), "float32", name="A")
+            B = te.compute((4,), lambda i: A[i] + 1.0, name="B")
+            outputs = [B]
+            <BLANKLINE>
         """
         return program_source(self.ops, self.outputs)
 
@@ -220,7 +270,15 @@ class Dag:
         return sum(_op_flop(op) for op in self.ops)
 
     def consumers(self, i: int) -> list[int]:
-        """Indices of the operations that read operation ``i``."""
+        """Indices of the operations that read operation ``i``.
+
+        Example:
+            >>> A = te.placeholder((4,), name="A")
+            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+            >>> dag, _ = te.Dag.from_ops([B.op])
+            >>> print(dag.consumers(0))
+            [1]
+        """
         return [j for j, op in enumerate(self.ops) if any(r.source == i for r in op.reads())]
 
 

@@ -31,6 +31,13 @@ class BufferView:
         name: printed name.
         shape: extents, outermost first.
         dtype: type of an element.
+
+    Example:
+        >>> ib = te.ir_builder()
+        >>> with ib.allocate((4,), "float32", "t") as t:
+        ...     print(t, t[1])
+        ...
+        BufferView(t: float32[4]) t[1]
     """
 
     def __init__(self, buffer: Buffer) -> None:
@@ -55,7 +62,15 @@ class BufferView:
         return Load(self.buffer, self._indices(indices), self.buffer.dtype)
 
     def store(self, indices: ExprLike | tuple[ExprLike, ...], value: ExprLike) -> Store:
-        """The statement ``buffer[indices] = value``; the value is cast to the buffer's dtype."""
+        """The statement ``buffer[indices] = value``; the value is cast to the buffer's dtype.
+
+        Example:
+            >>> ib = te.ir_builder()
+            >>> with ib.allocate((4,), "float32", "t") as t:
+            ...     print(t.store(1, t[0] + 1))
+            ...
+            t[1] = t[0] + 1.0
+        """
         e = as_expr(value, None if isinstance(value, Expr) else self.dtype)
         return Store(self.buffer, self._indices(indices), cast(e, self.dtype))
 
@@ -76,19 +91,37 @@ class BufferView:
 
 
 class IRBuilder:
-    """Collects statements, one after the other, in loops and branches::
+    """Collects statements, one after the other, in loops and branches.
 
-    ib = te.ir_builder()
-    with ib.for_range(16, "j", "vectorized") as j:
-        ib.emit(c.store(j, c[j] + a[0] * b[j]))
-    return ib.get()
+    Example:
+        >>> x = te.placeholder((4,), name="x")
+        >>> y = te.compute((4,), lambda i: x[i] * 2, name="y")
+        >>> def double(inputs, outputs):
+        ...     ib = te.ir_builder()
+        ...     with ib.for_range(4, "l", "vectorized") as l:
+        ...         ib.emit(outputs[0].store(l, inputs[0][l] * 2))
+        ...     return ib.get()
+        ...
+        >>> print(te.decl_tensor_intrin(y.op, double, name="double4").body)
+        for l in vectorized(4):
+          y[l] = x[l] * 2.0
     """
 
     def __init__(self) -> None:
         self._open: list[list[Stmt]] = [[]]
 
     def emit(self, stmt: Stmt) -> None:
-        """Add a statement."""
+        """Add a statement.
+
+        Example:
+            >>> ib = te.ir_builder()
+            >>> with ib.allocate((4,), "float32", "t") as t:
+            ...     ib.emit(t.store(0, 1.0))
+            ...
+            >>> print(ib.get())
+            t = alloc(float32[4], local)
+            t[0] = 1.0
+        """
         if not isinstance(stmt, Stmt):
             raise TensorError(f"emit: expected a statement, such as c.store(i, x), got {stmt!r}")
         self._open[-1].append(stmt)
@@ -104,6 +137,17 @@ class IRBuilder:
 
         Raises:
             TensorError: the extent is no positive number, or the kind is another one.
+
+        Example:
+            >>> ib = te.ir_builder()
+            >>> with ib.allocate((4,), "float32", "t") as t:
+            ...     with ib.for_range(4, "l", "vectorized") as l:
+            ...         ib.emit(t.store(l, 1.0))
+            ...
+            >>> print(ib.get())
+            t = alloc(float32[4], local)
+            for l in vectorized(4):
+              t[l] = 1.0
         """
         (n,) = static_shape(shape_of((extent,), f"for_range {name!r}"))
         if kind not in _KINDS:
@@ -119,6 +163,18 @@ class IRBuilder:
 
         Raises:
             TensorError: it is no condition, such as what ``a == b`` gives; `te.equal` makes one.
+
+        Example:
+            >>> ib = te.ir_builder()
+            >>> with ib.allocate((4,), "float32", "t") as t:
+            ...     with ib.for_range(4, "i") as i, ib.if_scope(i < 2):
+            ...         ib.emit(t.store(i, 1.0))
+            ...
+            >>> print(ib.get())
+            t = alloc(float32[4], local)
+            for i in range(4):
+              if i < 2:
+                t[i] = 1.0
         """
         checked = condition(cond, "if_scope")
         self._open.append([])
@@ -131,6 +187,22 @@ class IRBuilder:
 
         Raises:
             TensorError: the statement before is no branch, or has an alternative already.
+
+        Example:
+            >>> ib = te.ir_builder()
+            >>> with ib.allocate((4,), "float32", "t") as t, ib.for_range(4, "i") as i:
+            ...     with ib.if_scope(i < 2):
+            ...         ib.emit(t.store(i, 1.0))
+            ...     with ib.else_scope():
+            ...         ib.emit(t.store(i, 2.0))
+            ...
+            >>> print(ib.get())
+            t = alloc(float32[4], local)
+            for i in range(4):
+              if i < 2:
+                t[i] = 1.0
+              else:
+                t[i] = 2.0
         """
         last = self._open[-1][-1] if self._open[-1] else None
         if not isinstance(last, If) or last.orelse is not None:
@@ -142,7 +214,17 @@ class IRBuilder:
 
     @contextmanager
     def allocate(self, shape: ShapeLike, dtype: str, name: str = "buf") -> Iterator[BufferView]:
-        """A buffer of the body's own, which exists for what is added inside."""
+        """A buffer of the body's own, which exists for what is added inside.
+
+        Example:
+            >>> ib = te.ir_builder()
+            >>> with ib.allocate((2, 4), "float32", "tile") as tile:
+            ...     ib.emit(tile.store((0, 0), 1.0))
+            ...
+            >>> print(ib.get())
+            tile = alloc(float32[2, 4], local)
+            tile[0, 0] = 1.0
+        """
         b = Buffer(name, shape_of(shape, f"allocate {name!r}"), dtypes.check(dtype), "local")
         self._open.append([])
         yield BufferView(b)
@@ -152,14 +234,36 @@ class IRBuilder:
         return seq(*self._open.pop())
 
     def get(self) -> Stmt:
-        """All statements that were added."""
+        """All statements that were added.
+
+        Example:
+            >>> ib = te.ir_builder()
+            >>> with ib.allocate((4,), "float32", "t") as t:
+            ...     ib.emit(t.store(0, 1.0))
+            ...     ib.emit(t.store(1, 2.0))
+            ...
+            >>> print(ib.get())
+            t = alloc(float32[4], local)
+            t[0] = 1.0
+            t[1] = 2.0
+        """
         if len(self._open) != 1:
             raise TensorError("get: a loop is still open; call it after the with block")
         return seq(*self._open[0])
 
 
 def ir_builder() -> IRBuilder:
-    """A new `IRBuilder`."""
+    """A new `IRBuilder`.
+
+    Example:
+        >>> ib = te.ir_builder()
+        >>> with ib.allocate((4,), "float32", "t") as t:
+        ...     ib.emit(t.store(0, 1.0))
+        ...
+        >>> print(ib.get())
+        t = alloc(float32[4], local)
+        t[0] = 1.0
+    """
     return IRBuilder()
 
 
@@ -172,5 +276,16 @@ def call_intrin(name: str, *operands: Expr) -> IntrinsicCall:
 
     Raises:
         TensorError: no such instruction; number, dtypes or dimensions of the operands are wrong.
+
+    Example:
+        >>> ib = te.ir_builder()
+        >>> with (
+        ...     ib.allocate((16,), "int32", "c") as c,
+        ...     ib.allocate((4,), "uint8", "a") as a,
+        ...     ib.allocate((16, 4), "int8", "b") as b,
+        ... ):
+        ...     print(te.call_intrin("dot_16x4_u8s8s32", c[0], a[0], b[0, 0]))
+        ...
+        dot_16x4_u8s8s32(c[0], a[0], b[0, 0])
     """
     return call_instruction(name, operands)

@@ -58,6 +58,10 @@ def const(value: ExprLike, dtype: str | None = None) -> Expr:
 
     Raises:
         TensorError: ``value`` is no number, or the dtype is not supported.
+
+    Example:
+        >>> print(te.const(1), te.const(1).dtype, te.const(1, "float16").dtype)
+        1 int32 float16
     """
     return as_expr(value) if dtype is None else cast(value, dtypes.check(dtype))
 
@@ -66,6 +70,14 @@ def select(cond: ExprLike, true_value: ExprLike, false_value: ExprLike) -> Expr:
     """``true_value`` where the condition holds, else the other; both are evaluated.
 
     So both must read inside their tensors, whatever the condition says.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: te.select(A[i] > 0, A[i], 0.0), name="B")
+        >>> print(lw.lower(te.create_schedule(B.op), [A, B]))
+        def main(A: float32[4], B: out float32[4]):
+          for i in range(4):
+            B[i] = select(A[i] > 0.0, A[i], 0.0)
     """
     a, b, dtype = promote(true_value, false_value)
     return Select(condition(cond, "te.select"), a, b, dtype)
@@ -75,68 +87,157 @@ def if_then_else(cond: ExprLike, true_value: ExprLike, false_value: ExprLike) ->
     """``true_value`` where the condition holds, else the other; only that one is evaluated.
 
     It guards reads outside of a tensor, as padding needs it.
+
+    Example:
+        >>> A = te.placeholder((3,), name="A")
+        >>> def padded(i):
+        ...     return te.if_then_else(te.all(i >= 1, i < 4), A[i - 1], 0.0)
+        ...
+        >>> P = te.compute((5,), padded, name="P")
+        >>> f = lw.build(te.create_schedule(P.op), [A, P])
+        >>> p = np.empty(5, "float32")
+        >>> f(np.ones(3, "float32"), p)
+        >>> print(p)
+        [0. 1. 1. 1. 0.]
     """
     a, b, dtype = promote(true_value, false_value)
     return IfThenElse(condition(cond, "te.if_then_else"), a, b, dtype)
 
 
 def all(*conds: ExprLike) -> Expr:
-    """True where every condition is."""
+    """True where every condition is.
+
+    Example:
+        >>> i = te.var("i")
+        >>> print(te.all(i > 1, i < 4))
+        i > 1 and i < 4
+    """
     return logical("and", conds)
 
 
 def any(*conds: ExprLike) -> Expr:
-    """True where at least one condition is."""
+    """True where at least one condition is.
+
+    Example:
+        >>> i = te.var("i")
+        >>> print(te.any(i < 1, i > 4))
+        i < 1 or i > 4
+    """
     return logical("or", conds)
 
 
 def logical_not(cond: ExprLike) -> Expr:
-    """Negation of a condition."""
+    """Negation of a condition.
+
+    Example:
+        >>> i = te.var("i")
+        >>> print(te.logical_not(i < 4))
+        not (i < 4)
+    """
     return Unary("not", condition(cond, "te.logical_not"), "bool")
 
 
 def equal(a: ExprLike, b: ExprLike) -> Expr:
-    """``a == b`` as part of the program (the operator compares structure)."""
+    """``a == b`` as part of the program (the operator compares structure).
+
+    Example:
+        >>> i = te.var("i")
+        >>> print(te.equal(i, 4))
+        i == 4
+    """
     return binary("==", a, b)
 
 
 def not_equal(a: ExprLike, b: ExprLike) -> Expr:
-    """``a != b`` as part of the program."""
+    """``a != b`` as part of the program.
+
+    Example:
+        >>> i = te.var("i")
+        >>> print(te.not_equal(i, 4))
+        i != 4
+    """
     return binary("!=", a, b)
 
 
 def floordiv(a: ExprLike, b: ExprLike) -> Expr:
-    """Integer division rounded towards minus infinity."""
+    """Integer division rounded towards minus infinity.
+
+    Example:
+        >>> print(te.floordiv(te.const(-7), 2))
+        -4
+    """
     return binary("//", a, b)
 
 
 def floormod(a: ExprLike, b: ExprLike) -> Expr:
-    """Remainder of `floordiv`; it has the sign of ``b``."""
+    """Remainder of `floordiv`; it has the sign of ``b``.
+
+    Example:
+        >>> print(te.floormod(te.const(-7), 2))
+        1
+    """
     return binary("%", a, b)
 
 
 def truncdiv(a: ExprLike, b: ExprLike) -> Expr:
-    """Integer division rounded towards zero."""
+    """Integer division rounded towards zero.
+
+    Example:
+        >>> A = te.placeholder((2,), "int32", name="A")
+        >>> B = te.compute((2,), lambda i: te.truncdiv(A[i], 2), name="B")
+        >>> f = lw.build(te.create_schedule(B.op), [A, B])
+        >>> b = np.empty(2, "int32")
+        >>> f(np.array([7, -7], "int32"), b)
+        >>> print(b)
+        [ 3 -3]
+    """
     return binary("tdiv", a, b)
 
 
 def truncmod(a: ExprLike, b: ExprLike) -> Expr:
-    """Remainder of `truncdiv`; it has the sign of ``a``."""
+    """Remainder of `truncdiv`; it has the sign of ``a``.
+
+    Example:
+        >>> A = te.placeholder((2,), "int32", name="A")
+        >>> B = te.compute((2,), lambda i: te.truncmod(A[i], 2), name="B")
+        >>> f = lw.build(te.create_schedule(B.op), [A, B])
+        >>> b = np.empty(2, "int32")
+        >>> f(np.array([7, -7], "int32"), b)
+        >>> print(b)
+        [ 1 -1]
+    """
     return binary("tmod", a, b)
 
 
 def indexdiv(a: ExprLike, b: ExprLike) -> Expr:
-    """`floordiv`, by the name that TE has for indices."""
+    """`floordiv`, by the name that TE has for indices.
+
+    Example:
+        >>> print(te.indexdiv(te.var("i"), 4))
+        i // 4
+    """
     return floordiv(a, b)
 
 
 def indexmod(a: ExprLike, b: ExprLike) -> Expr:
-    """`floormod`, by the name that TE has for indices."""
+    """`floormod`, by the name that TE has for indices.
+
+    Example:
+        >>> print(te.indexmod(te.var("i"), 4))
+        i % 4
+    """
     return floormod(a, b)
 
 
 def div(a: ExprLike, b: ExprLike) -> Expr:
-    """Division as in C: of floats exact up to rounding, of integers `truncdiv`."""
+    """Division as in C: of floats exact up to rounding, of integers `truncdiv`.
+
+    Example:
+        >>> a = te.placeholder((4,), "float32", name="a")
+        >>> n = te.placeholder((4,), "int32", name="n")
+        >>> print(te.div(a[0], 2), "and", te.div(n[0], 2))
+        a[0] / 2.0 and tdiv(n[0], 2)
+    """
     return binary("/" if dtypes.is_float(promote(a, b)[2]) else "tdiv", a, b)
 
 
@@ -147,13 +248,32 @@ def isnan(x: ExprLike) -> Expr:
 
     Raises:
         TensorError: x is of dtype bool.
+
+    Example:
+        >>> A = te.placeholder((2,), name="A")
+        >>> B = te.compute((2,), lambda i: te.select(te.isnan(A[i]), 0.0, A[i]), name="B")
+        >>> f = lw.build(te.create_schedule(B.op), [A, B])
+        >>> b = np.empty(2, "float32")
+        >>> f(np.array([np.nan, 3], "float32"), b)
+        >>> print(b)
+        [0. 3.]
     """
     e = _number("isnan", x)
     return binary("!=", e, e) if dtypes.is_float(e.dtype) else const(False)
 
 
 def isinf(x: ExprLike) -> Expr:
-    """True where x is infinite, of either sign; never for integers. Otherwise as `isnan`."""
+    """True where x is infinite, of either sign; never for integers. Otherwise as `isnan`.
+
+    Example:
+        >>> A = te.placeholder((2,), name="A")
+        >>> B = te.compute((2,), lambda i: te.select(te.isinf(A[i]), 0.0, A[i]), name="B")
+        >>> f = lw.build(te.create_schedule(B.op), [A, B])
+        >>> b = np.empty(2, "float32")
+        >>> f(np.array([-np.inf, 3], "float32"), b)
+        >>> print(b)
+        [0. 3.]
+    """
     e = _number("isinf", x)
     if not dtypes.is_float(e.dtype):
         return const(False)
@@ -161,7 +281,17 @@ def isinf(x: ExprLike) -> Expr:
 
 
 def isfinite(x: ExprLike) -> Expr:
-    """True where x is neither infinite nor not a number; always for integers. See `isnan`."""
+    """True where x is neither infinite nor not a number; always for integers. See `isnan`.
+
+    Example:
+        >>> A = te.placeholder((3,), name="A")
+        >>> B = te.compute((3,), lambda i: te.select(te.isfinite(A[i]), A[i], 0.0), name="B")
+        >>> f = lw.build(te.create_schedule(B.op), [A, B])
+        >>> b = np.empty(3, "float32")
+        >>> f(np.array([np.nan, np.inf, 3], "float32"), b)
+        >>> print(b)
+        [0. 0. 3.]
+    """
     e = _number("isfinite", x)
     if not dtypes.is_float(e.dtype):
         return const(True)
@@ -182,6 +312,11 @@ def call(fn: str, *args: ExprLike) -> Expr:
 
     Raises:
         TensorError: the name is unknown, or an operand is of dtype bool.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> print(te.call("exp", A[0]))
+        exp(A[0])
     """
     if fn not in INTRINSICS:
         raise TensorError(
@@ -202,32 +337,69 @@ def call(fn: str, *args: ExprLike) -> Expr:
 
 
 def bitwise_and(a: ExprLike, b: ExprLike) -> Expr:
-    """``a & b`` of integers."""
+    """``a & b`` of integers.
+
+    Example:
+        >>> print(te.bitwise_and(te.const(6), 3))
+        2
+    """
     return binary("&", a, b)
 
 
 def bitwise_or(a: ExprLike, b: ExprLike) -> Expr:
-    """``a | b`` of integers."""
+    """``a | b`` of integers.
+
+    Example:
+        >>> print(te.bitwise_or(te.const(6), 3))
+        7
+    """
     return binary("|", a, b)
 
 
 def bitwise_xor(a: ExprLike, b: ExprLike) -> Expr:
-    """``a ^ b`` of integers."""
+    """``a ^ b`` of integers.
+
+    Example:
+        >>> print(te.bitwise_xor(te.const(6), 3))
+        5
+    """
     return binary("^", a, b)
 
 
 def bitwise_not(a: ExprLike) -> Expr:
-    """``~a`` of an integer."""
+    """``~a`` of an integer.
+
+    Example:
+        >>> A = te.placeholder((4,), "int32", name="A")
+        >>> print(te.bitwise_not(A[0]))
+        ~A[0]
+    """
     return invert(a)
 
 
 def shift_left(a: ExprLike, b: ExprLike) -> Expr:
-    """``a << b``; the amount counts modulo the width of the operands."""
+    """``a << b``; the amount counts modulo the width of the operands.
+
+    Example:
+        >>> A = te.placeholder((4,), "int32", name="A")
+        >>> print(te.shift_left(A[0], 3))
+        A[0] << 3
+    """
     return binary("<<", a, b)
 
 
 def shift_right(a: ExprLike, b: ExprLike) -> Expr:
-    """``a >> b``, which copies the sign of signed integers; the amount as in `shift_left`."""
+    """``a >> b``, which copies the sign of signed integers; the amount as in `shift_left`.
+
+    Example:
+        >>> A = te.placeholder((2,), "int32", name="A")
+        >>> B = te.compute((2,), lambda i: te.shift_right(A[i], 1), name="B")
+        >>> f = lw.build(te.create_schedule(B.op), [A, B])
+        >>> b = np.empty(2, "int32")
+        >>> f(np.array([7, -7], "int32"), b)
+        >>> print(b)
+        [ 3 -4]
+    """
     return binary(">>", a, b)
 
 
@@ -238,6 +410,11 @@ def fma(a: ExprLike, b: ExprLike, c: ExprLike) -> Expr:
 
     Raises:
         TensorError: an operand is of dtype bool.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> print(te.fma(A[0], A[1], A[2]))
+        fma(A[0], A[1], A[2])
     """
     x, y, _ = promote(a, b)
     x, z, _ = promote(x, c)
@@ -253,6 +430,15 @@ def reinterpret(dtype: str, x: ExprLike) -> Expr:
 
     Raises:
         TensorError: the widths differ, or one side is bool.
+
+    Example:
+        >>> A = te.placeholder((1,), name="A")
+        >>> B = te.compute((1,), lambda i: te.reinterpret("int32", A[i]), name="B")
+        >>> f = lw.build(te.create_schedule(B.op), [A, B])
+        >>> b = np.empty(1, "int32")
+        >>> f(np.ones(1, "float32"), b)
+        >>> print(hex(b[0]))
+        0x3f800000
     """
     e, to = as_expr(x), dtypes.check(dtype)
     if e.dtype == to:
@@ -266,16 +452,35 @@ def reinterpret(dtype: str, x: ExprLike) -> Expr:
 
 
 # Errors are in units in the last place of float32 and float64: docs/math.md, with special values.
-def _unary(fn: str, doc: str) -> Callable[[ExprLike], Expr]:
+#: The end of a docstring: a function of one number, tried on some.
+_EXAMPLE = """
+
+Example:
+    >>> x = te.placeholder(({n},), name="x")
+    >>> y = te.compute(({n},), lambda i: te.{fn}(x[i]), name="y")
+    >>> f = lw.build(te.create_schedule(y.op), [x, y])
+    >>> out = np.empty({n}, "float32")
+    >>> f(np.array([{numbers}], "float32"), out)
+    >>> print(out.round(3))
+    [{results}]
+"""
+
+
+def _with_example(fn: str, doc: str, numbers: str, results: str) -> str:
+    n = len(numbers.split(","))
+    return doc + _EXAMPLE.format(fn=fn, n=n, numbers=numbers, results=results)
+
+
+def _unary(fn: str, doc: str, numbers: str, results: str) -> Callable[[ExprLike], Expr]:
     def f(x: ExprLike) -> Expr:
         return call(fn, x)
 
     f.__name__ = f.__qualname__ = fn
-    f.__doc__ = doc
+    f.__doc__ = _with_example(fn, doc, numbers, results)
     return f
 
 
-def _rounding(fn: str, doc: str) -> Callable[[ExprLike], Expr]:
+def _rounding(fn: str, doc: str, results: str) -> Callable[[ExprLike], Expr]:
     """A function of floats that leaves integers, which are whole already, as they are."""
 
     def f(x: ExprLike) -> Expr:
@@ -283,43 +488,68 @@ def _rounding(fn: str, doc: str) -> Callable[[ExprLike], Expr]:
         return e if dtypes.is_int(e.dtype) else call(fn, e)
 
     f.__name__ = f.__qualname__ = fn
-    f.__doc__ = f"{doc} An integer stays as it is, with its dtype."
+    stays = f"{doc} An integer stays as it is, with its dtype."
+    f.__doc__ = _with_example(fn, stays, "-1.5, 0.5, 1.7", results)
     return f
 
 
-exp = _unary("exp", "e to the power x; within 1.1 ulp.")
-exp2 = _unary("exp2", "2 to the power x; within 1.3 ulp.")
-expm1 = _unary("expm1", "exp(x) - 1, accurate near 0; within 2.0 ulp.")
-log = _unary("log", "Natural logarithm; within 1.0 ulp.")
-log2 = _unary("log2", "Logarithm to base 2; within 1.0 ulp.")
-log10 = _unary("log10", "Logarithm to base 10; within 1.0 ulp.")
-log1p = _unary("log1p", "log(1 + x), accurate near 0; within 1.0 ulp.")
-tanh = _unary("tanh", "Hyperbolic tangent; within 3.0 ulp.")
-sinh = _unary("sinh", "Hyperbolic sine; within 3.0 ulp.")
-cosh = _unary("cosh", "Hyperbolic cosine; within 2.0 ulp.")
-sigmoid = _unary("sigmoid", "1 / (1 + exp(-x)); within 2.5 ulp.")
-erf = _unary("erf", "Error function; within 1.5 ulp.")
-sqrt = _unary("sqrt", "Square root; NaN for negative x.")
-rsqrt = _unary("rsqrt", "1 / sqrt(x); within 1.6 ulp.")
-sin = _unary("sin", "Sine of radians; within 1.6 ulp.")
-cos = _unary("cos", "Cosine of radians; within 1.6 ulp.")
-tan = _unary("tan", "Tangent of radians; within 3.2 ulp.")
-atan = _unary("atan", "Arc tangent in radians; within 2.0 ulp.")
-floor = _rounding("floor", "Largest integer value not above x.")
-ceil = _rounding("ceil", "Smallest integer value not below x.")
-round = _rounding("round", "Nearest integer value, ties to even.")
+exp = _unary("exp", "e to the power x; within 1.1 ulp.", "0, 1, 2", "1.    2.718 7.389")
+exp2 = _unary("exp2", "2 to the power x; within 1.3 ulp.", "0, 1, 3", "1. 2. 8.")
+expm1 = _unary(
+    "expm1", "exp(x) - 1, accurate near 0; within 2.0 ulp.", "0, 1, 2", "0.    1.718 6.389"
+)
+log = _unary("log", "Natural logarithm; within 1.0 ulp.", "1, 2, 10", "0.    0.693 2.303")
+log2 = _unary("log2", "Logarithm to base 2; within 1.0 ulp.", "1, 2, 10", "0.    1.    3.322")
+log10 = _unary("log10", "Logarithm to base 10; within 1.0 ulp.", "1, 2, 10", "0.    0.301 1.   ")
+log1p = _unary(
+    "log1p", "log(1 + x), accurate near 0; within 1.0 ulp.", "0, 1, 9", "0.    0.693 2.303"
+)
+tanh = _unary("tanh", "Hyperbolic tangent; within 3.0 ulp.", "-1, 0, 1", "-0.762  0.     0.762")
+sinh = _unary("sinh", "Hyperbolic sine; within 3.0 ulp.", "-1, 0, 1", "-1.175  0.     1.175")
+cosh = _unary("cosh", "Hyperbolic cosine; within 2.0 ulp.", "-1, 0, 1", "1.543 1.    1.543")
+sigmoid = _unary("sigmoid", "1 / (1 + exp(-x)); within 2.5 ulp.", "-1, 0, 1", "0.269 0.5   0.731")
+erf = _unary("erf", "Error function; within 1.5 ulp.", "-1, 0, 1", "-0.843  0.     0.843")
+sqrt = _unary("sqrt", "Square root; NaN for negative x.", "1, 2, 9", "1.    1.414 3.   ")
+rsqrt = _unary("rsqrt", "1 / sqrt(x); within 1.6 ulp.", "1, 2, 4", "1.    0.707 0.5  ")
+sin = _unary("sin", "Sine of radians; within 1.6 ulp.", "0, 1, 2", "0.    0.841 0.909")
+cos = _unary("cos", "Cosine of radians; within 1.6 ulp.", "0, 1, 2", " 1.     0.54  -0.416")
+tan = _unary("tan", "Tangent of radians; within 3.2 ulp.", "0, 1, 2", " 0.     1.557 -2.185")
+atan = _unary("atan", "Arc tangent in radians; within 2.0 ulp.", "-1, 0, 1", "-0.785  0.     0.785")
+floor = _rounding("floor", "Largest integer value not above x.", "-2.  0.  1.")
+ceil = _rounding("ceil", "Smallest integer value not below x.", "-1.  1.  2.")
+round = _rounding("round", "Nearest integer value, ties to even.", "-2.  0.  2.")
 nearbyint = round
-trunc = _rounding("trunc", "x rounded towards zero.")
-abs = _unary("abs", "Absolute value.")
+trunc = _rounding("trunc", "x rounded towards zero.", "-1.  0.  1.")
+abs = _unary("abs", "Absolute value.", "-1.5, 0, 1", "1.5 0.  1. ")
 
 
 def power(x: ExprLike, y: ExprLike) -> Expr:
-    """X to the power y, both floats; within 1.4 ulp, float32 within 0.6."""
+    """X to the power y, both floats; within 1.4 ulp, float32 within 0.6.
+
+    Example:
+        >>> x = te.placeholder((3,), name="x")
+        >>> y = te.compute((3,), lambda i: te.power(x[i], 3.0), name="y")
+        >>> f = lw.build(te.create_schedule(y.op), [x, y])
+        >>> out = np.empty(3, "float32")
+        >>> f(np.array([1, 2, 3], "float32"), out)
+        >>> print(out)
+        [ 1.  8. 27.]
+    """
     return call("pow", x, y)
 
 
 def fmod(x: ExprLike, y: ExprLike) -> Expr:
-    """Remainder of x / y with the sign of x, for floats."""
+    """Remainder of x / y with the sign of x, for floats.
+
+    Example:
+        >>> x = te.placeholder((2,), name="x")
+        >>> y = te.compute((2,), lambda i: te.fmod(x[i], 3.0), name="y")
+        >>> f = lw.build(te.create_schedule(y.op), [x, y])
+        >>> out = np.empty(2, "float32")
+        >>> f(np.array([7.5, -7.5], "float32"), out)
+        >>> print(out)
+        [ 1.5 -1.5]
+    """
     return call("fmod", x, y)
 
 

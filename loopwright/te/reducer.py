@@ -142,22 +142,68 @@ def comm_reducer(
         fidentity: gives the neutral element of a dtype, e.g. ``lambda t: te.const(0, t)``; for
             tuples it gets a dtype for each output and returns a tuple.
         name: printed name.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> k = te.reduce_axis((0, 4), name="k")
+        >>> product = te.comm_reducer(lambda x, y: x * y, lambda t: te.const(1, t), name="product")
+        >>> B = te.compute((1,), lambda i: product(A[k], axis=k), name="B")
+        >>> print(lw.lower(te.create_schedule(B.op), [A, B]))
+        def main(A: float32[4], B: out float32[1]):
+          B[0] = 1.0
+          for k in range(4):
+            B[0] = B[0] * A[k]
     """
     return CommReducer(fcombine, fidentity, name)
 
 
 def min_value(dtype: str) -> Expr:
-    """Smallest value of a dtype (minus infinity for floats)."""
+    """Smallest value of a dtype (minus infinity for floats).
+
+    Example:
+        >>> print(te.min_value("int8"), te.min_value("float32"))
+        int8(-128) -inf
+    """
     return const(dtypes.limits(dtype)[0], dtype)
 
 
 def max_value(dtype: str) -> Expr:
-    """Largest value of a dtype (infinity for floats)."""
+    """Largest value of a dtype (infinity for floats).
+
+    Example:
+        >>> print(te.max_value("int8"), te.max_value("float32"))
+        int8(127) inf
+    """
     return const(dtypes.limits(dtype)[1], dtype)
 
 
 sum = CommReducer(lambda x, y: x + y, lambda t: const(0, t), "sum")
+sum.__doc__ = """The sum over reduction axes.
+
+Example:
+    >>> A = te.placeholder((2, 3), name="A")
+    >>> k = te.reduce_axis((0, 3), name="k")
+    >>> B = te.compute((2,), lambda i: te.sum(A[i, k], axis=k), name="B")
+    >>> print(lw.lower(te.create_schedule(B.op), [A, B]))
+    def main(A: float32[2, 3], B: out float32[2]):
+      for i in range(2):
+        B[i] = 0.0
+        for k in range(3):
+          B[i] = B[i] + A[i, k]
+"""
 prod = CommReducer(lambda x, y: x * y, lambda t: const(1, t), "prod")
+prod.__doc__ = """The product over reduction axes.
+
+Example:
+    >>> A = te.placeholder((4,), name="A")
+    >>> k = te.reduce_axis((0, 4), name="k")
+    >>> B = te.compute((1,), lambda i: te.prod(A[k], axis=k), name="B")
+    >>> f = lw.build(te.create_schedule(B.op), [A, B])
+    >>> b = np.empty(1, "float32")
+    >>> f(np.array([1, 2, 3, 4], "float32"), b)
+    >>> print(b)
+    [24.]
+"""
 
 
 class _MinMax(CommReducer):
@@ -177,7 +223,28 @@ class _MinMax(CommReducer):
 
 
 min = _MinMax(lambda x, y: binary("min", x, y), max_value, "min")
+min.__doc__ = """The smallest over reduction axes, or the smaller of two expressions.
+
+Example:
+    >>> A = te.placeholder((4,), name="A")
+    >>> print(te.min(A[0], 0.0))
+    min(A[0], 0.0)
+    >>> k = te.reduce_axis((0, 4), name="k")
+    >>> B = te.compute((1,), lambda i: te.min(A[k], axis=k), name="B")
+    >>> print(B.op.body)
+    min(A[k], over k)
+"""
 max = _MinMax(lambda x, y: binary("max", x, y), min_value, "max")
+max.__doc__ = """The largest over reduction axes, or the larger of two expressions.
+
+Example:
+    >>> A = te.placeholder((4,), name="A")
+    >>> relu = te.compute((4,), lambda i: te.max(A[i], 0.0), name="relu")
+    >>> print(lw.lower(te.create_schedule(relu.op), [A, relu]))
+    def main(A: float32[4], relu: out float32[4]):
+      for i in range(4):
+        relu[i] = max(A[i], 0.0)
+"""
 
 
 class _ArgReducer(CommReducer):
@@ -221,3 +288,31 @@ class _ArgReducer(CommReducer):
 
 argmax = _ArgReducer("argmax", ">", min_value)
 argmin = _ArgReducer("argmin", "<", max_value)
+argmax.__doc__ = """Where the largest is, and the largest itself, over reduction axes.
+
+Of equal ones the first counts; NaN counts as the largest.
+
+Example:
+    >>> A = te.placeholder((2, 3), name="A")
+    >>> k = te.reduce_axis((0, 3), name="k")
+    >>> at, top = te.compute((2,), lambda i: te.argmax((k, A[i, k]), axis=k), name="top")
+    >>> f = lw.build(te.create_schedule(at.op), [A, at, top])
+    >>> where, what = np.empty(2, "int32"), np.empty(2, "float32")
+    >>> f(np.array([[1, 5, 2], [7, 0, 7]], "float32"), where, what)
+    >>> print(where, what)
+    [1 0] [5. 7.]
+"""
+argmin.__doc__ = """Where the smallest is, and the smallest itself, over reduction axes.
+
+Of equal ones the first counts; NaN counts as the smallest.
+
+Example:
+    >>> A = te.placeholder((2, 3), name="A")
+    >>> k = te.reduce_axis((0, 3), name="k")
+    >>> at, low = te.compute((2,), lambda i: te.argmin((k, A[i, k]), axis=k), name="low")
+    >>> f = lw.build(te.create_schedule(at.op), [A, at, low])
+    >>> where, what = np.empty(2, "int32"), np.empty(2, "float32")
+    >>> f(np.array([[1, 5, 2], [7, 0, 0]], "float32"), where, what)
+    >>> print(where, what)
+    [0 1] [1. 0.]
+"""

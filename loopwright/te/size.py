@@ -20,12 +20,35 @@ def var(name: str = "n", dtype: str = "int32") -> SizeVar:
 
     Raises:
         TensorError: another dtype: a number of the program is a tensor of shape ``()``.
+
+    Example:
+        >>> n = te.var("n")
+        >>> A = te.placeholder((n,), name="A")
+        >>> B = te.compute((n,), lambda i: A[i] + 1, name="B")
+        >>> f = lw.build(te.create_schedule(B.op), [A, B])
+        >>> for size in (2, 3):
+        ...     b = np.empty(size, "float32")
+        ...     f(np.zeros(size, "float32"), b)
+        ...     print(b)
+        ...
+        [1. 1.]
+        [1. 1. 1.]
     """
     return SizeVar(name, _size_dtype(name, dtype), False)
 
 
 def size_var(name: str = "size", dtype: str = "int32") -> SizeVar:
-    """As `var`, with the promise that it is not negative (a call checks it)."""
+    """As `var`, with the promise that it is not negative (a call checks it).
+
+    Example:
+        >>> n = te.size_var("n")
+        >>> A = te.placeholder((n,), name="A")
+        >>> B = te.compute((n,), lambda i: A[i] + 1, name="B")
+        >>> print(lw.lower(te.create_schedule(B.op), [A, B]))
+        def main(A: float32[n], B: out float32[n], n: int32):
+          for i in range(n):
+            B[i] = A[i] + 1.0
+    """
     return SizeVar(name, _size_dtype(name, dtype), True)
 
 

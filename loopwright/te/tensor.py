@@ -39,6 +39,13 @@ class Tensor:
         shape: extents, outermost first: ints, or expressions over size variables.
         dtype: name of the element type.
         value_index: which output of the operation it is.
+
+    Example:
+        >>> A = te.placeholder((2, 3), name="A")
+        >>> print(A.name, A.shape, A.dtype, A.ndim)
+        A (2, 3) float32 2
+        >>> print(A[0, 2])
+        A[0, 2]
     """
 
     __slots__ = ("dtype", "op", "shape", "value_index")
@@ -66,7 +73,13 @@ class Tensor:
         return static_shape(self.shape)
 
     def __call__(self, *indices: ExprLike) -> Any:
-        """``A(i, j)``: the same as ``A[i, j]``."""
+        """``A(i, j)``: the same as ``A[i, j]``.
+
+        Example:
+            >>> A = te.placeholder((2, 3), name="A")
+            >>> print(A(0, 2))
+            A[0, 2]
+        """
         return self[indices]
 
     # Any: an element, or a slice that waits for more indices.
@@ -127,6 +140,14 @@ class Operation:
         attrs: free attributes.
         axis: one axis for each dimension of the outputs; none of an input.
         reduce_axis: the axes of the reduction, if it is one.
+
+    Example:
+        >>> A = te.placeholder((2, 3), name="A")
+        >>> B = te.compute((3, 2), lambda i, j: A[j, i], name="B")
+        >>> print(B.op)
+        ComputeOp(B: float32[3, 2])
+        >>> print([axis.name for axis in B.op.axis], B.op.input_tensors)
+        ['i', 'j'] [Tensor(A: float32[2, 3])]
     """
 
     name: str
@@ -155,6 +176,12 @@ class Operation:
 
         Raises:
             TensorError: there are not so many.
+
+        Example:
+            >>> A = te.placeholder((4,), name="A")
+            >>> low, high = te.compute((4,), lambda i: (A[i] - 1, A[i] + 1), name="range")
+            >>> print(low.op.num_outputs, low.op.output(1))
+            2 Tensor(range.v1: float32[4])
         """
         if index not in range(self.num_outputs):
             n = self.num_outputs
@@ -169,13 +196,26 @@ class Operation:
 
 
 class PlaceholderOp(Operation):
-    """An input."""
+    """An input.
+
+    Example:
+        >>> print(te.placeholder((4,), name="A").op)
+        PlaceholderOp(A: float32[4])
+    """
 
 
 class ComputeOp(Operation):
     """An element-by-element definition: ``body`` over ``axis`` and ``reduce_axis``.
 
     The body is an expression, a `Reduce`, or for several outputs a `Tuple` or a `Reduce` of tuples.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> print(B.op)
+        ComputeOp(B: float32[4])
+        >>> print(B.op.body)
+        A[i] + 1.0
     """
 
     body: Expr
@@ -260,6 +300,11 @@ def placeholder(
 
     Raises:
         TensorError: an extent is zero, negative or no such expression; the dtype is not supported.
+
+    Example:
+        >>> A = te.placeholder((4, 8), "float32", name="A")
+        >>> print(A, A.shape, A.dtype)
+        Tensor(A: float32[4, 8]) (4, 8) float32
     """
     dims = shape_of(shape, f"placeholder {name!r}")
     return PlaceholderOp(name, dims, [dtypes.check(dtype or "float32")]).output(0)
@@ -275,6 +320,13 @@ def reduce_axis(dom: Domain, name: str = "rv", thread_tag: str = "") -> IterVar:
 
     Raises:
         TensorError: the domain is no pair, is empty, or does not start at 0; a thread tag.
+
+    Example:
+        >>> A = te.placeholder((4, 8), name="A")
+        >>> k = te.reduce_axis((0, 8), name="k")
+        >>> rows = te.compute((4,), lambda i: te.sum(A[i, k], axis=k), name="rows")
+        >>> print(rows)
+        Tensor(rows: float32[4])
     """
     if thread_tag:
         raise TensorError(
@@ -311,6 +363,21 @@ def thread_axis(dom: Domain | str | None = None, tag: str = "", name: str = "") 
 
     Raises:
         TensorError: an unknown tag; a domain that is empty or does not start at 0.
+
+    Example:
+        >>> A = te.placeholder((128,), name="A")
+        >>> B = te.compute((128,), lambda i: A[i] + 1, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> block, thread = s[B].split(B.op.axis[0], factor=64)
+        >>> s[B].bind(block, te.thread_axis("blockIdx.x"))
+        >>> s[B].bind(thread, te.thread_axis("threadIdx.x"))
+        >>> print(lw.lower(s, [A, B]))
+        def main(A: float32[128], B: out float32[128]):
+          # bound = B.i.0
+          for blockIdx.x in thread(2):
+            # bound = B.i.1
+            for threadIdx.x in thread(64):
+              B[blockIdx.x * 64 + threadIdx.x] = A[blockIdx.x * 64 + threadIdx.x] + 1.0
     """
     if isinstance(dom, str):
         return thread_axis(None, dom, name)

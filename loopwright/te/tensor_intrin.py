@@ -68,6 +68,11 @@ def decl_buffer(
 
     Raises:
         TensorError: strides of another number of dimensions.
+
+    Example:
+        >>> row = te.decl_buffer((4, 4), "float32", name="row", strides=[None, 1])
+        >>> print(row.strides)
+        (None, 1)
     """
     dims = static_shape(shape_of(shape, f"decl_buffer {name!r}"))
     if strides is None:
@@ -96,6 +101,11 @@ class TensorIntrin:
         body: does the whole computation.
         reset: sets the output to the reduction's starting value; None if there is none.
         update: adds the reduction to the output; None if there is none.
+
+    Example:
+        >>> intrin = te.intrinsics.dot_uint8_int8_int32(16)
+        >>> print(intrin, intrin.op.name, intrin.op.shape)
+        TensorIntrin(dot_16x4_uint8_int8_int32) C (16,)
     """
 
     def __init__(
@@ -113,7 +123,13 @@ class TensorIntrin:
         return self.dag.ops[-1]
 
     def to_json(self) -> dict[str, Json]:
-        """JSON-able form; `from_json` is its inverse."""
+        """JSON-able form; `from_json` is its inverse.
+
+        Example:
+            >>> intrin = te.intrinsics.dot_uint8_int8_int32(16)
+            >>> print(intrin.to_json()["name"])
+            dot_16x4_uint8_int8_int32
+        """
         parts = {k: getattr(self, k) for k in _BODIES}
         return {
             "name": self.name,
@@ -128,6 +144,11 @@ class TensorIntrin:
 
         Raises:
             TensorError: malformed.
+
+        Example:
+            >>> intrin = te.intrinsics.dot_uint8_int8_int32(16)
+            >>> print(te.TensorIntrin.from_json(intrin.to_json()) == intrin)
+            True
         """
         want = {"name", "dag", "strides", *_BODIES}
         if not isinstance(data, dict) or set(data) != want:
@@ -207,6 +228,27 @@ def decl_tensor_intrin(
     Raises:
         TensorError: the description is no single compute over placeholders; what the function
             returns is no statement, touches other buffers, or is malformed.
+
+    Example:
+        >>> x = te.placeholder((4,), name="x")
+        >>> y = te.compute((4,), lambda i: x[i] * 2, name="y")
+        >>> def double(inputs, outputs):
+        ...     ib = te.ir_builder()
+        ...     with ib.for_range(4, "l", "vectorized") as l:
+        ...         ib.emit(outputs[0].store(l, inputs[0][l] * 2))
+        ...     return ib.get()
+        ...
+        >>> intrin = te.decl_tensor_intrin(y.op, double, name="double4")
+        >>> A = te.placeholder((16,), name="A")
+        >>> B = te.compute((16,), lambda i: A[i] * 2, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> io, ii = s[B].split(B.op.axis[0], factor=4)
+        >>> s[B].tensorize(ii, intrin)
+        >>> print(lw.lower(s, [A, B]))
+        def main(A: float32[16], B: out float32[16]):
+          for i.0 in range(4):
+            for l in vectorized(4):
+              B[i.0 * 4 + l] = A[i.0 * 4 + l] * 2.0
     """
     op = op.op if isinstance(op, Tensor) else op
     who = f"decl_tensor_intrin {name!r}"

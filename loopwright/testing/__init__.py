@@ -22,6 +22,9 @@ def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float =
 
     Raises:
         AssertionError: shapes differ, or an element is off by more than atol + rtol * |desired|.
+
+    Example:
+        >>> lw.testing.assert_allclose(np.float32([1, 2]), np.float32([1, 2]))
     """
     import numpy as np
 

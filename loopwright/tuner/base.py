@@ -65,6 +65,12 @@ class Tuner(ABC):
         on_phase: is called with what the tuner does where that takes long, such as ``"fitting the
             cost model"``; set by the run.
         journal: what was measured without a log, kept for a next call of ``tune``.
+
+    Example:
+        >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+        >>> tuner = lw.tuner.RandomTuner(task, seed=0)
+        >>> print(isinstance(tuner, lw.tuner.Tuner), len(tuner.ask(3)))
+        True 3
     """
 
     #: The name by which the command line and the log know this tuner.
@@ -99,7 +105,16 @@ class Tuner(ABC):
         self.reset()
 
     def reset(self) -> None:
-        """Forget every proposal and result; what ``load_history`` gave is kept."""
+        """Forget every proposal and result; what ``load_history`` gave is kept.
+
+        Example:
+            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+            >>> tuner = lw.tuner.RandomTuner(task, seed=0)
+            >>> _ = tuner.ask(3)
+            >>> tuner.reset()
+            >>> print(len(tuner.visited))
+            0
+        """
         self.visited: set[int] = set()
         self.trials = 0
         self.best_config: ConfigEntity | None = None
@@ -116,19 +131,50 @@ class Tuner(ABC):
 
     @abstractmethod
     def propose(self, n: int) -> Iterable[int]:
-        """Yield up to ``n`` indices of the space that are valid and not in ``self.visited``."""
+        """Yield up to ``n`` indices of the space that are valid and not in ``self.visited``.
+
+        Example:
+            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+            >>> class LastFirst(lw.tuner.Tuner):
+            ...     def propose(self, n):
+            ...         yield from reversed(range(len(self.task.config_space)))
+            ...
+            >>> print([config.index for config in LastFirst(task).ask(2)])
+            [12287, 12286]
+        """
 
     def learn(  # noqa: B027 -- a tuner without a model has nothing to do here
         self, results: Sequence[tuple[ConfigEntity, MeasureResult]]
     ) -> None:
-        """Take in one round of results, in trial order; a tuner with a model overrides this."""
+        """Take in one round of results, in trial order; a tuner with a model overrides this.
+
+        Example:
+            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+            >>> tuner = lw.tuner.RandomTuner(task, seed=0)
+            >>> tuner.learn([(task.config(0), lw.MeasureResult(times=(1e-3,)))])
+        """
 
     def has_next(self) -> bool:
-        """False when the space is exhausted as far as this tuner can tell."""
+        """False when the space is exhausted as far as this tuner can tell.
+
+        Example:
+            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+            >>> tuner = lw.tuner.RandomTuner(task, seed=0)
+            >>> print(tuner.has_next())
+            True
+        """
         return not self._dry
 
     def ask(self, n: int) -> list[ConfigEntity]:
-        """Return up to ``n`` configurations not proposed before; fewer, or none, near the end."""
+        """Return up to ``n`` configurations not proposed before; fewer, or none, near the end.
+
+        Example:
+            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+            >>> tuner = lw.tuner.RandomTuner(task, seed=0)
+            >>> configs = tuner.ask(2)
+            >>> print(len(configs), configs[0].index != configs[1].index)
+            2 True
+        """
         if n < 1:
             return []
         chosen: list[int] = []
@@ -143,7 +189,16 @@ class Tuner(ABC):
         return [self.space.get(index) for index in chosen]
 
     def tell(self, results: Sequence[tuple[ConfigEntity, MeasureResult]]) -> None:
-        """Take in one whole round of ``(config, result)`` in trial order, and start the next."""
+        """Take in one whole round of ``(config, result)`` in trial order, and start the next.
+
+        Example:
+            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+            >>> tuner = lw.tuner.RandomTuner(task, seed=0)
+            >>> configs = tuner.ask(2)
+            >>> tuner.tell([(config, lw.MeasureResult(times=(1e-3,))) for config in configs])
+            >>> print(len(tuner.visited))
+            2
+        """
         for config, result in results:
             self.visited.add(point(config))
             self._note_best(config, result)
@@ -157,13 +212,31 @@ class Tuner(ABC):
         Args:
             number: the round.
             seed: draw this round from another seed (to finish one that another seed began).
+
+        Example:
+            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+            >>> tuner = lw.tuner.RandomTuner(task, seed=0)
+            >>> tuner.begin_round(0)
+            >>> first = [config.index for config in tuner.ask(2)]
+            >>> again = lw.tuner.RandomTuner(task, seed=0)
+            >>> again.begin_round(0)
+            >>> print(first == [config.index for config in again.ask(2)])
+            True
         """
         self.round = number
         self._round_seed = self.seed if seed is None else seed
         self._rng = None
 
     def exclude(self, indices: Iterable[int]) -> None:
-        """Never propose these indices (the loop measures the default configuration itself)."""
+        """Never propose these indices (the loop measures the default configuration itself).
+
+        Example:
+            >>> task = lw.create_task("reduce", (64, 64), "llvm")
+            >>> tuner = lw.tuner.GridSearchTuner(task)
+            >>> tuner.exclude([0, 1])
+            >>> print([config.index for config in tuner.ask(2)])
+            [2, 3]
+        """
         self.visited.update(indices)
 
     @property
@@ -194,6 +267,14 @@ class Tuner(ABC):
             result: what measuring it gave.
             flops: its speed in FLOP/s.
             trial: the number of the trial that found it.
+
+        Example:
+            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+            >>> tuner = lw.tuner.RandomTuner(task, seed=0)
+            >>> result = lw.MeasureResult(times=(1e-3,))
+            >>> tuner.set_best(task.config(0), result, flops=5e8, trial=0)
+            >>> print(tuner.best_config.index, tuner.best_flops)
+            0 500000000.0
         """
         self.best_config, self.best_measure_pair = config, (config, result)
         self.best_flops, self.best_iter = flops, trial
@@ -218,11 +299,28 @@ class Tuner(ABC):
         return self.space.range_length
 
     def next_batch(self, batch_size: int) -> list[ConfigEntity]:
-        """AutoTVM's name of ``ask``."""
+        """AutoTVM's name of ``ask``.
+
+        Example:
+            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+            >>> tuner = lw.tuner.RandomTuner(task, seed=0)
+            >>> print(len(tuner.next_batch(4)))
+            4
+        """
         return self.ask(batch_size)
 
     def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
-        """AutoTVM's name of ``tell``, with inputs and results in two lists of one length."""
+        """AutoTVM's name of ``tell``, with inputs and results in two lists of one length.
+
+        Example:
+            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+            >>> tuner = lw.tuner.RandomTuner(task, seed=0)
+            >>> configs = tuner.ask(2)
+            >>> inputs = [lw.MeasureInput(task, config) for config in configs]
+            >>> tuner.update(inputs, [lw.MeasureResult(times=(1e-3,))] * 2)
+            >>> print(len(tuner.visited))
+            2
+        """
         self.tell([(i.config, r) for i, r in zip(inputs, results, strict=True)])
 
     def load_history(
@@ -245,6 +343,13 @@ class Tuner(ABC):
 
         Raises:
             UsageError: something in it is neither.
+
+        Example:
+            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+            >>> records = lw.records.load("matmul.jsonl").records
+            >>> tuner = lw.tuner.XGBTuner(task, seed=0)
+            >>> print(tuner.load_history(records, min_seed_records=1) >= 6)
+            True
         """
         given = list(data_set)
         for item in given:
@@ -258,7 +363,13 @@ class Tuner(ABC):
         return len(self.pretrained)
 
     def set_error_threshold(self, threshold: int) -> None:
-        """Give up after this many failures in a row (default 150)."""
+        """Give up after this many failures in a row (default 150).
+
+        Example:
+            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+            >>> tuner = lw.tuner.RandomTuner(task, seed=0)
+            >>> tuner.set_error_threshold(20)
+        """
         self.error_threshold = threshold
 
     def tune(
@@ -302,6 +413,17 @@ class Tuner(ABC):
             TuneError: nothing could be measured, the log cannot be written, or another process
                 tunes this task into the same log.
             TuningInterrupted: Ctrl-C; the log is synced and the summary is in ``.summary``.
+
+        Example:
+            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+            >>> tuner = lw.tuner.RandomTuner(task, seed=0)
+            >>> summary = tuner.tune(
+            ...     n_trial=3,
+            ...     measure_option=lw.measure_option(runner=lw.LocalRunner(number=1, repeat=1)),
+            ...     callbacks=[lw.callback.log_to_file("new.jsonl")],
+            ... )
+            >>> print(summary.stopped, summary.measured, summary.best_seconds > 0)
+            n_trial 3 True
         """
         return tune(
             self,

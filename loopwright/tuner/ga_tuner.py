@@ -59,6 +59,16 @@ class GATuner(Tuner):
 
     Raises:
         UsageError: an option is outside of its range.
+
+    Example:
+        >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+        >>> tuner = lw.tuner.GATuner(task, pop_size=4, seed=0)
+        >>> for _ in range(3):
+        ...     configs = tuner.ask(4)
+        ...     tuner.tell([(config, lw.MeasureResult(times=(1e-3,))) for config in configs])
+        ...
+        >>> print(len(tuner.visited))
+        12
     """
 
     name: ClassVar[str] = "ga"

@@ -17,6 +17,13 @@ class GridSearchTuner(RangeTuner):
     Args:
         task: the task to tune.
         seed: kept in the log's header; this tuner makes no random choice.
+
+    Example:
+        >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+        >>> tuner = lw.tuner.GridSearchTuner(task)
+        >>> indices = [config.index for config in tuner.ask(3)]
+        >>> print(indices == sorted(indices))
+        True
     """
 
     name: ClassVar[str] = "grid"

@@ -38,6 +38,14 @@ class ApplyHistoryBestOrSample(ApplyHistoryBest):
     Raises:
         RecordError: a log is missing or cannot be read.
         UsageError: ``num_measure`` is negative.
+
+    Example:
+        >>> from loopwright.tuner import ApplyHistoryBestOrSample
+        >>> with ApplyHistoryBestOrSample("matmul.jsonl"), lw.Target("llvm"):
+        ...     s, args = lw.ops.matmul(32, 32, 32)
+        ...
+        >>> print([t.name for t in args])
+        ['A', 'B', 'C']
     """
 
     def __init__(

@@ -24,6 +24,12 @@ class RandomTuner(RangeTuner):
     Args:
         task: the task to tune.
         seed: of the draws.
+
+    Example:
+        >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+        >>> tuner = lw.tuner.RandomTuner(task, seed=0)
+        >>> print(len({config.index for config in tuner.ask(8)}))
+        8
     """
 
     name: ClassVar[str] = "random"

@@ -25,6 +25,10 @@ def find_tuner(name: str) -> type[Tuner]:
 
     Raises:
         UsageError: there is none; the message names all and the nearest.
+
+    Example:
+        >>> print(lw.tuner.find_tuner("ga").__name__)
+        GATuner
     """
     if name not in TUNERS:
         raise UsageError(

@@ -63,6 +63,12 @@ class XGBTuner(Tuner):
 
     Raises:
         UsageError: an option is not among those allowed; the message names them.
+
+    Example:
+        >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+        >>> tuner = lw.tuner.XGBTuner(task, seed=0)
+        >>> print(len({config.index for config in tuner.ask(8)}))
+        8
     """
 
     name: ClassVar[str] = "xgb"

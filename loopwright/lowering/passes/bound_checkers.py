@@ -31,6 +31,17 @@ def instrument_bound_checkers(f: Func) -> Func:
           check 0 <= P[i] and P[i] < 8              # A[P[i]]
           check 0 <= i and i < 4                    # B[i]
           B[i] = A[P[i]]
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> f = lw.lower(te.create_schedule(B.op), [A, B])
+        >>> print(lw.transform.InstrumentBoundCheckers(f))
+        def main(A: float32[4], B: out float32[4]):
+          for i in range(4):
+            check int64(i) >= int64(0) and int64(i) < int64(4)
+            check int64(i) >= int64(0) and int64(i) < int64(4)
+            B[i] = A[i] + 1.0
     """
     return f.with_body(_stmt(f.body, ()))
 

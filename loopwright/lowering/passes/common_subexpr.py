@@ -29,6 +29,21 @@ def common_subexpr_elim(f: Func) -> Func:
 
         cse = exp(A[i])
         B[i] = cse + 1.0 / cse
+
+    Example:
+        >>> A = te.placeholder((8,), name="A")
+        >>> B = te.compute((8,), lambda i: te.exp(A[i] * 2) + te.sqrt(A[i] * 2), name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> f = lw.lower(s, [A, B])
+        >>> print(f)
+        def main(A: float32[8], B: out float32[8]):
+          for i in range(8):
+            B[i] = exp(A[i] * 2.0) + sqrt(A[i] * 2.0)
+        >>> print(lw.transform.CommonSubexprElim(f))
+        def main(A: float32[8], B: out float32[8]):
+          for i in range(8):
+            cse = A[i] * 2.0
+            B[i] = exp(cse) + sqrt(cse)
     """
     return f.with_body(_go(f.body))
 

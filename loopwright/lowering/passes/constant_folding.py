@@ -31,5 +31,21 @@ def constant_folding(f: Func) -> Func:
     """Compute what depends on literals only, in the dtype and with the rounding of run time.
 
     Before ``B[i] = A[i] * (2.0 + 3.0)``, after ``B[i] = A[i] * 5.0``.
+
+    Example:
+        >>> A = te.placeholder((8,), "int32", name="A")
+        >>> B = te.compute((8,), lambda i: A[i] + te.max(te.const(2), 3), name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> with lw.PassContext(opt_level=0):
+        ...     f = lw.lower(s, [A, B])
+        ...
+        >>> print(f)
+        def main(A: int32[8], B: out int32[8]):
+          for i in range(8):
+            B[i] = A[i] + 3
+        >>> print(lw.transform.ConstantFolding(f))
+        def main(A: int32[8], B: out int32[8]):
+          for i in range(8):
+            B[i] = A[i] + 3
     """
     return f.with_body(ConstantFolder().visit(f.body))

@@ -33,6 +33,23 @@ def loop_invariant_code_motion(f: Func) -> Func:
           inv = exp(A[i])
           for j in range(m):
             C[i, j] = inv * B[j]
+
+    Example:
+        >>> A = te.placeholder((8,), name="A")
+        >>> B = te.compute((8, 4), lambda i, j: te.exp(A[i]) * j, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> f = lw.lower(s, [A, B])
+        >>> print(f)
+        def main(A: float32[8], B: out float32[8, 4]):
+          for i in range(8):
+            for j in range(4):
+              B[i, j] = exp(A[i]) * float32(j)
+        >>> print(lw.transform.LoopInvariantCodeMotion(f))
+        def main(A: float32[8], B: out float32[8, 4]):
+          for i in range(8):
+            inv = exp(A[i])
+            for j in range(4):
+              B[i, j] = inv * float32(j)
     """
     return f.with_body(_go(f.body))
 

@@ -32,6 +32,14 @@ def remove_no_op(f: Func) -> Func:
     After::
 
         B[0] = 1.0
+
+    Example:
+        >>> A = te.placeholder((8,), name="A")
+        >>> B = te.compute((8,), lambda i: A[i] + 1, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> f = lw.lower(s, [A, B])
+        >>> print(lw.transform.RemoveNoOp(f) is f)
+        True
     """
     return f.with_body(_Remover().visit(f.body))
 

@@ -53,6 +53,22 @@ def simplify(f: Func) -> Func:
 
         for i in range(8):
           B[i] = A[i]
+
+    Example:
+        >>> A = te.placeholder((8,), name="A")
+        >>> B = te.compute((8,), lambda i: te.select(i < 100, A[i], 0.0), name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> with lw.PassContext(opt_level=0):
+        ...     f = lw.lower(s, [A, B])
+        ...
+        >>> print(f)
+        def main(A: float32[8], B: out float32[8]):
+          for i in range(8):
+            B[i] = select(i < 100, A[i], 0.0)
+        >>> print(lw.transform.Simplify(f))
+        def main(A: float32[8], B: out float32[8]):
+          for i in range(8):
+            B[i] = A[i]
     """
     return f.with_body(_Simplifier().visit(f.body))
 

@@ -49,6 +49,19 @@ def storage_rewrite(f: Func) -> Func:
         D = view(pool, 0, float32[4096])
         for i in range(4096): D[i] = C[i] - 3.0
         for i in range(4096): E[i] = D[i] * D[i]
+
+    Example:
+        >>> A = te.placeholder((4096,), name="A")
+        >>> B = te.compute((4096,), lambda i: A[i] + 1, name="B")
+        >>> C = te.compute((4096,), lambda i: B[i] * 2, name="C")
+        >>> D = te.compute((4096,), lambda i: C[i] - 3, name="D")
+        >>> E = te.compute((4096,), lambda i: D[i] * D[i], name="E")
+        >>> s = te.create_schedule(E.op)
+        >>> with lw.PassContext(disabled_pass=["StorageRewrite"]):
+        ...     f = lw.lower(s, [A, E])
+        ...
+        >>> print("pool" in str(f), "pool" in str(lw.transform.StorageRewrite(f)))
+        False True
     """
     return f.with_body(_level(f.body, "global"))
 

@@ -16,6 +16,27 @@ def unroll_loop(f: Func) -> Func:
     stores that it would be written out to; a vectorized loop counts once, as it becomes vector
     instructions. Inner loops are decided first. Outside all pragmas the limit is the context's
     ``unroll_max_step``.
+
+    Example:
+        >>> A = te.placeholder((64, 2), name="A")
+        >>> B = te.compute((64, 2), lambda i, j: A[i, j] + 1, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> s[B].pragma(B.op.axis[0], "auto_unroll_max_step", 4)
+        >>> with lw.PassContext(disabled_pass=["UnrollLoop"]):
+        ...     f = lw.lower(s, [A, B])
+        ...
+        >>> print(f)
+        def main(A: float32[64, 2], B: out float32[64, 2]):
+          # auto_unroll_max_step = 4
+          for i in range(64):
+            for j in range(2):
+              B[i, j] = A[i, j] + 1.0
+        >>> print(lw.transform.UnrollLoop(f))
+        def main(A: float32[64, 2], B: out float32[64, 2]):
+          # auto_unroll_max_step = 4
+          for i in range(64):
+            for j in unrolled(2):
+              B[i, j] = A[i, j] + 1.0
     """
     return f.with_body(_go(f.body, PassContext.current().count("unroll_max_step", 0), True))
 

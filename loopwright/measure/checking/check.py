@@ -34,6 +34,12 @@ class Comparison(NamedTuple):
         max_error: largest absolute difference; infinite when one side is NaN or infinite and the
             other is not.
         problem: one line about the worst element, or None when all are within the tolerance.
+
+    Example:
+        >>> from loopwright.inspection import compare
+        >>> one = np.ones(4, "float32")
+        >>> print(compare("C", one, one, 1))
+        Comparison(max_error=0.0, problem=None)
     """
 
     max_error: float
@@ -87,7 +93,15 @@ def _signs(rng: np.random.Generator, size: tuple[int, ...]) -> Array:
 
 
 def poison(array: Array) -> None:
-    """Fill an output so that an element left unwritten cannot look right: NaN, or a pattern."""
+    """Fill an output so that an element left unwritten cannot look right: NaN, or a pattern.
+
+    Example:
+        >>> from loopwright.inspection import poison
+        >>> out = np.zeros(2, "float32")
+        >>> poison(out)
+        >>> print(out)
+        [nan nan]
+    """
     if dtypes.is_float(array.dtype.name):
         array.fill(np.nan)
     else:
@@ -156,6 +170,11 @@ class Closeness(NamedTuple):
         length: see `reduction_length`.
         computed: see `computed_in`.
         exact: it must be equal: the inputs are such that any right schedule gives these bits.
+
+    Example:
+        >>> from loopwright.inspection import Closeness
+        >>> print(Closeness(length=64, exact=False).length)
+        64
     """
 
     length: int
@@ -174,6 +193,12 @@ def compare(name: str, got: Array, expected: Array, close: Closeness | int) -> C
         got: what the kernel wrote.
         expected: same shape and dtype.
         close: how close it must be; a number stands for ``Closeness(number)``.
+
+    Example:
+        >>> from loopwright.inspection import compare
+        >>> right, got = np.ones(4, "float32"), np.array([1, 1, 2, 1], "float32")
+        >>> print(compare("C", right, right, 1).problem, compare("C", got, right, 1).max_error)
+        None 1.0
     """
     close = Closeness(close) if isinstance(close, int) else close
     dtype = got.dtype.name

@@ -37,6 +37,12 @@ class PairedGain:
         low: lower end of the interval of the gain.
         high: upper end.
         rounds: how many paired samples it rests on.
+
+    Example:
+        >>> from loopwright.measure import PairedGain
+        >>> gain = PairedGain(gain=0.31, low=0.29, high=0.33, rounds=20)
+        >>> print(gain.outcome.value, round(gain.margin, 2))
+        faster 0.02
     """
 
     gain: float
@@ -70,6 +76,14 @@ def paired_gain(base: Sequence[float], other: Sequence[float]) -> PairedGain | N
 
     Raises:
         ValueError: the numbers of samples differ.
+
+    Example:
+        >>> from loopwright.measure import paired_gain
+        >>> before = [1.00, 1.02, 0.99, 1.01, 1.00, 1.03]
+        >>> after = [0.50, 0.51, 0.50, 0.50, 0.51, 0.51]
+        >>> gain = paired_gain(before, after)
+        >>> print(f"{gain.gain:.1f}", gain.outcome.value, gain.rounds)
+        1.0 faster 6
     """
     ratios = [math.log(b / o) for b, o in zip(base, other, strict=True)]
     cut = _cut(len(ratios))

@@ -39,6 +39,11 @@ def open_log(path: str | os.PathLike[str]) -> Log:
     Raises:
         RecordError: the file does not exist or cannot be read; or, when a trace is asked for, its
             line is not what it was when the log was opened.
+
+    Example:
+        >>> log = lw.records.open_log("matmul.jsonl")
+        >>> print(len(log.records) >= 6, len(log.skipped))
+        True 0
     """
     path = Path(path)
     try:

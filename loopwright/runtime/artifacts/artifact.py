@@ -38,6 +38,13 @@ class Artifact:
 
     Raises:
         UsageError: the manifest is not one, of a newer format or another kind, or lacks something.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
+        >>> print(f.artifact.contents.entry, len(f.artifact.objects) > 0)
+        add_one True
     """
 
     manifest: JsonObject
@@ -68,6 +75,13 @@ class Artifact:
         Raises:
             RunError: the folder does not exist or cannot be written, the disk is full, or one of
                 the two paths is something else than a file.
+
+        Example:
+            >>> A = te.placeholder((4,), name="A")
+            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+            >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
+            >>> print(f.artifact.save("add_one.o").name)
+            add_one.o
         """
         target = Path(path)
         manifest = {k: v for k, v in self.manifest.items() if k not in _CHECKSUMS}
@@ -92,6 +106,14 @@ class Artifact:
                 belong together.
             RunError: a file cannot be read (permission, or it is a folder).
             TargetError: it was compiled for another CPU; the message names both.
+
+        Example:
+            >>> A = te.placeholder((4,), name="A")
+            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+            >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
+            >>> path = f.artifact.save("add_one.o")
+            >>> print(lw.runtime.Artifact.load(path) == f.artifact)
+            True
         """
         target = Path(path)
         manifest_path = _manifest_path(target)

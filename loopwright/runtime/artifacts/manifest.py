@@ -155,6 +155,14 @@ class Manifest:
             are not known.
         workload: what it computes, as ``name``, ``args`` and ``target`` of a task; empty where
             nobody has said.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
+        >>> manifest = f.artifact.contents
+        >>> print(manifest.kind, manifest.entry, [a.name for a in manifest.functions[0].args])
+        llvm-object add_one ['A', 'B']
     """
 
     kind: str

@@ -49,6 +49,15 @@ def infer_bounds(state: State) -> Bounds:
     Raises:
         ScheduleError: a stage is attached where not all of its readers run, or at a loop that no
             longer exists.
+
+    Example:
+        >>> A = te.placeholder((30,), name="A")
+        >>> B = te.compute((30,), lambda i: A[i] + 1, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> io, ii = s[B].split(B.op.axis[0], factor=8)
+        >>> bounds = lw.schedule.infer_bounds(s.state)
+        >>> print([(x.var.name, x.extent) for x in bounds.stages[1].loops])
+        [('i.0', 4), ('i.1', 8)]
     """
     ops = inline_ops(state)
     out = Bounds({}, ops, _sizes(state), find_kernels(state, ops))

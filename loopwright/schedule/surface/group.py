@@ -14,7 +14,18 @@ from loopwright.schedule.surface.view import StageView
 
 
 class Group:
-    """A group of stages. It has a place, and no loops or buffer of its own."""
+    """A group of stages. It has a place, and no loops or buffer of its own.
+
+    Example:
+        >>> A = te.placeholder((8,), name="A")
+        >>> B = te.compute((8,), lambda i: A[i] * 2, name="B")
+        >>> C = te.compute((8,), lambda i: B[i] + 1, name="C")
+        >>> D = te.compute((8,), lambda i: C[i] * C[i], name="D")
+        >>> s = te.create_schedule(D.op)
+        >>> g = s.create_group(outputs=C, inputs=A)
+        >>> print(g, g.members, g.attach_type)
+        Group(B, C) [Stage(B), Stage(C)] root
+    """
 
     def __init__(
         self, schedule: ScheduleBase, gid: StageId, stage: Callable[[StageId], StageView]
@@ -39,19 +50,6 @@ class Group:
 
         The group ``g`` has the stages B and C here.
 
-        Before::
-
-            for i: B[i] = A[i] * 2
-            for i: C[i] = B[i] + 1
-            for i: D[i] = C[i] * C[i]
-
-        After ``g.compute_at(s[D], i)``::
-
-            for i:
-              B' = A[i] * 2
-              C' = B' + 1
-              D[i] = C' * C'
-
         Args:
             parent: the stage, tensor or operation whose loop it is; not one of the group.
             scope: the loop.
@@ -60,6 +58,33 @@ class Group:
             ScheduleError: a stage of the group is an output, or ``parent`` does not use it; the
                 group lies in another one, to which ``parent`` does not belong; (when lowering) a
                 reader outside of the group runs outside that loop.
+
+        Example:
+            >>> A = te.placeholder((8,), name="A")
+            >>> B = te.compute((8,), lambda i: A[i] * 2, name="B")
+            >>> C = te.compute((8,), lambda i: B[i] + 1, name="C")
+            >>> D = te.compute((8,), lambda i: C[i] * C[i], name="D")
+            >>> s = te.create_schedule(D.op)
+            >>> print(lw.lower(s, [A, D]))
+            def main(A: float32[8], D: out float32[8]):
+              B = alloc(float32[8], global)
+              for i in range(8):
+                B[i] = A[i] * 2.0
+              C = alloc(float32[8], global)
+              for i_1 in range(8):
+                C[i_1] = B[i_1] + 1.0
+              for i_2 in range(8):
+                D[i_2] = C[i_2] * C[i_2]
+            >>> g = s.create_group(outputs=C, inputs=A)
+            >>> g.compute_at(s[D], D.op.axis[0])
+            >>> print(lw.lower(s, [A, D]))
+            def main(A: float32[8], D: out float32[8]):
+              for i in range(8):
+                B = alloc(float32[1], global)
+                B[0] = A[i] * 2.0
+                C = alloc(float32[1], global)
+                C[0] = B[0] + 1.0
+                D[i] = C[0] * C[0]
         """
         who = self.schedule._who("compute_at")
         pid = self.schedule.stage_id(parent, who)
@@ -68,17 +93,32 @@ class Group:
     def compute_root(self) -> None:
         """Compute the group on its own again: at root, or where the group around it is.
 
-        Before::
-
-            for i:
-              B' = A[i] * 2
-              C' = B' + 1
-              D[i] = C' * C'
-
-        After ``g.compute_root()``::
-
-            for i: B[i] = A[i] * 2
-            for i: C[i] = B[i] + 1
-            for i: D[i] = C[i] * C[i]
+        Example:
+            >>> A = te.placeholder((8,), name="A")
+            >>> B = te.compute((8,), lambda i: A[i] * 2, name="B")
+            >>> C = te.compute((8,), lambda i: B[i] + 1, name="C")
+            >>> D = te.compute((8,), lambda i: C[i] * C[i], name="D")
+            >>> s = te.create_schedule(D.op)
+            >>> g = s.create_group(outputs=C, inputs=A)
+            >>> g.compute_at(s[D], D.op.axis[0])
+            >>> print(lw.lower(s, [A, D]))
+            def main(A: float32[8], D: out float32[8]):
+              for i in range(8):
+                B = alloc(float32[1], global)
+                B[0] = A[i] * 2.0
+                C = alloc(float32[1], global)
+                C[0] = B[0] + 1.0
+                D[i] = C[0] * C[0]
+            >>> g.compute_root()
+            >>> print(lw.lower(s, [A, D]))
+            def main(A: float32[8], D: out float32[8]):
+              B = alloc(float32[8], global)
+              for i in range(8):
+                B[i] = A[i] * 2.0
+              C = alloc(float32[8], global)
+              for i_1 in range(8):
+                C[i_1] = B[i_1] + 1.0
+              for i_2 in range(8):
+                D[i_2] = C[i_2] * C[i_2]
         """
         self.schedule.apply_step(ComputeRoot(self.id))

@@ -36,14 +36,6 @@ class MemoryPrimitives(StageView):
     ) -> None:
         """Choose where the elements of the stage's buffer lie.
 
-        Before::
-
-            B.local: [K, N];  B.local[k, j] at  k * N + j
-
-        After ``s[BL].transform_layout(lambda k, j: (j // 16, k, j % 16))``::
-
-            B.local: [ceil(N / 16), K, 16];  B.local[k, j] at  ((j // 16) * K + k) * 16 + j % 16
-
         Args:
             index_map: gets one index per dimension and returns the new indices, made with ``+``,
                 ``-``, and ``*``, ``//``, ``%`` by constants: permutations, splits ``i // f``,
@@ -60,6 +52,31 @@ class MemoryPrimitives(StageView):
                 which none goes), or is not of this form; (when lowering) it is none for the extents
                 that the stage covers; ``pad_value`` is no number; the stage is inlined, an input or
                 an output, whose memory belongs to the caller.
+
+        Example:
+            >>> B = te.placeholder((64, 32), name="B")
+            >>> BT = te.compute((64, 32), lambda k, j: B[k, j] * 2, name="BT")
+            >>> C = te.compute((64, 32), lambda k, j: BT[k, j] + 1, name="C")
+            >>> s = te.create_schedule(C.op)
+            >>> print(lw.lower(s, [B, C]))
+            def main(B: float32[64, 32], C: out float32[64, 32]):
+              BT = alloc(float32[64, 32], global)
+              for k in range(64):
+                for j in range(32):
+                  BT[k, j] = B[k, j] * 2.0
+              for k_1 in range(64):
+                for j_1 in range(32):
+                  C[k_1, j_1] = BT[k_1, j_1] + 1.0
+            >>> s[BT].transform_layout(lambda k, j: (j // 16, k, j % 16))
+            >>> print(lw.lower(s, [B, C]))
+            def main(B: float32[64, 32], C: out float32[64, 32]):
+              BT = alloc(float32[2, 64, 16], global)
+              for k in range(64):
+                for j in range(32):
+                  BT[j // 16, k, j % 16] = B[k, j] * 2.0
+              for k_1 in range(64):
+                for j_1 in range(32):
+                  C[k_1, j_1] = BT[j_1 // 16, k_1, j_1 % 16] + 1.0
         """
         ndim = len(self.schedule.state.stages[self.id].op.shape)
         dims = trace_map(index_map, ndim, self._who("transform_layout"))
@@ -72,22 +89,6 @@ class MemoryPrimitives(StageView):
         iterations wrote. Each iteration still computes all that it needs: elements that overlap are
         computed again, no sliding window is made of them (as Halide's would be).
 
-        Before::
-
-            for i:
-              for j:
-                B = alloc(float32[3])
-                B[j : j+3] = f(A[i, j : j+3])
-                C[i, j] = B[j] + B[j+2]
-
-        After ``s[B].store_at(s[C], i)``::
-
-            for i:
-              B = alloc(float32[m + 2])
-              for j:
-                B[j : j+3] = f(A[i, j : j+3])
-                C[i, j] = B[j] + B[j+2]
-
         Args:
             parent: the stage, tensor or operation whose loop it is.
             scope: the loop: that of `compute_at`, or one around it.
@@ -96,6 +97,31 @@ class MemoryPrimitives(StageView):
             ScheduleError: the stage is computed at root or inlined; the loop is not around that of
                 `compute_at`; (when lowering) a loop between is parallel, vectorized or bound to
                 threads, whose iterations would write into one buffer at once.
+
+        Example:
+            >>> A = te.placeholder((4, 8), name="A")
+            >>> B = te.compute((4, 8), lambda i, j: A[i, j] * 2, name="B")
+            >>> C = te.compute((4, 6), lambda i, j: B[i, j] + B[i, j + 2], name="C")
+            >>> s = te.create_schedule(C.op)
+            >>> i, j = C.op.axis
+            >>> s[B].compute_at(s[C], j)
+            >>> print(lw.lower(s, [A, C]))
+            def main(A: float32[4, 8], C: out float32[4, 6]):
+              for i in range(4):
+                for j in range(6):
+                  B = alloc(float32[1, 3], global)
+                  for j_1 in range(3):
+                    B[0, j_1] = A[i, j + j_1] * 2.0
+                  C[i, j] = B[0, 0] + B[0, 2]
+            >>> s[B].store_at(s[C], i)
+            >>> print(lw.lower(s, [A, C]))
+            def main(A: float32[4, 8], C: out float32[4, 6]):
+              for i in range(4):
+                B = alloc(float32[1, 8], global)
+                for j in range(6):
+                  for j_1 in range(3):
+                    B[0, j + j_1] = A[i, j + j_1] * 2.0
+                  C[i, j] = B[0, j] + B[0, j + 2]
         """
         pid = self.schedule.stage_id(parent, self._who("store_at"))
         loop = self.schedule.loop_id(pid, scope, self._who("store_at"))
@@ -104,43 +130,35 @@ class MemoryPrimitives(StageView):
     def store_root(self) -> None:
         """Let the buffer exist outside of all loops of the stage where this one is computed.
 
-        Before::
-
-            for i:
-              B = alloc(float32[3])
-              B[i : i+3] = f(A[i : i+3])
-              C[i] = B[i] + B[i+2]
-
-        After ``s[B].store_root()``::
-
-            B = alloc(float32[n + 2])
-            for i:
-              B[i : i+3] = f(A[i : i+3])
-              C[i] = B[i] + B[i+2]
-
         Raises:
             ScheduleError: as `store_at`.
+
+        Example:
+            >>> A = te.placeholder((8,), name="A")
+            >>> B = te.compute((8,), lambda i: A[i] * 2, name="B")
+            >>> C = te.compute((6,), lambda i: B[i] + B[i + 2], name="C")
+            >>> s = te.create_schedule(C.op)
+            >>> s[B].compute_at(s[C], C.op.axis[0])
+            >>> print(lw.lower(s, [A, C]))
+            def main(A: float32[8], C: out float32[6]):
+              for i in range(6):
+                B = alloc(float32[3], global)
+                for i_1 in range(3):
+                  B[i_1] = A[i + i_1] * 2.0
+                C[i] = B[0] + B[2]
+            >>> s[B].store_root()
+            >>> print(lw.lower(s, [A, C]))
+            def main(A: float32[8], C: out float32[6]):
+              B = alloc(float32[8], global)
+              for i in range(6):
+                for i_1 in range(3):
+                  B[i + i_1] = A[i + i_1] * 2.0
+                C[i] = B[i] + B[i + 2]
         """
         self.schedule.apply_step(StoreRoot(self.id))
 
     def double_buffer(self) -> None:
         """Give the buffer two halves: one is filled for the next iteration while one is read.
-
-        Before::
-
-            for i in range(n):
-              B = alloc(float32[4])
-              B[0:4] = f(A, i)
-              C[i] = g(B[0:4])
-
-        After ``s[B].double_buffer()``::
-
-            B = alloc(float32[2, 4])
-            B[0, 0:4] = f(A, 0)
-            for i in range(n):
-              if i + 1 < n:
-                B[(i + 1) % 2, 0:4] = f(A, i + 1)
-              C[i] = g(B[i % 2, 0:4])
 
         Where the loop of `compute_at` has one iteration nothing changes.
 
@@ -148,6 +166,36 @@ class MemoryPrimitives(StageView):
             ScheduleError: the stage is inlined, an input or an output; (when lowering) it is
                 computed at root or at a loop that is not serial, it is stored elsewhere, or it
                 reads a stage that is computed at the same loop and has no two halves.
+
+        Example:
+            >>> A = te.placeholder((8, 4), name="A")
+            >>> B = te.compute((8, 4), lambda i, j: A[i, j] * 2, name="B")
+            >>> C = te.compute((8, 4), lambda i, j: B[i, 3 - j] + 1, name="C")
+            >>> s = te.create_schedule(C.op)
+            >>> s[B].compute_at(s[C], C.op.axis[0])
+            >>> print(lw.lower(s, [A, C]))
+            def main(A: float32[8, 4], C: out float32[8, 4]):
+              for i in range(8):
+                B = alloc(float32[1, 4], global)
+                for j in range(4):
+                  B[0, j] = A[i, j] * 2.0
+                for j_1 in range(4):
+                  C[i, j_1] = B[0, j_1 * -1 + 3] + 1.0
+            >>> s[B].double_buffer()
+            >>> print(lw.lower(s, [A, C]))
+            def main(A: float32[8, 4], C: out float32[8, 4]):
+              B = alloc(float32[2, 1, 4], global)
+              for j in range(4):
+                B[0, 0, j] = A[0, j] * 2.0
+              for i in range(8):
+                if i + 1 < 8:
+                  i_1 = i + 1
+                  half = i_1 % 2
+                  for j in range(4):
+                    B[half, 0, j] = A[i_1, j] * 2.0
+                half_1 = i % 2
+                for j_1 in range(4):
+                  C[i, j_1] = B[half_1, 0, j_1 * -1 + 3] + 1.0
         """
         self.schedule.apply_step(DoubleBuffer(self.id))
 
@@ -160,18 +208,6 @@ class MemoryPrimitives(StageView):
         reckoned all the same, which are those of the next iteration of the loop around where that
         goes on, and are not touched where they are outside of the tensor.
 
-        Before::
-
-            for k:
-              for j in range(32): C[j] += A[k] * B[k, j]
-
-        After ``s[C].prefetch(B, k, 4)``::
-
-            for k:
-              prefetch B[k + 4, 0]
-              prefetch B[k + 4, 16]
-              for j in range(32): C[j] += A[k] * B[k, j]
-
         Args:
             tensor: what to prefetch: an input, or a tensor that is computed outside of the loop.
             var: a loop of this stage.
@@ -182,6 +218,24 @@ class MemoryPrimitives(StageView):
                 nothing inside the loop reads the tensor, or it does at an index that is not affine;
                 the tensor is inlined or computed inside the loop; the loop is vectorized or runs in
                 a GPU kernel.
+
+        Example:
+            >>> A = te.placeholder((64, 32), name="A")
+            >>> B = te.compute((64, 32), lambda i, j: A[i, j] + 1, name="B")
+            >>> s = te.create_schedule(B.op)
+            >>> print(lw.lower(s, [A, B]))
+            def main(A: float32[64, 32], B: out float32[64, 32]):
+              for i in range(64):
+                for j in range(32):
+                  B[i, j] = A[i, j] + 1.0
+            >>> s[B].prefetch(A, B.op.axis[0], 4)
+            >>> print(lw.lower(s, [A, B]))
+            def main(A: float32[64, 32], B: out float32[64, 32]):
+              for i in range(64):
+                for p1 in unrolled(2):
+                  prefetch A[i + 4, p1 * 16]
+                for j in range(32):
+                  B[i, j] = A[i, j] + 1.0
         """
         who = self._who("prefetch")
         loop, source = self.loop_id(var, "prefetch"), self.schedule.stage_id(tensor, who)
@@ -191,20 +245,33 @@ class MemoryPrimitives(StageView):
     def set_scope(self, scope: Scope) -> None:
         """Put the stage's buffer into another memory scope.
 
-        Before::
-
-            B = alloc(float32[n], global)
-
-        After ``s[B].set_scope("local")``::
-
-            B = alloc(float32[n], local)
-
         Args:
             scope: ``"global"``, ``"shared"`` (a copy for each thread block) or ``"local"`` (one for
                 each thread).
 
         Raises:
             ScheduleError: unknown scope; the stage is inlined, an input or an output.
+
+        Example:
+            >>> A = te.placeholder((64,), name="A")
+            >>> B = te.compute((64,), lambda i: A[i] * 2, name="B")
+            >>> C = te.compute((64,), lambda i: B[63 - i] + 1, name="C")
+            >>> s = te.create_schedule(C.op)
+            >>> print(lw.lower(s, [A, C]))
+            def main(A: float32[64], C: out float32[64]):
+              B = alloc(float32[64], global)
+              for i in range(64):
+                B[i] = A[i] * 2.0
+              for i_1 in range(64):
+                C[i_1] = B[i_1 * -1 + 63] + 1.0
+            >>> s[B].set_scope("local")
+            >>> print(lw.lower(s, [A, C]))
+            def main(A: float32[64], C: out float32[64]):
+              B = alloc(float32[64], local)
+              for i in range(64):
+                B[i] = A[i] * 2.0
+              for i_1 in range(64):
+                C[i_1] = B[i_1 * -1 + 63] + 1.0
         """
         self.schedule.apply_step(SetScope(self.id, scope))
 
@@ -213,14 +280,6 @@ class MemoryPrimitives(StageView):
 
         Rows whose stride is odd fall into different banks of shared memory, and rows whose stride
         is no power of two into different sets of a cache.
-
-        Before::
-
-            B = alloc(float32[8, 16], local)                      # B[i, j] at i * 16 + j
-
-        After ``s[B].storage_align(B.op.axis[0], 16, 1)``::
-
-            B = alloc(float32[8, 16], local, strides=[17, 1])     # B[i, j] at i * 17 + j
 
         Args:
             axis: an axis of the operation, or the number of a dimension of the buffer (needed after
@@ -231,6 +290,31 @@ class MemoryPrimitives(StageView):
         Raises:
             ScheduleError: the axis is no axis of the operation, or there is no such dimension; the
                 factor or the offset is out of range; the stage is inlined, an input or an output.
+
+        Example:
+            >>> A = te.placeholder((8, 16), name="A")
+            >>> B = te.compute((8, 16), lambda i, j: A[i, j] * 2, name="B")
+            >>> C = te.compute((16, 8), lambda i, j: B[j, i] + 1, name="C")
+            >>> s = te.create_schedule(C.op)
+            >>> print(lw.lower(s, [A, C]))
+            def main(A: float32[8, 16], C: out float32[16, 8]):
+              B = alloc(float32[8, 16], global)
+              for i in range(8):
+                for j in range(16):
+                  B[i, j] = A[i, j] * 2.0
+              for i_1 in range(16):
+                for j_1 in range(8):
+                  C[i_1, j_1] = B[j_1, i_1] + 1.0
+            >>> s[B].storage_align(B.op.axis[0], 16, 1)
+            >>> print(lw.lower(s, [A, C]))
+            def main(A: float32[8, 16], C: out float32[16, 8]):
+              B = alloc(float32[8, 16], global, strides=[17, 1])
+              for i in range(8):
+                for j in range(16):
+                  B[i, j] = A[i, j] * 2.0
+              for i_1 in range(16):
+                for j_1 in range(8):
+                  C[i_1, j_1] = B[j_1, i_1] + 1.0
         """
         dim = self._dimension(axis, "storage_align")
         self.schedule.apply_step(StorageAlign(self.id, dim, plain(factor), plain(offset)))

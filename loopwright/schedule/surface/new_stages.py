@@ -29,15 +29,6 @@ class SchedulePrimitives(ScheduleBase):
     ) -> Tensor:
         """Copy ``tensor`` into a buffer of ``scope`` which the ``readers`` use instead.
 
-        Before::
-
-            for i, k: C[i] += A[i, k]
-
-        After ``AL = s.cache_read(A, "local", [C])``::
-
-            for i, k: A.local[i, k] = A[i, k]
-            for i, k: C[i] += A.local[i, k]
-
         With ``s[AL].compute_at(s[C], i)`` the copy shrinks to what one i needs.
 
         Args:
@@ -50,6 +41,29 @@ class SchedulePrimitives(ScheduleBase):
 
         Raises:
             ScheduleError: a reader does not read the tensor; unknown scope.
+
+        Example:
+            >>> A = te.placeholder((4, 8), name="A")
+            >>> k = te.reduce_axis((0, 8), name="k")
+            >>> C = te.compute((4,), lambda i: te.sum(A[i, k], axis=k), name="C")
+            >>> s = te.create_schedule(C.op)
+            >>> print(lw.lower(s, [A, C]))
+            def main(A: float32[4, 8], C: out float32[4]):
+              for i in range(4):
+                C[i] = 0.0
+                for k in range(8):
+                  C[i] = C[i] + A[i, k]
+            >>> AL = s.cache_read(A, "local", [C])
+            >>> s[AL].compute_at(s[C], C.op.axis[0])
+            >>> print(lw.lower(s, [A, C]))
+            def main(A: float32[4, 8], C: out float32[4]):
+              for i in range(4):
+                A.local = alloc(float32[1, 8], local)
+                for ax1 in range(8):
+                  A.local[0, ax1] = A[i, ax1]
+                C[i] = 0.0
+                for k in range(8):
+                  C[i] = C[i] + A.local[0, k]
         """
         who = self._who("cache_read")
         ids = self._stage_ids(readers, who)
@@ -72,15 +86,6 @@ class SchedulePrimitives(ScheduleBase):
     ) -> Tensor | list[Tensor]:
         """Compute ``tensor`` in a buffer of ``scope`` and copy the result.
 
-        Before::
-
-            for i, j, k: C[i, j] += A[i, k] * B[k, j]
-
-        After ``CL = s.cache_write(C, "local")``::
-
-            for i, j, k: C.local[i, j] += A[i, k] * B[k, j]
-            for i, j:    C[i, j] = C.local[i, j]
-
         ``C.op.axis`` stay axes of C; ``C.op.reduce_axis`` now belong to the new stage.
 
         Args:
@@ -95,6 +100,28 @@ class SchedulePrimitives(ScheduleBase):
         Raises:
             ScheduleError: the loops of the stage are transformed already; it is a placeholder; of
                 several outputs only some are given.
+
+        Example:
+            >>> A = te.placeholder((4, 8), name="A")
+            >>> k = te.reduce_axis((0, 8), name="k")
+            >>> C = te.compute((4,), lambda i: te.sum(A[i, k], axis=k), name="C")
+            >>> s = te.create_schedule(C.op)
+            >>> print(lw.lower(s, [A, C]))
+            def main(A: float32[4, 8], C: out float32[4]):
+              for i in range(4):
+                C[i] = 0.0
+                for k in range(8):
+                  C[i] = C[i] + A[i, k]
+            >>> CL = s.cache_write(C, "local")
+            >>> s[CL].compute_at(s[C], C.op.axis[0])
+            >>> print(lw.lower(s, [A, C]))
+            def main(A: float32[4, 8], C: out float32[4]):
+              for i in range(4):
+                C.local = alloc(float32[1], local)
+                C.local[0] = 0.0
+                for k in range(8):
+                  C.local[0] = C.local[0] + A[i, k]
+                C[i] = C.local[0]
         """
         who = self._who("cache_write")
         given = _listed(tensor)
@@ -133,15 +160,6 @@ class SchedulePrimitives(ScheduleBase):
         The loop becomes a spatial axis of the new stage, so that it can be parallel, bound or
         vectorized there; what is left of the reduction stays a reduction of the new stage.
 
-        Before::
-
-            for i: for ko: for ki in range(8): B[i] += A[i, ko * 8 + ki]
-
-        After ``BF = s.rfactor(B, ki)``::
-
-            for ki in range(8): for i: for ko: B.rf[ki, i] += A[i, ko * 8 + ki]
-            for i: for ki in range(8):         B[i] += B.rf[ki, i]
-
         Where the split has a tail, the points beyond the axis are left out of the partial results.
         ``init=`` of the reduction enters when they are combined. The spatial loops of ``tensor``
         stay as they are (TE takes splits of them back). Reduction loops move to the new stage:
@@ -162,6 +180,33 @@ class SchedulePrimitives(ScheduleBase):
             ScheduleError: the stage is no reduction, the loop is no reduction loop of it,
                 ``factor_axis`` is out of range, a reduction loop is marked or has a stage computed
                 at it.
+
+        Example:
+            >>> A = te.placeholder((4, 64), name="A")
+            >>> k = te.reduce_axis((0, 64), name="k")
+            >>> B = te.compute((4,), lambda i: te.sum(A[i, k], axis=k), name="B")
+            >>> s = te.create_schedule(B.op)
+            >>> ko, ki = s[B].split(k, factor=8)
+            >>> print(lw.lower(s, [A, B]))
+            def main(A: float32[4, 64], B: out float32[4]):
+              for i in range(4):
+                B[i] = 0.0
+                for k.0 in range(8):
+                  for k.1 in range(8):
+                    B[i] = B[i] + A[i, k.0 * 8 + k.1]
+            >>> BF = s.rfactor(B, ki)
+            >>> print(lw.lower(s, [A, B]))
+            def main(A: float32[4, 64], B: out float32[4]):
+              B.rf = alloc(float32[8, 4], global)
+              for k.1 in range(8):
+                for i in range(4):
+                  B.rf[k.1, i] = 0.0
+                  for k.0 in range(8):
+                    B.rf[k.1, i] = B.rf[k.1, i] + A[i, k.0 * 8 + k.1]
+              for i_1 in range(4):
+                B[i_1] = 0.0
+                for k.1_1 in range(8):
+                  B[i_1] = B[i_1] + B.rf[k.1_1, i_1]
         """
         who = self._who("rfactor")
         sid = self.stage_id(tensor, who)
@@ -189,12 +234,6 @@ class SchedulePrimitives(ScheduleBase):
         to the group. Stages that a step makes of one in the group belong to it as well. A group of
         stages of a group lies inside that and follows it.
 
-        Before::
-
-            for i: B[i] = A[i] * 2
-            for i: C[i] = B[i] + 1
-            for i: D[i] = C[i] * C[i]
-
         After ``g = s.create_group(outputs=C, inputs=A)`` (B and C) the same, and after
         ``g.compute_at(s[D], i)``::
 
@@ -215,6 +254,35 @@ class SchedulePrimitives(ScheduleBase):
             ScheduleError: an output is an input of the program; no stage lies between; another
                 group has some of the stages and not all; a stage is computed inside one that would
                 not belong to the group (TE moves it back to root with a warning).
+
+        Example:
+            >>> A = te.placeholder((8,), name="A")
+            >>> B = te.compute((8,), lambda i: A[i] * 2, name="B")
+            >>> C = te.compute((8,), lambda i: B[i] + 1, name="C")
+            >>> D = te.compute((8,), lambda i: C[i] * C[i], name="D")
+            >>> s = te.create_schedule(D.op)
+            >>> print(lw.lower(s, [A, D]))
+            def main(A: float32[8], D: out float32[8]):
+              B = alloc(float32[8], global)
+              for i in range(8):
+                B[i] = A[i] * 2.0
+              C = alloc(float32[8], global)
+              for i_1 in range(8):
+                C[i_1] = B[i_1] + 1.0
+              for i_2 in range(8):
+                D[i_2] = C[i_2] * C[i_2]
+            >>> g = s.create_group(outputs=C, inputs=A)
+            >>> print(g)
+            Group(B, C)
+            >>> g.compute_at(s[D], D.op.axis[0])
+            >>> print(lw.lower(s, [A, D]))
+            def main(A: float32[8], D: out float32[8]):
+              for i in range(8):
+                B = alloc(float32[1], global)
+                B[0] = A[i] * 2.0
+                C = alloc(float32[1], global)
+                C[0] = B[0] + 1.0
+                D[i] = C[0] * C[0]
         """
         who = self._who("create_group")
         ends = self._stage_ids(outputs, who)

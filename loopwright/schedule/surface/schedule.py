@@ -32,6 +32,21 @@ def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> S
 
     Args:
         ops: an operation, a tensor, or a list of them: the outputs.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> C = te.compute((4,), lambda i: B[i] * 2, name="C")
+        >>> s = lw.create_schedule(C.op)
+        >>> print(s)
+        Schedule(stages A, B, C; 0 step(s))
+        >>> print(lw.lower(s, [A, C]))
+        def main(A: float32[4], C: out float32[4]):
+          B = alloc(float32[4], global)
+          for i in range(4):
+            B[i] = A[i] + 1.0
+          for i_1 in range(4):
+            C[i_1] = B[i_1] * 2.0
     """
     given = ops if isinstance(ops, list | tuple) else [ops]
     outs = []
@@ -58,6 +73,15 @@ def replay(dag: Dag, trace: Sequence[Step | list[Any]]) -> Schedule:
     Raises:
         ScheduleError: the trace is malformed, a step is illegal for this DAG, or an intrinsic is
             refused.
+
+    Example:
+        >>> A = te.placeholder((8,), name="A")
+        >>> B = te.compute((8,), lambda i: A[i] + 1, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> s[B].parallel(B.op.axis[0])
+        >>> again = lw.schedule.replay(s.dag, s.trace_json())
+        >>> print(again, again.trace == s.trace)
+        Schedule(stages A, B; 1 step(s)) True
     """
     check_trace([x for x in trace if not isinstance(x, Step)] if _is_list(trace) else trace)
     s = Schedule(dag, {})
@@ -78,6 +102,16 @@ class Schedule(SchedulePrimitives):
         state: the present immutable state.
         trace: the steps applied so far.
         origin: what chose it, such as the history of a log; None: whoever wrote it.
+
+    Example:
+        >>> A = te.placeholder((8,), name="A")
+        >>> B = te.compute((8,), lambda i: A[i] + 1, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> s[B].vectorize(B.op.axis[0])
+        >>> print(s)
+        Schedule(stages A, B; 1 step(s))
+        >>> print(s.trace)
+        (Annotate(stage=1, loop='a0', kind='vectorized'),)
     """
 
     def __init__(self, dag: Dag, index: dict[Operation, int]) -> None:
@@ -129,13 +163,30 @@ class Schedule(SchedulePrimitives):
         return [self._tensor(i) for i in range(len(self.dag.ops))]
 
     def tensor(self, arg_id: ArgId) -> Tensor:
-        """The tensor of the original DAG with an id as in `arg_ids`."""
+        """The tensor of the original DAG with an id as in `arg_ids`.
+
+        Example:
+            >>> A = te.placeholder((8,), name="A")
+            >>> B = te.compute((8,), lambda i: A[i] + 1, name="B")
+            >>> s = te.create_schedule(B.op)
+            >>> print(s.tensor(0), s.tensor(1))
+            Tensor(A: float32[8]) Tensor(B: float32[8])
+        """
         return self._tensor(*read_arg_id(arg_id))
 
     # ------------------------------------------------------------ results
 
     def bounds(self) -> Bounds:
-        """Bounds of all stages in the present state (inferred once for each state)."""
+        """Bounds of all stages in the present state (inferred once for each state).
+
+        Example:
+            >>> A = te.placeholder((30,), name="A")
+            >>> B = te.compute((30,), lambda i: A[i] + 1, name="B")
+            >>> s = te.create_schedule(B.op)
+            >>> io, ii = s[B].split(B.op.axis[0], factor=8)
+            >>> print([(x.var.name, x.extent) for x in s.bounds().stages[1].loops])
+            [('i.0', 4), ('i.1', 8)]
+        """
         if self._bounds is None or self._bounds[0] is not self.state:
             self._bounds = (self.state, infer_bounds(self.state))
         return self._bounds[1]
@@ -146,17 +197,54 @@ class Schedule(SchedulePrimitives):
         Raises:
             ScheduleError: a stage is attached where its readers do not run, a vector is too long,
                 unrolling makes too many copies.
+
+        Example:
+            >>> A = te.placeholder((2048,), name="A")
+            >>> B = te.compute((2048,), lambda i: A[i] + 1, name="B")
+            >>> s = te.create_schedule(B.op)
+            >>> s[B].vectorize(B.op.axis[0])
+            >>> try:
+            ...     s.validate()
+            ... except lw.LoopwrightError as error:
+            ...     print(str(error).partition(";")[0])
+            ...
+            vectorize (step 0): loop 'B.i' has 2048 iterations, the longest vector is 1024
         """
         bounds = self.bounds()
         validate_bounds(self.state, bounds)
         return bounds
 
     def trace_json(self) -> list[list[Any]]:
-        """The trace as JSON-able lists; `replay` applies it to the DAG again."""
+        """The trace as JSON-able lists; `replay` applies it to the DAG again.
+
+        Example:
+            >>> A = te.placeholder((8,), name="A")
+            >>> B = te.compute((8,), lambda i: A[i] + 1, name="B")
+            >>> s = te.create_schedule(B.op)
+            >>> io, ii = s[B].split(B.op.axis[0], factor=4)
+            >>> s[B].vectorize(ii)
+            >>> print(s.trace_json())
+            [['split', 1, 'a0', 4, None], ['annotate', 1, '0.1', 'vectorized']]
+        """
         return [step.to_json() for step in self.trace]
 
     def as_python(self) -> str:
-        """The trace as a Python function of a fresh schedule and its tensors."""
+        """The trace as a Python function of a fresh schedule and its tensors.
+
+        Example:
+            >>> A = te.placeholder((8,), name="A")
+            >>> B = te.compute((8,), lambda i: A[i] + 1, name="B")
+            >>> s = te.create_schedule(B.op)
+            >>> io, ii = s[B].split(B.op.axis[0], factor=4)
+            >>> s[B].vectorize(ii)
+            >>> print(s.as_python())
+            def schedule(s, A, B):
+                [i] = s[B].op.axis
+                i_0, i_1 = s[B].split(i, factor=4)
+                s[B].vectorize(i_1)
+                return s
+            <BLANKLINE>
+        """
         return trace_as_python(self.dag, self.trace)
 
     def arg_ids(self, args: Sequence[Tensor]) -> list[ArgId]:
@@ -164,6 +252,13 @@ class Schedule(SchedulePrimitives):
 
         Raises:
             ScheduleError: one of them is not a tensor of the original DAG.
+
+        Example:
+            >>> A = te.placeholder((8,), name="A")
+            >>> B = te.compute((8,), lambda i: A[i] + 1, name="B")
+            >>> s = te.create_schedule(B.op)
+            >>> print(s.arg_ids([A, B]))
+            [0, 1]
         """
         out: list[ArgId] = []
         for t in args:

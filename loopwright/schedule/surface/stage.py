@@ -29,7 +29,16 @@ from loopwright.schedule.surface.threads import ThreadPrimitives
 
 
 class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
-    """One stage of a schedule; its methods are the primitives."""
+    """One stage of a schedule; its methods are the primitives.
+
+    Example:
+        >>> A = te.placeholder((16,), name="A")
+        >>> B = te.compute((16,), lambda i: A[i] + 1, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> s[B].parallel(B.op.axis[0])
+        >>> print(s[B], s[B].leaf_iter_vars)
+        Stage(B) [IterVar(i, extent=16, spatial)]
+    """
 
     def split(
         self,
@@ -39,16 +48,6 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
         disable_predication: bool = False,
     ) -> tuple[IterVar, IterVar]:
         """Split a loop in two.
-
-        Before::
-
-            for i in range(n): f(i)
-
-        After ``io, ii = s[C].split(i, factor=8)``::
-
-            for io in range(ceil(n / 8)):
-              for ii in range(8):
-                if io * 8 + ii < n: f(io * 8 + ii)      # no test when 8 divides n
 
         Args:
             parent: the loop.
@@ -63,6 +62,29 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
         Raises:
             ScheduleError: the loop no longer exists, is marked, or has a stage computed at it; with
                 ``disable_predication`` the split is not even.
+
+        Example:
+            >>> A = te.placeholder((30,), name="A")
+            >>> B = te.compute((30,), lambda i: A[i] + 1, name="B")
+            >>> s = te.create_schedule(B.op)
+            >>> print(lw.lower(s, [A, B]))
+            def main(A: float32[30], B: out float32[30]):
+              for i in range(30):
+                B[i] = A[i] + 1.0
+
+            Eight does not divide thirty: whole tiles run without a test, the last one with it.
+
+            >>> io, ii = s[B].split(B.op.axis[0], factor=8)
+            >>> print(lw.lower(s, [A, B]))
+            def main(A: float32[30], B: out float32[30]):
+              for i.0 in range(4):
+                if i.0 * 8 + 7 < 30:
+                  for i.1 in range(8):
+                    B[i.0 * 8 + i.1] = A[i.0 * 8 + i.1] + 1.0
+                else:
+                  for i.1 in range(8):
+                    if i.0 * 8 + i.1 < 30:
+                      B[i.0 * 8 + i.1] = A[i.0 * 8 + i.1] + 1.0
         """
         loop = self.loop_id(parent, "split")
         with self.schedule.all_or_nothing():
@@ -76,19 +98,29 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
     ) -> tuple[IterVar, IterVar, IterVar, IterVar]:
         """Split two loops and put both outer ones outside.
 
-        Before::
-
-            for x in range(n): for y in range(m): f(x, y)
-
-        After ``xo, yo, xi, yi = s[C].tile(x, y, 4, 8)``::
-
-            for xo: for yo: for xi in range(4): for yi in range(8): f(xo*4 + xi, yo*8 + yi)
-
         Returns:
             ``(x outer, y outer, x inner, y inner)``.
 
         Raises:
             ScheduleError: as `split` and `reorder`.
+
+        Example:
+            >>> A = te.placeholder((8, 32), name="A")
+            >>> B = te.compute((8, 32), lambda x, y: A[x, y] + 1, name="B")
+            >>> s = te.create_schedule(B.op)
+            >>> print(lw.lower(s, [A, B]))
+            def main(A: float32[8, 32], B: out float32[8, 32]):
+              for x in range(8):
+                for y in range(32):
+                  B[x, y] = A[x, y] + 1.0
+            >>> xo, yo, xi, yi = s[B].tile(*B.op.axis, 4, 8)
+            >>> print(lw.lower(s, [A, B]))
+            def main(A: float32[8, 32], B: out float32[8, 32]):
+              for x.0 in range(2):
+                for y.0 in range(4):
+                  for x.1 in range(4):
+                    for y.1 in range(8):
+                      B[x.0 * 4 + x.1, y.0 * 8 + y.1] = A[x.0 * 4 + x.1, y.0 * 8 + y.1] + 1.0
         """
         with self.schedule.all_or_nothing():
             xo, xi = self.split(x_parent, factor=x_factor)
@@ -99,16 +131,25 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
     def fuse(self, *axes: IterVar | Sequence[IterVar]) -> IterVar:
         """Fuse adjacent loops of one kind, outermost first.
 
-        Before::
-
-            for i in range(n): for j in range(m): f(i, j)
-
-        After ``f = s[C].fuse(i, j)``::
-
-            for f in range(n * m): f(f // m, f % m)
-
         Raises:
             ScheduleError: the loops are not adjacent in this order, or of different kinds.
+
+        Example:
+            >>> A = te.placeholder((4, 8), name="A")
+            >>> B = te.compute((4, 8), lambda i, j: A[i, j] + 1, name="B")
+            >>> s = te.create_schedule(B.op)
+            >>> print(lw.lower(s, [A, B]))
+            def main(A: float32[4, 8], B: out float32[4, 8]):
+              for i in range(4):
+                for j in range(8):
+                  B[i, j] = A[i, j] + 1.0
+            >>> f = s[B].fuse(*B.op.axis)
+            >>> print(lw.lower(s, [A, B]))
+            def main(A: float32[4, 8], B: out float32[4, 8]):
+              for i.j in range(32):
+                i.j.q = i.j // 8
+                i.j.r = i.j % 8
+                B[i.j.q, i.j.r] = A[i.j.q, i.j.r] + 1.0
         """
         group = _listed(axes)
         if not group:
@@ -124,16 +165,25 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
     def reorder(self, *axes: IterVar | Sequence[IterVar]) -> None:
         """Put loops into the given order, in the places that they occupy together.
 
-        Before::
-
-            for i: for j: for k: ...
-
-        After ``s[C].reorder(k, i)``::
-
-            for k: for j: for i: ...
-
         Raises:
             ScheduleError: a loop is given twice or no longer exists.
+
+        Example:
+            >>> A = te.placeholder((4, 8), name="A")
+            >>> B = te.compute((4, 8), lambda i, j: A[i, j] + 1, name="B")
+            >>> s = te.create_schedule(B.op)
+            >>> print(lw.lower(s, [A, B]))
+            def main(A: float32[4, 8], B: out float32[4, 8]):
+              for i in range(4):
+                for j in range(8):
+                  B[i, j] = A[i, j] + 1.0
+            >>> i, j = B.op.axis
+            >>> s[B].reorder(j, i)
+            >>> print(lw.lower(s, [A, B]))
+            def main(A: float32[4, 8], B: out float32[4, 8]):
+              for j in range(8):
+                for i in range(4):
+                  B[i, j] = A[i, j] + 1.0
         """
         order = tuple(self.loop_id(a, "reorder") for a in _listed(axes))
         self.schedule.apply_step(Reorder(self.id, order))
@@ -171,39 +221,69 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
 
         Raises:
             ScheduleError: (when lowering) the loop is too long, or lies in another vector.
+
+        Example:
+            >>> A = te.placeholder((64,), name="A")
+            >>> B = te.compute((64,), lambda i: A[i] + 1, name="B")
+            >>> s = te.create_schedule(B.op)
+            >>> io, ii = s[B].split(B.op.axis[0], factor=16)
+            >>> print(lw.lower(s, [A, B]))
+            def main(A: float32[64], B: out float32[64]):
+              for i.0 in range(4):
+                for i.1 in range(16):
+                  B[i.0 * 16 + i.1] = A[i.0 * 16 + i.1] + 1.0
+            >>> s[B].vectorize(ii)
+            >>> print(lw.lower(s, [A, B]))
+            def main(A: float32[64], B: out float32[64]):
+              for i.0 in range(4):
+                for i.1 in vectorized(16):
+                  B[i.0 * 16 + i.1] = A[i.0 * 16 + i.1] + 1.0
         """
         self._annotate(axis, "vectorized", "vectorize")
 
     def unroll(self, axis: IterVar) -> None:
         """Write a loop's iterations out one after the other.
 
-        Before::
-
-            for i in range(2): C[i] = A[i]
-
-        After ``s[C].unroll(i)``::
-
-            C[0] = A[0]
-            C[1] = A[1]
-
         Raises:
             ScheduleError: (when lowering) it would make too many copies.
+
+        Example:
+            >>> A = te.placeholder((8, 2), name="A")
+            >>> B = te.compute((8, 2), lambda i, j: A[i, j] + 1, name="B")
+            >>> s = te.create_schedule(B.op)
+            >>> print(lw.lower(s, [A, B]))
+            def main(A: float32[8, 2], B: out float32[8, 2]):
+              for i in range(8):
+                for j in range(2):
+                  B[i, j] = A[i, j] + 1.0
+            >>> s[B].unroll(B.op.axis[1])
+            >>> print(lw.lower(s, [A, B]))
+            def main(A: float32[8, 2], B: out float32[8, 2]):
+              for i in range(8):
+                for j in unrolled(2):
+                  B[i, j] = A[i, j] + 1.0
         """
         self._annotate(axis, "unrolled", "unroll")
 
     def parallel(self, axis: IterVar) -> None:
         """Distribute the iterations of a spatial loop over the thread pool.
 
-        Before::
-
-            for i in range(n): f(i)
-
-        After ``s[C].parallel(i)``::
-
-            parallel for i in range(n): f(i)
-
         Raises:
             ScheduleError: the loop is a reduction.
+
+        Example:
+            >>> A = te.placeholder((8,), name="A")
+            >>> B = te.compute((8,), lambda i: A[i] + 1, name="B")
+            >>> s = te.create_schedule(B.op)
+            >>> print(lw.lower(s, [A, B]))
+            def main(A: float32[8], B: out float32[8]):
+              for i in range(8):
+                B[i] = A[i] + 1.0
+            >>> s[B].parallel(B.op.axis[0])
+            >>> print(lw.lower(s, [A, B]))
+            def main(A: float32[8], B: out float32[8]):
+              for i in parallel(8):
+                B[i] = A[i] + 1.0
         """
         self._annotate(axis, "parallel", "parallel")
 
@@ -219,16 +299,25 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
         Names that begin with ``user.`` are yours: their values (a number, a text, a bool or None)
         stand in `For.pragmas`, where passes of your own find them.
 
-        Before::
-
-            for i in range(4): for j in range(2): f(i, j)
-
-        After ``s[C].pragma(i, "auto_unroll_max_step", 2)``::
-
-            for i in range(4): f(i, 0); f(i, 1)
-
         Raises:
             ScheduleError: unknown pragma, or a value that it does not take.
+
+        Example:
+            >>> A = te.placeholder((4, 2), name="A")
+            >>> B = te.compute((4, 2), lambda i, j: A[i, j] + 1, name="B")
+            >>> s = te.create_schedule(B.op)
+            >>> print(lw.lower(s, [A, B]))
+            def main(A: float32[4, 2], B: out float32[4, 2]):
+              for i in range(4):
+                for j in range(2):
+                  B[i, j] = A[i, j] + 1.0
+            >>> s[B].pragma(B.op.axis[0], "auto_unroll_max_step", 2)
+            >>> print(lw.lower(s, [A, B]))
+            def main(A: float32[4, 2], B: out float32[4, 2]):
+              # auto_unroll_max_step = 2
+              for i in range(4):
+                for j in unrolled(2):
+                  B[i, j] = A[i, j] + 1.0
         """
         loop = self.loop_id(axis, "pragma")
         step = Pragma(self.id, loop, pragma_type, plain(pragma_value))
@@ -237,17 +326,6 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
     def compute_at(self, parent: StageLike, scope: IterVar) -> None:
         """Compute this stage inside a loop of a stage that uses it, as much as is needed there.
 
-        Before::
-
-            for i: B[i] = f(A[i])
-            for i: C[i] = B[i] + 1
-
-        After ``s[B].compute_at(s[C], i)``::
-
-            for i:
-              B' = f(A[i])
-              C[i] = B' + 1
-
         Args:
             parent: the stage, tensor or operation whose loop it is.
             scope: the loop.
@@ -255,6 +333,26 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
         Raises:
             ScheduleError: the stage is an output or an input; ``parent`` does not use it; (when
                 lowering) another reader runs outside that loop.
+
+        Example:
+            >>> A = te.placeholder((8,), name="A")
+            >>> B = te.compute((8,), lambda i: A[i] * 2, name="B")
+            >>> C = te.compute((8,), lambda i: B[i] + 1, name="C")
+            >>> s = te.create_schedule(C.op)
+            >>> print(lw.lower(s, [A, C]))
+            def main(A: float32[8], C: out float32[8]):
+              B = alloc(float32[8], global)
+              for i in range(8):
+                B[i] = A[i] * 2.0
+              for i_1 in range(8):
+                C[i_1] = B[i_1] + 1.0
+            >>> s[B].compute_at(s[C], C.op.axis[0])
+            >>> print(lw.lower(s, [A, C]))
+            def main(A: float32[8], C: out float32[8]):
+              for i in range(8):
+                B = alloc(float32[1], global)
+                B[0] = A[i] * 2.0
+                C[i] = B[0] + 1.0
         """
         pid = self.schedule.stage_id(parent, self._who("compute_at"))
         loop = self.schedule.loop_id(pid, scope, self._who("compute_at"))
@@ -263,33 +361,52 @@ class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
     def compute_inline(self) -> None:
         """Substitute this stage's expression into its readers.
 
-        Before::
-
-            for i: B[i] = A[i] * 2
-            for i: C[i] = B[i] + 1
-
-        After ``s[B].compute_inline()``::
-
-            for i: C[i] = A[i] * 2 + 1
-
         Raises:
             ScheduleError: the stage is a reduction, an output or an input.
+
+        Example:
+            >>> A = te.placeholder((8,), name="A")
+            >>> B = te.compute((8,), lambda i: A[i] * 2, name="B")
+            >>> C = te.compute((8,), lambda i: B[i] + 1, name="C")
+            >>> s = te.create_schedule(C.op)
+            >>> print(lw.lower(s, [A, C]))
+            def main(A: float32[8], C: out float32[8]):
+              B = alloc(float32[8], global)
+              for i in range(8):
+                B[i] = A[i] * 2.0
+              for i_1 in range(8):
+                C[i_1] = B[i_1] + 1.0
+            >>> s[B].compute_inline()
+            >>> print(lw.lower(s, [A, C]))
+            def main(A: float32[8], C: out float32[8]):
+              for i in range(8):
+                C[i] = A[i] * 2.0 + 1.0
         """
         self.schedule.apply_step(ComputeInline(self.id))
 
     def compute_root(self) -> None:
         """Compute the stage on its own before its readers (undoes compute_at and compute_inline).
 
-        Before::
-
-            for i:
-              B' = f(A[i])
-              C[i] = B' + 1
-
-        After ``s[B].compute_root()``::
-
-            for i: B[i] = f(A[i])
-            for i: C[i] = B[i] + 1
+        Example:
+            >>> A = te.placeholder((8,), name="A")
+            >>> B = te.compute((8,), lambda i: A[i] * 2, name="B")
+            >>> C = te.compute((8,), lambda i: B[i] + 1, name="C")
+            >>> s = te.create_schedule(C.op)
+            >>> s[B].compute_at(s[C], C.op.axis[0])
+            >>> print(lw.lower(s, [A, C]))
+            def main(A: float32[8], C: out float32[8]):
+              for i in range(8):
+                B = alloc(float32[1], global)
+                B[0] = A[i] * 2.0
+                C[i] = B[0] + 1.0
+            >>> s[B].compute_root()
+            >>> print(lw.lower(s, [A, C]))
+            def main(A: float32[8], C: out float32[8]):
+              B = alloc(float32[8], global)
+              for i in range(8):
+                B[i] = A[i] * 2.0
+              for i_1 in range(8):
+                C[i_1] = B[i_1] + 1.0
         """
         self.schedule.apply_step(ComputeRoot(self.id))
 

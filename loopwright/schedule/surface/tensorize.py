@@ -18,21 +18,6 @@ class TensorizePrimitive(StageView):
     def tensorize(self, var: IterVar, tensor_intrin: TensorIntrin | dict[str, Any]) -> None:
         """Let an intrinsic do what stands inside a loop, the loop included.
 
-        Before::
-
-            for i:
-              for jo: for ji in range(16): C[i, jo*16 + ji] = 0
-              for ko: for jo:
-                for ji in range(16): for ki in range(4):
-                  C[i, jo*16 + ji] += A[i, ko*4 + ki] * B[jo, ko, ji, ki]
-
-        After ``s[C].tensorize(ji, te.intrinsics.dot_uint8_int8_int32(16))``::
-
-            for i:
-              for jo: C[i, jo*16 : jo*16 + 16] = 0
-              for ko: for jo:
-                dot_16x4_u8s8s32(C[i, jo*16], A[i, ko*4], B[jo, ko, 0, 0])
-
         The nest is compared with the description of the intrinsic: extents of the loops, the
         expression, element types, and how the elements of every operand lie in memory. Loops of
         the reduction may stand outside: then the intrinsic's ``reset`` stands where the reduction
@@ -50,6 +35,34 @@ class TensorizePrimitive(StageView):
                 nest has.
             TensorError: malformed JSON, or JSON of an intrinsic that this program has not declared
                 and that is not proved harmless (`loopwright.te.intrin_proof`).
+
+        Example:
+            >>> A = te.placeholder((16,), name="A")
+            >>> B = te.compute((16,), lambda i: A[i] * 2, name="B")
+            >>> s = te.create_schedule(B.op)
+            >>> io, ii = s[B].split(B.op.axis[0], factor=4)
+            >>> print(lw.lower(s, [A, B]))
+            def main(A: float32[16], B: out float32[16]):
+              for i.0 in range(4):
+                for i.1 in range(4):
+                  B[i.0 * 4 + i.1] = A[i.0 * 4 + i.1] * 2.0
+
+            An intrinsic that doubles four elements at once, declared here:
+
+            >>> x = te.placeholder((4,), name="x")
+            >>> y = te.compute((4,), lambda i: x[i] * 2, name="y")
+            >>> def double(inputs, outputs):
+            ...     ib = te.ir_builder()
+            ...     with ib.for_range(4, "l", "vectorized") as l:
+            ...         ib.emit(outputs[0].store(l, inputs[0][l] * 2))
+            ...     return ib.get()
+            ...
+            >>> s[B].tensorize(ii, te.decl_tensor_intrin(y.op, double, name="double4"))
+            >>> print(lw.lower(s, [A, B]))
+            def main(A: float32[16], B: out float32[16]):
+              for i.0 in range(4):
+                for l in vectorized(4):
+                  B[i.0 * 4 + l] = A[i.0 * 4 + l] * 2.0
         """
         loop = self.loop_id(var, "tensorize")
         if isinstance(tensor_intrin, dict):

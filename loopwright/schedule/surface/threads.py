@@ -20,10 +20,6 @@ class ThreadPrimitives(StageView):
     def bind(self, ivar: IterVar, thread_ivar: ThreadAxis) -> None:
         """Run the iterations of a loop as GPU threads; the interpreter runs them too.
 
-        Before::
-
-            for i in range(2): for j in range(64): f(i, j)
-
         After ``s[C].bind(i, te.thread_axis("blockIdx.x"))`` and
         ``s[C].bind(j, te.thread_axis("threadIdx.x"))``::
 
@@ -69,23 +65,32 @@ class ThreadPrimitives(StageView):
                 sizes.
             LowerError: (when lowering) threads would have to wait for others that do not come.
             CodegenError: (when building for a CPU) blockIdx or threadIdx.
+
+        Example:
+            >>> A = te.placeholder((2, 64), name="A")
+            >>> B = te.compute((2, 64), lambda i, j: A[i, j] + 1, name="B")
+            >>> s = te.create_schedule(B.op)
+            >>> print(lw.lower(s, [A, B]))
+            def main(A: float32[2, 64], B: out float32[2, 64]):
+              for i in range(2):
+                for j in range(64):
+                  B[i, j] = A[i, j] + 1.0
+            >>> i, j = B.op.axis
+            >>> s[B].bind(i, te.thread_axis("blockIdx.x"))
+            >>> s[B].bind(j, te.thread_axis("threadIdx.x"))
+            >>> print(lw.lower(s, [A, B]))
+            def main(A: float32[2, 64], B: out float32[2, 64]):
+              # bound = B.i
+              for blockIdx.x in thread(2):
+                # bound = B.j
+                for threadIdx.x in thread(64):
+                  B[blockIdx.x, threadIdx.x] = A[blockIdx.x, threadIdx.x] + 1.0
         """
         tag, extent = self._thread_axis(thread_ivar, "bind")
         self.schedule.apply_step(Bind(self.id, self.loop_id(ivar, "bind"), tag, extent))
 
     def env_threads(self, threads: ThreadAxis | Sequence[ThreadAxis]) -> None:
         """Launch the kernel of this root stage with thread axes that its own loops need not use.
-
-        Before::
-
-            for blockIdx.x in thread(2):
-              f(blockIdx.x)
-
-        After ``s[C].env_threads([te.thread_axis((0, 64), "threadIdx.x")])``::
-
-            for blockIdx.x in thread(2):
-              for threadIdx.x in thread(64):
-                if threadIdx.x < 1: f(blockIdx.x)
 
         Stages computed inside bind their loops to these axes and so share the work.
 
@@ -95,6 +100,26 @@ class ThreadPrimitives(StageView):
         Raises:
             ScheduleError: the stage is not at root, has thread axes already, or an axis is no
                 launch axis or given twice; (when lowering) an axis whose extent nobody gives.
+
+        Example:
+            >>> A = te.placeholder((2,), name="A")
+            >>> B = te.compute((2,), lambda i: A[i] + 1, name="B")
+            >>> s = te.create_schedule(B.op)
+            >>> s[B].bind(B.op.axis[0], te.thread_axis("blockIdx.x"))
+            >>> print(lw.lower(s, [A, B]))
+            def main(A: float32[2], B: out float32[2]):
+              # bound = B.i
+              for blockIdx.x in thread(2):
+                B[blockIdx.x] = A[blockIdx.x] + 1.0
+            >>> s[B].env_threads([te.thread_axis((0, 64), "threadIdx.x")])
+            >>> print(lw.lower(s, [A, B]))
+            def main(A: float32[2], B: out float32[2]):
+              # bound = B.i
+              for blockIdx.x in thread(2):
+                # bound = env_threads of B
+                for threadIdx.x in thread(64):
+                  if threadIdx.x < 1:
+                    B[blockIdx.x] = A[blockIdx.x] + 1.0
         """
         group = threads if isinstance(threads, list | tuple) else [threads]
         axes = tuple(self._thread_axis(x, "env_threads") for x in group)
@@ -103,16 +128,6 @@ class ThreadPrimitives(StageView):
     def set_store_predicate(self, predicate: Expr | list[tuple[str, int]]) -> None:
         """Choose which of the threads that reduce together stores the result.
 
-        Before::
-
-            C.acc = sum over threadIdx.x of C.acc       # the loop k is bound to threadIdx.x
-            if threadIdx.x < 1: C[i] = C.acc
-
-        After ``s[C].set_store_predicate(tx.var.equal(3))``::
-
-            C.acc = sum over threadIdx.x of C.acc
-            if threadIdx.x == 3: C[i] = C.acc
-
         Args:
             predicate: ``axis.var.equal(n)`` of a thread axis that the reduction is bound to, or
                 several joined by ``te.all``; or a list of ``(tag, n)``.
@@ -120,6 +135,20 @@ class ThreadPrimitives(StageView):
         Raises:
             ScheduleError: another kind of condition; no reduction loop is bound to the axis (the
                 test would leave elements unset).
+
+        Example:
+            >>> A = te.placeholder((4, 64), name="A")
+            >>> k = te.reduce_axis((0, 64), name="k")
+            >>> B = te.compute((4,), lambda i: te.sum(A[i, k], axis=k), name="B")
+            >>> s = te.create_schedule(B.op)
+            >>> tx = te.thread_axis("threadIdx.x")
+            >>> s[B].bind(B.op.axis[0], te.thread_axis("blockIdx.x"))
+            >>> s[B].bind(k, tx)
+            >>> print(str(lw.lower(s, [A, B])).splitlines()[-2].strip())
+            if threadIdx.x == 0:
+            >>> s[B].set_store_predicate(tx.var.equal(3))
+            >>> print(str(lw.lower(s, [A, B])).splitlines()[-2].strip())
+            if threadIdx.x == 3:
         """
         equal = predicate if isinstance(predicate, list) else self._equalities(predicate)
         self.schedule.apply_step(SetStorePredicate(self.id, tuple(equal)))

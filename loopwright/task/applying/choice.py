@@ -45,6 +45,12 @@ class Choice:
         verdict: How the record compares with the default configuration; None: not compared.
         near_misses: The best records that were refused, each with what differs, field by field.
         actual: What `loopwright.build` with ``verify=True`` measured, else None.
+
+    Example:
+        >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+        >>> choice = lw.apply_history_best("matmul.jsonl").explain(task)
+        >>> print(choice.task, choice.checked.value)
+        matmul(64, 64, 64, False, False, 'float32') yes
     """
 
     task: str
@@ -132,7 +138,15 @@ _TITLES = ("task", "built from", "match", "age", "hardware", "expected", "actual
 
 
 class Report(tuple[Choice, ...]):
-    """The choices of a context, in the order of the builds; its text is a table."""
+    """The choices of a context, in the order of the builds; its text is a table.
+
+    Example:
+        >>> with lw.apply_history_best("matmul.jsonl") as history, lw.Target("llvm"):
+        ...     s, args = lw.ops.matmul(64, 64, 64)
+        ...
+        >>> print([choice.task for choice in history.report()])
+        ["matmul(64, 64, 64, False, False, 'float32')"]
+    """
 
     __slots__ = ()
 

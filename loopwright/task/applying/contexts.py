@@ -36,6 +36,15 @@ class ApplyConfig(_ConfigContext):
 
     Args:
         config: A configuration, its index, or ``{knob: value}``.
+
+    Example:
+        >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+        >>> from loopwright.task import ApplyConfig
+        >>> with ApplyConfig({"unroll_k": 4}), lw.Target("llvm"):
+        ...     s, args = lw.ops.matmul(64, 64, 64)
+        ...
+        >>> print([t.name for t in args])
+        ['A', 'B', 'C']
     """
 
     def __init__(self, config: Config) -> None:
@@ -66,6 +75,15 @@ class ApplyFixedConfig(_ConfigContext):
 
     Raises:
         UsageError: a name is that of no task.
+
+    Example:
+        >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+        >>> from loopwright.task import ApplyFixedConfig
+        >>> with ApplyFixedConfig([task], "matmul"), lw.Target("llvm"):
+        ...     s, args = lw.ops.matmul(64, 64, 64)
+        ...
+        >>> print([t.name for t in args])
+        ['A', 'B', 'C']
     """
 
     def __init__(
@@ -107,6 +125,14 @@ class ApplyGraphBest(_ConfigContext):
 
     Raises:
         RecordError: a log is missing or cannot be read.
+
+    Example:
+        >>> from loopwright.task import ApplyGraphBest
+        >>> with ApplyGraphBest("matmul.jsonl"), lw.Target("llvm"):
+        ...     s, args = lw.ops.matmul(64, 64, 64)
+        ...
+        >>> print([t.name for t in args])
+        ['A', 'B', 'C']
     """
 
     def __init__(self, records: Source | Iterable[Any]) -> None:

@@ -49,6 +49,12 @@ class Explanation:
             know what that was.
         lines: features, those with the largest contributions first; features of loops, loads and
             stages that the candidate does not have are left out.
+
+    Example:
+        >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+        >>> explanation = lw.tuner.explain(task, 0)
+        >>> print(explanation.config.index, len(explanation.lines) > 10)
+        0 True
     """
 
     config: ConfigEntity
@@ -118,6 +124,12 @@ def explain(
     Raises:
         TuneError: the template refuses the candidate, its values are no point of the space, or the
             model is for other features.
+
+    Example:
+        >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+        >>> explanation = lw.tuner.explain(task, 0)
+        >>> print(0 < explanation.estimate <= 1, len(explanation.lines) > 10)
+        True True
     """
     entity = task.config(config)
     if entity.index is None:

@@ -39,6 +39,13 @@ def learn(
 
     Raises:
         UsageError: an option is not among those allowed.
+
+    Example:
+        >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+        >>> records = lw.records.load("matmul.jsonl").records
+        >>> model = lw.tuner.learn(task, records)
+        >>> print(lw.tuner.explain(task, 0, model).predicted is not None)
+        True
     """
     extractor = Extractor(task, feature_type)
     model = XGBCostModel(extractor.names, loss_type)

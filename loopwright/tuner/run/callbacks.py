@@ -32,7 +32,13 @@ __all__ = [
 
 
 class LogToFile(Monitor):
-    """Names the log of a run; see `log_to_file`."""
+    """Names the log of a run; see `log_to_file`.
+
+    Example:
+        >>> from loopwright.tuner.run.callbacks import LogToFile
+        >>> print(LogToFile("matmul.jsonl").path)
+        matmul.jsonl
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
@@ -51,6 +57,10 @@ def log_to_file(path: str | os.PathLike[str], protocol: str = "json") -> LogToFi
 
     Raises:
         UsageError: ``path`` is no path, or another protocol.
+
+    Example:
+        >>> print(lw.callback.log_to_file("matmul.jsonl").path)
+        matmul.jsonl
     """
     if not isinstance(path, str | os.PathLike):
         raise UsageError(
@@ -101,7 +111,19 @@ def log_to_database(db: Database) -> Callback:
 
 
 class EarlyStop(Exception):
-    """Raised by a callback to end the run after this round, cleanly; the text says why."""
+    """Raised by a callback to end the run after this round, cleanly; the text says why.
+
+    Example:
+        >>> def enough(tuner, inputs, results):
+        ...     raise lw.tuner.EarlyStop("it is late")
+        ...
+        >>> try:
+        ...     enough(None, [], [])
+        ... except lw.tuner.EarlyStop as stop:
+        ...     print(stop)
+        ...
+        it is late
+    """
 
 
 def progress_bar(total: int | None = None, prefix: str = "", si_prefix: str = "G") -> ProgressBar:
@@ -118,12 +140,29 @@ def progress_bar(total: int | None = None, prefix: str = "", si_prefix: str = "G
 
     Raises:
         UsageError: the unit is another one.
+
+    Example:
+        >>> bar = lw.callback.progress_bar(200, prefix="matmul")
+        >>> print(isinstance(bar, lw.tuner.Monitor))
+        True
     """
     return ProgressBar(total, prefix, si_prefix)
 
 
 def stop_at(gflops: float) -> Callback:
-    """Return a callback that ends the run once the best reaches this speed in GFLOP/s."""
+    """Return a callback that ends the run once the best reaches this speed in GFLOP/s.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> stop = lw.callback.stop_at(gflops=100)
+        >>> stop(SimpleNamespace(best_flops=50e9), [], [])
+        >>> try:
+        ...     stop(SimpleNamespace(best_flops=200e9), [], [])
+        ... except lw.tuner.EarlyStop as reason:
+        ...     print(reason)
+        ...
+        the best reached 100 GFLOP/s
+    """
 
     def check(tuner: TunerLike, inputs: object, results: object) -> None:
         if tuner.best_flops >= gflops * 1e9:

@@ -64,6 +64,23 @@ def tune(
 
     Arguments, result and errors are those of ``Tuner.tune``; ``plan_size`` is the length of a
     round, which must not change between runs that shall continue each other exactly.
+
+    Example:
+        >>> task = lw.create_task("reduce", (64, 64), "llvm")
+        >>> from loopwright.measure import MeasuredSpace, Replay
+        >>> from loopwright.measure.space_file import Point
+        >>> def replay(task):
+        ...     space = task.config_space
+        ...     times = {i: Point((1e-3 * (1 + i),) * 3) for i in range(len(space))}
+        ...     return Replay(MeasuredSpace(
+        ...         task.key, task.name, task.args, task.target.canonical, space.space_hash, times
+        ...     ))
+        ...
+        >>> summary = lw.tuner.tune(
+        ...     lw.tuner.GridSearchTuner(task), n_trial=8, measure_option=replay(task)
+        ... )
+        >>> print(summary.measured, summary.best_config.index, summary.best_seconds)
+        8 0 0.001
     """
     for one in callbacks:
         if not callable(one):

@@ -28,6 +28,14 @@ class Monitor:
         monitor = Monitor()
         tuner.tune(n_trial=64, callbacks=[monitor])
         monitor.trial_scores().max() / 1e9  # GFLOP/s of the fastest trial
+
+    Example:
+        >>> class Loud(lw.tuner.Monitor):
+        ...     def trial(self, state, trial):
+        ...         print("trial", trial.number)
+        ...
+        >>> print(isinstance(Loud(), lw.tuner.Monitor))
+        True
     """
 
     #: True when it shows how a run ends; where no callback does, ``tune`` prints one line.

@@ -48,7 +48,13 @@ class Part(NamedTuple):
 
 
 class ProgressBar(Monitor):
-    """Progress on standard error; see `loopwright.tuner.run.callbacks.progress_bar`."""
+    """Progress on standard error; see `loopwright.tuner.run.callbacks.progress_bar`.
+
+    Example:
+        >>> from loopwright.tuner.run.callbacks import ProgressBar
+        >>> print(isinstance(ProgressBar(200), lw.tuner.Monitor))
+        True
+    """
 
     shows_result = True
 

@@ -157,5 +157,10 @@ def task_table(console: Console | None = None, line_s: float = 10.0) -> TaskTabl
     Args:
         console: a ``rich`` console; None for one on standard error.
         line_s: seconds between two lines where there is no terminal, at least.
+
+    Example:
+        >>> table = lw.tuner.task_table(line_s=60)
+        >>> print(isinstance(table, lw.tuner.TasksMonitor))
+        True
     """
     return TaskTable(console, line_s)

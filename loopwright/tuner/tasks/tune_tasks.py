@@ -109,6 +109,23 @@ def tune_tasks(
         NothingRan: no task has a single valid trial.
         TuneError: the log cannot be written, or another process tunes into it.
         TuningInterrupted: Ctrl-C; the log is synced and the summary is in ``.summary``.
+
+    Example:
+        >>> from loopwright.measure import MeasuredSpace, Replay
+        >>> from loopwright.measure.space_file import Point
+        >>> def replay(task):
+        ...     space = task.config_space
+        ...     times = {i: Point((1e-3 * (1 + i),) * 3) for i in range(len(space))}
+        ...     return Replay(MeasuredSpace(
+        ...         task.key, task.name, task.args, task.target.canonical, space.space_hash, times
+        ...     ))
+        ...
+        >>> tasks = [lw.create_task("reduce", (n, 64), "llvm") for n in (64, 128)]
+        >>> summary = lw.tune_tasks(
+        ...     tasks, n_trial=40, tuner="grid", measure_option=[replay(task) for task in tasks]
+        ... )
+        >>> print(len(summary.rows), summary.measured)
+        2 40
     """
     tasks = _checked(tasks, n_trial, callbacks)
     factors = _weights(weights, objective, len(tasks))

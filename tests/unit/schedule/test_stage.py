@@ -40,12 +40,10 @@ PRIMITIVES = [
 @pytest.mark.parametrize(("cls", "name"), PRIMITIVES)
 def test_docstring_shows_before_and_after(cls: type, name: str) -> None:
     doc = inspect.getdoc(getattr(cls, name)) or ""
-    assert "Before::\n\n    " in doc
-    assert "After ``" in doc
-    before, _, after = doc.partition("After ``")
-    assert f"{name}(" in after.partition("\n")[0], "the call is shown"
-    assert before.partition("Before::")[2].strip(), "the nest before is shown"
-    assert after.partition("::")[2].strip(), "the nest after is shown"
+    before, call, after = doc.partition("Example:\n")[2].partition(f".{name}(")
+    assert call, "the call is shown"
+    assert ">>> print(" in before, "the nest before is shown"
+    assert ">>> print(" in after, "the nest after is shown"
 
 
 @pytest.mark.parametrize(

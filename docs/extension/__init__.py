@@ -1,0 +1,1 @@
+"""What the documentation adds to Sphinx, and checks on the built site."""

@@ -1,0 +1,164 @@
+"""Every public callable has an example in its docstring, and every example is true.
+
+An example is a block ``Example:`` in doctest form. It may use ``lw``, ``te`` and ``np`` without
+importing them, runs in a folder that holds the log ``matmul.jsonl``, and prints what it says.
+"""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import inspect
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+import loopwright as lw
+from loopwright.transform import Pass
+
+#: Modules whose `__all__` is what users schedule, tune, build and inspect with.
+ROOMS = """
+    te schedule lowering transform target driver runtime task measure tuner tuner.run.callbacks
+    records ops inspection testing autotvm autotvm.record
+"""
+
+#: The log that examples find in their folder.
+LOG = "matmul.jsonl"
+
+#: Classes that users hold: each of their methods needs an example, too.
+HELD = """
+    te.BufferView te.Dag te.IRBuilder te.Operation te.Tensor te.TensorIntrin
+    schedule.Schedule schedule.Stage schedule.surface.group.Group
+    target.Target transform.PassContext
+    runtime.Module runtime.Function runtime.NDArray runtime.Device runtime.Artifact
+    task.ApplyHistoryBest task.ConfigSpace task.Task
+    measure.LocalRunner measure.MeasuredSpace
+    tuner.Tuner
+    records.Log records.Ranking records.Record records.Store
+"""
+
+#: Public names that are no tools of a user, by the reason why they need no example.
+EXEMPT = {
+    "what others return: their fields say it": """
+        schedule.Bounds schedule.StageBounds schedule.State schedule.Step te.OpNode
+        runtime.Arg driver.LoweredProgram task.AsCalled task.Match
+        measure.FinalistResult measure.PlayoffPlan measure.PlayoffResult
+        tuner.Failure tuner.RunState tuner.Summary tuner.TaskRow tuner.TasksSummary tuner.Trial
+        measure.BuildResult inspection.DataPlan inspection.Rerun
+    """,
+    "types of what one may write oneself; `loopwright.testing` has contracts": """
+        measure.MeasurerLike measure.TaskLike records.Json records.Measurement
+        tuner.Callback tuner.TasksMonitor tuner.TunerLike
+    """,
+    "errors, and what makes one": """
+        lowering.too_deep tuner.NothingRan tuner.TuningInterrupted
+    """,
+    "seams for targets of one's own: tests/unit/driver/test_toy_target.py is the example": """
+        driver.Backend driver.register_backend driver.unregister_backend
+        runtime.ArtifactKind runtime.register_artifact_kind runtime.unregister_artifact_kind
+    """,
+    "what tuning and building from records call, with processes of their own": """
+        measure.Measurer measure.MeasureBatch measure.recheck inspection.rerun
+        inspection.input_set records.to_dataframe tuner.run.callbacks.Database
+    """,
+    "what primitives are made of": """
+        schedule.Schedule.all_or_nothing schedule.Schedule.apply_step schedule.Schedule.loop_id
+        schedule.Schedule.stage_id schedule.Stage.loop_id
+    """,
+}
+NEEDS_NONE = {name for names in EXEMPT.values() for name in names.split()}
+
+
+def public() -> dict[str, object]:
+    """Every public callable by its name below `loopwright`, each object once."""
+    found: dict[str, object] = {}
+    for room in ROOMS.split():
+        module = importlib.import_module(f"loopwright.{room}")
+        for name in getattr(module, "__all__", own_names(module)):
+            thing = getattr(module, name)
+            if callable(thing) and not any(thing is other for other in found.values()):
+                found[f"{room}.{name}"] = thing
+    for name in HELD.split():
+        module, _, attribute = name.rpartition(".")
+        cls = getattr(importlib.import_module(f"loopwright.{module}"), attribute)
+        found.setdefault(name, cls)
+        found |= {f"{name}.{method}": f for method, f in methods(cls)}
+    return found
+
+
+def own_names(module: ModuleType) -> list[str]:
+    """The public names that a module without `__all__` defines itself."""
+    own = {n: x for n, x in vars(module).items() if not n.startswith("_")}
+    return [n for n, x in own.items() if getattr(x, "__module__", "") == module.__name__]
+
+
+def methods(cls: type) -> Iterator[tuple[str, object]]:
+    """The public methods of a class, with those that it inherits from classes of ours."""
+    for name in dir(cls):
+        raw = inspect.getattr_static(cls, name)
+        function = getattr(raw, "__func__", raw)  # of a class method or a static one
+        if name.startswith("_") or not inspect.isfunction(function):
+            continue
+        if function.__module__.startswith("loopwright."):
+            yield name, function
+
+
+PUBLIC = public()
+
+
+def documentation(thing: object) -> str:
+    """Its own docstring: that of a pass is that of the function that it runs."""
+    doc = getattr(thing.run if isinstance(thing, Pass) else thing, "__doc__", None)
+    return inspect.cleandoc(doc) if doc else ""
+
+
+def has_example(thing: object) -> bool:
+    return "Example:\n" in documentation(thing)
+
+
+@pytest.fixture(scope="session")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six measured configurations of a small matmul."""
+    path = tmp_path_factory.mktemp("examples") / LOG
+    task = lw.create_task("matmul", (64, 64, 64), "llvm")
+    option = lw.measure_option(runner=lw.LocalRunner(number=1, repeat=1, min_repeat_ms=1))
+    tuner = lw.tuner.RandomTuner(task, seed=0)
+    tuner.tune(n_trial=6, measure_option=option, callbacks=[lw.callback.log_to_file(path)])
+    return path
+
+
+@pytest.mark.parametrize("name", [name for name, thing in PUBLIC.items() if has_example(thing)])
+def test_example(
+    name: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = documentation(PUBLIC[name]).partition("Example:\n")[2]
+    if LOG in text:  # made for those only that need it
+        shutil.copy(request.getfixturevalue("log"), tmp_path)
+    report = run(text, name)
+    assert not report, report
+
+
+def run(text: str, name: str) -> str:
+    """Run the examples of a text; what is wrong with them."""
+    names = {"lw": lw, "te": lw.te, "np": np}
+    test = doctest.DocTestParser().get_doctest(text, names, name, None, None)
+    assert test.examples, "an example in words is none"
+    report: list[str] = []
+    doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=report.append)
+    return "".join(report)
+
+
+def test_every_public_callable_has_an_example() -> None:
+    missing = [n for n, x in PUBLIC.items() if not has_example(x) and n not in NEEDS_NONE]
+    assert not missing, f"{len(missing)} of {len(PUBLIC)} need one"
+
+
+def test_exceptions_are_few_and_true() -> None:
+    assert set(PUBLIC) >= NEEDS_NONE
+    assert not [name for name in NEEDS_NONE if has_example(PUBLIC[name])]
+    assert len(NEEDS_NONE) < len(PUBLIC) / 10

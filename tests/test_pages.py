@@ -1,0 +1,90 @@
+"""The examples in pages of the documentation are true; pictures show the nests that they are of."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+import loopwright as lw
+from loopwright import te
+from tests.test_examples import LOG, log, run
+
+__all__ = ["log"]  # a fixture
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGES = [p for p in sorted(DOCS.rglob("*.md")) if "```pycon" in p.read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_page(
+    page: Path, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"^```pycon\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    text = "\n".join(blocks)
+    if LOG in text:
+        shutil.copy(request.getfixturevalue("log"), tmp_path)
+    report = run(text, page.name)
+    assert not report, report
+
+
+@pytest.fixture
+def pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The modules that draw, which are no part of the package."""
+    monkeypatch.setattr(sys, "path", [str(DOCS), *sys.path])
+
+
+def tiled() -> str:
+    """A tiled nest of 4 x 4 elements, by tiles of 2 x 2."""
+    a = te.placeholder((4, 4), name="A")
+    b = te.compute((4, 4), lambda i, j: a[i, j] + 1, name="B")
+    s = te.create_schedule(b.op)
+    s[b].tile(*b.op.axis, 2, 2)
+    return str(lw.lower(s, [a, b]))
+
+
+@pytest.mark.usefixtures("pictures")
+def test_a_picture_has_a_box_for_each_loop() -> None:
+    from extension.drawing import boxes, svg
+
+    (top,) = boxes(tiled())
+    depth = 0
+    while top.kind == "serial":
+        assert top.text.startswith("for ")
+        (top,), depth = top.inside, depth + 1
+    assert depth == 4
+    assert top.text.startswith("B[")
+    assert svg(tiled(), "tiles <2>").count("<rect") == 4
+    assert "<title>tiles &lt;2&gt;</title>" in svg(tiled(), "tiles <2>")
+
+
+@pytest.mark.usefixtures("pictures")
+def test_visits_are_in_the_order_of_the_nest() -> None:
+    from extension.visits import order
+
+    tile = [(0, 0), (0, 1), (1, 0), (1, 1)]
+    corners = [(0, 0), (0, 2), (2, 0), (2, 2)]
+    assert order(tiled(), "B") == [(i + y, j + x) for i, j in corners for y, x in tile]
+
+
+@pytest.mark.usefixtures("pictures")
+def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
+    from extension.links import broken
+
+    (tmp_path / "a.html").write_text(
+        '<h1 id="top">x</h1><a href="#top">1</a><a href="b.html#no">2</a><a href="c.html">3</a>'
+        '<a href="https://example.org">4</a><script src="https://example.org/x.js"></script>'
+        '<link href="https://example.org/x.css">',
+        encoding="utf-8",
+    )
+    (tmp_path / "b.html").write_text('<p id="yes">y</p>', encoding="utf-8")
+    assert broken(tmp_path) == [
+        "a.html: b.html#no: there is no such place",
+        "a.html: c.html: there is no such file",
+        "a.html: https://example.org/x.css: is fetched from another site",
+        "a.html: https://example.org/x.js: is fetched from another site",
+    ]
