@@ -153,8 +153,8 @@ def command(
 
 
 def _interrupted(workload: Workload, path: str) -> list[str]:
-    again = f"to continue:\n  {_again(workload, path)}"
-    return [f"interrupted; every finished trial is in {path}", again]
+    again = _again(workload, path)
+    return [f"interrupted; every finished trial is in {path}", "to continue:", f"  {again}"]
 
 
 def _print(console: Console, lines: Sequence[str]) -> None:

@@ -11,6 +11,11 @@ from dataclasses import dataclass
 
 from loopwright.records.error_kind import ErrorKind
 
+#: The options that allow more, or take less, in the words of the command line and of Python.
+_BUILD_TIME = "`--build-timeout` (in Python `LocalBuilder(timeout=...)`)"
+_RUN_TIME = "`--run-timeout` (in Python `LocalRunner(timeout=...)`)"
+_BUILDERS = "`--parallel` (in Python `LocalBuilder(n_parallel=...)`)"
+
 
 @dataclass(frozen=True)
 class Cause:
@@ -123,7 +128,7 @@ _INSTANTIATION = ErrorHelp(
             "The template took longer than a build may.",
             "the template took longer than 10 s",
             "make the template quicker (no measuring, no file or network in it), or allow more by "
-            "`LocalBuilder(timeout=...)`",
+            f"{_BUILD_TIME}",
             ("the template took longer than",),
         ),
     ),
@@ -160,13 +165,13 @@ _BUILD_TIMEOUT = ErrorHelp(
     ErrorKind.BUILD_TIMEOUT,
     "Building took longer than `LocalBuilder(timeout=...)`, 10 s by default, and was killed.",
     "cap unrolling and vector lengths in the template; where the code has to be that large, "
-    "`LocalBuilder(timeout=...)` gives more time",
+    f"{_BUILD_TIME} gives more time",
     (
         Cause(
             "The loop nest is very large, nearly always by unrolling.",
             "no answer within 10 s; the builder was killed",
             "cap unrolling and vector lengths in the template; where the code has to be that "
-            "large, `LocalBuilder(timeout=...)` gives more time",
+            f"large, {_BUILD_TIME} gives more time",
         ),
         _STOPPED,
     ),
@@ -184,7 +189,7 @@ _BUILD_CRASH = ErrorHelp(
             "it with the record",
             ("SIGSEGV", "SIGABRT", "SIGILL", "SIGBUS", "SIGFPE"),
         ),
-        _killed("builder", "take fewer builders: `LocalBuilder(n_parallel=...)`"),
+        _killed("builder", f"take fewer builders: {_BUILDERS}"),
     ),
 )
 
@@ -192,7 +197,7 @@ _RUN_TIMEOUT = ErrorHelp(
     ErrorKind.RUN_TIMEOUT,
     "The kernel, or something that had to run for it, took longer than it may, and was killed.",
     "compare the limit in the text with the best time: a kernel that is 20 times slower than the "
-    "best needs no more time; else `LocalRunner(timeout=...)` gives more",
+    f"best needs no more time; else {_RUN_TIME} gives more",
     (
         Cause(
             "The candidate is at least 20 times slower than the best so far (and needs more than "
@@ -207,7 +212,7 @@ _RUN_TIMEOUT = ErrorHelp(
             "There is no faster candidate yet, or 20 times its time is more than the runner's "
             "timeout, which then is the limit.",
             "it ran longer than 10 s and was killed; its limit was the runner's timeout of 10 s",
-            "if the kernel may take that long, `LocalRunner(timeout=...)` gives it more time; a "
+            f"if the kernel may take that long, {_RUN_TIME} gives it more time; a "
             "smaller workload of the same kind is tuned sooner",
             ("its limit was the runner's timeout",),
         ),
@@ -262,7 +267,7 @@ _MEMORY = ErrorHelp(
             "The builder ran out of memory, nearly always by unrolling.",
             "the builder is out of memory: MemoryError",
             "cap unrolling in the template; `LocalBuilder(memory_bytes=...)` allows a builder "
-            "more, `LocalBuilder(n_parallel=...)` with fewer builders leaves each more",
+            f"more, fewer builders ({_BUILDERS}) leave each more",
             ("the builder is out of memory", "LLVM ERROR: out of memory", "std::bad_alloc"),
         ),
         Cause(

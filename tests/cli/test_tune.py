@@ -307,7 +307,7 @@ def ends_cleanly(process: subprocess.Popen, number: signal.Signals, log: Path) -
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "stopped: interrupted" in out
-    assert "to continue:" in out
+    assert re.search(r"^to continue:\n  .*tune ", out, re.MULTILINE)
     assert "--log log.jsonl --trials 5000" in out
     assert not list(log.parent.glob("*.lock"))
     assert not workers_of(process.pid)
