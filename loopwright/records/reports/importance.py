@@ -33,7 +33,7 @@ METHOD = "functional ANOVA over boosted trees"
 #: Records without which nothing is said.
 FEWEST = 20
 #: Records that the trees learn from at most, and values of a knob that are averaged at most.
-_MOST_RECORDS, _MOST_VALUES = 4000, 200
+_MOST_RECORDS, _MOST_VALUES = 2000, 200
 #: Configurations that an average is taken over, and that the variance of all is taken from.
 _AVERAGED, _SAMPLED = 400, 8000
 #: A best value is one that so many records have, where there is such.
