@@ -79,9 +79,10 @@ def _windows(threads: int) -> tuple[float, ...]:
     from loopwright import runtime
     from loopwright.runtime.peak import fma_kernel
     from loopwright.runtime.timing import measure_windows
+    from loopwright.target import host_unit
 
     with runtime.pinned(threads):
-        kernel = fma_kernel(threads)
+        kernel = fma_kernel(threads, host_unit())
         # A call of a tenth of a window: long against handing it out to the threads.
         kernel.work[0] = max(1, round(kernel.units_per_second * WINDOW_S / 10))
         return measure_windows(kernel.call, COUNT, 1e3 * WINDOW_S)

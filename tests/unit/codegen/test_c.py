@@ -90,7 +90,7 @@ def test_identifiers_are_used_again_when_their_scope_ends() -> None:
 @pytest.mark.parametrize("name", ["main", "int", "y0", "printf", "atan2f", "args"])
 def test_any_name_can_be_called(name: str) -> None:
     p = chain(4, 4)
-    f = build(p.s, [p.a, p.d], "c", name)
+    f = build(p.s, [p.a, p.d], "c", name=name)
     a, d = np.ones((4, 4), "float32"), np.zeros((4, 4), "float32")
     f[name](a, d)
     assert (d == 6.0).all()
@@ -104,7 +104,7 @@ def test_any_name_can_be_called(name: str) -> None:
 @pytest.mark.parametrize("target", ["c -num-threads=1", "c -num-threads=2 -opt-level=3"])
 def test_functions_compute_what_numpy_does(name: str, target: str) -> None:
     case = CASES[name]()
-    f = build(case.s, case.args, target, name)
+    f = build(case.s, case.args, target, name=name)
     rng = np.random.default_rng(1)
     inputs = [rng.integers(-4, 5, t.shape).astype("float32") for t in case.args[:-1]]
     out = np.full(case.args[-1].shape, np.nan, "float32")
@@ -195,7 +195,7 @@ def test_workspaces_are_those_of_llvm(nbytes: int, kind: str) -> None:
 @needs_cc
 def test_the_module() -> None:
     case = packed_matmul(8, 32, 12)
-    f = build(case.s, case.args, "c -num-threads=2", "mm")
+    f = build(case.s, case.args, "c -num-threads=2", name="mm")
     assert (f.type_key, f.format, f.is_binary) == ("c", "o", True)
     m = f.artifact.manifest
     assert (m["kind"], m["entry"], m["num_threads"]) == ("c-object", "mm", 2)
@@ -214,7 +214,7 @@ def test_the_module() -> None:
 @needs_cc
 def test_a_saved_module_needs_no_compiler(tmp_path: Path) -> None:
     p = chain(4, 4)
-    path = build(p.s, [p.a, p.d], "c", "k").save(tmp_path / "k.o")
+    path = build(p.s, [p.a, p.d], "c", name="k").save(tmp_path / "k.o")
     code = """
 import sys, numpy as np
 from loopwright.runtime import load_module
@@ -238,7 +238,7 @@ print(d.sum(), [m for m in column if m.startswith("loopwright")])
 @needs_cc
 def test_code_for_another_cpu_is_made_and_not_run(tmp_path: Path) -> None:
     p = chain(4, 4)
-    f = build(p.s, [p.a, p.d], "c -mcpu=x86-64 -mattr=+avx512fp16", "k")
+    f = build(p.s, [p.a, p.d], "c -mcpu=x86-64 -mattr=+avx512fp16", name="k")
     if "+avx512fp16" in host_cpu()[1]:
         pytest.skip("this CPU has avx512fp16")
     with pytest.raises(TargetError, match=r"built for x86-64 with .*avx512fp16"):

@@ -109,7 +109,7 @@ def test_fastmath_does_not_break_functions(fn: str) -> None:
 @pytest.mark.parametrize("fn", ["exp", "log", "sin", "tanh", "erf", "pow", "rsqrt", "fma"])
 def test_vector_loops_call_nothing(fn: str) -> None:
     s, args = schedule("float32", function(fn), "vectorized")
-    assembly = build(s, args, "c -num-threads=1", "k").get_source("asm")
+    assembly = build(s, args, "c -num-threads=1", name="k").get_source("asm")
     calls = [line.split()[-1] for line in assembly.splitlines() if "\tcall" in line]
     assert calls == [] or (fn == "fma" and not runs_here("c -mcpu=x86-64-v3"))
 

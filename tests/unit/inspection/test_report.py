@@ -48,7 +48,7 @@ def test_the_best_and_the_default(log: Log, page: Page) -> None:
     assert series.best.changes is not None
     assert "tile=[-1,16]" in series.best.changes
     assert (series.outcome, series.gain) == ("faster", 1.5)
-    assert series.verdict == "the best beats the default by 150 % +- 10 %"
+    assert series.verdict == "the best beats the default by a factor of 2.50 +- 0.10"
 
 
 def test_counts(page: Page) -> None:
