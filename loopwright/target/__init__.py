@@ -9,6 +9,7 @@ from loopwright.target.cpu import (
     COMMON_CPUS,
     has_instruction,
     host_cpu,
+    permutes_memory,
     same_code,
     stores_too_wide,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "has_instruction",
     "host_cpu",
     "host_unit",
+    "permutes_memory",
     "register_target_kind",
     "same_code",
     "stores_too_wide",

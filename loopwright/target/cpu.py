@@ -282,3 +282,27 @@ def stores_too_wide(cpu: str, features: str) -> bool:
         False
     """
     return "movlps" in _assembly(cpu, features, _NARROW_STORE)
+
+
+#: Every third of sixteen integers.
+_SHUFFLE = """
+define <8 x i32> @f(<8 x i32> %x, <8 x i32> %y) {
+ %s = shufflevector <8 x i32> %x, <8 x i32> %y,
+      <8 x i32> <i32 0, i32 3, i32 6, i32 9, i32 12, i32 15, i32 8, i32 10>
+ ret <8 x i32> %s
+}
+"""
+
+
+@lru_cache(maxsize=16)
+def permutes_memory(cpu: str, features: str) -> bool:
+    """Whether a CPU has permutations of two vectors, with a mask, of which one may be in memory.
+
+    That is AVX-512's ``vpermt2d`` and its like. They read memory whatever the mask says.
+
+    Example:
+        >>> print(lw.target.permutes_memory("skylake-avx512", ""))
+        True
+    """
+    text = _assembly(cpu, features, _SHUFFLE)
+    return "vpermt2" in text or "vpermi2" in text

@@ -151,3 +151,37 @@ def test_an_index_that_only_a_condition_on_another_axis_keeps_inside(
     s[local].split(s[local].op.axis[1], nparts=16)
     a = np.ones((11, 17), "float32")
     check_schedule(s, [A, B], [a], checker=checker)
+
+
+def test_a_double_buffer_filled_from_what_the_same_iteration_has_filled(checker: Checker) -> None:
+    """It was filled for the next iteration before the buffer that it is filled from."""
+    A = te.placeholder((1, 1), "int32", name="A")
+    B = te.compute((2, 1), lambda i, j: A[0, 0] + 1, name="B")
+    s = create_schedule(B)
+    L = s.cache_write(B, "local")
+    i, _ = s[B].op.axis
+    s[L].compute_at(s[B], i)
+    AL = s.cache_read(A, "local", [L])
+    s[AL].compute_at(s[B], i)
+    s[AL].store_at(s[B], i)
+    s[AL].double_buffer()
+    s[L].double_buffer()
+    check_schedule(s, [A, B], [np.array([[4]], "int32")], checker=checker)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "float16", "float32", "float64"])
+@pytest.mark.parametrize("stride", [2, 3, 4])
+def test_strided_loads_that_a_condition_switches_off(
+    checker: Checker, dtype: str, stride: int
+) -> None:
+    """LLVM made the load, the shuffle and the condition one instruction, which reads anyway."""
+    A = te.placeholder((4, 32, stride), dtype, name="A")
+    B = te.compute((2, 4, 32), lambda i, j, k: A[j, k, 0], name="B")
+    s = create_schedule(B)
+    L = s.cache_write(B, "local")
+    _, j = s[B].split(s[B].op.axis[1], nparts=1)
+    s[L].compute_at(s[B], j)
+    s[L].split(s[L].op.axis[1], nparts=3)
+    s[L].vectorize(s[L].op.axis[2])
+    a = (np.arange(4 * 32 * stride).reshape(4, 32, stride) % 100).astype(dtype)
+    check_schedule(s, [A, B], [a], checker=checker)

@@ -12,7 +12,7 @@ from loopwright.codegen.llvm.math import install
 from loopwright.codegen.workspace import Bytes
 from loopwright.errors import InternalError
 from loopwright.ir.stmt import Func
-from loopwright.target import Target, dot_lanes, has_instruction, stores_too_wide
+from loopwright.target import Target, dot_lanes, has_instruction, permutes_memory, stores_too_wide
 
 #: What llvmlite gives; it has no types.
 _TargetMachine = Any
@@ -27,6 +27,7 @@ def write_module(f: Func, target: Target) -> tuple[str, ModuleWriter, Bytes]:
     module.has_fma = has_instruction(*cpu, "fma")
     module.has_float16 = has_instruction(*cpu, "float16")
     module.hides_masks = stores_too_wide(*cpu)
+    module.hides_load_masks = permutes_memory(*cpu)
     module.dot_lanes = min(dot_lanes(*cpu), target.vector_bytes // 4)
     install(module)
     workspace = write_entry(module, f)

@@ -31,6 +31,7 @@ class ModuleWriter:
         self.has_fma = True
         self.has_float16 = False
         self.hides_masks = False
+        self.hides_load_masks = False
         self.dot_lanes = 0
         self.offsets: dict[tuple[Buffer, tuple[Expr, ...]], Affine | None] = {}
 
@@ -138,7 +139,8 @@ class Emitter:
         return self.splat(self.mask, self.lanes).ref if self.mask.lanes == 1 else self.mask.ref
 
     def hidden_mask(self) -> str:
-        """The mask, in a form that LLVM cannot find to be a constant (`stores_too_wide`).
+        """The mask, in a form that LLVM cannot find to be a constant, or equal to the mask itself
+        (`stores_too_wide`, `permutes_memory`).
 
         It is joined with a condition that never holds: whether a zero is another number after an
         empty piece of assembly, which LLVM does not look into.

@@ -176,7 +176,7 @@ class Memory:
         """
         w, n = self.w, self.w.lanes
         vty, out = f"<{n} x {memory_type(b.dtype)}>", "poison"
-        active = None if w.mask is None else w.vector_mask()
+        active = None if w.mask is None else self._mask_before_shuffles()
         uniform = w.mask is None or w.mask.lanes == 1
         starts = [*range(0, n * (stride - 1), n), (n - 1) * stride + 1 - n]
         taken = [min(lane * stride // n, stride - 1) for lane in range(n)]
@@ -190,6 +190,17 @@ class Memory:
             mask = ", ".join(f"i32 {k}" if k >= 0 else "i32 poison" for k in picks)
             out = w.pure(f"shufflevector {vty} {out}, {vty} {x}, <{n} x i32> <{mask}>")
         return out
+
+    def _mask_before_shuffles(self) -> str:
+        """The mask for loads whose elements are shuffled, and then selected by the same mask.
+
+        AVX-512 has permutations with a mask that read memory. LLVM makes one of the load, the
+        shuffle and the selection, but such an instruction reads memory whatever its mask is: a
+        load that the mask switches off touches what is not there. So the loads get a mask of their
+        own.
+        """
+        w = self.w
+        return w.hidden_mask() if w.module.hides_load_masks else w.vector_mask()
 
     def _spread(self, mask: str, start: int, stride: int) -> str:
         """The mask of adjacent elements from ``start`` on of which lanes want every stride-th."""

@@ -53,28 +53,66 @@ def _go(s: Stmt) -> Stmt:
     if not isinstance(s, For):
         return s
     doubles: list[_DoubleBuffer] = []
-    body = _take(s.body, s.var, (), doubles)
+    body = _take(s.body, s.var, (), frozenset(), doubles)
     return _pipelined(s, body, doubles) if doubles else s
 
 
-def _take(s: Stmt, var: Var, before: tuple[Stmt, ...], doubles: list[_DoubleBuffer]) -> Stmt:
+def _take(
+    s: Stmt,
+    var: Var,
+    before: tuple[Stmt, ...],
+    written: frozenset[Buffer],
+    doubles: list[_DoubleBuffer],
+) -> Stmt:
     """The body of a loop without the statements that fill marked buffers.
 
-    The buffers, with these statements, are appended to ``doubles``.
+    The buffers, with these statements, are appended to ``doubles``. One that is filled from what
+    the same iteration has written before, ``written``, cannot be filled an iteration ahead: it
+    stays as it is.
     """
     match s:
         case Let(var=v, value=e, body=body):
-            return Let(v, e, _take(body, var, (*before, s), doubles))
+            return Let(v, e, _take(body, var, (*before, s), written, doubles))
         case If(cond=c, then=body, orelse=None):
-            return If(c, _take(body, var, (*before, s), doubles))
+            return If(c, _take(body, var, (*before, s), written, doubles))
         case Seq(stmts=stmts) if stmts:
-            return Seq((*stmts[:-1], _take(stmts[-1], var, before, doubles)))
-        case Allocate(buffer=b, body=Seq(stmts=(fill, rest)), halves=v) if v is var:
+            written = written.union(*map(_written, stmts[:-1]))
+            return Seq((*stmts[:-1], _take(stmts[-1], var, before, written, doubles)))
+        case Allocate(buffer=b, body=Seq(stmts=(fill, rest)), halves=v) if v is var and not _reads(
+            fill, written
+        ):
             doubles.append(_DoubleBuffer(b, _two_halves(b), fill, before))
-            return _take(rest, var, before, doubles)
+            return _take(rest, var, before, written, doubles)
         case Allocate(buffer=b, body=body, halves=v):
-            return Allocate(b, _take(body, var, (*before, s), doubles), v)
+            return Allocate(b, _take(body, var, (*before, s), written, doubles), v)
     return s  # the buffer of a marked allocation is filled further out or not at all
+
+
+def _written(s: Stmt) -> set[Buffer]:
+    """Buffers that a statement writes."""
+    found: set[Buffer] = set()
+
+    def visit(n: Node) -> None:
+        match n:
+            case Store(buffer=b):
+                found.add(b)
+            case AllReduce(buffers=bs):
+                found.update(bs)
+
+    walk(s, visit)
+    return found
+
+
+def _reads(s: Stmt, buffers: frozenset[Buffer]) -> bool:
+    """Whether a statement reads one of some buffers."""
+    found: list[Buffer] = []
+
+    def visit(n: Node) -> None:
+        if isinstance(n, Load) and n.buffer in buffers:
+            found.append(n.buffer)
+
+    walk(s, visit)
+    return bool(found)
 
 
 def _two_halves(b: Buffer) -> Buffer:

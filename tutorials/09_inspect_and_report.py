@@ -1,0 +1,79 @@
+"""Tutorial 09: what a log tells, on the command line, in Python and as a page.
+
+Run it with ``python tutorials/09_inspect_and_report.py``. It tunes for a moment and then asks the
+log what was gained, how sure that is, which knobs matter, and what failed. Set
+``LOOPWRIGHT_TUTORIAL_SMALL=1`` for a quick run.
+"""
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import loopwright as lw
+from loopwright.errors import RecordError
+from loopwright.records.reports.importance import importance
+from loopwright.records.reports.setups import by_setup
+
+SMALL = bool(os.environ.get("LOOPWRIGHT_TUTORIAL_SMALL"))
+SHAPE, TRIALS = ((1, 64, 48), 24) if SMALL else ((1, 1000, 512), 128)
+
+
+def loopwright(*words, folder):
+    """Run a command in a folder; what it prints is shown."""
+    print(f"\n$ {shlex.join(['loopwright', *words])}", flush=True)
+    subprocess.run([sys.executable, "-m", "loopwright", *words], cwd=folder, check=True)
+
+
+def main():
+    folder = Path(tempfile.mkdtemp())
+    log = folder / "dense.jsonl"
+    task = lw.create_task("dense", SHAPE, "llvm")
+    lw.tuner.XGBTuner(task, seed=0).tune(
+        n_trial=TRIALS,
+        measure_option=lw.measure_option(builder=lw.LocalBuilder(), runner=lw.LocalRunner()),
+        callbacks=[lw.callback.log_to_file(log)],
+    )
+
+    # The winner: how fast, how sure, whether this machine would use it, what each of its knobs
+    # costs, and its schedule as Python.
+    loopwright("records", "show", log.name, "best", folder=folder)
+
+    # Who comes next, and which decisions make the difference to the default.
+    loopwright("records", "top", log.name, "-k", "5", folder=folder)
+    loopwright("records", "compare", log.name, "best", "default", folder=folder)
+
+    # When it was found: had the night to be so long?
+    loopwright("records", "curve", log.name, folder=folder)
+
+    # Which knobs matter. A knob that explains nothing can leave the space; one whose best value
+    # stands at its edge wants a wider one.
+    loopwright("records", "importance", log.name, folder=folder)
+
+    # What failed, and the knob values that go with it.
+    loopwright("records", "errors", log.name, folder=folder)
+
+    # The same in Python: every verb asks a function.
+    records = lw.records.load(log).records
+    for setup, own in by_setup(records).items():
+        try:
+            found = importance(own)
+        except RecordError as error:
+            print(f"\n{setup.task}: {error}")
+            continue
+        shares = ", ".join(f"{knob.knob} {knob.share:.0%}" for knob in found.knobs)
+        print(f"\n{setup.task}: {shares}; of combinations {found.together:.0%}")
+
+    # A kernel that no template is needed for: it can be read, changed, and sent to a colleague.
+    loopwright("records", "export", log.name, "best", "-o", "kernel.py", folder=folder)
+    subprocess.run([sys.executable, "kernel.py"], cwd=folder, check=True)
+
+    # All of it as one page, which opens without a network.
+    loopwright("report", log.name, "-o", "report.html", folder=folder)
+    print(f"\nopen {folder / 'report.html'}")
+
+
+if __name__ == "__main__":
+    main()
