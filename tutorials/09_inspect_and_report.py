@@ -42,7 +42,7 @@ def main():
     loopwright("records", "show", log.name, "best", folder=folder)
 
     # Who comes next, and which decisions make the difference to the default.
-    loopwright("records", "top", log.name, "-k", "5", folder=folder)
+    loopwright("records", "top", log.name, "5", folder=folder)
     loopwright("records", "compare", log.name, "best", "default", folder=folder)
 
     # When it was found: had the night to be so long?

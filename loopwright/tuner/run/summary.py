@@ -186,7 +186,7 @@ class Summary:
         if self.in_turns is not None and self._timed_again:
             now = self.in_turns.verdict
             text = [f"{text[0]}, by the log", f"         measured now: {now.text()}{_basis(now)}"]
-        if self.peak:
+        if self.peak and self.of_peak:
             share = f"the best has {self.of_peak * 100:.0f} % of the {self.peak}"
             text.append(f"         {share}{_judged(self.of_peak)}")
         for name, gain in self.beside.items():
