@@ -48,7 +48,7 @@ def test_endless_loop_is_killed_at_the_limit(session: RunSession, text: str) -> 
     assert found.text == (
         "it ran longer than 0.5 s and was killed; its limit was the runner's timeout of 0.5 s"
     )
-    assert "LocalRunner(timeout=...)` gives it more time" in next_step(found.kind, found.text)
+    assert "LocalRunner(timeout=...)`) gives it more time" in next_step(found.kind, found.text)
     assert time.monotonic() - start >= 0.5
     survives(session)
 
