@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from loopwright.errors import LoopwrightError
-from loopwright.records import Json, Record
+from loopwright.records import Json, Record, by_task
 from loopwright.target import Target
 from loopwright.task.applying.choice import Choice, Match
 from loopwright.task.applying.fit import Difference, Here
@@ -44,7 +44,7 @@ def applies_here(record: Record, records: Iterable[Record]) -> AppliesHere:
         record: a record.
         records: those of its log; others of its task may go before it.
     """
-    own = [r for r in records if r.task == record.task]
+    own = by_task(records).get(record.task, [])
     try:
         target = _target_here(record.target)
     except LoopwrightError as exc:

@@ -38,7 +38,7 @@ _MOST_RECORDS, _MOST_VALUES = 2000, 200
 _AVERAGED, _SAMPLED = 400, 8000
 #: A best value is one that so many records have, where there is such.
 _SEEN = 3
-_FOLDS = 5
+_FOLDS = 3
 #: The largest logarithm whose number is finite.
 _LARGEST = 709.0
 _ROUNDS = 150
@@ -99,7 +99,7 @@ class Importance:
         dropped: how many of these racing dropped; their times are rough.
         learned: how many of them the trees learned from: a sample where there are very many.
         rank_correlation: between predicted and measured times of records that the trees had not
-            learned from (Spearman's, cross-validated in five parts); 1 is perfect, and below about
+            learned from (Spearman's, cross-validated in three parts); 1 is perfect, and below about
             0.3 the shares say little.
         method: name of the method.
     """
