@@ -20,13 +20,13 @@ def command(as_json: bool, threads: int | None) -> None:
     arithmetic (FMA peak, in GFLOP/s) and the most memory traffic (in GB/s).
     """
     from loopwright import env, runtime
-    from loopwright.cli import kernels
+    from loopwright.cli.kernels import workload_kernels
     from loopwright.cli.workload import counted
 
     threads = threads or runtime.get_num_threads()
     machine = env.machine()
     device = runtime.cpu(0)
-    with kernels.alone(), runtime.pinned(threads):
+    with workload_kernels.alone(), runtime.pinned(threads):
         peak, bandwidth = runtime.fma_peak(threads), runtime.bandwidth(threads)
     facts = {
         "device": str(device),

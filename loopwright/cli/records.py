@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from loopwright.cli import record_files, record_kernels
+from loopwright.cli import record_files
 from loopwright.cli.harmless import echo
+from loopwright.cli.kernels import record_kernels
 from loopwright.cli.logs import compare, reports, show
 from loopwright.cli.logs.columns import Column, print_csv, print_lines, print_table, terminal_width
 from loopwright.cli.logs.reading import (

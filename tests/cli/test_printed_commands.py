@@ -17,11 +17,11 @@ ROOT = Path(__file__).parents[2]
 #: The console script, with a device that takes no time.
 SCRIPT = f"""#!{sys.executable}
 import sys
-import loopwright.cli.tune
+import loopwright.cli.tuning.tune
 import loopwright.tuner.run.loop
 from loopwright.testing.tuner_contract import FakeMeasurer
 loopwright.tuner.run.loop.default_option = FakeMeasurer
-loopwright.cli.tune._numpy = lambda workload, stack: None
+loopwright.cli.tuning.tune._numpy = lambda workload, stack: None
 from loopwright.cli import main
 sys.exit(main())
 """

@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from loopwright import records
-from loopwright.cli.display import Display
+from loopwright.cli.tuning.display import Display
 from loopwright.testing.tuner_contract import FakeMeasurer, FakeTask, bowl
 from loopwright.tuner import RandomTuner
 from tests.cli.conftest import TRIALS, WORKLOAD

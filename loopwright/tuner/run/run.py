@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from typing import TYPE_CHECKING
 
 from loopwright.errors import InternalError, SpaceError
 from loopwright.measure import MeasureInput, MeasureOption, MeasureResult
@@ -40,9 +39,6 @@ from loopwright.tuner.run.sentinel import Sentinel
 from loopwright.tuner.run.stall import StallWatch
 from loopwright.tuner.run.state import RunState, Trial, flop_of, point
 from loopwright.tuner.run.summary import NothingRan, Summary, summarize
-
-if TYPE_CHECKING:
-    pass
 
 #: So many failures in a row, all of one kind and none valid before, end a run.
 FAILURES_OF_ONE_KIND = 32

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import click
 import numpy as np
 
-from loopwright.cli import chosen_record
-from loopwright.cli.chosen_record import RecordName, record_options
 from loopwright.cli.harmless import echo
+from loopwright.cli.kernels import chosen_record
+from loopwright.cli.kernels.chosen_record import RecordName, record_options
 from loopwright.cli.workload import Workload
 from loopwright.errors import RecordError
 

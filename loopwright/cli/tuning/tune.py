@@ -14,7 +14,7 @@ from rich.console import Console
 
 from loopwright.cli import verbosity
 from loopwright.cli.harmless import harmless
-from loopwright.cli.tuning import (
+from loopwright.cli.tuning.options import (
     MEASURING,
     NO_GAIN,
     TRIALS,
@@ -170,7 +170,7 @@ def _tune(
     measure_option: MeasureOption | None,
     console: Console,
 ) -> Summary:
-    from loopwright.cli.display import Display
+    from loopwright.cli.tuning.display import Display
 
     results = verbosity.result_console(stderr=console.stderr)
     space = workload.task.config_space
@@ -229,13 +229,13 @@ def _yardsticks(
     workload: Workload, console: Console, side: NumpyProcess | None
 ) -> tuple[float | None, float | None]:
     """The measured FMA peak and NumPy's speed, both in GFLOP/s; said, with a warning when noisy."""
-    from loopwright.cli import kernels
+    from loopwright.cli.kernels import workload_kernels
 
     if console.is_terminal:  # the next line takes its place
         console.print("measuring the peak and NumPy" if side else "measuring the peak", end="\r")
     unit = workload.task.target.vector_unit
     whole = unit is None or unit.is_all_of_this_machine
-    with kernels.alone():
+    with workload_kernels.alone():
         for _ in range(2):
             peaks, seconds = _interleaved(_threads(workload), side, unit)
             peak = statistics.median(peaks)
@@ -276,10 +276,10 @@ def _interleaved(
 
 def input_specs(workload: Workload) -> list[tuple[tuple[int, ...], str]]:
     """Shape and dtype of each input, in calling order."""
-    from loopwright.cli import kernels
+    from loopwright.cli.kernels import workload_kernels
     from loopwright.te.dag import read_arg_id
 
-    scheduled = kernels.default(workload)
+    scheduled = workload_kernels.default(workload)
     ids = scheduled.schedule.arg_ids(scheduled.args)
     operations = scheduled.schedule.dag.ops
     return [

@@ -15,7 +15,7 @@ import click
 
 from loopwright.cli import program, verbosity
 from loopwright.cli.harmless import echo, harmless_lines
-from loopwright.cli.tuning import (
+from loopwright.cli.tuning.options import (
     MEASURING,
     NO_GAIN,
     TRIALS,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from loopwright.cli.chosen_record import emit_option, record_options
 from loopwright.cli.harmless import echo
+from loopwright.cli.kernels.chosen_record import emit_option, record_options
 from loopwright.errors import UsageError
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from loopwright.cli import kernels
-from loopwright.cli.chosen_record import RecordName, emit_option
 from loopwright.cli.harmless import echo
+from loopwright.cli.kernels import workload_kernels
+from loopwright.cli.kernels.chosen_record import RecordName, emit_option
 from loopwright.cli.workload import find_workload, workload_options
 from loopwright.errors import UsageError
 
@@ -16,7 +16,7 @@ _COMMENT = {"nest": "#", "llvm": ";", "c": "//", "asm": "#"}
 
 @click.command("lower", short_help="Print the loop nest, before and after the best record.")
 @workload_options
-@kernels.history_options
+@workload_kernels.history_options
 @emit_option
 @click.option("--python", "as_python", is_flag=True, help="Print the schedules as Python instead.")
 def command(
@@ -42,8 +42,8 @@ def command(
         raise UsageError("--python prints a schedule, --emit what it becomes; give one of both")
     resolved = find_workload(workload, params, target, threads)
     name = RecordName(record, trial, run)
-    shown = [("default configuration", kernels.default(resolved))]
-    tuned = kernels.best(resolved, history, name, allow_default=allow_default, check=False)
+    shown = [("default configuration", workload_kernels.default(resolved))]
+    tuned = workload_kernels.best(resolved, history, name, allow_default=allow_default, check=False)
     if tuned is not None:
         shown.append((tuned.choice, tuned))
     kind = emit or "nest"

@@ -6,16 +6,17 @@ from contextlib import nullcontext
 
 import click
 
-from loopwright.cli import built_files, kernels, program
-from loopwright.cli.chosen_record import RecordName
+from loopwright.cli import program
 from loopwright.cli.harmless import echo
+from loopwright.cli.kernels import built_files, workload_kernels
+from loopwright.cli.kernels.chosen_record import RecordName
 from loopwright.cli.workload import find_workload, workload_options
 from loopwright.errors import UsageError
 
 
 @click.command("build", short_help="Compile the fastest kernel of a log into a file.")
 @workload_options
-@kernels.history_options
+@workload_kernels.history_options
 @click.option(
     "--verify",
     is_flag=True,
@@ -58,10 +59,10 @@ def command(
         raise UsageError(
             "--verify times the best record; `loopwright records rerun` times one that is named"
         )
-    tuned = kernels.best(resolved, history, name, allow_default=allow_default)
-    chosen = tuned or kernels.default(resolved)
-    with kernels.alone() if verify and tuned else nullcontext():
-        module = kernels.compiled(resolved, chosen, verify=verify and tuned is not None)
+    tuned = workload_kernels.best(resolved, history, name, allow_default=allow_default)
+    chosen = tuned or workload_kernels.default(resolved)
+    with workload_kernels.alone() if verify and tuned else nullcontext():
+        module = workload_kernels.compiled(resolved, chosen, verify=verify and tuned is not None)
     path, *others = built_files.write(resolved, module, output)
     echo(tuned.report if tuned else f"{resolved.task}: default configuration")
     more = "".join(f" and {p}" for p in others)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from loopwright.cli import kernels
-from loopwright.cli.chosen_record import RecordName
 from loopwright.cli.harmless import echo
+from loopwright.cli.kernels import workload_kernels
+from loopwright.cli.kernels.chosen_record import RecordName
 from loopwright.cli.workload import Workload, counted, find_workload, workload_options
 from loopwright.records import Json, compared
 
@@ -37,7 +37,7 @@ class Contestant:
 
 @click.command("bench", short_help="Compare default, tuned and NumPy in one run.")
 @workload_options
-@kernels.history_options
+@workload_kernels.history_options
 @click.option(
     "--rounds",
     type=click.IntRange(3),
@@ -72,13 +72,15 @@ def command(
 
     resolved = find_workload(workload, params, target, threads)
     name = RecordName(record, trial, run)
-    tuned = kernels.best(resolved, history, name, allow_default=allow_default, verdicts=False)
-    modules = {"default": kernels.compiled(resolved, kernels.default(resolved))}
+    tuned = workload_kernels.best(
+        resolved, history, name, allow_default=allow_default, verdicts=False
+    )
+    modules = {"default": workload_kernels.compiled(resolved, workload_kernels.default(resolved))}
     if tuned is not None:
-        modules["tuned"] = kernels.compiled(resolved, tuned)
-    used = kernels.threads_of(modules["default"])
+        modules["tuned"] = workload_kernels.compiled(resolved, tuned)
+    used = workload_kernels.threads_of(modules["default"])
     with ExitStack() as stack:
-        stack.enter_context(kernels.alone())
+        stack.enter_context(workload_kernels.alone())
         # NumPy's process is started before pinning, which it would inherit.
         numpy = _numpy(resolved, used, stack)
         stack.enter_context(runtime.pinned(used))
@@ -218,7 +220,7 @@ def _round(
 def _kernel(name: str, module: Module, workload: Workload) -> Contestant:
     from loopwright import runtime
 
-    arrays = kernels.random_arguments(module, workload.task)
+    arrays = workload_kernels.random_arguments(module, workload.task)
     call = module[module.entry_name].bind(*arrays)
     runtime.time_call(call, 1)
     estimate = runtime.time_call(call, 1)
@@ -227,7 +229,7 @@ def _kernel(name: str, module: Module, workload: Workload) -> Contestant:
 
 def _numpy(workload: Workload, threads: int, stack: ExitStack) -> Contestant | None:
     from loopwright.cli.numpy_process import NumpyProcess, reference_of
-    from loopwright.cli.tune import input_specs
+    from loopwright.cli.tuning.tune import input_specs
 
     if reference_of(workload) is None:
         return None

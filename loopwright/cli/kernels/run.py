@@ -27,19 +27,19 @@ def command(file: str, repeat: int, as_json: bool) -> None:
     no operator, they must be finite.
     """
     from loopwright import runtime
-    from loopwright.cli import built_files, kernels
+    from loopwright.cli.kernels import built_files, workload_kernels
     from loopwright.cli.workload import counted
 
     module = runtime.load_module(file.removesuffix(".json"))
     function = module[module.entry_name]
-    arrays = kernels.random_arguments(module)
+    arrays = workload_kernels.random_arguments(module)
     specs = next(
         f["args"] for f in module.artifact.manifest["functions"] if f["name"] == function.name
     )
     function(*arrays)
     checked = built_files.check(file, module, arrays)
-    threads = kernels.threads_of(module)
-    with kernels.alone(), runtime.pinned(threads):
+    threads = workload_kernels.threads_of(module)
+    with workload_kernels.alone(), runtime.pinned(threads):
         times = runtime.measure_windows(function.bind(*arrays), windows=repeat)
     result = runtime.BenchmarkResult(tuple(times))
     if as_json:
