@@ -6,10 +6,10 @@ imported. Traces and targets stay raw JSON here. ``docs/records.md`` specifies t
 
 from loopwright.records import in_notebook
 from loopwright.records.data_frame import to_dataframe
-from loopwright.records.error_causes import Cause, ErrorHelp
-from loopwright.records.error_help import error_help, errors_page, next_step
-from loopwright.records.error_kind import FAILED_AGAIN, ErrorKind
 from loopwright.records.expression import Expression
+from loopwright.records.failures.causes import Cause, ErrorHelp
+from loopwright.records.failures.help import error_help, errors_page, next_step
+from loopwright.records.failures.kind import FAILED_AGAIN, ErrorKind
 from loopwright.records.files import distill_file, merge, pick, pick_best, split
 from loopwright.records.index.open import open_log
 from loopwright.records.json_value import Json

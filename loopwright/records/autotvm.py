@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from loopwright.errors import RecordError
-from loopwright.records.error_kind import ErrorKind
+from loopwright.records.failures.kind import ErrorKind
 from loopwright.records.json_value import Json
 from loopwright.records.line import UnknownVersionError
 from loopwright.records.record import VERSION, task_key

@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Any, ClassVar
 
 from loopwright.errors import RecordError
-from loopwright.records.error_kind import FAILED_AGAIN, ErrorKind
+from loopwright.records.failures.kind import FAILED_AGAIN, ErrorKind
 from loopwright.records.field_checks import checked_fields
 from loopwright.records.json_value import Json
 from loopwright.records.line import (

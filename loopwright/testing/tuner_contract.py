@@ -35,8 +35,8 @@ from loopwright.measure import (
 from loopwright.measure.playoff.result import played
 from loopwright.task import ConfigEntity, ConfigSpace
 from loopwright.tuner.base import Tuner
+from loopwright.tuner.run.output.summary import Summary
 from loopwright.tuner.run.state import point
-from loopwright.tuner.run.summary import Summary
 
 
 class FakeSpace(ConfigSpace):

@@ -15,8 +15,8 @@ from loopwright.tuner.run.callbacks import EarlyStop, log_to_file, progress_bar,
 from loopwright.tuner.run.interfaces import Callback, TunerLike
 from loopwright.tuner.run.loop import PLAN_SIZE, TuningInterrupted, tune
 from loopwright.tuner.run.monitor import Monitor
+from loopwright.tuner.run.output.summary import NothingRan, Summary
 from loopwright.tuner.run.state import Failure, RunState, Trial
-from loopwright.tuner.run.summary import NothingRan, Summary
 from loopwright.tuner.tasks.summary import TaskRow, TasksSummary
 from loopwright.tuner.tasks.table import TasksMonitor, task_table
 from loopwright.tuner.tasks.tune_tasks import tune_tasks

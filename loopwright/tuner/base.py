@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from loopwright.measure.interfaces import MeasurerLike
     from loopwright.task import ConfigEntity, Task
     from loopwright.tuner.run.journal import Journal
-    from loopwright.tuner.run.summary import Summary
+    from loopwright.tuner.run.output.summary import Summary
 
 
 def _unheard(text: str) -> None:

@@ -32,8 +32,8 @@ from loopwright.records import Json, Store
 from loopwright.tuner import Summary, Tuner, TuningInterrupted, log_to_file
 from loopwright.tuner.run.budget import count, seconds, share
 from loopwright.tuner.run.budget import speed as enough
+from loopwright.tuner.run.output.summary import failure_lines
 from loopwright.tuner.run.state import flop_of
-from loopwright.tuner.run.summary import failure_lines
 
 if TYPE_CHECKING:
     from loopwright.cli.numpy_process import NumpyProcess

@@ -13,7 +13,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from loopwright.errors import RecordError
-from loopwright.records.error_kind import ErrorKind
+from loopwright.records.failures.kind import ErrorKind
 from loopwright.records.index.columns import (
     CHOOSING,
     COLUMNS,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from loopwright.errors import UsageError
 from loopwright.tuner.run.interfaces import Callback, TunerLike
 from loopwright.tuner.run.monitor import Monitor
-from loopwright.tuner.run.progress import ProgressBar
+from loopwright.tuner.run.output.progress import ProgressBar
 
 if TYPE_CHECKING:
     from loopwright.measure import MeasureInput, MeasureResult

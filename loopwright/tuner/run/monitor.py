@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from loopwright.tuner.run.interfaces import TunerLike
+from loopwright.tuner.run.output.summary import Summary
 from loopwright.tuner.run.state import RunState, Trial, flop_of, speed_of
-from loopwright.tuner.run.summary import Summary
 
 if TYPE_CHECKING:
     from loopwright.measure import MeasureInput, MeasureResult

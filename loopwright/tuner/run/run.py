@@ -24,7 +24,6 @@ from loopwright.measure.interfaces import (
 from loopwright.records import Verdict
 from loopwright.records.verdict import NOT_COMPARED
 from loopwright.task.refusals import refusals
-from loopwright.tuner.run import trial_log
 from loopwright.tuner.run.budget import PLAYOFF_SHARE, Budget
 from loopwright.tuner.run.callbacks import EarlyStop
 from loopwright.tuner.run.capacity import capacity, shortage
@@ -32,13 +31,14 @@ from loopwright.tuner.run.final_playoff import FINALISTS, FinalPlayoff
 from loopwright.tuner.run.interfaces import Callback, TunerLike
 from loopwright.tuner.run.journal import Journal
 from loopwright.tuner.run.monitor import Monitor
-from loopwright.tuner.run.phases import MEASURING, Phases
+from loopwright.tuner.run.output import trial_log
+from loopwright.tuner.run.output.phases import MEASURING, Phases
+from loopwright.tuner.run.output.summary import NothingRan, Summary, summarize
 from loopwright.tuner.run.remeasuring import Remeasuring
 from loopwright.tuner.run.round import Round
 from loopwright.tuner.run.sentinel import Sentinel
 from loopwright.tuner.run.stall import StallWatch
 from loopwright.tuner.run.state import RunState, Trial, flop_of, point
-from loopwright.tuner.run.summary import NothingRan, Summary, summarize
 
 #: So many failures in a row, all of one kind and none valid before, end a run.
 FAILURES_OF_ONE_KIND = 32

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from loopwright.records import Json, Outcome, Verdict
 from loopwright.records.verdict import NOT_COMPARED
+from loopwright.tuner.run.output.summary import failure_lines, speed
 from loopwright.tuner.run.state import Failure
-from loopwright.tuner.run.summary import failure_lines, speed
 
 if TYPE_CHECKING:
     from rich.table import Table

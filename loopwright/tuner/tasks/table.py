@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from loopwright.tuner.run.budget import clock
 from loopwright.tuner.run.interfaces import TunerLike
-from loopwright.tuner.run.phases import Ticker
-from loopwright.tuner.run.progress import Part, line_with_bar
-from loopwright.tuner.run.summary import speed
+from loopwright.tuner.run.output.phases import Ticker
+from loopwright.tuner.run.output.progress import Part, line_with_bar
+from loopwright.tuner.run.output.summary import speed
 from loopwright.tuner.tasks.summary import TasksSummary
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from loopwright.tuner.run.monitor import Monitor
+from loopwright.tuner.run.output.summary import NothingRan
 from loopwright.tuner.run.run import Run
 from loopwright.tuner.run.state import RunState, Trial
-from loopwright.tuner.run.summary import NothingRan
 from loopwright.tuner.tasks.scheduler import Scheduler, TaskProgress
 from loopwright.tuner.tasks.shared_budget import TaskBudget, TotalBudget
 from loopwright.tuner.tasks.summary import TaskRow, TasksSummary

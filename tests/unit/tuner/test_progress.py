@@ -14,9 +14,9 @@ from rich.cells import cell_len
 
 from loopwright.testing.tuner_contract import FakeMeasurer, FakeSpace, FakeTask, bowl
 from loopwright.tuner import GridSearchTuner, Monitor, RandomTuner, XGBTuner, tune_tasks
-from loopwright.tuner.run import progress
-from loopwright.tuner.run.phases import Phases, Ticker
-from loopwright.tuner.run.progress import Part, ProgressBar, fitted
+from loopwright.tuner.run.output import progress
+from loopwright.tuner.run.output.phases import Phases, Ticker
+from loopwright.tuner.run.output.progress import Part, ProgressBar, fitted
 from loopwright.tuner.tasks.table import TaskTable
 
 

@@ -1,16 +1,17 @@
 """The help for kinds of errors: the advice for a failure, and the page ``docs/errors.md``.
 
-The texts are in `loopwright.records.error_causes`. They are printed by ``loopwright explain-error``
-and by the summary of a run; ``loopwright explain-error --markdown`` makes the page of them.
+The texts are in `loopwright.records.failures.causes`. They are printed by ``loopwright
+explain-error`` and by the summary of a run; ``loopwright explain-error --markdown`` makes the page
+of them.
 """
 
 from __future__ import annotations
 
-from loopwright.records.error_causes import HELP, ErrorHelp
+from loopwright.records.failures.causes import HELP, ErrorHelp
 
 _INTRODUCTION = """# Why a trial failed
 
-<!-- Made by `loopwright explain-error --markdown`; texts: loopwright/records/error_causes.py -->
+<!-- Made by `loopwright explain-error --markdown`; texts: loopwright/records/failures/causes.py -->
 
 A trial that fails is no trouble as long as others succeed: it is recorded with its kind and its
 text, the tuner learns from it, and the run goes on. The summary of a run counts the failures of
@@ -23,7 +24,7 @@ def error_help(kind: str) -> ErrorHelp | None:
     """The help for a kind of error; None for a kind that this version does not know.
 
     Example:
-        >>> help = lw.records.error_help("RUN_TIMEOUT")
+        >>> help = lw.records.failures.help("RUN_TIMEOUT")
         >>> print(help.kind.value, len(help.causes) > 0)
         RUN_TIMEOUT True
     """

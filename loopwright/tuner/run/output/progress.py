@@ -11,10 +11,10 @@ from loopwright.errors import UsageError
 from loopwright.tuner.run.budget import clock
 from loopwright.tuner.run.interfaces import TunerLike
 from loopwright.tuner.run.monitor import Monitor
-from loopwright.tuner.run.notebook_line import NotebookLine, in_notebook
-from loopwright.tuner.run.phases import Ticker
+from loopwright.tuner.run.output.notebook_line import NotebookLine, in_notebook
+from loopwright.tuner.run.output.phases import Ticker
+from loopwright.tuner.run.output.summary import Summary
 from loopwright.tuner.run.state import RunState, Trial
-from loopwright.tuner.run.summary import Summary
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
