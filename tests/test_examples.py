@@ -48,11 +48,11 @@ EXEMPT = {
         runtime.Arg driver.LoweredProgram task.AsCalled task.Match
         measure.FinalistResult measure.PlayoffPlan measure.PlayoffResult
         tuner.Failure tuner.RunState tuner.Summary tuner.TaskRow tuner.TasksSummary tuner.Trial
-        measure.BuildResult inspection.DataPlan inspection.Rerun
+        measure.BuildResult measure.MeasureBatch inspection.DataPlan inspection.Rerun
     """,
     "types of what one may write oneself; `loopwright.testing` has contracts": """
         measure.MeasurerLike measure.TaskLike records.Json records.Measurement
-        tuner.Callback tuner.TasksMonitor tuner.TunerLike
+        tuner.Callback tuner.TasksMonitor tuner.TunerLike tuner.run.callbacks.Database
     """,
     "errors, and what makes one": """
         lowering.too_deep tuner.NothingRan tuner.TuningInterrupted
@@ -60,10 +60,6 @@ EXEMPT = {
     "seams for targets of one's own: tests/unit/driver/test_toy_target.py is the example": """
         driver.Backend driver.register_backend driver.unregister_backend
         runtime.ArtifactKind runtime.register_artifact_kind runtime.unregister_artifact_kind
-    """,
-    "what tuning and building from records call, with processes of their own": """
-        measure.Measurer measure.MeasureBatch measure.recheck inspection.rerun
-        inspection.input_set records.to_dataframe tuner.run.callbacks.Database
     """,
     "what primitives are made of": """
         schedule.Schedule.all_or_nothing schedule.Schedule.apply_step schedule.Schedule.loop_id
