@@ -34,13 +34,16 @@ BASE    ?= HEAD
 # Option of `make tuners`: runs of each tuner on each space.
 SEEDS   ?= 60
 
-# A stamp per kind of installation: a second call installs nothing unless pyproject.toml changed.
-RUN_STAMP := $(VENV)/.installed-run
-DEV_STAMP := $(VENV)/.installed-dev
+# A stamp per kind of installation: a second call installs nothing unless one of these changed, the
+# second of which has the version.
+INSTALLED  := pyproject.toml loopwright/version.py
+RUN_STAMP  := $(VENV)/.installed-run
+DEV_STAMP  := $(VENV)/.installed-dev
 DOCS_STAMP := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help tune smoke test browser oldest fuzz check format bench replay soak nightly tuners docs clean
+.PHONY: help tune smoke test browser oldest fuzz check format bench replay soak nightly tuners docs \
+	package clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) \
@@ -59,7 +62,7 @@ smoke: $(DEV_STAMP) ## set up, then the shortest check that all parts work toget
 # right for one of the two, as with ARGS="-k split"; other statuses than 0, 1 and 5 end the run.
 test: $(DEV_STAMP) ## set up, then run the tests (SLOW=1 for slow ones too, ARGS="-k split" to choose)
 	@tier='$(if $(SLOW),, and not slow)'; \
-	$(BIN)/python -m pytest $(PARALLEL) -m "not serial and not browser$$tier" $(ARGS); first=$$?; \
+	$(BIN)/python -m pytest $(PARALLEL) -m "not serial and not browser and not package$$tier" $(ARGS); first=$$?; \
 	case $$first in 0|1|5) ;; *) exit $$first ;; esac; \
 	$(BIN)/python -m pytest -m "serial$$tier" $(ARGS); second=$$?; \
 	if [ $$first -eq 1 ]; then echo "make test: the first pass found failures, see above" >&2; fi; \
@@ -113,6 +116,14 @@ docs: $(DOCS_STAMP) ## set up, then build the documentation in site/ (2 min: the
 	$(BIN)/python docs/extension/links.py site
 	@echo "the documentation is site/index.html"
 
+# The wheel is made from the sdist, so that one that lacks something cannot be built at all.
+package: $(DEV_STAMP) ## build sdist and wheel in dist/, install the wheel elsewhere and try it (1 min)
+	rm -rf dist *.egg-info
+	@mkdir -p build
+	@echo "building sdist and wheel in dist/"
+	@$(BIN)/python -m build --outdir dist . >build/package.log 2>&1 || { cat build/package.log; exit 1; }
+	$(BIN)/python -m pytest -q -m package tests/package $(ARGS)
+
 clean: ## remove .venv, caches and build leftovers (logs stay)
 	rm -rf $(VENV) build dist site docs/tutorials *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find loopwright tests tutorials benchmarks -name __pycache__ -type d -prune \
@@ -134,18 +145,18 @@ $(BIN)/python:
 	@echo "creating $(VENV)"
 	@$(PYTHON) -m venv --clear $(VENV) || { rm -rf $(VENV); exit 1; }
 
-$(RUN_STAMP): pyproject.toml | $(BIN)/python
+$(RUN_STAMP): $(INSTALLED) | $(BIN)/python
 	@echo "installing loopwright and what it needs into $(VENV) (once)"
 	@$(PIP) install --quiet --editable .
 	@touch $@
 
 # The development installation holds the other one too.
-$(DEV_STAMP): pyproject.toml | $(BIN)/python
+$(DEV_STAMP): $(INSTALLED) | $(BIN)/python
 	@echo "installing loopwright and its development tools into $(VENV) (once)"
 	@$(PIP) install --quiet --editable '.[dev]'
 	@touch $(RUN_STAMP) $@
 
-$(DOCS_STAMP): pyproject.toml | $(BIN)/python
+$(DOCS_STAMP): $(INSTALLED) | $(BIN)/python
 	@echo "installing loopwright and what its documentation needs into $(VENV) (once)"
 	@$(PIP) install --quiet --editable '.[docs,plot]'
 	@touch $(RUN_STAMP) $@

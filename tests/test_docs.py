@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 import pytest
 
+import loopwright as lw
 from loopwright.cli import main
 from loopwright.cli.app import app
 from loopwright.ops import WORKLOADS
@@ -90,16 +91,21 @@ def test_make_targets_exist() -> None:
 def test_ci_runs_what_readme_says() -> None:
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     steps = re.findall(r"^step make ([a-z]+)", script, flags=re.MULTILINE)
-    wanted = {words[0] for words in commands("make")[:2]} | {"check", "oldest", "docs", "browser"}
-    assert wanted == set(steps)
+    more = {"check", "oldest", "docs", "package", "browser"}
+    assert {words[0] for words in commands("make")[:2]} | more == set(steps)
     assert "step make test ARGS=--durations=25\n" in script  # the slowest are shown
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
 
 
-@pytest.mark.parametrize(
-    "words", [*commands("loopwright"), *commands("loopwright", COMMAND_LINE)], ids=" ".join
-)
-def test_command_line_knows_what_readme_uses(
+def shown_commands() -> list[list[str]]:
+    """The command lines of loopwright that any document shows, each once."""
+    texts = [(ROOT / name).read_text(encoding="utf-8") for name in DOCUMENTS]
+    lines = [tuple(words) for text in texts for words in commands("loopwright", text)]
+    return [list(words) for words in dict.fromkeys(lines)]
+
+
+@pytest.mark.parametrize("words", shown_commands(), ids=" ".join)
+def test_command_line_knows_what_documents_use(
     words: list[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -111,7 +117,7 @@ def test_command_line_knows_what_readme_uses(
     text = capsys.readouterr().out
     for option in (word.partition("=")[0] for word in words if word.startswith("-")):
         assert re.search(rf"(?<![\w-]){option}(?![\w-])", text), option
-    for name in ("matmul.jsonl", "matmul.o", "dense.jsonl", "dense.o", "network.txt"):
+    for name in (word for word in words if Path(word).suffix in (".jsonl", ".o", ".txt", ".log")):
         (tmp_path / name).touch()
     context = click.Context(app)
     command, rest = app, words
@@ -144,23 +150,70 @@ def test_the_table_beside_others_holds_what_was_measured() -> None:
         assert any(shown == row[-4:] for row in rows), shown
 
 
-def test_quick_start_runs(tmp_path: Path) -> None:
-    code = "\n".join(blocks("python"))
+@pytest.mark.parametrize(
+    ("page", "shape", "log"),
+    [
+        ("README.md", "(64, 40, 24)", "matmul.jsonl"),
+        ("docs/guide/start.md", "(24, 24, 24)", "demo.jsonl"),
+    ],
+)
+def test_first_script_runs(page: str, shape: str, log: str, tmp_path: Path) -> None:
+    code = "\n".join(blocks("python", (ROOT / page).read_text(encoding="utf-8")))
     assert "apply_history_best" in code
-    assert "n_trial=64" in code
-    small = code.replace("1000", "40").replace("512", "24").replace("n_trial=64", "n_trial=4")
-    assert "(64, 40, 24)" in small
-    script = tmp_path / "quick_start.py"
+    small = code.replace("1000", "40").replace("512", "24")
+    small = re.sub(r"n_trial=\d+", "n_trial=4", small)
+    assert shape in small
+    assert "n_trial=4" in small
+    script = tmp_path / "script.py"
     script.write_text(small, encoding="utf-8")
     run = python(script, cwd=tmp_path)
     assert run.returncode == 0, run.stderr
-    assert len((tmp_path / "matmul.jsonl").read_text(encoding="utf-8").splitlines()) >= 4
+    assert len((tmp_path / log).read_text(encoding="utf-8").splitlines()) >= 4
+
+
+def test_an_operator_of_ones_own_is_tuned_as_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "docs" / "howto" / "own-operator.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    (code,) = blocks("python", page)
+    Path("scale.py").write_text(code, encoding="utf-8")
+    tune, bench, build = commands("loopwright", page)
+    assert bench[0] == "bench"  # which takes its time to sample
+    for words in (tune, build):
+        small = [word.replace("1024", "64") for word in words]
+        assert main([*small, "--trials", "2"] if words[0] == "tune" else small) == 0
+    assert Path("scale.so").exists()
 
 
 def test_every_decision_is_in_the_table() -> None:
     table = (ROOT / "docs" / "adr" / "README.md").read_text(encoding="utf-8")
     decisions = {path.name for path in (ROOT / "docs" / "adr").glob("[0-9]*.md")}
     assert decisions == set(re.findall(r"\]\(([^)]+)\)", table))
+
+
+def test_the_changelog_has_one_section_of_each_kind_per_release() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    kinds = ["Added", "Changed", "Deprecated", "Removed", "Fixed", "Security", "Dependencies"]
+    for release in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+        shown = re.findall(r"^### (.+)$", release, flags=re.MULTILINE)
+        assert shown == [kind for kind in kinds if kind in shown], release.partition("\n")[0]
+
+
+def test_the_changelog_knows_the_version() -> None:
+    """It is that of the newest release, or there is something that is not released yet."""
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    heads = re.findall(r"^## (.+)$", text, flags=re.MULTILINE)
+    release = re.compile(r"\[(\d+)\.(\d+)\.(\d+)\] - \d{4}-\d\d-\d\d")
+    dated = [release.fullmatch(head) for head in heads if head != "[Unreleased]"]
+    versions = [tuple(map(int, match.groups())) for match in dated if match]
+    assert len(versions) == len(dated), "a release is `## [1.2.3] - 2027-01-31`"
+    assert versions == sorted(set(versions), reverse=True)
+    if "[Unreleased]" in heads:
+        assert heads.index("[Unreleased]") == 0
+        assert heads.count("[Unreleased]") == 1
+        return
+    assert ".".join(map(str, versions[0])) == lw.__version__
 
 
 def test_readme_names_every_tutorial_and_document() -> None:
@@ -226,3 +279,14 @@ def test_links_lead_somewhere(name: str) -> None:
     local = [link for link in links if "://" not in link]
     broken = [link for link in local if not (document.parent / link).exists()]
     assert not broken
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_files_that_are_named_exist(name: str) -> None:
+    """By their path from the root or, as decisions do it, from the package."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    named = re.findall(r"`((?:[\w-]+/)+[\w-]+\.(?:py|md|ll|js|css|npz))\b", text)
+    placeholders = {"path/to/file.py", "docs/adr/NNN-title.md"}
+    homes = (ROOT, ROOT / "loopwright")
+    missing = {path for path in named if not any((home / path).exists() for home in homes)}
+    assert not missing - placeholders

@@ -22,8 +22,23 @@ from loopwright.transform import Pass
 
 #: Modules whose `__all__` is what users schedule, tune, build and inspect with.
 ROOMS = """
-    te schedule lowering transform target driver runtime task measure tuner tuner.run.callbacks
+    te tir schedule lowering transform target driver runtime task measure tuner tuner.run.callbacks
     records ops inspection testing autotvm autotvm.record
+"""
+
+#: What one asks a log or this machine by name, in modules whose other names are parts of it.
+ASKED = """
+    records.reports.curve.best_so_far records.reports.differences.compare_logs
+    records.reports.differences.machines records.reports.differences.record_differences
+    records.reports.differences.time_ratio records.reports.errors.failures
+    records.reports.importance.importance records.reports.knobs.config_text
+    records.reports.knobs.varying_knobs records.reports.neighbours.neighbours
+    records.reports.setups.by_setup records.reports.setups.task_text
+    records.reports.spread.spread records.reports.standings.default_record
+    records.reports.standings.standings records.validation.line_reports
+    records.validation.validate inspection.applying_here.applies_here
+    inspection.doctor.examine inspection.report.page_of inspection.report.report_html
+    inspection.ties.ties_of inspection.watch.Watcher inspection.watch.writers_of
 """
 
 #: The log that examples find in their folder.
@@ -44,15 +59,15 @@ HELD = """
 #: Public names that are no tools of a user, by the reason why they need no example.
 EXEMPT = {
     "what others return: their fields say it": """
-        schedule.Bounds schedule.StageBounds schedule.State schedule.Step te.OpNode
+        schedule.Bounds schedule.StageBounds schedule.State schedule.Step te.OpNode tir.Stmt
         runtime.Arg driver.LoweredProgram task.AsCalled task.Match
         measure.FinalistResult measure.PlayoffPlan measure.PlayoffResult
         tuner.Failure tuner.RunState tuner.Summary tuner.TaskRow tuner.TasksSummary tuner.Trial
-        measure.BuildResult inspection.DataPlan inspection.Rerun
+        measure.BuildResult measure.MeasureBatch inspection.DataPlan inspection.Rerun
     """,
     "types of what one may write oneself; `loopwright.testing` has contracts": """
         measure.MeasurerLike measure.TaskLike records.Json records.Measurement
-        tuner.Callback tuner.TasksMonitor tuner.TunerLike
+        tuner.Callback tuner.TasksMonitor tuner.TunerLike tuner.run.callbacks.Database
     """,
     "errors, and what makes one": """
         lowering.too_deep tuner.NothingRan tuner.TuningInterrupted
@@ -60,10 +75,6 @@ EXEMPT = {
     "seams for targets of one's own: tests/unit/driver/test_toy_target.py is the example": """
         driver.Backend driver.register_backend driver.unregister_backend
         runtime.ArtifactKind runtime.register_artifact_kind runtime.unregister_artifact_kind
-    """,
-    "what tuning and building from records call, with processes of their own": """
-        measure.Measurer measure.MeasureBatch measure.recheck inspection.rerun
-        inspection.input_set records.to_dataframe tuner.run.callbacks.Database
     """,
     "what primitives are made of": """
         schedule.Schedule.all_or_nothing schedule.Schedule.apply_step schedule.Schedule.loop_id
@@ -82,12 +93,19 @@ def public() -> dict[str, object]:
             thing = getattr(module, name)
             if callable(thing) and not any(thing is other for other in found.values()):
                 found[f"{room}.{name}"] = thing
+    found |= {name: named(name) for name in ASKED.split()}
     for name in HELD.split():
-        module, _, attribute = name.rpartition(".")
-        cls = getattr(importlib.import_module(f"loopwright.{module}"), attribute)
+        cls = named(name)
+        assert isinstance(cls, type)
         found.setdefault(name, cls)
         found |= {f"{name}.{method}": f for method, f in methods(cls)}
     return found
+
+
+def named(name: str) -> object:
+    """What has a dotted name below `loopwright`."""
+    module, _, attribute = name.rpartition(".")
+    return getattr(importlib.import_module(f"loopwright.{module}"), attribute)
 
 
 def own_names(module: ModuleType) -> list[str]:

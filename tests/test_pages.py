@@ -11,11 +11,12 @@ import pytest
 
 import loopwright as lw
 from loopwright import te
-from tests.test_examples import LOG, log, run
+from tests.test_examples import ASKED, HELD, LOG, ROOMS, log, methods, named, run
 
 __all__ = ["log"]  # a fixture
 
 DOCS = Path(__file__).parents[1] / "docs"
+REFERENCE = "\n".join(p.read_text(encoding="utf-8") for p in sorted((DOCS / "api").glob("*.md")))
 PAGES = [p for p in sorted(DOCS.rglob("*.md")) if "```pycon" in p.read_text(encoding="utf-8")]
 
 
@@ -30,6 +31,25 @@ def test_page(
         shutil.copy(request.getfixturevalue("log"), tmp_path)
     report = run(text, page.name)
     assert not report, report
+
+
+@pytest.mark.parametrize(
+    "room", [*ROOMS.split(), *dict.fromkeys(name.rpartition(".")[0] for name in ASKED.split())]
+)
+def test_the_reference_has_every_room(room: str) -> None:
+    """Its module, or what of it is documented one by one."""
+    assert re.search(rf"^\.\. auto\w+:: loopwright\.{re.escape(room)}\b", REFERENCE, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", HELD.split())
+def test_the_reference_has_inherited_methods(name: str) -> None:
+    """Sphinx leaves them out unless it is told."""
+    cls = named(name)
+    assert isinstance(cls, type)
+    if all(method in vars(cls) for method, _ in methods(cls)):
+        return
+    entry = rf"^\.\. autoclass:: loopwright\.{re.escape(name)}\n +:inherited-members:"
+    assert re.search(entry, REFERENCE, re.MULTILINE)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from pathlib import Path
 import loopwright as lw
 from loopwright.errors import RecordError
 from loopwright.records.reports.importance import importance
-from loopwright.records.reports.setups import by_setup
+from loopwright.records.reports.setups import by_setup, task_text
 
 SMALL = bool(os.environ.get("LOOPWRIGHT_TUTORIAL_SMALL"))
 SHAPE, TRIALS = ((1, 64, 48), 24) if SMALL else ((1, 1000, 512), 128)
@@ -45,7 +45,7 @@ def main():
     loopwright("records", "top", log.name, "5", folder=folder)
     loopwright("records", "compare", log.name, "best", "default", folder=folder)
 
-    # When it was found: had the night to be so long?
+    # When it was found: would a shorter run have done?
     loopwright("records", "curve", log.name, folder=folder)
 
     # Which knobs matter. A knob that explains nothing can leave the space; one whose best value
@@ -55,16 +55,19 @@ def main():
     # What failed, and the knob values that go with it.
     loopwright("records", "errors", log.name, folder=folder)
 
-    # The same in Python: every verb asks a function.
+    # The same in Python: every verb asks a function. A log may hold several tasks, and records of
+    # several machines; times of different ones are never compared, so they come apart first. Where
+    # there are too few records for an answer, a `RecordError` says so.
     records = lw.records.load(log).records
-    for setup, own in by_setup(records).items():
+    for own in by_setup(records).values():
+        name = task_text(own[0].op, own[0].args)
         try:
             found = importance(own)
         except RecordError as error:
-            print(f"\n{setup.task}: {error}")
+            print(f"\n{name}: {error}")
             continue
         shares = ", ".join(f"{knob.knob} {knob.share:.0%}" for knob in found.knobs)
-        print(f"\n{setup.task}: {shares}; of combinations {found.together:.0%}")
+        print(f"\n{name}: {shares}; combinations of knobs {found.together:.0%}")
 
     # A kernel that no template is needed for: it can be read, changed, and sent to a colleague.
     loopwright("records", "export", log.name, "best", "-o", "kernel.py", folder=folder)

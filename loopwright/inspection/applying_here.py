@@ -43,6 +43,12 @@ def applies_here(record: Record, records: Iterable[Record]) -> AppliesHere:
     Args:
         record: a record.
         records: those of its log; others of its task may go before it.
+
+    Example:
+        >>> from loopwright.inspection.applying_here import applies_here
+        >>> records = lw.records.load("matmul.jsonl").records
+        >>> print(applies_here(lw.records.best(records), records).differs)
+        ()
     """
     own = by_task(records).get(record.task, [])
     try:

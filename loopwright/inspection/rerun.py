@@ -168,6 +168,11 @@ def rerun(
         RecordError: there is no such record, or it cannot be rebuilt from its log.
         UsageError: several records are meant, or none is named; or ``timeout`` is not above 0.
         RunError: a worker process cannot be started.
+
+    Example:
+        >>> again = lw.inspection.rerun("matmul.jsonl", "best")
+        >>> print(again.record.op, again.result.checked, again.reference)
+        matmul yes the NumPy reference
     """
     opened = log_of(log)
     if not isinstance(record, Record):

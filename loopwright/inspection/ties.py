@@ -47,6 +47,13 @@ def ties_of(
         winner: a record that has times.
         records: those of its setup.
         order: what :func:`loopwright.records.ranked` gives for them, where that is known already.
+
+    Example:
+        >>> from loopwright.inspection.ties import ties_of
+        >>> records = lw.records.load("matmul.jsonl").records
+        >>> ties = ties_of(lw.records.best(records), records)
+        >>> print(all(tie.record in records for tie in ties))
+        True
     """
     records = list(records)
     playoff = playoffs(records)

@@ -71,6 +71,15 @@ class Measurer:
     Raises:
         TargetError: (at entry) this machine lacks instructions that the target's code may use.
         RunError: (at the first measurement) a worker process cannot be started.
+
+    Example:
+        >>> task = lw.create_task("matmul", (16, 16, 16), "llvm")
+        >>> option = lw.measure_option(runner=lw.LocalRunner(number=1, repeat=1))
+        >>> with lw.measure.Measurer(task, option) as measurer:
+        ...     [result] = measurer.measure([lw.MeasureInput(task, task.config(0))])
+        ...
+        >>> print(result.error, result.checked, measurer.timing["trials"])
+        None yes 1
     """
 
     equipment: Equipment

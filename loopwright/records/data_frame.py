@@ -74,6 +74,11 @@ def to_dataframe(records: RecordsLike) -> pd.DataFrame:
     Raises:
         UsageError: pandas is not installed.
         RecordError: there is no log at the path, or it cannot be read.
+
+    Example:
+        >>> table = lw.records.to_dataframe("matmul.jsonl")
+        >>> print(table.op.unique().tolist(), bool((table.median_s > 0).all()))
+        ['matmul'] True
     """
     try:
         import pandas as pd

@@ -111,6 +111,12 @@ def validate(path: str | os.PathLike[str]) -> Validation:
 
     Raises:
         RecordError: it does not exist or cannot be read.
+
+    Example:
+        >>> from loopwright.records.validation import validate
+        >>> found = validate("matmul.jsonl")
+        >>> print(found.bad, found.unsealed, found.sound > 6)
+        0 0 True
     """
     counts: Counter[LineKind] = Counter()
     notable = []
@@ -131,6 +137,11 @@ def line_reports(path: str | os.PathLike[str]) -> Iterator[LineReport]:
 
     Raises:
         RecordError: it does not exist or cannot be read.
+
+    Example:
+        >>> from loopwright.records.validation import line_reports
+        >>> print({str(line.kind) for line in line_reports("matmul.jsonl")} >= {"record", "header"})
+        True
     """
     return (line for line, _ in _judged(path, ids=True))
 

@@ -17,11 +17,13 @@ def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float =
     """Compare arrays (NumPy or NDArray) elementwise, as ``tvm.testing.assert_allclose``.
 
     Args:
-        actual, desired: arrays of one shape.
+        actual: an array.
+        desired: what it should be, of the same shape.
         rtol, atol: relative and absolute tolerance.
 
     Raises:
-        AssertionError: shapes differ, or an element is off by more than atol + rtol * |desired|.
+        AssertionError: shapes differ, or an element is off by more than
+            ``atol + rtol * abs(desired)``.
 
     Example:
         >>> lw.testing.assert_allclose(np.float32([1, 2]), np.float32([1, 2]))

@@ -73,6 +73,12 @@ def examine(
 
     Returns:
         The findings, in the order installation, CPU, limits, what disturbs, memory, files, devices.
+
+    Example:
+        >>> from loopwright.inspection.doctor import examine
+        >>> diagnosis = examine(measure=False)
+        >>> print(diagnosis.healthy == (diagnosis.to_json()["counts"]["problem"] == 0))
+        True
     """
     files = files or SystemFiles()
     cpus = env.usable_cpus()

@@ -60,6 +60,12 @@ def page_of(logs: Sequence[Log], task: str | None = None) -> Page:
 
     Raises:
         RecordError: no log has a record, or none of such a task.
+
+    Example:
+        >>> from loopwright.inspection.report import page_of
+        >>> page = page_of([lw.records.open_log("matmul.jsonl")])
+        >>> print([task.name for task in page.tasks])
+        ['matmul(64, 64, 64, False, False, float32)']
     """
     names = _names([log.path for log in logs])
     setups = [_chosen(by_setup(log), task) for log in logs]

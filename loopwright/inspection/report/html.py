@@ -35,6 +35,12 @@ def report_html(page: Page) -> str:
 
     Args:
         page: what it shows.
+
+    Example:
+        >>> from loopwright.inspection.report import page_of, report_html
+        >>> text = report_html(page_of([lw.records.open_log("matmul.jsonl")]))
+        >>> print(text.splitlines()[0])
+        <!doctype html>
     """
     return document(page, parts_of(page))
 

@@ -187,6 +187,15 @@ class Watcher:
 
     Args:
         path: the log.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from loopwright.inspection.watch import Watcher
+        >>> from loopwright.records.follow import Follower
+        >>> watcher = Watcher(Path("matmul.jsonl"))
+        >>> watcher.take(Follower("matmul.jsonl").look())
+        >>> print(watcher.status().records > 6)
+        True
     """
 
     def __init__(self, path: Path) -> None:

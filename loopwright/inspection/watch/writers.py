@@ -37,6 +37,11 @@ def writers_of(path: str | os.PathLike[str], proc: Path = PROC) -> Writers:
     Args:
         path: the file.
         proc: where the system shows its processes.
+
+    Example:
+        >>> from loopwright.inspection.watch import writers_of
+        >>> print(writers_of("matmul.jsonl").pids)
+        ()
     """
     try:
         wanted = os.stat(path)

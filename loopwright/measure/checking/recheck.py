@@ -49,6 +49,13 @@ def recheck(
 
     Raises:
         RunError: a worker process cannot be started.
+
+    Example:
+        >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+        >>> choice, scheduled = lw.apply_history_best("matmul.jsonl").choose(task)
+        >>> outcome = lw.measure.recheck(task, choice.record, scheduled)
+        >>> print(outcome.phase, outcome.checked, outcome.times)
+        check yes ()
     """
     recorded = ScheduledTask(
         *(task.name, task.args, task.key, task.target, task.reference, task.make_inputs), scheduled

@@ -93,6 +93,16 @@ def input_set(
         seed: of random data.
         given: set 0, where the template makes it; None: random data.
         number: 0 or 1.
+
+    Example:
+        >>> with lw.Target("llvm"):
+        ...     s, args = lw.ops.matmul(8, 4, 2)
+        ...
+        >>> f = lw.build(s, args, name="matmul")
+        >>> plan = lw.inspection.DataPlan()
+        >>> a, b = lw.inspection.input_set(plan, f[f.entry_name].args, 0, None, 0)
+        >>> print(a.shape, b.shape, a.dtype)
+        (8, 2) (2, 4) float32
     """
     inputs = [(i, arg) for i, arg in enumerate(args) if not arg.output]
     if given is None:

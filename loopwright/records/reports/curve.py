@@ -81,6 +81,12 @@ def best_so_far(records: Iterable[Record], headers: Sequence[Mapping[str, Json]]
         records: those of one `Setup`; times of different tasks make no curve.
         headers: of the log; they say when a run began. Without them a run begins when the building
             of its first trial did.
+
+    Example:
+        >>> from loopwright.records.reports.curve import best_so_far
+        >>> curve = best_so_far(lw.records.load("matmul.jsonl").records)
+        >>> print(len(curve), curve.steps[0].record.trial, curve.best[-1] <= curve.best[0])
+        6 0 True
     """
     records = list(records)
     (phases,) = fields_of(records, "phase")

@@ -124,6 +124,12 @@ def record_differences(one: Record, other: Record) -> list[Difference]:
     Args:
         one: a record.
         other: another one; its task may be another.
+
+    Example:
+        >>> from loopwright.records.reports.differences import record_differences
+        >>> one, other = lw.records.load("matmul.jsonl").records[:2]
+        >>> print(record_differences(one, one), len(record_differences(one, other)) > 0)
+        [] True
     """
     pairs: list[tuple[str, Json, Json]] = [
         ("task", task_text(one.op, one.args), task_text(other.op, other.args)),
@@ -199,6 +205,12 @@ def time_ratio(one: Record, other: Record, seed: int = 0) -> Ratio | None:
 
     Returns:
         The ratio; None where one of them failed.
+
+    Example:
+        >>> from loopwright.records.reports.differences import time_ratio
+        >>> one, other = lw.records.load("matmul.jsonl").records[:2]
+        >>> print(time_ratio(one, other).value == other.median / one.median)
+        True
     """
     if not one.valid or not other.valid:
         return None
@@ -229,6 +241,13 @@ def compare_logs(one: Iterable[Record], other: Iterable[Record]) -> list[TaskCom
 
     Returns:
         What both have in the order of the first; then what only one has.
+
+    Example:
+        >>> from loopwright.records.reports.differences import compare_logs
+        >>> records = lw.records.load("matmul.jsonl").records
+        >>> [both] = compare_logs(records, records)
+        >>> print(both.task, both.ratio.value)
+        matmul(64, 64, 64, False, False, float32) 1.0
     """
     mine = [_side(setup, group) for setup, group in by_setup(one).items()]
     theirs = [_side(setup, group) for setup, group in by_setup(other).items()]
@@ -264,6 +283,11 @@ def machines(records: Iterable[Record]) -> dict[str, list[Record]]:
 
     Args:
         records: any iterable of records.
+
+    Example:
+        >>> from loopwright.records.reports.differences import machines
+        >>> print(len(machines(lw.records.load("matmul.jsonl").records)))
+        1
     """
     found: dict[str, list[Record]] = {}
     for setup, group in by_setup(records).items():

@@ -100,6 +100,12 @@ def failures(records: Iterable[Record], significant: float = SIGNIFICANT) -> Fai
     Args:
         records: any iterable of records.
         significant: the largest probability of chance at which a value is named.
+
+    Example:
+        >>> from loopwright.records.reports.errors import failures
+        >>> report = failures(lw.records.load("matmul.jsonl").records)
+        >>> print(report.trials, report.failed, report.kinds)
+        6 0 ()
     """
     records = list(records)
     errors, phases, dropped = fields_of(records, "error", "phase", "dropped")

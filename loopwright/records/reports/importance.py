@@ -126,6 +126,18 @@ def importance(records: Iterable[Record], seed: int = 0) -> Importance:
     Raises:
         RecordError: there are fewer than `FEWEST` records with a time, or no knob varies, or all
             times are equal.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> from loopwright.records.reports.importance import importance
+        >>> [one, *_] = lw.records.load("matmul.jsonl").records
+        >>> made_up = [
+        ...     replace(one, config={"tile": n % 5, "unroll": n % 2}, times=(1e-3 + n % 5,))
+        ...     for n in range(60)
+        ... ]
+        >>> found = importance(made_up)
+        >>> print(found.knobs[0].knob, found.knobs[0].share > 0.9, found.records)
+        tile True 60
     """
     records = list(records)
     valid, phases, dropped = fields_of(records, "valid", "phase", "dropped")

@@ -38,6 +38,12 @@ def varying_knobs(records: Iterable[Record]) -> list[str]:
 
     Args:
         records: any iterable of records.
+
+    Example:
+        >>> from loopwright.records.reports.knobs import varying_knobs
+        >>> records = lw.records.load("matmul.jsonl").records
+        >>> print(set(varying_knobs(records)) <= set(records[0].config), varying_knobs(records[:1]))
+        True []
     """
     (configs,) = fields_of(records, "config")
     texts = _Texts()
@@ -57,6 +63,11 @@ def config_text(config: Mapping[str, Json], names: Sequence[str] | None = None) 
         config: value of each knob.
         names: knobs to name, in this order; those that the configuration lacks are left out. None:
             all of them.
+
+    Example:
+        >>> from loopwright.records.reports.knobs import config_text
+        >>> print(config_text({"tile_i": [-1, 8], "unroll": True}))
+        tile_i=[-1,8] unroll=true
     """
     chosen = config if names is None else [name for name in names if name in config]
     return " ".join(f"{name}={value_text(config[name])}" for name in chosen)

@@ -41,6 +41,13 @@ def neighbours(record: Record, records: Iterable[Record]) -> list[Neighbours]:
     Args:
         record: a record that has a time.
         records: those of its setup.
+
+    Example:
+        >>> from loopwright.records.reports.neighbours import neighbours
+        >>> records = lw.records.load("matmul.jsonl").records
+        >>> found = neighbours(lw.records.best(records), records)
+        >>> print({n.knob for n in found} <= set(records[0].config))
+        True
     """
     records = list(records)
     (valid,) = fields_of(records, "valid")

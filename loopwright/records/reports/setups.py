@@ -29,6 +29,12 @@ def by_setup(records: Iterable[Record]) -> dict[Setup, list[Record]]:
 
     Args:
         records: any iterable of records, a :class:`loopwright.records.Log` too.
+
+    Example:
+        >>> from loopwright.records.reports.setups import by_setup
+        >>> [setup] = by_setup(lw.records.load("matmul.jsonl").records)
+        >>> print(setup.task)
+        ["matmul",[64,64,64,false,false,"float32"],"llvm"]
     """
     records = list(records)
     groups: dict[Setup, list[Record]] = {}
@@ -39,5 +45,11 @@ def by_setup(records: Iterable[Record]) -> dict[Setup, list[Record]]:
 
 
 def task_text(op: str, args: Sequence[Json]) -> str:
-    """A task for people, such as ``matmul(256, 256, 256)``."""
+    """A task for people, such as ``matmul(256, 256, 256)``.
+
+    Example:
+        >>> from loopwright.records.reports.setups import task_text
+        >>> print(task_text("matmul", [256, 256, 256]))
+        matmul(256, 256, 256)
+    """
     return f"{op}({', '.join(map(str, args))})"

@@ -17,6 +17,11 @@ def spread(times: Sequence[float]) -> float | None:
 
     Returns:
         The share; None for fewer than two windows, which have no spread.
+
+    Example:
+        >>> from loopwright.records.reports.spread import spread
+        >>> print(spread([1.0, 1.0, 1.1, 1.2, 1.2]), spread([1.0]))
+        0.1818... None
     """
     if len(times) < 2:
         return None

@@ -64,6 +64,12 @@ def standings(records: Iterable[Record], count: int = 10) -> list[Standings]:
     Returns:
         One entry for each setup, in order of first appearance; without places where no record may
         be best.
+
+    Example:
+        >>> from loopwright.records.reports.standings import standings
+        >>> [found] = standings(lw.records.load("matmul.jsonl").records, 3)
+        >>> print([s.place for s in found.places][:1], found.places[0].to_best.value)
+        [1] 1.0
     """
     return [_standings(setup, group, count) for setup, group in by_setup(records).items()]
 
@@ -95,6 +101,11 @@ def default_record(records: Sequence[Record], verdict: Verdict | None = None) ->
     Args:
         records: those of one setup.
         verdict: one of theirs.
+
+    Example:
+        >>> from loopwright.records.reports.standings import default_record
+        >>> print(default_record(lw.records.load("matmul.jsonl").records).trial)
+        0
     """
     usable, candidates = fields_of(records, "usable", "candidate")
     if verdict is not None and verdict.default:
