@@ -67,7 +67,7 @@ def split(log: str, out: str) -> None:
     """Write the records of each task of LOG to a file of its own in DIR."""
     from loopwright import records
 
-    for path, count in records.split(log, out).items():
+    for path, count in records.split(log, out, _say).items():
         echo(f"{path}: {count} records")
 
 
@@ -131,16 +131,20 @@ def _summary(log: str, found: Validation) -> str:
 
 
 def _picked(
-    write: Callable[[Sequence[str], str, int], Sequence[Record]],
+    write: Callable[[Sequence[str], str, int, Callable[[str], None]], Sequence[Record]],
     logs: Sequence[str],
     out: str,
     top: int,
 ) -> None:
-    written = write(logs, out, top)
+    written = write(logs, out, top, _say)
     tasks = len({record.task for record in written})
     wrong = sum(record.wrong for record in written)
     said = f", {wrong} of them of wrong candidates" if wrong else ""
     echo(f"wrote {len(written)} records of {tasks} tasks to {out}{said}")
+
+
+def _say(text: str) -> None:
+    echo(text, err=True)
 
 
 VERBS = (merge, split, pick, distill, validate)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 import json
 import math
@@ -11,20 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from loopwright.cli import records
-from loopwright.cli.logs import columns, reports, show
 from loopwright.cli.logs.text_plot import bars
-from loopwright.records import Record, Store
+from loopwright.records import Record
+from tests.cli.record_tables import on_terminal, table, write
 from tests.unit.records.reports.made_logs import record
-
-
-def write(path, records, header=True):
-    with Store(path) as store:
-        if header:
-            store.header({"run": "r1", "ts": 1e9 - 1})
-        for one in records:
-            store.append(one)
-    return str(path)
 
 
 @pytest.fixture
@@ -45,15 +33,6 @@ def log(tmp_path):
             )
         )
     return write(tmp_path / "log.jsonl", trials)
-
-
-def on_terminal(monkeypatch, width):
-    for module in (columns, records, show, reports):
-        monkeypatch.setattr(module, "terminal_width", lambda: width)
-
-
-def table(text):
-    return list(csv.DictReader(io.StringIO(text)))
 
 
 @pytest.mark.parametrize("width", [80, 140])
@@ -189,9 +168,10 @@ def test_compare_two_logs_and_two_machines(cli, log, tmp_path):
     [
         (["a", "b", "c", "d"], "compare takes two logs, or a log and up to two records; got 4"),
         (["aaaa", "bbbb"], "neither 'aaaa' nor 'bbbb' is a file; for two records name their log"),
+        (["log.jsonl", "lgo.jsonl"], "'lgo.jsonl' is no file, and no id of a record: name another"),
     ],
 )
-def test_compare_of_what_is_not_there(cli, words, text):
+def test_compare_of_what_is_not_there(cli, log, words, text):
     ran = cli("records", "compare", *words)
     assert ran.code == 2
     assert text in ran.error
@@ -241,38 +221,6 @@ def test_bare_records_shows_its_help(cli):
 
 
 VERBS = ("list", "best", "top", "curve", "errors", "importance", "compare", "validate")
-PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01"
-
-
-@pytest.mark.parametrize("verb", [*VERBS, "show", "merge", "split", "pick"])
-def test_what_is_no_log_is_an_error_of_one_line(cli, tmp_path, verb):
-    files = {"x.png": PNG * 50, "x.py": b"import os\nprint(os)\n", "empty.jsonl": b""}
-    files["array.json"] = b"[1, 2]\n"
-    for name, data in files.items():
-        (tmp_path / name).write_bytes(data)
-    (tmp_path / "folder").mkdir()
-    more = {"show": ["best"], "merge": ["-o", "o"], "split": ["-o", "o"], "pick": ["-o", "o"]}
-    for name in [*files, "folder", "missing.jsonl"]:
-        ran = cli("records", verb, name, *more.get(verb, []))
-        assert ran.code in (1, 2), name
-        assert name in ran.error
-        assert ran.out == ""
-    assert "is empty; tune into it" in cli("records", "list", "empty.jsonl").error
-    assert "is no log: " in cli("records", "list", "x.png").error
-    assert "holds no log (*.jsonl)" in cli("records", "list", "folder").error
-    (tmp_path / "folder" / "a.jsonl").touch()
-    assert "name a log in it: a.jsonl" in cli("records", "list", "folder").error
-
-
-@pytest.mark.parametrize("verb", [v for v in VERBS if v not in ("list", "validate")])
-def test_a_log_with_a_header_alone_says_so(cli, tmp_path, verb):
-    path = write(tmp_path / "log.jsonl", [])
-    ran = cli("records", verb, path)
-    assert ran.code == 1
-    assert "has no record yet (1 run began, and no trial has ended)" in ran.error
-    listed = cli("records", "list", path)
-    assert (listed.code, listed.out) == (0, "")
-    assert "has no record yet" in listed.err
 
 
 def test_validate_names_each_kind_of_line(cli, log, tmp_path):
@@ -309,6 +257,7 @@ def test_several_tasks_need_a_name_where_one_is_asked_for(cli, tmp_path):
     assert "has 2 tasks; name one with --task" in ran.error
     assert "matmul(8) on llvm, 2 threads, Zen 5; dense(8)" in ran.error
     assert "name one with --task" in cli("records", "show", path, "best").error
+    assert "has no record 'zz'" in cli("records", "show", path, "zz").error
     ran = cli("records", "compare", path, two[1].id)  # with the best of its own task
     assert "cannot be told apart" in ran.out or "no decision differs" in ran.out
     assert cli("records", "curve", path, "--task", "other").code == 0
@@ -318,14 +267,29 @@ def test_several_tasks_need_a_name_where_one_is_asked_for(cli, tmp_path):
     )
 
 
-def test_of_two_machines_the_one_with_most_records_is_shown(cli, tmp_path):
-    records = [record(0), record(1, 5e-4, env={"cpu": "Arm"}), record(2)]
-    path = write(tmp_path / "two.jsonl", records)
-    ran = cli("records", "curve", path)
-    assert ran.code == 0
-    assert "over 2 trials" in ran.out
-    assert "2 threads, Zen 5, which has most records, and not matmul(8) on llvm" in ran.err
-    assert records[1].id in cli("records", "show", path, "best").out
+def test_best_and_default_are_words_for_a_record(cli, log):
+    best = json.loads(cli("records", "show", log, "best", "--json").out)
+    default = json.loads(cli("records", "show", log, "default", "--json").out)
+    assert (best["trial"], default["trial"]) == (19, 3)  # the latest of each candidate
+
+
+def test_two_forms_at_once_are_refused(cli, log):
+    for words in (["--json", "--csv"], ["--csv", "--json"]):
+        ran = cli("records", "list", log, *words)
+        assert ran.code == 2
+        assert "two forms of one output" in ran.error
+    ran = cli("records", "curve", log, "--csv", "-o", "x.svg")
+    assert (ran.code, Path("x.svg").exists()) == (2, False)
+    assert "give one of them" in ran.error
+
+
+def test_a_run_is_named_by_its_beginning(cli, tmp_path):
+    path = write(tmp_path / "log.jsonl", [record(0), record(1, run="b2")])
+    (line,) = cli("records", "list", path, "--run", "b", "--json").out.splitlines()
+    assert Record.from_line(line).trial == 1
+    ran = cli("records", "list", path, "--run", "zz")
+    assert ran.code == 1
+    assert "has no run 'zz'; it has 'r1, b2'" in ran.error
 
 
 def test_terminal_escapes_of_a_log_stay_text(cli, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -18,6 +19,8 @@ _AT_ONCE = 1000
 _ELLIPSIS = "…"
 #: What a cell is cut to at least.
 _SHORTEST = 8
+#: A text is wrapped at so many characters at least.
+_NARROWEST = 40
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,25 @@ def terminal_width() -> int | None:
     """Characters of a line of the terminal; None where the output is a file or a pipe, which gets
     whole lines."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def wrapped(text: str, indent: int = 0) -> str:
+    """A text in lines as wide as the terminal; as one line where there is none.
+
+    Args:
+        text: one line.
+        indent: blanks before each line but the first.
+    """
+    width = terminal_width()
+    if width is None:
+        return text
+    return textwrap.fill(
+        harmless(text),
+        max(_NARROWEST, width),
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def table_lines(columns: Sequence[Column], width: int | None) -> Iterator[str]:

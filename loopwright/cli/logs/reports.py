@@ -20,12 +20,12 @@ from loopwright.cli.logs.columns import (
     terminal_width,
 )
 from loopwright.cli.logs.reading import (
+    Filters,
     csv_option,
     json_option,
+    largest_setup,
     load_log,
     log_options,
-    of_task,
-    only_setup,
 )
 from loopwright.errors import RecordError, UsageError
 
@@ -53,9 +53,7 @@ _BAR = 20
     metavar="FILE",
     help="Draw it as a picture instead: x.png, x.svg or x.pdf (needs matplotlib).",
 )
-def curve(
-    log: str, task: str | None, target: str | None, as_json: bool, as_csv: bool, out: str | None
-) -> None:
+def curve(log: str, filters: Filters, as_json: bool, as_csv: bool, out: str | None) -> None:
     """Show the best speed so far, trial after trial, for one task of LOG.
 
     Failed trials and those that racing dropped are never the best. Runs that were resumed are
@@ -65,8 +63,10 @@ def curve(
     from loopwright.inspection import work_of
     from loopwright.records.reports.curve import best_so_far
 
+    if out is not None and (as_json or as_csv):
+        raise UsageError("-o draws a picture, --json and --csv print rows; give one of them")
     read = load_log(log)
-    records = only_setup(read, task, target)
+    records = largest_setup(read, filters)
     found = best_so_far(records, read.headers)
     if as_json or as_csv:
         _curve_for_programs(found, as_json)
@@ -191,7 +191,7 @@ def _draw(found: Curve, work: Work | None, first: Record, out: str) -> None:
 @log_options
 @json_option
 @csv_option
-def errors(log: str, task: str | None, target: str | None, as_json: bool, as_csv: bool) -> None:
+def errors(log: str, filters: Filters, as_json: bool, as_csv: bool) -> None:
     """Show what failed in LOG: the kinds, their shares, the first example of each.
 
     Below each kind stand the values of knobs that go with it: values whose candidates failed more
@@ -201,7 +201,7 @@ def errors(log: str, task: str | None, target: str | None, as_json: bool, as_csv
     from loopwright.records.reports.errors import failures
 
     read = load_log(log)
-    found = failures(of_task(read, task, target))
+    found = failures(filters.of(read))
     if as_json or as_csv:
         _errors_for_programs(found, as_json)
         return
@@ -265,9 +265,7 @@ def _errors_for_programs(found: FailureReport, as_json: bool) -> None:
 @json_option
 @csv_option
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the samples.")
-def importance(
-    log: str, task: str | None, target: str | None, as_json: bool, as_csv: bool, seed: int
-) -> None:
+def importance(log: str, filters: Filters, as_json: bool, as_csv: bool, seed: int) -> None:
     """Show which knobs matter for one task of LOG, with the best and the worst value of each.
 
     The share is the part of the variance of log(time) that a knob explains by itself: functional
@@ -277,7 +275,7 @@ def importance(
     from loopwright.records.reports import importance as reports
 
     read = load_log(log)
-    found = reports.importance(only_setup(read, task, target), seed)
+    found = reports.importance(largest_setup(read, filters), seed)
     if as_json or as_csv:
         _importance_for_programs(found, as_json)
         return

@@ -15,7 +15,7 @@ from loopwright.records.query import verdict_on
 from loopwright.records.ranking import ranked
 from loopwright.records.record import Record
 from loopwright.records.reports.knobs import ABSENT, value_text
-from loopwright.records.reports.setups import Setup, by_setup, task_text
+from loopwright.records.reports.setups import Setup, by_setup, hardware_names, task_text
 from loopwright.records.verdict import Verdict
 
 #: Windows of each side without which there is no interval.
@@ -260,14 +260,22 @@ def _paired(
 
 
 def machines(records: Iterable[Record]) -> dict[str, list[Record]]:
-    """The records of each machine, named by `Setup.hardware`, in order of first appearance.
+    """The records of each machine; where all are of one machine, those of each number of threads.
 
     Args:
         records: any iterable of records.
+
+    Returns:
+        By the name of the machine, see `hardware_names`, or in words such as ``2 threads``; in
+        order of first appearance.
     """
+    groups = by_setup(records)
+    names = hardware_names(setup.hardware for setup in groups)
     found: dict[str, list[Record]] = {}
-    for setup, group in by_setup(records).items():
-        found.setdefault(setup.hardware, []).extend(group)
+    for setup, group in groups.items():
+        count = f"{setup.threads or '?'} thread{'s' * (setup.threads != 1)}"
+        name = names[setup.hardware] if len(names) > 1 else count
+        found.setdefault(name, []).extend(group)
     return found
 
 
