@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,8 +12,8 @@ from loopwright.measure.playoff.paired_ratios import paired_gain
 from loopwright.records import Outcome, Record, fields_of, ranked
 from loopwright.records.reports.differences import time_ratio
 
-#: So many of the best are looked at.
-_LOOKED_AT = 32
+#: So many candidates are looked at: those whose times are nearest.
+LOOKED_AT = 32
 
 
 @dataclass(frozen=True)
@@ -40,21 +42,18 @@ def ties_of(
     """The candidates that cannot be told from a winner, the fastest first.
 
     Samples of one playoff are compared in pairs, by the intervals that verdicts rest on; others by
-    a bootstrap of their windows. A candidate with fewer than three windows has no interval, and is
-    no tie.
+    a bootstrap of their windows. A candidate with fewer than five windows has no interval, and is
+    no tie. Only the `LOOKED_AT` candidates whose times are nearest are looked at.
 
     Args:
-        winner: a record that has times.
+        winner: a record that has times; any one, not only the best.
         records: those of its setup.
         order: what :func:`loopwright.records.ranked` gives for them, where that is known already.
     """
     records = list(records)
     playoff = playoffs(records)
     found = []
-    leaders = ranked(records, _LOOKED_AT) if order is None else order[:_LOOKED_AT]
-    for other in leaders:
-        if other.candidate == winner.candidate or not other.times:
-            continue
+    for other in _nearest(winner, ranked(records) if order is None else order):
         same = winner.id in playoff and playoff[winner.id] == playoff.get(other.id)
         tie = _paired_tie(winner, other) if same else None
         if tie is None:
@@ -62,6 +61,15 @@ def ties_of(
         if tie is not None and tie.low <= 1.0 <= tie.high:
             found.append(tie)
     return sorted(found, key=lambda tie: tie.ratio)
+
+
+def _nearest(winner: Record, order: Sequence[Record]) -> list[Record]:
+    """The candidates whose times are nearest to that of a record."""
+    medians, candidates = fields_of(order, "median", "candidate")
+    own = statistics.median(winner.times)
+    others = [row for row, name in enumerate(candidates) if name != winner.candidate]
+    rows = heapq.nsmallest(LOOKED_AT, others, key=lambda row: abs(medians[row] - own))
+    return [order[row] for row in rows]
 
 
 def playoffs(records: Sequence[Record]) -> dict[str, tuple[str, int]]:

@@ -158,9 +158,10 @@ def _no_work(record: Record) -> str:
 
 def _standing(record: Record, own: Sequence[Record], order: Sequence[Record]) -> Iterator[str]:
     """Its rank, its ties and its verdict."""
-    from loopwright.inspection.ties import ties_of
+    from loopwright.inspection.ties import LOOKED_AT, ties_of
     from loopwright.records import fields_of
     from loopwright.records.query import verdict_on
+    from loopwright.records.reports.differences import FEWEST_WINDOWS
 
     if not record.usable:
         return
@@ -174,16 +175,19 @@ def _standing(record: Record, own: Sequence[Record], order: Sequence[Record]) ->
         said = verdict.text("it")
         peak = f"; it has {verdict.of_peak:.0%} of the {verdict.peak}" if verdict.peak else ""
         yield _said("verdict", f"{said}{peak}")
-    if len(record.times) < 3:
-        yield _said("ties", "not known: fewer than three windows give no interval")
+    if len(record.times) < FEWEST_WINDOWS:
+        yield _said("ties", f"not known: fewer than {FEWEST_WINDOWS} windows give no interval")
         return
     ties = ties_of(record, own, order)
     if not ties:
         yield _said("ties", "none: no other candidate's interval reaches its time")
         return
-    paired = any(tie.paired for tie in ties)
-    how = "sampled in turns" if paired else "by the windows of each, measured at different times"
-    yield _said("ties", f"with {len(ties)} candidates ({how}):")
+    paired = sum(tie.paired for tie in ties)
+    how = "by the windows of each, measured at different times"
+    if paired:
+        how = "sampled in turns" if paired == len(ties) else "some of them sampled in turns"
+    least = "at least " * (len(ties) >= LOOKED_AT)
+    yield _said("ties", f"with {least}{len(ties)} candidate{'s' * (len(ties) != 1)} ({how}):")
     for tie in ties[:_TIES]:
         turns = ", sampled in turns" if tie.paired else ""
         yield f"          {tie.record.id} {tie.ratio:.2f} x its time, 95 % interval " + (
