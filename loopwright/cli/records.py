@@ -10,7 +10,14 @@ import click
 from loopwright.cli import record_files, record_kernels
 from loopwright.cli.harmless import echo
 from loopwright.cli.logs import compare, reports, show
-from loopwright.cli.logs.columns import Column, print_csv, print_lines, print_table, terminal_width
+from loopwright.cli.logs.columns import (
+    Column,
+    print_csv,
+    print_lines,
+    print_table,
+    terminal_width,
+    wrapped,
+)
 from loopwright.cli.logs.reading import (
     Filters,
     csv_option,
@@ -132,7 +139,7 @@ def top(log: str, filters: Filters, as_json: bool, as_csv: bool, count: int) -> 
 
     `to best` is the time by that of the best one, with the interval of 95 % that the timed windows
     give: where it holds 1.00, the two cannot be told apart. `to default` is the same for the
-    default configuration: 0.50 takes half as long.
+    default configuration (0.50 takes half as long); its interval needs a wide terminal.
     """
     from loopwright.records.reports.setups import setup_titles
     from loopwright.records.reports.standings import standings
@@ -149,7 +156,7 @@ def top(log: str, filters: Filters, as_json: bool, as_csv: bool, count: int) -> 
     for number, (standing, title) in enumerate(zip(tables, titles, strict=True)):
         if number:
             click.echo()
-        echo(title)
+        echo(wrapped(title, 2))
         _print_standings(read, standing)
 
 
@@ -167,7 +174,7 @@ def print_records(log: Log, records: Sequence[Record], as_json: bool, as_csv: bo
         click.echo("no record is left by these filters")
     else:
         if terminal_width() is not None:
-            echo("\n".join(words.heading(records)))
+            echo("\n".join(wrapped(line, 2) for line in words.heading(records)))
         print_table(words.record_columns(log, records, terminal_width()))
 
 
@@ -205,13 +212,14 @@ def _print_standings(log: Log, standing: Standings) -> None:
     records = [place.record for place in standing.places]
     columns = words.record_columns(log, records, width)
     to_best = ["1" if p.place == 1 else _ratio(p.to_best) for p in standing.places]
+    wide = width is None or width >= words.WIDE
     to_default = [
-        "-" if p.to_default is None else f"{p.to_default.value:.2f}" for p in standing.places
+        "-" if p.to_default is None else _ratio(p.to_default, wide) for p in standing.places
     ]
     kept = [c for c in columns if c.title not in ("task", "threads", "spread", "when", "trial")]
-    more = [Column("to best", to_best), Column("to default", to_default, right=True)]
+    more = [Column("to best", to_best), Column("to default", to_default)]
     print_table([*kept[:-2], *more, *kept[-2:]])
-    said = [f"{len(records)} of {standing.candidates} candidates"]
+    said = [f"{len(records)} of {words.counted(standing.candidates, 'candidate')}"]
     if standing.default is None:
         said.append("the default configuration is not known")
     else:
@@ -219,11 +227,11 @@ def _print_standings(log: Log, standing: Standings) -> None:
         said.append(f"the default (record {standing.default.id}) takes {speed}")
     if standing.verdict is not None:
         said.append(f"the playoff says: {standing.verdict.text()}")
-    echo("; ".join(said))
+    echo(wrapped("; ".join(said)))
 
 
-def _ratio(ratio: Ratio) -> str:
-    if ratio.low is None:
+def _ratio(ratio: Ratio, interval: bool = True) -> str:
+    if ratio.low is None or not interval:
         return f"{ratio.value:.2f}"
     return f"{ratio.value:.2f} ({ratio.low:.2f}-{ratio.high:.2f})"
 
@@ -257,20 +265,14 @@ def _no_usable(log: Log, filters: Filters) -> RecordError:
 
 
 def _footer(log: Log, shown: int) -> None:
+    from loopwright.cli.logs import words
     from loopwright.records import fields_of
 
     errors, tasks = fields_of(log, "error", "task")
-    counts = {
-        "failed": len(errors) - errors.count(None),
-        "task": len(set(tasks)),
-        "run": len(log.headers),
-        "skipped line": len(log.skipped),
-    }
-    words = [
-        f"{count} {what}" if what == "failed" else f"{count} {what}{'s' * (count != 1)}"
-        for what, count in counts.items()
-    ]
-    click.echo(f"{shown} of {len(log)} records shown: {', '.join(words)}")
+    failed = len(errors) - errors.count(None)
+    counts = {"task": len(set(tasks)), "run": len(log.headers), "skipped line": len(log.skipped)}
+    said = [f"{failed} failed", *(words.counted(count, what) for what, count in counts.items())]
+    click.echo(f"{shown} of {words.counted(len(log), 'record')} shown: {', '.join(said)}")
 
 
 for _verb in (

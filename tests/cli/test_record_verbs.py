@@ -8,7 +8,9 @@ import math
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
+from loopwright.cli.logs import columns
 from loopwright.cli.logs.text_plot import bars
 from loopwright.records import Record
 from tests.cli.record_tables import on_terminal, table, write
@@ -320,3 +322,66 @@ def test_json_of_a_list_is_the_lines_of_the_log(cli, log):
     lines = cli("records", "list", log, "--json").out.splitlines()
     assert [Record.from_line(line).trial for line in lines] == list(range(32))
     assert lines == [line for line in Path(log).read_text().splitlines() if '"task"' in line]
+
+
+@pytest.fixture
+def wide(tmp_path):
+    """A log whose names and values are long, some of characters that take two columns."""
+    trials = []
+    for n in range(40):
+        config = {
+            "tile_of_the_outermost_loop": [-1, *[2**k for k in range(n % 5 + 1)] * 4],
+            "塊": "長" * (n % 3 * 12 + 1),
+            "order": "reduction outermost, then rows" if n % 2 else "ij",
+        }
+        seconds = 1e-3 * (1 + n % 5 + n % 2)
+        failed = n % 4 == 3 and {"kind": "RUN_TIMEOUT", "text": "took longer than the limit " * 9}
+        trials.append(
+            record(n, None if failed else seconds, config=config, error=failed or None,
+                   op="a_template_with_a_long_name", args=[1, 256, 56, 56, "float32", "NCHW16c"],
+                   times=() if failed else tuple(seconds * x for x in (1, 1.01, 0.99, 1, 1.02)))
+        )  # fmt: skip
+    write(tmp_path / "wide.jsonl", trials)
+    return "wide.jsonl"
+
+
+@pytest.mark.parametrize("width", [80, 140])
+@pytest.mark.parametrize("verb", [*VERBS, "show"])
+def test_every_line_fits_its_terminal(cli, wide, monkeypatch, verb, width):
+    on_terminal(monkeypatch, width)
+    more = {"compare": ["best", "default"], "show": ["best"]}.get(verb, [])
+    ran = cli("records", verb, wide, *more)
+    assert ran.code == 0
+    assert max(map(cell_len, ran.out.splitlines())) <= width
+    with open(wide, "ab") as file:
+        file.write(b'{"v": 99}\n' + b"no JSON\n" * 3)
+    ran = cli("records", verb, wide, *more)
+    assert max(map(cell_len, ran.out.splitlines())) <= width
+
+
+def test_columns_of_wide_characters_are_aligned():
+    cells = ["長長", "a", "長長長長長"]
+    made = columns.table_lines(
+        [columns.Column("name", cells), columns.Column("n", ["1", "22", "3"], right=True),
+         columns.Column("W", ["X", "Y", "Z"])],
+        None,
+    )  # fmt: skip
+    starts = {cell_len(line[: line.index(end)]) for line, end in zip(made, "WXYZ", strict=True)}
+    assert starts == {14}
+
+
+def test_what_is_cut_ends_with_an_ellipsis():
+    long = columns.Column("a", ["x" * 50]), columns.Column("b", ["y" * 50], cut=True)
+    (_, line) = columns.table_lines(long, 40)
+    assert line == "x" * 9 + "… " + "y" * 28 + "…"
+    (_, line) = columns.table_lines(long, 120)
+    assert line == "x" * 50 + " " + "y" * 50
+
+
+def test_one_is_one(cli, tmp_path):
+    path = write(tmp_path / "one.jsonl", [record(0)])
+    assert "1 of 1 record shown: 0 failed, 1 task, 1 run, 0 skipped lines" in cli(
+        "records", "list", path
+    ).out  # fmt: skip
+    assert "1 of 1 candidate; the default" in cli("records", "top", path).out
+    assert cli("records", "split", path, "-o", "out").out.endswith(".jsonl: 1 record\n")

@@ -198,6 +198,8 @@ def _print_tasks(pairs: Sequence[_Compared], form: tuple[bool, bool]) -> None:
 
 
 def _print_two(pair: _Compared) -> None:
+    from loopwright.cli.logs.words import counted
+
     rows = pair.rows
     both = [row for row in rows if row.ratio is not None]
     echo(f"A: {pair.a}")
@@ -216,7 +218,7 @@ def _print_two(pair: _Compared) -> None:
     faster = sum(
         row.ratio.value < 1.0 and not row.ratio.same for row in both if row.ratio is not None
     )
-    count = f"{len(both)} task{'s' * (len(both) != 1)}"
+    count = counted(len(both), "task")
     echo(f"{count} in both: B is faster in {faster}, and {same} cannot be told apart")
 
 

@@ -183,7 +183,7 @@ def _standing(record: Record, own: Sequence[Record], order: Sequence[Record]) ->
         yield _said("ties", "none: no other candidate's interval reaches its time")
         return
     paired = sum(tie.paired for tie in ties)
-    how = "by the windows of each, measured at different times"
+    how = "by the windows of each, as if at different times"
     if paired:
         how = "sampled in turns" if paired == len(ties) else "some of them sampled in turns"
     least = "at least " * (len(ties) >= LOOKED_AT)
@@ -204,7 +204,7 @@ def _here(log: Log, record: Record) -> Iterator[str]:
     found = applies_here(record, log.records)
     yield _said("here", f"{'applied' if found.applied else 'not applied'}: {found.reason}")
     for difference in found.differs:
-        yield f"          {difference}"
+        yield wrapped(f"          {difference}", 12)
 
 
 def _knobs(record: Record, own: Sequence[Record]) -> Iterator[str]:

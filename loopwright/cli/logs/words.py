@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from loopwright.records import Json, Log, Record
 
 #: Widths of a terminal from which the time, and when it was measured, are shown too.
-_WIDE, _WIDER = 100, 120
+WIDE, _WIDER = 100, 120
 
 
 def setup_title(record: Record) -> str:
@@ -22,6 +22,11 @@ def setup_title(record: Record) -> str:
     from loopwright.records.reports.setups import setup_titles
 
     return harmless(setup_titles([record])[0])
+
+
+def counted(count: int, what: str) -> str:
+    """``1 record``, ``2 records``."""
+    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def record_columns(log: Log, records: Sequence[Record], width: int | None) -> list[Column]:
@@ -58,7 +63,7 @@ def record_columns(log: Log, records: Sequence[Record], width: int | None) -> li
             "time",
             ["-" if m is None else duration(m) for m in medians],
             right=True,
-            needs=_WIDE if fast else 0,
+            needs=WIDE if fast else 0,
         ),
         Column("spread", ["-" if s is None else f"{s:.1%}" for s in spreads(times)], right=True),
         Column("status", statuses(records)),
