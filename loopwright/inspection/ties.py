@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
-import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,7 +10,7 @@ from loopwright.measure.playoff.paired_ratios import paired_gain
 from loopwright.records import Outcome, Record, fields_of, ranked
 from loopwright.records.reports.differences import time_ratio
 
-#: So many candidates are looked at: those whose times are nearest.
+#: So many candidates are looked at: those that are nearest in rank.
 LOOKED_AT = 32
 
 
@@ -43,7 +41,7 @@ def ties_of(
 
     Samples of one playoff are compared in pairs, by the intervals that verdicts rest on; others by
     a bootstrap of their windows. A candidate with fewer than five windows has no interval, and is
-    no tie. Only the `LOOKED_AT` candidates whose times are nearest are looked at.
+    no tie. Only the `LOOKED_AT` candidates that are nearest in rank are looked at.
 
     Args:
         winner: a record that has times; any one, not only the best.
@@ -63,13 +61,18 @@ def ties_of(
     return sorted(found, key=lambda tie: tie.ratio)
 
 
+def place_of(record: Record, order: Sequence[Record]) -> int | None:
+    """The place of a record's candidate among ranked ones, from 0; None where it is not there."""
+    # One by one: most often it is the first, and columns of records in this order take long.
+    rows = (row for row, other in enumerate(order) if other.candidate == record.candidate)
+    return next(rows, None)
+
+
 def _nearest(winner: Record, order: Sequence[Record]) -> list[Record]:
-    """The candidates whose times are nearest to that of a record."""
-    medians, candidates = fields_of(order, "median", "candidate")
-    own = statistics.median(winner.times)
-    others = [row for row, name in enumerate(candidates) if name != winner.candidate]
-    rows = heapq.nsmallest(LOOKED_AT, others, key=lambda row: abs(medians[row] - own))
-    return [order[row] for row in rows]
+    """The other candidates that are nearest to a record in rank; the best where it has no rank."""
+    first = max(0, (place_of(winner, order) or 0) - LOOKED_AT // 2)
+    near = order[first : first + LOOKED_AT + 1]
+    return [other for other in near if other.candidate != winner.candidate][:LOOKED_AT]
 
 
 def playoffs(records: Sequence[Record]) -> dict[str, tuple[str, int]]:

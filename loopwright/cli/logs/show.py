@@ -158,19 +158,20 @@ def _no_work(record: Record) -> str:
 
 def _standing(record: Record, own: Sequence[Record], order: Sequence[Record]) -> Iterator[str]:
     """Its rank, its ties and its verdict."""
-    from loopwright.inspection.ties import LOOKED_AT, ties_of
-    from loopwright.records import fields_of
+    from loopwright.cli.logs.words import counted
+    from loopwright.inspection.ties import LOOKED_AT, place_of, ties_of
     from loopwright.records.query import verdict_on
     from loopwright.records.reports.differences import FEWEST_WINDOWS
 
     if not record.usable:
         return
-    (candidates,) = fields_of(order, "candidate")
-    place = candidates.index(record.candidate) + 1 if record.candidate in candidates else None
+    place = place_of(record, order)
     if place is None:
         yield _said("rank", "none: its candidate was found to be wrong, or failed, later")
         return
-    yield _said("rank", f"{place} of {len(order)} candidates of this task and machine")
+    yield _said(
+        "rank", f"{place + 1} of {counted(len(order), 'candidate')} of this task and machine"
+    )
     if verdict := verdict_on(record, own):
         said = verdict.text("it")
         peak = f"; it has {verdict.of_peak:.0%} of the {verdict.peak}" if verdict.peak else ""
@@ -187,7 +188,7 @@ def _standing(record: Record, own: Sequence[Record], order: Sequence[Record]) ->
     if paired:
         how = "sampled in turns" if paired == len(ties) else "some of them sampled in turns"
     least = "at least " * (len(ties) >= LOOKED_AT)
-    yield _said("ties", f"with {least}{len(ties)} candidate{'s' * (len(ties) != 1)} ({how}):")
+    yield _said("ties", f"with {least}{counted(len(ties), 'candidate')} ({how}):")
     for tie in ties[:_TIES]:
         turns = ", sampled in turns" if tie.paired else ""
         yield f"          {tie.record.id} {tie.ratio:.2f} x its time, 95 % interval " + (
