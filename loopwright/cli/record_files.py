@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from loopwright.cli.harmless import echo, harmless
-from loopwright.cli.logs.columns import print_csv, print_lines
+from loopwright.cli.logs.columns import print_csv, print_lines, wrapped
 from loopwright.cli.logs.reading import csv_option, json_option, log_argument
+from loopwright.cli.logs.words import counted
 
 if TYPE_CHECKING:
     from loopwright.records import Record
@@ -57,7 +58,7 @@ def merge(logs: Sequence[str], out: str) -> None:
     from loopwright import records
 
     count, twice = records.merge(logs, out)
-    echo(f"wrote {count} lines to {out}; {twice} stood there already")
+    echo(f"wrote {counted(count, 'line')} to {out}; {twice} stood there already")
 
 
 @click.command("split", short_help="A log for each task.")
@@ -67,8 +68,8 @@ def split(log: str, out: str) -> None:
     """Write the records of each task of LOG to a file of its own in DIR."""
     from loopwright import records
 
-    for path, count in records.split(log, out).items():
-        echo(f"{path}: {count} records")
+    for path, count in records.split(log, out, _say).items():
+        echo(f"{path}: {counted(count, 'record')}")
 
 
 @click.command("validate", short_help="What each line is, and which are damaged.")
@@ -105,7 +106,7 @@ def validate(log: str, everything: bool, as_json: bool, as_csv: bool) -> None:
     else:
         _name(found.notable)
     if not as_json and not as_csv:
-        echo(_summary(log, found))
+        echo(wrapped(_summary(log, found)))
     if found.bad:
         raise SystemExit(1)
 
@@ -114,33 +115,37 @@ def _name(lines: Sequence[LineReport]) -> None:
     for line in lines[:_NAMED]:
         echo(f"line {line.number}: {line.kind}{f': {line.detail}' * bool(line.detail)}")
     if len(lines) > _NAMED:
-        echo(f"and {len(lines) - _NAMED} more lines; --json names all of them")
+        echo(f"and {counted(len(lines) - _NAMED, 'more line')}; --json names all of them")
 
 
 def _summary(log: str, found: Validation) -> str:
     counts = ", ".join(f"{count} x {kind}" for kind, count in found.lines.most_common())
-    words = [f"{log}: {found.lines.total()} lines ({counts})"]
+    words = [f"{log}: {counted(found.lines.total(), 'line')} ({counts})"]
     if found.unsealed:
         words.append(
             f"{found.unsealed} of them without a checksum, since an earlier version wrote them: "
             "damage to those may not show"
         )
-    bad = f"{found.bad} damaged line{'s' * (found.bad != 1)}"
-    words.append(f"{bad}, which readers skip" if found.bad else "no line is damaged")
+    bad = f"{counted(found.bad, 'damaged line')}, which readers skip"
+    words.append(bad if found.bad else "no line is damaged")
     return "; ".join(words)
 
 
 def _picked(
-    write: Callable[[Sequence[str], str, int], Sequence[Record]],
+    write: Callable[[Sequence[str], str, int, Callable[[str], None]], Sequence[Record]],
     logs: Sequence[str],
     out: str,
     top: int,
 ) -> None:
-    written = write(logs, out, top)
+    written = write(logs, out, top, _say)
     tasks = len({record.task for record in written})
     wrong = sum(record.wrong for record in written)
     said = f", {wrong} of them of wrong candidates" if wrong else ""
-    echo(f"wrote {len(written)} records of {tasks} tasks to {out}{said}")
+    echo(f"wrote {counted(len(written), 'record')} of {counted(tasks, 'task')} to {out}{said}")
+
+
+def _say(text: str) -> None:
+    echo(text, err=True)
 
 
 VERBS = (merge, split, pick, distill, validate)

@@ -11,15 +11,21 @@ from loopwright.cli import record_files
 from loopwright.cli.harmless import echo
 from loopwright.cli.kernels import record_kernels
 from loopwright.cli.logs import compare, reports, show
-from loopwright.cli.logs.columns import Column, print_csv, print_lines, print_table, terminal_width
+from loopwright.cli.logs.columns import (
+    Column,
+    print_csv,
+    print_lines,
+    print_table,
+    terminal_width,
+    wrapped,
+)
 from loopwright.cli.logs.reading import (
+    Filters,
     csv_option,
     json_option,
     load_log,
     log_options,
-    of_task,
     setups_of,
-    without_records,
 )
 from loopwright.errors import RecordError
 
@@ -58,7 +64,7 @@ def command(context: click.Context) -> None:
 @log_options
 @json_option
 @csv_option
-@click.option("--run", help="Only records of this run.")
+@click.option("--run", help="Only records of this run; the beginning of its name will do.")
 @click.option(
     "--status",
     type=click.Choice(["valid", "usable", "dropped", "failed"]),
@@ -70,8 +76,7 @@ def command(context: click.Context) -> None:
 @click.option("--sort", type=click.Choice(["log", "time"]), default="log", show_default=True)
 def list_records(
     log: str,
-    task: str | None,
-    target: str | None,
+    filters: Filters,
     as_json: bool,
     as_csv: bool,
     run: str | None,
@@ -87,11 +92,16 @@ def list_records(
     lies apart. --begin and --end count the records that the other filters leave, in the order of
     the log; --sort time puts the fastest first.
     """
+    from loopwright.inspection.choosing import of_run
+    from loopwright.records.log import without_records
+
     read = load_log(log, records=False)
-    if not read.records:
+    if not read.records and read.skipped:
+        raise RecordError(without_records(read))
+    if not read.records:  # a run that has just begun is no failure
         echo(without_records(read), err=True)
         return
-    chosen = _of_run(of_task(read, task, target), run, status)[begin:end]
+    chosen = _of_status(of_run(read, filters.of(read), run), status)[begin:end]
     if sort == "time":
         chosen = _fastest_first(chosen)[:limit]
     elif limit is not None:
@@ -106,9 +116,7 @@ def list_records(
 @json_option
 @csv_option
 @click.option("-k", "--top", type=click.IntRange(1), default=1, help="How many per task.")
-def best(
-    log: str, task: str | None, target: str | None, as_json: bool, as_csv: bool, top: int
-) -> None:
+def best(log: str, filters: Filters, as_json: bool, as_csv: bool, top: int) -> None:
     """Show the best records of each task in LOG, for each hardware and number of threads.
 
     Candidates whose answer was checked go before all others, and the fastest first.
@@ -116,9 +124,9 @@ def best(
     from loopwright.records import top_k
 
     read = load_log(log)
-    winners = [r for group in setups_of(read, task, target) for r in top_k(group, top)]
+    winners = [r for group in setups_of(read, filters) for r in top_k(group, top)]
     if not winners:
-        raise _no_usable(read, task, target)
+        raise _no_usable(read, filters)
     print_records(read, winners, as_json, as_csv)
 
 
@@ -127,28 +135,29 @@ def best(
 @json_option
 @csv_option
 @click.argument("count", metavar="[N]", type=click.IntRange(1), default=10)
-def top(
-    log: str, task: str | None, target: str | None, as_json: bool, as_csv: bool, count: int
-) -> None:
+def top(log: str, filters: Filters, as_json: bool, as_csv: bool, count: int) -> None:
     """Show the N best candidates (10) of each task in LOG, beside the best and the default.
 
     `to best` is the time by that of the best one, with the interval of 95 % that the timed windows
     give: where it holds 1.00, the two cannot be told apart. `to default` is the same for the
-    default configuration: 0.50 takes half as long.
+    default configuration (0.50 takes half as long); its interval needs a wide terminal.
     """
+    from loopwright.records.reports.setups import setup_titles
     from loopwright.records.reports.standings import standings
 
     read = load_log(log)
-    tables = [s for s in standings(of_task(read, task, target), count) if s.places]
+    tables = [s for s in standings(filters.of(read), count) if s.places]
     if not tables:
-        raise _no_usable(read, task, target)
+        raise _no_usable(read, filters)
     places = [(standing, place) for standing in tables for place in standing.places]
     if as_json or as_csv:
         _top_for_programs(read, places, as_json)
         return
-    for number, standing in enumerate(tables):
+    titles = setup_titles(standing.places[0].record for standing in tables)
+    for number, (standing, title) in enumerate(zip(tables, titles, strict=True)):
         if number:
             click.echo()
+        echo(wrapped(title, 2))
         _print_standings(read, standing)
 
 
@@ -166,7 +175,7 @@ def print_records(log: Log, records: Sequence[Record], as_json: bool, as_csv: bo
         click.echo("no record is left by these filters")
     else:
         if terminal_width() is not None:
-            echo("\n".join(words.heading(records)))
+            echo("\n".join(wrapped(line, 2) for line in words.heading(records)))
         print_table(words.record_columns(log, records, terminal_width()))
 
 
@@ -204,14 +213,14 @@ def _print_standings(log: Log, standing: Standings) -> None:
     records = [place.record for place in standing.places]
     columns = words.record_columns(log, records, width)
     to_best = ["1" if p.place == 1 else _ratio(p.to_best) for p in standing.places]
+    wide = width is None or width >= words.WIDE
     to_default = [
-        "-" if p.to_default is None else f"{p.to_default.value:.2f}" for p in standing.places
+        "-" if p.to_default is None else _ratio(p.to_default, wide) for p in standing.places
     ]
     kept = [c for c in columns if c.title not in ("task", "threads", "spread", "when", "trial")]
-    more = [Column("to best", to_best), Column("to default", to_default, right=True)]
-    echo(words.setup_title(records[0]))
+    more = [Column("to best", to_best), Column("to default", to_default)]
     print_table([*kept[:-2], *more, *kept[-2:]])
-    said = [f"{len(records)} of {standing.candidates} candidates"]
+    said = [f"{len(records)} of {words.counted(standing.candidates, 'candidate')}"]
     if standing.default is None:
         said.append("the default configuration is not known")
     else:
@@ -219,21 +228,18 @@ def _print_standings(log: Log, standing: Standings) -> None:
         said.append(f"the default (record {standing.default.id}) takes {speed}")
     if standing.verdict is not None:
         said.append(f"the playoff says: {standing.verdict.text()}")
-    echo("; ".join(said))
+    echo(wrapped("; ".join(said)))
 
 
-def _ratio(ratio: Ratio) -> str:
-    if ratio.low is None:
+def _ratio(ratio: Ratio, interval: bool = True) -> str:
+    if ratio.low is None or not interval:
         return f"{ratio.value:.2f}"
     return f"{ratio.value:.2f} ({ratio.low:.2f}-{ratio.high:.2f})"
 
 
-def _of_run(records: list[Record], run: str | None, status: str | None) -> list[Record]:
+def _of_status(records: list[Record], status: str | None) -> list[Record]:
     from loopwright.records import fields_of
 
-    if run is not None:
-        (runs,) = fields_of(records, "run")
-        records = [r for r, own in zip(records, runs, strict=True) if own == run]
     if status == "failed":
         (errors,) = fields_of(records, "error")
         return [r for r, error in zip(records, errors, strict=True) if error is not None]
@@ -251,10 +257,8 @@ def _fastest_first(records: list[Record]) -> list[Record]:
     return [records[row] for row in sorted(range(len(records)), key=keys.__getitem__)]
 
 
-def _no_usable(log: Log, task: str | None, target: str | None) -> RecordError:
-    words = [f"task {task!r}"] if task else []
-    words += [f"target {target!r}"] if target else []
-    such = f" of {' and '.join(words)}" if words else ""
+def _no_usable(log: Log, filters: Filters) -> RecordError:
+    such = f" of {words}" if (words := filters.words()) else ""
     return RecordError(
         f"{log.path} has no usable record{such} among {len(log)}: all failed or were dropped; "
         f"`loopwright records errors {log.path}` shows why"
@@ -262,20 +266,14 @@ def _no_usable(log: Log, task: str | None, target: str | None) -> RecordError:
 
 
 def _footer(log: Log, shown: int) -> None:
+    from loopwright.cli.logs import words
     from loopwright.records import fields_of
 
     errors, tasks = fields_of(log, "error", "task")
-    counts = {
-        "failed": len(errors) - errors.count(None),
-        "task": len(set(tasks)),
-        "run": len(log.headers),
-        "skipped line": len(log.skipped),
-    }
-    words = [
-        f"{count} {what}" if what == "failed" else f"{count} {what}{'s' * (count != 1)}"
-        for what, count in counts.items()
-    ]
-    click.echo(f"{shown} of {len(log)} records shown: {', '.join(words)}")
+    failed = len(errors) - errors.count(None)
+    counts = {"task": len(set(tasks)), "run": len(log.headers), "skipped line": len(log.skipped)}
+    said = [f"{failed} failed", *(words.counted(count, what) for what, count in counts.items())]
+    click.echo(f"{shown} of {words.counted(len(log), 'record')} shown: {', '.join(said)}")
 
 
 for _verb in (

@@ -1,18 +1,23 @@
-"""Which record of a log is meant: by its id, as the best, or by the number of its trial."""
+"""Which record of a log is meant: by its id, by a word for it, or by the number of its trial."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from loopwright.errors import RecordError, UsageError, shown
-from loopwright.records import Log, Record, best, by_task, fields_of, open_log
+from loopwright.records import Log, Record, best, fields_of, open_log
+from loopwright.records.log import check_has_records
+from loopwright.records.query import verdict_on
+from loopwright.records.reports.setups import by_setup, setup_titles
+from loopwright.records.reports.standings import default_record
 
 #: A log, or the path of one.
 LogLike: TypeAlias = "Log | str | os.PathLike[str]"
-#: Stands for the best record where an id is asked for.
-BEST = "best"
+#: Stand for the best record, and for the default configuration, where an id is asked for.
+BEST, DEFAULT = "best", "default"
+WORDS = (BEST, DEFAULT)
 #: Records that an error lists, at most.
 _LISTED = 5
 
@@ -27,15 +32,23 @@ def log_of(log: LogLike) -> Log:
 
 
 def choose(
-    log: LogLike, record: str | None = None, *, trial: int | None = None, run: str | None = None
+    log: LogLike,
+    record: str | None = None,
+    *,
+    trial: int | None = None,
+    run: str | None = None,
+    among: Iterable[Record] | None = None,
 ) -> Record:
     """One record of a log.
 
     Args:
         log: the log, or its path.
-        record: its id or the beginning of it, or ``"best"`` for the best one of the log's task.
+        record: its id or the beginning of it; ``"best"`` for the best one, or ``"default"`` for the
+            latest measurement of the default configuration, where all records are of one task on
+            one machine.
         trial: the number of a trial instead, where one task and one run make it unique.
         run: the run in which it was measured, or the beginning of its name.
+        among: those of its records that are meant; None: all of them.
 
     Raises:
         RecordError: the log holds no such record.
@@ -50,22 +63,28 @@ def choose(
     if (record is None) == (trial is None):
         raise UsageError("say which record is meant: give its id, or the number of its trial")
     opened = log_of(log)
-    records = _of_run(opened, run)
+    check_has_records(opened)
+    records = of_run(opened, opened.records if among is None else among, run)
+    if not records:
+        raise RecordError(f"{opened.path} has no record among those that are meant")
     if record is None:
         assert trial is not None
         return _by_trial(opened, records, trial)
-    return _best(opened, records) if record == BEST else _by_id(opened, records, record)
+    return _by_word(opened, records, record) if record in WORDS else _by_id(opened, records, record)
 
 
-def _of_run(log: Log, run: str | None) -> list[Record]:
-    records = list(log.records)
-    if not records:
-        if log.skipped:
-            raise RecordError(
-                f"{log.path} is no log that is understood here: none of its lines is a record, "
-                f"line {log.skipped[0].line} for example: {log.skipped[0].reason}; check the path"
-            )
-        raise RecordError(f"{log.path} holds no record; tune first, or check the path")
+def of_run(log: Log, records: Iterable[Record], run: str | None) -> list[Record]:
+    """The records of a run.
+
+    Args:
+        log: where they are from, for messages.
+        records: some of its records.
+        run: the name of the run, or the beginning of it; None for all records.
+
+    Raises:
+        RecordError: there is no such run.
+    """
+    records = list(records)
     if run is None:
         return records
     (runs,) = fields_of(records, "run")
@@ -84,26 +103,46 @@ def _by_id(log: Log, records: Sequence[Record], wanted: str) -> Record:
             f"{log.path} has no record {wanted!r}; `loopwright records list {log.path}` shows ids"
         )
     # A log that was merged with itself holds one record twice.
-    if len({r.id for r in chosen}) > 1:
+    different = list({r.id: r for r in chosen}.values())
+    if len(different) > 1:
         raise UsageError(
-            f"{len(chosen)} records of {log.path} have ids that begin with {wanted!r}: "
-            f"{_listed(chosen, len(chosen))}; give more digits"
+            f"{len(different)} records of {log.path} have ids that begin with {wanted!r}: "
+            f"{_listed(different)}; give more digits"
         )
     return chosen[0]
 
 
-def _best(log: Log, records: Sequence[Record]) -> Record:
-    groups = by_task(records)
+def _by_word(log: Log, records: Sequence[Record], word: str) -> Record:
+    """The best record, or that of the default configuration, of one task on one machine."""
+    groups = list(by_setup(records).values())
     if len(groups) > 1:
-        some = list(groups.values())[:_LISTED]
-        listed = _listed([best(group) or group[0] for group in some], len(groups))
+        tasks = len({group[0].task for group in groups})
+        what = f"{tasks} tasks" if tasks > 1 else f"{len(groups)} machines or numbers of threads"
+        of_each = [best(group) or group[0] for group in groups[:_LISTED]]
+        titles = zip(of_each, setup_titles(of_each), strict=True)
+        listed = ", ".join(f"{record.id} ({title})" for record, title in titles)
         raise UsageError(
-            f"{log.path} holds {len(groups)} tasks; name the record: the best ones are {listed}"
+            f"{log.path} has records of {what}, so {word!r} may be any of them; name the record: "
+            f"the best ones are {listed}{_more(len(groups))}"
         )
-    found = best(records)
+    winner = best(records)
+    if word == DEFAULT:
+        return _default(log, records, winner)
+    if winner is None:
+        raise RecordError(
+            f"{log.path} has no usable record among {len(records)}: none ran to a time; "
+            f"`loopwright records errors {log.path}` shows why"
+        )
+    return winner
+
+
+def _default(log: Log, records: Sequence[Record], winner: Record | None) -> Record:
+    """The latest measurement of the default configuration: that of the winner's verdict, if any."""
+    found = default_record(records, None if winner is None else verdict_on(winner, records))
     if found is None:
         raise RecordError(
-            f"{log.path} has no usable record among {len(records)}: none ran to a time"
+            f"{log.path} has no usable record of the default configuration among {len(records)}; "
+            f"`loopwright records list {log.path}` shows ids"
         )
     return found
 
@@ -118,22 +157,26 @@ def _by_trial(log: Log, records: Sequence[Record], trial: int) -> Record:
     if not chosen:
         last = max(trials)
         raise RecordError(f"{log.path} has no trial {trial}; its trials go from 0 to {last}")
-    if len({r.id for r in chosen}) > 1:
+    different = list({r.id: r for r in chosen}.values())
+    if len(different) > 1:
         raise UsageError(
-            f"{len(chosen)} records of {log.path} are trial {trial}: "
-            f"{_listed(chosen, len(chosen))}; give the run with --run (run=), or the id of one"
+            f"{len(different)} records of {log.path} are trial {trial}: {_listed(different)}; "
+            "give the run with --run (run=), or the id of one"
         )
     return chosen[0]
 
 
-def _listed(records: Sequence[Record], count: int) -> str:
-    """The first few of ``count`` records."""
+def _listed(records: Sequence[Record]) -> str:
+    """The first few of some records."""
     parts = [f"{r.id} ({title(r)}, run {r.run or 'unknown'})" for r in records[:_LISTED]]
-    more = count - _LISTED
-    return ", ".join(parts) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(parts) + _more(len(records))
+
+
+def _more(count: int) -> str:
+    return f" and {count - _LISTED} more" if count > _LISTED else ""
 
 
 def title(record: Record) -> str:
-    """The task of a record for people: ``matmul(64, 64, 64)``."""
+    """The task of a record for people, cut where its arguments are long: ``matmul(64, 64, 64)``."""
     args = ", ".join(map(str, record.args))
     return f"{record.op}({args if len(args) <= 60 else f'{args[:57]}...'})"

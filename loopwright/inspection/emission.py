@@ -75,7 +75,7 @@ def text_of(
 
     Args:
         log: the log, or its path.
-        record: a record of it, an id or the beginning of one, or ``"best"``.
+        record: a record of it, an id or the beginning of one, ``"best"`` or ``"default"``.
         kind: see `emit`.
         trial: the number of a trial instead.
         run: the run of that trial.

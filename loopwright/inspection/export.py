@@ -43,7 +43,7 @@ def export(
 
     Args:
         log: the log, or its path.
-        record: a record of it, an id or the beginning of one, or ``"best"``.
+        record: a record of it, an id or the beginning of one, ``"best"`` or ``"default"``.
         path: the file to be written; one that is there is replaced. None: nothing is written.
         form: ``"data"`` for the JSON of the log in the place of Python. That is also taken where
             Python cannot say it, and the file says why.

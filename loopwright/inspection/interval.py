@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 from loopwright.measure.playoff.paired_ratios import CONFIDENCE, SMALLEST_GAIN
 from loopwright.records import Outcome
+from loopwright.records.reports.differences import FEWEST_WINDOWS, ratio_interval
 
-#: Resamplings of a comparison; its ends are then known to about a tenth of their distance.
-_DRAWS = 2000
 #: An interval that is wider to each side holds too many differences to say that there is none.
 _TOO_NOISY = 0.1
 
@@ -86,16 +85,15 @@ class Change:
 def change(before: Sequence[float], now: Sequence[float]) -> Change | None:
     """Compare two sets of times of one kernel, taken at different moments.
 
-    The interval is that of the bootstrap (Efron and Tibshirani, "An Introduction to the Bootstrap",
-    1993, section 13.3): both sets are drawn from again, always with the same seed. It tells the
-    noise within each set. It cannot tell how the machine has changed between them.
+    The interval is that of `records.reports.differences.time_ratio`. It tells the noise within each
+    set. It cannot tell how the machine has changed between them.
 
     Args:
         before: seconds per call.
         now: seconds per call.
 
     Returns:
-        None where one of them has fewer than 3 samples, of which nothing can be said.
+        None where one of them has fewer than 5 samples, of which nothing can be said.
 
     Example:
         >>> from loopwright.inspection import change
@@ -103,17 +101,9 @@ def change(before: Sequence[float], now: Sequence[float]) -> Change | None:
         >>> print(f"{now.gain:.1f}", now.low < now.gain < now.high)
         1.0 True
     """
-    if min(len(before), len(now)) < 3:
+    if min(len(before), len(now)) < FEWEST_WINDOWS:
         return None
-    import numpy as np
-
-    rng = np.random.default_rng(0)
-    medians = [
-        np.median(rng.choice(np.asarray(times), (_DRAWS, len(times))), axis=1)
-        for times in (before, now)
-    ]
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(medians[0] / medians[1] - 1, (tail, 1 - tail))
+    low, high = ratio_interval(now, before)
     gain = statistics.median(before) / statistics.median(now) - 1
     # A median of so few samples may lie outside of what was drawn.
-    return Change(gain, min(float(low), gain), max(float(high), gain))
+    return Change(gain, min(low - 1, gain), max(high - 1, gain))

@@ -157,7 +157,7 @@ def rerun(
 
     Args:
         log: the log, or its path.
-        record: a record of it, an id or the beginning of one, or ``"best"``.
+        record: a record of it, an id or the beginning of one, ``"best"`` or ``"default"``.
         trial: the number of a trial instead, where one task and one run make it unique.
         run: the run of that trial, or the beginning of its name.
         timeout: seconds that building, and that running, may take.

@@ -10,8 +10,8 @@ from loopwright.measure.playoff.paired_ratios import paired_gain
 from loopwright.records import Outcome, Record, fields_of, ranked
 from loopwright.records.reports.differences import time_ratio
 
-#: So many of the best are looked at.
-_LOOKED_AT = 32
+#: So many candidates are looked at: those that are nearest in rank.
+LOOKED_AT = 32
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ def ties_of(
     """The candidates that cannot be told from a winner, the fastest first.
 
     Samples of one playoff are compared in pairs, by the intervals that verdicts rest on; others by
-    a bootstrap of their windows. A candidate with fewer than three windows has no interval, and is
-    no tie.
+    a bootstrap of their windows. A candidate with fewer than five windows has no interval, and is
+    no tie. Only the `LOOKED_AT` candidates that are nearest in rank are looked at.
 
     Args:
-        winner: a record that has times.
+        winner: a record that has times; any one, not only the best.
         records: those of its setup.
         order: what :func:`loopwright.records.ranked` gives for them, where that is known already.
 
@@ -58,10 +58,7 @@ def ties_of(
     records = list(records)
     playoff = playoffs(records)
     found = []
-    leaders = ranked(records, _LOOKED_AT) if order is None else order[:_LOOKED_AT]
-    for other in leaders:
-        if other.candidate == winner.candidate or not other.times:
-            continue
+    for other in _nearest(winner, ranked(records) if order is None else order):
         same = winner.id in playoff and playoff[winner.id] == playoff.get(other.id)
         tie = _paired_tie(winner, other) if same else None
         if tie is None:
@@ -69,6 +66,20 @@ def ties_of(
         if tie is not None and tie.low <= 1.0 <= tie.high:
             found.append(tie)
     return sorted(found, key=lambda tie: tie.ratio)
+
+
+def place_of(record: Record, order: Sequence[Record]) -> int | None:
+    """The place of a record's candidate among ranked ones, from 0; None where it is not there."""
+    # One by one: most often it is the first, and columns of records in this order take long.
+    rows = (row for row, other in enumerate(order) if other.candidate == record.candidate)
+    return next(rows, None)
+
+
+def _nearest(winner: Record, order: Sequence[Record]) -> list[Record]:
+    """The other candidates that are nearest to a record in rank; the best where it has no rank."""
+    first = max(0, (place_of(winner, order) or 0) - LOOKED_AT // 2)
+    near = order[first : first + LOOKED_AT + 1]
+    return [other for other in near if other.candidate != winner.candidate][:LOOKED_AT]
 
 
 def playoffs(records: Sequence[Record]) -> dict[str, tuple[str, int]]:

@@ -11,21 +11,32 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TextIO, TypeAlias
 
 from loopwright.errors import RecordError
 from loopwright.records.line import MAX_LINE, canonical_json, sealed
-from loopwright.records.log import BOM, Log, check_is_log, load
+from loopwright.records.log import (
+    BOM,
+    Log,
+    check_has_records,
+    check_is_log,
+    load,
+    without_records,
+)
 from loopwright.records.query import by_task, kept
 from loopwright.records.record import VERSION, Record
 
 AnyPath: TypeAlias = str | os.PathLike[str]
+#: Told what a person should know.
+Announce: TypeAlias = Callable[[str], None]
 
 
-def pick(sources: Sequence[AnyPath], out: AnyPath, k: int = 1) -> list[Record]:
+def pick(
+    sources: Sequence[AnyPath], out: AnyPath, k: int = 1, announce: Announce | None = None
+) -> list[Record]:
     """Write a log of the best records of ``sources`` and of ``out``, if that exists.
 
     With them go the lines that their rank rests on (see `kept`) and their expressions; headers and
@@ -35,12 +46,14 @@ def pick(sources: Sequence[AnyPath], out: AnyPath, k: int = 1) -> list[Record]:
         sources: Logs.
         out: The log to be written.
         k: How many records of each task, hardware and number of threads.
+        announce: Told which lines of the sources were skipped; None: nobody is.
 
     Returns:
         The records that were written.
 
     Raises:
-        RecordError: a log cannot be read or written, or ``out`` has lines that would be lost.
+        RecordError: a log cannot be read or written, or ``out`` has lines that would be lost, or
+            there is nothing to write.
 
     Example:
         >>> picked = lw.records.pick(["matmul.jsonl"], "best.jsonl")
@@ -48,10 +61,24 @@ def pick(sources: Sequence[AnyPath], out: AnyPath, k: int = 1) -> list[Record]:
         True
     """
     with _replaced(out) as file:
-        logs = [*map(_load_log, sources), *_own(out, sources)]
+        logs = [*(_load_log(path, announce) for path in sources), *_own(out, sources)]
         chosen = kept([record for log in logs for record in log], k)
+        if not chosen:
+            raise _nothing_usable(logs)
         _write(file, logs, chosen)
     return chosen
+
+
+def _nothing_usable(logs: Sequence[Log]) -> RecordError:
+    """Why none of some logs has a record that may be best."""
+    count = sum(map(len, logs))
+    if not count:
+        return RecordError(without_records(logs[0]))
+    names = ", ".join(str(log.path) for log in logs)
+    return RecordError(
+        f"{names}: no usable record among {count}, all failed or were dropped; `loopwright records "
+        f"errors {logs[0].path}` shows why"
+    )
 
 
 def pick_best(source: AnyPath, out: AnyPath) -> list[Record]:
@@ -71,7 +98,9 @@ def pick_best(source: AnyPath, out: AnyPath) -> list[Record]:
     return pick([source], out)
 
 
-def distill_file(sources: Sequence[AnyPath], out: AnyPath, k: int = 1) -> list[Record]:
+def distill_file(
+    sources: Sequence[AnyPath], out: AnyPath, k: int = 1, announce: Announce | None = None
+) -> list[Record]:
     """Write a log of the best records of ``sources`` alone; arguments and result as of `pick`.
 
     Raises:
@@ -84,7 +113,7 @@ def distill_file(sources: Sequence[AnyPath], out: AnyPath, k: int = 1) -> list[R
     """
     if os.path.exists(out) and not _is_among(out, sources):
         raise RecordError(f"{os.fspath(out)!r} exists; remove it, or add to it with `pick`")
-    return pick(sources, out, k)
+    return pick(sources, out, k, announce)
 
 
 def merge(sources: Sequence[AnyPath], out: AnyPath) -> tuple[int, int]:
@@ -118,26 +147,28 @@ def merge(sources: Sequence[AnyPath], out: AnyPath) -> tuple[int, int]:
     return len(seen), count - len(seen)
 
 
-def split(source: AnyPath, folder: AnyPath) -> dict[Path, int]:
+def split(source: AnyPath, folder: AnyPath, announce: Announce | None = None) -> dict[Path, int]:
     """Write the records of each task of a log into a file of its own, with their expressions and
     the headers of their runs. A record that such a file holds already is not added again.
 
     Args:
         source: A log.
         folder: Where the files are to be; created when it does not exist.
+        announce: Told which lines were skipped; None: nobody is.
 
     Returns:
         How many records each file holds.
 
     Raises:
-        RecordError: the log cannot be read, or a file not be written.
+        RecordError: the log cannot be read or holds no record, or a file cannot be written.
 
     Example:
         >>> files = lw.records.split("matmul.jsonl", "by_task")
         >>> print(len(files), list(files.values())[0] > 0)
         1 True
     """
-    log = _load_log(source)
+    log = _load_log(source, announce)
+    check_has_records(log)
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -155,14 +186,16 @@ def split(source: AnyPath, folder: AnyPath) -> dict[Path, int]:
     return counts
 
 
-def _load_log(path: AnyPath) -> Log:
-    """Read a log.
+def _load_log(path: AnyPath, announce: Announce | None = None) -> Log:
+    """Read a log, and say what of its lines was skipped.
 
     Raises:
         RecordError: the file cannot be read, or is none.
     """
     log = load(path)
     check_is_log(log)
+    if announce is not None and log.records and (complaint := log.complaint()):
+        announce(complaint)
     return log
 
 

@@ -109,14 +109,17 @@ class Log:
             >>> print(lw.records.load("torn.jsonl").complaint())
             torn.jsonl: 1 line skipped, the first is line 1 (1 x torn line)
         """
-        if not self.skipped:
-            return ""
-        reasons = Counter(item.reason for item in self.skipped)
-        lines = "1 line" if len(self.skipped) == 1 else f"{len(self.skipped)} lines"
-        first = self.skipped[0].line
-        what = "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common(4))
-        more = f"; {len(reasons) - 4} more reasons" if len(reasons) > 4 else ""
-        return f"{self.path}: {lines} skipped, the first is line {first} ({what}{more})"
+        return f"{self.path}: {_skipped(self)}" if self.skipped else ""
+
+
+def _skipped(log: Log) -> str:
+    """How many lines of a log were skipped, the first of them, and why."""
+    reasons = Counter(item.reason for item in log.skipped)
+    lines = "1 line" if len(log.skipped) == 1 else f"{len(log.skipped)} lines"
+    first = log.skipped[0].line
+    what = "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common(4))
+    more = f"; {len(reasons) - 4} more reasons" if len(reasons) > 4 else ""
+    return f"{lines} skipped, the first is line {first} ({what}{more})"
 
 
 def load(path: str | os.PathLike[str]) -> Log:
@@ -197,14 +200,49 @@ def check_is_log(log: Log) -> None:
         log: what was read of it.
 
     Raises:
-        RecordError: it is empty, or something else than a log.
+        RecordError: it is empty, of a newer version, or something else than a log.
     """
     if log.records or log.headers or log.dags:
         return
-    if log.skipped:
-        raise RecordError(f"{str(log.path)!r} is no log: {log.complaint()}")
+    if not log.skipped:
+        raise RecordError(
+            f"{str(log.path)!r} is empty; tune into it: loopwright tune WORKLOAD --log {log.path}"
+        )
+    if all("is newer than" in item.reason for item in log.skipped):
+        raise RecordError(
+            f"{str(log.path)!r} was written by a newer loopwright ({log.skipped[0].reason}): "
+            "upgrade loopwright, or name another log"
+        )
     raise RecordError(
-        f"{str(log.path)!r} is empty; tune into it: loopwright tune WORKLOAD --log {log.path}"
+        f"{str(log.path)!r} is no log ({_skipped(log)}); name a file that `loopwright tune` wrote"
+    )
+
+
+def check_has_records(log: Log) -> None:
+    """Refuse a file that holds no record, and say why that is.
+
+    Args:
+        log: what was read of it.
+
+    Raises:
+        RecordError: there is none: it is no log (see `check_is_log`), or no trial has ended yet.
+    """
+    check_is_log(log)
+    if not log.records:
+        raise RecordError(without_records(log))
+
+
+def without_records(log: Log) -> str:
+    """What is said of a log without records."""
+    if log.skipped:
+        return (
+            f"{log.path} has no record that can be read ({_skipped(log)}); "
+            f"`loopwright records validate {log.path}` names the lines"
+        )
+    runs = f"{len(log.headers)} run{'s' * (len(log.headers) != 1)} began"
+    return (
+        f"{log.path} has no record yet ({runs}, and no trial has ended): wait, or go on with the "
+        "same `loopwright tune ... --log`"
     )
 
 

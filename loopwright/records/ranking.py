@@ -278,33 +278,48 @@ def ranked(records: Iterable[_M], k: int | None = None) -> list[_M]:
     """
     records = list(records)
     candidate, build, ts, median = fields_of(records, "candidate", "build", "ts", "median")
-    usable, same_as, wrong = fields_of(records, "usable", "same_as", "wrong")
-    (failed_again,) = fields_of(records, "failed_again")
+    usable, same_as = fields_of(records, "usable", "same_as")
     made = list(zip(candidate, build, strict=True))
-    failed = [a or b for a, b in zip(wrong, failed_again, strict=True)]
-    refuted = set(compress(made, failed))
-    # What hardware a record is of takes a while to find, and matters only where something failed.
-    program, hardware = fields_of(records if any(failed) else [], "program", "hardware")
-    codes = list(zip(program, build, hardware, strict=False))
-    refuted_codes = {code for code in compress(codes, failed) if code[0]}
-    since: dict[str, float] = {}
-    for row in compress(range(len(records)), wrong):
-        since[candidate[row]] = max(ts[row], since.get(candidate[row], ts[row]))
+    out = refuted(records)
     ranking: Ranking[int] = Ranking()
     for row in compress(range(len(records)), usable):
-        name, seconds = candidate[row], median[row]
-        if seconds is None or same_as[row] or made[row] in refuted:
-            continue
-        if name in since and ts[row] <= since[name]:
-            continue
-        if refuted_codes and codes[row] in refuted_codes:
-            continue
-        ranking.add(name, row, seconds, ts[row])
+        seconds = median[row]
+        if seconds is not None and not same_as[row] and not out[row]:
+            ranking.add(candidate[row], row, seconds, ts[row])
     right = vouched(records)
     for row in ranking.items():
         if made[row] in right:
             ranking.vouch(candidate[row])
     return [records[row] for row in ranking.top(k)]
+
+
+def refuted(records: Iterable[Measurement]) -> list[bool]:
+    """For each record whether what was found out about its candidate takes it out, see `ranked`.
+
+    Example:
+        >>> from loopwright.records.ranking import refuted
+        >>> print(any(refuted(lw.records.load("matmul.jsonl").records)))
+        False
+    """
+    records = list(records)
+    candidate, build, ts, wrong = fields_of(records, "candidate", "build", "ts", "wrong")
+    (failed_again,) = fields_of(records, "failed_again")
+    failed = [a or b for a, b in zip(wrong, failed_again, strict=True)]
+    if not any(failed):
+        return [False] * len(records)
+    made = list(zip(candidate, build, strict=True))
+    bad = set(compress(made, failed))
+    # What hardware a record is of takes a while to find, and matters only where something failed.
+    codes = list(zip(*fields_of(records, "program", "build", "hardware"), strict=True))
+    bad_codes = {code for code in compress(codes, failed) if code[0]}
+    since: dict[str, float] = {}
+    for name, moment in compress(zip(candidate, ts, strict=True), wrong):
+        since[name] = max(moment, since.get(name, moment))
+    rows = zip(made, codes, candidate, ts, strict=True)
+    return [
+        own in bad or code in bad_codes or (name in since and moment <= since[name])
+        for own, code, name, moment in rows
+    ]
 
 
 def vouched(records: Iterable[Measurement]) -> set[tuple[str, str]]:

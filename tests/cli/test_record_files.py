@@ -66,7 +66,7 @@ def test_a_log_that_lacks_the_expression_says_so(cli, log):
 
 def test_pick_distill_merge_and_split(cli, log):
     assert cli("records", "pick", str(log), str(log), "-o", "best.jsonl").out == (
-        "wrote 1 records of 1 tasks to best.jsonl\n"
+        "wrote 1 record of 1 task to best.jsonl\n"
     )
     assert [r.trial for r in load("best.jsonl")] == [1]
     assert cli("records", "distill", str(log), "-k", "2", "-o", "two.jsonl").code == 0

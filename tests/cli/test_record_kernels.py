@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import loopwright as lw
+from loopwright.inspection import choose
 from loopwright.records import Checked, Record, Store, load
 from tests.cli.conftest import TRIALS, WORKLOAD, Cli
 from tests.unit.inspection.logs import record_of
@@ -76,31 +77,25 @@ def test_rerun_refuses_in_one_line(
     assert text in ran.error
 
 
-@pytest.mark.parametrize("verb", ["export", "rerun"])
-def test_what_is_no_log_is_said(cli: Cli, tuned: Path, verb: str) -> None:
-    line = tuned.read_bytes().splitlines()[-1]
-    files = {
-        "picture.png": b"\x89PNG\r\n\x1a\n\x00\x00",
-        "torn.jsonl": line[:99],
-        "future.jsonl": b'{"v": 99}\n',
-        "empty.jsonl": b"",
-        "damaged.jsonl": line.replace(b"matmul", b"dense") + b"\n",
-    }
-    texts = {
-        "picture.png": "is no log that is understood here",
-        "torn.jsonl": "torn line",
-        "future.jsonl": "version 99 is newer",
-        "empty.jsonl": "holds no record",
-        "damaged.jsonl": "none of its lines is a record",
-        "none.jsonl": "no log at",
-        ".": "is a directory",
-    }
-    for name, data in files.items():
-        Path(name).write_bytes(data)
-    for name, text in texts.items():
-        ran = cli("records", verb, name, "best")
-        assert ran.code == 1
-        assert text in ran.error
+def test_the_default_configuration_is_a_record_too(cli: Cli, tuned: Path) -> None:
+    first = cli("records", "rerun", str(tuned), "--trial", "0", "--emit", "nest").out
+    assert cli("records", "rerun", str(tuned), "default", "--emit", "nest").out == first
+    text = cli("records", "export", str(tuned), "default").out
+    assert f"record   {choose(tuned, 'default').id} of " in text
+    ran = cli("lower", *WORKLOAD, "--history", str(tuned), "--record", "default")
+    assert ran.out.split(" per call in the log)\n")[1] == first
+
+
+def test_best_means_one_for_the_threads_of_the_workload(cli: Cli, tuned: Path) -> None:
+    target = {"kind": "llvm", "num_threads": 2}
+    faster = {"target": {**load(tuned).records[0].target, **target}, "times": (1e-9,)}
+    path = copy(tuned, **faster)
+    words = ("--history", str(path), "--record", "best")
+    assert choose(tuned, "best").id in cli("lower", *WORKLOAD, *words).out
+    ran = cli("records", "rerun", str(path), "best")
+    assert "name one with --threads N: " in ran.error
+    nest = cli("records", "rerun", str(path), "best", "--threads", "2", "--ir").out
+    assert nest == cli("records", "rerun", str(path), "--trial", "77", "--ir").out
 
 
 def test_a_log_of_autotvm_has_no_kernels(cli: Cli) -> None:

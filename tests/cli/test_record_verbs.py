@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 import json
 import math
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
-from loopwright.cli import records
-from loopwright.cli.logs import columns, reports, show
+from loopwright.cli.logs import columns
 from loopwright.cli.logs.text_plot import bars
-from loopwright.records import Record, Store
+from loopwright.records import Record
+from tests.cli.record_tables import on_terminal, table, write
 from tests.unit.records.reports.made_logs import record
-
-
-def write(path, records, header=True):
-    with Store(path) as store:
-        if header:
-            store.header({"run": "r1", "ts": 1e9 - 1})
-        for one in records:
-            store.append(one)
-    return str(path)
 
 
 @pytest.fixture
@@ -45,15 +35,6 @@ def log(tmp_path):
             )
         )
     return write(tmp_path / "log.jsonl", trials)
-
-
-def on_terminal(monkeypatch, width):
-    for module in (columns, records, show, reports):
-        monkeypatch.setattr(module, "terminal_width", lambda: width)
-
-
-def table(text):
-    return list(csv.DictReader(io.StringIO(text)))
 
 
 @pytest.mark.parametrize("width", [80, 140])
@@ -189,9 +170,10 @@ def test_compare_two_logs_and_two_machines(cli, log, tmp_path):
     [
         (["a", "b", "c", "d"], "compare takes two logs, or a log and up to two records; got 4"),
         (["aaaa", "bbbb"], "neither 'aaaa' nor 'bbbb' is a file; for two records name their log"),
+        (["log.jsonl", "lgo.jsonl"], "'lgo.jsonl' is no file, and no id of a record: name another"),
     ],
 )
-def test_compare_of_what_is_not_there(cli, words, text):
+def test_compare_of_what_is_not_there(cli, log, words, text):
     ran = cli("records", "compare", *words)
     assert ran.code == 2
     assert text in ran.error
@@ -241,38 +223,6 @@ def test_bare_records_shows_its_help(cli):
 
 
 VERBS = ("list", "best", "top", "curve", "errors", "importance", "compare", "validate")
-PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01"
-
-
-@pytest.mark.parametrize("verb", [*VERBS, "show", "merge", "split", "pick"])
-def test_what_is_no_log_is_an_error_of_one_line(cli, tmp_path, verb):
-    files = {"x.png": PNG * 50, "x.py": b"import os\nprint(os)\n", "empty.jsonl": b""}
-    files["array.json"] = b"[1, 2]\n"
-    for name, data in files.items():
-        (tmp_path / name).write_bytes(data)
-    (tmp_path / "folder").mkdir()
-    more = {"show": ["best"], "merge": ["-o", "o"], "split": ["-o", "o"], "pick": ["-o", "o"]}
-    for name in [*files, "folder", "missing.jsonl"]:
-        ran = cli("records", verb, name, *more.get(verb, []))
-        assert ran.code in (1, 2), name
-        assert name in ran.error
-        assert ran.out == ""
-    assert "is empty; tune into it" in cli("records", "list", "empty.jsonl").error
-    assert "is no log: " in cli("records", "list", "x.png").error
-    assert "holds no log (*.jsonl)" in cli("records", "list", "folder").error
-    (tmp_path / "folder" / "a.jsonl").touch()
-    assert "name a log in it: a.jsonl" in cli("records", "list", "folder").error
-
-
-@pytest.mark.parametrize("verb", [v for v in VERBS if v not in ("list", "validate")])
-def test_a_log_with_a_header_alone_says_so(cli, tmp_path, verb):
-    path = write(tmp_path / "log.jsonl", [])
-    ran = cli("records", verb, path)
-    assert ran.code == 1
-    assert "has no record yet (1 run began, and no trial has ended)" in ran.error
-    listed = cli("records", "list", path)
-    assert (listed.code, listed.out) == (0, "")
-    assert "has no record yet" in listed.err
 
 
 def test_validate_names_each_kind_of_line(cli, log, tmp_path):
@@ -309,6 +259,7 @@ def test_several_tasks_need_a_name_where_one_is_asked_for(cli, tmp_path):
     assert "has 2 tasks; name one with --task" in ran.error
     assert "matmul(8) on llvm, 2 threads, Zen 5; dense(8)" in ran.error
     assert "name one with --task" in cli("records", "show", path, "best").error
+    assert "has no record 'zz'" in cli("records", "show", path, "zz").error
     ran = cli("records", "compare", path, two[1].id)  # with the best of its own task
     assert "cannot be told apart" in ran.out or "no decision differs" in ran.out
     assert cli("records", "curve", path, "--task", "other").code == 0
@@ -318,14 +269,29 @@ def test_several_tasks_need_a_name_where_one_is_asked_for(cli, tmp_path):
     )
 
 
-def test_of_two_machines_the_one_with_most_records_is_shown(cli, tmp_path):
-    records = [record(0), record(1, 5e-4, env={"cpu": "Arm"}), record(2)]
-    path = write(tmp_path / "two.jsonl", records)
-    ran = cli("records", "curve", path)
-    assert ran.code == 0
-    assert "over 2 trials" in ran.out
-    assert "2 threads, Zen 5, which has most records, and not matmul(8) on llvm" in ran.err
-    assert records[1].id in cli("records", "show", path, "best").out
+def test_best_and_default_are_words_for_a_record(cli, log):
+    best = json.loads(cli("records", "show", log, "best", "--json").out)
+    default = json.loads(cli("records", "show", log, "default", "--json").out)
+    assert (best["trial"], default["trial"]) == (19, 3)  # the latest of each candidate
+
+
+def test_two_forms_at_once_are_refused(cli, log):
+    for words in (["--json", "--csv"], ["--csv", "--json"]):
+        ran = cli("records", "list", log, *words)
+        assert ran.code == 2
+        assert "two forms of one output" in ran.error
+    ran = cli("records", "curve", log, "--csv", "-o", "x.svg")
+    assert (ran.code, Path("x.svg").exists()) == (2, False)
+    assert "give one of them" in ran.error
+
+
+def test_a_run_is_named_by_its_beginning(cli, tmp_path):
+    path = write(tmp_path / "log.jsonl", [record(0), record(1, run="b2")])
+    (line,) = cli("records", "list", path, "--run", "b", "--json").out.splitlines()
+    assert Record.from_line(line).trial == 1
+    ran = cli("records", "list", path, "--run", "zz")
+    assert ran.code == 1
+    assert "has no run 'zz'; it has 'r1, b2'" in ran.error
 
 
 def test_terminal_escapes_of_a_log_stay_text(cli, tmp_path):
@@ -356,3 +322,66 @@ def test_json_of_a_list_is_the_lines_of_the_log(cli, log):
     lines = cli("records", "list", log, "--json").out.splitlines()
     assert [Record.from_line(line).trial for line in lines] == list(range(32))
     assert lines == [line for line in Path(log).read_text().splitlines() if '"task"' in line]
+
+
+@pytest.fixture
+def wide(tmp_path):
+    """A log whose names and values are long, some of characters that take two columns."""
+    trials = []
+    for n in range(40):
+        config = {
+            "tile_of_the_outermost_loop": [-1, *[2**k for k in range(n % 5 + 1)] * 4],
+            "塊": "長" * (n % 3 * 12 + 1),
+            "order": "reduction outermost, then rows" if n % 2 else "ij",
+        }
+        seconds = 1e-3 * (1 + n % 5 + n % 2)
+        failed = n % 4 == 3 and {"kind": "RUN_TIMEOUT", "text": "took longer than the limit " * 9}
+        trials.append(
+            record(n, None if failed else seconds, config=config, error=failed or None,
+                   op="a_template_with_a_long_name", args=[1, 256, 56, 56, "float32", "NCHW16c"],
+                   times=() if failed else tuple(seconds * x for x in (1, 1.01, 0.99, 1, 1.02)))
+        )  # fmt: skip
+    write(tmp_path / "wide.jsonl", trials)
+    return "wide.jsonl"
+
+
+@pytest.mark.parametrize("width", [80, 140])
+@pytest.mark.parametrize("verb", [*VERBS, "show"])
+def test_every_line_fits_its_terminal(cli, wide, monkeypatch, verb, width):
+    on_terminal(monkeypatch, width)
+    more = {"compare": ["best", "default"], "show": ["best"]}.get(verb, [])
+    ran = cli("records", verb, wide, *more)
+    assert ran.code == 0
+    assert max(map(cell_len, ran.out.splitlines())) <= width
+    with open(wide, "ab") as file:
+        file.write(b'{"v": 99}\n' + b"no JSON\n" * 3)
+    ran = cli("records", verb, wide, *more)
+    assert max(map(cell_len, ran.out.splitlines())) <= width
+
+
+def test_columns_of_wide_characters_are_aligned():
+    cells = ["長長", "a", "長長長長長"]
+    made = columns.table_lines(
+        [columns.Column("name", cells), columns.Column("n", ["1", "22", "3"], right=True),
+         columns.Column("W", ["X", "Y", "Z"])],
+        None,
+    )  # fmt: skip
+    starts = {cell_len(line[: line.index(end)]) for line, end in zip(made, "WXYZ", strict=True)}
+    assert starts == {14}
+
+
+def test_what_is_cut_ends_with_an_ellipsis():
+    long = columns.Column("a", ["x" * 50]), columns.Column("b", ["y" * 50], cut=True)
+    (_, line) = columns.table_lines(long, 40)
+    assert line == "x" * 9 + "… " + "y" * 28 + "…"
+    (_, line) = columns.table_lines(long, 120)
+    assert line == "x" * 50 + " " + "y" * 50
+
+
+def test_one_is_one(cli, tmp_path):
+    path = write(tmp_path / "one.jsonl", [record(0)])
+    assert "1 of 1 record shown: 0 failed, 1 task, 1 run, 0 skipped lines" in cli(
+        "records", "list", path
+    ).out  # fmt: skip
+    assert "1 of 1 candidate; the default" in cli("records", "top", path).out
+    assert cli("records", "split", path, "-o", "out").out.endswith(".jsonl: 1 record\n")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ def record_options(command: Callable[..., object]) -> Callable[..., object]:
         click.option(
             "--record",
             metavar="ID",
-            help="This record of the log: its id, the beginning of it, or `best`.",
+            help="This record of the log: its id, the beginning of it, `best` or `default`.",
         ),
         click.option(
             "--trial", type=click.IntRange(0), metavar="N", help="The record of this trial instead."
@@ -53,7 +53,7 @@ class RecordName:
     """What --record, --trial and --run say.
 
     Attributes:
-        record: id of the record, the beginning of it, or ``"best"``; None: not said.
+        record: id of the record, the beginning of it, ``"best"`` or ``"default"``; None: not said.
         trial: number of its trial.
         run: the run of that trial.
     """
@@ -86,22 +86,32 @@ def find(workload: Workload, logs: Sequence[Log], name: RecordName) -> tuple[Rec
         UsageError: it is of another workload, or for another number of threads.
         RecordError: there is none, or it cannot be rebuilt from its log.
     """
-    from loopwright.inspection import choose
-    from loopwright.records import fields_of
     from loopwright.task.rebuild import rebuild
 
     log = _together(logs)
-    (tasks,) = fields_of(log.records, "task")
-    own = [r for r, task in zip(log.records, tasks, strict=True) if task == workload.task.key]
-    try:
-        record = choose(replace(log, records=own), name.record, trial=name.trial, run=name.run)
-    except RecordError:
-        # The message is better where it tells what the log has of other workloads.
-        record = choose(log, name.record, trial=name.trial, run=name.run)
+    record = _chosen(workload, log, name)
     _check_fit(workload, record)
     rebuilt = rebuild(log, record)
     _check_same(workload, record, rebuilt)
     return record, rebuilt
+
+
+def _chosen(workload: Workload, log: Log, name: RecordName) -> Record:
+    """The record that was named: one that fits the workload, where there is such."""
+    from loopwright.inspection import choose
+    from loopwright.records import fields_of
+
+    tasks, threads = fields_of(log.records, "task", "threads")
+    rows = zip(log.records, tasks, threads, strict=True)
+    own = [(record, count) for record, task, count in rows if task == workload.task.key]
+    now = _threads(workload)
+    fit = [record for record, count in own if count in (0, now)]
+    for among in (fit, [record for record, _ in own]):
+        try:
+            return choose(log, name.record, trial=name.trial, run=name.run, among=among)
+        except RecordError:
+            continue  # the message is better where it tells what the log has of other workloads
+    return choose(log, name.record, trial=name.trial, run=name.run)
 
 
 def _together(logs: Sequence[Log]) -> Log:
@@ -122,7 +132,6 @@ def _together(logs: Sequence[Log]) -> Log:
 
 def _check_fit(workload: Workload, record: Record) -> None:
     from loopwright.inspection.choosing import title
-    from loopwright.records import threads
 
     if record.task != workload.task.key:
         raise UsageError(
@@ -130,19 +139,21 @@ def _check_fit(workload: Workload, record: Record) -> None:
             f"not of {workload.task} for {workload.task.kind}; "
             "`loopwright records rerun` needs no workload"
         )
-    now = workload.threads or threads(workload.task.target.canonical, {})
-    then = record.threads
-    if then and then != (now or _cores()):
+    now, then = _threads(workload), record.threads
+    if then not in (0, now):
         raise UsageError(
             f"record {record.id} was measured with {counted(then)}, and this is for "
-            f"{counted(now or _cores())}; add --threads {then}"
+            f"{counted(now)}; add --threads {then}"
         )
 
 
-def _cores() -> int:
+def _threads(workload: Workload) -> int:
+    """How many threads a kernel of the workload uses on this machine."""
     from loopwright.env import usable_cpus
+    from loopwright.records import threads
 
-    return len(usable_cpus())
+    said = workload.threads or threads(workload.task.target.canonical, {})
+    return said or len(usable_cpus())
 
 
 def _check_same(workload: Workload, record: Record, rebuilt: Rebuilt) -> None:

@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import click
 
 from loopwright.cli.harmless import echo
 from loopwright.cli.kernels.chosen_record import emit_option, record_options
+from loopwright.cli.logs.reading import Filters, filter_options, find_record, load_log
 from loopwright.errors import UsageError
-
-if TYPE_CHECKING:
-    from loopwright.records import Log
 
 
 @click.command("export", short_help="Write a kernel as a Python file.")
 @click.argument("log")
 @click.argument("record", default="best")
+@filter_options
 @click.option("-o", "--out", metavar="FILE", help="The Python file [default: print it].")
 @click.option("--as-data", is_flag=True, help="Program and schedule as JSON, not as Python.")
-def export(log: str, record: str, out: str | None, as_data: bool) -> None:
-    """Write one RECORD of LOG, its id (or the beginning of it) or `best`, as a Python file.
+def export(log: str, record: str, filters: Filters, out: str | None, as_data: bool) -> None:
+    """Write one RECORD of LOG, its id (or the beginning of it), `best` or `default`, as a Python
+    file.
 
     The file builds the kernel, checks its answer and times it: it needs loopwright and NumPy, but
     neither the log nor the template. `python FILE --help` says what else it does.
     """
     from loopwright import inspection
 
-    text = inspection.export(_load(log), record, out, form="data" if as_data else "python")
+    read = load_log(log)
+    chosen = find_record(read, filters.of(read), record)
+    text = inspection.export(read, chosen, out, form="data" if as_data else "python")
     if out is None:
         echo(text.rstrip("\n"))
         return
@@ -40,6 +41,7 @@ def export(log: str, record: str, out: str | None, as_data: bool) -> None:
 @click.argument("log")
 @click.argument("named", required=False, metavar="[RECORD]")
 @record_options
+@filter_options
 @emit_option
 @click.option("--ir", "emit", flag_value="nest", help="The same as --emit nest.")
 @click.option(
@@ -59,6 +61,7 @@ def rerun(
     record: str | None,
     trial: int | None,
     run: str | None,
+    filters: Filters,
     emit: str | None,
     timeout: float,
     as_json: bool,
@@ -73,26 +76,17 @@ def rerun(
     if named is not None and record is not None:
         raise UsageError(f"the record is named twice, {named!r} and {record!r}; name it once")
     record = record if named is None else named
-    opened = _load(log)
+    read = load_log(log)
+    chosen = find_record(read, filters.of(read), record, trial=trial, run=run)
     if emit is not None:
-        echo(inspection.text_of(opened, record, emit, trial=trial, run=run))
+        echo(inspection.text_of(read, chosen, emit))
         return
-    done = inspection.rerun(opened, record, trial=trial, run=run, timeout=timeout, announce=_say)
+    done = inspection.rerun(read, chosen, timeout=timeout, announce=_say)
     if as_json:
         click.echo(json.dumps(done.to_json()))
     else:
         echo("\n".join(done.lines()))
     context.exit(1 if done.result.error is not None else 0)
-
-
-def _load(path: str) -> Log:
-    """Read a log, and say what of it was not understood."""
-    from loopwright.records import open_log
-
-    log = open_log(path)
-    if len(log) and (complaint := log.complaint()):
-        _say(complaint)
-    return log
 
 
 def _say(text: str) -> None:

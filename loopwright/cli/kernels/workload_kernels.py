@@ -133,6 +133,7 @@ def best(
             checked, unless ``allow_default``; the one that was named failed, or is wrong.
         UsageError: the one that was named is of another workload, or for other threads.
     """
+    from loopwright.records.log import check_has_records
     from loopwright.task import apply_history_best
     from loopwright.task.applying.sources import logs_of
 
@@ -140,6 +141,8 @@ def best(
     if not history:
         return None
     logs = list(logs_of(history))
+    if not any(log.records for log in logs) and (name.given or not allow_default):
+        check_has_records(logs[0])
     for log in logs:
         if complaint := log.complaint():
             echo(complaint, err=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -18,6 +19,8 @@ _AT_ONCE = 1000
 _ELLIPSIS = "…"
 #: What a cell is cut to at least.
 _SHORTEST = 8
+#: A text is wrapped at so many characters at least.
+_NARROWEST = 40
 
 
 @dataclass(frozen=True)
@@ -45,33 +48,77 @@ def terminal_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
+def wrapped(text: str, indent: int = 0) -> str:
+    """A text in lines as wide as the terminal; as one line where there is none.
+
+    Args:
+        text: one line.
+        indent: blanks before each line but the first.
+    """
+    width = terminal_width()
+    if width is None:
+        return text
+    return textwrap.fill(
+        harmless(text),
+        max(_NARROWEST, width),
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
 def table_lines(columns: Sequence[Column], width: int | None) -> Iterator[str]:
     """The lines of a table, its titles first.
 
     Args:
-        columns: the columns; at most one of them, the last, may be cut.
+        columns: the columns; the last one takes the room that the others leave, and is cut to it
+            where it may be. Where even so the table is too wide, long texts of the others are cut.
         width: characters of a line; None for whole lines with all columns.
     """
     shown = [column for column in columns if width is None or column.needs <= width]
-    sizes = [max(map(len, [column.title, *column.cells])) for column in shown[:-1]]
-    form = " ".join(
-        [f"%{'' if c.right else '-'}{n}s" for c, n in zip(shown, sizes, strict=False)] + ["%s"]
-    )
-    titles = tuple(column.title for column in shown)
+    sizes = [_size(column) for column in shown[:-1]]
+    if width is not None and sum(sizes) + len(sizes) + _SHORTEST > width:
+        sizes = [n if c.right else min(n, width // 4) for c, n in zip(shown, sizes, strict=False)]
+    filled = [_filled(column, size) for column, size in zip(shown, sizes, strict=False)]
     room = None if width is None else max(_SHORTEST, width - sum(sizes) - len(sizes))
     last = shown[-1]
     ends = last.cells if room is None or not last.cut else [cut(cell, room) for cell in last.cells]
-    for row in [titles, *zip(*(c.cells for c in shown[:-1]), ends, strict=True)]:
-        yield (form % row).rstrip()
+    for row in zip(*filled, [last.title, *ends], strict=True):
+        yield " ".join(row).rstrip()
+
+
+def _size(column: Column) -> int:
+    """Characters of a terminal that the widest cell of a column takes."""
+    return max(map(_width, [column.title, *column.cells]))
+
+
+def _filled(column: Column, size: int) -> list[str]:
+    """The title and the cells of a column, all of one size."""
+    cells = [column.title, *column.cells]
+    if all(map(str.isascii, cells)) and max(map(len, cells)) <= size:
+        return [cell.rjust(size) if column.right else cell.ljust(size) for cell in cells]
+    fit = [cut(cell, size) for cell in cells]
+    blanks = [" " * (size - _width(cell)) for cell in fit]
+    pairs = zip(blanks, fit, strict=True)
+    return [blank + cell if column.right else cell + blank for blank, cell in pairs]
+
+
+def _width(text: str) -> int:
+    """Characters of a terminal that a text takes; some take two."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def cut(text: str, room: int) -> str:
     """A text that fits into so many characters; an ellipsis stands for what was cut off."""
     if text.isascii():
         return text if len(text) <= room else text[: room - 1] + _ELLIPSIS
-    from rich.cells import cell_len, set_cell_size
+    from rich.cells import set_cell_size
 
-    return text if cell_len(text) <= room else set_cell_size(text, room - 1).rstrip() + _ELLIPSIS
+    return text if _width(text) <= room else set_cell_size(text, room - 1).rstrip() + _ELLIPSIS
 
 
 def print_table(columns: Sequence[Column]) -> None:

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from loopwright.cli.harmless import echo, harmless
-from loopwright.cli.logs.columns import Column, print_csv, print_lines, print_table
+from loopwright.cli.logs.columns import Column, print_csv, print_lines, print_table, wrapped
 from loopwright.cli.logs.reading import (
-    BEST,
+    Filters,
     csv_option,
-    find_record,
+    filter_options,
     json_option,
     load_log,
-    of_task,
-    target_option,
-    task_option,
+    record_argument,
 )
 from loopwright.errors import UsageError
 
@@ -32,15 +31,13 @@ if TYPE_CHECKING:
 @click.command("compare", short_help="Two logs, two records, or two machines.")
 @click.argument("what", nargs=-1, required=True, metavar="A [B]")
 @click.option("--log", help="The log of the records A and B.")
-@task_option
-@target_option
+@filter_options
 @json_option
 @csv_option
 def compare(
     what: Sequence[str],
     log: str | None,
-    task: str | None,
-    target: str | None,
+    filters: Filters,
     as_json: bool,
     as_csv: bool,
 ) -> None:
@@ -49,28 +46,22 @@ def compare(
     \b
     compare A.jsonl B.jsonl       the best of each task in both, and what only one has
     compare LOG RECORD RECORD     which decisions differ; also: RECORD RECORD --log LOG
-    compare LOG RECORD            the record and the best one of the log
-    compare LOG                   the machines in the log: hardware and numbers of threads
+    compare LOG RECORD            the record and the best one of its task and machine
+    compare LOG                   the machines of one log, or its numbers of threads
 
     A RECORD is an id or the beginning of it, `best` or `default`. The ratio is the time of B by
     that of A: below 1 where B is faster.
     """
-    from loopwright.records.reports.setups import Setup, by_setup
-
     path, names = _told_apart(what, log)
     read = load_log(path)
     if len(names) == 1 and log is None and os.path.exists(names[0]):
-        sides = [of_task(part, task, target) for part in (read, load_log(names[0]))]
-        _print_tasks(sides[0], sides[1], (path, names[0]), (as_json, as_csv))
+        sides = [filters.of(part) for part in (read, load_log(names[0]))]
+        _print_tasks([_Compared(path, names[0], *sides)], (as_json, as_csv))
         return
     if not names:
-        _compare_machines(path, of_task(read, task, target), (as_json, as_csv))
+        _print_tasks(_machines(path, filters.of(read)), (as_json, as_csv))
         return
-    records = of_task(read, task, target)
-    one = find_record(read, records, names[0])
-    if len(names) == 1:
-        records = by_setup(records)[Setup(one.task, one.hardware, one.threads)]
-    other = find_record(read, records, (*names, BEST)[1])
+    one, other = _pair(read, filters.of(read), (*names, "best")[:2])
     if as_csv:
         raise UsageError("two records are compared in words, or with --json; --csv is for logs")
     _print_pair(read, one, other, as_json)
@@ -80,24 +71,40 @@ def _told_apart(what: Sequence[str], log: str | None) -> tuple[str, Sequence[str
     """The log, and what else was named.
 
     Raises:
-        UsageError: there are too many words.
+        UsageError: there are too many words, or one of them can be neither a log nor a record.
     """
     path, names = (what[0], what[1:]) if log is None else (log, what)
     if len(names) > 2:
         raise UsageError(
             f"compare takes two logs, or a log and up to two records; got {len(what)} words"
         )
-    if (
-        len(names) == 1
-        and log is None
-        and not os.path.exists(path)
-        and not os.path.exists(names[0])
-    ):
+    if len(names) != 1 or log is not None or os.path.exists(names[0]):
+        return path, names
+    if not os.path.exists(path) and names[0] not in ("best", "default"):
         raise UsageError(
             f"neither {path!r} nor {names[0]!r} is a file; for two records name their log: "
             "compare LOG RECORD RECORD"
         )
+    if not re.fullmatch("[0-9a-f]+|best|default", names[0]):
+        raise UsageError(
+            f"{names[0]!r} is no file, and no id of a record: name another log, or a record of "
+            f"{path} (`loopwright records list {path}` shows ids)"
+        )
     return path, names
+
+
+def _pair(log: Log, records: Sequence[Record], wanted: Sequence[str]) -> tuple[Record, Record]:
+    """Two records that were named; `best` is that of the task and machine of the other."""
+    from loopwright.inspection.choosing import WORDS
+    from loopwright.records.reports.setups import Setup, by_setup
+
+    if wanted[0] in WORDS and wanted[1] not in WORDS:
+        other, one = _pair(log, records, wanted[::-1])
+        return one, other
+    one = record_argument(log, records, wanted[0])
+    if wanted[1] in WORDS:
+        records = by_setup(records)[Setup(one.task, one.hardware, one.threads)]
+    return one, record_argument(log, records, wanted[1])
 
 
 def _print_pair(log: Log, one: Record, other: Record, as_json: bool) -> None:
@@ -113,8 +120,8 @@ def _print_pair(log: Log, one: Record, other: Record, as_json: bool) -> None:
         return
     for name, record, work in zip("AB", (one, other), works_of(log, [one, other]), strict=True):
         said = speed_text(work, record.median) if record.valid else _failed(record)
-        echo(f"{name}: record {record.id}, {setup_title(record)}: {said}")
-    echo(f"B takes {_ratio_words(ratio)}" if ratio else "no ratio: one of them has no time")
+        echo(wrapped(f"{name}: record {record.id}, {setup_title(record)}: {said}", 3))
+    echo(wrapped(f"B takes {_ratio_words(ratio)}" if ratio else _no_ratio(one, other)))
     if not differences:
         echo("no decision differs: the same knobs, schedule, target and machine")
         return
@@ -125,6 +132,11 @@ def _print_pair(log: Log, one: Record, other: Record, as_json: bool) -> None:
             Column("B", [harmless(d.other) for d in differences], cut=True),
         ]
     )
+
+
+def _no_ratio(one: Record, other: Record) -> str:
+    names = [name for name, record in zip("AB", (one, other), strict=True) if not record.valid]
+    return f"no ratio: {' and '.join(names)} {'has' if len(names) == 1 else 'have'} no time"
 
 
 def _failed(record: Record) -> str:
@@ -140,48 +152,73 @@ def _ratio_words(ratio: Ratio) -> str:
     return f"{said} (95 % interval {ratio.low:.3g} to {ratio.high:.3g}, by the windows){same}"
 
 
-def _compare_machines(path: str, records: Sequence[Record], form: tuple[bool, bool]) -> None:
-    """Every pair of neighbouring machines of one log."""
+class _Compared(NamedTuple):
+    """Two sets of records with the names of where they are from."""
+
+    a: str
+    b: str
+    one: Sequence[Record]
+    other: Sequence[Record]
+
+    @property
+    def rows(self) -> list[TaskComparison]:
+        """Their tasks."""
+        from loopwright.records.reports.differences import compare_logs
+
+        return compare_logs(self.one, self.other)
+
+
+def _machines(path: str, records: Sequence[Record]) -> list[_Compared]:
+    """Every pair of neighbouring machines of one log.
+
+    Raises:
+        UsageError: there is one machine alone, with one number of threads.
+    """
     from loopwright.records.reports.differences import machines
+    from loopwright.records.reports.setups import setup_titles
 
     groups = machines(records)
     if len(groups) < 2:
         raise UsageError(
-            f"{path} has records of one machine ({next(iter(groups), '') or 'not named'}); name "
-            "another log, or two records of this one"
+            f"{path} has records of one machine and one number of threads "
+            f"({setup_titles(records[:1])[0]}); name another log, or two records of this one"
         )
-    names = list(groups)
-    for one, other in pairwise(names):
-        _print_tasks(groups[one], groups[other], (one, other), form)
+    return [_Compared(a, b, groups[a], groups[b]) for a, b in pairwise(groups)]
 
 
-def _print_tasks(
-    one: Sequence[Record], other: Sequence[Record], names: tuple[str, str], form: tuple[bool, bool]
-) -> None:
-    from loopwright.records.reports.differences import compare_logs
-
-    rows = compare_logs(one, other)
+def _print_tasks(pairs: Sequence[_Compared], form: tuple[bool, bool]) -> None:
     as_json, as_csv = form
     if as_json or as_csv:
-        _tasks_for_programs(rows, as_json)
+        _tasks_for_programs(pairs, as_json)
         return
+    for number, pair in enumerate(pairs):
+        if number:
+            click.echo()
+        _print_two(pair)
+
+
+def _print_two(pair: _Compared) -> None:
+    from loopwright.cli.logs.words import counted
+
+    rows = pair.rows
     both = [row for row in rows if row.ratio is not None]
-    echo(f"A: {names[0]}")
-    echo(f"B: {names[1]}")
+    echo(f"A: {pair.a}")
+    echo(f"B: {pair.b}")
     if both:
         print_table(_task_columns(both))
     for row in both:
         conditions = [d for d in row.differences if not d.what.startswith(("knob", "schedule"))]
         if conditions:
-            echo(
-                f"{row.task} was measured under other conditions: {'; '.join(map(str, conditions))}"
-            )
+            said = "; ".join(map(str, conditions))
+            echo(wrapped(f"{row.task} was measured under other conditions: {said}"))
     for row in rows:
         if row.ratio is None:
-            echo(_only(row))
-    faster = sum(row.ratio is not None and row.ratio.value < 1.0 for row in both)
-    same = sum(row.ratio is not None and bool(row.ratio.same) for row in both)
-    count = f"{len(both)} task{'s' * (len(both) != 1)}"
+            echo(wrapped(_only(row)))
+    same = sum(bool(row.ratio.same) for row in both if row.ratio is not None)
+    faster = sum(
+        row.ratio.value < 1.0 and not row.ratio.same for row in both if row.ratio is not None
+    )
+    count = counted(len(both), "task")
     echo(f"{count} in both: B is faster in {faster}, and {same} cannot be told apart")
 
 
@@ -229,17 +266,21 @@ def _ratio_json(ratio: Ratio | None) -> Json:
     return {"value": ratio.value, "low": ratio.low, "high": ratio.high}
 
 
-def _tasks_for_programs(rows: Sequence[TaskComparison], as_json: bool) -> None:
+def _tasks_for_programs(pairs: Sequence[_Compared], as_json: bool) -> None:
     titles = ("task", "one", "other", "one_seconds", "other_seconds", "ratio", "low", "high")
-    table = []
-    for row in rows:
-        sides = [None if side is None else side.record for side in (row.one, row.other)]
-        ids = [None if record is None else record.id for record in sides]
-        seconds = [None if record is None else record.median for record in sides]
-        ratio = row.ratio
-        figures = (None,) * 3 if ratio is None else (ratio.value, ratio.low, ratio.high)
-        table.append([row.task, *ids, *seconds, *figures])
+    table = [[*_values(row), pair.a, pair.b] for pair in pairs for row in pair.rows]
+    full = (*titles, "a", "b")
     if as_json:
-        print_lines(json.dumps(dict(zip(titles, row, strict=True))) for row in table)
+        print_lines(json.dumps(dict(zip(full, row, strict=True))) for row in table)
     else:
-        print_csv(titles, table)
+        print_csv(full, table)
+
+
+def _values(row: TaskComparison) -> list[Json]:
+    """The ids and seconds of the best records of a task, and their ratio."""
+    sides = [None if side is None else side.record for side in (row.one, row.other)]
+    ids = [None if record is None else record.id for record in sides]
+    seconds = [None if record is None else record.median for record in sides]
+    ratio = row.ratio
+    figures = (None,) * 3 if ratio is None else (ratio.value, ratio.low, ratio.high)
+    return [row.task, *ids, *seconds, *figures]

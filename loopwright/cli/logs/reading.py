@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import compress
 from typing import TYPE_CHECKING
 
@@ -16,30 +18,148 @@ if TYPE_CHECKING:
     from loopwright.records import Log, Record
     from loopwright.records.reports.setups import Setup
 
-#: Stands for the best record, and for the default configuration, where an id is asked for.
-BEST, DEFAULT = "best", "default"
 #: So many new objects may come before the collector of cycles looks at them.
 _COLLECTED_AFTER = 200_000
+#: Things that an error lists, at most.
+_LISTED = 3
 
 log_argument = click.argument("log")
-task_option = click.option("--task", help="Only tasks whose key contains this text.")
-target_option = click.option("--target", help="Only records of this kind of target, such as llvm.")
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON lines.")
-csv_option = click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
 
 
-def decorated(*decorators: Callable[..., object]) -> Callable[..., Callable[..., object]]:
-    """Options that several verbs share, as one decorator."""
-
-    def decorate(command: Callable[..., object]) -> Callable[..., object]:
-        for one in reversed(decorators):
-            command = one(command)
-        return command
-
-    return decorate
+def _one_form(context: click.Context, parameter: click.Parameter, value: bool) -> bool:
+    """Refuse --json beside --csv."""
+    other = "as_csv" if parameter.name == "as_json" else "as_json"
+    if value and context.params.get(other):
+        raise UsageError("--json and --csv are two forms of one output; give one of both")
+    return value
 
 
-log_options = decorated(log_argument, task_option, target_option)
+json_option = click.option(
+    "--json", "as_json", is_flag=True, callback=_one_form, help="Print JSON lines."
+)
+csv_option = click.option(
+    "--csv", "as_csv", is_flag=True, callback=_one_form, help="Print comma-separated values."
+)
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Which records of a log are meant: what --task, --target, --hardware and --threads say.
+
+    Attributes:
+        task: a part of the key of their task; None for all.
+        target: the kind of their target; None for all.
+        hardware: a part of the name of their hardware; None for all.
+        threads: their number of threads; None for all.
+    """
+
+    task: str | None = None
+    target: str | None = None
+    hardware: str | None = None
+    threads: int | None = None
+
+    def of(self, log: Log) -> list[Record]:
+        """The records of a log that they leave.
+
+        Raises:
+            UsageError: a filter leaves none; the message says what there is.
+        """
+        from loopwright.records import fields_of
+
+        chosen = list(log.records)
+        if self.task is not None:
+            (tasks,) = fields_of(chosen, "task")
+            fits = [self.task in own for own in tasks]
+            _check_left(log, f"no task with {self.task!r} in its key", tasks, fits)
+            chosen = list(compress(chosen, fits))
+        if self.target is not None:
+            (targets,) = fields_of(chosen, "target")
+            kinds = [str(own.get("kind", "")) for own in targets]
+            fits = [kind == self.target for kind in kinds]
+            _check_left(log, f"no record for target {self.target!r}", kinds, fits)
+            chosen = list(compress(chosen, fits))
+        if self.hardware is not None:
+            chosen = self._on_hardware(log, chosen, self.hardware)
+        if self.threads is not None:
+            (counts,) = fields_of(chosen, "threads")
+            fits = [count == self.threads for count in counts]
+            threads = f"{self.threads} thread{'s' * (self.threads != 1)}"
+            _check_left(log, f"no record of {threads}", [str(n or "?") for n in counts], fits)
+            chosen = list(compress(chosen, fits))
+        return chosen
+
+    def _on_hardware(self, log: Log, records: Sequence[Record], wanted: str) -> list[Record]:
+        """Records whose hardware has a text in its name, short or whole, in capitals or not."""
+        from loopwright.records import fields_of
+        from loopwright.records.reports.setups import hardware_names
+
+        (own,) = fields_of(records, "hardware")
+        # The names are those of all records: so they are printed.
+        names = hardware_names(fields_of(log.records, "hardware")[0])
+        text = wanted.casefold()
+        fit = {hard for hard, name in names.items() if text in f"{name} {hard}".casefold()}
+        fits = [hard in fit for hard in own]
+        there = [names[hard] for hard in own]
+        _check_left(log, f"no record of hardware with {wanted!r} in its name", there, fits)
+        return list(compress(records, fits))
+
+    def words(self) -> str:
+        """What they say, for a message; empty where they say nothing."""
+        said = {
+            "task": self.task,
+            "target": self.target,
+            "hardware": self.hardware,
+            "threads": self.threads,
+        }
+        return " and ".join(f"{name} {value!r}" for name, value in said.items() if value)
+
+
+def _check_left(log: Log, missing: str, there: Sequence[str], fits: Sequence[bool]) -> None:
+    """Refuse a filter that leaves nothing of what there is."""
+    if not any(fits) and there:
+        raise UsageError(f"{log.path} has {missing}; it has {_few(dict.fromkeys(there))}")
+
+
+def filter_options(command: Callable[..., object]) -> Callable[..., object]:
+    """Add the options that choose among the records of a log; the command gets `Filters`."""
+
+    @functools.wraps(command)
+    def filtered(
+        *args: object,
+        task: str | None,
+        target: str | None,
+        hardware: str | None,
+        threads: int | None,
+        **more: object,
+    ) -> object:
+        return command(*args, filters=Filters(task, target, hardware, threads), **more)
+
+    options = (
+        click.option("--task", metavar="TEXT", help="Only tasks whose key contains this text."),
+        click.option(
+            "--target", metavar="KIND", help="Only records of this kind of target, such as llvm."
+        ),
+        click.option(
+            "--hardware",
+            metavar="TEXT",
+            help="Only records of hardware whose name contains this text, such as EPYC.",
+        ),
+        click.option(
+            "--threads",
+            metavar="N",
+            type=click.IntRange(1),
+            help="Only records of kernels with this many threads.",
+        ),
+    )
+    with_options: Callable[..., object] = filtered
+    for option in reversed(options):
+        with_options = option(with_options)
+    return with_options
+
+
+def log_options(command: Callable[..., object]) -> Callable[..., object]:
+    """Add the argument LOG and the options that choose among its records."""
+    return log_argument(filter_options(command))
 
 
 def load_log(path: str, *, records: bool = True) -> Log:
@@ -53,14 +173,13 @@ def load_log(path: str, *, records: bool = True) -> Log:
         RecordError: the path names no log, or the log has no record.
     """
     from loopwright.records import open_log
-    from loopwright.records.log import check_is_log
+    from loopwright.records.log import check_has_records, check_is_log
 
     log = open_log(path)
-    check_is_log(log)
-    if complaint := log.complaint():
+    check = check_has_records if records else check_is_log
+    check(log)
+    if log.records and (complaint := log.complaint()):
         echo(complaint, err=True)
-    if records and not log.records:
-        raise RecordError(without_records(log))
     # Records have no cycles and stay until the verb ends: a collector that goes through all of them
     # again and again takes a fifth of the time.
     gc.freeze()
@@ -68,125 +187,129 @@ def load_log(path: str, *, records: bool = True) -> Log:
     return log
 
 
-def without_records(log: Log) -> str:
-    """What is said of a log without records."""
-    runs = f"{len(log.headers)} run{'s' * (len(log.headers) != 1)} began"
-    return (
-        f"{log.path} has no record yet ({runs}, and no trial has ended): wait, or go on with the "
-        "same `loopwright tune ... --log`"
-    )
+def _few(names: Iterable[str], separator: str = ", ") -> str:
+    """The first few of some names, and how many more there are."""
+    listed = list(names)
+    more = f"{separator}and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
+    return separator.join(listed[:_LISTED]) + more
 
 
-def of_task(log: Log, task: str | None, target: str | None) -> list[Record]:
-    """The records of a log that two filters leave.
-
-    Raises:
-        UsageError: a filter leaves none; the message says what there is.
-    """
-    from loopwright.records import fields_of
-
-    chosen = list(log.records)
-    if task is not None:
-        (tasks,) = fields_of(chosen, "task")
-        chosen = list(compress(chosen, (task in own for own in tasks)))
-        if not chosen and log.records:
-            there = _few(dict.fromkeys(tasks))
-            raise UsageError(f"{log.path} has no task with {task!r} in its key; it has {there}")
-    if target is not None:
-        (targets,) = fields_of(chosen, "target")
-        kinds = [str(own.get("kind", "")) for own in targets]
-        chosen = list(compress(chosen, (kind == target for kind in kinds)))
-        if not chosen and log.records:
-            there = _few(dict.fromkeys(kinds))
-            raise UsageError(f"{log.path} has no record for target {target!r}; it has {there}")
-    return chosen
-
-
-def _few(names: dict[str, None]) -> str:
-    shown = ", ".join(list(names)[:3])
-    return f"{shown} and {len(names) - 3} more" if len(names) > 3 else shown
-
-
-def setups_of(log: Log, task: str | None, target: str | None) -> list[list[Record]]:
-    """The records of a log that two filters leave, one list for each setup."""
+def setups_of(log: Log, filters: Filters) -> list[list[Record]]:
+    """The records of a log that some filters leave, one list for each setup."""
     from loopwright.records.reports.setups import by_setup
 
-    return list(by_setup(of_task(log, task, target)).values())
+    return list(by_setup(filters.of(log)).values())
 
 
-def only_setup(log: Log, task: str | None, target: str | None) -> list[Record]:
-    """The records of one setup: of the one task that two filters leave, and of the machine on which
-    most of it was measured; standard error says where there are others.
+def largest_setup(log: Log, filters: Filters) -> list[Record]:
+    """The records of one setup: of the one task that some filters leave, and of the machine on
+    which most of it was measured; standard error says where there are others.
 
     Raises:
         UsageError: they leave several tasks; the message says which, and how to name one.
     """
-    from loopwright.cli.logs.words import setup_title
+    from loopwright.records.reports.setups import setup_titles
 
-    groups = list(by_setup_of_one_task(log, of_task(log, task, target)).values())
-    most = max(groups, key=len)
+    groups = by_setup_of_one_task(log, filters.of(log))
+    most = max(groups.values(), key=len)
     if len(groups) > 1:
-        others = "; ".join(setup_title(group[0]) for group in groups if group is not most)
+        titles = setup_titles(group[0] for group in groups.values())
+        told = dict(zip(map(id, groups.values()), titles, strict=True))
+        others = _few((title for key, title in told.items() if key != id(most)), "; ")
         echo(
             f"{log.path} has this task for {len(groups)} machines or numbers of threads; this is "
-            f"{setup_title(most[0])}, which has most records, and not {others}",
+            f"{told[id(most)]}, which has most records, and not {others}; "
+            f"{_picked_by(groups)} picks another",
             err=True,
         )
     return most
 
 
-def by_setup_of_one_task(log: Log, records: Sequence[Record]) -> dict[Setup, list[Record]]:
+def _picked_by(setups: Iterable[Setup]) -> str:
+    """The options that pick one of several setups of a task."""
+    setups = list(setups)
+    options = ["--hardware TEXT"] * (len({setup.hardware for setup in setups}) > 1)
+    options += ["--threads N"] * (len({setup.threads for setup in setups}) > 1)
+    return " or ".join(options)
+
+
+def by_setup_of_one_task(log: Log, records: Iterable[Record]) -> dict[Setup, list[Record]]:
     """Records of one task, by their setup.
 
     Raises:
         UsageError: they are of several tasks; the message says which, and how to name one.
     """
-    from loopwright.cli.logs.words import setup_title
-    from loopwright.records.reports.setups import by_setup
+    from loopwright.records.reports.setups import by_setup, setup_titles
 
     groups = by_setup(records)
     firsts = {setup.task: group[0] for setup, group in reversed(groups.items())}
-    if len(firsts) == 1:
-        return groups
-    titles = [setup_title(record) for record in reversed(firsts.values())]
-    shown = "; ".join(titles[:3])
-    more = f"; and {len(titles) - 3} more" if len(titles) > 3 else ""
-    raise UsageError(
-        f"{log.path} has {len(titles)} tasks; name one with --task TEXT or --target KIND: "
-        f"{shown}{more}"
-    )
+    if len(firsts) > 1:
+        titles = _few(setup_titles(reversed(firsts.values())), "; ")
+        raise UsageError(
+            f"{log.path} has {len(firsts)} tasks; name one with --task TEXT or --target KIND: "
+            f"{titles}"
+        )
+    return groups
 
 
-def find_record(log: Log, records: Sequence[Record], wanted: str) -> Record:
-    """The record that was asked for: its id or the beginning of it, `BEST` or `DEFAULT`.
-
-    Args:
-        log: where the records are from, for messages.
-        records: those among which it is looked for.
-        wanted: what was asked for.
+def check_one_setup(log: Log, records: Iterable[Record]) -> None:
+    """Refuse records of several tasks or machines, among which none is the best.
 
     Raises:
+        UsageError: the message says which there are, and how to name one.
+    """
+    from loopwright.records.reports.setups import setup_titles
+
+    groups = by_setup_of_one_task(log, records)
+    if len(groups) > 1:
+        titles = _few(setup_titles(group[0] for group in groups.values()), "; ")
+        raise UsageError(
+            f"{log.path} has this task for {len(groups)} machines or numbers of threads; name one "
+            f"with {_picked_by(groups)}: {titles}"
+        )
+
+
+def find_record(
+    log: Log,
+    records: Sequence[Record],
+    wanted: str | None,
+    *,
+    trial: int | None = None,
+    run: str | None = None,
+) -> Record:
+    """The record that was asked for, see :func:`loopwright.inspection.choose`; where that is not
+    clear, the message says which option makes it so.
+
+    Args:
+        log: where the records are from.
+        records: those among which it is looked for.
+        wanted: its id or the beginning of it, ``best`` or ``default``; None where a trial is given.
+        trial: the number of its trial.
+        run: the run of that trial, or the beginning of its name.
+
+    Raises:
+        RecordError: there is none such.
+        UsageError: there are several.
+    """
+    from loopwright.inspection.choosing import WORDS, choose, of_run
+
+    if wanted in WORDS:
+        check_one_setup(log, of_run(log, records, run))
+    return choose(log, wanted, trial=trial, run=run, among=records)
+
+
+def record_argument(log: Log, records: Sequence[Record], wanted: str) -> Record:
+    """A record that was named as an argument: to name one that is not there is a wrong call.
+
+    Raises:
+        RecordError: it is a word, and no record is usable.
         UsageError: there is none such, or there are several.
     """
-    from loopwright.records import best, fields_of
-    from loopwright.records.reports.standings import default_record
+    from loopwright.inspection.choosing import WORDS
 
-    hint = f"`loopwright records list {log.path}` shows ids"
-    if wanted in (BEST, DEFAULT):
-        by_setup_of_one_task(log, records)  # the best of several tasks is no answer
-        found = best(records) if wanted == BEST else default_record(records)
-        if found is None:
-            raise RecordError(f"{log.path} has no usable record to be the {wanted}; {hint}")
-        return found
-    (ids,) = fields_of(records, "id")
-    rows = [row for row, name in enumerate(ids) if wanted and name.startswith(wanted)]
-    # A log that was merged with itself holds one record twice.
-    names = dict.fromkeys(ids[row] for row in rows)
-    if len(names) == 1:
-        return records[rows[0]]
-    if not names:
-        raise UsageError(f"{log.path} has no record {wanted!r}; {hint}")
-    raise UsageError(
-        f"{log.path} has {len(names)} records whose id begins with {wanted!r} "
-        f"({_few(names)}); give more digits"
-    )
+    try:
+        return find_record(log, records, wanted)
+    except RecordError as error:
+        if wanted in WORDS:
+            raise
+        raise UsageError(str(error)) from error

@@ -18,14 +18,15 @@ from loopwright.cli.logs.columns import (
     print_lines,
     print_table,
     terminal_width,
+    wrapped,
 )
 from loopwright.cli.logs.reading import (
+    Filters,
     csv_option,
     json_option,
+    largest_setup,
     load_log,
     log_options,
-    of_task,
-    only_setup,
 )
 from loopwright.errors import RecordError, UsageError
 
@@ -53,9 +54,7 @@ _BAR = 20
     metavar="FILE",
     help="Draw it as a picture instead: x.png, x.svg or x.pdf (needs matplotlib).",
 )
-def curve(
-    log: str, task: str | None, target: str | None, as_json: bool, as_csv: bool, out: str | None
-) -> None:
+def curve(log: str, filters: Filters, as_json: bool, as_csv: bool, out: str | None) -> None:
     """Show the best speed so far, trial after trial, for one task of LOG.
 
     Failed trials and those that racing dropped are never the best. Runs that were resumed are
@@ -65,8 +64,10 @@ def curve(
     from loopwright.inspection import work_of
     from loopwright.records.reports.curve import best_so_far
 
+    if out is not None and (as_json or as_csv):
+        raise UsageError("-o draws a picture, --json and --csv print rows; give one of them")
     read = load_log(log)
-    records = only_setup(read, task, target)
+    records = largest_setup(read, filters)
     found = best_so_far(records, read.headers)
     if as_json or as_csv:
         _curve_for_programs(found, as_json)
@@ -98,13 +99,13 @@ def _curve_for_programs(found: Curve, as_json: bool) -> None:
 
 def _print_curve(found: Curve, work: Work | None, first: Record) -> None:
     from loopwright.cli.logs.text_plot import bars
-    from loopwright.cli.logs.words import gflops, setup_title, speed_text
+    from loopwright.cli.logs.words import counted, gflops, setup_title, speed_text
     from loopwright.task.applying.as_called import duration
 
     width = terminal_width() or _PLOT_WIDTH
     unit, values = _speeds(found, work)
-    echo(setup_title(first))
-    echo(f"best so far in {unit}, over {len(found)} trials")
+    echo(wrapped(setup_title(first), 2))
+    echo(f"best so far in {unit}, over {counted(len(found), 'trial')}")
     for line in bars(values, width, _PLOT_HEIGHT):
         click.echo(line)
     shown = found.steps[-_STEPS:]
@@ -129,8 +130,10 @@ def _print_curve(found: Curve, work: Work | None, first: Record) -> None:
     if found.final is not None and found.final.id != found.steps[-1].record.id:
         said = speed_text(work, found.final.median)
         echo(
-            f"measured again and ranked, the best is record {found.final.id}: {said} "
-            "(the fastest of many single measurements was lucky, too)"
+            wrapped(
+                f"measured again and ranked, the best is record {found.final.id}: {said} "
+                "(the fastest of many single measurements owes something to luck)"
+            )
         )
 
 
@@ -191,28 +194,32 @@ def _draw(found: Curve, work: Work | None, first: Record, out: str) -> None:
 @log_options
 @json_option
 @csv_option
-def errors(log: str, task: str | None, target: str | None, as_json: bool, as_csv: bool) -> None:
+def errors(log: str, filters: Filters, as_json: bool, as_csv: bool) -> None:
     """Show what failed in LOG: the kinds, their shares, the first example of each.
 
     Below each kind stand the values of knobs that go with it: values whose candidates failed more
     often than chance allows (Fisher's exact test, p below 0.01 after a correction for the number
     of values that were looked at).
     """
+    from loopwright.cli.logs.words import counted
     from loopwright.records.reports.errors import failures
 
     read = load_log(log)
-    found = failures(of_task(read, task, target))
+    found = failures(filters.of(read))
     if as_json or as_csv:
         _errors_for_programs(found, as_json)
         return
     echo(
-        f"{found.failed} of {found.trials} trials failed; {found.dropped} were dropped by racing, "
-        f"which is no failure; {found.again} of the further measurements failed"
+        wrapped(
+            f"{found.failed} of {counted(found.trials, 'trial')} failed; {found.dropped} were "
+            "dropped by racing, which is no failure; "
+            f"{found.again} of the further measurements failed"
+        )
     )
     width = terminal_width()
     for kind in found.kinds:
         click.echo()
-        echo(f"{kind.kind}: {kind.count} records, {kind.share:.1%}")
+        echo(f"{kind.kind}: {counted(kind.count, 'record')}, {kind.share:.1%}")
         echo(
             _fitted(
                 f"  first: record {kind.first.id}, trial {kind.first.trial}: {kind.text}", width
@@ -265,9 +272,7 @@ def _errors_for_programs(found: FailureReport, as_json: bool) -> None:
 @json_option
 @csv_option
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the samples.")
-def importance(
-    log: str, task: str | None, target: str | None, as_json: bool, as_csv: bool, seed: int
-) -> None:
+def importance(log: str, filters: Filters, as_json: bool, as_csv: bool, seed: int) -> None:
     """Show which knobs matter for one task of LOG, with the best and the worst value of each.
 
     The share is the part of the variance of log(time) that a knob explains by itself: functional
@@ -277,7 +282,7 @@ def importance(
     from loopwright.records.reports import importance as reports
 
     read = load_log(log)
-    found = reports.importance(only_setup(read, task, target), seed)
+    found = reports.importance(largest_setup(read, filters), seed)
     if as_json or as_csv:
         _importance_for_programs(found, as_json)
         return
@@ -310,16 +315,18 @@ def _print_importance(found: Importance) -> None:
             Column("knob", [harmless(name) for _, name in rows]),
             Column("share", [f"{share:.1%}" for share, _ in rows], right=True),
             Column("", ["█" * round(share * _BAR) for share, _ in rows]),
+            Column("slower", [f"{k.worst.slower:.2f} x" for k in found.knobs] + blank, right=True),
             Column("best", [harmless(k.best.text) for k in found.knobs] + blank),
-            Column("worst", [harmless(k.worst.text) for k in found.knobs] + blank),
-            Column("slower", [f"{k.worst.slower:.2f} x" for k in found.knobs] + blank),
+            Column("worst", [harmless(k.worst.text) for k in found.knobs] + blank, cut=True),
         ]
     )
     dropped = f" ({found.dropped} of them dropped by racing, with rough times)"
     learned = "" if found.learned == found.records else f", learned from {found.learned} of them"
     echo(
-        f"{found.method}, over {found.records} records{dropped if found.dropped else ''}{learned}; "
-        f"rank correlation {found.rank_correlation:.2f} on what it had not seen"
+        wrapped(
+            f"{found.method}, over {found.records} records{dropped if found.dropped else ''}"
+            f"{learned}; rank correlation {found.rank_correlation:.2f} on what it had not seen"
+        )
     )
     if found.rank_correlation < 0.3:
         echo("That is low: the trees learned little, and these shares say little; tune for longer")

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from loopwright.cli.harmless import echo, harmless
-from loopwright.cli.logs.columns import Column, table_lines, terminal_width
+from loopwright.cli.logs.columns import Column, table_lines, terminal_width, wrapped
 from loopwright.cli.logs.reading import (
-    BEST,
-    by_setup_of_one_task,
-    find_record,
+    Filters,
+    check_one_setup,
     json_option,
     load_log,
     log_options,
-    of_task,
+    record_argument,
 )
 from loopwright.errors import LoopwrightError, RecordError
 
@@ -25,6 +23,8 @@ if TYPE_CHECKING:
     from loopwright.records import Log, Record
     from loopwright.records.reports.importance import Importance
 
+#: The word for the best record.
+BEST = "best"
 #: How many candidates a tie names.
 _TIES = 5
 
@@ -37,9 +37,7 @@ _TIES = 5
 @click.option("--schedule", "part", flag_value="schedule", help="Print its schedule as Python.")
 @click.option("--ir", "part", flag_value="ir", help="Print its loop nest.")
 @click.option("--code", "part", flag_value="code", help="Print its code, as the target has it.")
-def show(
-    log: str, task: str | None, target: str | None, record: str, as_json: bool, part: str | None
-) -> None:
+def show(log: str, filters: Filters, record: str, as_json: bool, part: str | None) -> None:
     """Show one RECORD of LOG: its id (or the beginning of it), `best` or `default`.
 
     How fast it is and how sure that is, whether it would be applied on this machine, what each of
@@ -47,9 +45,9 @@ def show(
     --schedule, --ir and --code need no template: the log holds the expression and the schedule.
     """
     read = load_log(log)
-    records = of_task(read, task, target)
-    order = _order_of_one_setup(read, records) if record == BEST else []
-    chosen = order[0] if order else find_record(read, records, record)
+    records = filters.of(read)
+    order = _order_of_best(read, records) if record == BEST else []
+    chosen = order[0] if order else record_argument(read, records, record)
     if part is not None:
         echo(_part(read, chosen, part))
     elif as_json:
@@ -59,17 +57,18 @@ def show(
             echo(line)
 
 
-def _order_of_one_setup(log: Log, records: Sequence[Record]) -> list[Record]:
-    """The candidates, the best first, where all records are of one setup; otherwise none.
+def _order_of_best(log: Log, records: Sequence[Record]) -> list[Record]:
+    """The candidates of one task on one machine, the best first.
 
     To rank 100 000 records takes more than half a second: the best and its place are found at once.
 
     Raises:
-        UsageError: they are of several tasks.
+        UsageError: they are of several tasks or machines.
     """
     from loopwright.records import ranked
 
-    return ranked(records) if len(by_setup_of_one_task(log, records)) == 1 else []
+    check_one_setup(log, records)
+    return ranked(records)
 
 
 def _part(log: Log, record: Record, part: str) -> str:
@@ -111,11 +110,7 @@ def _described(log: Log, record: Record, order: Sequence[Record]) -> Iterator[st
 
 def _said(name: str, text: str) -> str:
     """A line under a name; on a terminal wrapped to its width."""
-    line = f"{name + ':':10}{text}"
-    width = terminal_width()
-    if width is None:
-        return line
-    return textwrap.fill(line, max(40, width), subsequent_indent=" " * 10, break_long_words=False)
+    return wrapped(f"{name + ':':10}{text}", 10)
 
 
 def _measured(record: Record) -> str:
@@ -163,32 +158,37 @@ def _no_work(record: Record) -> str:
 
 def _standing(record: Record, own: Sequence[Record], order: Sequence[Record]) -> Iterator[str]:
     """Its rank, its ties and its verdict."""
-    from loopwright.inspection.ties import ties_of
-    from loopwright.records import fields_of
+    from loopwright.cli.logs.words import counted
+    from loopwright.inspection.ties import LOOKED_AT, place_of, ties_of
     from loopwright.records.query import verdict_on
+    from loopwright.records.reports.differences import FEWEST_WINDOWS
 
     if not record.usable:
         return
-    (candidates,) = fields_of(order, "candidate")
-    place = candidates.index(record.candidate) + 1 if record.candidate in candidates else None
+    place = place_of(record, order)
     if place is None:
         yield _said("rank", "none: its candidate was found to be wrong, or failed, later")
         return
-    yield _said("rank", f"{place} of {len(order)} candidates of this task and machine")
+    yield _said(
+        "rank", f"{place + 1} of {counted(len(order), 'candidate')} of this task and machine"
+    )
     if verdict := verdict_on(record, own):
         said = verdict.text("it")
         peak = f"; it has {verdict.of_peak:.0%} of the {verdict.peak}" if verdict.peak else ""
         yield _said("verdict", f"{said}{peak}")
-    if len(record.times) < 3:
-        yield _said("ties", "not known: fewer than three windows give no interval")
+    if len(record.times) < FEWEST_WINDOWS:
+        yield _said("ties", f"not known: fewer than {FEWEST_WINDOWS} windows give no interval")
         return
     ties = ties_of(record, own, order)
     if not ties:
         yield _said("ties", "none: no other candidate's interval reaches its time")
         return
-    paired = any(tie.paired for tie in ties)
-    how = "sampled in turns" if paired else "by the windows of each, measured at different times"
-    yield _said("ties", f"with {len(ties)} candidates ({how}):")
+    paired = sum(tie.paired for tie in ties)
+    how = "by the windows of each, as if at different times"
+    if paired:
+        how = "sampled in turns" if paired == len(ties) else "some of them sampled in turns"
+    least = "at least " * (len(ties) >= LOOKED_AT)
+    yield _said("ties", f"with {least}{counted(len(ties), 'candidate')} ({how}):")
     for tie in ties[:_TIES]:
         turns = ", sampled in turns" if tie.paired else ""
         yield f"          {tie.record.id} {tie.ratio:.2f} x its time, 95 % interval " + (
@@ -205,7 +205,7 @@ def _here(log: Log, record: Record) -> Iterator[str]:
     found = applies_here(record, log.records)
     yield _said("here", f"{'applied' if found.applied else 'not applied'}: {found.reason}")
     for difference in found.differs:
-        yield f"          {difference}"
+        yield wrapped(f"          {difference}", 12)
 
 
 def _knobs(record: Record, own: Sequence[Record]) -> Iterator[str]:
@@ -233,19 +233,14 @@ def _knobs(record: Record, own: Sequence[Record]) -> Iterator[str]:
     ]
     yield from table_lines(table, terminal_width())
     if note:
-        yield _wrapped(note)
+        yield wrapped(note)
         return
     assert effects is not None
-    yield _wrapped(
+    yield wrapped(
         "on average: time by that of the knob's best value, all other knobs varying "
         f"({effects.method}; rank correlation {effects.rank_correlation:.2f} on what it had not "
         "seen)"
     )
-
-
-def _wrapped(text: str) -> str:
-    width = terminal_width()
-    return text if width is None else textwrap.fill(text, max(40, width))
 
 
 def _on_average(effects: Importance | None, record: Record, name: str) -> str:

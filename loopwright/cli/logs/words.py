@@ -14,28 +14,19 @@ if TYPE_CHECKING:
     from loopwright.records import Json, Log, Record
 
 #: Widths of a terminal from which the time, and when it was measured, are shown too.
-_WIDE, _WIDER = 100, 120
+WIDE, _WIDER = 100, 120
 
 
 def setup_title(record: Record) -> str:
     """The task of a record, and what it ran on."""
-    return f"{_task_text(record)} {_conditions(record)}"
+    from loopwright.records.reports.setups import setup_titles
+
+    return harmless(setup_titles([record])[0])
 
 
-def _task_text(record: Record) -> str:
-    from loopwright.records.reports.setups import task_text
-
-    return harmless(task_text(record.op, record.args))
-
-
-def _conditions(record: Record) -> str:
-    """What a record ran on, such as ``on llvm, 2 threads, AMD EPYC``."""
-    parts = [f"on {record.kind or 'an unknown target'}"]
-    if record.threads:
-        parts.append(f"{record.threads} thread{'s' * (record.threads != 1)}")
-    if cpu := record.env.get("cpu"):
-        parts.append(str(cpu))
-    return harmless(", ".join(parts))
+def counted(count: int, what: str) -> str:
+    """``1 record``, ``2 records``."""
+    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def record_columns(log: Log, records: Sequence[Record], width: int | None) -> list[Column]:
@@ -72,7 +63,7 @@ def record_columns(log: Log, records: Sequence[Record], width: int | None) -> li
             "time",
             ["-" if m is None else duration(m) for m in medians],
             right=True,
-            needs=_WIDE if fast else 0,
+            needs=WIDE if fast else 0,
         ),
         Column("spread", ["-" if s is None else f"{s:.1%}" for s in spreads(times)], right=True),
         Column("status", statuses(records)),
@@ -84,40 +75,76 @@ def record_columns(log: Log, records: Sequence[Record], width: int | None) -> li
 
 
 def heading(records: Sequence[Record]) -> list[str]:
-    """What stands above a table on a terminal: its tasks, numbered where there are several."""
-    firsts = list(_first_of_task(records).values())
-    if len(firsts) == 1:
-        return [setup_title(firsts[0])]
-    common = {_conditions(record) for record in firsts}
-    told = _task_text if len(common) == 1 else setup_title
-    titles = [f"task {number}: {told(record)}" for number, record in enumerate(firsts, 1)]
-    return [*titles, f"all {common.pop()}"] if len(common) == 1 else titles
+    """What stands above a table on a terminal: what the records are of and ran on, numbered where
+    there are several."""
+    from loopwright.records.reports.setups import conditions_text, hardware_names
+
+    groups = _by_machine(records)
+    names = hardware_names(hardware for _, hardware in groups)
+    tasks = [_task_text(group[0]) for group in groups.values()]
+    conditions = [
+        harmless(conditions_text(group[0], names, threads=len(set(_threads(group))) == 1))
+        for group in groups.values()
+    ]
+    if len(groups) == 1:
+        return [f"{tasks[0]} {conditions[0]}"]
+    title = _title(groups)
+    if len(set(conditions)) > 1:
+        numbered = enumerate(zip(tasks, conditions, strict=True), 1)
+        return [f"{title} {number}: {task} {told}" for number, (task, told) in numbered]
+    titles = [f"{title} {number}: {task}" for number, task in enumerate(tasks, 1)]
+    return [*titles, f"all {conditions[0]}"]
 
 
 def _task_columns(records: Sequence[Record], width: int | None) -> list[Column]:
-    """The task of each record; on a terminal its number in the heading, where there are several."""
+    """The task and hardware of each record; on a terminal their number in the heading, where there
+    are several."""
     from loopwright.records import fields_of
+    from loopwright.records.reports.setups import hardware_names
 
-    firsts = _first_of_task(records)
-    if len(firsts) == 1 and width is not None:
+    groups = _by_machine(records)
+    if len(groups) == 1 and width is not None:
         return []
-    (tasks,) = fields_of(records, "task")
+    places = list(zip(*fields_of(records, "task", "hardware"), strict=True))
     if width is not None:
-        numbers = {task: str(number) for number, task in enumerate(firsts, 1)}
-        return [Column("task", [numbers[task] for task in tasks], right=True)]
-    texts = {task: _task_text(first) for task, first in firsts.items()}
-    return [Column("task", [texts[task] for task in tasks])]
+        numbers = {place: str(number) for number, place in enumerate(groups, 1)}
+        return [Column(_title(groups), [numbers[place] for place in places], right=True)]
+    texts = {task: _task_text(group[0]) for (task, _), group in reversed(groups.items())}
+    names = hardware_names(hardware for _, hardware in groups)
+    said = {hardware: harmless(name) for hardware, name in names.items()}
+    tasks = Column("task", [texts[task] for task, _ in places])
+    if len(said) == 1:
+        return [tasks]
+    return [tasks, Column("hardware", [said[hardware] for _, hardware in places])]
 
 
-def _first_of_task(records: Sequence[Record]) -> dict[str, Record]:
+def _task_text(record: Record) -> str:
+    from loopwright.records.reports.setups import task_text
+
+    return harmless(task_text(record.op, record.args))
+
+
+def _threads(records: Sequence[Record]) -> list[int]:
     from loopwright.records import fields_of
 
-    (tasks,) = fields_of(records, "task")
-    firsts: dict[str, Record] = {}
-    for task, record in zip(tasks, records, strict=True):
-        if task not in firsts:
-            firsts[task] = record
-    return firsts
+    (threads,) = fields_of(records, "threads")
+    return threads
+
+
+def _title(groups: Mapping[tuple[str, str], object]) -> str:
+    """What numbers in a heading are of: tasks, or setups where a task ran on several machines."""
+    return "task" if len({task for task, _ in groups}) == len(groups) else "setup"
+
+
+def _by_machine(records: Sequence[Record]) -> dict[tuple[str, str], list[Record]]:
+    """Records by their task and hardware, in order of first appearance."""
+    from loopwright.records import fields_of
+
+    groups: dict[tuple[str, str], list[Record]] = {}
+    places = zip(*fields_of(records, "task", "hardware"), strict=True)
+    for record, place in zip(records, places, strict=True):
+        groups.setdefault(place, []).append(record)
+    return groups
 
 
 def statuses(records: Sequence[Record]) -> list[str]:
@@ -177,16 +204,20 @@ def record_rows(log: Log, records: Sequence[Record]) -> tuple[list[str], list[li
     from loopwright.inspection import works_of
     from loopwright.records import fields_of, once_for_equal
     from loopwright.records.reports.knobs import ABSENT, knobs_of, value_text
+    from loopwright.records.reports.setups import hardware_names
     from loopwright.records.reports.spread import spreads
 
     names = ("id", "op", "target", "threads", "run", "trial", "phase", "median", "times")
     columns = dict(zip(names, fields_of(records, *names), strict=True))
     (clocks,) = fields_of(records, "ts")
     works = works_of(log, records)
+    (machines,) = fields_of(records, "hardware")
+    hardware = hardware_names(machines)
     found: dict[str, list[Json]] = {
         **{name: columns[name] for name in ("id", "op")},
         "args": once_for_equal(lambda record: value_text(record.args), records, ["args"]),
         "target": [str(target.get("kind", "")) for target in columns["target"]],
+        "hardware": [hardware[machine] for machine in machines],
         **{name: columns[name] for name in ("threads", "run", "trial", "phase")},
         "status": statuses(records),
         "seconds": columns["median"],

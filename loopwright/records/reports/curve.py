@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from loopwright.records.json_value import Json
 from loopwright.records.many import fields_of
-from loopwright.records.ranking import ranked
+from loopwright.records.ranking import ranked, refuted
 from loopwright.records.record import Record
 
 Floats = npt.NDArray[np.float64]
@@ -89,10 +89,13 @@ def best_so_far(records: Iterable[Record], headers: Sequence[Mapping[str, Json]]
         6 0 True
     """
     records = list(records)
-    (phases,) = fields_of(records, "phase")
-    trials = [record for record, phase in zip(records, phases, strict=True) if not phase]
+    phases, usable = fields_of(records, "phase", "usable")
+    out = refuted(records)
+    searched = [not phase for phase in phases]
+    trials = list(compress(records, searched))
+    may_be_best = [own and not bad for own, bad in zip(usable, out, strict=True)]
+    counts = np.array(list(compress(may_be_best, searched)), dtype=np.bool_)
     medians, times = fields_of(trials, "median", "times")
-    counts = _may_be_best(records, trials)
     seconds = np.array([math.nan if m is None else m for m in medians], dtype=np.float64)
     candidates = np.where(counts, seconds, np.inf)
     best = np.minimum.accumulate(candidates)
@@ -107,19 +110,6 @@ def best_so_far(records: Iterable[Record], headers: Sequence[Mapping[str, Json]]
     )  # fmt: skip
     best = np.where(np.isinf(best), np.nan, best)
     return Curve(clock, seconds, best, counts, runs, steps, next(iter(ranked(records, 1)), None))
-
-
-def _may_be_best(records: Sequence[Record], trials: Sequence[Record]) -> npt.NDArray[np.bool_]:
-    """For each trial whether it ran to a full time, and its candidate was not refuted."""
-    wrong, failed_again = fields_of(records, "wrong", "failed_again")
-    bad = [a or b for a, b in zip(wrong, failed_again, strict=True)]
-    refuted = {(r.candidate, r.build) for r in compress(records, bad)}
-    (usable,) = fields_of(trials, "usable")
-    counts = np.array(usable, dtype=np.bool_)
-    if refuted:
-        names = zip(*fields_of(trials, "candidate", "build"), strict=True)
-        counts &= np.array([name not in refuted for name in names], dtype=np.bool_)
-    return counts
 
 
 def _clock(

@@ -2,13 +2,15 @@
 
 Whether a value of a knob goes with failure is asked by Fisher's exact test, one-sided ("On the
 interpretation of chi-squared from contingency tables, and the calculation of P", J. R. Stat. Soc.
-85, 1922), and corrected by Bonferroni for the number of values that were looked at.
+85, 1922), and corrected by Bonferroni for the number of values that could have been named: which
+those are depends on how often each occurs, and not on how often it failed, so that the correction
+holds (Tarone, "A modified Bonferroni method for discrete data", Biometrics 46, 1990).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,7 +22,7 @@ from loopwright.records.reports.knobs import Knob, knobs_of
 
 #: A value is named when chance gives a link as strong with less than this probability.
 SIGNIFICANT = 0.01
-#: A value is looked at when so many failures have it.
+#: A value is named when so many failures have it, at least.
 FEWEST = 5
 
 
@@ -35,7 +37,7 @@ class FailingValue:
         trials: how many records have it.
         overall: share of all records that failed in this way.
         p: probability of so many failures if the value made no difference, corrected for the number
-            of values that were looked at.
+            of values that could have so many.
     """
 
     knob: str
@@ -131,22 +133,28 @@ def _failing_values(
     knobs: Sequence[Knob], has: npt.NDArray[np.bool_], significant: float
 ) -> tuple[FailingValue, ...]:
     """The values that go with failure, among records of which some failed in one way."""
-    looked: list[FailingValue] = []
-    total, bad = len(has), int(has.sum())
-    for knob in knobs:
-        for part, values in knob.parts().items():
-            rows = {text: row for row, text in enumerate(dict.fromkeys(t for t, _ in values))}
-            texts = list(rows)
-            codes = np.array([rows[text] for text, _ in values])[knob.codes]
-            trials = np.bincount(codes, minlength=len(texts))
-            failed = np.bincount(codes[has], minlength=len(texts))
-            for row in np.flatnonzero((failed >= FEWEST) & (trials < total)).tolist():
-                n, k = int(trials[row]), int(failed[row])
-                p = _probability(k, n, bad, total)
-                looked.append(FailingValue(part, texts[row], k, n, bad / total, p))
-    corrected = [replace(value, p=min(1.0, value.p * len(looked))) for value in looked]
+    found: list[FailingValue] = []
+    total, bad, looked_at = len(has), int(has.sum()), 0
+    for name, texts, codes in _parts(knobs):
+        trials = np.bincount(codes, minlength=len(texts))
+        failed = np.bincount(codes[has], minlength=len(texts))
+        possible = (np.minimum(trials, bad) >= FEWEST) & (trials < total)
+        looked_at += int(possible.sum())
+        for row in np.flatnonzero(possible & (failed >= FEWEST)).tolist():
+            n, k = int(trials[row]), int(failed[row])
+            p = _probability(k, n, bad, total)
+            found.append(FailingValue(name, texts[row], k, n, bad / total, p))
+    corrected = [replace(value, p=min(1.0, value.p * looked_at)) for value in found]
     strong = [value for value in corrected if value.p < significant]
     return tuple(sorted(strong, key=lambda value: (value.p, -value.share)))
+
+
+def _parts(knobs: Sequence[Knob]) -> Iterator[tuple[str, list[str], npt.NDArray[np.int64]]]:
+    """Each part of each knob: its name, the texts of its values, and which of them records have."""
+    for knob in knobs:
+        for name, values in knob.parts().items():
+            rows = {text: row for row, text in enumerate(dict.fromkeys(t for t, _ in values))}
+            yield name, list(rows), np.array([rows[text] for text, _ in values])[knob.codes]
 
 
 def _probability(k: int, n: int, bad: int, total: int) -> float:

@@ -9,6 +9,7 @@ from itertools import compress
 import numpy as np
 
 from loopwright.records.many import fields_of
+from loopwright.records.ranking import refuted
 from loopwright.records.record import Record
 from loopwright.records.reports.differences import Ratio, time_ratio
 from loopwright.records.reports.knobs import ABSENT, knobs_of, value_text
@@ -36,7 +37,8 @@ class Neighbours:
 def neighbours(record: Record, records: Iterable[Record]) -> list[Neighbours]:
     """What changing each knob by itself was measured to do, in the order of the record's knobs.
 
-    Racing dropped some of the slow ones after one window; they count, since they are slower.
+    Racing dropped some of the slow ones after one window; they count, since they are slower. Those
+    whose answer was found to be wrong, or that crashed later, do not.
 
     Args:
         record: a record that has a time.
@@ -51,7 +53,8 @@ def neighbours(record: Record, records: Iterable[Record]) -> list[Neighbours]:
     """
     records = list(records)
     (valid,) = fields_of(records, "valid")
-    others = list(compress(records, valid))
+    sound = [own and not bad for own, bad in zip(valid, refuted(records), strict=True)]
+    others = list(compress(records, sound))
     knobs = [knob for knob in knobs_of(others) if len(knob.texts) > 1]
     (seconds,) = fields_of(others, "median")
     differs = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from loopwright.records.json_value import Json
@@ -53,3 +53,76 @@ def task_text(op: str, args: Sequence[Json]) -> str:
         matmul(256, 256, 256)
     """
     return f"{op}({', '.join(map(str, args))})"
+
+
+def hardware_names(hardware: Iterable[str]) -> dict[str, str]:
+    """Short names of hardware: its CPU, and in brackets what tells two of one CPU apart.
+
+    Args:
+        hardware: `Setup.hardware` of all that are to be told apart.
+
+    Returns:
+        The name of each, such as ``AMD EPYC`` or ``AMD EPYC (core-avx2)``.
+    """
+    named: dict[str, list[str]] = {}
+    for text in dict.fromkeys(hardware):
+        named.setdefault(_cpu(text), []).append(text)
+    return {text: name for cpu, group in named.items() for text, name in _names(cpu, group)}
+
+
+def _parts(hardware: str) -> tuple[str, str, str, str]:
+    """CPU, instruction set, and the CPU and the features that code was made for."""
+    parts = [*hardware.split(" | "), "", "", ""]
+    return parts[0], parts[1], parts[2], parts[3]
+
+
+def _cpu(hardware: str) -> str:
+    cpu, _, made_for, _ = _parts(hardware)
+    return cpu.strip() or made_for.strip() or "unknown hardware"
+
+
+def _names(cpu: str, group: Sequence[str]) -> list[tuple[str, str]]:
+    """Names of hardware with one CPU."""
+    if len(group) == 1:
+        return [(group[0], cpu)]
+    _, sets, cpus, features = zip(*map(_parts, group), strict=True)
+    for values in (cpus, sets, features):
+        if len(set(values)) == len(group):
+            return [
+                (text, f"{cpu} ({_own(v, values)})") for text, v in zip(group, values, strict=True)
+            ]
+    return [(text, text) for text in group]
+
+
+def _own(value: str, values: Sequence[str]) -> str:
+    """The words of a value that not all have."""
+    common = set.intersection(*(set(other.split()) for other in values))
+    return " ".join(word for word in value.split() if word not in common) or "none of these"
+
+
+def setup_titles(records: Iterable[Record]) -> list[str]:
+    """What each record is of and ran on, such as ``matmul(8) on llvm, 2 threads, AMD EPYC``.
+
+    Args:
+        records: one record of each setup that is to be told apart.
+    """
+    records = list(records)
+    names = hardware_names(record.hardware for record in records)
+    return [
+        f"{task_text(record.op, record.args)} {conditions_text(record, names)}"
+        for record in records
+    ]
+
+
+def conditions_text(record: Record, names: Mapping[str, str], *, threads: bool = True) -> str:
+    """What a record ran on, such as ``on llvm, 2 threads, AMD EPYC``.
+
+    Args:
+        record: the record.
+        names: of hardware, see `hardware_names`.
+        threads: whether to say their number.
+    """
+    parts = [f"on {record.kind or 'an unknown target'}"]
+    if threads and record.threads:
+        parts.append(f"{record.threads} thread{'s' * (record.threads != 1)}")
+    return ", ".join([*parts, names[record.hardware]])

@@ -36,6 +36,7 @@ def test_by_id_by_its_beginning_by_trial_and_as_the_best(log: Log) -> None:
     assert choose(log, second.id[:8]) is second
     assert choose(log, trial=1) is second
     assert choose(log, "best") is third
+    assert choose(log, "default") is first
     assert choose(log, trial=3, run="a1b") is log.records[3]
     assert choose(log.path, trial=0).trial == 0
 
@@ -56,13 +57,15 @@ def test_what_is_not_there_is_said(log: Log, tmp_path: Path) -> None:
     failed = dataclasses.replace(log.records[0], times=(), error={"kind": "COMPILE", "text": "x"})
     with pytest.raises(RecordError, match="no usable record among 1: none ran to a time"):
         choose(of(log, failed), "best")
+    with pytest.raises(RecordError, match="of the default configuration among 1; `loopwright rec"):
+        choose(of(log, failed), "default")
     with pytest.raises(RecordError, match="no log at"):
         choose(tmp_path / "none.jsonl", "best")
     (tmp_path / "empty.jsonl").touch()
-    with pytest.raises(RecordError, match="holds no record; tune first"):
+    with pytest.raises(RecordError, match="is empty; tune into it"):
         choose(tmp_path / "empty.jsonl", "best")
     (tmp_path / "code.py").write_text("print(1)\n")
-    with pytest.raises(RecordError, match=r"is no log .* line 1 for example: not JSON"):
+    with pytest.raises(RecordError, match=r"is no log .*the first is line 1 \(1 x not JSON\)"):
         choose(tmp_path / "code.py", "best")
 
 
@@ -74,8 +77,15 @@ def test_where_several_are_meant_they_are_named(log: Log) -> None:
         choose(both, trial=0)
     assert choose(both, trial=0, run="ffff") is other
     task = dataclasses.replace(first, task="another", op="dense")
-    with pytest.raises(UsageError, match=f"2 tasks; name the record: .*{first.id}.*{task.id}"):
+    with pytest.raises(UsageError, match=f"2 tasks, .*name the record: .*{first.id}.*{task.id}"):
         choose(of(log, first, task), "best")
+    two = dataclasses.replace(first, target={**first.target, "num_threads": 2})
+    several = f"2 machines or numbers of threads, .*{first.id} .*1 thread.*{two.id} .*2 threads"
+    with pytest.raises(UsageError, match=several):
+        choose(of(log, first, two), "default")
+    assert choose(of(log, first, two), "best", among=[two]) is two
+    with pytest.raises(RecordError, match="no record among those that are meant"):
+        choose(of(log, first, two), trial=0, among=[])
     alike = of(log, *[dataclasses.replace(first, ts=float(k)) for k in range(20)])
     digits = [r.id[0] for r in alike]
     twice = next(d for d in digits if digits.count(d) > 1)
@@ -93,3 +103,13 @@ def test_measuring_a_trial_again_makes_no_second_one(log: Log) -> None:
     first = log.records[0]
     again = dataclasses.replace(first, phase="playoff", ts=5.0)
     assert choose(of(log, first, again), trial=0) is first
+
+
+def test_the_default_is_the_one_that_the_verdict_of_the_best_names(log: Log) -> None:
+    first, second, third, _ = log.records
+    verdict = {
+        **{"outcome": "faster", "gain": 1.0, "margin": 0.1, "rounds": 9},
+        "default": second.candidate,
+    }
+    judged = dataclasses.replace(third, verdict=verdict)
+    assert choose(of(log, first, second, judged), "default") is second

@@ -50,12 +50,12 @@ def test_a_clear_difference_is_said_and_noise_is_none() -> None:
 
 
 def test_samples_that_scatter_are_not_called_the_same() -> None:
-    wild = change([1.0, 1.0, 2.0, 2.0, 3.0], [1.0, 1.1, 1.0])
+    wild = change([1.0, 1.0, 2.0, 2.0, 3.0], [1.0, 1.1, 1.0, 1.1, 1.0])
     assert wild is not None
     assert "the samples scatter too much" in wild.text()
 
 
-def test_a_comparison_is_the_same_each_time_and_needs_three() -> None:
-    before, now = [1.0, 1.1, 1.2], [1.0, 1.05, 1.3]
-    assert change(before, now) == change(before, now)
-    assert change([1.0, 1.0], now) is None
+def test_a_comparison_is_the_same_each_time_and_needs_five() -> None:
+    before, now = [1.0, 1.1, 1.2, 1.0, 1.1], [1.0, 1.05, 1.3, 1.0, 1.1]
+    assert change(before, now) == change(before, now) is not None
+    assert change(before[:4], now) is None

@@ -33,10 +33,20 @@ def test_candidates_of_one_playoff_are_compared_in_pairs():
 
 def test_what_is_clearly_slower_or_has_one_window_is_no_tie():
     winner = record(0, times=(1.0, 1.01, 0.99, 1.0, 1.0))
-    others = [record(1, times=(2.0, 2.01, 1.99)), record(2, 1.0), record(3, None)]
+    others = [record(1, times=(2.0, 2.01, 1.99, 2.0, 2.0)), record(2, 1.0), record(3, None)]
     assert ties_of(winner, [winner, *others]) == []
-    twin = record(4, times=(1.0, 1.02, 0.99, 1.0))
+    twin = record(4, times=(1.0, 1.02, 0.99, 1.0, 1.01))
     assert [tie.record for tie in ties_of(winner, [winner, *others, twin])] == [twin]
+
+
+def test_ties_of_one_that_is_far_from_the_best_are_those_near_it():
+    """Not those among the best, of which none is near."""
+    trials = [
+        record(n, times=tuple((1.0 + n) * s for s in (1, 1.01, 0.99, 1, 1))) for n in range(80)
+    ]
+    twin = record(99, times=tuple(71.0 * s for s in (1, 1.005, 0.99, 1, 1)))
+    assert [tie.record for tie in ties_of(trials[70], [*trials, twin])] == [twin]
+    assert ties_of(trials[0], [*trials, twin]) == []
 
 
 def test_a_playoff_ends_with_its_verdict():

@@ -34,6 +34,20 @@ def test_a_candidate_that_was_wrong_later_never_was_the_best():
     assert curve.final is first
 
 
+def test_what_a_ranking_takes_out_never_was_the_best():
+    """The same program under another configuration, and the same candidate by another compiler."""
+    error = {"kind": "WRONG_ANSWER", "text": "off by 1"}
+    first, twin = record(0, 4e-3, build="b1"), record(1, 1e-3, program="p", build="b1")
+    wrong = record(2, None, error=error, program="p", build="b1")
+    curve = best_so_far([first, twin, wrong])
+    assert curve.counts.tolist() == [True, False, False]
+    assert curve.final is first
+    newer = record(1, None, error=error, build="b2", phase="check", ts=2e9)
+    curve = best_so_far([first, record(1, 1e-3, build="b1"), newer])
+    assert curve.best.tolist() == [4e-3, 4e-3]
+    assert curve.final is first
+
+
 def test_the_clock_leaves_out_the_break_between_runs():
     runs = [
         record(0, ts=1010.0),

@@ -65,14 +65,23 @@ def test_a_ratio_has_an_interval_where_there_are_windows():
     assert time_ratio(one, record(3, None)) is None
 
 
-def test_the_interval_of_a_ratio_holds_the_truth_as_often_as_it_says():
+@pytest.mark.parametrize("counts", [(5, 5), (5, 20), (25, 25)])
+def test_the_interval_of_a_ratio_holds_the_truth_as_often_as_it_says(counts):
     rng = np.random.default_rng(0)
     inside = 0
-    for _ in range(100):
-        a, b = np.exp(rng.normal(0.0, 0.02, 25)), 1.5 * np.exp(rng.normal(0.0, 0.02, 25))
-        ratio = time_ratio(record(0, times=tuple(a)), record(1, times=tuple(b)))
+    for _ in range(300):
+        a, b = (tuple(np.exp(rng.normal(0.0, 0.02, count))) for count in counts)
+        ratio = time_ratio(record(0, times=a), record(1, times=tuple(1.5 * t for t in b)))
         inside += ratio.low <= 1.5 <= ratio.high
-    assert inside >= 88
+    assert inside >= 0.93 * 300
+
+
+def test_too_few_windows_for_95_percent_give_no_interval():
+    """With three or four the same bootstrap holds the truth in nine cases of ten only."""
+    few, many = record(0, times=(1.0, 1.01, 0.99, 1.0)), record(1, times=(2.0,) * 20)
+    ratio = time_ratio(few, many)
+    assert (ratio.value, ratio.low, ratio.same) == (2.0, None, None)
+    assert ratio.why_no_interval == "4 windows, no interval"
 
 
 def test_two_logs_by_task():

@@ -39,8 +39,8 @@ def test_the_value_that_goes_with_failure_is_named_and_its_p_is_fishers():
     assert (value.knob, value.value, value.failed, value.trials) == ("tile[1]", "4", 16, 20)
     assert (value.share, value.overall) == (0.8, 16 / 60)
     table = [[16, 4], [0, 40]]
-    # Three values had five failures or more: tile 4, and unroll with either value.
-    assert value.p == pytest.approx(3 * fisher_exact(table, alternative="greater").pvalue)
+    # Five values occur five times or more, and not always: three of tile, two of unroll.
+    assert value.p == pytest.approx(5 * fisher_exact(table, alternative="greater").pvalue)
 
 
 def test_chance_is_not_named():
@@ -53,6 +53,23 @@ def test_chance_is_not_named():
     ]
     (kind,) = failures(records).kinds
     assert kind.values == ()
+
+
+def test_chance_among_many_values_is_not_named():
+    """Of 600 values some have five failures by chance; only these were once corrected for."""
+    named = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        records = [
+            record(
+                i,
+                None if rng.random() < 0.1 else 1e-3,
+                config={"a": int(rng.integers(300)), "b": int(rng.integers(300))},
+            )
+            for i in range(2400)
+        ]
+        named += any(kind.values for kind in failures(records).kinds)
+    assert named <= 1  # of 20 logs, at a level of 1 %
 
 
 def test_a_knob_that_only_some_records_have():

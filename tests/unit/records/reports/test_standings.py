@@ -55,3 +55,12 @@ def test_neighbours_differ_in_one_knob():
     assert tile.fastest is records[2]
     assert (order.knob, order.count, order.fastest) == ("order", 0, None)
     assert neighbours(own, [own]) == []
+
+
+def test_a_neighbour_that_gave_a_wrong_answer_later_is_none():
+    own, fast = record(0, 2e-3, config={"tile": 8}), record(1, 1e-3, config={"tile": 4})
+    error = {"kind": "WRONG_ANSWER", "text": "off by 1"}
+    later = record(1, None, config={"tile": 4}, error=error, phase="playoff", ts=2e9)
+    (tile,) = neighbours(own, [own, fast])
+    assert tile.ratio.value == 0.5
+    assert neighbours(own, [own, fast, later]) == []

@@ -1,0 +1,129 @@
+"""--task, --target, --hardware and --threads: which records of a log are meant."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from loopwright.records import Record
+from tests.cli.record_tables import on_terminal, table, write
+from tests.unit.records.reports.made_logs import record
+
+
+@pytest.fixture
+def machines(tmp_path):
+    """One task on two machines, and on the first one with two numbers of threads."""
+    arm = record(1, 5e-4, env={"cpu": "Arm"})
+    alone = record(2, 3e-3, target={"kind": "llvm", "num_threads": 1})
+    trials = [record(0), arm, record(3, 2e-3), alone]
+    return write(tmp_path / "machines.jsonl", trials), trials
+
+
+def test_of_several_machines_the_one_with_most_records_is_shown(cli, machines):
+    path, _ = machines
+    ran = cli("records", "curve", path)
+    assert ran.code == 0
+    assert "over 2 trials" in ran.out
+    assert "2 threads, Zen 5, which has most records, and not matmul(8) on llvm" in ran.err
+    assert "; --hardware TEXT or --threads N picks another" in ran.err
+    for options, title in (
+        (["--hardware", "arm"], "matmul(8) on llvm, 2 threads, Arm"),
+        (["--hardware", "Zen", "--threads", "1"], "matmul(8) on llvm, 1 thread, Zen 5"),
+        (["--threads", "1"], "matmul(8) on llvm, 1 thread, Zen 5"),
+    ):
+        ran = cli("records", "curve", path, *options)
+        assert (ran.err, ran.out.splitlines()[0]) == ("", title)
+
+
+@pytest.mark.parametrize("verb", ["show", "export", "rerun", "compare"])
+def test_the_best_of_several_machines_must_be_named(cli, machines, verb):
+    path, trials = machines
+    ran = cli("records", verb, path, "best")
+    assert ran.code == 2
+    assert (
+        "machines.jsonl has this task for 3 machines or numbers of threads; name one with "
+        "--hardware TEXT or --threads N: matmul(8) on llvm, 2 threads, Zen 5; matmul(8) on llvm, 2 "
+        "threads, Arm; matmul(8) on llvm, 1 thread, Zen 5"
+    ) in ran.error
+    ran = cli("records", verb, path, "best", "--hardware", "Zen")
+    assert "name one with --threads N: " in ran.error
+    assert trials[1].id in cli("records", "show", path, "best", "--hardware", "Arm").out
+
+
+@pytest.mark.parametrize("verb", ["list", "best", "top", "curve", "errors", "importance"])
+def test_a_filter_that_leaves_nothing_says_what_there_is(cli, machines, verb):
+    path, _ = machines
+    ran = cli("records", verb, path, "--hardware", "M3")
+    assert ran.code == 2
+    assert "has no record of hardware with 'M3' in its name; it has Zen 5, Arm" in ran.error
+    ran = cli("records", verb, path, "--threads", "8")
+    assert ran.code == 2
+    assert "has no record of 8 threads; it has 2, 1" in ran.error
+
+
+def test_hardware_and_threads_choose_the_records_of_a_list(cli, machines):
+    path, trials = machines
+
+    def listed(*options):
+        lines = cli("records", "list", path, "--json", *options).out.splitlines()
+        return [Record.from_line(line) for line in lines]
+
+    assert listed() == trials
+    assert listed("--hardware", "zen 5") == [trials[0], *trials[2:]]
+    assert listed("--threads", "2") == trials[:3]
+    assert listed("--hardware", "Zen", "--threads", "2") == [trials[0], trials[2]]
+
+
+def test_one_cpu_and_two_targets_have_names_of_their_own(cli, tmp_path):
+    """They are two setups; a title that named the CPU alone would be that of both."""
+    trials = [
+        record(n, target={"kind": "llvm", "num_threads": 2, "mcpu": mcpu})
+        for n, mcpu in enumerate(["znver5", "znver5", "haswell"])
+    ]
+    path = write(tmp_path / "log.jsonl", trials)
+    ran = cli("records", "curve", path)
+    assert "this is matmul(8) on llvm, 2 threads, Zen 5 (znver5), which has most" in ran.err
+    assert "not matmul(8) on llvm, 2 threads, Zen 5 (haswell); --hardware TEXT picks" in ran.err
+    ran = cli("records", "list", path, "--hardware", "Zen 5 (haswell)", "--json")
+    assert [Record.from_line(line) for line in ran.out.splitlines()] == trials[2:]
+
+
+def test_a_table_of_two_machines_says_which_record_is_of_which(
+    cli, machines, tmp_path, monkeypatch
+):
+    path, trials = machines
+    rows = table(cli("records", "best", path, "--csv").out)
+    assert [row["hardware"] for row in rows] == ["Zen 5", "Arm", "Zen 5"]
+    lines = cli("records", "best", path).out.splitlines()
+    assert lines[0].split()[1:3] == ["task", "hardware"]
+    assert "matmul(8) Arm" in lines[2]
+    on_terminal(monkeypatch, 80)
+    lines = cli("records", "best", path).out.splitlines()
+    assert lines[:2] == [
+        "setup 1: matmul(8) on llvm, Zen 5",
+        "setup 2: matmul(8) on llvm, 2 threads, Arm",
+    ]
+    assert lines[2].split()[:3] == ["id", "setup", "threads"]
+    assert [line.split()[1:3] for line in lines[3:]] == [["1", "2"], ["2", "2"], ["1", "1"]]
+    assert [line.split()[0] for line in lines[3:]] == [trials[n].id for n in (0, 1, 3)]
+
+
+def test_numbers_of_threads_of_one_machine_are_compared(cli, tmp_path):
+    trials = [
+        record(0, 4e-3, target={"kind": "llvm", "num_threads": 1}),
+        record(1, 2e-3, target={"kind": "llvm", "num_threads": 2}),
+        record(2, 1e-3, target={"kind": "llvm", "num_threads": 4}),
+    ]
+    path = write(tmp_path / "log.jsonl", trials)
+    text = cli("records", "compare", path).out
+    assert text.startswith("A: 1 thread\nB: 2 threads\n")
+    assert "\nA: 2 threads\nB: 4 threads\n" in text
+    rows = table(cli("records", "compare", path, "--csv").out)
+    assert [(row["a"], row["b"], float(row["ratio"])) for row in rows] == [
+        ("1 thread", "2 threads", 0.5),
+        ("2 threads", "4 threads", 0.5),
+    ]
+    # The best that an id is compared with is that of its own setup.
+    one = json.loads(cli("records", "compare", path, "best", trials[1].id, "--json").out)
+    assert (one["one"], one["other"]) == (trials[1].id, trials[1].id)
