@@ -94,7 +94,7 @@ def test_the_same_command_again_times_the_winner_and_says_how_to_go_on(cli, tune
     assert f"nothing left to measure: {TRIALS} trials are in {tuned}" in ran.out
     assert "the winner was timed again" in ran.out
     base = "loopwright tune matmul M=32 N=32 K=32 --threads 1 --log"
-    assert re.search(rf"continue: +{re.escape(base)} {re.escape(str(tuned))} --trials 200", ran.out)
+    assert re.search(rf"continue: +{re.escape(base)} {re.escape(str(tuned))} --trials 12", ran.out)
     assert re.search(
         rf"start over: +{re.escape(base)} \S+\.fresh\.jsonl --trials {TRIALS}", ran.out
     )
@@ -121,8 +121,8 @@ def test_a_summary_for_scripts_and_an_exit_code_for_no_gain(cli, tmp_path):
     assert said["of_peak"] > 0
     assert said["beside"]["NumPy"]["rounds"] >= 6
     assert "verdict:" in ran.err
-    assert "--trials 200 --json" not in ran.out
-    assert f"--log {log} --tuner random --json --trials 200" in ran.err
+    assert "--trials 4" not in ran.out
+    assert f"--log {log} --tuner random --json --trials 4" in ran.err
     code = 0 if said["verdict"]["outcome"] == "faster" else 4
     assert cli(*argv, "--fail-without-gain").code == code
 
