@@ -195,7 +195,7 @@ def _tune(
             raise
         finally:
             display.close()
-    if not summary.measured:
+    if not summary.measured and summary.stopped != "failures":
         _print(results, _nothing_new(summary, peak, numpy, path))
     else:
         _print(results, _report(summary, tuner.notes, peak, numpy))

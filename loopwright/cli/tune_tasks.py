@@ -29,6 +29,7 @@ from loopwright.cli.tuning import (
 )
 from loopwright.cli.verbosity import Verbosity
 from loopwright.cli.workload import Workload, find_workload
+from loopwright.env import MAX_THREADS
 from loopwright.errors import UsageError
 from loopwright.measure import lock_log
 from loopwright.records import Json, Store
@@ -58,7 +59,7 @@ class WeightedWorkload:
 )
 @click.option(
     "--threads",
-    type=click.IntRange(1),
+    type=click.IntRange(1, MAX_THREADS),
     metavar="N",
     help="Threads that each kernel runs on [default: all cores].",
 )
