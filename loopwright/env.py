@@ -204,12 +204,20 @@ def surroundings(environ: Mapping[str, str] | None = None) -> dict[str, Any]:
     khz = _first_line(frequency / "scaling_cur_freq")
     found = {
         "git": _revision(Path(__file__).parent.parent),
-        "load": round(os.getloadavg()[0], 2),
+        "load": _load_average(),
         "governor": _first_line(frequency / "scaling_governor"),
         "mhz": int(khz) // 1000 if khz.isdecimal() else None,
         "variables": {n: environ[n][:200] for n in sorted(environ) if _VARIABLES.match(n)},
     }
     return {name: value for name, value in found.items() if value not in (None, "", {})}
+
+
+def _load_average() -> float | None:
+    """The load of the last minute; None where the system does not tell, as without ``/proc``."""
+    try:
+        return round(os.getloadavg()[0], 2)
+    except OSError:
+        return None
 
 
 def _revision(root: Path) -> str:

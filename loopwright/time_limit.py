@@ -4,6 +4,10 @@ Such a function cannot be moved to a process that could be killed: templates are
 exception is raised inside of it. On the main thread that is done by a timer of the system and
 SIGALRM, which also ends a sleep; on other threads by `PyThreadState_SetAsyncExc`, which Python code
 alone notices. Compiled code that never returns is ended by neither.
+
+Either may be late, on a machine with much to do above all. So neither is raised once the function
+has returned: what its caller does next is not disturbed. Nor is it raised in a destructor, where
+Python prints an exception and drops it, unless that destructor does not end.
 """
 
 from __future__ import annotations
@@ -12,10 +16,12 @@ import ctypes
 import math
 import os
 import signal
+import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable
+from types import FrameType
 from typing import ClassVar, Protocol, TypeVar
 
 from loopwright.errors import TimeLimitError
@@ -26,6 +32,8 @@ TEMPLATE_S = 10.0
 _AGAIN_S = 0.2
 #: Seconds between two looks of the thread that watches the others, at most; below what limits are.
 _LOOK_S = 5.0
+#: Seconds beyond the limit that a destructor in progress may take.
+_DESTRUCTOR_S = 1.0
 
 _T = TypeVar("_T")
 
@@ -49,6 +57,25 @@ class _Guard(Protocol):
         """Nothing is raised from here on. May be called again, where an exception cut it short."""
 
 
+def _call(function: Callable[..., _T], args: tuple[object, ...]) -> _T:
+    """Call the function; while this frame stands, an exception is caught by `limited`."""
+    return function(*args)
+
+
+def _running(frame: FrameType | None) -> bool:
+    """Whether a function with a limit is running, by the innermost frame of its thread."""
+    while frame is not None and frame.f_code is not _call.__code__:
+        frame = frame.f_back
+    return frame is not None
+
+
+def _in_destructor(frame: FrameType | None) -> bool:
+    """Whether a destructor is running, by the innermost frame of its thread."""
+    while frame is not None and frame.f_code.co_name != "__del__":
+        frame = frame.f_back
+    return frame is not None
+
+
 class _Alarm:
     """By SIGALRM, on the main thread. The handler and the timer of the user come back in the end; a
     timer that is due meanwhile goes off then."""
@@ -56,12 +83,14 @@ class _Alarm:
     def __init__(self) -> None:
         self.fired = False
         self._on = False
+        self._due = math.inf
         self._begun = time.monotonic()
         self._handler = signal.getsignal(signal.SIGALRM)
         self._timer = signal.getitimer(signal.ITIMER_REAL)
 
     def start(self, seconds: float) -> None:
         self._on = True
+        self._due = time.monotonic() + seconds
         signal.signal(signal.SIGALRM, self._ring)
         signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN_S)
 
@@ -74,9 +103,11 @@ class _Alarm:
             left = max(left - (time.monotonic() - self._begun), 1e-6)
             signal.setitimer(signal.ITIMER_REAL, left, interval)
 
-    def _ring(self, *_: object) -> None:
-        if self._on:
-            self.fired = True
+    def _ring(self, _: int, frame: FrameType | None) -> None:
+        if not self._on or not _running(frame):
+            return
+        self.fired = True
+        if not _in_destructor(frame) or time.monotonic() >= self._due + _DESTRUCTOR_S:
             raise _Expired
 
 
@@ -96,7 +127,8 @@ class _AsyncException:
 
     def __init__(self) -> None:
         self.fired = False
-        self._due = math.inf
+        #: When the limit is over, and when the watcher is to raise, which it does again and again.
+        self._limit = self._due = math.inf
         self._thread = threading.get_ident()
         with self._lock:
             self._guards.add(self)
@@ -104,7 +136,7 @@ class _AsyncException:
     def start(self, seconds: float) -> None:
         kind = _AsyncException
         self.fired = False
-        self._due = time.monotonic() + seconds
+        self._limit = self._due = time.monotonic() + seconds
         if self._due < kind._wakes:
             kind._changed.set()
         elif kind._wakes == 0.0:
@@ -115,6 +147,19 @@ class _AsyncException:
             self._due = math.inf
             if self.fired:
                 self._raise(None)  # what was not raised yet is not raised later
+
+    def _raise_unless_over(self, now: float) -> None:
+        """Raise in the thread, unless the function has returned, or a destructor is running.
+
+        It is raised a moment after it was looked where the thread stands, so that the function may
+        have returned by then: once at most, for then it is not found running again.
+        """
+        frame = sys._current_frames().get(self._thread)
+        if not _running(frame):
+            return
+        self.fired = True
+        if not _in_destructor(frame) or now >= self._limit + _DESTRUCTOR_S:
+            self._raise(_Expired)
 
     def _raise(self, kind: type[BaseException] | None) -> None:
         number = ctypes.c_ulong(self._thread)
@@ -142,9 +187,8 @@ class _AsyncException:
             now = time.monotonic()
             for guard in cls._guards:
                 if guard._due <= now:
-                    guard.fired = True
-                    guard._raise(_Expired)
                     guard._due = now + _AGAIN_S
+                    guard._raise_unless_over(now)
             cls._wakes = min([now + _LOOK_S, *(guard._due for guard in cls._guards)])
 
     @classmethod
@@ -196,7 +240,7 @@ def limited(
         _inside.limit = True
         try:
             guard.start(seconds)
-            value = function(*args)
+            value = _call(function, args)
         finally:
             guard.stop()
     except BaseException as exc:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
@@ -40,14 +41,20 @@ def split_off(args: Sequence[str]) -> tuple[Verbosity, list[str]]:
         UsageError: it asks for more and for less at once.
     """
     end = list(args).index("--") if "--" in args else len(args)
-    counts = {"-v": 1, "--verbose": 1, "-vv": 2}
-    more = sum(counts.get(word, 0) for word in args[:end])
+    more = sum(map(_louder, args[:end]))
     quiet = "--quiet" in args[:end]
     if quiet and more:
         raise UsageError("--quiet and -v contradict each other; give one of them")
-    rest = [word for word in args[:end] if word not in counts and word != "--quiet"]
+    rest = [word for word in args[:end] if not _louder(word) and word != "--quiet"]
     level = Verbosity.QUIET if quiet else Verbosity(min(more, Verbosity.TRIALS))
     return level, [*rest, *args[end:]]
+
+
+def _louder(word: str) -> int:
+    """By how much a word asks for more: ``-v`` and ``--verbose`` by 1, ``-vv`` by 2, and so on."""
+    if word == "--verbose":
+        return 1
+    return len(word) - 1 if re.fullmatch("-v+", word) else 0
 
 
 def chosen() -> Verbosity:

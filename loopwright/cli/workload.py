@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import click
 
 from loopwright.cli import program
+from loopwright.env import MAX_THREADS
 from loopwright.errors import LoopwrightError, TaskError, UsageError, did_you_mean
 from loopwright.records import Json
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from loopwright.target import Target
     from loopwright.task import Task, Template
 
+#: More elements than any memory holds; beyond it, finding the factors of a size may take hours.
+_TOO_LARGE = 1 << 40
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 
 
@@ -122,7 +125,7 @@ def workload_options(command: Callable[..., object]) -> Callable[..., object]:
         ),
         click.option(
             "--threads",
-            type=click.IntRange(1),
+            type=click.IntRange(1, MAX_THREADS),
             metavar="N",
             help="Threads that the kernel runs on [default: all cores].",
         ),
@@ -298,6 +301,10 @@ def _check_value(name: str, key: str, value: Json, default: object) -> None:
     sizes = default is ops.operator.REQUIRED
     if sizes and (type(value) is not int or value < 1):
         raise UsageError(f"{name}: {key}={value} is not a size; give an integer of at least 1")
+    if isinstance(value, int) and value >= _TOO_LARGE:
+        raise UsageError(
+            f"{name}: {key}={value} is more than any memory holds; give less than 2^40"
+        )
     if isinstance(default, bool) and not isinstance(value, bool):
         raise UsageError(f"{name}: {key}={value} is not a choice; give {key}=true or {key}=false")
     if key == "dtype":

@@ -13,6 +13,7 @@ import click
 from loopwright.cli import program
 from loopwright.cli.harmless import echo
 from loopwright.cli.workload import completed_workloads, find_operator, templates_in
+from loopwright.errors import UsageError, did_you_mean
 from loopwright.ops.description import Description, Parameter, describe, describe_all, parameters_of
 
 
@@ -23,18 +24,35 @@ def command(name: str | None, as_json: bool) -> None:
     """List the operators that can be tuned by name; with NAME the parameters of that one, their
     meaning and default, and a command to begin with.
 
-    NAME may be a Python file, too: then its templates are listed.
+    NAME may be a Python file, too: then its templates are listed; or path/to/file.py:template.
     """
     if name is None:
         found, text = describe_all(), _list
-    elif name.endswith(".py"):
-        found, text = tuple(_template(name, t) for t in templates_in(Path(name))), _full
+    elif ".py:" in f"{name}:":
+        found, text = _templates(name), _full
     else:
         found, text = (describe(find_operator(name)),), _full
     if as_json:
         click.echo(json.dumps([one.to_json() for one in found]))
         return
     echo(text(found).rstrip() or f"{name} has no template")
+
+
+def _templates(name: str) -> tuple[Description, ...]:
+    """The templates of a file, or the one that is named behind a colon.
+
+    Raises:
+        UsageError: there is none of that name.
+    """
+    stem, _, wanted = f"{name}:".partition(".py:")
+    path, wanted = f"{stem}.py", wanted.removesuffix(":")
+    names = list(templates_in(Path(path)))
+    if wanted and wanted not in names:
+        raise UsageError(
+            f"{path} has no template {wanted!r}{did_you_mean(wanted, names)}; "
+            f"it has {', '.join(names) or 'none'}"
+        )
+    return tuple(_template(path, one) for one in names if wanted in ("", one))
 
 
 def _template(path: str, name: str) -> Description:

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from loopwright.inspection import doctor
 from loopwright.inspection.doctor import Diagnosis, Finding, State
 
+ROOT = Path(__file__).parents[2]
 WORST = Diagnosis(
     (
         Finding("CPUs", State.OK, "all 2 may be used, and a kernel uses so many threads"),
@@ -59,3 +64,22 @@ def test_a_folder_that_is_not_there(cli):
     ran = cli("doctor", "none", "--no-measure")
     assert ran.code == 1
     assert "none is no folder" in " ".join(ran.out.split())
+
+
+def test_all_else_is_told_where_there_is_no_compiler(tmp_path):
+    """The findings about LLVM and the noise say so, and no other is left out."""
+    line = "import sys; sys.modules['llvmlite'] = None; from loopwright.cli import main; "
+    ran = subprocess.run(
+        [sys.executable, "-c", line + "sys.exit(main(['doctor', '--json']))"],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "XDG_RUNTIME_DIR": str(tmp_path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ran.returncode == 1, ran.stderr
+    found = {f["check"]: f for f in json.loads(ran.stdout)["findings"]}
+    assert found["LLVM"]["state"] == "problem"
+    assert found["noise floor"]["state"] == "unknown"
+    assert "there is no compiler" in found["noise floor"]["found"]
+    assert "log folder" in found

@@ -16,8 +16,10 @@ from rich.console import Console
 
 from loopwright import records
 from loopwright.cli.tuning.display import Display
-from loopwright.testing.tuner_contract import FakeMeasurer, FakeTask, bowl
-from loopwright.tuner import RandomTuner
+from loopwright.testing.tuner_contract import FakeMeasurer, FakeSpace, FakeTask, bowl
+from loopwright.tuner import GridSearchTuner, NothingRan, RandomTuner, RunState
+from loopwright.tuner.run.budget import Budget
+from loopwright.tuner.run.state import Failure
 from tests.cli.conftest import TRIALS, WORKLOAD
 
 ROOT = Path(__file__).parents[2]
@@ -94,7 +96,7 @@ def test_the_same_command_again_times_the_winner_and_says_how_to_go_on(cli, tune
     assert f"nothing left to measure: {TRIALS} trials are in {tuned}" in ran.out
     assert "the winner was timed again" in ran.out
     base = "loopwright tune matmul M=32 N=32 K=32 --threads 1 --log"
-    assert re.search(rf"continue: +{re.escape(base)} {re.escape(str(tuned))} --trials 200", ran.out)
+    assert re.search(rf"continue: +{re.escape(base)} {re.escape(str(tuned))} --trials 12", ran.out)
     assert re.search(
         rf"start over: +{re.escape(base)} \S+\.fresh\.jsonl --trials {TRIALS}", ran.out
     )
@@ -121,8 +123,8 @@ def test_a_summary_for_scripts_and_an_exit_code_for_no_gain(cli, tmp_path):
     assert said["of_peak"] > 0
     assert said["beside"]["NumPy"]["rounds"] >= 6
     assert "verdict:" in ran.err
-    assert "--trials 200 --json" not in ran.out
-    assert f"--log {log} --tuner random --json --trials 200" in ran.err
+    assert "--trials 4" not in ran.out
+    assert f"--log {log} --tuner random --json --trials 4" in ran.err
     code = 0 if said["verdict"]["outcome"] == "faster" else 4
     assert cli(*argv, "--fail-without-gain").code == code
 
@@ -165,6 +167,7 @@ def test_usage_errors(cli):
         (["--timeout", "8x"], "timeout '8x' is not a duration"),
         (["--seed", "-1"], "seed must be an integer >= 0"),
         (["--threads", "0"], "Invalid value for '--threads'"),
+        (["--threads", "100000"], "100000 is not in the range 1<=x<=1023"),
         (["--gflops", "0"], "the target speed must be in GFLOP/s, above zero, got 0"),
         (["--min-gain", "much"], "min_gain 'much' is not a gain per minute; give a share"),
         (["--early-stopping", "0"], "--early-stopping must be an integer above zero"),
@@ -172,6 +175,25 @@ def test_usage_errors(cli):
         ran = cli("tune", *WORKLOAD, *options)
         assert ran.code == 2, options
         assert text in ran.error
+
+
+@pytest.mark.parametrize(
+    ("valid", "failed", "said"),
+    [
+        (3, 0, "the log has 3 trials, which count"),
+        (2, 1, "the log has 2 trials, which count, and 1 failed trial, not tried again"),
+        (1, 2, "the log has 1 trial, which counts, and 2 failed trials, not tried again"),
+        (0, 3, "the log has 3 failed trials, not tried again"),
+    ],
+)
+def test_failed_trials_of_the_log_are_not_said_to_count(valid, failed, said):
+    with open(os.devnull, "w") as file:
+        console = Console(file=file, record=True, width=100)
+        state = RunState(0, None, Budget())
+        state.from_log = valid
+        state.failures = {"COMPILE": Failure(failed, "")} if failed else {}
+        Display(console, None, None).started(RandomTuner(FakeTask()), state)
+        assert console.export_text() == f"resuming: {said}\n"
 
 
 @pytest.mark.usefixtures("instant")
@@ -358,6 +380,21 @@ def test_the_display_on_a_terminal():
     assert "1.5 GFLOP/s (75% of the peak)" in text
     assert "1 x COMPILE" in text
     assert "measuring 9 finalists again" in text
+
+
+def test_the_display_where_every_configuration_fails():
+    with open(os.devnull, "w") as file:
+        console = Console(file=file, force_terminal=True, record=True, width=100)
+        display = Display(console, peak=2.0, numpy=None, refresh_s=0.0)
+        measurer = FakeMeasurer(bowl, fails=lambda i: "COMPILE")
+        with pytest.raises(NothingRan):
+            GridSearchTuner(FakeTask(FakeSpace((2, 2)))).tune(
+                measure_option=measurer, callbacks=[display]
+            )
+        display.close()
+        text = console.export_text()
+    assert "trials   0/0" in text
+    assert "4 x COMPILE" in text
 
 
 @pytest.mark.parametrize("verb", ["tune", "tune-tasks"])

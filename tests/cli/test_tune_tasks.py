@@ -36,7 +36,7 @@ def test_one_table_and_one_log(cli, file, tmp_path):
     assert re.search(r"^total +12 ", ran.out, re.MULTILINE)
     assert "stopped: all 12 trials are measured" in ran.out
     again = f"loopwright tune-tasks {file} --log net.jsonl --threads 1 --tuner random --seed 3"
-    assert f"continue: {again} --trials 600" in ran.out
+    assert f"continue: {again} --trials 24" in ran.out
     assert (
         "compare:  loopwright bench matmul M=16 N=16 K=64 --threads 1 --history net.jsonl"
         in ran.out

@@ -22,6 +22,7 @@ TUNE = ("tune", "matmul", "M=8", "N=8", "K=8", "--trials", "4", "--tuner", "rand
         (["tune", "-vv"], Verbosity.TRIALS, ["tune"]),
         (["-v", "tune", "-v"], Verbosity.TRIALS, ["tune"]),
         (["-vv", "-vv"], Verbosity.TRIALS, []),
+        (["-vvv", "tune"], Verbosity.TRIALS, ["tune"]),
         (["tune", "--quiet"], Verbosity.QUIET, ["tune"]),
         (["tune", "--", "-v", "--quiet"], Verbosity.NORMAL, ["tune", "--", "-v", "--quiet"]),
     ],

@@ -107,3 +107,28 @@ def test_templates_of_a_file(cli, tmp_path):
     (tmp_path / "empty.py").write_text("")
     assert cli("workloads", "empty.py").out == "empty.py has no template\n"
     assert "no file 'none.py'" in cli("workloads", "none.py").error
+
+
+def test_one_template_of_a_file(cli, tmp_path):
+    (tmp_path / "t.py").write_text(
+        "import loopwright as lw\n\n\n"
+        '@lw.template("workloads/one")\ndef one(N):\n    """The first."""\n\n\n'
+        '@lw.template("workloads/two")\ndef two(M):\n    """The second."""\n'
+    )
+    assert [f["name"] for f in json.loads(cli("workloads", "t.py", "--json").out)] == [
+        "t.py:one",
+        "t.py:two",
+    ]
+    ran = cli("workloads", "t.py:two")
+    assert ran.code == 0, ran.err
+    assert "t.py:two: The second." in ran.out
+    assert "The first." not in ran.out
+    wrong = cli("workloads", "t.py:twoo")
+    assert wrong.code == 2
+    assert "t.py has no template 'twoo' (did you mean 'two'?); it has one, two" in wrong.error
+
+
+def test_a_size_beyond_all_memory_is_refused_at_once(cli):
+    ran = cli("tune", "matmul", "M=99999999999999999999", "N=16", "K=16")
+    assert ran.code == 2
+    assert "M=99999999999999999999 is more than any memory holds" in ran.error

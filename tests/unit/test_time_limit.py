@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from loopwright import time_limit
 from loopwright.errors import TimeLimitError
 from loopwright.time_limit import limited
 
@@ -117,6 +119,64 @@ def test_nothing_is_raised_afterwards(where: Callable[..., Any]) -> None:
         return late
 
     assert 0 <= where(many) <= 200
+
+
+@pytest.mark.parametrize("often", [False, True])
+def test_however_late_nothing_is_raised_outside_of_the_function(
+    monkeypatch: pytest.MonkeyPatch, often: bool
+) -> None:
+    """The function is quick, but before its limit is taken off, this process does not run for so
+    long that the exception is due more than once."""
+    guard = time_limit._AsyncException if often else time_limit._Alarm
+    stop = guard.stop
+
+    def stops_late(self: Any) -> None:
+        wait(0.04)
+        stop(self)
+
+    monkeypatch.setattr(time_limit, "_AGAIN_S", 0.005)
+    monkeypatch.setattr(guard, "stop", stops_late)
+    for _ in range(5):
+        assert limited(0.01, "it", divmod, 7, 2, often=often) == (3, 1)
+
+
+class Slow:
+    """An object whose destructor takes a while."""
+
+    def __init__(self, destructor: Callable[[], None]) -> None:
+        self.destructor = destructor
+
+    def __del__(self) -> None:
+        self.destructor()
+
+
+@pytest.fixture
+def unraisable(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Exceptions that Python could not raise, as in destructors."""
+    seen: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda of: seen.append(of.exc_type))
+    return seen
+
+
+@pytest.mark.parametrize("often", [False, True])
+def test_a_destructor_is_let_finish(unraisable: list[Any], often: bool) -> None:
+    done: list[bool] = []
+
+    def destroys() -> None:
+        Slow(lambda: (wait(0.3), done.append(True)))
+        spins()
+
+    with pytest.raises(TimeLimitError):
+        limited(0.05, "it", destroys, often=often)
+    assert done == [True]
+    assert unraisable == []
+
+
+@pytest.mark.parametrize("often", [False, True])
+def test_a_destructor_that_does_not_end_is_ended(unraisable: list[Any], often: bool) -> None:
+    with pytest.raises(TimeLimitError):
+        limited(0.05, "it", lambda: bool(Slow(spins)) and None, often=often)
+    assert len(unraisable) == 1
 
 
 def wait(seconds: float) -> None:

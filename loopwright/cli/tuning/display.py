@@ -58,8 +58,11 @@ class Display(Monitor):
         """Say what the log holds."""
         self._state = state
         if state.from_log or state.failed:
-            failed = f", as do {state.failed} failed ones" if state.failed else ""
-            self._print(f"resuming: the log has {state.from_log} trials, which count{failed}")
+            one = state.from_log == 1
+            count = f"{state.from_log} trial{'' if one else 's'}, which count{'s' if one else ''}"
+            failed = f"{state.failed} failed trial{'s' * (state.failed != 1)}, not tried again"
+            parts = [count] * bool(state.from_log) + [failed] * bool(state.failed)
+            self._print(f"resuming: the log has {', and '.join(parts)}")
 
     def note(self, text: str) -> None:
         """Print a line above the display."""
@@ -170,7 +173,7 @@ class Display(Monitor):
         budget = state.budget
         done, total = state.valid, state.total
         count = f"trials   {done}" if total is None else f"trials   {done}/{total}"
-        share = 0.0 if total is None else done / total
+        share = done / total if total else 0.0  # no trial is left where all fail
         if budget.timeout is not None:
             share = max(share, budget.elapsed / budget.timeout)
         eta = "" if state.eta is None else f"ETA {clock(state.eta)}"

@@ -222,6 +222,35 @@ def _value(text: str) -> Json:
     return text
 
 
+#: The option by which a run ended, by `Summary.stopped`, where the log keeps its limit reached.
+_REACHED = {"early_stopping": "early_stopping", "target": "gflops", "min_gain": "min_gain"}
+
+
+def going_on(
+    stopped: str, asked: int | None, done: int, most: int | None
+) -> tuple[int | None, str] | None:
+    """What is to be changed in the command of a run that ended, so that it goes on.
+
+    Args:
+        stopped: why it ended, as in `Summary.stopped`.
+        asked: trials that were asked for, or None.
+        done: trials that the log holds.
+        most: trials that there is room for, or None where that is not known.
+
+    Returns:
+        How many trials to ask for (those that were asked for as long as some are left, else twice
+        as many, as far as there is room; None for no change), and the parameter of the option that
+        ended the run and would end it again, empty for none. None where there is no going on.
+    """
+    if stopped == "exhausted" or (most is not None and done >= most):
+        return None
+    if stopped == "timeout" and asked is None:
+        return None, ""  # it has the same time once more
+    left = asked is not None and asked > done
+    wanted = asked if asked is not None and left else 2 * done
+    return wanted if most is None else min(wanted, most), _REACHED.get(stopped, "")
+
+
 def repeated(names: Sequence[str]) -> list[str]:
     """Those of the named options that this command line gave, to be written again."""
     context = click.get_current_context()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import statistics
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from loopwright.cli.tuning.options import (
     NO_GAIN,
     TRIALS,
     chosen_tuner,
+    going_on,
     measuring,
     measuring_options,
     repeated,
@@ -140,7 +142,7 @@ def command(
     try:
         summary = _tune(searcher, resolved, path, budget, option, console)
         code = NO_GAIN if fail_without_gain and not summary.verdict.is_gain else None
-        _print(console, _next_steps(resolved, summary, path))
+        _print(console, _next_steps(resolved, summary, path, trials))
     except TuningInterrupted as stopped:
         summary = stopped.summary
         _print(console, _interrupted(resolved, path))
@@ -193,7 +195,7 @@ def _tune(
             raise
         finally:
             display.close()
-    if not summary.measured:
+    if not summary.measured and summary.stopped != "failures":
         _print(results, _nothing_new(summary, peak, numpy, path))
     else:
         _print(results, _report(summary, tuner.notes, peak, numpy))
@@ -322,25 +324,40 @@ def _nothing_new(summary: Summary, peak: float | None, numpy: float | None, path
     return [head, *_speeds(summary, peak, numpy)]
 
 
-def _again(workload: Workload, path: str, trials: int | None = None) -> str:
-    """The command line of this run, to be pasted into a shell; perhaps with more trials."""
+def _again(workload: Workload, path: str, trials: int | None = None, without: str = "") -> str:
+    """The command line of this run, to be pasted into a shell.
+
+    Args:
+        workload: what was tuned.
+        path: the log.
+        trials: how many to ask for; None: as it was asked for.
+        without: the parameter of an option that is left out; empty for none.
+    """
     names = ["tuner", "options", "seed", "timeout", "early_stopping", "gflops", "min_gain"]
-    names += ["as_json", "fail_without_gain", *MEASURING]
-    options = ["--log", path, *repeated(names if trials else [*names, "trials"])]
+    names += ["as_json", "fail_without_gain", *MEASURING, *(["trials"] if trials is None else [])]
+    options = ["--log", path, *repeated([name for name in names if name != without])]
     if trials is not None:
         options += ["--trials", str(trials)]
     return workload.command("tune", *options)
 
 
-def _next_steps(workload: Workload, summary: Summary, path: str) -> list[str]:
-    fresh = path.removesuffix(".jsonl") + ".fresh.jsonl"
+def _next_steps(workload: Workload, summary: Summary, path: str, asked: int | None) -> list[str]:
+    """Commands with which one may go on; ``asked`` is how many trials were asked for."""
     name = re.sub(r"[^A-Za-z0-9_.-]+", "_", workload.task.name)
+    space = workload.task.config_space.range_length
+    most = space if summary.most_trials is None else summary.most_trials
+    change = going_on(summary.stopped, asked, summary.trials, most)
     steps = [
-        ("continue", _again(workload, path, max(2 * summary.trials, TRIALS))),
-        ("start over", _again(workload, fresh)),
+        *([] if change is None else [("continue", _again(workload, path, *change))]),
+        ("start over", _again(workload, _fresh(path))),
         ("compare", workload.command("bench", "--history", path)),
         ("build", workload.command("build", "--history", path, "-o", f"{name}.o")),
     ]
-    if summary.stopped == "exhausted":
-        steps = steps[1:]
     return ["next:", *(f"  {what + ':':14}{line}" for what, line in steps)]
+
+
+def _fresh(path: str) -> str:
+    """The name of a log beside another one, which is not there yet."""
+    stem = path.removesuffix(".jsonl")
+    names = (f"{stem}.fresh{number}.jsonl" for number in ("", *range(2, 1000)))
+    return next((name for name in names if not os.path.lexists(name)), f"{stem}.fresh.jsonl")

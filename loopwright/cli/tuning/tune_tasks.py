@@ -20,6 +20,7 @@ from loopwright.cli.tuning.options import (
     NO_GAIN,
     TRIALS,
     chosen_tuner,
+    going_on,
     measuring,
     measuring_options,
     repeated,
@@ -28,6 +29,7 @@ from loopwright.cli.tuning.options import (
 )
 from loopwright.cli.verbosity import Verbosity
 from loopwright.cli.workload import Workload, find_workload
+from loopwright.env import MAX_THREADS
 from loopwright.errors import UsageError
 from loopwright.measure import lock_log
 from loopwright.records import Json, Store
@@ -57,7 +59,7 @@ class WeightedWorkload:
 )
 @click.option(
     "--threads",
-    type=click.IntRange(1),
+    type=click.IntRange(1, MAX_THREADS),
     metavar="N",
     help="Threads that each kernel runs on [default: all cores].",
 )
@@ -173,7 +175,7 @@ def command(
         return 130
     quiet = verbosity.chosen() == Verbosity.QUIET
     if not quiet:
-        _next_steps(file, path, summary, lines, err=as_json)
+        _next_steps(file, path, summary, lines, trials, err=as_json)
     elif not as_json:
         echo("\n".join(summary.lines()))
     if as_json:
@@ -182,7 +184,13 @@ def command(
 
 
 def _next_steps(
-    file: Path, path: str, summary: TasksSummary, lines: Sequence[WeightedWorkload], *, err: bool
+    file: Path,
+    path: str,
+    summary: TasksSummary,
+    lines: Sequence[WeightedWorkload],
+    asked: int | None,
+    *,
+    err: bool,
 ) -> None:
     """Print commands with which one may go on.
 
@@ -191,12 +199,16 @@ def _next_steps(
         path: the log.
         summary: what came out.
         lines: the workloads.
+        asked: trials that were asked for, or None.
         err: on standard error, since standard output is for JSON.
     """
     click.echo("next:", err=err)
-    if summary.stopped != "tasks":
-        more = max(2 * summary.trials, TRIALS * len(lines))
-        click.echo(f"  continue: {_again(file, path, more)}", err=err)
+    most = summary.most_trials
+    if most is None:
+        most = sum(line.workload.task.config_space.range_length for line in lines)
+    change = going_on(summary.stopped, asked, summary.trials, most)
+    if change is not None and summary.stopped != "tasks":
+        click.echo(f"  continue: {_again(file, path, *change)}", err=err)
     for line, row in zip(lines, summary.rows, strict=True):
         if row.best_seconds is not None:
             compare = line.workload.command("bench", "--history", path)
@@ -268,11 +280,11 @@ def _where(file: Path, number: int) -> Iterator[None]:
         raise UsageError(f"{file}, line {number}: {error}") from error
 
 
-def _again(file: Path, path: str, trials: int | None = None) -> str:
-    """The command line of this run, to be pasted into a shell; perhaps with more trials."""
+def _again(file: Path, path: str, trials: int | None = None, without: str = "") -> str:
+    """The command line of this run, to be pasted into a shell; arguments as in ``tune``."""
     names = ["target", "threads", "tuner", "options", "seed", "timeout", "early_stopping"]
     names += ["per_task_early_stopping", "min_gain", "strategy", "as_json", "fail_without_gain"]
-    names += MEASURING
+    names += [*MEASURING, *(["trials"] if trials is None else [])]
     words = ["tune-tasks", str(file), "--log", path]
-    words += repeated(names if trials else [*names, "trials"])
+    words += repeated([name for name in names if name != without])
     return program.command(words if trials is None else [*words, "--trials", str(trials)])

@@ -1,17 +1,23 @@
-"""Accelerators: NVIDIA GPUs and OpenCL, by their files alone, so that nothing heavy is loaded."""
+"""Accelerators: NVIDIA GPUs and OpenCL, by their files alone, so that nothing heavy is loaded.
+
+There is no target for them yet, so nothing that is found here costs anything.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
-from loopwright.inspection.doctor.finding import Finding, listed, ok, warning
+from loopwright.inspection.doctor.finding import Finding, listed, ok
 from loopwright.inspection.doctor.system_files import SystemFiles
 
 #: Folders in which the dynamic linker looks, beside those of its cache and LD_LIBRARY_PATH.
 _FOLDERS = ("/lib64", "/usr/lib64", "/usr/lib", "/lib", "/usr/local/lib", "/usr/local/cuda/lib64")
 _MULTIARCH = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu")
 _VENDORS = "/etc/OpenCL/vendors"
+#: How a GPU is reached under Windows (WSL), where it has no device of its own.
+_WSL = "dxg"
+_UNUSED = "kernels are built for the CPU alone"
 
 
 def nvidia(files: SystemFiles, environ: Mapping[str, str]) -> Finding:
@@ -22,29 +28,22 @@ def nvidia(files: SystemFiles, environ: Mapping[str, str]) -> Finding:
         environ: variables of the environment.
     """
     driver = library(files, environ, "libcuda.so.1")
-    nodes = [n for n in files.names("/dev") if re.fullmatch(r"nvidia\d+", n)]
+    devices = files.names("/dev")
+    nodes = [n for n in devices if re.fullmatch(r"nvidia\d+", n)]
+    if driver and _WSL in devices:
+        nodes.append(_WSL)
     gpus = _gpu_names(files) or nodes
     version = re.search(
         r"Kernel Module.*?\s(\d+\.[\d.]+)", files.line("/proc/driver/nvidia/version")
     )
     if not driver and not gpus:
-        return ok("GPU (NVIDIA)", "absent; kernels for the CPU need none")
+        return ok("GPU (NVIDIA)", f"absent; {_UNUSED}")
     if driver and nodes:
         with_version = f", driver {version[1]}" if version else ""
-        return ok("GPU (NVIDIA)", f"{listed(gpus)} ({driver}{with_version})")
+        return ok("GPU (NVIDIA)", f"{listed(gpus)} ({driver}{with_version}); {_UNUSED}")
     if driver:
-        return warning(
-            "GPU (NVIDIA)",
-            f"{driver} is installed, but there is no device (/dev/nvidia0)",
-            "programs for a GPU do not run here; those for the CPU do",
-            "in a container, pass the GPU in (docker run --gpus all); else load the driver",
-        )
-    return warning(
-        "GPU (NVIDIA)",
-        f"{listed(gpus)}, without libcuda.so.1",
-        "programs for a GPU do not run here; those for the CPU do",
-        "install NVIDIA's driver; in a container, pass it in (docker run --gpus all)",
-    )
+        return ok("GPU (NVIDIA)", f"{driver}, without a device (/dev/nvidia0); {_UNUSED}")
+    return ok("GPU (NVIDIA)", f"{listed(gpus)}, without libcuda.so.1; {_UNUSED}")
 
 
 def opencl(files: SystemFiles, environ: Mapping[str, str]) -> Finding:
@@ -58,22 +57,12 @@ def opencl(files: SystemFiles, environ: Mapping[str, str]) -> Finding:
     platforms = [name for name in files.names(_VENDORS) if name.endswith(".icd")]
     described = [f"{name} -> {files.line(f'{_VENDORS}/{name}')}" for name in platforms]
     if loader and platforms:
-        return ok("OpenCL", f"{loader} with {listed(described)}")
+        return ok("OpenCL", f"{loader} with {listed(described)}; {_UNUSED}")
     if not loader and not platforms:
-        return ok("OpenCL", "absent; kernels for the CPU need none")
+        return ok("OpenCL", f"absent; {_UNUSED}")
     if loader:
-        return warning(
-            "OpenCL",
-            f"{loader} is installed, but no platform is registered in {_VENDORS}",
-            "programs for OpenCL find no device; those for the CPU run",
-            "install the driver of a device, or PoCL for the CPU (Debian: pocl-opencl-icd)",
-        )
-    return warning(
-        "OpenCL",
-        f"{listed(described)}, without libOpenCL.so.1",
-        "programs for OpenCL do not start; those for the CPU run",
-        "install the loader (Debian: ocl-icd-libopencl1)",
-    )
+        return ok("OpenCL", f"{loader}, without a platform in {_VENDORS}; {_UNUSED}")
+    return ok("OpenCL", f"{listed(described)}, without libOpenCL.so.1; {_UNUSED}")
 
 
 def library(files: SystemFiles, environ: Mapping[str, str], name: str) -> str:

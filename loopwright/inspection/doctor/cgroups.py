@@ -11,8 +11,9 @@ from loopwright.inspection.doctor.system_files import SystemFiles
 _ROOT = "/sys/fs/cgroup"
 #: Version 1 writes "no limit" as a number near 2**63.
 _NO_LIMIT = 1 << 60
-#: With less, builders and the runner are ended for want of memory.
-_LITTLE = 2 << 30
+#: With less, builders and the runner are ended for want of memory: what the runner may need at
+#: least, and each builder.
+_RUNNER, _BUILDER = 3 << 29, 256 << 20
 
 
 def cpu_time(files: SystemFiles, cpus: int) -> Finding:
@@ -38,14 +39,30 @@ def cpu_time(files: SystemFiles, cpus: int) -> Finding:
         found + before,
         f"once the share of {1e3 * period:.3g} ms is used up, all threads stand still until the "
         "next: times jump",
-        f"raise the limit (docker run --cpus), or tune with --threads {max(1, int(allowed))}",
+        _less(allowed),
     )
 
 
-def memory(files: SystemFiles) -> Finding:
-    """Judge the memory of the machine and its limit by a control group."""
+def _less(allowed: float) -> str:
+    """How to stay below a limit of CPU time; compilers use it up, too."""
+    if allowed < 1:
+        return "raise the limit to a CPU at least (docker run --cpus): no kernel stays below it"
+    n = int(allowed)
+    return f"raise the limit (docker run --cpus), or tune with --threads {n} --parallel {n}"
+
+
+def memory(files: SystemFiles, builders: int) -> Finding:
+    """Judge the memory of the machine and its limit by a control group.
+
+    Args:
+        files: of the system.
+        builders: how many processes compile at the same time, each of which takes some.
+    """
     info = _memory_info(files)
-    limits = [limit for folder in _groups(files, "memory") if (limit := _limit(files, folder))]
+    folders = {
+        folder: limit for folder in _groups(files, "memory") if (limit := _limit(files, folder))
+    }
+    limits = [*folders.values()]
     total, free = info.get("MemTotal"), info.get("MemAvailable")
     if total is None and not limits:
         return unknown("memory", "the system does not tell")
@@ -55,15 +72,24 @@ def memory(files: SystemFiles) -> Finding:
         found += " (limit of a control group)"
     if free is not None:
         found += f", {of_bytes(free)} are free on the machine"
-    if min(most, most if free is None else free) >= _LITTLE:
+    left = min((limit - _used(files, folder) for folder, limit in folders.items()), default=most)
+    if left < most:
+        found += f", {of_bytes(max(0, left))} in the control group"
+    needed = _RUNNER + builders * _BUILDER
+    if min(left, left if free is None else free) >= needed:
         return ok("memory", found)
     return warning(
         "memory",
-        found,
+        f"{found}; {_counted(builders)} and the runner may need {of_bytes(needed)}",
         "builders and kernels may be ended for want of memory; such candidates count as failed",
-        "end other programs, raise the limit of the container, or take fewer builders: "
-        "LocalBuilder(n_parallel=1)",
+        "end other programs, raise the limit of the container, or compile in one process: "
+        "--parallel 1, in Python LocalBuilder(n_parallel=1)",
     )
+
+
+def _counted(builders: int) -> str:
+    """``1 builder``, ``2 builders``."""
+    return f"{builders} builder{'s' * (builders != 1)}"
 
 
 def _groups(files: SystemFiles, controller: str) -> Iterator[str]:
@@ -97,16 +123,28 @@ def _quota(files: SystemFiles, folder: str) -> tuple[float, float] | None:
 
 def _throttled(files: SystemFiles, folder: str) -> int:
     """How often the processes of a group were stopped since their share was used up."""
-    words = (files.text(f"{folder}/cpu.stat") or "").split()
-    pairs = dict(zip(words[::2], words[1::2], strict=False))
-    count = pairs.get("nr_throttled", "0")
-    return int(count) if count.isdecimal() else 0
+    return _statistics(files, f"{folder}/cpu.stat").get("nr_throttled", 0)
 
 
 def _limit(files: SystemFiles, folder: str) -> int | None:
     """Bytes that a group may take; None for no limit."""
     limits = [files.number(f"{folder}/{n}") for n in ("memory.max", "memory.limit_in_bytes")]
     return min((n for n in limits if n is not None and 0 < n < _NO_LIMIT), default=None)
+
+
+def _used(files: SystemFiles, folder: str) -> int:
+    """Bytes that a group uses, but for those that the system takes back when it needs them."""
+    names = ("memory.current", "memory.usage_in_bytes")
+    used = max(files.number(f"{folder}/{name}") or 0 for name in names)
+    statistics = _statistics(files, f"{folder}/memory.stat")
+    cache = statistics.get("total_inactive_file", statistics.get("inactive_file", 0))
+    return max(0, used - cache)
+
+
+def _statistics(files: SystemFiles, path: str) -> dict[str, int]:
+    """The counters of a file that has a name and a number in each line."""
+    lines = (line.split() for line in (files.text(path) or "").splitlines())
+    return {w[0]: int(w[1]) for w in lines if len(w) == 2 and w[1].isdecimal()}
 
 
 def _memory_info(files: SystemFiles) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from itertools import pairwise
@@ -16,6 +17,8 @@ _SLOW = ("hpet", "acpi_pm", "jiffies", "pit", "refined-jiffies")
 #: Seconds that the clock may be too coarse by: a thousandth of a window.
 _COARSE_S = WINDOW_S / 1000
 _READS = 2000
+#: A clock that stands still for so many readings is not waited for.
+_MOST_READS = 1_000_000
 
 
 def timer(files: SystemFiles, resolution: float, overhead: float) -> Finding:
@@ -36,14 +39,19 @@ def timer(files: SystemFiles, resolution: float, overhead: float) -> Finding:
     return warning(
         "timer",
         found,
-        "calls that take less than a microsecond cannot be told apart",
-        "boot Linux with clocksource=tsc, where the CPU has a steady one",
+        "a single call that takes some microseconds is timed badly: such kernels may lose their "
+        "race by chance",
+        "boot Linux with clocksource=tsc, where the CPU has a steady one (constant_tsc and "
+        "nonstop_tsc in /proc/cpuinfo)",
     )
 
 
 def read_clock() -> tuple[float, float]:
     """Seconds of the clock's smallest step, and of one reading."""
-    return steps_of([time.perf_counter_ns() for _ in range(_READS)])
+    reads = [time.perf_counter_ns() for _ in range(_READS)]
+    while reads[-1] == reads[0] and len(reads) < _MOST_READS:
+        reads.append(time.perf_counter_ns())
+    return steps_of(reads)
 
 
 def steps_of(reads: Sequence[int]) -> tuple[float, float]:
@@ -58,5 +66,5 @@ def steps_of(reads: Sequence[int]) -> tuple[float, float]:
     steps = [b - a for a, b in pairwise(reads)]
     overhead = 1e-9 * (reads[-1] - reads[0]) / len(steps)
     if 0 in steps:
-        return 1e-9 * min((step for step in steps if step), default=0), overhead
+        return 1e-9 * min((step for step in steps if step), default=math.inf), overhead
     return time.get_clock_info("perf_counter").resolution, overhead

@@ -11,6 +11,8 @@ from loopwright.inspection.doctor.system_files import SystemFiles
 _NAMELESS = re.compile(r"generic|x86-64(-v\d)?$")
 #: Bytes of a vector register by the system's name of the instruction set, widest first.
 _WIDTHS = (("avx512f", 64), ("avx", 32), ("sse2", 16), ("asimd", 16))
+#: Bytes of a vector of Arm's SVE, whose length the CPU chooses.
+_SVE_LENGTH = "/proc/sys/abi/sve_default_vector_length"
 
 
 def compiler(files: SystemFiles) -> list[Finding]:
@@ -76,11 +78,15 @@ def vectors(files: SystemFiles, used: int) -> Finding:
         return unknown("vectors", f"{bits}; the system does not list the CPU's instruction sets")
     flags = set(found[1].split())
     name, width = next(((n, w) for n, w in _WIDTHS if n in flags), ("none known", used))
+    sve = files.number(_SVE_LENGTH) or 0
+    if "sve" in flags and sve > used:
+        return ok("vectors", f"{bits}; those of SVE, of {8 * sve} bits here, are not used yet")
     if used >= width:
         return ok("vectors", f"{bits}, and the CPU has no wider ones ({name})")
     return warning(
         "vectors",
         f"{bits}; the CPU has {name} with {8 * width} bits",
         f"up to {width // used} times fewer operations a second",
-        f"install a newer llvmlite, or try the target `llvm -mattr=+{name}`",
+        "install a newer llvmlite; in a virtual machine or a sandbox, see whether the system lets "
+        "programs use these registers",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from loopwright.inspection.doctor.finding import Finding, ok, unknown, warning
 from loopwright.inspection.doctor.system_files import SystemFiles, numbers_in
@@ -10,23 +10,32 @@ from loopwright.inspection.doctor.system_files import SystemFiles, numbers_in
 _CPU = "/sys/devices/system/cpu"
 
 
-def affinity(files: SystemFiles, cpus: Sequence[int]) -> Finding:
-    """Say how many of the machine's CPUs this process may use.
+def affinity(files: SystemFiles, cpus: Sequence[int], threads: int) -> Finding:
+    """Say how many of the machine's CPUs this process may use, and how many a kernel uses.
 
     Args:
         files: of the system.
         cpus: numbers of those that it may use.
+        threads: that a kernel uses where nothing else is asked for.
     """
     online = numbers_in(files.line(f"{_CPU}/online"))
+    used = f"a kernel uses {threads} thread{'s' * (threads != 1)}"
+    if threads > len(cpus):
+        return warning(
+            "CPUs",
+            f"{len(cpus)} may be used, and {used} (LOOPWRIGHT_NUM_THREADS)",
+            "threads take turns on a CPU, and the others wait for them",
+            f"unset LOOPWRIGHT_NUM_THREADS, or set it to {len(cpus)} at most",
+        )
+    if threads < len(cpus):
+        used += " (LOOPWRIGHT_NUM_THREADS)"
     if not online:
-        return unknown("CPUs", f"{len(cpus)} may be used; the system does not list all of them")
+        text = f"{len(cpus)} may be used, and {used}; the system does not list all of them"
+        return unknown("CPUs", text)
     if len(cpus) >= len(online):
-        return ok("CPUs", f"all {len(cpus)} may be used, and a kernel uses so many threads")
-    return ok(
-        "CPUs",
-        f"{len(cpus)} of {len(online)} may be used (taskset, or a cgroup's cpuset), and a kernel "
-        "uses so many threads",
-    )
+        return ok("CPUs", f"all {len(cpus)} may be used, and {used}")
+    why = "taskset, or a cgroup's cpuset"
+    return ok("CPUs", f"{len(cpus)} of {len(online)} may be used ({why}), and {used}")
 
 
 def siblings(files: SystemFiles, cpus: Sequence[int]) -> Finding:
@@ -48,8 +57,14 @@ def siblings(files: SystemFiles, cpus: Sequence[int]) -> Finding:
         f"{len(cpus)} CPUs are {len(cores)} cores, whose threads share their arithmetic units",
         "kernels that keep the vector units busy gain nothing from the second thread of a core, "
         "and their times vary more",
-        f"try --threads {len(cores)} as well (LOOPWRIGHT_NUM_THREADS in programs)",
+        f"try one thread a core as well: taskset -c {_first_of_each(cores, cpus)} before the "
+        "command. (--threads takes the first CPUs, which may share a core)",
     )
+
+
+def _first_of_each(cores: Iterable[frozenset[int]], cpus: Sequence[int]) -> str:
+    """Of each core the first CPU that may be used, as `taskset` takes them."""
+    return ",".join(map(str, sorted(min(core.intersection(cpus)) for core in cores)))
 
 
 def _core(files: SystemFiles, cpu: int) -> frozenset[int]:

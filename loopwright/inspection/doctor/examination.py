@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,15 +81,16 @@ def examine(
     """
     files = files or SystemFiles()
     cpus = env.usable_cpus()
+    threads = _threads(len(cpus))
     findings = [
         *_installation(files),
-        *_processor(files, cpus),
+        *_processor(files, cpus, threads),
         cgroups.cpu_time(files, len(cpus)),
-        cgroups.memory(files),
+        cgroups.memory(files, len(cpus)),
         *user_limits.user_limits(user_limits.present_limits()),
         *load.load(files),
         clock.timer(files, *clock.read_clock()),
-        *([noise.noise(sorted({1, len(cpus)}))] if measure else []),
+        *([noise.noise(sorted({1, threads}))] if measure else []),
         memory.huge_pages(files),
         memory.alignment(memory.numpy_addresses()),
         *_places(files, Path(folder)),
@@ -107,15 +107,15 @@ def _installation(files: SystemFiles) -> list[Finding]:
     return [
         packages.system(platform.system(), platform.release(), platform.python_version()),
         packages.dependencies(_required(), _version),
-        packages.xgboost(versions),
+        packages.xgboost(versions, platform.system()),
         packages.environment(lambda: env.Settings.from_environ(os.environ), variables),
         *compiler.compiler(files),
     ]
 
 
-def _processor(files: SystemFiles, cpus: Sequence[int]) -> list[Finding]:
+def _processor(files: SystemFiles, cpus: Sequence[int], threads: int) -> list[Finding]:
     return [
-        cores.affinity(files, cpus),
+        cores.affinity(files, cpus, threads),
         cores.siblings(files, cpus),
         frequency.governor(files, cpus),
         frequency.turbo(files),
@@ -125,10 +125,20 @@ def _processor(files: SystemFiles, cpus: Sequence[int]) -> list[Finding]:
 def _places(files: SystemFiles, folder: Path) -> list[Finding]:
     return [
         storage.log_folder(files, folder),
-        storage.temporary_folder(tempfile.gettempdir(), os.environ.get("TMPDIR", "")),
+        storage.temporary_folder(os.environ.get("TMPDIR", "")),
         storage.lock_folder(),
         _kernel_cache(),
     ]
+
+
+def _threads(cpus: int) -> int:
+    """Threads that a kernel uses; where the setting is not understood, one for each CPU."""
+    from loopwright.runtime import get_num_threads
+
+    try:
+        return get_num_threads()
+    except UsageError:
+        return cpus
 
 
 def _kernel_cache() -> Finding:

@@ -49,7 +49,8 @@ def load(files: SystemFiles, sleep: Callable[[float], None] = time.sleep) -> lis
     if total <= 0:
         text = "the counters of the CPUs stand still"
         return [unknown("other load", text), unknown("stolen time", text)]
-    busy = after.cpus * (after.busy - before.busy) / total
+    # Counters may go back a little.
+    busy = max(0.0, after.cpus * (after.busy - before.busy) / total)
     stolen = max((after.stolen - before.stolen) / total, after.stolen / max(1, after.total))
     return [_busy(busy, after.cpus, files.line("/proc/loadavg")), _stolen(stolen)]
 

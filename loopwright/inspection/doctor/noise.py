@@ -31,7 +31,9 @@ def noise(threads: Sequence[int]) -> Finding:
             return spread({count: _windows(count) for count in threads})
         finally:
             lock.release()
-    except LoopwrightError as error:
+    except ImportError as error:
+        return unknown("noise floor", f"not measured: there is no compiler ({error})")
+    except (LoopwrightError, OSError) as error:
         return unknown("noise floor", f"not measured: {error}")
 
 

@@ -37,26 +37,28 @@ def system(name: str, release: str, python: str) -> Finding:
     )
 
 
-def xgboost(installed: Mapping[str, str]) -> Finding:
+def xgboost(installed: Mapping[str, str], system: str = _TESTED) -> Finding:
     """Judge the distributions that bring the module `xgboost`.
 
     Args:
         installed: versions of the installed distributions among them.
+        system: name of the system, as Python's `platform.system` gives it.
     """
+    wanted = "xgboost-cpu" if system in ("Linux", "Windows") else "xgboost"
     there = [f"{name} {installed[name]}" for name in _XGBOOST if name in installed]
     if not there:
         return problem(
             "XGBoost",
             "not installed",
             "the default tuner, xgb, cannot learn; ga, random and grid work",
-            "pip install xgboost-cpu",
+            f"pip install {wanted}",
         )
     if len(there) == len(_XGBOOST):
         return warning(
             "XGBoost",
             f"{listed(there)} are both installed, and are one module: the one installed last won",
             "removing one of them breaks the other",
-            "pip uninstall -y xgboost xgboost-cpu && pip install xgboost-cpu",
+            f"pip uninstall -y xgboost xgboost-cpu && pip install {wanted}",
         )
     (version,) = (installed[name] for name in _XGBOOST if name in installed)
     if _numbers(version) >= _numbers(_OLDEST_XGBOOST):

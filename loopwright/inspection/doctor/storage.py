@@ -35,8 +35,13 @@ def log_folder(files: SystemFiles, folder: Path) -> Finding:
         files: of the system.
         folder: the folder.
     """
-    check, folder = "log folder", folder.absolute()
-    if not folder.is_dir():
+    check = "log folder"
+    try:
+        folder = folder.absolute()
+    except OSError as error:
+        text = f"the present folder is gone ({error.strerror or error})"
+        return problem(check, text, "no log can be written", "change to a folder that is there")
+    if not os.path.isdir(folder):
         return problem(check, f"{folder} is no folder", "no log can be written", "make it first")
     refused = _lock_refused(folder)
     if refused:
@@ -54,13 +59,21 @@ def log_folder(files: SystemFiles, folder: Path) -> Finding:
     return _by_space(check, f"{found}, {of_bytes(free)} free", free)
 
 
-def temporary_folder(folder: str, wanted: str = "") -> Finding:
+def temporary_folder(wanted: str = "") -> Finding:
     """Judge the folder of temporary files.
 
     Args:
-        folder: as Python's `tempfile` chooses it.
         wanted: what TMPDIR says; empty where it is not set.
     """
+    try:
+        folder = tempfile.gettempdir()
+    except OSError as error:
+        return problem(
+            "TMPDIR",
+            f"no folder for temporary files can be written ({error.strerror or error})",
+            "nothing can be tuned: processes that build and time print into such files",
+            "set TMPDIR to a folder that can be written, on a disk that is not full",
+        )
     try:
         free = _free(Path(folder))
     except OSError as error:
@@ -81,12 +94,12 @@ def lock_folder() -> Finding:
 
     try:
         path = DeviceLock().path.parent
-    except TuneError as error:
+    except (TuneError, OSError) as error:
         return problem(
             "lock folder",
             str(error),
             "nothing can be timed: runs could not wait for each other",
-            "see above; all your runs must use the same folder",
+            "set XDG_RUNTIME_DIR to a folder of your own, the same for all your runs",
         )
     return ok("lock folder", f"{path} is this user's")
 
@@ -99,7 +112,7 @@ def kernel_cache(folder: Path | None) -> Finding:
     """
     if folder is None:
         return ok("kernel cache", "none: each program compiles its kernels anew")
-    above = next((p for p in (folder, *folder.parents) if p.exists()), folder)
+    above = next((p for p in (folder, *folder.parents) if os.path.exists(p)), folder)
     if os.access(above, os.W_OK | os.X_OK):
         return ok("kernel cache", f"{folder}")
     return warning(

@@ -69,14 +69,18 @@ class ErrorHelp:
 _SHOW = "`loopwright records show LOG ID --ir` prints its loop nest"
 #: How the text of a crash names the signals by which operators, batch systems and Linux end one.
 _KILLED_PHRASES = tuple(f"killed by SIG{n}" for n in ("KILL", "TERM", "HUP", "INT", "QUIT"))
-_STOPPED = Cause(
-    "Something outside stopped the process twice (SIGSTOP, a debugger, job control, a frozen "
-    "container) until its time was over. Nothing is wrong with the candidate.",
-    "the runner was stopped by a signal from outside: no answer within 10 s; the runner was killed",
-    "find out what stops processes here; the candidate is not at fault and stays in the log as "
-    "failed, so tune into a fresh log if many were hit",
-    ("stopped by a signal from outside",),
-)
+
+
+def _stopped(role: str) -> Cause:
+    return Cause(
+        f"Something outside stopped the {role} process twice (SIGSTOP, a debugger, job control, a "
+        "frozen container) until its time was over. Nothing is wrong with the candidate.",
+        f"the {role} was stopped by a signal from outside: no answer within 10 s; the {role} was "
+        "killed",
+        "find out what stops processes here; the candidate is not at fault and stays in the log as "
+        "failed, so tune into a fresh log if many were hit",
+        ("stopped by a signal from outside",),
+    )
 
 
 def _killed(role: str, remedy: str) -> Cause:
@@ -99,13 +103,13 @@ _INSTANTIATION = ErrorHelp(
         Cause(
             "The template calls `cfg.raise_error`, or makes a step that is illegal for these "
             "values.",
-            "split: 7 is no factor of the loop's extent 32",
+            "the tile is larger than the cache",
             "give the knobs only values that are legal, or filter the others out with "
             "`cfg.multi_filter`",
         ),
         Cause(
             "The template itself has a fault: Python raised an exception in it.",
-            "KeyError: 'tile_x'",
+            "matmul(64, 64) with tile=[-1, 8]: mine.py:12: KeyError: 'tile_x'",
             "run the template on this configuration with the traceback: "
             "`task.instantiate(task.config_space.get(index))`",
             tuple(
@@ -141,7 +145,7 @@ _COMPILE = ErrorHelp(
     (
         Cause(
             "The loop nest cannot be lowered as it was scheduled.",
-            "lower: 'C' is an argument, so it must be computed at root (it is computed at)",
+            "lower: 'C' is an argument, so it must be computed at root (it is computed inline)",
             "change the step of the template that the text names; `loopwright lower` shows the "
             "nest of the default configuration",
         ),
@@ -173,7 +177,7 @@ _BUILD_TIMEOUT = ErrorHelp(
             "cap unrolling and vector lengths in the template; where the code has to be that "
             f"large, {_BUILD_TIME} gives more time",
         ),
-        _STOPPED,
+        _stopped("builder"),
     ),
 )
 
@@ -219,7 +223,8 @@ _RUN_TIMEOUT = ErrorHelp(
         Cause(
             "Making the input data took longer than it may.",
             "making the input data took longer than 120 s and was ended",
-            "make fewer or cheaper inputs: a quicker `make_inputs`, or smaller tensors",
+            "tune a smaller workload of the same kind: the data are as large as its tensors, and "
+            "the limit is fixed",
             ("making the input data took longer",),
         ),
         Cause(
@@ -229,7 +234,7 @@ _RUN_TIMEOUT = ErrorHelp(
             "give the task a NumPy `reference`, or check a smaller workload of the same kind",
             ("a run for its right answer took longer",),
         ),
-        _STOPPED,
+        _stopped("runner"),
     ),
 )
 
@@ -339,7 +344,15 @@ _WRONG_ANSWER = ErrorHelp(
             "it wrote outside the memory of C",
             "build the schedule under `PassContext(config={'instrument_bound_checkers': True})` "
             "and call it: it names the access",
-            ("it wrote outside the memory", "access outside"),
+            ("it wrote outside the memory",),
+        ),
+        Cause(
+            "An index that depends on data left its tensor: such a kernel is run once with all "
+            "bounds checked. The text names the access.",
+            "main: access outside A: index [40], shape [32] (load at i = 3)",
+            "have the task's `make_inputs` give valid indices only, or clamp the index in the "
+            "expression",
+            ("access outside",),
         ),
         Cause(
             "The kernel leaves out work that it did in an earlier call: it trusts what its "

@@ -305,11 +305,17 @@ class RunState:
     def total(self) -> int | None:
         """Valid trials at which the run ends at the latest: what was asked for, or what is left of
         the space without failures and equal programs; None where neither is known."""
-        limits = [] if self.budget.n_trial is None else [self.budget.n_trial]
-        if self.capacity is not None:
-            spoilt = len(self.trials) - self.valid + len(self.duplicates)
-            limits.append(max(self.valid, self.capacity - spoilt))
-        return min(limits, default=None)
+        limits = (self.budget.n_trial, self.most_trials)
+        return min((n for n in limits if n is not None), default=None)
+
+    @property
+    def most_trials(self) -> int | None:
+        """Valid trials that there can be: what is left of the space without failures and equal
+        programs; None where that is not known."""
+        if self.capacity is None:
+            return None
+        spoilt = len(self.trials) - self.valid + len(self.duplicates)
+        return max(self.valid, self.capacity - spoilt)
 
     @property
     def eta(self) -> float | None:

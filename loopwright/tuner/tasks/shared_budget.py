@@ -96,12 +96,15 @@ class TotalBudget:
     def trials(self) -> int | None:
         """Valid results of all tasks at which the call ends at the latest: what was asked for, or
         what there is in all spaces; None where neither is known."""
-        limits = [] if self.n_trial is None else [self.n_trial]
-        rooms = [state.total for state in self.states]
+        limits = (self.n_trial, self.most_trials)
+        return min((n for n in limits if n is not None), default=None)
+
+    @property
+    def most_trials(self) -> int | None:
+        """Valid results that there can be of all tasks; None where that is not known."""
+        rooms = [state.most_trials for state in self.states]
         known = [room for room in rooms if room is not None]
-        if known and len(known) == len(rooms):
-            limits.append(sum(known))
-        return min(limits, default=None)
+        return sum(known) if known and len(known) == len(rooms) else None
 
     @property
     def shortage(self) -> str:

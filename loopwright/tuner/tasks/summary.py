@@ -105,6 +105,7 @@ class TasksSummary:
         log: path of the log, or None.
         total: valid trials at which the call ends at the latest, or None.
         eta: seconds that it is still expected to take, or None.
+        most_trials: valid trials that all spaces have room for, or None where that is not known.
     """
 
     rows: tuple[TaskRow, ...]
@@ -117,6 +118,7 @@ class TasksSummary:
     log: str | None
     total: int | None = None
     eta: float | None = None
+    most_trials: int | None = None
 
     @property
     def trials(self) -> int:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from loopwright.presenting import harmless
 from loopwright.tuner.run.budget import clock
 from loopwright.tuner.run.interfaces import TunerLike
 from loopwright.tuner.run.output.phases import Ticker
@@ -102,7 +103,7 @@ class TaskTable(TasksMonitor):
         """Print table and sum."""
         self.close()
         for line in summary.lines():
-            self._print(line)
+            self._print(line)  # may hold the text of an error from a log
 
     def close(self) -> None:
         """Stop drawing."""
@@ -145,7 +146,7 @@ class TaskTable(TasksMonitor):
         return str(summary.trials) + (f"/{summary.total}" if summary.total else "")
 
     def _print(self, text: str) -> None:
-        self.console.print(text, markup=False, soft_wrap=True)
+        self.console.print(harmless(text), markup=False, soft_wrap=True)
 
 
 def task_table(console: Console | None = None, line_s: float = 10.0) -> TaskTable:

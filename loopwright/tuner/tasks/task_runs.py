@@ -162,6 +162,7 @@ class AllRuns:
             log=self.runs[0].run.journal.path,
             total=self.total.trials,
             eta=self.total.eta,
+            most_trials=self.total.most_trials,
         )
 
     def _next(self, scheduler: Scheduler) -> int | None:

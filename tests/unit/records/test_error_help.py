@@ -75,6 +75,29 @@ def test_who_was_killed_from_outside_is_not_told_to_mend_the_kernel(kind, role, 
     assert advice.startswith("see whether memory ran out")
 
 
+def test_an_index_that_leaves_its_tensor_is_a_matter_of_the_data():
+    """The text names the access already: running with checks of bounds would tell nothing new."""
+    text = "main: access outside x: index [7, 0], shape [7, 64] (load at i = 3)"
+    for kind in ("WRONG_ANSWER", "RUN_ERROR"):
+        assert "make_inputs" in next_step(kind, text)
+        assert "instrument_bound_checkers" not in next_step(kind, text)
+
+
+def test_data_that_take_long_are_made_by_the_runner_not_by_the_task():
+    text = "making the input data took longer than 120 s and was ended"
+    assert "make_inputs" not in next_step("RUN_TIMEOUT", text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "role"), [("RUN_TIMEOUT", "runner"), ("BUILD_TIMEOUT", "builder")]
+)
+def test_who_is_stopped_is_the_process_of_that_kind(kind, role):
+    found = error_help(kind)
+    assert found is not None
+    (stopped,) = [c for c in found.causes if "SIGSTOP" in c.what]
+    assert f"the {role} was stopped by a signal from outside" in stopped.example
+
+
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGBUS])
 def test_a_crash_of_the_kernel_is_told_from_a_kill(number):
     advice = next_step("RUN_CRASH", describe_exit(-number, "runner"))

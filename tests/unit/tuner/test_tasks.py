@@ -17,8 +17,10 @@ from loopwright.measure.workers.process import Worker
 from loopwright.testing.tuner_contract import FakeMeasurer, FakeSpace, FakeTask, bowl
 from loopwright.tuner import (
     NothingRan,
+    RandomTuner,
     TuningInterrupted,
     log_to_file,
+    progress_bar,
     task_table,
     tune_tasks,
 )
@@ -336,6 +338,27 @@ def test_the_table(tmp_path):
     )
     assert re.search(r"^total +64 ", text, re.MULTILINE)
     assert "stopped: all 64 trials are measured" in text
+
+
+def test_an_error_of_a_log_cannot_steer_the_terminal(capsys):
+    table = task_table(Console(width=200))
+    table.note("\x1b[2Jgone")
+    table.close()
+    bar = progress_bar(8)
+    bar.note("\x1b[2Jgone")
+    bar.close()
+    out, err = capsys.readouterr()
+    assert out == err == "\\x1b[2Jgone\n"
+
+
+def test_what_failed_is_shown_without_what_a_terminal_obeys(capsys):
+    """A kind of error may come from the log of a newer version, or of somebody else."""
+    failing = Ticking(bowl, fails=lambda index: "\x1b[2J" if index % 2 else None)
+    tune_tasks(tasks_of(1), measure_option=[failing], n_trial=8, callbacks=[task_table()])
+    RandomTuner(FakeTask()).tune(n_trial=8, measure_option=failing, callbacks=[progress_bar()])
+    err = capsys.readouterr().err
+    assert err.count("\\x1b[2J") == 2
+    assert "\x1b" not in err
 
 
 def test_the_table_on_a_terminal(tmp_path):

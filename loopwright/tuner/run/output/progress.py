@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from loopwright.errors import UsageError
+from loopwright.presenting import harmless
 from loopwright.tuner.run.budget import clock
 from loopwright.tuner.run.interfaces import TunerLike
 from loopwright.tuner.run.monitor import Monitor
@@ -95,7 +96,8 @@ class ProgressBar(Monitor):
             self._notebook.show(self._noted(text=""))
             return
         assert self._console is not None
-        self._console.print(f"{self._head()}{text}", markup=False, highlight=False, soft_wrap=True)
+        line = harmless(f"{self._head()}{text}")
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def trial(self, state: RunState, trial: Trial) -> None:
         """Draw anew, on a terminal ten times a second, elsewhere every ten seconds."""
@@ -127,7 +129,8 @@ class ProgressBar(Monitor):
             return
         self.close()
         for line in summary.lines():
-            print(f"{self._head()}{line}", file=self._file or sys.stderr, flush=True)
+            # It may hold the text of an error from a log.
+            print(harmless(f"{self._head()}{line}"), file=self._file or sys.stderr, flush=True)
 
     def close(self) -> None:
         """Stop drawing."""

@@ -72,6 +72,7 @@ class Summary:
         wall_s: seconds of the whole run.
         log: path of the log, or None.
         notes: what else is worth a line.
+        most_trials: valid trials that the space has room for, or None where that is not known.
     """
 
     task: str
@@ -97,6 +98,7 @@ class Summary:
     wall_s: float = 0.0
     log: str | None = None
     notes: tuple[str, ...] = ()
+    most_trials: int | None = None
 
     @property
     def speedup(self) -> float | None:
@@ -276,6 +278,7 @@ def summarize(
         wall_s=state.budget.elapsed,
         log=log,
         notes=notes,
+        most_trials=state.most_trials,
     )
 
 

@@ -59,7 +59,17 @@ def test_vectors_of_the_target_beside_those_of_the_cpu(tmp_path, flags, used, st
     assert f"{8 * used} bits" in found.found
     if state is State.WARNING:
         assert "avx512f with 512 bits" in found.found
+        assert "-mattr" not in found.remedy, "a target that the doctor's own LLVM refuses"
         assert found.cost.startswith("up to 2 times")
+
+
+@pytest.mark.parametrize(("length", "told"), [("32", True), ("16", False), ("", False)])
+def test_vectors_of_sve(tmp_path, length, told):
+    files = {"/proc/cpuinfo": "Features\t: fp asimd sve\n"}
+    files["/proc/sys/abi/sve_default_vector_length"] = length
+    found = vectors(tree(tmp_path, files), 16)
+    assert found.state is State.OK
+    assert ("SVE, of 256 bits here, are not used yet" in found.found) == told
 
 
 @pytest.mark.parametrize(
@@ -120,9 +130,20 @@ def test_sets_of_cpus(text, numbers):
 
 def test_affinity(tmp_path):
     files = tree(tmp_path, {f"{CPU}/online": "0-15\n"})
-    assert affinity(files, range(16)).found.startswith("all 16 may be used")
-    assert affinity(files, (0, 1)).found.startswith("2 of 16 may be used")
-    assert affinity(SystemFiles(tmp_path / "none"), (0, 1)).state is State.UNKNOWN
+    found = affinity(files, range(16), 16).found
+    assert found == "all 16 may be used, and a kernel uses 16 threads"
+    assert affinity(files, (0, 1), 2).found.startswith("2 of 16 may be used")
+    assert affinity(SystemFiles(tmp_path / "none"), (0, 1), 2).state is State.UNKNOWN
+
+
+def test_a_setting_decides_how_many_threads_a_kernel_uses(tmp_path):
+    files = tree(tmp_path, {f"{CPU}/online": "0-3\n"})
+    fewer = affinity(files, range(4), 1)
+    assert fewer.state is State.OK
+    assert fewer.found.endswith("a kernel uses 1 thread (LOOPWRIGHT_NUM_THREADS)")
+    more = affinity(files, (0, 1), 8)
+    assert more.state is State.WARNING
+    assert "set it to 2 at most" in more.remedy
 
 
 @pytest.mark.parametrize("name", ["core_cpus_list", "thread_siblings_list"])
@@ -132,9 +153,18 @@ def test_two_threads_of_a_core(tmp_path, name):
     found = siblings(files, (0, 1, 2, 3))
     assert found.state is State.WARNING
     assert found.found.startswith("4 CPUs are 2 cores")
-    assert "--threads 2" in found.remedy
+    assert "taskset -c 0,1 before" in found.remedy
     assert siblings(files, (0, 1)).state is State.OK, "one thread of each core may be used"
     assert siblings(files, (3,)).found == "each CPU that may be used is a core of its own"
+
+
+def test_threads_of_a_core_that_are_numbered_in_a_row(tmp_path):
+    """The first two CPUs are one core, and --threads 2 would take these."""
+    lists = {0: "0-1", 1: "0-1", 2: "2-3", 3: "2-3"}
+    names = {f"{CPU}/cpu{n}/topology/core_cpus_list": t for n, t in lists.items()}
+    files = tree(tmp_path, names)
+    assert "taskset -c 0,2 before" in siblings(files, (0, 1, 2, 3)).remedy
+    assert "taskset -c 1,2 before" in siblings(files, (1, 2, 3)).remedy
 
 
 def test_a_virtual_machine_may_not_know_its_cores(tmp_path):

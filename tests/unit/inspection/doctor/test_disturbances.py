@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+
 import numpy as np
 import pytest
 
@@ -55,6 +58,11 @@ def test_counters_that_cannot_be_read(tmp_path, text):
     assert [f.state for f in load(files, lambda seconds: None)] == [State.UNKNOWN] * 2
 
 
+def test_counters_that_go_back(tmp_path):
+    busy, _ = watched(tmp_path, stat(100, 1000), stat(95, 1100))
+    assert busy.found.startswith("other programs keep 0.0 of 2")
+
+
 def test_counters_that_stand_still(tmp_path):
     files = tree(tmp_path, {"/proc/stat": stat(1, 1)})
     assert [f.state for f in load(files, lambda seconds: None)] == [State.UNKNOWN] * 2
@@ -79,7 +87,15 @@ def test_steps_of_clocks():
     fine, overhead = steps_of([0, 40, 80, 121])
     assert fine < 1e-6
     assert overhead == pytest.approx(121e-9 / 3)
-    assert steps_of([5, 5, 5]) == (0.0, 0.0)
+    assert steps_of([5, 5, 5]) == (math.inf, 0.0), "it stood still"
+
+
+def test_a_coarse_clock_is_waited_for(tmp_path, monkeypatch):
+    ticks = (4_000_000 * (n // 30_000) for n in itertools.count())
+    monkeypatch.setattr("time.perf_counter_ns", lambda: next(ticks))
+    resolution, overhead = read_clock()
+    assert resolution == pytest.approx(4e-3)
+    assert timer(SystemFiles(tmp_path), resolution, overhead).state is State.WARNING
 
 
 def test_this_machine_has_a_clock():

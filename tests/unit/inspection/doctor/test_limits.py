@@ -26,7 +26,7 @@ def test_version_2_with_a_quota_of_a_group_above(tmp_path):
     assert found.found.startswith("a control group allows 1.5 CPUs (4 may be used)")
     assert "3 times" in found.found
     assert "100 ms" in found.cost
-    assert "--threads 1" in found.remedy
+    assert "--threads 1 --parallel 1" in found.remedy
 
 
 def test_version_1_in_a_container_that_does_not_see_its_own_path(tmp_path):
@@ -41,7 +41,7 @@ def test_version_1_in_a_container_that_does_not_see_its_own_path(tmp_path):
     assert cpu_time(system, 4).state is State.WARNING
     assert "3 CPUs" in cpu_time(system, 4).found
     assert cpu_time(system, 2).state is State.OK
-    found = memory(system)
+    found = memory(system, 2)
     assert found.state is State.OK
     assert (
         found.found == "4 GiB may be used (limit of a control group), 8 GiB are free on the machine"
@@ -64,7 +64,7 @@ def test_no_limit_of_cpu_time(tmp_path, files):
 
 def test_without_control_groups_nothing_is_known(tmp_path):
     assert cpu_time(SystemFiles(tmp_path), 8).state is State.UNKNOWN
-    assert memory(SystemFiles(tmp_path)).state is State.UNKNOWN
+    assert memory(SystemFiles(tmp_path), 8).state is State.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -82,9 +82,41 @@ def test_without_control_groups_nothing_is_known(tmp_path):
     ],
 )
 def test_memory(tmp_path, files, state, text):
-    found = memory(tree(tmp_path, files))
+    found = memory(tree(tmp_path, files), 2)
     assert found.state is state
     assert text in found.found
+
+
+def test_memory_that_the_group_uses_already(tmp_path):
+    files = {
+        "/proc/meminfo": MEMINFO,
+        f"{TOP}/memory.max": f"{4 << 30}",
+        f"{TOP}/memory.current": f"{7 << 29}",
+        f"{TOP}/memory.stat": f"anon 1\ninactive_file {1 << 29}\n",
+    }
+    found = memory(tree(tmp_path, files), 1)
+    assert found.state is State.WARNING
+    assert found.found.endswith(
+        "1 GiB in the control group; 1 builder and the runner may need 1.75 GiB"
+    )
+    (tmp_path / f"{TOP}/memory.stat".lstrip("/")).write_text(f"inactive_file {3 << 30}\n")
+    assert memory(SystemFiles(tmp_path), 1).state is State.OK, "the system takes the cache back"
+
+
+def test_many_builders_need_more_memory(tmp_path):
+    system = tree(tmp_path, {"/proc/meminfo": MEMINFO})
+    assert memory(system, 8).state is State.OK
+    found = memory(system, 64)
+    assert found.state is State.WARNING
+    assert "64 builders" in found.found
+    assert "--parallel 1" in found.remedy
+
+
+def test_less_than_one_cpu_is_no_matter_of_threads(tmp_path):
+    files = {"/proc/self/cgroup": "0::/\n", f"{TOP}/cpu.max": "50000 100000\n"}
+    found = cpu_time(tree(tmp_path, files), 4)
+    assert found.state is State.WARNING
+    assert "--threads" not in found.remedy
 
 
 def test_no_limit_of_the_shell():

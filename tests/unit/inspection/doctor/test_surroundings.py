@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from loopwright.inspection.doctor import State, SystemFiles, examine
 from loopwright.inspection.doctor import storage as storage_module
 from loopwright.inspection.doctor.accelerators import nvidia, opencl
 from loopwright.inspection.doctor.memory import alignment, huge_pages, numpy_addresses
+from loopwright.inspection.doctor.noise import noise
 from loopwright.inspection.doctor.packages import dependencies, environment, system, xgboost
 from loopwright.inspection.doctor.storage import (
     file_system,
@@ -71,6 +73,13 @@ def test_the_two_distributions_of_xgboost(installed, state, text):
     assert found.state is state
     assert text in found.found
     assert (state is State.OK) == (not found.remedy)
+
+
+def test_xgboost_is_called_otherwise_where_there_is_no_other():
+    assert xgboost({}, "Linux").remedy == "pip install xgboost-cpu"
+    assert xgboost({}, "Darwin").remedy == "pip install xgboost"
+    both = {"xgboost": "3.2.0", "xgboost-cpu": "3.1.0"}
+    assert xgboost(both, "Darwin").remedy.endswith("&& pip install xgboost")
 
 
 def test_packages():
@@ -165,14 +174,53 @@ def _raiser(error: Exception):
 )
 def test_space_for_temporary_files(tmp_path, monkeypatch, free, state):
     monkeypatch.setattr(storage_module, "_free", lambda folder: free)
-    assert temporary_folder(str(tmp_path)).state is state
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert temporary_folder().state is state
 
 
-def test_a_tmpdir_that_python_passed_over(tmp_path):
-    found = temporary_folder(str(tmp_path), "/none")
+def test_a_tmpdir_that_python_passed_over(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    found = temporary_folder("/none")
     assert found.state is State.WARNING
     assert f"TMPDIR=/none cannot be written, so {tmp_path} is used" in found.found
-    assert "TMPDIR=" not in temporary_folder(str(tmp_path), f"{tmp_path}/").found
+    assert "TMPDIR=" not in temporary_folder(f"{tmp_path}/").found
+
+
+def test_no_folder_for_temporary_files(tmp_path, monkeypatch):
+    """As in a container whose files are read-only: the doctor still says all that it finds."""
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setattr("tempfile._candidate_tempdir_list", lambda: [str(tmp_path / "none")])
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    found = {f.check: f for f in examine(tmp_path, files=SystemFiles(tmp_path)).findings}
+    assert found["TMPDIR"].state is State.PROBLEM
+    assert "set TMPDIR" in found["TMPDIR"].remedy
+    assert found["lock folder"].state is State.PROBLEM
+    assert found["noise floor"].state is State.UNKNOWN
+
+
+def test_a_disk_without_room_for_a_lock(tmp_path, monkeypatch):
+    monkeypatch.setattr("loopwright.measure.lock._sign", _raiser(OSError(28, "No space left")))
+    found = noise([1])
+    assert found.state is State.UNKNOWN
+    assert "No space left" in found.found
+
+
+def test_a_folder_that_is_gone(tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    found = log_folder(SystemFiles(tmp_path), Path("."))
+    assert found.state is State.PROBLEM
+    assert "the present folder is gone" in found.found
+
+
+def test_folders_that_may_not_be_looked_into(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.stat", _raiser(PermissionError(13, "Permission denied")))
+    log, cache = log_folder(SystemFiles(tmp_path), tmp_path), kernel_cache(tmp_path / "a")
+    monkeypatch.undo()
+    assert log.state is State.PROBLEM
+    assert cache.check == "kernel cache"
 
 
 def test_a_folder_of_locks_that_is_a_link(tmp_path, monkeypatch):
@@ -194,7 +242,7 @@ def test_the_cache_of_kernels(tmp_path, monkeypatch):
 def test_no_accelerator(tmp_path):
     for found in (nvidia(SystemFiles(tmp_path), {}), opencl(SystemFiles(tmp_path), {})):
         assert found.state is State.OK
-        assert found.found.startswith("absent")
+        assert found.found == "absent; kernels are built for the CPU alone"
 
 
 def test_a_gpu_with_its_driver(tmp_path):
@@ -207,16 +255,22 @@ def test_a_gpu_with_its_driver(tmp_path):
     }
     found = nvidia(tree(tmp_path, files), {})
     assert found.state is State.OK
-    assert found.found == f"NVIDIA H200 ({LIB}/libcuda.so.1, driver 550.54)"
+    assert found.found.startswith(f"NVIDIA H200 ({LIB}/libcuda.so.1, driver 550.54); ")
 
 
 def test_half_a_gpu(tmp_path):
     library = nvidia(tree(tmp_path / "a", {f"{LIB}/libcuda.so.1": ""}), {})
-    assert library.state is State.WARNING
-    assert "there is no device" in library.found
+    assert "without a device" in library.found
     device = nvidia(tree(tmp_path / "b", {"/dev/nvidia3": ""}), {})
-    assert device.state is State.WARNING
-    assert device.found == "nvidia3, without libcuda.so.1"
+    assert device.found.startswith("nvidia3, without libcuda.so.1")
+    assert library.state is device.state is State.OK, "no target needs a GPU"
+
+
+def test_a_gpu_under_windows(tmp_path):
+    files = {"/usr/lib/wsl/lib/libcuda.so.1": "", "/dev/dxg": ""}
+    found = nvidia(tree(tmp_path, files), {"LD_LIBRARY_PATH": "/usr/lib/wsl/lib"})
+    assert found.found.startswith("dxg (/usr/lib/wsl/lib/libcuda.so.1)")
+    assert nvidia(tree(tmp_path / "none", {"/dev/dxg": ""}), {}).found.startswith("absent")
 
 
 def test_a_library_of_the_linkers_cache_or_of_a_variable(tmp_path):
@@ -234,8 +288,8 @@ def test_opencl_with_pocl_and_halves_of_it(tmp_path):
     both = opencl(tree(tmp_path / "a", {**loader, **icd}), {})
     assert both.state is State.OK
     assert "pocl.icd -> libpocl.so.2" in both.found
-    assert opencl(tree(tmp_path / "b", loader), {}).state is State.WARNING
-    assert opencl(tree(tmp_path / "c", icd), {}).state is State.WARNING
+    assert "without a platform" in opencl(tree(tmp_path / "b", loader), {}).found
+    assert "without libOpenCL.so.1" in opencl(tree(tmp_path / "c", icd), {}).found
 
 
 def test_everything_where_the_system_tells_nothing(tmp_path):
