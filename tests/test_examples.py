@@ -23,7 +23,8 @@ from loopwright.transform import Pass
 #: Modules whose `__all__` is what users schedule, tune, build and inspect with.
 ROOMS = """
     te schedule lowering transform target driver runtime task measure tuner tuner.run.callbacks
-    records ops inspection testing autotvm autotvm.record
+    records ops inspection testing autotvm autotvm.record autotvm.measure autotvm.utils
+    autotvm.env tir.calls
 """
 
 #: The log that examples find in their folder.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Literal, overload
+from typing import Literal, NoReturn, overload
 
 from loopwright.autotvm.record import measure_str_key
+from loopwright.errors import no_such_name
 from loopwright.measure import MeasureInput, MeasureResult
 
 __all__ = ["Database", "DummyDatabase", "filter_inputs"]
@@ -112,3 +113,12 @@ def filter_inputs(
     partial = [r if r is not None and not (retry and r.error_no) else None for r in known]
     unsaved = [i for i, r in zip(measure_inputs, partial, strict=True) if r is None]
     return partial, unsaved
+
+
+_INSTEAD = {
+    "RedisDatabase": "write a log by callback.log_to_file, or derive a class from Database",
+}
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise no_such_name("loopwright.autotvm.database", name, _INSTEAD)
