@@ -77,7 +77,7 @@ _INSTEAD = {
     "IRModule": "loopwright.lower(s, args) gives the one function that there is",
     "auto_scheduler": _SPACES,
     "const": "write tir.const or te.const",
-    "contrib": "Module.export_library needs no compiler given; tempfile of Python makes folders",
+    "contrib": "Module.export_library finds what links by itself; Python's tempfile makes folders",
     "convert": "Python's numbers, lists and functions are taken as they are",
     "get_global_func": _FUNCTIONS,
     "meta_schedule": _SPACES,
