@@ -24,7 +24,7 @@ from loopwright.transform import Pass
 ROOMS = """
     te schedule lowering transform target driver runtime task measure tuner tuner.run.callbacks
     records ops inspection testing autotvm autotvm.record autotvm.measure autotvm.utils
-    autotvm.env tir.calls
+    autotvm.database autotvm.env autotvm.task autotvm.tuner tir.calls
 """
 
 #: The log that examples find in their folder.

@@ -14,7 +14,19 @@ __all__ = ["Database", "DummyDatabase", "filter_inputs"]
 
 
 class Database(ABC):
-    """Keeps results by their inputs; derive from it to keep them somewhere else."""
+    """Keeps results by their inputs; derive from it to keep them somewhere else.
+
+    Example:
+        >>> from loopwright import autotvm
+        >>> class Latest(autotvm.database.Database):
+        ...     kept = {}
+        ...     def load(self, inp, get_all=False):
+        ...         return self.kept.get(autotvm.record.measure_str_key(inp))
+        ...     def save(self, inp, res, extend=False):
+        ...         self.kept[autotvm.record.measure_str_key(inp)] = res
+        ...
+        >>> store = autotvm.callback.log_to_database(Latest())
+    """
 
     @overload
     def load(self, inp: MeasureInput, get_all: Literal[False] = False) -> MeasureResult | None: ...
@@ -108,6 +120,17 @@ def filter_inputs(
 
     Returns:
         For each input its result or None, and the inputs of the latter.
+
+    Example:
+        >>> from loopwright import autotvm
+        >>> task = autotvm.task.create("matmul", args=(16, 16, 16), target="llvm")
+        >>> configs = map(task.config_space.get, (3, 4))
+        >>> inputs = [autotvm.MeasureInput(task.target, task, config) for config in configs]
+        >>> db = autotvm.database.DummyDatabase()
+        >>> db.save(inputs[0], autotvm.MeasureResult(times=(0.5,)))
+        >>> partial, unsaved = autotvm.database.filter_inputs(db, inputs)
+        >>> print(partial[0].costs, [inp.config.index for inp in unsaved])
+        (0.5,) [4]
     """
     known = [db.load(inp) for inp in measure_inputs]
     partial = [r if r is not None and not (retry and r.error_no) else None for r in known]
