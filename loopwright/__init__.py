@@ -58,10 +58,45 @@ _NAMES: dict[str, tuple[str, str]] = {
 
 __all__ = ["__version__", *_NAMES]
 
+_GPU = "GPUs cannot be built for yet; schedules with threads run on Target('interp')"
+_NETWORK = (
+    "networks are not read; write their layers as tasks (loopwright.ops has operators, "
+    "loopwright tune-tasks takes a file of tasks)"
+)
+_SPACES = "write a template with knobs (loopwright.template), and tune it by loopwright.tuner"
+_FUNCTIONS = "compiled functions are those of a module: module.get_function(name)"
+#: What TVM had here before version 0.7, and has in ``te`` since.
+_MOVED = (
+    "compute", "exp", "if_then_else", "log", "placeholder", "reduce_axis", "select", "size_var",
+    "sum", "tensor", "thread_axis", "var",
+)  # fmt: skip
+#: Names of TVM that cannot be had, and what takes their place.
+_INSTEAD = {
+    **dict.fromkeys(("cl", "cuda", "gpu", "hexagon", "metal", "opencl", "rocm", "vulkan"), _GPU),
+    **{name: f"write te.{name}, as for TVM since its version 0.7" for name in _MOVED},
+    "IRModule": "loopwright.lower(s, args) gives the one function that there is",
+    "auto_scheduler": _SPACES,
+    "const": "write tir.const or te.const",
+    "contrib": "Module.export_library finds what links by itself; Python's tempfile makes folders",
+    "convert": "Python's numbers, lists and functions are taken as they are",
+    "get_global_func": _FUNCTIONS,
+    "meta_schedule": _SPACES,
+    "micro": "kernels run on this machine; Module.export_library writes what C code can call",
+    "module": "loopwright.runtime.load_module(path) reads a module",
+    "ndarray": "write loopwright.nd",
+    "register_func": _FUNCTIONS,
+    "relay": _NETWORK,
+    "rpc": "tune on the machine itself with LocalRunner, and merge the logs",
+    "script": "write te.compute with a schedule",
+    "topi": "loopwright.ops has operators, each with a template; the others are a te.compute",
+}
+
 
 def __getattr__(name: str) -> Any:
     if name not in _NAMES:
-        raise AttributeError(f"module 'loopwright' has no attribute {name!r}")
+        from loopwright.errors import no_such_name
+
+        raise no_such_name("loopwright", name, _INSTEAD)
     module, attribute = _NAMES[name]
     loaded = importlib.import_module(module)
     found = getattr(loaded, attribute) if attribute else loaded

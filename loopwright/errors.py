@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
@@ -91,6 +91,18 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return ``" (did you mean 'x'?)"`` for the nearest known name, or an empty string."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def no_such_name(module: str, name: str, instead: Mapping[str, str]) -> AttributeError:
+    """The error of a module that lacks a name, and what takes its place where TVM has it.
+
+    Args:
+        module: the module that was asked.
+        name: what it was asked for.
+        instead: for names of TVM what to write here, or why there is nothing.
+    """
+    why = f": {instead[name]}" if name in instead else ""
+    return AttributeError(f"module {module!r} has no attribute {name!r}{why}")
 
 
 def shown(value: object) -> str:

@@ -23,7 +23,8 @@ from loopwright.transform import Pass
 #: Modules whose `__all__` is what users schedule, tune, build and inspect with.
 ROOMS = """
     te tir schedule lowering transform target driver runtime task measure tuner tuner.run.callbacks
-    records ops inspection testing autotvm autotvm.record
+    records ops inspection testing autotvm autotvm.record autotvm.measure autotvm.utils
+    autotvm.database autotvm.env autotvm.task autotvm.tuner tir.calls
 """
 
 #: What one asks a log or this machine by name, in modules whose other names are parts of it.

@@ -46,23 +46,34 @@ INSIDE = {
     "tuner": "GATuner GridSearchTuner RandomTuner XGBTuner",
     "callback": "log_to_file progress_bar",
     "autotvm": """
-        BuildResult LocalBuilder LocalRunner apply_graph_best apply_history_best callback
-        create_measure_batch database get_config measure_option record task template tuner
+        BuildResult GLOBAL_SCOPE LocalBuilder LocalRunner apply_graph_best apply_history_best
+        callback create_measure_batch database env get_config measure_option record task template
+        tuner util utils
     """,
     "autotvm.task": """
         ApplyConfig ApplyFixedConfig ApplyGraphBest ApplyHistoryBest ApplyHistoryBestOrSample
         DispatchContext FallbackContext clear_fallback_cache create
     """,
+    "autotvm.task.dispatcher": "ApplyConfig DispatchContext FallbackContext",
+    "autotvm.task.space": """
+        AnnotateEntity ConfigEntity ConfigSpace FallbackConfigEntity OtherOptionEntity ReorderEntity
+        SplitEntity
+    """,
     "autotvm.tuner": "GATuner GridSearchTuner RandomTuner XGBTuner",
     "autotvm.callback": "log_to_database log_to_file progress_bar",
     "autotvm.database": "Database DummyDatabase filter_inputs",
     "autotvm.measure": "BuildResult MeasureInput MeasureResult create_measure_batch",
+    "autotvm.measure.measure_methods": "LocalBuilder LocalRunner",
+    "autotvm.utils": "get_const_int get_const_tuple",
     "autotvm.record": """
         decode encode load_from_buffer load_from_file measure_str_key pick_best split_workload
     """,
     "target": "Target create",
     "task": "why_not_applied",
-    "tir": "Cast Select const decl_buffer if_then_else indexdiv indexmod ir_builder",
+    "tir": """
+        Cast Select call_intrin call_pure_extern const decl_buffer if_then_else indexdiv indexmod
+        ir_builder
+    """,
     "tir.ir_builder": "IRBuilder create",
 }
 

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from loopwright.autotvm import database, measure, record, task, tuner
+from loopwright.autotvm import database, env, measure, record, task, tuner, utils
+from loopwright.autotvm.env import GLOBAL_SCOPE
 from loopwright.autotvm.measure import (
     BuildResult,
     LocalBuilder,
@@ -29,6 +30,7 @@ from loopwright.autotvm.measure import (
     create_measure_batch,
     measure_option,
 )
+from loopwright.errors import no_such_name
 from loopwright.task import (
     ApplyConfig,
     ApplyFixedConfig,
@@ -45,8 +47,11 @@ from loopwright.task import (
 from loopwright.tuner.run import callbacks as callback
 
 apply_graph_best = ApplyGraphBest
+#: The name of `utils` in older versions.
+util = utils
 
 __all__ = [
+    "GLOBAL_SCOPE",
     "ApplyConfig",
     "ApplyFixedConfig",
     "ApplyGraphBest",
@@ -66,6 +71,7 @@ __all__ = [
     "callback",
     "create_measure_batch",
     "database",
+    "env",
     "get_config",
     "measure",
     "measure_option",
@@ -73,16 +79,24 @@ __all__ = [
     "task",
     "template",
     "tuner",
+    "util",
+    "utils",
 ]
 
+_REMOTE = "tune on the machine itself with LocalRunner, and merge the logs"
+_OPERATOR = "decorate a function that returns (schedule, [tensors]) with @autotvm.template(name)"
 #: Names of AutoTVM that cannot be had, and what takes their place.
-_REFUSED = {
-    "RPCRunner": "tune on the machine itself with LocalRunner, and merge the logs",
+_INSTEAD = {
+    "RPCRunner": _REMOTE,
     "feature": "loopwright.tuner explains features: loopwright explain",
     "graph_tuner": "ApplyGraphBest applies a log of one record for each call",
+    "register_topi_compute": _OPERATOR,
+    "register_topi_schedule": _OPERATOR,
+    "rpc": _REMOTE,
+    "tophub": "there are no ready logs; tune, and apply the log by autotvm.apply_history_best(log)",
+    "use_rpc": _REMOTE,
 }
 
 
 def __getattr__(name: str) -> NoReturn:
-    why = f": {_REFUSED[name]}" if name in _REFUSED else ""
-    raise AttributeError(f"module 'loopwright.autotvm' has no attribute {name!r}{why}")
+    raise no_such_name("loopwright.autotvm", name, _INSTEAD)

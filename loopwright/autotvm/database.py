@@ -4,16 +4,29 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Literal, overload
+from typing import Literal, NoReturn, overload
 
 from loopwright.autotvm.record import measure_str_key
+from loopwright.errors import no_such_name
 from loopwright.measure import MeasureInput, MeasureResult
 
 __all__ = ["Database", "DummyDatabase", "filter_inputs"]
 
 
 class Database(ABC):
-    """Keeps results by their inputs; derive from it to keep them somewhere else."""
+    """Keeps results by their inputs; derive from it to keep them somewhere else.
+
+    Example:
+        >>> from loopwright import autotvm
+        >>> class Latest(autotvm.database.Database):
+        ...     kept = {}
+        ...     def load(self, inp, get_all=False):
+        ...         return self.kept.get(autotvm.record.measure_str_key(inp))
+        ...     def save(self, inp, res, extend=False):
+        ...         self.kept[autotvm.record.measure_str_key(inp)] = res
+        ...
+        >>> store = autotvm.callback.log_to_database(Latest())
+    """
 
     @overload
     def load(self, inp: MeasureInput, get_all: Literal[False] = False) -> MeasureResult | None: ...
@@ -107,8 +120,28 @@ def filter_inputs(
 
     Returns:
         For each input its result or None, and the inputs of the latter.
+
+    Example:
+        >>> from loopwright import autotvm
+        >>> task = autotvm.task.create("matmul", args=(16, 16, 16), target="llvm")
+        >>> configs = map(task.config_space.get, (3, 4))
+        >>> inputs = [autotvm.MeasureInput(task.target, task, config) for config in configs]
+        >>> db = autotvm.database.DummyDatabase()
+        >>> db.save(inputs[0], autotvm.MeasureResult(times=(0.5,)))
+        >>> partial, unsaved = autotvm.database.filter_inputs(db, inputs)
+        >>> print(partial[0].costs, [inp.config.index for inp in unsaved])
+        (0.5,) [4]
     """
     known = [db.load(inp) for inp in measure_inputs]
     partial = [r if r is not None and not (retry and r.error_no) else None for r in known]
     unsaved = [i for i, r in zip(measure_inputs, partial, strict=True) if r is None]
     return partial, unsaved
+
+
+_INSTEAD = {
+    "RedisDatabase": "write a log by callback.log_to_file, or derive a class from Database",
+}
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise no_such_name("loopwright.autotvm.database", name, _INSTEAD)

@@ -68,8 +68,8 @@ def _unsupported(owner: str, name: str, value: object, why: str) -> None:
 class LocalBuilder:
     """Build candidates in killable processes of this machine.
 
-    AutoTVM's ``build_kwargs``, ``do_fork`` and ``runtime`` are accepted, and ignored, with their
-    defaults (None, False, None) only.
+    AutoTVM's ``build_kwargs`` and ``runtime`` are accepted, and ignored, with their default (None)
+    only; ``do_fork`` changes nothing, since builders are processes of their own anyway.
 
     Attributes:
         timeout: seconds that one build may take; then it is killed (``BUILD_TIMEOUT``). So long the
@@ -98,8 +98,6 @@ class LocalBuilder:
     def __post_init__(self, build_kwargs: object, do_fork: bool, runtime: object) -> None:
         why = "what a builder compiles follows from schedule and target alone"
         _unsupported("LocalBuilder", "build_kwargs", build_kwargs, why)
-        why = "builders are processes of their own, which live on from one build to the next"
-        _unsupported("LocalBuilder", "do_fork", do_fork, why)
         why = "programs run on the one runtime of loopwright"
         _unsupported("LocalBuilder", "runtime", runtime, why)
         _positive("LocalBuilder", "timeout", self.timeout)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Protocol
@@ -229,6 +229,13 @@ class MeasureResult:
     def timestamp(self) -> float:
         """AutoTVM's name of ``ts``."""
         return self.ts
+
+    def __iter__(self) -> Iterator[Any]:
+        """AutoTVM's four fields in its order, which its scripts take apart by position."""
+        return iter((self.costs, self.error_no, self.all_cost, self.timestamp))
+
+    def __getitem__(self, position: int) -> Any:
+        return tuple(self)[position]
 
 
 def would_lead(incumbent: float | None, result: MeasureResult) -> bool:

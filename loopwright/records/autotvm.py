@@ -15,7 +15,7 @@ from loopwright.records.line import UnknownVersionError
 from loopwright.records.record import VERSION, task_key
 
 #: AutoTVM's numbers of errors, as kinds of loopwright.
-_ERRORS = {
+ERRORS = {
     1: (ErrorKind.INSTANTIATION, "the template refused the configuration"),
     2: (ErrorKind.COMPILE, "the host code did not compile"),
     3: (ErrorKind.COMPILE, "the device code did not compile"),
@@ -100,5 +100,5 @@ def _target(text: str) -> dict[str, Json]:
 def _failure(error_no: int, costs: list[float]) -> dict[str, str] | None:
     if error_no == 0 and costs and max(costs) < _SENTINEL:
         return None
-    kind, text = _ERRORS.get(error_no, (ErrorKind.RUN_ERROR, "unknown error"))
+    kind, text = ERRORS.get(error_no, (ErrorKind.RUN_ERROR, "unknown error"))
     return {"kind": kind.value, "text": f"{text} (AutoTVM error {error_no}; its text was not kept)"}

@@ -168,6 +168,17 @@ class Device:
         if not self.exist:
             raise UsageError(f"{self} cannot be used: only cpu(0) runs kernels in this version")
 
+    def sync(self) -> None:
+        """Wait for what runs on the device; on a CPU nothing does once a call has returned.
+
+        Raises:
+            UsageError: kernels cannot run on it.
+
+        Example:
+            >>> lw.cpu(0).sync()
+        """
+        self.require()
+
     def __str__(self) -> str:
         return f"{self.name}({self.device_id})"
 
@@ -265,3 +276,18 @@ def device(dev_type: str | int | Device, dev_id: int | None = None) -> Device:
         raise _unknown(text, name)
     number = match[2] or match[3]
     return Device(DEVICE_TYPES[name], int(number) if number else dev_id or 0)
+
+
+def enabled(target: str) -> bool:
+    """Whether kernels for a target, or on a device of that name, can run here.
+
+    Args:
+        target: such as ``"llvm"``, ``"llvm -mcpu=x86-64-v3"`` or ``"cpu"``; its options say nothing
+            here.
+
+    Example:
+        >>> print(lw.runtime.enabled("llvm"), lw.runtime.enabled("cuda"))
+        True False
+    """
+    name = _type_name(target.split(" ")[0])
+    return name in DEVICE_TYPES and Device(name).exist

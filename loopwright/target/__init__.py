@@ -5,6 +5,9 @@
 options, `cpu` knows the names of CPUs.
 """
 
+from typing import TYPE_CHECKING, NoReturn
+
+from loopwright.errors import no_such_name
 from loopwright.target.cpu import (
     COMMON_CPUS,
     has_instruction,
@@ -48,3 +51,20 @@ __all__ = [
     "unregister_target_kind",
     "vector_unit",
 ]
+
+_GPU = "GPUs cannot be built for yet; schedules with threads run on Target('interp')"
+_CPU = "write Target('llvm -mcpu=NAME'), with a CPU of this machine's architecture"
+#: Names of TVM that cannot be had, and what takes their place.
+_INSTEAD = {
+    **dict.fromkeys(("bifrost", "cuda", "intel_graphics", "mali", "rocm"), _GPU),
+    **dict.fromkeys(("arm_cpu", "hexagon", "rasp", "riscv_cpu"), _CPU),
+    "codegen": "loopwright doctor says which LLVM there is",
+    "generic_func": "templates are chosen by name; target.keys says for what a target is",
+    "override_native_generic_func": "templates are chosen by name; target.keys says for what a "
+    "target is",
+}
+
+if not TYPE_CHECKING:  # a type checker shall know which names there are
+
+    def __getattr__(name: str) -> NoReturn:
+        raise no_such_name("loopwright.target", name, _INSTEAD)

@@ -122,6 +122,24 @@ def _is_x86() -> bool:
     return platform.machine().lower() in ("x86_64", "amd64")
 
 
+#: Other names of architectures.
+_ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
+
+
+def check_triple(triple: str) -> None:
+    """Refuse a triple such as ``aarch64-linux-gnu`` of another architecture than this machine's.
+
+    Raises:
+        TargetError: it is of another one.
+    """
+    wanted, here = triple.partition("-")[0].lower(), platform.machine().lower()
+    if wanted and _ARCHITECTURES.get(wanted, wanted) != _ARCHITECTURES.get(here, here):
+        raise TargetError(
+            f"target option mtriple: code is made for this machine's architecture, {here}, not for "
+            f"{triple!r}; tune and build on such a machine"
+        )
+
+
 def resolve_cpu(options: dict[str, Any]) -> None:
     """Fill in ``mcpu`` and ``mattr``, and refuse what LLVM does not know.
 

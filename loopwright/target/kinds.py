@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loopwright.errors import TargetError, did_you_mean
-from loopwright.target.cpu import resolve_cpu
+from loopwright.target.cpu import check_triple, resolve_cpu
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,13 @@ _CPU: Options = {
         int, "widest vector in bits; 0 = the widest the CPU has", ("0", "128", "256", "512")
     ),
 }
+#: Options of TVM's strings that are checked and leave nothing behind.
+_WITHOUT_EFFECT: Options = {
+    "link_params": Option(bool, "as TVM writes it; false", choices=("0", "false", "False")),
+    "mtriple": Option(
+        str, "architecture and system, such as x86_64-linux-gnu: this machine's and no other"
+    ),
+}
 _CPU_DEFAULTS: Mapping[str, Any] = {"num_threads": 0, "prefer_vector_width": 0}
 #: The options of ``llvm``.
 OPTIONS: Options = {
@@ -85,9 +92,16 @@ def _no_resolution(options: OptionValues) -> None:
     """All options have values already."""
 
 
+def _resolve_llvm(options: OptionValues) -> None:
+    """Fill in the CPU, and drop what has no effect."""
+    options.pop("link_params", None)
+    check_triple(options.pop("mtriple", ""))
+    resolve_cpu(options)
+
+
 def _resolve_c(options: OptionValues) -> None:
     """Fill in the CPU and the compiler."""
-    resolve_cpu(options)
+    _resolve_llvm(options)
     if "cc" not in options:
         there = (name for name in _COMPILERS if shutil.which(name))
         options["cc"] = next(there, _COMPILERS[0])
@@ -125,15 +139,15 @@ KINDS: dict[str, Kind] = {
     "llvm": Kind(
         "llvm",
         ("cpu",),
-        OPTIONS,
+        {**OPTIONS, **_WITHOUT_EFFECT},
         {**_CPU_DEFAULTS, "fastmath": False, "loop_vectorize": False, "loop_unroll": False},
-        resolve=resolve_cpu,
+        resolve=_resolve_llvm,
         is_host=True,
     ),
     "c": Kind(
         "c",
         ("cpu",),
-        _C_OPTIONS,
+        {**_C_OPTIONS, **_WITHOUT_EFFECT},
         {**_CPU_DEFAULTS, "opt_level": 2, "cflags": "", "fastmath": False},
         {"march": "mcpu"},
         resolve=_resolve_c,

@@ -249,6 +249,11 @@ class ConfigSpace(TemplateConfig):
         return in_notebook.html_of_space(list(self.knobs.values()), self.is_filtered)
 
     @property
+    def space_map(self) -> dict[str, Knob]:
+        """AutoTVM's name of ``knobs``."""
+        return self.knobs
+
+    @property
     def dims(self) -> tuple[int, ...]:
         """Number of candidates of each knob."""
         return self._dims or tuple(len(knob) for knob in self.knobs.values())

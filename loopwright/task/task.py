@@ -79,6 +79,11 @@ class Task:
         return str(self.target.canonical["kind"])
 
     @property
+    def target_host(self) -> Target | None:
+        """The target's host, by AutoTVM's name; None where none was given."""
+        return self.target.host
+
+    @property
     def reference(self) -> Callable[..., Any] | None:
         """NumPy function of the inputs that gives the right outputs, where the template has one."""
         make = self.template.make_reference

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from loopwright.errors import no_such_name
 from loopwright.ir.expr import Expr, IterVar, Var, cast
 from loopwright.te import builtin_intrinsics as intrinsics
 from loopwright.te.computes import compute
@@ -195,3 +196,24 @@ __all__ = [
     "truncmod",
     "var",
 ]  # fmt: skip
+
+_FOREIGN = "code of other languages cannot be called; write te.compute, or an intrinsic (tensorize)"
+_INLINE = "call s[stage].compute_inline() for each stage"
+#: Names of TVM that cannot be had, and what takes their place.
+_INSTEAD = {
+    "AutoInlineElemWise": _INLINE,
+    "AutoInlineInjective": _INLINE,
+    "create_prim_func": "loopwright.lower(s, args) gives the loop nest of a schedule",
+    "extern": _FOREIGN,
+    "extern_primfunc": _FOREIGN,
+    "gradient": "write the derivative with te.compute",
+    "hybrid": "write te.compute, one for each stage of the computation",
+    "scan": "write te.compute, one for each step that is known beforehand",
+    "schedule": "the primitives are methods of te.create_schedule(...) and of its stages",
+    "tag_scope": 'give te.compute its tag: te.compute(..., tag="...")',
+}
+
+if not TYPE_CHECKING:  # a type checker shall know which names there are
+
+    def __getattr__(name: str) -> NoReturn:
+        raise no_such_name("loopwright.te", name, _INSTEAD)

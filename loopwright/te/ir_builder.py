@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, NoReturn, get_args
 
 from loopwright import dtypes
 from loopwright.errors import TensorError
@@ -22,6 +22,17 @@ from loopwright.te.tensor import ShapeLike, shape_of, static_shape
 #: Kinds of loops that a body may have.
 _BodyLoop = Literal["serial", "vectorized", "unrolled"]
 _KINDS: tuple[_BodyLoop, ...] = get_args(_BodyLoop)
+
+#: What operands have in TVM and not here, and what takes its place.
+_INSTEAD = {
+    "access_ptr": "no code of other languages is called; write the statements over its elements",
+    "data": "no code of other languages is called; write the statements over its elements",
+    "elem_offset": "indices count from where the operand begins",
+    "strides": "indices are those of the operand, whose strides te.decl_buffer said",
+    "vload": "read the elements, b[i], in a loop of kind 'vectorized', or call te.call_intrin",
+    "vstore": "store the elements, b.store(i, x), in a loop of kind 'vectorized', or call "
+    "te.call_intrin",
+}
 
 
 class BufferView:
@@ -88,6 +99,12 @@ class BufferView:
 
     def __repr__(self) -> str:
         return f"BufferView({self.name}: {self.dtype}{list(self.shape)})"
+
+    if not TYPE_CHECKING:  # a type checker shall know which names there are
+
+        def __getattr__(self, name: str) -> NoReturn:
+            why = f": {_INSTEAD[name]}" if name in _INSTEAD else ""
+            raise AttributeError(f"BufferView has no attribute {name!r}{why}")
 
 
 class IRBuilder:

@@ -256,7 +256,7 @@ def shape_of(shape: ShapeLike, what: str) -> Shape:
         TensorError: it is no sequence, or an extent is neither a positive integer nor an
             expression over size variables.
     """
-    if isinstance(shape, Expr) or _as_int(shape) is not None:
+    if isinstance(shape, Expr) or whole(shape) is not None:
         return (_extent(shape, (shape,), what),)
     if not isinstance(shape, Iterable):
         raise TensorError(f"{what}: a shape is a sequence of positive integers, got {shape!r}")
@@ -267,7 +267,7 @@ def shape_of(shape: ShapeLike, what: str) -> Shape:
 def _extent(d: object, dims: tuple[object, ...], what: str) -> Dim:
     if isinstance(d, Expr) and not isinstance(d, Const):
         return check_extent(d, what)
-    n = _as_int(d.value if isinstance(d, Const) else d)
+    n = whole(d)
     if n is None:
         hint = "; divide with //" if isinstance(d, float) else ""
         raise TensorError(f"{what}: extents are positive integers, got {d!r} in {dims}{hint}")
@@ -276,9 +276,11 @@ def _extent(d: object, dims: tuple[object, ...], what: str) -> Dim:
     return n
 
 
-def _as_int(x: object) -> int | None:
-    """An integer of Python or NumPy, or a float that is whole, as an int; None for everything
-    else, bool included."""
+def whole(x: object) -> int | None:
+    """An integer of Python or NumPy, a float that is whole, or a literal of one of these, as an
+    int; None for everything else, bool included."""
+    if isinstance(x, Const):
+        return whole(x.value)
     if isinstance(x, float):
         return int(x) if x.is_integer() else None
     try:
@@ -342,7 +344,7 @@ def _domain(dom: Domain, what: str) -> Dim:
         if len(dom) != 2:
             raise TensorError(f"{what}: expected (0, extent), got {dom!r}")
         lo, hi = dom
-    elif isinstance(dom, Expr) or _as_int(dom) is not None:
+    elif isinstance(dom, Expr) or whole(dom) is not None:
         lo, hi = 0, dom
     else:
         raise TensorError(f"{what}: expected (0, extent), got {dom!r}")

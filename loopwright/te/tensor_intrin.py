@@ -204,11 +204,16 @@ def operand_buffers(dag: Dag) -> list[Buffer]:
     return [Buffer(op.name, op.shape, op.dtype) for op in dag.ops]
 
 
+#: What an operand may be declared with and changes nothing: it may begin at any element.
+_WITHOUT_EFFECT = ("data_alignment", "offset_factor")
+
+
 def decl_tensor_intrin(
     op: Operation | Tensor,
     fcompute: Callable[[list[BufferView], list[BufferView]], Stmt | Sequence[Stmt | None]],
     name: str = "tensor_intrin",
     binds: Mapping[Tensor, OperandBuffer] | None = None,
+    default_buffer_params: Mapping[str, object] | None = None,
 ) -> TensorIntrin:
     """Declare an intrinsic for ``s[C].tensorize``.
 
@@ -221,13 +226,16 @@ def decl_tensor_intrin(
             It is called once.
         name: its name in messages.
         binds: how operands lie in memory (`decl_buffer`); default row-major without gaps.
+        default_buffer_params: for scripts of TVM: ``offset_factor`` and ``data_alignment`` of the
+            operands that are not in ``binds``, which change nothing.
 
     Returns:
         The intrinsic.
 
     Raises:
         TensorError: the description is no single compute over placeholders; what the function
-            returns is no statement, touches other buffers, or is malformed.
+            returns is no statement, touches other buffers, or is malformed; another parameter of
+            buffers.
 
     Example:
         >>> x = te.placeholder((4,), name="x")
@@ -254,6 +262,11 @@ def decl_tensor_intrin(
     who = f"decl_tensor_intrin {name!r}"
     if not isinstance(op, ComputeOp):
         raise TensorError(f"{who}: the description is a te.compute, got {op!r}")
+    for parameter in default_buffer_params or ():
+        if parameter not in _WITHOUT_EFFECT:
+            raise TensorError(
+                f"{who}: default_buffer_params has {parameter!r}; say it of each operand in binds"
+            )
     if any(isinstance(t.op, ComputeOp) for t in op.input_tensors):
         raise TensorError(f"{who}: the description reads what another compute makes; it is one "
                           "compute over placeholders")  # fmt: skip

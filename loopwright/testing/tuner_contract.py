@@ -325,6 +325,10 @@ class TunerContract:
         assert tuner.best is not None
         assert tuner.best_config is tuner.best[0]
         assert tuner.best[0].index == 37
+        assert tuner.best_measure_pair is not None
+        inp, result = tuner.best_measure_pair
+        assert (inp.config, inp.task, result) == (tuner.best_config, tuner.task, tuner.best[1])
+        assert inp.trial == tuner.best_iter
         assert tuner.best_flops == pytest.approx(tuner.task.flop / bowl(37))
 
     def test_failures_are_told_and_never_best(self) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
-from loopwright.errors import TensorError
+from loopwright.errors import TensorError, no_such_name
 from loopwright.ir.expr import Expr, ExprLike, IterVar, Var, as_expr, cast
 from loopwright.ir.stmt import Stmt
 from loopwright.te import (
@@ -73,6 +73,7 @@ from loopwright.te.tensor import ShapeLike
 from loopwright.te.tensor_intrin import OperandBuffer
 from loopwright.te.tensor_intrin import decl_buffer as _decl_buffer
 from loopwright.tir import ir_builder
+from loopwright.tir.calls import call_intrin, call_pure_extern
 
 PrimExpr = Expr
 
@@ -81,13 +82,18 @@ _FOREIGN = (
     "code of other languages cannot be called from a kernel, since a trace has to be complete; "
     "write the statements with tir.ir_builder, or call an instruction with te.call_intrin"
 )
-_REFUSED = {
+_NUMBER = "write tir.const(value, dtype); extents of shapes are Python's integers here"
+_PASSES = "passes stand in loopwright.transform, and are functions of Func"
+_INSTEAD = {
+    **dict.fromkeys(("FloatImm", "IntImm"), _NUMBER),
+    "Schedule": "schedules are those of te.create_schedule",
+    "analysis": "str(loopwright.lower(s, args)) is the loop nest",
     "call_extern": _FOREIGN,
-    "call_intrin": "the instructions are those of te.call_intrin",
     "call_llvm_intrin": _FOREIGN,
     "call_llvm_pure_intrin": _FOREIGN,
     "call_packed": _FOREIGN,
-    "call_pure_extern": _FOREIGN,
+    "stmt_functor": _PASSES,
+    "transform": _PASSES,
 }
 
 __all__ = [
@@ -106,6 +112,8 @@ __all__ = [
     "bitwise_not",
     "bitwise_or",
     "bitwise_xor",
+    "call_intrin",
+    "call_pure_extern",
     "ceil",
     "comm_reducer",
     "const",
@@ -217,5 +225,4 @@ def decl_buffer(
 
 
 def __getattr__(name: str) -> NoReturn:
-    why = f": {_REFUSED[name]}" if name in _REFUSED else ""
-    raise AttributeError(f"module 'loopwright.tir' has no attribute {name!r}{why}")
+    raise no_such_name("loopwright.tir", name, _INSTEAD)

@@ -15,7 +15,7 @@ from loopwright.ir.expr import Expr, ExprLike
 from loopwright.ir.stmt import Stmt
 from loopwright.te import BufferView
 from loopwright.te import IRBuilder as Statements
-from loopwright.te.tensor import ShapeLike
+from loopwright.te.tensor import DimLike, ShapeLike, whole
 
 _Kind = Literal["serial", "vectorized", "unrolled"]
 #: The kinds of loops under TVM's names of several versions.
@@ -101,8 +101,8 @@ class IRBuilder:
     @contextmanager
     def for_range(
         self,
-        begin: ExprLike,
-        end: int,
+        begin: DimLike,
+        end: DimLike,
         name: str = "i",
         dtype: str | None = None,
         kind: str = "serial",
@@ -110,8 +110,8 @@ class IRBuilder:
         """A loop ``for name in range(begin, end)`` around what is added inside.
 
         Args:
-            begin: the first value, a number.
-            end: the value behind the last one, a number.
+            begin: the first value, a whole number.
+            end: the value behind the last one, a whole number.
             name: printed name.
             dtype: accepted for TVM's sake: loops count in int32.
             kind: ``"serial"``, ``"vectorize"`` or ``"unroll"``.
@@ -119,15 +119,18 @@ class IRBuilder:
         Raises:
             TensorError: there is no iteration, a bound is no number, or the kind is another one.
         """
-        if not isinstance(begin, int) or not isinstance(end, int):
-            raise TensorError(f"for_range {name!r}: the bounds are numbers, got {begin!r}, {end!r}")
+        first, last = whole(begin), whole(end)
+        if first is None or last is None:
+            raise TensorError(
+                f"for_range {name!r}: the bounds are whole numbers, got {begin!r}, {end!r}"
+            )
         if kind not in _KINDS:
             raise TensorError(
                 f"for_range {name!r}: unknown kind {kind!r}{did_you_mean(kind, _KINDS)}; use "
                 "serial, vectorize or unroll (what runs in parallel is the schedule's to say)"
             )
-        with self._statements.for_range(end - begin, name, _KINDS[kind]) as var, self._scope():
-            yield var + begin if begin else var
+        with self._statements.for_range(last - first, name, _KINDS[kind]) as var, self._scope():
+            yield var + first if first else var
 
     @contextmanager
     def if_scope(self, cond: Expr) -> Iterator[None]:

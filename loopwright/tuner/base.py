@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from loopwright.errors import UsageError
+from loopwright.measure import MeasureInput
 from loopwright.records import Record
 from loopwright.tuner.options import TunerOptions
 from loopwright.tuner.run.interfaces import Callback
@@ -28,7 +29,7 @@ from loopwright.tuner.run.loop import PLAN_SIZE, tune
 from loopwright.tuner.run.state import flop_of, point, speed_of
 
 if TYPE_CHECKING:
-    from loopwright.measure import MeasureInput, MeasureOption, MeasureResult
+    from loopwright.measure import MeasureOption, MeasureResult
     from loopwright.measure.interfaces import MeasurerLike
     from loopwright.task import ConfigEntity, Task
     from loopwright.tuner.run.journal import Journal
@@ -52,7 +53,7 @@ class Tuner(ABC):
         settings: the options of this tuner.
         best_config: the configuration with the lowest median so far, or None.
         best_flops: its speed in FLOP/s, 0.0 before the first valid result.
-        best_measure_pair: ``(config, result)`` of the best, or None.
+        best: ``(config, result)`` of the best, or None.
         best_iter: the number of the trial that found it, counted from 0.
         ttl: while a run goes on, how many more trials may come before its budgets of trials end it
             (``n_trial`` and ``early_stopping``), as callbacks see it; None: no such budget, or no
@@ -119,7 +120,7 @@ class Tuner(ABC):
         self.trials = 0
         self.best_config: ConfigEntity | None = None
         self.best_flops = 0.0
-        self.best_measure_pair: tuple[ConfigEntity, MeasureResult] | None = None
+        self.best: tuple[ConfigEntity, MeasureResult] | None = None
         self.best_iter = 0
         self.ttl: int | None = None
         self.why_empty = ""
@@ -276,7 +277,7 @@ class Tuner(ABC):
             >>> print(tuner.best_config.index, tuner.best_flops)
             0 500000000.0
         """
-        self.best_config, self.best_measure_pair = config, (config, result)
+        self.best_config, self.best = config, (config, result)
         self.best_flops, self.best_iter = flops, trial
 
     def _note_best(self, config: ConfigEntity, result: MeasureResult) -> None:
@@ -289,9 +290,12 @@ class Tuner(ABC):
     # -- AutoTVM's names ----------------------------------------------------------------------
 
     @property
-    def best(self) -> tuple[ConfigEntity, MeasureResult] | None:
-        """``(config, result)`` with the lowest median so far, or None."""
-        return self.best_measure_pair
+    def best_measure_pair(self) -> tuple[MeasureInput, MeasureResult] | None:
+        """``(input, result)`` with the lowest median so far, as AutoTVM has it, or None."""
+        if self.best is None:
+            return None
+        config, result = self.best
+        return MeasureInput(self.task, config, self.best_iter), result
 
     @property
     def range_length(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import subprocess
 import sys
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from loopwright.errors import TargetError
 from loopwright.target import COMMON_CPUS, OPTIONS, Target, create, dot_lanes, host_cpu
-from loopwright.target.cpu import ALIASES
+from loopwright.target.cpu import ALIASES, check_triple
 
 HOST, FEATURES = host_cpu()
 
@@ -368,3 +369,32 @@ def test_what_the_kinds_do_not_understand(spec: Any, text: str) -> None:
 )
 def test_lanes_of_dot_products(cpu: str, features: str, lanes: int) -> None:
     assert dot_lanes(cpu, features) == lanes
+
+
+def test_a_string_as_tvm_prints_it() -> None:
+    target = Target("llvm -keys=cpu -link-params=0 -mcpu=core-avx2")
+    assert target == Target("llvm -mcpu=core-avx2")
+    with pytest.raises(TargetError, match="link_params: expected 0, false or False, got '1'"):
+        Target("llvm -link-params=1")
+
+
+def test_a_triple_of_this_machine_says_nothing_more() -> None:
+    machine = platform.machine()
+    for kind in ("llvm", "c"):
+        target = Target(f"{kind} -mtriple={machine}-unknown-linux-gnu -num-threads=1")
+        assert target == Target(f"{kind} -num-threads=1")
+        assert "mtriple" not in target.canonical
+    other = "aarch64" if machine == "x86_64" else "x86_64"
+    text = f"mtriple: code is made for this machine's architecture, {machine}, not for '{other}-li"
+    with pytest.raises(TargetError, match=text):
+        Target(f"llvm -mtriple={other}-linux-gnu")
+
+
+@pytest.mark.parametrize(("machine", "triple"), [("AMD64", "x86_64-pc"), ("arm64", "aarch64")])
+def test_architectures_have_several_names(
+    machine: str, triple: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    check_triple(triple)
+    with pytest.raises(TargetError, match="tune and build on such a machine"):
+        check_triple("riscv64-linux-gnu")

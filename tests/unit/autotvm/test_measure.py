@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -80,3 +81,37 @@ def test_an_input_for_another_target_is_of_another_task():
     assert (inp.task.kind, inp.target.kind.name) == ("c", "c")
     assert inp.config.values == TASK.config_space.get(2).values
     assert autotvm.MeasureInput(TASK.target, TASK, TASK.config_space.get(2)).task is TASK
+
+
+def test_results_are_made_and_taken_apart_by_position():
+    result = autotvm.MeasureResult((0.5, 0.25), 0, 2.0, 1600.0)
+    costs, error_no, all_cost, timestamp = result
+    assert (costs, error_no, all_cost, timestamp) == ((0.5, 0.25), 0, 2.0, 1600.0)
+    assert (result[0], result[-1]) == (costs, timestamp)
+    assert (result.times, result.error, result.run_s, result.ts) == (costs, None, 2.0, 1600.0)
+    by_name = autotvm.MeasureResult(costs=[0.5], error_no=0, all_cost=2.0, timestamp=1600.0)
+    assert (by_name.times, by_name.all_cost) == ((0.5,), 2.0)
+    later = dataclasses.replace(result, ts=1700.0)
+    assert (tuple(later)[:3], later.timestamp) == (tuple(result)[:3], 1700.0)
+
+
+@pytest.mark.parametrize("number", [n for n in autotvm.MeasureErrorNo if n])
+def test_a_failure_by_position_has_a_kind_and_no_times(number):
+    said = autotvm.MeasureResult((RuntimeError("no such device"),), number, 2.0, 1600.0)
+    bare = autotvm.MeasureResult((1e9,), int(number), 2.0, 1600.0)
+    assert (said.costs, bare.costs) == ((), ())
+    assert said.error.text == "no such device"
+    assert bare.error.text not in ("", said.error.text)
+    # Two of AutoTVM's numbers mean one kind of ours: 3 is a fault of the compiler as well, 8 one of
+    # the run.
+    assert bare.error_no == said.error_no == {3: 2, 8: 4}.get(number, number)
+
+
+def test_whatever_was_measured_is_an_instance_of_both_classes():
+    plain = tvm.MeasureResult(times=(0.5,))
+    assert isinstance(plain, autotvm.MeasureResult)
+    assert isinstance(autotvm.MeasureResult((0.5,), 0, 1.0, 2.0), tvm.MeasureResult)
+    assert isinstance(tvm.MeasureInput(TASK, TASK.config_space.get(0)), autotvm.MeasureInput)
+    assert not isinstance(0.5, autotvm.MeasureResult)
+    with pytest.raises(UsageError, match="error_no is a MeasureErrorNo, 0 to 8, got 9"):
+        autotvm.MeasureResult((0.5,), 9, 1.0, 2.0)

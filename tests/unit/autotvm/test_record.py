@@ -111,12 +111,14 @@ def test_a_log_is_split_into_one_file_for_each_task(log, tmp_path):
     args = [16, 16, 32, False, False, "float32"]
     text = written(log, args=args, task=key)
     other.write_text(text + text.splitlines()[-1] + "\n")
-    files = autotvm.record.split_workload(other, clean=True)
+    files = autotvm.record.split_workload(other, False)
     assert {file.parent for file in files} == {tmp_path / "two.jsonl.tasks"}
     counts = {len({r.task for r in records.load(file)}): len(records.load(file)) for file in files}
     assert sorted(len(records.load(file)) for file in files) == [1, len(records.load(log))]
     assert set(counts) == {1}
-    assert autotvm.record.split_workload(other, tmp_path / "there")[0].parent.name == "there"
+    assert (
+        autotvm.record.split_workload(other, out_dir=tmp_path / "there")[0].parent.name == "there"
+    )
 
 
 # -- AutoTVM's own form ------------------------------------------------------------------------

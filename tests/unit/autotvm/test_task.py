@@ -32,3 +32,13 @@ def test_contexts_are_queried_and_updated_as_in_autotvm():
     with pytest.raises(UsageError, match="FallbackContext has no configurations"):
         dispatch.current.update(target, workload, chosen)
     autotvm.task.clear_fallback_cache(target, workload)
+
+
+def test_what_scripts_read_of_a_task():
+    task = autotvm.task.create("matmul", args=ARGS, target="llvm", target_host="c")
+    assert task.target_host == tvm.Target("c")
+    assert autotvm.task.create("matmul", args=ARGS, target="llvm").target_host is None
+    sizes = [len(knob.entities) for knob in task.config_space.space_map.values()]
+    assert sizes == list(task.config_space.dims)
+    again = autotvm.task.create(task.name, task.args, task.target, task.target_host)
+    assert (again.key, again.target) == (task.key, task.target)

@@ -92,7 +92,7 @@ def test_memory_is_shared_among_builders(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_arguments_of_autotvm_are_accepted_with_their_defaults() -> None:
     builder = LocalBuilder(timeout=3, build_kwargs=None, do_fork=False, runtime=None)
-    assert builder == LocalBuilder(timeout=3)
+    assert builder == LocalBuilder(timeout=3) == LocalBuilder(timeout=3, do_fork=True)
     assert LocalRunner(number=2, module_loader=None) == LocalRunner(number=2)
     assert LocalRunner(module_loader="default") == LocalRunner()
     assert LocalBuilder(build_func="tar") == LocalBuilder(build_func="default") == LocalBuilder()
@@ -104,7 +104,6 @@ def test_arguments_of_autotvm_are_accepted_with_their_defaults() -> None:
     ("kind", "name", "value"),
     [
         (LocalBuilder, "build_kwargs", {"x": 1}),
-        (LocalBuilder, "do_fork", True),
         (LocalBuilder, "runtime", "crt"),
     ],
 )

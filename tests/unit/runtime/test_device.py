@@ -11,7 +11,7 @@ import pytest
 
 import loopwright
 from loopwright.errors import UsageError
-from loopwright.runtime import DEVICE_TYPES, Device, DeviceType, cpu, device
+from loopwright.runtime import DEVICE_TYPES, Device, DeviceType, cpu, device, enabled
 
 
 @pytest.mark.parametrize("text", ["cpu", "cpu(0)", "cpu:0", " CPU ", "llvm"])
@@ -108,3 +108,14 @@ def test_devices_of_targets_by_tvm_s_names() -> None:
     assert device(dev_type="cuda", dev_id=1) == Device("cuda", 1)
     with pytest.raises(UsageError, match="device type 99 is unknown"):
         device(99)
+
+
+def test_a_target_is_enabled_where_its_kernels_run() -> None:
+    assert all(map(enabled, ("llvm", "c", "cpu", "interp", "llvm -mcpu=x86-64-v3")))
+    assert not any(map(enabled, ("cuda", "opencl", "nothing", "")))
+
+
+def test_sync_waits_for_devices_that_can_be_used_only() -> None:
+    cpu().sync()
+    with pytest.raises(UsageError, match=r"cuda\(0\) cannot be used"):
+        Device("cuda").sync()

@@ -201,3 +201,25 @@ def test_views_and_builders() -> None:
     )
     ib.for_range(4, "i").__enter__()
     assert "a loop is still open" in refusal(ib.get)
+
+
+def test_parameters_of_buffers_that_scripts_of_tvm_give() -> None:
+    given = {"offset_factor": 1, "data_alignment": 64}
+    assert declare(everything, default_buffer_params=given) == declare(everything)
+    text = refusal(lambda: declare(everything, default_buffer_params={"strides": [1]}))
+    assert text.endswith("default_buffer_params has 'strides'; say it of each operand in binds")
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [("access_ptr", "write the statements"), ("strides", "te.decl_buffer"), ("vload", "b[i]")],
+)
+def test_what_operands_do_not_have_is_said(name: str, instead: str) -> None:
+    def statements(ins: Any, outs: Any) -> Any:
+        with pytest.raises(AttributeError, match=f"has no attribute '{name}': .*") as e:
+            getattr(ins[0], name)
+        assert instead in str(e.value)
+        assert not hasattr(outs[0], "nothing")
+        return everything(ins, outs)
+
+    declare(statements)

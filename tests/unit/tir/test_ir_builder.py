@@ -58,6 +58,17 @@ def test_one_index_counts_row_by_row_and_loops_begin_where_they_are_told() -> No
     np.testing.assert_array_equal(run(write), WANTED)
 
 
+def test_bounds_are_whole_numbers_of_any_kind() -> None:
+    def write(ib: Any, x: Any, y: Any) -> None:
+        with ib.for_range(0, 8 / 2, "i") as i:
+            with ib.for_range(np.int64(0), te.const(2), "j") as j:
+                y[i, j] = x[i, j] + 1
+            with ib.for_range(te.const(2), 6.0, "j") as j:
+                y[i, j] = x[i, j] + 1
+
+    np.testing.assert_array_equal(run(write), WANTED)
+
+
 def test_branches_and_allocations_end_with_their_scope() -> None:
     def write(ib: Any, x: Any, y: Any) -> None:
         with ib.for_range(0, 4, "i") as i:
@@ -82,7 +93,8 @@ def test_branches_and_allocations_end_with_their_scope() -> None:
             "for_range 'i': unknown kind 'parallel'.*serial, vectorize or unroll",
         ),
         (lambda ib, x, y: ib.for_range(3, 3).__enter__(), "extents must be positive, got 0"),
-        (lambda ib, x, y: ib.for_range(0, te.var("n")).__enter__(), "the bounds are numbers"),
+        (lambda ib, x, y: ib.for_range(0, te.var("n")).__enter__(), "the bounds are whole numbers"),
+        (lambda ib, x, y: ib.for_range(0, 2.5).__enter__(), "are whole numbers, got 0, 2.5"),
         (
             lambda ib, x, y: ib.allocate("int32", (4,), scope="shared"),
             "scope='shared' is not there",

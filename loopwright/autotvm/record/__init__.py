@@ -240,16 +240,16 @@ def measure_str_key(inp: AnyInput, include_config: bool = True) -> str:
 
 def split_workload(
     in_file: str | os.PathLike[str],
-    out_dir: str | os.PathLike[str] | None = None,
     clean: bool = True,
+    out_dir: str | os.PathLike[str] | None = None,
 ) -> list[Path]:
     """Split a log into one file for each task.
 
     Args:
         in_file: the log.
-        out_dir: the folder of the files; None: the log's name with ``.tasks`` behind it.
         clean: accepted for AutoTVM's sake: a line that stands there twice is written once, and no
             measurement is left out.
+        out_dir: the folder of the files; None: the log's name with ``.tasks`` behind it.
 
     Returns:
         The files.
@@ -258,7 +258,7 @@ def split_workload(
         RecordError: the log cannot be read, or a file not be written.
 
     Example:
-        >>> print(len(lw.autotvm.record.split_workload("matmul.jsonl", "by_task")))
+        >>> print(len(lw.autotvm.record.split_workload("matmul.jsonl", out_dir="by_task")))
         1
     """
     return list(split(in_file, f"{os.fspath(in_file)}.tasks" if out_dir is None else out_dir))

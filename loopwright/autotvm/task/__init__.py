@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NoReturn
 
+from loopwright.autotvm.task import dispatcher, space
+from loopwright.errors import no_such_name
 from loopwright.ops import create_task
 from loopwright.records import Json
 from loopwright.target import Target
@@ -42,9 +44,30 @@ __all__ = [
     "Task",
     "clear_fallback_cache",
     "create",
+    "dispatcher",
     "get_config",
+    "space",
     "template",
 ]
+
+_NETWORK = (
+    "networks are not read; write their layers as tasks (create, or a file of them for "
+    "loopwright tune-tasks: loopwright workloads lists the operators)"
+)
+_OPERATOR = "decorate a function that returns (schedule, [tensors]) with @autotvm.template(name)"
+_ARGUMENTS = "arguments of templates are numbers, texts and tuples of these: task.args, as they are"
+_INSTEAD = {
+    "TaskExtractEnv": _NETWORK,
+    "args_to_workload": _ARGUMENTS,
+    "compute_flop": "task.flop counts the operations",
+    "deserialize_args": _ARGUMENTS,
+    "extract_from_multiple_program": _NETWORK,
+    "extract_from_program": _NETWORK,
+    "get_workload": "task.workload is the name with the arguments",
+    "register_topi_compute": _OPERATOR,
+    "register_topi_schedule": _OPERATOR,
+    "serialize_args": _ARGUMENTS,
+}
 
 
 def create(
@@ -77,3 +100,7 @@ def create(
     if target_host is not None:
         target = Target(resolve_target(target), target_host)
     return create_task(name, args, target)
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise no_such_name("loopwright.autotvm.task", name, _INSTEAD)

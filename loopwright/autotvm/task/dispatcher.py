@@ -1,0 +1,23 @@
+"""``autotvm.task.dispatcher``: the contexts that say under which configuration a template runs."""
+
+from __future__ import annotations
+
+from loopwright.task import (
+    ApplyConfig,
+    ApplyFixedConfig,
+    ApplyGraphBest,
+    ApplyHistoryBest,
+    DispatchContext,
+    FallbackContext,
+    clear_fallback_cache,
+)
+
+__all__ = [
+    "ApplyConfig",
+    "ApplyFixedConfig",
+    "ApplyGraphBest",
+    "ApplyHistoryBest",
+    "DispatchContext",
+    "FallbackContext",
+    "clear_fallback_cache",
+]
