@@ -161,16 +161,16 @@ def _steps(at: int, place: int, series: Series) -> Child:
     )
     rows = [
         [
-            number(str(trial), trial),
+            number(f"{trial:,}", trial),
             number(duration_text(clock), clock),
             number(time_text(seconds), seconds),
             number(f"{time_text(low)} to {time_text(high)}", low),
-            number(speed_text(seconds, series.flop) if series.flop else "-", 1 / seconds),
+            number(speed_text(seconds, series.flop), series.flop / seconds or None),
             Cell(id_, kind="mono"),
         ]
         for trial, clock, seconds, low, high, id_ in columns
     ]
-    titles = ["trial", "after", "time of a call", "windows", "speed", "record"]
+    titles = ["trials so far", "after", "time of a call", "windows", "speed", "record"]
     return table(f"steps-{at}-{place}", titles, rows, f"Steps of {series.label}")
 
 
@@ -223,6 +223,8 @@ def _shares(at: int, place: int, series: Series) -> Element:
     caption = (
         f"Share of the variance of log(time) that each knob explains by itself. {series.knobs_note}"
     )
+    if not drawn:
+        caption = series.knobs_note
     return card("Which knobs matter", content, caption=caption)
 
 
@@ -250,6 +252,8 @@ def _knobs(at: int, place: int, series: Series) -> Child:
         "more often, and in better company, so this is no experiment; the shares above average "
         "over the other knobs."
     )
+    if len(series.knobs) < series.knobs_total:
+        caption += f" {len(series.knobs)} of {series.knobs_total} knobs are shown."
     return card("Effect of each knob", parts, caption=caption)
 
 
@@ -277,6 +281,9 @@ def _parallel(at: int, place: int, series: Series) -> Child:
         f"The best {len(series.parallel.seconds)} candidates, each a line through the values of "
         "its knobs. Where lines meet, good candidates agree. Point at a line to read it."
     )
+    shown, total = len(series.parallel.axes), series.parallel.total
+    if shown < total:
+        caption += f" {shown} of {total} knobs are drawn, those on which they agree most."
     return card("The best candidates", chart("parallel", task=at, series=place), caption=caption)
 
 
@@ -300,8 +307,10 @@ def _roofline(at: int, place: int, series: Series) -> Element:
     said = [f"{speed} at {line.intensity:.3g} operations a byte of its arguments."]
     if line.flops:
         share = line.speed / line.flops
-        more = "; more than all says that something disturbed the sampling" if share > 1 else ""
-        said.append(f"That is {share:.0%} of the arithmetic limit{more}.")
+        more = "; narrower types can be faster, else something disturbed the sampling"
+        said.append(
+            f"That is {share:.0%} of the float32 arithmetic limit{more if share > 1 else ''}."
+        )
     if line.bandwidth:
         share = line.speed / line.intensity / line.bandwidth
         more = "; more than all is possible where data stay in caches" if share > 1 else ""
