@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -12,8 +14,12 @@ import time
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from loopwright.cli import watch
+from loopwright.inspection.watch import Watcher, writers_of
 from loopwright.records import Store
+from loopwright.records.follow import Follower
 from tests.cli.conftest import Cli
 from tests.unit.inspection.report_logs import SCRIPT, made_up, trial, write
 
@@ -207,6 +213,20 @@ def test_watch_prints_what_is_harmless(cli: Cli, tmp_path: Path) -> None:
     (line,) = ran.out.splitlines()
     assert r"\x1b[31m\n</script>" in line
     assert r"1 x \x07\nx" in line
+
+
+def test_watch_of_many_tasks_fits_the_terminal(tmp_path: Path) -> None:
+    log = write(tmp_path / "log.jsonl", [trial(n, f"op{n}") for n in range(30)])
+    follower, watcher = Follower(log), Watcher(log)
+    watcher.take(follower.look())
+    panel = watch._panel(watcher.status(), writers_of(log), 80, 24)
+    console = Console(width=80, height=24, file=io.StringIO())
+    console.print(panel)
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert len(lines) <= 24
+    assert any(line.startswith("op29(") for line in lines)  # that was measured last
+    assert re.search(r"^\.\.\. \d+ more", lines[-1])
+    assert any(re.match(r"failed\s+4 x RUN_TIMEOUT$", line.rstrip()) for line in lines)
 
 
 def follow(path: Path, terminal: bool) -> tuple[subprocess.Popen[bytes], int]:

@@ -4,7 +4,7 @@
 function drawParallel(figure, parallel) {
   const { axes: knobs, seconds, id } = parallel;
   const [fastest, slowest] = [Math.min(...seconds), Math.max(...seconds)];
-  const room = Math.max(figure.clientWidth || 600, 74 * (knobs.length + 1));
+  const room = Math.max(figure.clientWidth || 600, 92 * (knobs.length + 1));
   const inner = element("div");
   inner.style.width = `${room}px`;
   figure.replaceChildren(element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Parallel coordinates" }, inner));
@@ -106,7 +106,7 @@ function drawRoofline(figure, roofline) {
   const first = y(speed) + (flops && y(speed) - y(flops) < 22 ? 17 : 5);
   const other = roofline.default_speed;
   if (other) mark(other, "var(--s3)", `default ${speedText(other)}`, other > speed ? y(other) - 9 : Math.max(y(other) + 5, first + 15));
-  const share = flops ? ` (${Math.round((speed / flops) * 100)} %)` : "";
+  const share = flops && area.width > 480 ? ` (${Math.round((speed / flops) * 100)} %)` : "";
   mark(speed, "var(--s1)", `best ${speedText(speed)}${share}`, first);
 }
 
