@@ -176,11 +176,12 @@ def _told_apart(tasks: Sequence[TaskPage]) -> tuple[TaskPage, ...]:
 
 
 def _labelled(series: Sequence[Series], names: Sequence[str]) -> list[Series]:
-    """Series with labels that say in what they differ: log, hardware, threads."""
+    """Series with labels that say in what they differ: log, hardware, threads, target."""
     parts = {
         "log": [names[one.log] for one in series],
         "hardware": [one.hardware or "hardware not known" for one in series],
         "threads": [f"{one.threads} threads" if one.threads else "" for one in series],
+        "target": [one.target for one in series],
     }
     differ = [values for values in parts.values() if len(set(values)) > 1]
     labels = [", ".join(filter(None, row)) for row in zip(*differ, strict=True)] if differ else []

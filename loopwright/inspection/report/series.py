@@ -103,7 +103,7 @@ def series_of(
     series = Series(
         label="",
         log=place,
-        hardware=setup.hardware.split(" | ")[0],
+        hardware=setup.hardware.split(" | ")[0] or str(records[-1].target.get("model") or ""),
         threads=setup.threads,
         target=_target(records[-1].target),
         trials=sum(own and not phase for own, phase in zip(valid, phases, strict=True)),

@@ -54,7 +54,8 @@ def _subtitle(task: TaskPage, logs: Sequence[LogPage]) -> Element:
     first = task.series[0]
     hardware = first.hardware or "hardware not known"
     threads = f"{first.threads} thread{'s' * (first.threads != 1)}" if first.threads else ""
-    parts = [hardware, threads, first.target] if len(task.series) == 1 else [first.target]
+    targets = " and ".join(dict.fromkeys(one.target for one in task.series))
+    parts = [hardware, threads, targets] if len(task.series) == 1 else [targets]
     return element("p", ", ".join(filter(None, parts)), class_="soft")
 
 
@@ -62,24 +63,21 @@ def _figures(series: Series) -> Iterator[tuple[str, str, Child]]:
     best, default = series.best, series.default
     if best is not None:
         checked = "answer checked" if best.checked else "answer not checked"
-        said = f"{time_text(best.seconds)} a call, {checked}" if series.flop else checked
-        yield "best", speed_text(best.seconds, series.flop), said
+        told = f"{time_text(best.seconds)} a call, {checked}" if series.flop else checked
+        yield "best", speed_text(best.seconds, series.flop), told
     else:
         yield "best", "-", "no trial may be best"
     if default is not None:
-        yield (
-            "default",
-            speed_text(default.seconds, series.flop),
-            f"{time_text(default.seconds)} a call",
-        )
+        said = f"{time_text(default.seconds)} a call" if series.flop else None
+        yield "default", speed_text(default.seconds, series.flop), said
     yield _gain(series)
     if best is not None:
         yield "record", best.id, f"trial {best.trial}"
     failed = series.failed / max(1, series.failed + series.trials)
     same = f"; {series.duplicates} more were the program of another" if series.duplicates else ""
     yield "trials", f"{series.trials:,}", f"and {series.failed:,} failed ({failed:.0%}){same}"
-    said = f"building and running; {series.dropped:,} dropped early by racing"
-    yield "time", duration_text(series.spent), said
+    done = f"building and running; {series.dropped:,} dropped early by racing"
+    yield "time", duration_text(series.spent), done
 
 
 def _gain(series: Series) -> tuple[str, str, Child]:
@@ -289,7 +287,7 @@ def _parallel(at: int, place: int, series: Series) -> Child:
 
 def _top(at: int, place: int, series: Series) -> Element:
     if not series.top:
-        return card("The best as a table", element("p", "No trial may be best.", class_="soft"))
+        return card("The best", element("p", "No trial may be best.", class_="soft"))
     caption = (
         "Candidates whose answer was checked come first, then the fastest by their latest "
         "measurement. What is said of the default rests on the two medians."

@@ -293,6 +293,23 @@ def test_machines_and_logs_are_told_apart(tmp_path: Path) -> None:
     assert task.comparisons[1].text.startswith("no measurable difference (95 % interval")
 
 
+def test_one_cpu_with_code_for_two_is_told_apart(tmp_path: Path) -> None:
+    own = [trial(n) for n in range(4)]
+    other = [replace(one, target={**one.target, "mcpu": "core-avx2"}) for one in own]
+    page = page_of([load(write(tmp_path / "log.jsonl", [*own, *other]))])
+    labels = [one.label for one in page.tasks[0].series]
+    assert labels == ["llvm znver4", "llvm core-avx2"]
+    assert '<p class="soft">llvm znver4 and llvm core-avx2</p>' in report_html(page)
+
+
+def test_hardware_that_is_no_cpu(tmp_path: Path) -> None:
+    target = {"kind": "cuda", "mcpu": "sm_90", "model": "Made-up <GPU>"}
+    records = [trial(n, env={}, target=target) for n in range(4)]
+    page = page_of([load(write(tmp_path / "log.jsonl", records))])
+    assert page.tasks[0].series[0].hardware == "Made-up <GPU>"
+    assert '<p class="soft">Made-up &lt;GPU&gt;, cuda sm_90</p>' in report_html(page)
+
+
 def test_the_same_name_twice(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     logs = [load(write(tmp_path / name, [trial(1)])) for name in ("log.jsonl", "x/log.jsonl")]

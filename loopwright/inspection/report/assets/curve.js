@@ -10,9 +10,9 @@ function drawCurve(figure, series, key) {
   chosenOfCurve.set(key, chosen);
   const again = () => drawCurve(figure, series, key);
   const shown = series.flatMap((one) => one.points.seconds).some((value) => value !== null);
-  const area = canvas(figure, { height: 340, name: "Best so far", description: curveInWords(series) });
+  const area = canvas(figure, { height: shown ? 340 : 40, name: "Best so far", description: curveInWords(series) });
   if (!shown) {
-    area.svg.append(shape("text", { x: area.x0, y: 60 }, "No trial has a time yet."));
+    area.svg.append(shape("text", { x: 0, y: 24 }, "No trial has a time yet."));
     return;
   }
   const value = chosen.y === "speed" ? (one, s) => one.flop / s : (one, s) => s;
