@@ -11,6 +11,7 @@ from itertools import compress
 
 from loopwright.errors import RecordError
 from loopwright.inspection.clock import throughput, time_spent, time_spent_by
+from loopwright.inspection.quantities import threads_text
 from loopwright.inspection.report.elements import cut
 from loopwright.inspection.report.page_data import Comparison, LogPage, Page, Series, TaskPage
 from loopwright.inspection.report.series import Effort, Known, series_of
@@ -180,7 +181,7 @@ def _labelled(series: Sequence[Series], names: Sequence[str]) -> list[Series]:
     parts = {
         "log": [names[one.log] for one in series],
         "hardware": [one.hardware or "hardware not known" for one in series],
-        "threads": [f"{one.threads} threads" if one.threads else "" for one in series],
+        "threads": [threads_text(one.threads) for one in series],
         "target": [one.target for one in series],
     }
     differ = [values for values in parts.values() if len(set(values)) > 1]

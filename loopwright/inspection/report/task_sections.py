@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from xml.etree.ElementTree import Element
 
-from loopwright.inspection.quantities import duration_text, speed_text, time_text
+from loopwright.inspection.quantities import duration_text, speed_text, threads_text, time_text
 from loopwright.inspection.report.cards import card, chart
 from loopwright.inspection.report.elements import Child, element
 from loopwright.inspection.report.page_data import FailureKind, LogPage, Series, TaskPage
@@ -53,9 +53,8 @@ def _heading(series: Series) -> Element:
 def _subtitle(task: TaskPage, logs: Sequence[LogPage]) -> Element:
     first = task.series[0]
     hardware = first.hardware or "hardware not known"
-    threads = f"{first.threads} thread{'s' * (first.threads != 1)}" if first.threads else ""
     targets = " and ".join(dict.fromkeys(one.target for one in task.series))
-    parts = [hardware, threads, targets] if len(task.series) == 1 else [targets]
+    parts = [hardware, threads_text(first.threads), targets] if len(task.series) == 1 else [targets]
     return element("p", ", ".join(filter(None, parts)), class_="soft")
 
 

@@ -293,6 +293,13 @@ def test_machines_and_logs_are_told_apart(tmp_path: Path) -> None:
     assert task.comparisons[1].text.startswith("no measurable difference (95 % interval")
 
 
+def test_threads_are_told_apart(tmp_path: Path) -> None:
+    threads = [{"kind": "llvm", "num_threads": count} for count in (1, 8)]
+    records = [trial(n, target=threads[n % 2]) for n in range(8)]
+    (task,) = page_of([load(write(tmp_path / "log.jsonl", records))]).tasks
+    assert [one.label for one in task.series] == ["1 thread", "8 threads"]
+
+
 def test_one_cpu_with_code_for_two_is_told_apart(tmp_path: Path) -> None:
     own = [trial(n) for n in range(4)]
     other = [replace(one, target={**one.target, "mcpu": "core-avx2"}) for one in own]
