@@ -6,7 +6,7 @@ import os
 
 import click
 
-from loopwright.cli.harmless import echo
+from loopwright.cli.harmless import echo, harmless
 
 
 @click.command("dashboard", short_help="Show the report page of logs that grow, in a browser.")
@@ -26,13 +26,16 @@ def command(logs: tuple[str, ...], port: int, task: str | None, show: bool) -> N
     Needs Starlette and uvicorn: pip install 'loopwright[dashboard]'.
     """
     from loopwright.inspection.dashboard import HOST, LiveReport, application, bound_socket, serve
+    from loopwright.inspection.growing import check_may_grow
 
+    for log in logs:
+        check_may_grow(log)
     report = LiveReport(logs, task)
     application(report)  # what is not installed is said before a port is taken
     with bound_socket(port) as listener:
         url = f"http://{HOST}:{listener.getsockname()[1]}/"
-        echo(f"{', '.join(logs)} at {url} (Ctrl-C ends it)")
+        echo(harmless(f"{', '.join(logs)} at {url} (Ctrl-C ends it)"))
         os.nice(10)
-        if show:
-            click.launch(url)
+        if show and click.launch(url):
+            echo(f"no browser could be started; open {url} in one", err=True)
         serve(report, listener)

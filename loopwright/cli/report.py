@@ -8,7 +8,8 @@ from contextlib import suppress
 
 import click
 
-from loopwright.cli.harmless import echo
+from loopwright.cli.harmless import echo, harmless
+from loopwright.cli.logs.reading import load_log
 from loopwright.errors import LoopwrightError, UsageError
 
 
@@ -23,25 +24,50 @@ def command(log: str, other: str | None, out: str | None, task: str | None, show
 
     The page is one file that needs no network: it can be mailed, archived, or opened from a disk.
     It shows the best so far, where the time went, failures, which knobs matter, the best candidates
-    and where all that is from.
+    and where all that is from. It takes the place of a page that is there already, and of no other
+    file.
     """
     from loopwright.inspection.report import page_of, report_html
-    from loopwright.records import open_log
 
-    logs = [open_log(path) for path in ([log] if other is None else [log, other])]
-    for read in logs:
-        if complaint := read.complaint():
-            echo(complaint, err=True)
+    logs = [load_log(path, records=False) for path in ([log] if other is None else [log, other])]
     path = os.path.splitext(log)[0] + ".html" if out is None else out
     if any(os.path.exists(path) and os.path.samefile(path, read.path) for read in logs):
         raise UsageError(f"-o {path}: that is the log itself; name another file")
+    _check_free(path)
     page = page_of(logs, task)
     size = _write(path, report_html(page))
     tasks = f"{page.tasks_total} task{'s' * (page.tasks_total != 1)}"
-    records = sum(shown.records for shown in page.logs)
-    echo(f"wrote {path} ({size / 1024:.0f} KiB): {records} records, {tasks}")
-    if show:
-        click.launch(path)
+    count = sum(shown.records for shown in page.logs)
+    records = f"{count} record{'s' * (count != 1)}"
+    echo(harmless(f"wrote {path} ({size / 1024:.0f} KiB): {records}, {tasks}"))
+    if show and click.launch(path):
+        echo(harmless(f"no browser could be started; open {path} in one"), err=True)
+
+
+def _check_free(path: str) -> None:
+    """See that nothing is at a path but a page that a new one may replace.
+
+    Raises:
+        LoopwrightError: there is something else.
+    """
+    from loopwright.inspection.report import is_report
+
+    folder = os.path.dirname(path)
+    if folder and not os.path.isdir(folder):
+        raise LoopwrightError(
+            f"cannot write {path!r}: there is no folder {folder!r}; make it first"
+        )
+    if os.path.isdir(path):
+        raise LoopwrightError(f"cannot write {path!r}: it is a directory; name a file")
+    try:
+        taken = os.path.lexists(path) and not is_report(path)
+    except OSError as error:
+        raise _not_written(path, error) from error
+    if taken:
+        raise LoopwrightError(
+            f"cannot write {path!r}: a file that is no report is there; name another one with -o, "
+            "or remove it"
+        )
 
 
 def _write(path: str, text: str) -> int:
@@ -51,23 +77,25 @@ def _write(path: str, text: str) -> int:
         LoopwrightError: it cannot be written.
     """
     data = text.encode("utf-8")
-    folder = os.path.dirname(os.path.abspath(path))
+    folder, name = os.path.split(os.path.realpath(path))
     try:
-        if os.path.isdir(path):
-            raise LoopwrightError(f"cannot write {path!r}: it is a directory; name a file")
-        fd, partial = tempfile.mkstemp(".partial", f".{os.path.basename(path)}.", folder)
+        fd, partial = tempfile.mkstemp(".partial", f".{name}.", folder)
         try:
             with open(fd, "wb") as file:
                 file.write(data)
             os.chmod(partial, 0o666 & ~_mask())
-            os.replace(partial, path)
+            os.replace(partial, os.path.join(folder, name))
         except BaseException:
             with suppress(FileNotFoundError):
                 os.unlink(partial)
             raise
     except OSError as error:
-        raise LoopwrightError(f"cannot write {path!r}: {error.strerror or error}") from error
+        raise _not_written(path, error) from error
     return len(data)
+
+
+def _not_written(path: str, error: OSError) -> LoopwrightError:
+    return LoopwrightError(f"cannot write {path!r}: {error.strerror or error}")
 
 
 def _mask() -> int:

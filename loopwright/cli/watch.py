@@ -44,18 +44,24 @@ def command(log: str, every: float | None, once: bool) -> None:
     left, and whether a process still writes the log.
 
     Nothing is written and no lock is taken, so that the run is not disturbed. LOG need not exist
-    yet. Ctrl-C ends it; the run goes on.
+    yet, unless --once is given. Ctrl-C ends it; the run goes on.
     """
     from rich.console import Console
 
+    from loopwright.inspection.growing import check_may_grow
     from loopwright.inspection.watch import Watcher
+    from loopwright.records import load
     from loopwright.records.follow import Follower
+    from loopwright.records.log import check_is_log
 
+    check_may_grow(log)
+    if once and (not os.path.exists(log) or not os.path.getsize(log)):
+        check_is_log(load(log))  # says that there is none, or that it is empty
     follower = Follower(log)
     watcher = Watcher(follower.path)
     console = Console(highlight=False)
     if os.path.isfile(log) and os.path.getsize(log) > _LARGE:
-        echo(f"reading {log} ({os.path.getsize(log) >> 20} MiB)", err=True)
+        echo(harmless(f"reading {log} ({os.path.getsize(log) >> 20} MiB)"), err=True)
     watcher.take(follower.look())
     if once or not console.is_terminal:
         _print_lines(follower, watcher, None if once else every or _LINE_S)
@@ -72,7 +78,8 @@ def _draw(live: Live, follower: Follower, watcher: Watcher, every: float) -> Non
 
     writers, asked = writers_of(follower.path), time.monotonic()
     while True:
-        panel = _panel(watcher.status(), writers, live.console.width)
+        size = live.console.size
+        panel = _panel(watcher.status(), writers, size.width, size.height)
         live.update(panel, refresh=True)
         time.sleep(every)
         watcher.take(follower.look())
@@ -86,7 +93,7 @@ def _print_lines(follower: Follower, watcher: Watcher, every: float | None) -> N
 
     said = None
     while True:
-        line = _line(watcher.status(), writers_of(follower.path))
+        line = harmless(_line(watcher.status(), writers_of(follower.path)))
         if line != said:
             echo(line)
         said = line
@@ -102,12 +109,14 @@ def _line(status: Status, writers: Writers) -> str:
     if status.latest is not None:
         task = status.tasks[status.latest]
         parts.append(f"{task.name}: best {_best(task)}")
-    parts += filter(None, [_pace(status), _failed(status), status.event, _state(status, writers)])
+    failed = f"failed: {_failed(status)}" if status.failures else ""
+    rest = [_pace(status), failed, _skipped(status), status.event, _state(status, writers)]
+    parts += filter(None, rest)
     return "; ".join(parts)
 
 
-def _panel(status: Status, writers: Writers, width: int) -> Group:
-    """Where the run stands, for a terminal of so many columns."""
+def _panel(status: Status, writers: Writers, width: int, height: int) -> Group:
+    """Where the run stands, for a terminal of so many columns and rows."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -118,26 +127,31 @@ def _panel(status: Status, writers: Writers, width: int) -> Group:
         ("log", f"{status.path}"),
         ("trials", ", ".join(filter(None, [_trials(status), _pace(status)]))),
         ("failed", _failed(status)),
+        ("skipped", _skipped(status)),
         ("last", f"{status.event}{age}" if status.event else ""),
         ("run", _state(status, writers)),
     ]
     for name, text in rows:
         if text:
             grid.add_row(Text(name, style="bold"), Text(harmless(text)))
-    return Group(grid, _task_table(status, width)) if status.tasks else Group(grid)
+    if not status.tasks:
+        return Group(grid)
+    # Below the facts, one row each, come the titles and a last row that says what is left out.
+    most = max(1, min(_MOST_TASKS, height - len(rows) - 3))
+    return Group(grid, _task_table(status, width, most))
 
 
-def _task_table(status: Status, width: int) -> Table:
-    """A line for each task: the one that was measured last is bold. What does not fit is cut from
-    the names of the tasks."""
+def _task_table(status: Status, width: int, most: int) -> Table:
+    """A line for each task, at most so many: the one that was measured last is bold. What does not
+    fit is cut from the names of the tasks."""
     from rich.table import Table
     from rich.text import Text
 
     titles = ["task", "trials", "failed", "best", "faster"]
     if width >= _WIDE:
         titles.insert(4, "default")
-    first = max(0, min(status.latest or 0, len(status.tasks) - _MOST_TASKS))
-    shown = list(enumerate(status.tasks))[first : first + _MOST_TASKS]
+    first = max(0, min((status.latest or 0) - most + 1, len(status.tasks) - most))
+    shown = list(enumerate(status.tasks))[first : first + most]
     rows = [(place, _cells(task, width)) for place, task in shown]
     table = Table(box=None, pad_edge=False, expand=True)
     table.add_column("task", overflow="ellipsis", no_wrap=True, ratio=1)
@@ -147,8 +161,8 @@ def _task_table(status: Status, width: int) -> Table:
     for place, cells in rows:
         style = "bold" if place == status.latest else ""
         table.add_row(*(Text(harmless(text), style=style) for text in cells))
-    if len(status.tasks) > _MOST_TASKS:
-        table.add_row(Text(f"... {len(status.tasks) - _MOST_TASKS} more", style="dim"))
+    if len(status.tasks) > len(shown):
+        table.add_row(Text(f"... {len(status.tasks) - len(shown)} more", style="dim"))
     return table
 
 
@@ -170,8 +184,8 @@ def _trials(status: Status) -> str:
     if not status.exists:
         return f"waiting for {status.path}: there is no such log yet"
     if status.limit is None:
-        return f"{status.done} trials"
-    return f"{status.done} of {status.limit} trials"
+        return f"{status.done} trial{'s' * (status.done != 1)}"
+    return f"{status.done} of {status.limit} trial{'s' * (status.limit != 1)}"
 
 
 def _pace(status: Status) -> str:
@@ -184,9 +198,13 @@ def _pace(status: Status) -> str:
 
 
 def _failed(status: Status) -> str:
-    failed = ", ".join(f"{count} x {kind}" for kind, count in status.failures.items())
-    skipped = f"{status.skipped} lines are not understood" if status.skipped else ""
-    return "; ".join(filter(None, [f"failed: {failed}" if failed else "", skipped]))
+    return ", ".join(f"{count} x {kind}" for kind, count in status.failures.items())
+
+
+def _skipped(status: Status) -> str:
+    if not status.skipped:
+        return ""
+    return f"{status.skipped} line{'s are' if status.skipped != 1 else ' is'} not understood"
 
 
 def _age(status: Status) -> str:

@@ -7,8 +7,9 @@ waiting. Long silences, such as those between two runs, are left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,7 @@ _PAUSE_S, _PAUSE_TRIALS = 120.0, 30.0
 BINS = 48
 
 Floats = npt.NDArray[np.float64]
+_Name = TypeVar("_Name", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -73,20 +75,22 @@ class _Clock:
     """Records by the time at which they ended.
 
     Attributes:
+        row: which of the records it is.
         wall: seconds since the record before.
         search: False for what was measured again.
         failed: True for failures.
         build: seconds of building.
         run: seconds of running.
-        pauses: seconds that were left out.
+        pause: seconds since the record before that were left out.
     """
 
+    row: npt.NDArray[np.int64]
     wall: Floats
     search: npt.NDArray[np.bool_]
     failed: npt.NDArray[np.bool_]
     build: Floats
     run: Floats
-    pauses: float
+    pause: Floats
 
 
 def _clock(records: Iterable[Record]) -> _Clock | None:
@@ -102,16 +106,17 @@ def _clock(records: Iterable[Record]) -> _Clock | None:
     own = build[order] + run[order]
     silent = np.diff(ts[order], prepend=ts[order[0]] - own[0])
     typical = float(np.median(silent))
-    pause = silent > max(_PAUSE_S, _PAUSE_TRIALS * typical)
+    paused = silent > max(_PAUSE_S, _PAUSE_TRIALS * typical)
     # After a pause a trial took what it says itself.
-    wall = np.where(pause, np.minimum(own, silent), silent)
+    wall = np.where(paused, np.minimum(own, silent), silent)
     return _Clock(
+        order,
         wall,
         search[order],
         failed[order],
         build[order],
         run[order],
-        float((silent - wall).sum()),
+        silent - wall,
     )
 
 
@@ -125,18 +130,46 @@ def time_spent(
         headers: of the log; they say how many builders there were. Without them there was one for
             each core.
     """
-    records = list(records)
+    return time_spent_by({"all": list(records)}, headers).get("all")
+
+
+def time_spent_by(
+    groups: Mapping[_Name, Sequence[Record]], headers: Sequence[Mapping[str, Json]] = ()
+) -> dict[_Name, TimeSpent]:
+    """Where the time of each group of records went, such as that of each task of a log.
+
+    The groups share one clock: what one of them waited while another one ran is not its time.
+
+    Args:
+        groups: all records of one log.
+        headers: as of `time_spent`.
+
+    Returns:
+        An entry for each group of which a record says when it was.
+    """
+    records = [record for group in groups.values() for record in group]
     clock = _clock(records)
     if clock is None:
-        return None
-    wall = float(clock.wall.sum())
-    again = float(clock.wall[~clock.search].sum())
-    run = min(float(clock.run[clock.search].sum()), wall - again)
-    build_total = float(clock.build.sum())
+        return {}
     builders = _builders(records, headers)
-    build = min(float(clock.build[clock.search].sum()) / builders, wall - again - run)
+    sizes = [len(group) for group in groups.values()]
+    owner = np.repeat(np.arange(len(sizes)), sizes)[clock.row]
+    order = np.argsort(owner, kind="stable")
+    ends = np.searchsorted(owner[order], np.arange(len(sizes) + 1))
+    rows = {name: order[ends[at] : ends[at + 1]] for at, name in enumerate(groups)}
+    return {name: _spent(clock, own, builders) for name, own in rows.items() if own.size}
+
+
+def _spent(clock: _Clock, rows: npt.NDArray[np.int64], builders: int) -> TimeSpent:
+    """Where the time of some rows of a clock went."""
+    searched, repeated = rows[clock.search[rows]], rows[~clock.search[rows]]
+    wall = float(clock.wall[rows].sum())
+    again = float(clock.wall[repeated].sum())
+    run = min(float(clock.run[searched].sum()), wall - again)
+    build = min(float(clock.build[searched].sum()) / builders, wall - again - run)
     rest = max(0.0, wall - again - run - build)
-    return TimeSpent(wall, run, again, build, rest, build_total, clock.pauses)
+    build_total = float(clock.build[rows].sum())
+    return TimeSpent(wall, run, again, build, rest, build_total, float(clock.pause[rows].sum()))
 
 
 def _builders(records: Sequence[Record], headers: Sequence[Mapping[str, Json]]) -> int:

@@ -33,3 +33,8 @@ def duration_text(seconds: float) -> str:
     if whole < 86400:
         return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
     return f"{whole // 86400}d{whole % 86400 // 3600:02d}h"
+
+
+def threads_text(count: int) -> str:
+    """How many threads, as ``2 threads``; empty for 0, which stands for a number not known."""
+    return f"{count} thread{'s' * (count != 1)}" if count else ""

@@ -7,12 +7,17 @@ The model is that of Williams, Waterman and Patterson, "Roofline", CACM 52 (2009
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from loopwright.errors import RecordError
 from loopwright.inspection.work import Work, work_of
 from loopwright.records import Log, Record, Verdict, fields_of
+
+#: The names of the arithmetic limit: those of `loopwright.target.VectorUnit.peak`, and of logs from
+#: before it named the vector instructions.
+_ARITHMETIC = re.compile(r"FMA peak( \(.*\))?|peak \(.*, no FMA\)")
 
 
 @dataclass(frozen=True)
@@ -20,16 +25,19 @@ class Limits:
     """Limits of one machine with one number of threads, as playoffs of a log sampled them.
 
     Attributes:
-        flops: float32 multiply-adds, in operations a second; None where not sampled.
+        flops: float32 arithmetic with the vector instructions of the target, in operations a
+            second; None where not sampled.
         bandwidth: of memory, in bytes a second; None where not sampled.
         flops_from: id of the record whose verdict says so; empty where not sampled.
         bandwidth_from: the same for the bandwidth.
+        flops_name: what the verdict calls the limit, such as ``"FMA peak (AVX2)"``.
     """
 
     flops: float | None = None
     bandwidth: float | None = None
     flops_from: str = ""
     bandwidth_from: str = ""
+    flops_name: str = ""
 
 
 @dataclass(frozen=True)
@@ -64,9 +72,9 @@ def limits_in(log: Log, records: Sequence[Record]) -> Limits:
 
     Args:
         log: where they are from.
-        records: those of one machine and one number of threads, of any task.
+        records: those of one hardware and one number of threads, of any task.
     """
-    from loopwright.measure.playoff.machine_limit import BANDWIDTH, FMA_PEAK
+    from loopwright.measure.playoff.machine_limit import BANDWIDTH
 
     limits = Limits()
     verdicts, medians, ids = fields_of(records, "verdict", "median", "id")
@@ -77,12 +85,12 @@ def limits_in(log: Log, records: Sequence[Record]) -> Limits:
         work = work_of(log, record)
         if work is None:
             continue
-        if verdict.peak == FMA_PEAK and work.flop:
+        if _ARITHMETIC.fullmatch(verdict.peak) and work.flop:
             flops = work.flop / seconds / verdict.of_peak
-            limits = Limits(flops, limits.bandwidth, name, limits.bandwidth_from)
+            limits = replace(limits, flops=flops, flops_from=name, flops_name=verdict.peak)
         if verdict.peak == BANDWIDTH and work.bytes:
             bandwidth = work.bytes / seconds / verdict.of_peak
-            limits = Limits(limits.flops, bandwidth, limits.flops_from, name)
+            limits = replace(limits, bandwidth=bandwidth, bandwidth_from=name)
     return limits
 
 

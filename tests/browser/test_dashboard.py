@@ -66,7 +66,9 @@ def test_a_new_record_appears(browser: Browser, dashboard: Dashboard, tmp_path: 
     browser.open(dashboard.url)
     assert browser.count("circle.trial") + browser.count("line.failure") == 40
     best = browser.texts("dl.figures dd")[0]
+    browser.driver.find_element("css selector", "#knob-0-0-0 > summary").click()
     browser.driver.find_element("css selector", "#top-0-0-filter").send_keys("tile")
+    place = browser.run("scrollTo(0, 900); return scrollY")
     with Store(tmp_path / "log.jsonl") as store:
         fast = trial(40, times=(1e-6, 1.1e-6, 1e-6), config={"tile": [-1, 64], "unroll": True})
         store.append(fast)
@@ -76,6 +78,10 @@ def test_a_new_record_appears(browser: Browser, dashboard: Dashboard, tmp_path: 
     # What the reader typed is still there, and so is the place of the cursor.
     box = "return [document.activeElement.id, document.activeElement.value]"
     assert browser.run(box) == ["top-0-0-filter", "tile"]
+    # What was folded stays so, and the page stays where it is.
+    folds = "return ['#knob-0-0-0', '#knob-0-0-1'].map((id) => document.querySelector(id).open)"
+    assert browser.run(folds) == [False, True]
+    assert browser.run("return scrollY") == place == 900
     with Store(tmp_path / "log.jsonl") as store:
         store.append(trial(0, op="dense", task='["dense",[1],"llvm"]', args=[1]))
     until(lambda: browser.count("#task option") == 3)
@@ -90,8 +96,12 @@ def test_a_log_that_does_not_exist_yet(browser: Browser, tmp_path: Path) -> None
     try:
         browser.open(dashboard.url)
         assert "no log at" in browser.texts("main")[0]
+        assert browser.texts("#logs") == ["no records"]
+        assert browser.run("return document.title") == "no records - tuning report"
         made_up(tmp_path / "later.jsonl", 20)
         until(lambda: browser.count("circle.trial"))
+        assert browser.texts("#logs") == ["later.jsonl"]
+        assert browser.run("return document.title") == "matmul(256, 256) - tuning report"
     finally:
         dashboard.end()
 

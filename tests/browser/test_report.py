@@ -75,7 +75,7 @@ def test_every_chart_is_drawn(browser: Browser, one: Path) -> None:
 
 @pytest.mark.parametrize(
     ("flops", "bandwidth", "roofs"),
-    [(8e9, 4e9, 2), (8e9, None, 1), (None, 4e9, 1), (None, None, 0)],
+    [(8e9, 4e9, 2), (8e9, None, 1), (None, 4e9, 1), (None, 4e11, 1), (None, None, 0)],
 )
 def test_the_roofline_has_the_limits_that_are_known(
     browser: Browser, tmp_path: Path, flops: float | None, bandwidth: float | None, roofs: int
@@ -99,6 +99,55 @@ def test_the_roofline_has_the_limits_that_are_known(
         "})"
     )
     assert inside
+
+
+#: Pairs of labels of one chart that lie on each other, and labels that stick out of the page.
+LABELS = """
+const found = [];
+for (const svg of document.querySelectorAll(arguments[0])) {
+  const boxes = [...svg.querySelectorAll(arguments[1])].map((e) => [e.textContent, e.getBoundingClientRect()]);
+  boxes.forEach(([text, a], n) => {
+    if (a.left < 0 || a.right > innerWidth) found.push(text);
+    for (const [other, b] of boxes.slice(n + 1)) {
+      if (a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom) found.push([text, other]);
+    }
+  });
+}
+return found;
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize("width", [360, 700, 1280])
+@pytest.mark.parametrize(("best", "default"), [(7.9e9, 7.6e9), (2e9, 1.9e9), (1e9, 4e9)])
+def test_labels_do_not_lie_on_each_other(
+    browser: Browser, tmp_path: Path, width: int, best: float, default: float
+) -> None:
+    page = page_of([load(made_up(tmp_path / "log.jsonl", 60))])
+    (task,) = page.tasks
+    roofline = Roofline(1.5, best, default, 8e9, None, "Made up.")
+    series = replace(task.series[0], roofline=roofline)
+    path = tmp_path / "page.html"
+    changed = replace(page, tasks=(replace(task, series=(series,)),))
+    path.write_text(report_html(changed), encoding="utf-8")
+    browser.device(width)
+    browser.open(path)
+    assert browser.run(LABELS, "figure[data-chart] svg", "text.tick") == []
+    assert browser.run(LABELS, "figure[data-chart=roofline] svg", "text.strong") == []
+
+
+def test_few_trials_have_no_parts(browser: Browser, tmp_path: Path) -> None:
+    browser.open(report(write(tmp_path / "log.jsonl", [trial(1)])))
+    ticks = "return [...document.querySelectorAll('figure[data-chart=curve] text.tick')]"
+    assert browser.run(f"{ticks}.map((e) => e.textContent)") == ["0", "1"]
+
+
+def test_a_printed_page_has_its_charts(browser: Browser, one: Path) -> None:
+    browser.open(one)
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    shown = "return document.querySelector('figure[data-chart=curve] svg').getBoundingClientRect()"
+    assert browser.run(shown)["height"] > 100
+    assert browser.texts(".tools") == []
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
 def test_the_axes_of_the_curve_are_chosen(browser: Browser, one: Path) -> None:

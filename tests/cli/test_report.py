@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -11,10 +14,14 @@ import time
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from loopwright.cli import watch
+from loopwright.inspection.watch import Watcher, writers_of
 from loopwright.records import Store
+from loopwright.records.follow import Follower
 from tests.cli.conftest import Cli
-from tests.unit.inspection.report_logs import SCRIPT, made_up, trial
+from tests.unit.inspection.report_logs import SCRIPT, made_up, trial, write
 
 
 @pytest.fixture
@@ -58,29 +65,80 @@ def test_report_of_a_real_run(cli: Cli, tuned: Path) -> None:
         ([".", "-o", "x.html"], 1, "'.' is a directory; name a log"),
         (["log.jsonl", "-o", "log.jsonl"], 2, "-o log.jsonl: that is the log itself"),
         (["log.jsonl", "-o", "."], 1, "cannot write '.': it is a directory; name a file"),
-        (["log.jsonl", "-o", "no/x.html"], 1, "cannot write 'no/x.html': No such file"),
+        (["log.jsonl", "-o", "no/x.html"], 1, "'no/x.html': there is no folder 'no'; make it"),
+        (["log.jsonl", "-o", "notes.txt"], 1, "cannot write 'notes.txt': a file that is no report"),
+        (["log.jsonl", "-o", "pipe"], 1, "cannot write 'pipe': a file that is no report is there"),
         (["log.jsonl", "--task", "pool"], 1, "none of the 62 records is of a task that contains"),
-        (["empty.jsonl"], 1, "empty.jsonl: no record to report; tune first, or name a log"),
-        (["picture.png"], 1, "picture.png: no record to report"),
+        (["empty.jsonl"], 1, "'empty.jsonl' is empty; tune into it: loopwright tune"),
+        (["begun.jsonl"], 1, "begun.jsonl: no record to report; tune first, or name a log"),
+        (["picture.png"], 1, "'picture.png' is no log: picture.png: 2 lines skipped"),
+        (["list.json"], 1, "'list.json' is no log: list.json: 1 line skipped"),
+        (["later.jsonl"], 1, "1 x version 99 is newer than 1, the last one known here"),
+        (["log.jsonl", "notes.txt"], 1, "'notes.txt' is no log: notes.txt: 1 line skipped"),
         ([], 2, "Missing argument 'LOG'"),
     ],
 )
 def test_report_refuses(cli: Cli, log: Path, words: list[str], code: int, said: str) -> None:
-    Path("empty.jsonl").touch()
-    Path("picture.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    no_logs()
+    os.mkfifo("pipe")
     ran = cli("report", *words)
     assert ran.code == code
-    assert said in ran.err.splitlines()[-1]
+    assert said in ran.error
+    assert Path("notes.txt").read_text() == "my notes\n"
+    assert Path("pipe").is_fifo()  # as a device it would be replaced by a page
     assert not list(Path().glob("*.html"))
     assert not list(Path().glob(".*.partial"))
 
 
+def no_logs() -> None:
+    """Files that are no logs, or hold nothing to report."""
+    Path("empty.jsonl").touch()
+    Path("notes.txt").write_text("my notes\n")
+    Path("list.json").write_text("[1, 2]\n")
+    Path("later.jsonl").write_text('{"v": 99}\n')
+    Path("picture.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    write(Path("begun.jsonl"), [])
+
+
 def test_a_page_that_exists_is_replaced_whole(cli: Cli, log: Path) -> None:
-    Path("page.html").write_text("old")
+    assert cli("report", "log.jsonl", "--task", "conv", "-o", "page.html").code == 0
     os.chmod("page.html", 0o644)
-    assert cli("report", "log.jsonl", "-o", "page.html").code == 0
-    assert Path("page.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    Path("link.html").symlink_to("page.html")
+    assert "matmul" not in Path("page.html").read_text(encoding="utf-8")
+    assert cli("report", "log.jsonl", "-o", "link.html").code == 0
+    assert "matmul" in Path("page.html").read_text(encoding="utf-8")
+    assert Path("link.html").is_symlink()
     assert Path("page.html").stat().st_mode & 0o777 == 0o666 & ~os.umask(os.umask(0o22))
+
+
+def test_a_place_that_cannot_be_written(
+    cli: Cli, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr("tempfile.mkstemp", refuse)
+    error = cli("report", "log.jsonl", "-o", "page.html").error
+    assert error == "error: cannot write 'page.html': Read-only file system"
+
+
+def test_a_browser_that_cannot_be_started_is_said(
+    cli: Cli, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("click.launch", lambda path: 1)
+    ran = cli("report", "log.jsonl", "-o", "page.html", "--open")
+    assert (ran.code, ran.err) == (0, "no browser could be started; open page.html in one\n")
+
+
+def test_names_of_files_are_harmless(cli: Cli, log: Path) -> None:
+    name = "a\x1b[2J\nb<script>.jsonl"
+    log.rename(name)
+    ran = cli("report", name)
+    (line,) = ran.out.splitlines()
+    assert line.startswith(r"wrote a\x1b[2J\nb<script>.html (")
+    page = Path("a\x1b[2J\nb<script>.html").read_text(encoding="utf-8")
+    assert "b<script>" not in page
+    (line,) = cli("watch", name, "--once").out.splitlines()
 
 
 # -- watch -----------------------------------------------------------------------------------------
@@ -95,24 +153,80 @@ def test_watch_once(cli: Cli, log: Path) -> None:
     assert os.listdir() == ["log.jsonl"]  # no index, no lock
 
 
-def test_watch_waits_for_a_log(cli: Cli) -> None:
-    ran = cli("watch", "later.jsonl", "--once")
-    assert ran.code == 0
-    assert ran.out == "waiting for later.jsonl: there is no such log yet\n"
+def test_watch_waits_for_a_log(tmp_path: Path) -> None:
+    process, reader = follow(tmp_path / "later.jsonl", terminal=False)
+    try:
+        read_until(reader, b"later.jsonl: there is no such log yet\n")
+        made_up(tmp_path / "later.jsonl", 8)
+        read_until(reader, b"of 200 trials")
+    finally:
+        process.kill()
+        process.communicate()
+        os.close(reader)
 
 
-def test_watch_of_no_log(cli: Cli, tmp_path: Path) -> None:
-    assert cli("watch", ".", "--once").error.endswith("'.' is no regular file; name a log")
-    Path("picture.png").write_bytes(b"\x89PNG\r\n\x1a\n")
-    assert "2 lines are not understood" in cli("watch", "picture.png", "--once").out
+#: What is no log and cannot become one, with what is said of it.
+OTHERS = [
+    (".", "'.' is a directory; name a log in it: begun.jsonl, empty.jsonl, later.jsonl"),
+    ("pipe", "'pipe' is no regular file; name a log"),
+    ("picture.png", "'picture.png' is no log: picture.png: 2 lines skipped"),
+    ("notes.txt", "'notes.txt' is no log: notes.txt: 1 line skipped"),
+    ("list.json", "'list.json' is no log: list.json: 1 line skipped"),
+    ("later.jsonl", "1 x version 99 is newer than 1, the last one known here"),
+]
+
+
+@pytest.mark.parametrize(("name", "said"), OTHERS)
+@pytest.mark.parametrize("words", [("watch",), ("watch", "--once"), ("dashboard",)])
+def test_what_cannot_become_a_log_is_not_followed(
+    cli: Cli, words: tuple[str, ...], name: str, said: str
+) -> None:
+    no_logs()
+    os.mkfifo("pipe")
+    ran = cli(*words, name)
+    assert said in ran.error
+    assert ran.code == 1
+
+
+def test_watch_of_nothing_once(cli: Cli) -> None:
+    no_logs()
+    assert cli("watch", "none.jsonl", "--once").error.endswith(
+        "no log at 'none.jsonl'; tune first, or check the path"
+    )
+    assert "'empty.jsonl' is empty; tune into it" in cli("watch", "empty.jsonl", "--once").error
+    ran = cli("watch", "begun.jsonl", "--once")
+    assert (ran.code, ran.out.partition(";")[0]) == (0, "0 of 200 trials")
     assert cli("watch", "x.jsonl", "--every", "0").code == 2
+
+
+def test_watch_counts_what_it_does_not_understand(cli: Cli, log: Path) -> None:
+    with log.open("ab") as file:
+        file.write(b"\x89PNG\n")
+    assert "; 1 line is not understood; " in cli("watch", "log.jsonl", "--once").out
 
 
 def test_watch_prints_what_is_harmless(cli: Cli, tmp_path: Path) -> None:
     with Store(tmp_path / "log.jsonl") as store:
-        store.append(trial(6, op=f"\x1b[31m{SCRIPT}", error={"kind": "\x07", "text": "\x1b[2J"}))
+        odd = {"kind": "\x07\nx", "text": "\x1b[2J"}
+        store.append(trial(6, op=f"\x1b[31m\n{SCRIPT}", error=odd))
     ran = cli("watch", "log.jsonl", "--once")  # `cli` asserts that no control code is printed
-    assert r"\x1b[31m</script>" in ran.out
+    (line,) = ran.out.splitlines()
+    assert r"\x1b[31m\n</script>" in line
+    assert r"1 x \x07\nx" in line
+
+
+def test_watch_of_many_tasks_fits_the_terminal(tmp_path: Path) -> None:
+    log = write(tmp_path / "log.jsonl", [trial(n, f"op{n}") for n in range(30)])
+    follower, watcher = Follower(log), Watcher(log)
+    watcher.take(follower.look())
+    panel = watch._panel(watcher.status(), writers_of(log), 80, 24)
+    console = Console(width=80, height=24, file=io.StringIO())
+    console.print(panel)
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert len(lines) <= 24
+    assert any(line.startswith("op29(") for line in lines)  # that was measured last
+    assert re.search(r"^\.\.\. \d+ more", lines[-1])
+    assert any(re.match(r"failed\s+4 x RUN_TIMEOUT$", line.rstrip()) for line in lines)
 
 
 def follow(path: Path, terminal: bool) -> tuple[subprocess.Popen[bytes], int]:
@@ -172,3 +286,25 @@ def test_dashboard_says_what_is_not_installed(
 def test_dashboard_refuses(cli: Cli) -> None:
     assert cli("dashboard").code == 2
     assert "is not in the range" in cli("dashboard", "x.jsonl", "--port", "70000").error
+    assert "'http' is not a valid integer" in cli("dashboard", "x.jsonl", "--port", "http").error
+    assert "is not in the range" in cli("dashboard", "x.jsonl", "--port", "-1").error
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (errno.EACCES, "it takes more rights than you have; choose one above 1023, or --port 0"),
+        (errno.EADDRINUSE, "it is in use; choose another one, or --port 0 for a free one"),
+        (errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL)),
+    ],
+)
+def test_a_port_that_cannot_be_had(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, number: int, said: str
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("socket.socket.bind", refuse)
+    ran = cli("dashboard", "x.jsonl", "--port", "80")
+    assert ran.error == f"error: cannot serve on port 80 of 127.0.0.1: {said}"
+    assert ran.code == 1

@@ -12,7 +12,15 @@ from pathlib import Path
 
 from loopwright.errors import RecordError
 from loopwright.inspection.report.collect import page_of
-from loopwright.inspection.report.html import Parts, document, parts_of, waiting
+from loopwright.inspection.report.elements import visible
+from loopwright.inspection.report.html import (
+    Parts,
+    document,
+    logs_of,
+    parts_of,
+    title_of,
+    waiting,
+)
 from loopwright.inspection.report.page_data import Page
 from loopwright.records import Log, open_log
 from loopwright.version import __version__
@@ -43,6 +51,11 @@ class State:
     def document(self) -> str:
         """The whole page, which asks for what is new."""
         return document(self.page, self.parts, live=ASK_S, stamp=self.stamp)
+
+    def head(self) -> dict[str, str]:
+        """What a page that is shown puts in place of what it has: text, and text of HTML."""
+        titles = {"title": visible(title_of(self.page)), "logs": visible(logs_of(self.page))}
+        return {**titles, "nav": self.parts.nav, "main": self.parts.main}
 
 
 class LiveReport:

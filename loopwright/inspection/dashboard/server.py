@@ -55,7 +55,7 @@ def application(report: LiveReport) -> Starlette:
         state = report.state()
         if request.headers.get("x-stamp") == state.stamp:
             return Response(status_code=204, headers=_HEADERS)
-        head = {"stamp": state.stamp, "nav": state.parts.nav, "main": state.parts.main}
+        head = {"stamp": state.stamp, **state.head()}
         # The data are JSON already.
         text = f'{json.dumps(head)[:-1]}, "data": {state.page.to_json()}}}'
         return Response(text, media_type="application/json", headers=_HEADERS)

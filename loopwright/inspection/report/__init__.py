@@ -1,7 +1,7 @@
 """A log as a page: what it shows as data, and the page as one file of HTML."""
 
 from loopwright.inspection.report.collect import page_of
-from loopwright.inspection.report.html import report_html
+from loopwright.inspection.report.html import is_report, report_html
 from loopwright.inspection.report.page_data import Page
 
-__all__ = ["Page", "page_of", "report_html"]
+__all__ = ["Page", "is_report", "page_of", "report_html"]

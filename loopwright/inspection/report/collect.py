@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import compress
 
 from loopwright.errors import RecordError
-from loopwright.inspection.clock import throughput, time_spent
+from loopwright.inspection.clock import throughput, time_spent, time_spent_by
+from loopwright.inspection.quantities import threads_text
+from loopwright.inspection.report.elements import cut
 from loopwright.inspection.report.page_data import Comparison, LogPage, Page, Series, TaskPage
-from loopwright.inspection.report.series import Effort, series_of
+from loopwright.inspection.report.series import Effort, Known, series_of
 from loopwright.inspection.roofline import limits_in
 from loopwright.records import Json, Log, Record, fields_of
 from loopwright.records.reports.differences import record_differences, time_ratio
@@ -68,7 +70,8 @@ def page_of(logs: Sequence[Log], task: str | None = None) -> Page:
         ['matmul(64, 64, 64, False, False, float32)']
     """
     names = _names([log.path for log in logs])
-    setups = [_chosen(by_setup(log), task) for log in logs]
+    all_setups = [by_setup(log) for log in logs]
+    setups = [_chosen(found, task) for found in all_setups]
     records = [[r for group in found.values() for r in group] for found in setups]
     if not any(records):
         raise RecordError(_nothing(logs, task))
@@ -92,10 +95,13 @@ def page_of(logs: Sequence[Log], task: str | None = None) -> Page:
         key: [] for found in setups for key in dict.fromkeys(s.task for s in found) if key in shown
     }
     for place, (log, found) in enumerate(zip(logs, setups, strict=True)):
-        for setup, one, record in _series_of_log(place, log, found, efforts):
-            series[setup.task].append((one, record))
-    tasks = tuple(_task_page(key, entries, names, setups) for key, entries in series.items())
-    return Page(int(time.time()), __version__, pages, tasks, len(sizes))
+        known = _known(log, all_setups[place])
+        for setup, group in found.items():
+            if setup.task in efforts:
+                one, best = series_of(log, place, setup, group, efforts[setup.task], known[setup])
+                series[setup.task].append((one, best))
+    tasks = [_task_page(key, entries, names, setups) for key, entries in series.items()]
+    return Page(int(time.time()), __version__, pages, _told_apart(tasks), len(sizes))
 
 
 def _places(count: int) -> int:
@@ -132,20 +138,16 @@ def _nothing(logs: Sequence[Log], task: str | None) -> str:
     return f"{paths}: no record to report{f' ({why})' if why else ''}; tune first, or name a log"
 
 
-def _series_of_log(
-    place: int,
-    log: Log,
-    setups: Mapping[Setup, list[Record]],
-    efforts: Mapping[str, Effort],
-) -> Iterable[tuple[Setup, Series, Record | None]]:
+def _known(log: Log, setups: Mapping[Setup, list[Record]]) -> dict[Setup, Known]:
+    """What a log as a whole tells of each of its setups."""
     machines: dict[tuple[str, int], list[Record]] = {}
     for setup, group in setups.items():
         machines.setdefault((setup.hardware, setup.threads), []).extend(_with_verdict(group))
     limits = {machine: limits_in(log, group) for machine, group in machines.items()}
-    for setup, group in setups.items():
-        if setup.task in efforts:
-            own = limits[setup.hardware, setup.threads]
-            yield setup, *series_of(log, place, setup, group, efforts[setup.task], own)
+    spent = time_spent_by(setups, log.headers)
+    return {
+        setup: Known(limits[setup.hardware, setup.threads], spent.get(setup)) for setup in setups
+    }
 
 
 def _with_verdict(records: Sequence[Record]) -> list[Record]:
@@ -169,12 +171,24 @@ def _task_page(
     return TaskPage(key, task_text(first.op, first.args), tuple(series), found)
 
 
+def _told_apart(tasks: Sequence[TaskPage]) -> tuple[TaskPage, ...]:
+    """Tasks with names that differ: those of one template for two targets name these, too."""
+    names = Counter(task.name for task in tasks)
+    return tuple(
+        replace(task, name=f"{task.name} on {task.series[0].target}")
+        if names[task.name] > 1
+        else task
+        for task in tasks
+    )
+
+
 def _labelled(series: Sequence[Series], names: Sequence[str]) -> list[Series]:
-    """Series with labels that say in what they differ: log, hardware, threads."""
+    """Series with labels that say in what they differ: log, hardware, threads, target."""
     parts = {
         "log": [names[one.log] for one in series],
         "hardware": [one.hardware or "hardware not known" for one in series],
-        "threads": [f"{one.threads} threads" if one.threads else "" for one in series],
+        "threads": [threads_text(one.threads) for one in series],
+        "target": [one.target for one in series],
     }
     differ = [values for values in parts.values() if len(set(values)) > 1]
     labels = [", ".join(filter(None, row)) for row in zip(*differ, strict=True)] if differ else []
@@ -216,8 +230,8 @@ def _log_page(name: str, log: Log, records: Sequence[Record]) -> LogPage:
         str(log.path),
         len(records),
         log.complaint(),
-        throughput(records),
-        time_spent(records, log.headers),
+        throughput(log.records),
+        time_spent(log.records, log.headers),
         tuple(runs[-_RUNS:]),
         len(runs),
         _facts(records),
@@ -248,7 +262,7 @@ def _run(header: Mapping[str, Json]) -> dict[str, str]:
         "options": _pairs(options if isinstance(options, dict) else {}),
         "measuring": _pairs(measure if isinstance(measure, dict) else {}),
     }
-    return {what: text[:600] for what, text in said.items() if text}
+    return {what: cut(text, 600) for what, text in said.items() if text}
 
 
 def _pairs(values: Mapping[str, Json]) -> str:
@@ -281,7 +295,7 @@ def _facts(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
 
 def _first(values: Sequence[str], most: int = 4) -> tuple[str, ...]:
     more = (f"{len(values) - most} more",) if len(values) > most else ()
-    return (*(value[:300] for value in values[:most]), *more)
+    return (*(cut(value, 300) for value in values[:most]), *more)
 
 
 def _fact(value: Json) -> str:

@@ -63,6 +63,16 @@ def visible(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
 
 
+def cut(text: str, most: int) -> str:
+    """The beginning of a long text, with a mark where it was cut.
+
+    Args:
+        text: the text.
+        most: characters that are shown of it.
+    """
+    return text if len(text) <= most else f"{text[: most - 1]}\u2026"
+
+
 def _fill(parent: Element, children: Iterable[Child]) -> None:
     for child in children:
         if isinstance(child, Element):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import time
 from collections.abc import Sequence
 from functools import cache
@@ -16,9 +17,11 @@ from loopwright.inspection.report.cards import card
 from loopwright.inspection.report.elements import Child, element, embedded, markup, raw
 from loopwright.inspection.report.log_sections import log_sections
 from loopwright.inspection.report.page_data import Page, TaskPage
-from loopwright.inspection.report.tables import Cell, best_text, number, table
+from loopwright.inspection.report.tables import Cell, best_cell, number, table
 from loopwright.inspection.report.task_sections import task_sections
 
+#: By this a page is known again; it stands in the first bytes of each.
+_GENERATOR = "loopwright report"
 #: The parts of the script, in their order.
 _SCRIPTS = ("svg.js", "curve.js", "bars.js", "lines.js", "tables.js", "page.js")
 
@@ -45,6 +48,21 @@ def report_html(page: Page) -> str:
     return document(page, parts_of(page))
 
 
+def is_report(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is such a page: what may be replaced by a new one.
+
+    Args:
+        path: the file; False where there is none, and for what is no regular file.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    if not os.path.isfile(path):
+        return False
+    with open(path, "rb") as file:
+        return f'<meta name="generator" content="{_GENERATOR}">'.encode() in file.read(1000)
+
+
 def document(page: Page, parts: Parts, live: float = 0.0, stamp: str = "") -> str:
     """The whole page.
 
@@ -58,11 +76,12 @@ def document(page: Page, parts: Parts, live: float = 0.0, stamp: str = "") -> st
     data = raw("script", embedded(page.to_json()), type="application/json", id="data")
     head: list[Child] = [
         element("meta", charset="utf-8"),
+        element("meta", name="generator", content=_GENERATOR),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
         element("meta", http_equiv="Content-Security-Policy", content=_policy(program, live)),
         element("link", rel="icon", href="data:,"),
-        element("title", _title(page)),
+        element("title", title_of(page)),
         raw("style", _asset("page.css")),
     ]
     attributes = {"lang": "en"}
@@ -128,16 +147,23 @@ def _policy(program: str, live: float) -> str:
     )
 
 
-def _title(page: Page) -> str:
+def title_of(page: Page) -> str:
+    """What a browser calls the page."""
     what = page.tasks[0].name if len(page.tasks) == 1 else f"{page.tasks_total} tasks"
-    return f"{what} - tuning report"
+    return f"{what if page.tasks else 'no records'} - tuning report"
+
+
+def logs_of(page: Page) -> str:
+    """What the page is of, in words."""
+    return " and ".join(log.name for log in page.logs) or "no records"
 
 
 def _logs_line(page: Page, live: bool) -> Element:
-    names = " and ".join(log.name for log in page.logs) or "no records"
     said = element("span", "live", id="live", role="status") if live else None
     made = time.strftime("made %Y-%m-%d %H:%M", time.localtime(page.made))
-    return element("p", element("bdi", names), ", ", said if live else made, class_="soft")
+    return element(
+        "p", element("bdi", logs_of(page), id="logs"), ", ", said if live else made, class_="soft"
+    )
 
 
 def _choice(page: Page) -> list[Element]:
@@ -163,15 +189,27 @@ def _overview(page: Page) -> Element:
     ]
     if len(page.logs) > 1:
         titles.insert(1, "logs beside each other")
-    hidden = page.tasks_total - len(page.tasks)
-    caption: Child = (
-        f"{hidden} more tasks are left out, those with the fewest records; --task names one."
-        if hidden
-        else None
-    )
     shown = table("overview-table", titles, rows, "All tasks")
-    first = card("Tasks", shown, caption=caption)
+    first = card("Tasks", shown, caption=_overview_caption(page))
     return element("article", first, id="overview", data_part="overview")
+
+
+def _overview_caption(page: Page) -> str:
+    """What a reader of the overview has to know."""
+    said = [
+        "Best beside default is the ratio of two medians; the verdict of a playoff, which measured "
+        "both in turns, counts for more."
+    ]
+    if any(len(task.series) > 1 for task in page.tasks):
+        said.append(
+            "Of a task in several logs or on several machines, best, default and verdict are those "
+            "of the first; trials, failures and time are those of all."
+        )
+    hidden = page.tasks_total - len(page.tasks)
+    if hidden:
+        tasks = f"{hidden} more task{'s are' if hidden != 1 else ' is'}"
+        said.append(f"{tasks} left out, those with the fewest records; --task names one.")
+    return " ".join(said)
 
 
 def _overview_row(at: int, task: TaskPage, page: Page) -> Sequence[Cell]:
@@ -183,18 +221,26 @@ def _overview_row(at: int, task: TaskPage, page: Page) -> Sequence[Cell]:
     spent = sum(one.spent for one in task.series)
     cells = [
         Cell(element("a", element("bdi", task.name), href=f"#task-{at}"), kind="wrap"),
-        number(best_text(best, first.flop), None if best is None else best.seconds),
-        number(best_text(default, first.flop), None if default is None else default.seconds),
+        best_cell(best, first.flop),
+        best_cell(default, first.flop),
         number(f"{of_default:.2f}x" if of_default else "-", of_default),
-        Cell(first.verdict or "no playoff", kind="wrap"),
+        Cell(first.verdict or "no verdict on the best", kind="wrap"),
         number(f"{trials:,}", trials),
         number(f"{failed:,}", failed),
         number(duration_text(spent), spent),
     ]
     if len(page.logs) > 1:
-        said = "; ".join(one.text for one in task.comparisons) or "in one of them only"
-        cells.insert(1, Cell(said, kind="wrap"))
+        cells.insert(1, Cell(_beside(task), kind="wrap"))
     return cells
+
+
+def _beside(task: TaskPage) -> str:
+    """How the series of a task compare, or why that is not known."""
+    if task.comparisons:
+        return "; ".join(one.text for one in task.comparisons)
+    if len(task.series) > 1:
+        return "not compared: only one of them has a best, or none"
+    return "in one of them only"
 
 
 def _footer(page: Page) -> Element:

@@ -27,8 +27,8 @@ _LEFT_OUT = (
 
 def effects_of(
     records: Sequence[Record], learned: int = 4000
-) -> tuple[tuple[KnobEffect, ...], str]:
-    """What each knob that varies does, the strongest first, and how that was found.
+) -> tuple[tuple[KnobEffect, ...], int, str]:
+    """What each knob that varies does, the strongest first; how many vary; and how that was found.
 
     Args:
         records: those of one task on one machine.
@@ -43,12 +43,13 @@ def effects_of(
     seconds = np.array(medians, dtype=np.float64)
     if not learned:
         order = list(knobs.values())[:_KNOBS]
-        return tuple(_effect(knob, None, seconds) for knob in order), _LEFT_OUT
+        return tuple(_effect(knob, None, seconds) for knob in order), len(knobs), _LEFT_OUT
     try:
         found = importance(_sample(trials, learned))
     except RecordError as error:
         order = list(knobs.values())[:_KNOBS]
-        return tuple(_effect(knob, None, seconds) for knob in order), f"Shares: {error}."
+        effects = tuple(_effect(knob, None, seconds) for knob in order)
+        return effects, len(knobs), f"Not worked out: {error}."
     shares = {one.knob: one.share for one in found.knobs}
     order = sorted(knobs.values(), key=lambda knob: -shares.get(knob.name, 0.0))[:_KNOBS]
     note = (
@@ -58,7 +59,8 @@ def effects_of(
         f"correlation of {found.rank_correlation:.2f}"
         f"{'; below 0.3 the shares say little' if found.rank_correlation < 0.3 else ''}."
     )
-    return tuple(_effect(knob, shares.get(knob.name), seconds) for knob in order), note
+    effects = tuple(_effect(knob, shares.get(knob.name), seconds) for knob in order)
+    return effects, len(knobs), note
 
 
 def _sample(trials: Sequence[Record], most: int) -> Sequence[Record]:
@@ -83,28 +85,32 @@ def _effect(knob: Knob, share: float | None, seconds: np.ndarray) -> KnobEffect:
     return KnobEffect(knob.name, share, tuple(values), total)
 
 
-def parallel_of(best: Sequence[Record]) -> Parallel | None:
-    """The best candidates as lines; None where no knob varies among them.
+def parallel_of(best: Sequence[Record], records: Sequence[Record]) -> Parallel | None:
+    """The best candidates as lines; None where there are fewer than two, or no knob varies.
+
+    A knob of which all of the best have one value has an axis, too, where others have another one:
+    that they agree is what the chart is looked at for.
 
     Args:
         best: candidates, the best first.
+        records: all measurements that these are from.
     """
-    axes = []
-    for knob in knobs_of(best):
-        for name, values in knob.parts().items():
-            texts = [text for text, _ in values]
-            if len(set(texts)) > 1:
-                axes.append(_axis(name, values, knob.codes.tolist()))
-    if not axes:
+    axes = [
+        _axis(name, values, knob.codes[: len(best)].tolist())
+        for knob in knobs_of([*best, *records])
+        for name, values in knob.parts().items()
+        if len({text for text, _ in values}) > 1
+    ]
+    if len(best) < 2 or not axes:
         return None
     (medians, ids) = fields_of(best, "median", "id")
     axes.sort(key=lambda axis: len(axis.values))
-    return Parallel(tuple(medians), tuple(ids), tuple(axes[:_AXES]))
+    return Parallel(tuple(medians), tuple(ids), tuple(axes[:_AXES]), len(axes))
 
 
 def _axis(name: str, values: Sequence[tuple[str, Json]], codes: Sequence[int]) -> Axis:
-    """An axis whose values stand in the order of numbers, else in that of appearance."""
-    different = dict(values)
+    """An axis of the values that occur, in the order of numbers, else in that of appearance."""
+    different = {values[code][0]: values[code][1] for code in sorted(set(codes))}
 
     def order(text: str) -> tuple[bool, float]:
         value = different[text]

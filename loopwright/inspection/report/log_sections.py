@@ -30,7 +30,10 @@ def _pace(at: int, log: LogPage) -> Child:
     if log.throughput is None:
         return card("Throughput", element("p", "The log has no clock.", class_="soft"))
     pace = f"{log.throughput.per_minute:.0f} trials a minute"
-    caption = f"{pace} of searching, failed ones included; playoffs and pauses are left out."
+    caption = (
+        f"{pace} of searching, of all tasks of the log, failed ones included; playoffs and pauses "
+        "are left out."
+    )
     return card("Throughput", chart("throughput", log=at), caption=caption)
 
 
@@ -50,7 +53,8 @@ def _time(at: int, log: LogPage) -> Child:
         for name, seconds in shares.items()
     }
     caption = (
-        f"{duration_text(spent.wall)} of wall time, by the clocks of the records.{pauses} Builds "
+        f"{duration_text(spent.wall)} of wall time, of all tasks of the log, by the clocks of its "
+        f"records.{pauses} Builds "
         f"took {duration_text(spent.build_total)} added up over all builders; that they worked at "
         "the same time is allowed for. The rest is searching, waiting and writing."
     )

@@ -92,8 +92,8 @@ class FailureKind:
 
     Attributes:
         kind: its name.
-        count: how many trials.
-        share: of all trials.
+        count: how many measurements.
+        share: of all measurements, trials and further ones.
         first: id of the first record.
         trial: the number of that trial.
         text: what its error says, in one line.
@@ -169,12 +169,14 @@ class Parallel:
     Attributes:
         seconds: of each candidate, the best first.
         id: of its record.
-        axes: the knobs.
+        axes: the knobs; of many those with the fewest values among the best.
+        total: how many there are.
     """
 
     seconds: tuple[float, ...]
     id: tuple[str, ...]
     axes: tuple[Axis, ...]
+    total: int
 
 
 @dataclass(frozen=True)
@@ -233,16 +235,17 @@ class Series:
             are allowed for.
         flop: operations of a call; 0 where the log does not tell.
         best: the best by the one rule; None where nothing may be best.
-        default: the default configuration; None where it has no time.
+        default: the default configuration; None where it has no time, or is not known.
         verdict: how the two compare, as a sentence; empty where the log does not tell.
         outcome: the word of the verdict; empty where there is none.
         gain: by which share the best is faster than the default, by the verdict; None without one.
         steps: the curve.
         points: the trials around it.
         errors: what failed.
-        knobs: the effect of each, the strongest first.
+        knobs: the effect of each, the strongest first; of many the first ones.
+        knobs_total: how many knobs vary.
         knobs_note: how that was found, or why it was not.
-        parallel: the best candidates; None where no knob varies.
+        parallel: the best candidates; None where there are fewer than two, or no knob varies.
         roofline: None where the work of a call is not known.
         roofline_note: why there is none; empty where there is one.
         accuracy: None where there is too little to learn from.
@@ -270,6 +273,7 @@ class Series:
     points: Points
     errors: tuple[FailureKind, ...]
     knobs: tuple[KnobEffect, ...]
+    knobs_total: int
     knobs_note: str
     parallel: Parallel | None
     roofline: Roofline | None

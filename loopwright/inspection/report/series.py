@@ -9,8 +9,9 @@ from itertools import compress
 import numpy as np
 
 from loopwright.errors import RecordError
-from loopwright.inspection.clock import time_spent
+from loopwright.inspection.clock import TimeSpent
 from loopwright.inspection.forecast import forecasts
+from loopwright.inspection.report.elements import cut
 from loopwright.inspection.report.knob_data import effects_of, parallel_of
 from loopwright.inspection.report.page_data import (
     Accuracy,
@@ -23,13 +24,14 @@ from loopwright.inspection.report.page_data import (
 )
 from loopwright.inspection.roofline import Limits, roofline_point
 from loopwright.inspection.work import Work, work_of
-from loopwright.records import Checked, Log, Record, fields_of, ranked, vouched
+from loopwright.records import Checked, Log, Outcome, Record, fields_of, ranked, vouched
 from loopwright.records.query import verdict_on
 from loopwright.records.reports.curve import Curve, best_so_far
 from loopwright.records.reports.differences import record_differences
 from loopwright.records.reports.errors import FailureReport, failures
 from loopwright.records.reports.knobs import config_text
 from loopwright.records.reports.setups import Setup
+from loopwright.records.reports.standings import default_record
 from loopwright.records.verdict import NOT_COMPARED
 
 #: Candidates of the table and of the parallel coordinates.
@@ -54,20 +56,20 @@ class Effort:
 
 
 @dataclass(frozen=True)
-class _Group:
-    """The records of a setup, and what is asked of them more than once."""
+class Known:
+    """What the whole log tells of one task on one machine.
 
-    log: Log
-    setup: Setup
-    records: list[Record]
-    curve: Curve
-    best: Record | None
-    default: Record | None
-    work: Work | None
+    Attributes:
+        limits: of the machine.
+        spent: where the time of the task went; None where its records have no clock.
+    """
+
+    limits: Limits
+    spent: TimeSpent | None
 
 
 def series_of(
-    log: Log, place: int, setup: Setup, records: list[Record], effort: Effort, limits: Limits
+    log: Log, place: int, setup: Setup, records: list[Record], effort: Effort, known: Known
 ) -> tuple[Series, Record | None]:
     """What a report shows of one task on one machine, and its best record.
 
@@ -77,60 +79,65 @@ def series_of(
         setup: the task and the machine.
         records: all of its records, in the order of the log.
         effort: how much is shown.
-        limits: of the machine, as the log tells them.
+        known: what the other records of the log tell of it.
 
     Raises:
         RecordError: somebody else made the index of the log, and it is malformed.
     """
-    curve = best_so_far(records, log.headers)
-    default = _default(records)
-    work = work_of(log, records[0] if curve.final is None else curve.final)
-    group = _Group(log, setup, records, curve, curve.final, default, work)
+    measured = _measured(records)
+    curve = best_so_far(measured, log.headers)
     top = ranked(records, max(TOP, LINES))
+    best = next(iter(top), None)
+    verdict = NOT_COMPARED if best is None else verdict_on(best, records) or NOT_COMPARED
+    compared = verdict.outcome is not Outcome.NOT_COMPARED
+    default = default_record(records, verdict)
+    work = work_of(log, records[0] if best is None else best)
     report = failures(records)
-    knobs, knobs_note = effects_of(records, effort.learned)
+    knobs, knobs_total, knobs_note = effects_of(records, effort.learned)
     accuracy, accuracy_note = _accuracy(records, effort.places)
-    roofline, roofline_note = _roofline(group, limits)
-    verdict = None if group.best is None else verdict_on(group.best, records)
-    if verdict is None:
-        verdict = NOT_COMPARED
-    spent = time_spent(records, log.headers)
+    roofline, roofline_note = _roofline(best, default, work, known.limits)
+    spent = known.spent
     right = vouched(records)
     shown = [_candidate(one, default, right) for one in top[:TOP]]
-    valid, phases, same = fields_of(records, "valid", "phase", "same_as")
-    rows = zip(valid, phases, same, strict=True)
+    valid, phases, dropped = fields_of(measured, "valid", "phase", "dropped")
     series = Series(
         label="",
         log=place,
-        hardware=setup.hardware.split(" | ")[0],
+        hardware=setup.hardware.split(" | ")[0] or str(records[-1].target.get("model") or ""),
         threads=setup.threads,
         target=_target(records[-1].target),
-        trials=sum(own and not phase and not shared for own, phase, shared in rows),
+        trials=sum(own and not phase for own, phase in zip(valid, phases, strict=True)),
         failed=report.failed,
-        dropped=report.dropped,
-        duplicates=sum(
-            bool(shared) and not phase for shared, phase in zip(same, phases, strict=True)
-        ),
+        dropped=sum(dropped),
+        duplicates=len(records) - len(measured),
         spent=spent.run + spent.again + spent.build if spent else 0.0,
         flop=0 if work is None else work.flop,
-        best=None if group.best is None else _candidate(group.best, default, right),
+        best=None if best is None else _candidate(best, default, right),
         default=None if default is None else _candidate(default, default, right),
-        verdict="" if verdict.outcome is NOT_COMPARED.outcome else verdict.text(),
-        outcome="" if verdict.outcome is NOT_COMPARED.outcome else verdict.outcome.value,
-        gain=None if verdict.outcome is NOT_COMPARED.outcome else verdict.gain,
+        verdict=verdict.text() if compared else "",
+        outcome=verdict.outcome.value if compared else "",
+        gain=verdict.gain if compared else None,
         steps=_steps(curve),
         points=_points(curve, effort.points),
         errors=_errors(report),
         knobs=knobs,
+        knobs_total=knobs_total,
         knobs_note=knobs_note,
-        parallel=parallel_of(top[:LINES]),
+        parallel=parallel_of(top[:LINES], records),
         roofline=roofline,
         roofline_note=roofline_note,
         accuracy=accuracy,
         accuracy_note=accuracy_note,
         top=tuple(shown),
     )
-    return series, group.best
+    return series, best
+
+
+def _measured(records: Sequence[Record]) -> list[Record]:
+    """Records without those that share the samples of another one, of the same program."""
+    valid, same = fields_of(records, "valid", "same_as")
+    own = [not (good and other) for good, other in zip(valid, same, strict=True)]
+    return list(compress(records, own))
 
 
 def _errors(report: FailureReport) -> tuple[FailureKind, ...]:
@@ -141,7 +148,7 @@ def _errors(report: FailureReport) -> tuple[FailureKind, ...]:
             one.share,
             one.first.id,
             one.first.trial,
-            one.text[:_TEXT],
+            cut(one.text, _TEXT),
             tuple(
                 f"{value.knob} = {value.value}: {value.failed} of {value.trials} failed so"
                 for value in one.values[:6]
@@ -149,19 +156,6 @@ def _errors(report: FailureReport) -> tuple[FailureKind, ...]:
         )
         for one in report.kinds
     )
-
-
-def _default(records: Sequence[Record]) -> Record | None:
-    """The latest measurement of the default configuration, which is trial 0 of a run."""
-    numbers, usable = fields_of(records, "trial", "usable")
-    firsts = [number == 0 for number in numbers]
-    candidates = {record.candidate for record in compress(records, firsts)}
-    if len(candidates) != 1:
-        return None
-    (names,) = fields_of(records, "candidate")
-    own = [name in candidates and good for name, good in zip(names, usable, strict=True)]
-    found = list(compress(records, own))
-    return max(found, key=lambda record: record.ts, default=None)
 
 
 def _candidate(one: Record, default: Record | None, right: set[tuple[str, str]]) -> Candidate:
@@ -249,19 +243,21 @@ def _accuracy(records: Sequence[Record], places: int) -> tuple[Accuracy | None, 
     return Accuracy(*columns), note
 
 
-def _roofline(group: _Group, limits: Limits) -> tuple[Roofline | None, str]:
-    if group.best is None or group.best.median is None:
+def _roofline(
+    best: Record | None, default: Record | None, work: Work | None, limits: Limits
+) -> tuple[Roofline | None, str]:
+    if best is None or best.median is None:
         return None, "no record may be best"
-    if group.work is None:
+    if work is None:
         return (
             None,
             "the log does not hold the tensor expression, so the work of a call is not known",
         )
-    point = roofline_point(group.work, group.best.median, limits)
+    point = roofline_point(work, best.median, limits)
     if point is None:
         return None, "a call has no arithmetic to count"
-    default = None if group.default is None else group.default.median
-    speed = None if default is None else group.work.flop / default
+    seconds = None if default is None else default.median
+    speed = None if seconds is None else work.flop / seconds
     source = _source(limits)
     return (
         Roofline(point.intensity, point.speed, speed, limits.flops, limits.bandwidth, source),
@@ -273,7 +269,8 @@ def _source(limits: Limits) -> str:
     """Where the limits are from, as a sentence."""
     said = []
     if limits.flops:
-        said.append(f"float32 arithmetic beside the playoff of record {limits.flops_from}")
+        name = f"{limits.flops_name} of float32"
+        said.append(f"{name} beside the playoff of record {limits.flops_from}")
     if limits.bandwidth:
         said.append(f"memory bandwidth beside the playoff of record {limits.bandwidth_from}")
     if not said:

@@ -96,7 +96,7 @@ def candidates(name: str, top: Sequence[Candidate], flop: int, caption: str) -> 
         flop: operations of a call; 0 where not known.
         caption: what it shows.
     """
-    titles = ["rank", "record", "trial", "time of a call", "windows", "GFLOP/s", "of the default"]
+    titles = ["rank", "record", "trial", "time of a call", "spread", "GFLOP/s", "of the default"]
     rows = [_candidate(rank, one, flop) for rank, one in enumerate(top, 1)]
     return table(name, [*titles, "answer", "differs from the default in"], rows, caption)
 
@@ -121,6 +121,13 @@ def _candidate(rank: int, one: Candidate, flop: int) -> list[Cell]:
     ]
 
 
-def best_text(one: Candidate | None, flop: int) -> str:
-    """The speed of a candidate in words; ``-`` without one."""
-    return "-" if one is None else speed_text(one.seconds, flop)
+def best_cell(one: Candidate | None, flop: int) -> Cell:
+    """The speed of a candidate, by which its column is sorted; ``-`` without one.
+
+    Args:
+        one: the candidate.
+        flop: operations of a call; where it is 0 the cell holds a time, and comes after all speeds.
+    """
+    if one is None:
+        return number("-", None)
+    return Cell(speed_text(one.seconds, flop), flop / one.seconds if flop else float("inf"), "n")

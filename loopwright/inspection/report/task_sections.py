@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from xml.etree.ElementTree import Element
 
-from loopwright.inspection.quantities import duration_text, speed_text, time_text
+from loopwright.inspection.quantities import duration_text, speed_text, threads_text, time_text
 from loopwright.inspection.report.cards import card, chart
 from loopwright.inspection.report.elements import Child, element
 from loopwright.inspection.report.page_data import FailureKind, LogPage, Series, TaskPage
@@ -53,8 +53,8 @@ def _heading(series: Series) -> Element:
 def _subtitle(task: TaskPage, logs: Sequence[LogPage]) -> Element:
     first = task.series[0]
     hardware = first.hardware or "hardware not known"
-    threads = f"{first.threads} thread{'s' * (first.threads != 1)}" if first.threads else ""
-    parts = [hardware, threads, first.target] if len(task.series) == 1 else [first.target]
+    targets = " and ".join(dict.fromkeys(one.target for one in task.series))
+    parts = [hardware, threads_text(first.threads), targets] if len(task.series) == 1 else [targets]
     return element("p", ", ".join(filter(None, parts)), class_="soft")
 
 
@@ -62,24 +62,21 @@ def _figures(series: Series) -> Iterator[tuple[str, str, Child]]:
     best, default = series.best, series.default
     if best is not None:
         checked = "answer checked" if best.checked else "answer not checked"
-        said = f"{time_text(best.seconds)} a call, {checked}" if series.flop else checked
-        yield "best", speed_text(best.seconds, series.flop), said
+        told = f"{time_text(best.seconds)} a call, {checked}" if series.flop else checked
+        yield "best", speed_text(best.seconds, series.flop), told
     else:
         yield "best", "-", "no trial may be best"
     if default is not None:
-        yield (
-            "default",
-            speed_text(default.seconds, series.flop),
-            f"{time_text(default.seconds)} a call",
-        )
+        said = f"{time_text(default.seconds)} a call" if series.flop else None
+        yield "default", speed_text(default.seconds, series.flop), said
     yield _gain(series)
     if best is not None:
         yield "record", best.id, f"trial {best.trial}"
     failed = series.failed / max(1, series.failed + series.trials)
     same = f"; {series.duplicates} more were the program of another" if series.duplicates else ""
     yield "trials", f"{series.trials:,}", f"and {series.failed:,} failed ({failed:.0%}){same}"
-    said = f"building and running; {series.dropped:,} dropped early by racing"
-    yield "time", duration_text(series.spent), said
+    done = f"building and running; {series.dropped:,} dropped early by racing"
+    yield "time", duration_text(series.spent), done
 
 
 def _gain(series: Series) -> tuple[str, str, Child]:
@@ -94,7 +91,7 @@ def _gain(series: Series) -> tuple[str, str, Child]:
             element("span", series.verdict, class_=words[series.outcome]),
         )
     if best is not None and best.of_default:
-        said = "by the two medians; no playoff compared them"
+        said = "by the two medians; the log has no verdict on this record"
         return "beside the default", f"{best.of_default:.2f}x", said
     return "beside the default", "-", "the log does not tell"
 
@@ -161,16 +158,16 @@ def _steps(at: int, place: int, series: Series) -> Child:
     )
     rows = [
         [
-            number(str(trial), trial),
+            number(f"{trial:,}", trial),
             number(duration_text(clock), clock),
             number(time_text(seconds), seconds),
             number(f"{time_text(low)} to {time_text(high)}", low),
-            number(speed_text(seconds, series.flop) if series.flop else "-", 1 / seconds),
+            number(speed_text(seconds, series.flop), series.flop / seconds or None),
             Cell(id_, kind="mono"),
         ]
         for trial, clock, seconds, low, high, id_ in columns
     ]
-    titles = ["trial", "after", "time of a call", "windows", "speed", "record"]
+    titles = ["trials so far", "after", "time of a call", "windows", "speed", "record"]
     return table(f"steps-{at}-{place}", titles, rows, f"Steps of {series.label}")
 
 
@@ -223,6 +220,8 @@ def _shares(at: int, place: int, series: Series) -> Element:
     caption = (
         f"Share of the variance of log(time) that each knob explains by itself. {series.knobs_note}"
     )
+    if not drawn:
+        caption = series.knobs_note
     return card("Which knobs matter", content, caption=caption)
 
 
@@ -250,6 +249,8 @@ def _knobs(at: int, place: int, series: Series) -> Child:
         "more often, and in better company, so this is no experiment; the shares above average "
         "over the other knobs."
     )
+    if len(series.knobs) < series.knobs_total:
+        caption += f" {len(series.knobs)} of {series.knobs_total} knobs are shown."
     return card("Effect of each knob", parts, caption=caption)
 
 
@@ -277,12 +278,15 @@ def _parallel(at: int, place: int, series: Series) -> Child:
         f"The best {len(series.parallel.seconds)} candidates, each a line through the values of "
         "its knobs. Where lines meet, good candidates agree. Point at a line to read it."
     )
+    shown, total = len(series.parallel.axes), series.parallel.total
+    if shown < total:
+        caption += f" {shown} of {total} knobs are drawn, those on which they agree most."
     return card("The best candidates", chart("parallel", task=at, series=place), caption=caption)
 
 
 def _top(at: int, place: int, series: Series) -> Element:
     if not series.top:
-        return card("The best as a table", element("p", "No trial may be best.", class_="soft"))
+        return card("The best", element("p", "No trial may be best.", class_="soft"))
     caption = (
         "Candidates whose answer was checked come first, then the fastest by their latest "
         "measurement. What is said of the default rests on the two medians."
@@ -300,8 +304,10 @@ def _roofline(at: int, place: int, series: Series) -> Element:
     said = [f"{speed} at {line.intensity:.3g} operations a byte of its arguments."]
     if line.flops:
         share = line.speed / line.flops
-        more = "; more than all says that something disturbed the sampling" if share > 1 else ""
-        said.append(f"That is {share:.0%} of the arithmetic limit{more}.")
+        more = "; narrower types can be faster, else something disturbed the sampling"
+        said.append(
+            f"That is {share:.0%} of the float32 arithmetic limit{more if share > 1 else ''}."
+        )
     if line.bandwidth:
         share = line.speed / line.intensity / line.bandwidth
         more = "; more than all is possible where data stay in caches" if share > 1 else ""

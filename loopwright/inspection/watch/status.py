@@ -30,7 +30,8 @@ class TaskStatus:
         best_s: seconds of the best so far; None before there is one.
         best_trial: the number of its trial.
         best_checked: whether its answer was checked.
-        default_s: seconds of the default configuration, which is trial 0; None where not known.
+        default_s: seconds of the default configuration, which is trial 0 of a run; None where not
+            known.
         flop: operations of a call; 0 where not known.
     """
 
@@ -127,7 +128,8 @@ class _Task:
         if line.usable and line.median is not None and not line.same_as:
             best = _Best(line.median, line.trial)
             self.ranking.add(line.candidate, (line.candidate, best), line.median, line.ts)
-            if line.trial == 0:
+            # AutoTVM numbers no trials and names no run: there every record would be trial 0.
+            if line.trial == 0 and line.run:
                 self.default_s = line.median
         if line.checked is Checked.YES:
             self.ranking.vouch(line.candidate)

@@ -36,7 +36,7 @@ def trial(number: int, op: str = "matmul", **fields: object) -> Record:
 
 def playoff(winner: Record, default: Record, ts: float = 2e9) -> Record:
     """The winner once more, with its verdict."""
-    verdict = Verdict(Outcome.FASTER, 1.5, 0.1, 20, default.candidate, "FMA peak", 0.5)
+    verdict = Verdict(Outcome.FASTER, 1.5, 0.1, 20, default.candidate, "FMA peak (AVX2)", 0.5)
     return trial(
         winner.trial, op=winner.op, phase="playoff", ts=ts, run_s=2.0, dropped=False, error=None,
         times=tuple(0.9 * time for time in winner.times), verdict=verdict.to_json(),

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from loopwright.inspection.clock import throughput, time_spent
+from loopwright.inspection.clock import throughput, time_spent, time_spent_by
 from tests.unit.inspection.report_logs import playoff, trial
 
 ONE_BUILDER = {"measure": {"builder": {"n_parallel": 1}}}
@@ -58,6 +58,22 @@ def test_trials_a_minute() -> None:
     assert sum(pace.successful) + sum(pace.failed) == 140
     assert sum(pace.failed) == 20
     assert pace.per_minute == pytest.approx(60)
+
+
+def test_tasks_that_take_turns_share_one_clock() -> None:
+    """Two tasks have a second of each trial in turns; a playoff of 6 s follows for each."""
+    names = ("matmul", "conv2d")
+    trials = [trial(n, names[n % 2], ts=100.0 + n, build_s=0.4, run_s=0.2) for n in range(40)]
+    again = [playoff(trials[at], trials[at], ts=145.0 + 6 * at) for at in (0, 1)]
+    groups = {op: [one for one in [*trials, *again] if one.op == op] for op in names}
+    spent = time_spent_by(groups, [ONE_BUILDER])
+    for one in spent.values():
+        assert (one.run, one.build) == (pytest.approx(20 * 0.2), pytest.approx(20 * 0.4))
+        assert one.again == pytest.approx(6)
+    whole = time_spent([*trials, *again], [ONE_BUILDER])
+    assert whole is not None
+    assert sum(one.wall for one in spent.values()) == pytest.approx(whole.wall)
+    assert time_spent_by({"none": [], "no clock": [trial(0, ts=0.0)]}) == {}
 
 
 def test_the_order_of_lines_does_not_matter() -> None:

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from loopwright.errors import RecordError
-from loopwright.inspection.report import Page, page_of, report_html
+from loopwright.inspection.report import Page, is_report, page_of, report_html
 from loopwright.inspection.report.elements import element, markup, raw, visible
+from loopwright.inspection.work import Work
 from loopwright.records import Log, load, ranked
-from tests.unit.inspection.report_logs import SCRIPT, made_up, trial, write
+from tests.unit.inspection.report_logs import SCRIPT, made_up, playoff, trial, write
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +151,133 @@ def test_old_and_foreign_records(tmp_path: Path) -> None:
     assert "hardware not known" in report_html(page)
 
 
+def test_no_record_of_autotvm_is_the_default(tmp_path: Path) -> None:
+    """It numbers no trials, so that each would be trial 0, which is the default here."""
+    foreign = [replace(trial(1), run="", trial=0, ts=0.0), replace(trial(1), run="", trial=0)]
+    (series,) = page_of([load(write(tmp_path / "log.jsonl", foreign))]).tasks[0].series
+    assert series.best is not None
+    assert (series.default, series.best.changes, series.best.of_default) == (None, None, None)
+
+
+def test_what_shares_the_samples_of_another_is_no_trial(tmp_path: Path) -> None:
+    own = [trial(n) for n in range(20)]
+    shared = [trial(n + 20, same_as=own[5].id, dropped=True, error=None, times=own[5].times)
+              for n in range(4)]  # fmt: skip
+    (series,) = page_of([load(write(tmp_path / "log.jsonl", [*own, *shared]))]).tasks[0].series
+    assert (series.trials, series.failed, series.dropped, series.duplicates) == (18, 2, 2, 4)
+    assert series.points.total == 20
+
+
+def test_tasks_that_take_turns_have_their_own_time_alone(tmp_path: Path) -> None:
+    ops = ("matmul", "conv2d")
+    trials = [trial(n, ops[n % 2], ts=1e9 + n, build_s=0.4, run_s=0.2) for n in range(60)]
+    again = [playoff(trials[at], trials[at], ts=1e9 + 65 + 6 * at) for at in (0, 1)]
+    log = load(write(tmp_path / "log.jsonl", [*trials, *again]))
+    page = page_of([log])
+    # 30 trials of 0.2 s, as many builds of 0.4 s by two builders, a playoff of 6 s.
+    assert [task.series[0].spent for task in page.tasks] == pytest.approx([18, 18])
+    (one,) = page_of([log], "conv2d").tasks
+    assert one.series[0].spent == pytest.approx(18)
+    assert page_of([log], "conv2d").logs[0].time == page.logs[0].time
+
+
+def test_a_task_alone_has_the_limits_that_another_one_sampled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = Work(flop=2_000_000, bytes=500_000)
+    for module in ("roofline", "report.series"):
+        monkeypatch.setattr(f"loopwright.inspection.{module}.work_of", lambda log, record: work)
+    trials = [trial(n, op) for op in ("matmul", "conv2d") for n in range(6)]
+    log = load(write(tmp_path / "log.jsonl", [*trials, playoff(trials[0], trials[0])]))
+    (task,) = page_of([log], "conv2d").tasks
+    line = task.series[0].roofline
+    assert line is not None
+    seconds = log.records[-1].median
+    assert line.flops == pytest.approx(2_000_000 / (seconds or 0) / 0.5)
+    assert "FMA peak (AVX2) of float32 beside the playoff" in line.source
+
+
+def test_a_knob_on_which_the_best_agree_has_an_axis(tmp_path: Path) -> None:
+    """The best 50 of 80 all have one value of a knob; 30 slower ones have another."""
+    trials = [
+        trial(n, error=None, dropped=False, times=(1e-3 + n * 1e-6 + (n >= 50),),
+              config={"tile": [-1, n], "agree": "yes" if n < 50 else "no", "fixed": 1})
+        for n in range(80)
+    ]  # fmt: skip
+    (series,) = page_of([load(write(tmp_path / "log.jsonl", trials))]).tasks[0].series
+    assert series.parallel is not None
+    axes = {axis.name: axis for axis in series.parallel.axes}
+    assert list(axes) == ["agree", "tile[1]"]
+    assert axes["agree"].values == ("yes",)
+    assert set(axes["agree"].at) == {0}
+    assert axes["tile[1]"].at == tuple(range(50))
+
+
+def test_what_of_many_knobs_is_left_out_is_said(tmp_path: Path) -> None:
+    def config(n: int) -> dict[str, int]:
+        return {f"k{knob}": n // 2 ** (knob % 5) % 2 for knob in range(30)}
+
+    trials = [trial(n, error=None, dropped=False, config=config(n)) for n in range(32)]
+    text = report_html(page_of([load(write(tmp_path / "log.jsonl", trials))]))
+    assert "24 of 30 knobs are shown." in text
+    assert "12 of 30 knobs are drawn, those on which they agree most." in text
+
+
+def test_long_text_is_cut_with_a_mark(tmp_path: Path) -> None:
+    said = {"kind": "RUN_CRASH", "text": "x" * 2000}
+    isa = [f"feature{n}" for n in range(90)]
+    log = load(write(tmp_path / "log.jsonl", [trial(6, error=said, env={"isa": isa})]))
+    page = page_of([log])
+    (failure,) = page.tasks[0].series[0].errors
+    assert failure.text == "x" * 599 + "\u2026"
+    assert page.logs[0].facts["instruction sets"][0].endswith("\u2026")
+
+
+def test_one_template_for_two_targets_is_two_names(tmp_path: Path) -> None:
+    here = trial(0)
+    other = trial(1, task='["matmul",[256,256],"c"]', target={"kind": "c"})
+    page = page_of([load(write(tmp_path / "log.jsonl", [here, other]))])
+    assert [task.name for task in page.tasks] == [
+        "matmul(256, 256) on llvm znver4", "matmul(256, 256) on c",
+    ]  # fmt: skip
+
+
+def test_the_overview_sorts_speeds_by_their_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    works = {"small": Work(1_000, 100), "large": Work(9_000_000, 100), "none": None}
+    monkeypatch.setattr(
+        "loopwright.inspection.report.series.work_of", lambda log, record: works[record.op]
+    )
+    trials = [trial(n, op) for op in works for n in range(3)]
+    text = report_html(page_of([load(write(tmp_path / "log.jsonl", trials))]))
+    overview = text[text.index('id="overview-table"') : text.index("</table>")]
+    cells = re.findall(r'<td class="n" data-value="([^"]*)">([^<]*)</td>', overview)
+    speeds = [(value, shown) for value, shown in cells if "GFLOP/s" in shown]
+    assert len(speeds) == 4  # the best and the default of two tasks
+    assert all(f"{float(value) / 1e9:.4g} GFLOP/s" == shown for value, shown in speeds)
+    assert [value for value, shown in cells if shown.endswith(" ms")] == ["", ""]
+
+
+def test_two_logs_of_which_one_has_failures_alone(tmp_path: Path) -> None:
+    good = load(write(tmp_path / "a.jsonl", [trial(n, op) for op in "ab" for n in range(5)]))
+    bad = load(write(tmp_path / "b.jsonl", [trial(6, op) for op in "a"]))
+    text = report_html(page_of([good, bad]))
+    assert "not compared: only one of them has a best, or none" in text
+    assert "in one of them only" in text
+    assert "best, default and verdict are those of the first" in text
+
+
+def test_a_page_is_known_again(tmp_path: Path, page: Page) -> None:
+    path = tmp_path / "page.html"
+    assert not is_report(path)
+    path.write_text(report_html(page), encoding="utf-8")
+    assert is_report(path)
+    path.write_text("<!doctype html><title>mine</title>")
+    assert not is_report(path)
+    assert not is_report(tmp_path)
+
+
 def test_machines_and_logs_are_told_apart(tmp_path: Path) -> None:
     here = [trial(n) for n in range(40)]
     there = [replace(one, env={**one.env, "cpu": "Other CPU"}) for one in here]
@@ -163,6 +291,30 @@ def test_machines_and_logs_are_told_apart(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert len(task.comparisons) == 2
     assert task.comparisons[1].text.startswith("no measurable difference (95 % interval")
+
+
+def test_threads_are_told_apart(tmp_path: Path) -> None:
+    threads = [{"kind": "llvm", "num_threads": count} for count in (1, 8)]
+    records = [trial(n, target=threads[n % 2]) for n in range(8)]
+    (task,) = page_of([load(write(tmp_path / "log.jsonl", records))]).tasks
+    assert [one.label for one in task.series] == ["1 thread", "8 threads"]
+
+
+def test_one_cpu_with_code_for_two_is_told_apart(tmp_path: Path) -> None:
+    own = [trial(n) for n in range(4)]
+    other = [replace(one, target={**one.target, "mcpu": "core-avx2"}) for one in own]
+    page = page_of([load(write(tmp_path / "log.jsonl", [*own, *other]))])
+    labels = [one.label for one in page.tasks[0].series]
+    assert labels == ["llvm znver4", "llvm core-avx2"]
+    assert '<p class="soft">llvm znver4 and llvm core-avx2</p>' in report_html(page)
+
+
+def test_hardware_that_is_no_cpu(tmp_path: Path) -> None:
+    target = {"kind": "cuda", "mcpu": "sm_90", "model": "Made-up <GPU>"}
+    records = [trial(n, env={}, target=target) for n in range(4)]
+    page = page_of([load(write(tmp_path / "log.jsonl", records))])
+    assert page.tasks[0].series[0].hardware == "Made-up <GPU>"
+    assert '<p class="soft">Made-up &lt;GPU&gt;, cuda sm_90</p>' in report_html(page)
 
 
 def test_the_same_name_twice(tmp_path: Path) -> None:

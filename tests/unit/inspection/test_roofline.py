@@ -10,6 +10,7 @@ from loopwright.inspection import roofline
 from loopwright.inspection.roofline import Limits, limits_in, roofline_point
 from loopwright.inspection.work import Work
 from loopwright.records import Log, Outcome, Record, Verdict
+from loopwright.target import host_unit, vector_unit
 from tests.unit.inspection.report_logs import trial
 
 WORK = Work(flop=2_000_000, bytes=500_000)
@@ -25,11 +26,17 @@ def judged(peak: str, of_peak: float, seconds: float = 1e-3, number: int = 0) ->
     return trial(number, times=(seconds,), verdict=verdict.to_json())
 
 
-def test_a_limit_is_the_speed_of_the_winner_by_its_share(tmp_path) -> None:
+#: What playoffs call the limits of this machine and of others, and what logs of before called it.
+PEAKS = [host_unit().peak, vector_unit("x86-64-v3", "").peak, vector_unit("x86-64", "").peak]
+
+
+@pytest.mark.parametrize("peak", ["FMA peak", *dict.fromkeys(PEAKS)])
+def test_a_limit_is_the_speed_of_the_winner_by_its_share(tmp_path, peak: str) -> None:
     log = Log(tmp_path)
-    record = judged("FMA peak", 0.25)
+    record = judged(peak, 0.25)
     limits = limits_in(log, [trial(1), record])
-    assert limits == Limits(flops=pytest.approx(2e9 / 0.25), flops_from=record.id)
+    flops = pytest.approx(2e9 / 0.25)
+    assert limits == Limits(flops, flops_from=record.id, flops_name=peak)
     memory = judged("memory bandwidth", 0.5, number=2)
     both = limits_in(log, [record, memory])
     assert both.bandwidth == pytest.approx(0.5e9 / 0.5)
@@ -37,8 +44,8 @@ def test_a_limit_is_the_speed_of_the_winner_by_its_share(tmp_path) -> None:
 
 
 def test_the_latest_counts_and_what_cannot_be_is_passed_over(tmp_path) -> None:
-    log, first = Log(tmp_path), judged("FMA peak", 0.25)
-    latest = judged("FMA peak", 0.5, number=3)
+    log, first = Log(tmp_path), judged("FMA peak (AVX2)", 0.25)
+    latest = judged("FMA peak (AVX2)", 0.5, number=3)
     assert limits_in(log, [first, latest]).flops_from == latest.id
     broken = replace(first, verdict={"outcome": "faster", "gain": "much"})
     for other in (judged("FMA peak", 0.0), judged("FMA peak", 1.7), broken, judged("luck", 0.5)):

@@ -72,6 +72,11 @@ def test_the_best_so_far_is_that_of_the_one_rule(watched: Watched) -> None:
     assert status.tasks[0].failed == 1  # a playoff is no trial
 
 
+def test_no_record_of_autotvm_is_the_default(watched: Watched) -> None:
+    status = watched.after(record(0, 8e-3, run=""), record(0, 5e-3, run="", config={"tile": 2}))
+    assert (status.tasks[0].best_s, status.tasks[0].default_s) == (5e-3, None)
+
+
 def test_pace_and_what_is_left(watched: Watched) -> None:
     watched.store.header({"run": "r1", "n_trial": 100, "resumed": 20, "ts": 1000.0})
     status = watched.after(*(record(trial, ts=1000.0 + 2 * trial) for trial in range(11)))

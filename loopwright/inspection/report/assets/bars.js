@@ -100,4 +100,5 @@ function drawKnob(figure, knob) {
     const text = `${knob.name} = ${value.text}\n${value.count} trials, median ${timeText(value.middle)}\nquartiles ${timeText(value.low)} to ${timeText(value.high)}\nbest ${timeText(value.best)}`;
     return { x: px, y: py, text };
   });
+  legend(figure, [["var(--s0)", "middle half", 0.35], ["var(--s0)", "median"], ["var(--s1)", "best"]]);
 }

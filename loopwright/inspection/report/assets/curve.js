@@ -10,9 +10,9 @@ function drawCurve(figure, series, key) {
   chosenOfCurve.set(key, chosen);
   const again = () => drawCurve(figure, series, key);
   const shown = series.flatMap((one) => one.points.seconds).some((value) => value !== null);
-  const area = canvas(figure, { height: 340, name: "Best so far", description: curveInWords(series) });
+  const area = canvas(figure, { height: shown ? 340 : 40, name: "Best so far", description: curveInWords(series) });
   if (!shown) {
-    area.svg.append(shape("text", { x: area.x0, y: 60 }, "No trial has a time yet."));
+    area.svg.append(shape("text", { x: 0, y: 24 }, "No trial has a time yet."));
     return;
   }
   const value = chosen.y === "speed" ? (one, s) => one.flop / s : (one, s) => s;
@@ -21,7 +21,7 @@ function drawCurve(figure, series, key) {
     ...scales,
     xText: chosen.x === "trial" ? (n) => short(n, 6) : durationText,
     yText: chosen.y === "speed" ? (v) => short(v / 1e9) : timeText,
-    xLabel: chosen.x === "trial" ? "trial" : "time of tuning",
+    xLabel: chosen.x === "trial" ? "trials so far" : "time of tuning",
     yLabel: chosen.y === "speed" ? "GFLOP/s" : "time of a call",
   });
   series.forEach((one, number) => drawTrials(area, one, number, chosen, value, scales));
@@ -59,7 +59,7 @@ function curveScales(area, series, chosen, value) {
   const make = speed ? linear : logarithmic;
   const domain = extent(ys, speed ? { zero: true } : { log: true });
   return {
-    x: (chosen.x === "trial" ? linear : durations)([0, xs.reduce((a, b) => Math.max(a, b), 1)], [area.x0, area.x1]),
+    x: (chosen.x === "trial" ? counts : durations)([0, xs.reduce((a, b) => Math.max(a, b), 1)], [area.x0, area.x1]),
     y: make(domain, [area.y0 - 10, area.y1 + 6]),
   };
 }
@@ -127,7 +127,9 @@ function nearestTrial(series, chosen, value, { x, y }, px, py) {
   const words = (one, columns, place) => {
     const seconds = columns.seconds[place];
     const speed = one.flop ? `, ${speedText(one.flop / seconds)}` : "";
-    return `trial ${columns.trial[place]}, after ${durationText(columns.clock[place])}\n${timeText(seconds)}${speed}`;
+    const count = columns.trial[place];
+    const trials = `${count} trial${count === 1 ? "" : "s"} so far`;
+    return `${trials}, after ${durationText(columns.clock[place])}\n${timeText(seconds)}${speed}`;
   };
   for (const one of series) {
     one.points.seconds.forEach((seconds, place) => {
@@ -145,6 +147,9 @@ function nearestTrial(series, chosen, value, { x, y }, px, py) {
 
 function curveLegend(figure, series) {
   const entries = series.length > 1 ? series.map((one, number) => [colour(number), one.label]) : [[colour(0), "best so far, with the range of its windows; dots are trials"]];
+  if (series.some((one) => one.points.kind.includes(1))) {
+    entries.push([series.length > 1 ? "var(--soft)" : colour(0), "faint dots: dropped early, or refuted later", 0.35]);
+  }
   if (series.some((one) => one.points.kind.includes(2))) entries.push(["var(--bad)", "failed trial"]);
   legend(figure, entries);
 }

@@ -4,7 +4,7 @@
 function drawParallel(figure, parallel) {
   const { axes: knobs, seconds, id } = parallel;
   const [fastest, slowest] = [Math.min(...seconds), Math.max(...seconds)];
-  const room = Math.max(figure.clientWidth || 600, 74 * (knobs.length + 1));
+  const room = Math.max(figure.clientWidth || 600, 92 * (knobs.length + 1));
   const inner = element("div");
   inner.style.width = `${room}px`;
   figure.replaceChildren(element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Parallel coordinates" }, inner));
@@ -36,7 +36,7 @@ function drawParallel(figure, parallel) {
     ...[fastest, slowest].map((time) => shape("text", { x: area.x1 + 6, y: speed(time) + 4 }, timeText(time))),
   );
   lightUp(area, lines, (n) => `${n + 1}. ${timeText(seconds[n])}, record ${id[n]}\n${knobs.map((knob) => `${knob.name} = ${knob.values[knob.at[n]]}`).join("\n")}`);
-  legend(figure, [["var(--s1)", "the best"], ["var(--s0)", `the next ${seconds.length - 1}; stronger lines are faster`]]);
+  legend(figure, [["var(--s1)", "the best"], ["var(--s0)", `the next ${seconds.length - 1}; the stronger a line, the higher its rank`]]);
 }
 
 function parallelAxis(area, knob, x, place, step) {
@@ -85,7 +85,8 @@ function drawRoofline(figure, roofline) {
   const area = canvas(figure, {
     height: 260, name: "Roofline", description: `${speedText(speed)} at ${short(intensity)} operations a byte`,
   });
-  const known = [speed, roofline.default_speed, flops].filter((value) => value);
+  const slope = bandwidth && intensity * bandwidth;
+  const known = [speed, roofline.default_speed, flops || slope].filter((value) => value);
   const ridge = flops && bandwidth ? flops / bandwidth : intensity;
   const xs = [Math.min(intensity, ridge) / 8, Math.max(intensity, ridge) * 8];
   const ys = [Math.min(...known) / 4, Math.max(...known) * 2.5];
@@ -93,15 +94,20 @@ function drawRoofline(figure, roofline) {
   const y = logarithmic(ys, [area.y0, area.y1 + 4]);
   axes(area, { x, y, yText: (v) => short(v / 1e9), xLabel: "operations a byte of the arguments", yLabel: "GFLOP/s" });
   area.svg.append(roof({ x, y, xs, ys }, flops, bandwidth));
-  const near = flops && y(speed) - y(flops) < 22;
-  const mark = (value, paint, text, below) => {
+  const middle = (area.x0 + area.x1) / 2;
+  const side = x(intensity) > middle ? { x: x(intensity) - 10, "text-anchor": "end" } : { x: x(intensity) + 10 };
+  const mark = (value, paint, text, height) => {
     area.svg.append(
       shape("circle", { class: "kernel", cx: x(intensity), cy: y(value), r: 5.5, fill: paint, stroke: "var(--card)", "stroke-width": 1.5 }),
-      shape("text", { class: "strong", x: x(intensity) + 10, y: y(value) + (below ? 17 : 5) }, text),
+      shape("text", { class: "strong", ...side, y: height }, text),
     );
   };
-  if (roofline.default_speed) mark(roofline.default_speed, "var(--s3)", `default ${speedText(roofline.default_speed)}`, true);
-  mark(speed, "var(--s1)", `best ${speedText(speed)}${flops ? `, ${Math.round((speed / flops) * 100)} % of the limit` : ""}`, near);
+  // Below the roof where it is near; and the slower one below the other.
+  const first = y(speed) + (flops && y(speed) - y(flops) < 22 ? 17 : 5);
+  const other = roofline.default_speed;
+  if (other) mark(other, "var(--s3)", `default ${speedText(other)}`, other > speed ? y(other) - 9 : Math.max(y(other) + 5, first + 15));
+  const share = flops && area.width > 480 ? ` (${Math.round((speed / flops) * 100)} %)` : "";
+  mark(speed, "var(--s1)", `best ${speedText(speed)}${share}`, first);
 }
 
 /** The limits of the machine that are known: a slope, a ceiling, or both. */

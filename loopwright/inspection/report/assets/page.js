@@ -72,15 +72,19 @@ function followLogs(seconds) {
 }
 
 /** Put a new state of the logs in place of the old one; the reader's choices and place stay. */
-function replace({ data, main, nav }) {
+function replace({ data, main, nav, title, logs }) {
   page = data;
   const active = document.activeElement && document.activeElement.id;
-  const open = [...document.querySelectorAll("details[open][id]")].map((one) => one.id);
+  const folds = [...document.querySelectorAll("details[id]")].map((one) => [one.id, one.open]);
+  const { scrollX, scrollY } = window;
+  document.title = title;
+  document.getElementById("logs").textContent = logs;
   document.getElementById("page").innerHTML = main;
   document.getElementById("choose").innerHTML = nav;
-  for (const id of open) document.getElementById(id)?.setAttribute("open", "");
+  for (const [id, open] of folds) document.getElementById(id)?.toggleAttribute("open", open);
   enhance();
   show();
+  scrollTo(scrollX, scrollY);
   const again = active && document.getElementById(active);
   if (again) {
     again.focus({ preventScroll: true });

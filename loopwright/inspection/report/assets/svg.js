@@ -64,6 +64,14 @@ function linearTicks(low, high, count) {
   return ticks;
 }
 
+/** A scale of whole numbers: it has no ticks between them. */
+function counts(domain, range) {
+  const scale = linear(domain, range);
+  const all = scale.ticks;
+  scale.ticks = (count) => all(count).filter(Number.isInteger);
+  return scale;
+}
+
 /** A scale of durations: its ticks are whole seconds, minutes and hours. */
 function durations([low, high], range) {
   const scale = linear([low, high], range);
@@ -139,11 +147,13 @@ function axes(area, { x, y, xText = short, yText = short, xLabel = "", yLabel = 
       shape("text", { x: x0 - 8, y: at + 4, "text-anchor": "end" }, yText(value)),
     );
   }
+  let free = -Infinity;
   for (const value of x ? x.ticks(Math.max(2, (x1 - x0) / 90)) : []) {
-    group.append(
-      shape("line", { class: "axis", x1: x(value), x2: x(value), y1: y0, y2: y0 + 4 }),
-      shape("text", { x: x(value), y: y0 + 17, "text-anchor": "middle" }, xText(value)),
-    );
+    group.append(shape("line", { class: "axis", x1: x(value), x2: x(value), y1: y0, y2: y0 + 4 }));
+    const half = 3.6 * xText(value).length;
+    if (x(value) - half < free) continue; // it would touch the one before
+    free = x(value) + half + 6;
+    group.append(shape("text", { class: "tick", x: x(value), y: y0 + 17, "text-anchor": "middle" }, xText(value)));
   }
   group.append(shape("line", { class: "axis", x1: x0, x2: x1, y1: y0, y2: y0 }));
   if (xLabel) group.append(shape("text", { x: x1, y: height - 2, "text-anchor": "end" }, xLabel));
@@ -185,12 +195,13 @@ function follow(area, find) {
   area.svg.addEventListener("pointerleave", () => box.hide());
 }
 
-/** Names of colours below a figure. */
+/** Names of colours below a figure, each with its opacity where that is not 1. */
 function legend(figure, entries) {
   const list = element("ul", { class: "legend" });
-  for (const [paint, text] of entries) {
+  for (const [paint, text, opacity = 1] of entries) {
     const mark = element("i");
     mark.style.background = paint;
+    mark.style.opacity = opacity;
     list.append(element("li", {}, mark, text));
   }
   figure.append(list);
