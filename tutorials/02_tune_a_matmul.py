@@ -1,7 +1,8 @@
 """Tutorial 02: write a template, and let a tuner choose.
 
 Run it with ``python tutorials/02_tune_a_matmul.py [LOG]``. The template declares what may be
-chosen, the tuner tries. It may be stopped at any time: the same command goes on where it was. Set ``LOOPWRIGHT_TUTORIAL_SMALL=1`` for a quick run.
+chosen, the tuner tries. It may be stopped at any time: the same command goes on where it was. Set
+``LOOPWRIGHT_TUTORIAL_SMALL=1`` for a quick run.
 """
 
 import os
