@@ -57,7 +57,7 @@ def _check_free(path: str) -> None:
         raise LoopwrightError(
             f"cannot write {path!r}: there is no folder {folder!r}; make it first"
         )
-    if os.path.isdir(path):
+    if not path or os.path.isdir(path):
         raise LoopwrightError(f"cannot write {path!r}: it is a directory; name a file")
     try:
         taken = os.path.lexists(path) and not is_report(path)

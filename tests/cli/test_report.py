@@ -64,6 +64,7 @@ def test_report_of_a_real_run(cli: Cli, tuned: Path) -> None:
         (["log.jsonl", "none.jsonl"], 1, "no log at 'none.jsonl'; tune first, or check the path"),
         ([".", "-o", "x.html"], 1, "'.' is a directory; name a log"),
         (["log.jsonl", "-o", "log.jsonl"], 2, "-o log.jsonl: that is the log itself"),
+        (["log.jsonl", "-o", ""], 1, "cannot write '': it is a directory; name a file"),
         (["log.jsonl", "-o", "."], 1, "cannot write '.': it is a directory; name a file"),
         (["log.jsonl", "-o", "no/x.html"], 1, "'no/x.html': there is no folder 'no'; make it"),
         (["log.jsonl", "-o", "notes.txt"], 1, "cannot write 'notes.txt': a file that is no report"),
