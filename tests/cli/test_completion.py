@@ -44,6 +44,11 @@ def test_workloads_and_their_parameters():
     assert offered("tune", "nonsense", "M") == []
 
 
+def test_kinds_of_errors():
+    assert offered("explain-error", "RUN") == ["RUN_TIMEOUT", "RUN_CRASH", "RUN_ERROR"]
+    assert offered("explain-error", "w") == ["WRONG_ANSWER"]
+
+
 def test_options_and_their_values():
     assert offered("tune", "matmul", "--tuner", "") == ["random", "grid", "ga", "xgb"]
     assert "--min-repeat-ms" in offered("tune", "matmul", "--m")

@@ -85,6 +85,15 @@ def test_several_workloads_go_on_to_the_end_of_their_spaces(cli, tmp_path):
     assert continued(ran.out) is None
 
 
+def test_configurations_that_are_one_program_are_accounted_for(cli, tmp_path):
+    """No knob of this template changes the program: one trial, and 120 that share its result."""
+    (tmp_path / "t.py").write_text(TEMPLATE.replace("test/small", "test/small_same"))
+    ran = cli("tune", "t.py:small", "N=8", "--threads", "1", "--tuner", "grid", "--trials", "200")
+    assert ran.code == 0, ran.err
+    assert "trials:  1 successful, 0 failed" in ran.out
+    assert ran.out.count("120 further configurations were programs that had been measured") == 1
+
+
 @pytest.mark.usefixtures("instant")
 def test_starting_over_takes_a_log_that_is_not_there(cli, tmp_path):
     base = ["tune", "matmul", "M=8", "N=8", "K=8", "--tuner", "random", "--trials", "2"]

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from loopwright.cli.diagnosis.paragraphs import paragraph
 from loopwright.errors import UsageError, did_you_mean
 from loopwright.records import ErrorHelp, ErrorKind, error_help, errors_page
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+
+def _completed_kinds(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """What a shell offers for a kind of error."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(kind) for kind in ErrorKind if kind.startswith(incomplete.upper())]
+
 
 @click.command("explain-error", short_help="Explain why a trial failed: causes and next steps.")
-@click.argument("kind", required=False)
+@click.argument("kind", required=False, shell_complete=_completed_kinds)
 @click.option("--markdown", is_flag=True, help="Print all kinds as a page in Markdown.")
 def command(kind: str | None, markdown: bool) -> None:
     """Explain a KIND of error, such as RUN_TIMEOUT: what it means, how it comes about, what to do.

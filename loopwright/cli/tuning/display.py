@@ -32,6 +32,9 @@ class Display(Monitor):
         numpy: NumPy's speed in GFLOP/s, or None.
         refresh_s: seconds between two refreshes on a terminal, at least.
         sampled: what the playoff shall sample beside the kernels, by name.
+
+    Attributes:
+        noted: the notes that were printed.
     """
 
     shows_result = True
@@ -47,6 +50,7 @@ class Display(Monitor):
         self.console, self.peak, self.numpy = console, peak, numpy
         self.refresh_s = refresh_s
         self.sampled = dict(sampled or {})
+        self.noted: list[str] = []
         self._live: Live | None = None
         self._drawn = time.monotonic()
         self._state: RunState | None = None
@@ -66,6 +70,7 @@ class Display(Monitor):
 
     def note(self, text: str) -> None:
         """Print a line above the display."""
+        self.noted.append(text)
         self._print(text)
 
     def trial(self, state: RunState, trial: Trial) -> None:

@@ -191,14 +191,14 @@ def _tune(
                 measure_option=measure_option, callbacks=[log_to_file(path), display], **budget
             )
         except TuningInterrupted as stopped:
-            _print(results, _report(stopped.summary, tuner.notes, peak, numpy))
+            _print(results, _report(stopped.summary, display.noted, peak, numpy))
             raise
         finally:
             display.close()
     if not summary.measured and summary.stopped != "failures":
         _print(results, _nothing_new(summary, peak, numpy, path))
     else:
-        _print(results, _report(summary, tuner.notes, peak, numpy))
+        _print(results, _report(summary, display.noted, peak, numpy))
     return summary
 
 
@@ -292,14 +292,16 @@ def input_specs(workload: Workload) -> list[tuple[tuple[int, ...], str]]:
 
 
 def _report(
-    summary: Summary, notes: Sequence[str], peak: float | None, numpy: float | None
+    summary: Summary, noted: Sequence[str], peak: float | None, numpy: float | None
 ) -> list[str]:
+    """The result, with the notes of the run that were not printed during it."""
     text = [f"stopped: {summary.reason}"]
     failed = sum(failure.count for failure in summary.failures.values())
     before = f" ({summary.from_log} of them before this run)" if summary.from_log else ""
     text.append(f"trials:  {summary.trials} successful{before}, {failed} failed")
     text += _speeds(summary, peak, numpy)
-    text += [*notes, *failure_lines(summary.failures)]
+    text += [note for note in summary.notes if note not in noted]
+    text += failure_lines(summary.failures)
     spent = sorted(summary.timing.items(), key=lambda item: -item[1])
     parts = ", ".join(f"{name} {took:.1f} s" for name, took in spent if took >= 0.05)
     return [*text, f"time:    {summary.wall_s:.1f} s{': ' + parts if parts else ''}"]
