@@ -34,6 +34,8 @@ class Finalist:
         times: seconds per call, one for each round of the first part.
         judged: the same of the second part.
         latest: the sample of the latest round; empty where it failed.
+        left: whether it left the first part before its end. Its times are of fewer rounds, perhaps
+            of faster minutes of the machine, so that it wins against nobody who stayed.
         error: why it is out.
         checked: whether its answer was compared with the reference.
         check_reason: why it was not.
@@ -49,6 +51,7 @@ class Finalist:
         self.times: list[float] = []
         self.judged: list[float] = []
         self.latest: list[float] = []
+        self.left = False
         self.error: MeasureError | None = None
         self.checked = Checked.NO
         self.check_reason = ""
@@ -61,6 +64,13 @@ class Finalist:
         artifact = self.build.compiled
         assert not isinstance(artifact, MeasureError)
         return artifact
+
+    @property
+    def order(self) -> tuple[bool, bool, bool, float]:
+        """What finalists are sorted by, the best first."""
+        result = self.result()
+        unchecked, median = result.order
+        return result.error is not None, unchecked, (self.twin or self).left, median
 
     def result(self) -> FinalistResult:
         """What measuring it gave: the first part where there was one."""

@@ -65,11 +65,10 @@ class Playoff:
         if len(self._players()) > 2 or self._default is None:
             self._choose()
         best = self._judge_best()
-        results = [f.result() for f in self.entered]
-        ranked = sorted(results, key=lambda r: (r.error is not None, r.order))
+        ranked = sorted(self.entered, key=lambda f: f.order)
         default = self._default
         return PlayoffResult(
-            tuple(ranked),
+            tuple(f.result() for f in ranked),
             () if best is None else tuple(best.judged),
             () if default is None else tuple(default.judged),
             "" if self.limit is None else self.limit.name,
@@ -169,12 +168,19 @@ class Playoff:
         players = self._players()
         for turn in self._rounds(CHOOSING, _FEWEST_CHOOSING, _CHOOSING_SHARE):
             if turn >= LOSES_AFTER:
-                players = may_win(players)
+                players = self._staying(players)
             if turn >= LOSES_AFTER and len(players) < 2:
                 return
             self._round(players, turn, PLAYOFF_WINDOW_S)
             for f in players:
                 f.times += f.latest
+
+    def _staying(self, players: Sequence[Finalist]) -> list[Finalist]:
+        """Those that may still win; the others leave."""
+        staying = may_win(players)
+        for f in players:
+            f.left = f not in staying
+        return staying
 
     def _judge_best(self) -> Finalist | None:
         """Judge the best; where it fails now, the next one. None when all failed."""
@@ -189,7 +195,7 @@ class Playoff:
 
     def _best(self) -> Finalist | None:
         playing = [f for f in self._players() if f.times or f.judged or not self._chosen]
-        return min(playing, key=lambda f: f.result().order, default=None)
+        return min(playing, key=lambda f: f.order, default=None)
 
     @property
     def _chosen(self) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from loopwright.measure import FinalistResult, PlayoffPlan, PlayoffResult
 from loopwright.records import Verdict
+from loopwright.task import ConfigEntity
 from loopwright.tuner.run.budget import PLAYOFF_SHARE
 from loopwright.tuner.run.journal import PLAYOFF
 from loopwright.tuner.run.remeasuring import Remeasuring
@@ -18,6 +19,9 @@ from loopwright.tuner.run.state import Trial, point
 FINALISTS = 8
 #: So many stand by in case that finalists are equal programs or fail.
 _CANDIDATES = 64
+#: So many playoffs are held at most: on a machine that becomes slower and slower, somebody with an
+#: earlier time overtakes the winner of each.
+_PLAYOFFS = 3
 
 
 class FinalPlayoff:
@@ -27,14 +31,14 @@ class FinalPlayoff:
         parts: of the run; its monitors say what shall be sampled beside the kernels.
 
     Attributes:
-        outcome: what the measurer gave; empty before there was a playoff.
+        outcomes: what the measurer gave in each playoff.
         samples: seconds per call of the finalists, by trial number.
     """
 
     def __init__(self, parts: Remeasuring) -> None:
         self.parts = parts
         self.measurer, self.state = parts.measurer, parts.state
-        self.outcome = PlayoffResult(())
+        self.outcomes: list[PlayoffResult] = []
         self.samples: dict[int, tuple[float, ...]] = {}
 
     def hold(self, left: float | None) -> None:
@@ -56,18 +60,32 @@ class FinalPlayoff:
         if fresh and len(candidates) < 2 and self.state.default is None:
             return
         until = None if left is None else budget.elapsed + left
-        self._play(candidates, left, fresh)
-        left = None if until is None else until - budget.elapsed
-        if fresh and self._overtaken and (left is None or left > 0):
-            self._play(self.state.fastest(_CANDIDATES), left, fresh)
+        for _ in range(_PLAYOFFS):
+            left = None if until is None else until - budget.elapsed
+            if left is not None and left <= 0:
+                return
+            self._play(candidates, left, fresh)
+            if not fresh or not self._overtaken:
+                return
+            candidates = self.state.fastest(_CANDIDATES)
+
+    @property
+    def of_best(self) -> PlayoffResult:
+        """The latest playoff that the best has won; an empty one where it has won none.
+
+        That of a candidate which won by samples that it shares, having equal code, counts as its
+        own. All times of one playoff belong together; those of another one do not.
+        """
+        best = self.state.best
+        won = (o for o in reversed(self.outcomes) if best and best.config in _winners(o))
+        return next(won, PlayoffResult(()))
 
     @property
     def _overtaken(self) -> bool:
-        """True when the best took no part in the playoff: those that did turned out slower."""
-        best, winner = self.state.best, self.outcome.winner
-        if best is None or winner is None:
-            return best is not None
-        return all(best.config != f.config for f in self.outcome.finalists)
+        """True when another one than the winner of the latest playoff leads: by a time of before,
+        or, having left early, by one of faster minutes."""
+        best = self.state.best
+        return best is not None and best.config not in _winners(self.outcomes[-1])
 
     def _play(self, candidates: Sequence[Trial], left: float | None, fresh: bool) -> None:
         default = self.state.default
@@ -82,11 +100,12 @@ class FinalPlayoff:
         count = len({t.index for t in [*candidates[:FINALISTS], default or candidates[0]]})
         for monitor in self.parts.monitors:
             monitor.playoff(self.state, count)
-        self.outcome = self.measurer.playoff([t.config for t in candidates], plan)
-        verdict, first = self.outcome.verdict(), None if default is None else default.index
-        for finalist, wins in _as_recorded(self.outcome, first):
+        outcome = self.measurer.playoff([t.config for t in candidates], plan)
+        self.outcomes.append(outcome)
+        verdict, first = outcome.verdict(), None if default is None else default.index
+        for finalist, wins in _as_recorded(outcome, first):
             self._take_in(finalist, fresh, verdict if wins else None)
-        for note in self.outcome.notes:
+        for note in outcome.notes:
             self.parts.say(note)
 
     def _take_in(self, finalist: FinalistResult, fresh: bool, verdict: Verdict | None) -> None:
@@ -124,6 +143,14 @@ def _as_recorded(outcome: PlayoffResult, default: int | None) -> list[tuple[Fina
         outcome: of the playoff.
         default: index of the default configuration, where it has one.
     """
-    winner = outcome.winner
-    judged = [(f, winner is not None and f.times == winner.times) for f in outcome.finalists]
+    won = _winners(outcome)
+    judged = [(f, f.config in won) for f in outcome.finalists]
     return sorted(reversed(judged), key=lambda each: (each[1], point(each[0].config) != default))
+
+
+def _winners(outcome: PlayoffResult) -> list[ConfigEntity]:
+    """The winner of a playoff, and those that share its samples."""
+    winner = outcome.winner
+    if winner is None:
+        return []
+    return [f.config for f in outcome.finalists if f.times == winner.times]

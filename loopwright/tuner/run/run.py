@@ -241,7 +241,7 @@ class Run:
             timing=self._timing(),
             playoff=self.final.samples,
             verdict=self.verdict,
-            outcome=self.final.outcome,
+            outcome=self.final.of_best,
             log=self.journal.path,
             notes=(*self.state.notes, *self.journal.notes, *self.tuner.notes),
         )

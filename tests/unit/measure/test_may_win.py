@@ -32,3 +32,11 @@ def finalist(slot: int, *times: float, failed: bool = False) -> Finalist:
 )
 def test_who_loses_in_every_round_leaves(players: list[Finalist], stay: list[int]) -> None:
     assert [f.slot for f in may_win(players)] == stay
+
+
+def test_who_left_in_fast_minutes_wins_against_nobody_who_stayed() -> None:
+    """The machine became slower after the third round, when the first one had lost them all."""
+    left, stayed = finalist(1, 1.2, 1.2, 1.2), finalist(2, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0)
+    left.left = True
+    failed = finalist(3, failed=True)
+    assert sorted([failed, left, stayed], key=lambda f: f.order) == [stayed, left, failed]

@@ -151,6 +151,47 @@ def test_whoever_overtakes_slower_finalists_plays_too(tmp_path):
     assert summary.verdict.outcome is Outcome.FASTER
 
 
+def test_who_leads_by_faster_minutes_of_a_playoff_plays_again(tmp_path):
+    """Index 36 lost and left; then the machine became slower for those who stayed."""
+
+    class SlowedDown(FakeMeasurer):
+        def times_again(self, config):
+            slower = 3 if self.playoffs or config.index != 36 else 1
+            return [t * slower for t in super().times_again(config)]
+
+        def playoff(self, candidates, plan):
+            found = super().playoff(candidates, plan)
+            ahead = [f for f in found.finalists if f.config.index == 37]
+            rest = [f for f in found.finalists if f.config.index != 37]
+            return replace(found, finalists=(*ahead, *rest), best=ahead[0].times)
+
+    measurer, summary = tune(tmp_path, SlowedDown(bowl))
+    assert len(measurer.playoffs) == 2
+    assert summary.best_config.index == 37
+    assert summary.verdict.outcome is Outcome.FASTER
+    assert summary.in_turns.best == summary.best_seconds
+
+
+def test_times_of_one_playoff_stand_beside_each_other_whoever_leads_in_the_end(tmp_path):
+    """The machine becomes slower and slower, so that somebody with an earlier time always leads."""
+
+    class Slowing(FakeMeasurer):
+        def times_again(self, config):
+            slower = 10 ** (1 + len(self.playoffs))
+            return [t * slower for t in super().times_again(config)]
+
+    measurer, summary = tune(tmp_path, Slowing(bowl), n_trial=60)
+    assert len(measurer.playoffs) == 3
+    best = summary.best_config.index
+    assert summary.in_turns is None or summary.in_turns.best == summary.best_seconds
+    won = [turn for turn, indices in enumerate(measurer.playoffs, 1) if best in indices]
+    assert not won or summary.best_seconds == pytest.approx(bowl(best) * 10 ** won[-1])
+    text = "\n".join(summary.lines())
+    assert "by the log" not in text
+    if summary.in_turns is None:
+        assert summary.verdict.outcome is Outcome.NOT_COMPARED
+
+
 def test_the_time_for_the_playoff_is_a_share_of_the_run(tmp_path):
     plans = []
 
