@@ -179,6 +179,9 @@ def find_operator(name: str) -> Operator:
     """
     from loopwright import ops
 
+    if name.endswith(".py"):
+        listed = program.command(["workloads", name])
+        raise UsageError(f"{name} is a file; name a template in it, {name}:NAME (see '{listed}')")
     if name not in ops.WORKLOADS:
         shown = name if len(name) <= 60 else f"{name[:57]}..."
         raise UsageError(

@@ -128,6 +128,14 @@ def test_one_template_of_a_file(cli, tmp_path):
     assert "t.py has no template 'twoo' (did you mean 'two'?); it has one, two" in wrong.error
 
 
+def test_a_file_without_a_template_is_told_from_an_operator(cli):
+    ran = cli("tune", "t.py", "N=8")
+    assert ran.code == 2
+    assert ran.error == (
+        "error: t.py is a file; name a template in it, t.py:NAME (see 'loopwright workloads t.py')"
+    )
+
+
 def test_a_size_beyond_all_memory_is_refused_at_once(cli):
     ran = cli("tune", "matmul", "M=99999999999999999999", "N=16", "K=16")
     assert ran.code == 2

@@ -68,6 +68,16 @@ def test_what_surrounds_a_run_is_plain_data() -> None:
     assert "variables" not in env.surroundings({})
 
 
+def test_a_system_that_does_not_tell_its_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a sandbox without /proc: a run must not end for a line of its header."""
+
+    def unknown() -> tuple[float, float, float]:
+        raise OSError("Load averages are unobtainable")
+
+    monkeypatch.setattr("os.getloadavg", unknown)
+    assert "load" not in env.surroundings({})
+
+
 def test_the_revision_of_a_checkout(tmp_path: Path) -> None:
     assert env._revision(tmp_path) == ""
     git = tmp_path / ".git"
