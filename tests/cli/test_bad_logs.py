@@ -296,6 +296,14 @@ def test_escapes_and_markup_in_a_log_stay_text(
         assert not path.exists() or "\x1b" not in path.read_text()
 
 
+@pytest.mark.parametrize("option", ["--task", "--target", "--hardware", "--run"])
+def test_names_that_an_error_lists_stay_text(cli: Cli, harmful: str, option: str) -> None:
+    ran = cli("records", "list", harmful, option, "nothing")
+    assert ran.code in (1, 2)
+    assert "; it has " in ran.error
+    assert "\u202e" not in ran.error
+
+
 def test_json_of_a_harmful_log_is_json(cli: Cli, harmful: str) -> None:
     for verb in ("list", "best", "top", "curve", "errors", "importance", "validate"):
         for line in cli("records", verb, harmful, "--json").out.splitlines():

@@ -231,6 +231,12 @@ def ratio_interval(
         one: seconds of the windows of the one, at least `FEWEST_WINDOWS`.
         other: those of the other.
         seed: of the resampling.
+
+    Example:
+        >>> from loopwright.records.reports.differences import ratio_interval
+        >>> low, high = ratio_interval([1.0, 1.01, 0.99, 1.0, 1.0], [2.0, 2.02, 1.98, 2.0, 2.0])
+        >>> print(low < 2.0 < high)
+        True
     """
     rng = np.random.default_rng(seed)
     medians = [

@@ -63,6 +63,14 @@ def hardware_names(hardware: Iterable[str]) -> dict[str, str]:
 
     Returns:
         The name of each, such as ``AMD EPYC`` or ``AMD EPYC (core-avx2)``.
+
+    Example:
+        >>> from loopwright.records.reports.setups import hardware_names
+        >>> for name in hardware_names(["Zen 5 |  | znver5 | ", "Zen 5 |  | haswell | "]).values():
+        ...     print(name)
+        ...
+        Zen 5 (znver5)
+        Zen 5 (haswell)
     """
     named: dict[str, list[str]] = {}
     for text in dict.fromkeys(hardware):
@@ -105,6 +113,12 @@ def setup_titles(records: Iterable[Record]) -> list[str]:
 
     Args:
         records: one record of each setup that is to be told apart.
+
+    Example:
+        >>> from loopwright.records.reports.setups import setup_titles
+        >>> (title,) = setup_titles(lw.records.load("matmul.jsonl").records[:1])
+        >>> print(title.split(" on ")[0])
+        matmul(64, 64, 64, False, False, float32)
     """
     records = list(records)
     names = hardware_names(record.hardware for record in records)
@@ -121,6 +135,12 @@ def conditions_text(record: Record, names: Mapping[str, str], *, threads: bool =
         record: the record.
         names: of hardware, see `hardware_names`.
         threads: whether to say their number.
+
+    Example:
+        >>> from loopwright.records.reports.setups import conditions_text, hardware_names
+        >>> record = lw.records.load("matmul.jsonl").records[0]
+        >>> print(conditions_text(record, hardware_names([record.hardware])).split(",")[0])
+        on llvm
     """
     parts = [f"on {record.kind or 'an unknown target'}"]
     if threads and record.threads:

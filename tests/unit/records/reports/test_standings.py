@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from loopwright.records import Checked
 from loopwright.records.reports.neighbours import neighbours
+from loopwright.records.reports.setups import hardware_names
 from loopwright.records.reports.standings import default_record, standings
 from tests.unit.records.reports.made_logs import record
 
@@ -64,3 +65,20 @@ def test_a_neighbour_that_gave_a_wrong_answer_later_is_none():
     (tile,) = neighbours(own, [own, fast])
     assert tile.ratio.value == 0.5
     assert neighbours(own, [own, fast, later]) == []
+
+
+def test_names_of_hardware_tell_what_differs():
+    plain = "Zen 5 | avx2 fma | znver5 | "
+    assert hardware_names([plain, plain, "Arm |  |  | "]) == {plain: "Zen 5", "Arm |  |  | ": "Arm"}
+    isa = "Zen 5 | avx2 avx512f | znver5 | "
+    assert hardware_names([plain, isa]) == {plain: "Zen 5 (fma)", isa: "Zen 5 (avx512f)"}
+    less = "Zen 5 | avx2 | znver5 | "
+    assert hardware_names([plain, less]) == {plain: "Zen 5 (fma)", less: "Zen 5 (none of these)"}
+    other = "Zen 5 | avx2 fma | haswell | "
+    assert list(hardware_names([plain, other]).values()) == ["Zen 5 (znver5)", "Zen 5 (haswell)"]
+    mixed = [plain, other, isa]  # no single part tells these three apart
+    assert hardware_names(mixed) == {text: text for text in mixed}
+    assert hardware_names(["", " |  | skylake | "]) == {
+        "": "unknown hardware",
+        " |  | skylake | ": "skylake",
+    }
