@@ -35,6 +35,10 @@ class LowerError(LoopwrightError):
     """A schedule could not be turned into a loop nest."""
 
 
+class TooMuchCodeError(LowerError):
+    """A program would be written out to more code than the limit of the context allows."""
+
+
 class CodegenError(LoopwrightError):
     """A loop nest could not be turned into code for the target."""
 

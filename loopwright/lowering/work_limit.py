@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from loopwright.errors import LowerError
+from loopwright.errors import LowerError, TooMuchCodeError
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Expr
 from loopwright.ir.node import Node
@@ -54,7 +54,7 @@ def check_work(f: Func) -> None:
     """Refuse a function that would become too much code.
 
     Raises:
-        LowerError: names the loop that makes most copies, the limit and what to do.
+        TooMuchCodeError: names the loop that makes most copies, the limit and what to do.
     """
     _Count(f.name, PassContext.current().count("code_limit", CODE_LIMIT)).stmt(f.body, _Copies())
 
@@ -83,7 +83,7 @@ class _Count:
         if self.nodes <= self.limit:
             return
         most = f"; most copies are made by the {copies.loop}" if copies.loop else ""
-        raise LowerError(
+        raise TooMuchCodeError(
             f"lower: {self.name!r} would be written out to more than {self.limit} nodes of the IR"
             f"{most}; unroll, vectorize or inline less, or raise the limit with "
             "PassContext(config={'code_limit': ...})"

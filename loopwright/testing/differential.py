@@ -17,7 +17,7 @@ import numpy as np
 
 from loopwright import dtypes, te
 from loopwright.driver import compile as compile_trace
-from loopwright.errors import LowerError, ScheduleError
+from loopwright.errors import LowerError, ScheduleError, TooMuchCodeError
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.ir.sizes import size_vars
 from loopwright.ir.stmt import Func
@@ -163,25 +163,38 @@ class Checker:
     def run(self, prepared: Prepared, path: ExecutionPath) -> None:
         """Follow one execution path with a case, and compare.
 
+        Checks of bounds and passes that are left out may make a program longer than the limit,
+        which it was below: then there is nothing to run.
+
         Raises:
             AssertionError: as `check`.
         """
-        self.path, case = path, prepared.case
+        self.path = path
+        try:
+            got = self._executed(prepared, path)
+        except TooMuchCodeError:
+            self.runs["refused as too long"] += 1
+            return
+        if got is not None:
+            self._compare(prepared, got)
+            self.runs[path.target or path.kind] += 1
+
+    def _executed(self, prepared: Prepared, path: ExecutionPath) -> list[Array] | None:
+        """What a path gives; None for one that compares by itself."""
+        case = prepared.case
         match path.kind:
             case "round trip":
                 check_round_trips(prepared.s, prepared.f, case.arg_ids)
-                return
+                return None
             case "passes":
                 check_passes(prepared.s, prepared.f, case)
-                return
+                return None
             case "interpreter":
-                got = _interpreted(prepared.f, case, path.order)
+                return _interpreted(prepared.f, case, path.order)
             case "target":
-                got = self.runner.run(self._artifact(case, path), case.arrays, path.side)
+                return self.runner.run(self._artifact(case, path), case.arrays, path.side)
             case _:
                 assert_never(path.kind)
-        self._compare(prepared, got)
-        self.runs[path.target or path.kind] += 1
 
     def _artifact(self, case: Case, path: ExecutionPath) -> Artifact:
         """The compiled code; that of another size of the same program and trace is used again."""

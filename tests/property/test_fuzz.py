@@ -7,12 +7,13 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
-from loopwright.errors import ScheduleError
+from loopwright.errors import ScheduleError, TooMuchCodeError
 from loopwright.schedule.surface.schedule import replay
 from loopwright.te.dag import Dag
 from loopwright.testing import fuzz
@@ -174,6 +175,22 @@ def test_every_path_is_printed_as_a_program_that_runs(kind: str, tmp_path: Path)
     done = executed(program, tmp_path)
     assert done.returncode == 0, done.stderr
     assert targets
+
+
+def test_a_program_that_checks_of_bounds_make_too_long_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(*_: object) -> NoReturn:
+        raise TooMuchCodeError("lower: 'main' would be written out to more than 262144 nodes")
+
+    with closing(Checker()) as checker:
+        monkeypatch.setattr(checker, "_compile", refused)
+        seed = next(n for n in range(100) if _runs(checker, n, "cpu"))
+        checker.runs.clear()
+        assert _runs(checker, seed, "cpu")
+    assert checker.runs["refused as too long"] >= 1
+    assert checker.runs["interpreter"] >= 1
+    assert not any("llvm" in path for path in checker.runs)
 
 
 def _runs(checker: Checker, seed: int, kind: str) -> bool:
