@@ -159,8 +159,9 @@ def by_command(words: str, log: Path) -> str:
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = loopwright([str(log) if word == "LOG" else word for word in words.split()])
     said = out.getvalue() + err.getvalue()
-    nothing_left = code == 2 and "has no record 'best'" in said  # a line may refute the good one
-    if code not in (0, 1) and not nothing_left:
+    # A line may be of another task or machine: which best is meant is then asked.
+    unclear = code == 2 and "; name one with --" in said
+    if code not in (0, 1) and not unclear:
         return f"exit code {code}: {said}"
     if "internal error" in said or "Traceback" in said:
         return said

@@ -24,7 +24,7 @@ from loopwright.transform import Pass
 ROOMS = """
     te tir schedule lowering transform target driver runtime task measure tuner tuner.run.callbacks
     records ops inspection testing autotvm autotvm.record autotvm.measure autotvm.utils
-    autotvm.database autotvm.env autotvm.task autotvm.tuner tir.calls
+    autotvm.database autotvm.env autotvm.task autotvm.tuner
 """
 
 #: What one asks a log or this machine by name, in modules whose other names are parts of it.

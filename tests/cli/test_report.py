@@ -72,10 +72,14 @@ def test_report_of_a_real_run(cli: Cli, tuned: Path) -> None:
         (["log.jsonl", "--task", "pool"], 1, "none of the 62 records is of a task that contains"),
         (["empty.jsonl"], 1, "'empty.jsonl' is empty; tune into it: loopwright tune"),
         (["begun.jsonl"], 1, "begun.jsonl: no record to report; tune first, or name a log"),
-        (["picture.png"], 1, "'picture.png' is no log: picture.png: 2 lines skipped"),
-        (["list.json"], 1, "'list.json' is no log: list.json: 1 line skipped"),
-        (["later.jsonl"], 1, "1 x version 99 is newer than 1, the last one known here"),
-        (["log.jsonl", "notes.txt"], 1, "'notes.txt' is no log: notes.txt: 1 line skipped"),
+        (["picture.png"], 1, "'picture.png' is no log (2 lines skipped, the first is line 1"),
+        (["list.json"], 1, "'list.json' is no log (1 line skipped, the first is line 1"),
+        (["later.jsonl"], 1, "'later.jsonl' was written by a newer loopwright"),
+        (
+            ["log.jsonl", "notes.txt"],
+            1,
+            "'notes.txt' is no log (1 line skipped, the first is line 1",
+        ),
         ([], 2, "Missing argument 'LOG'"),
     ],
 )
@@ -170,10 +174,10 @@ def test_watch_waits_for_a_log(tmp_path: Path) -> None:
 OTHERS = [
     (".", "'.' is a directory; name a log in it: begun.jsonl, empty.jsonl, later.jsonl"),
     ("pipe", "'pipe' is no regular file; name a log"),
-    ("picture.png", "'picture.png' is no log: picture.png: 2 lines skipped"),
-    ("notes.txt", "'notes.txt' is no log: notes.txt: 1 line skipped"),
-    ("list.json", "'list.json' is no log: list.json: 1 line skipped"),
-    ("later.jsonl", "1 x version 99 is newer than 1, the last one known here"),
+    ("picture.png", "'picture.png' is no log (2 lines skipped, the first is line 1"),
+    ("notes.txt", "'notes.txt' is no log (1 line skipped, the first is line 1"),
+    ("list.json", "'list.json' is no log (1 line skipped, the first is line 1"),
+    ("later.jsonl", "'later.jsonl' was written by a newer loopwright"),
 ]
 
 

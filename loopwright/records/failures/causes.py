@@ -28,7 +28,7 @@ class Cause:
         phrases: pieces of a text, each of which tells this cause from the others of its kind.
 
     Example:
-        >>> cause = lw.records.failures.help("RUN_TIMEOUT").causes[0]
+        >>> cause = lw.records.error_help("RUN_TIMEOUT").causes[0]
         >>> print(len(cause.what) > 0, len(cause.next_step) > 0)
         True True
     """
@@ -54,7 +54,7 @@ class ErrorHelp:
         causes: the causes, the most frequent first.
 
     Example:
-        >>> help = lw.records.failures.help("RUN_CRASH")
+        >>> help = lw.records.error_help("RUN_CRASH")
         >>> print(len(help.meaning) > 0, len(help.next_step) > 0)
         True True
     """

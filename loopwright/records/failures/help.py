@@ -24,7 +24,7 @@ def error_help(kind: str) -> ErrorHelp | None:
     """The help for a kind of error; None for a kind that this version does not know.
 
     Example:
-        >>> help = lw.records.failures.help("RUN_TIMEOUT")
+        >>> help = lw.records.error_help("RUN_TIMEOUT")
         >>> print(help.kind.value, len(help.causes) > 0)
         RUN_TIMEOUT True
     """
