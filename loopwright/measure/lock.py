@@ -191,11 +191,15 @@ class DeviceLock:
         if self._fd is not None:
             return ""
         fd = self._open_file()
-        if not _try(fd):
-            holder = _holder(fd)
+        try:
+            if not _try(fd):
+                holder = _holder(fd)
+                os.close(fd)
+                return holder
+            _sign(fd)
+        except OSError:  # a full disk for one: nobody would ever give the lock back
             os.close(fd)
-            return holder
-        _sign(fd)
+            raise
         self._fd = fd
         return ""
 

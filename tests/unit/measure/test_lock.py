@@ -77,6 +77,22 @@ def test_device_lock_is_quick_when_free_and_can_be_taken_again() -> None:
     assert first.path == second.path
 
 
+def test_a_lock_that_cannot_be_signed_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else nobody could time any more until this process ends."""
+
+    def full(fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("loopwright.measure.lock._sign", full)
+        for take in (DeviceLock().try_acquire, DeviceLock().acquire):
+            with pytest.raises(OSError, match="No space left"):
+                take()
+    other = DeviceLock()
+    assert other.try_acquire() == ""
+    other.release()
+
+
 def test_other_devices_are_free() -> None:
     with holder("x = DeviceLock('cpu0'); x.acquire()"):
         other = DeviceLock("cuda0")
