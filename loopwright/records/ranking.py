@@ -277,8 +277,8 @@ def ranked(records: Iterable[_M], k: int | None = None) -> list[_M]:
         True
     """
     records = list(records)
-    candidate, build, ts, median = fields_of(records, "candidate", "build", "ts", "median")
-    usable, same_as = fields_of(records, "usable", "same_as")
+    columns = ("candidate", "build", "ts", "median", "usable", "same_as")
+    candidate, build, ts, median, usable, same_as = fields_of(records, *columns)
     made = list(zip(candidate, build, strict=True))
     out = refuted(records)
     ranking: Ranking[int] = Ranking()
@@ -302,8 +302,8 @@ def refuted(records: Iterable[Measurement]) -> list[bool]:
         False
     """
     records = list(records)
-    candidate, build, ts, wrong = fields_of(records, "candidate", "build", "ts", "wrong")
-    (failed_again,) = fields_of(records, "failed_again")
+    columns = ("candidate", "build", "ts", "wrong", "failed_again")
+    candidate, build, ts, wrong, failed_again = fields_of(records, *columns)
     failed = [a or b for a, b in zip(wrong, failed_again, strict=True)]
     if not any(failed):
         return [False] * len(records)

@@ -44,6 +44,8 @@ def show(log: str, filters: Filters, record: str, as_json: bool, part: str | Non
     its knobs costs, and its schedule. --json prints the record as it stands in the log. --expr,
     --schedule, --ir and --code need no template: the log holds the expression and the schedule.
     """
+    from loopwright.records import ranked
+
     read = load_log(log)
     records = filters.of(read)
     order = _order_of_best(read, records) if record == BEST else []
@@ -53,7 +55,8 @@ def show(log: str, filters: Filters, record: str, as_json: bool, part: str | Non
     elif as_json:
         click.echo(chosen.to_line())
     else:
-        for line in _described(read, chosen, order):
+        own = records if order else _of_setup(read, chosen)
+        for line in _described(read, chosen, own, order or ranked(own)):
             echo(line)
 
 
@@ -88,19 +91,31 @@ def _part(log: Log, record: Record, part: str) -> str:
         return build(rebuilt.schedule, rebuilt.args, rebuilt.target).get_source()
 
 
-def _described(log: Log, record: Record, order: Sequence[Record]) -> Iterator[str]:
-    """The record in words, line by line; ``order`` is empty where it is not known yet."""
-    from loopwright.cli.logs.words import setup_title
-    from loopwright.records import ranked
+def _of_setup(log: Log, record: Record) -> list[Record]:
+    """All records of the task and machine of one."""
     from loopwright.records.reports.setups import Setup, by_setup
 
-    setup = Setup(record.task, record.hardware, record.threads)
-    own = by_setup(log.records)[setup]
+    return by_setup(log.records)[Setup(record.task, record.hardware, record.threads)]
+
+
+def _described(
+    log: Log, record: Record, own: Sequence[Record], order: Sequence[Record]
+) -> Iterator[str]:
+    """The record in words, line by line.
+
+    Args:
+        log: where it is from.
+        record: the record.
+        own: all records of its task and machine.
+        order: the candidates of these, the best first.
+    """
+    from loopwright.cli.logs.words import setup_title
+
     yield f"record {record.id} of {log.path}"
     yield _said("task", setup_title(record))
     yield _said("measured", _measured(record))
     yield _said("speed", _speed(log, record))
-    yield from _standing(record, own, order or ranked(own))
+    yield from _standing(record, own, order)
     yield from _here(log, record)
     yield ""
     yield from _knobs(record, own)

@@ -11,7 +11,7 @@ from loopwright.records.index.block import Block
 from loopwright.records.index.encoding import Values
 from loopwright.records.index.file import read_index, write_index
 from loopwright.records.index.stored import LogFile, StoredBlock
-from loopwright.records.log import Log, load, take_line, without_collector
+from loopwright.records.log import BOM, Log, load, take_line, without_collector
 from loopwright.records.record import Record
 
 #: Logs of fewer bytes are read whole: that takes a fifth of a second.
@@ -127,7 +127,7 @@ class _Reading:
             write_index(self._file.path, self._blocks, mode)
         log, lines = self._known_lines()
         if rest:
-            take_line(log, lines + 1, rest)
+            take_line(log, lines + 1, rest if lines else rest.removeprefix(BOM))
         return log
 
     def whole_lines(self) -> WholeLines:
@@ -195,8 +195,9 @@ class _Reading:
         records: list[Record] = list(StoredBlock(self._file, block).records())
         known, none = len(log.records), 0
         for position in block.others:
-            raw = self._file.read(block.begins[position], block.lengths[position])
-            take_line(log, line + position + 1, raw)
+            begin = block.begins[position]
+            raw = self._file.read(begin, block.lengths[position])
+            take_line(log, line + position + 1, raw if begin else raw.removeprefix(BOM))
             if len(log.records) == known:
                 none += 1
             else:

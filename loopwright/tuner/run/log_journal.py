@@ -21,7 +21,7 @@ from loopwright.records.log import without_collector
 from loopwright.transform import PassContext
 from loopwright.tuner.run.journal import REMEASURED, Journal
 from loopwright.tuner.run.points import RecordedPoints
-from loopwright.tuner.run.recorded import result_of, results_of
+from loopwright.tuner.run.recorded import results_of
 from loopwright.tuner.run.state import Trial, point
 
 if TYPE_CHECKING:
@@ -234,7 +234,9 @@ class LogJournal(Journal):
         best = filter(None, self._configs(records.ranked(past)))
         self.remeasure = list({point(c): c for c in best}.values())[:_REBUILT]
         same = records.by_code(past, self._now)
-        self.by_code = {code: replace(result_of(r), times_of=r.id) for code, r in same.items()}
+        # All at once: one by one, 100 000 records take three seconds.
+        results = zip(same.items(), results_of(list(same.values())), strict=True)
+        self.by_code = {code: replace(result, times_of=r.id) for (code, r), result in results}
 
     def _configs(self, past: Sequence[Record]) -> list[ConfigEntity | None]:
         (configs,) = records.fields_of(past, "config")

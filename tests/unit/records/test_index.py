@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopwright.errors import RecordError
-from loopwright.records import fields_of, load, open_log
+from loopwright.records import canonical_json, fields_of, load, open_log
 from loopwright.records.index import open as opening
 from loopwright.records.index.block import Block
 from loopwright.records.index.columns import COLUMNS
@@ -98,6 +98,16 @@ def test_the_index_never_changes_what_is_read(tmp_path_factory, steps):
         change(path, what, how)
     same(path)
     same(path)
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_a_mark_of_unicode_before_a_line_that_is_no_record_is_passed_over(tmp_path, end):
+    """An editor of Windows puts it there; the first line of a log is a header as a rule."""
+    path = tmp_path / "log.jsonl"
+    header = canonical_json({"header": {"run": "feedfacecafe"}, "v": 1})
+    path.write_text(f"\ufeff{header}{end}")
+    same(path)
+    assert len(open_log(path).headers) == 1
 
 
 def test_a_log_that_grows_is_read_from_where_it_ended(tmp_path, monkeypatch):
