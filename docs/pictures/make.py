@@ -39,10 +39,12 @@ CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 def terminal(command: str, folder: str) -> Text:
     """What a command prints on a terminal, with its colours."""
     ours, theirs = pty.openpty()
-    env = {**os.environ, "COLUMNS": str(COLUMNS), "TERM": "xterm-256color", "PYTHONPATH": str(ROOT)}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    env = {**os.environ, "COLUMNS": str(COLUMNS), "TERM": "xterm-256color", "PATH": path}
     env.pop("CI", None)
-    program = [sys.executable, "-m", *command.split()]
-    process = subprocess.Popen(program, cwd=folder, env=env, stdout=theirs, stderr=theirs)
+    process = subprocess.Popen(
+        ["bash", "-c", command], cwd=folder, env=env, stdout=theirs, stderr=theirs
+    )
     os.close(theirs)
     out = io.BytesIO()
     while chunk := _read(ours):

@@ -100,7 +100,7 @@ class Verdict:
 
 
 #: A gain from which on it is said as a factor: "a factor of 5.12" is easier to grasp than "412 %".
-_FACTOR = 1.0
+FACTOR = 1.0
 #: The verdict where there was no playoff, or none with the default.
 NOT_COMPARED = Verdict(Outcome.NOT_COMPARED)
 
@@ -129,7 +129,7 @@ def compared(
         the best beats the default by 31.0 % +- 2.0 %
     """
     figures = f"{_percent(abs(gain), margin)} +- {_percent(margin, margin)}"
-    if gain >= _FACTOR:
+    if gain >= FACTOR:
         figures = f"a factor of {1.0 + gain:.2f} +- {margin:.2f}"
     # Where samples lie far apart the interval is not symmetric: both its ends may lie on one
     # side although half of its width is more than the gain.

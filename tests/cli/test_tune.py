@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import os
 import platform
@@ -15,6 +16,7 @@ import pytest
 from rich.console import Console
 
 from loopwright import records
+from loopwright.cli.tuning import tune as tune_module
 from loopwright.cli.tuning.display import Display
 from loopwright.testing.tuner_contract import FakeMeasurer, FakeSpace, FakeTask, bowl
 from loopwright.tuner import GridSearchTuner, NothingRan, RandomTuner, RunState
@@ -409,3 +411,18 @@ def test_code_that_cannot_run_here_is_refused_before_the_first_trial(cli, tmp_pa
     assert "code for llvm -mcpu=x86-64 may use " in ran.error
     assert "which this machine's" in ran.error
     assert sorted(p.name for p in tmp_path.iterdir()) == ["net.txt"]
+
+
+def test_lines_for_a_terminal_break_between_words_and_commands_stay_whole():
+    told = "model:   " + "what it had not seen " * 8
+    command = "  continue:     loopwright tune dense M=1 " + "N=1000 " * 20
+    shown = Console(file=io.StringIO(), force_terminal=True, highlight=False, width=60)
+    tune_module._print(shown, [told, command])
+    *lines, last = shown.file.getvalue().splitlines()
+    assert last == command
+    assert [len(line) <= 60 for line in lines] == [True] * len(lines)
+    assert " ".join(" ".join(lines).split()) == " ".join(told.split())
+    assert all(line[:9].isspace() and line[9] != " " for line in lines[1:])
+    piped = Console(file=io.StringIO(), highlight=False, width=60)
+    tune_module._print(piped, [told])
+    assert piped.file.getvalue() == f"{told}\n"

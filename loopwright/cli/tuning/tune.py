@@ -6,6 +6,7 @@ import json
 import os
 import re
 import statistics
+import textwrap
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -161,7 +162,22 @@ def _interrupted(workload: Workload, path: str) -> list[str]:
 
 def _print(console: Console, lines: Sequence[str]) -> None:
     for line in lines:
-        console.print(harmless(line), markup=False, soft_wrap=True)
+        console.print(_folded(console, harmless(line)), markup=False, soft_wrap=True)
+
+
+def _folded(console: Console, line: str) -> str:
+    """A line in pieces as wide as the terminal; a command, which stands two blanks in, stays whole,
+    so that it can be copied."""
+    is_command = line.startswith("  ") and not line.startswith(" " * 9)
+    if not console.is_terminal or is_command:
+        return line
+    return textwrap.fill(
+        line,
+        max(40, console.width),
+        subsequent_indent=" " * 9,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _tune(

@@ -75,7 +75,8 @@ def best_so_far(records: Iterable[Record], headers: Sequence[Mapping[str, Json]]
     """The curve of one task on one machine; runs are joined in the order of the log.
 
     Failed and dropped trials are in it and are never the best, as are trials of candidates that
-    were found to be wrong, or crashed, later. Repeated measurements (phases) are no trials.
+    were found to be wrong, or crashed, later. Repeated measurements (phases) are no trials, nor are
+    configurations that are the program of another one and share its result.
 
     Args:
         records: those of one `Setup`; times of different tasks make no curve.
@@ -89,9 +90,9 @@ def best_so_far(records: Iterable[Record], headers: Sequence[Mapping[str, Json]]
         6 0 True
     """
     records = list(records)
-    phases, usable = fields_of(records, "phase", "usable")
+    phases, usable, same_as = fields_of(records, "phase", "usable", "same_as")
     out = refuted(records)
-    searched = [not phase for phase in phases]
+    searched = [not phase and not same for phase, same in zip(phases, same_as, strict=True)]
     trials = list(compress(records, searched))
     may_be_best = [own and not bad for own, bad in zip(usable, out, strict=True)]
     counts = np.array(list(compress(may_be_best, searched)), dtype=np.bool_)

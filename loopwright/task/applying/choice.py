@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from loopwright.records import Checked, Outcome, Record, Verdict
+from loopwright.records.verdict import FACTOR
 from loopwright.task.applying.as_called import AsCalled, duration
 
 
@@ -89,6 +90,10 @@ class Choice:
             return "not compared with the default"
         percent = f"{abs(verdict.gain):.1%} +- {verdict.margin:.1%}"
         match verdict.outcome:
+            case Outcome.FASTER if verdict.gain >= FACTOR:
+                return (
+                    f"{1 + verdict.gain:.2f} +- {verdict.margin:.2f} times as fast as the default"
+                )
             case Outcome.FASTER:
                 return f"{percent} faster than the default"
             case Outcome.SLOWER:

@@ -183,6 +183,9 @@ def test_a_verdict_is_said(tile, make, caplog):
     with apply_history_best([gain]) as history:
         assert inner(tile(64)) == 2
     assert "3.1% +- 0.6% faster than the default" in str(history.report()[0])
+    with apply_history_best([make(2, 1.0, verdict=verdict(Outcome.FASTER, 2.8))]) as history:
+        tile(64)
+    assert "3.80 +- 0.01 times as fast as the default" in str(history.report()[0])
     # A later measurement of the candidate does not take it away.
     with apply_history_best([gain, make(2, 1.1, ts=gain.ts + 1)]) as history:
         tile(64)

@@ -48,6 +48,13 @@ def test_what_a_ranking_takes_out_never_was_the_best():
     assert curve.final is first
 
 
+def test_what_shares_the_result_of_another_is_no_trial():
+    first, same = record(0, 4e-3), record(1, 4e-3, same_as="0" * 10)
+    curve = best_so_far([first, same, record(2, 3e-3)])
+    assert curve.seconds.tolist() == [4e-3, 3e-3]
+    assert [step.number for step in curve.steps] == [1, 2]
+
+
 def test_the_clock_leaves_out_the_break_between_runs():
     runs = [
         record(0, ts=1010.0),
