@@ -284,12 +284,14 @@ def _changed(found: object) -> str:
 def _schedule(log: Log, record: Record) -> Iterator[str]:
     """Its schedule as Python, or why that is not known."""
     if "autotvm" in record.extra:
-        yield "Its schedule is not known: AutoTVM logs the knobs, and not what the template made"
+        yield wrapped(
+            "Its schedule is not known: AutoTVM logs the knobs, and not what the template made"
+        )
         return
     if not record.dag or not record.trace:
-        yield "Its schedule is not known: it was never built, so the log has no steps"
+        yield wrapped("Its schedule is not known: it was never built, so the log has no steps")
         return
     try:
         yield _part(log, record, "schedule")
     except LoopwrightError as error:
-        yield f"Its schedule cannot be shown: {error}"
+        yield wrapped(f"Its schedule cannot be shown: {error}")
