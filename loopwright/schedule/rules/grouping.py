@@ -166,11 +166,13 @@ def _check_alive(state: State, stage: StageState, at: Attach, who: str) -> None:
     host = state.stages[at.stage]
     if host.attach.kind == "inline" or at.loop not in host.leaves:
         what = f"the {group_label(state, at.group)}"
+        # A stage that gave its reduction to another one does not even know the loop any more.
+        name = host.loops[at.loop].name if at.loop in host.loops else at.loop
         refuse(
             who,
             state.steps,
             f"{state.label(stage.id)!r} follows {what} to loop "
-            f"{state.loop_label(host, at.loop)!r} (step {at.step}), which is no longer there; move "
+            f"'{state.label(host.id)}.{name}' (step {at.step}), which is no longer there; move "
             "the group first",
         )
 

@@ -360,3 +360,17 @@ def test_a_trace_is_checked() -> None:
         replay(p.s.dag, [["create_group", 4, [], [0], 1]])
     with pytest.raises(ScheduleError, match=r"create_group \(step 0\): there is no stage 9"):
         replay(p.s.dag, [["create_group", 4, [9], [0]]])
+
+
+def test_a_place_in_a_reduction_that_went_to_another_stage_is_gone() -> None:
+    """Found by a fuzz, as a KeyError."""
+    a = te.placeholder((8, 8), name="A")
+    b = te.compute((8, 8), lambda i, j: a[i, j] * 2.0, name="B")
+    k = te.reduce_axis((0, 8), name="k")
+    c = te.compute((8,), lambda i: te.sum(b[i, k], axis=k), name="C")
+    s = te.create_schedule(c.op)
+    s.create_group(b, a).compute_at(s[c], k)
+    s[b].compute_inline()
+    s.cache_write(c, "local")
+    with pytest.raises(ScheduleError, match=r"'B' follows the group of B to loop .* no longer"):
+        s[b].compute_root()
