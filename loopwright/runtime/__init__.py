@@ -13,7 +13,7 @@ from loopwright.runtime.artifacts.kinds import (
 )
 from loopwright.runtime.artifacts.manifest import Manifest
 from loopwright.runtime.artifacts.objects import C_OBJECT, LLVM_OBJECT
-from loopwright.runtime.device import DEVICE_TYPES, Device, DeviceType, cpu, device, enabled
+from loopwright.runtime.devices.device import DEVICE_TYPES, Device, DeviceType, cpu, device, enabled
 from loopwright.runtime.function import Arg, BoundCall, Function
 from loopwright.runtime.library import LIBRARY
 from loopwright.runtime.module import Module, load_module

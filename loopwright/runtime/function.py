@@ -23,7 +23,7 @@ from loopwright.runtime import pool
 from loopwright.runtime.artifacts.kinds import Timer
 from loopwright.runtime.artifacts.manifest import ArgSpec, FunctionSpec
 from loopwright.runtime.artifacts.size_formulas import evaluate
-from loopwright.runtime.device import Device
+from loopwright.runtime.devices.device import Device
 from loopwright.runtime.image import Image
 from loopwright.runtime.ndarray import NDArray, aligned_bytes, host_array
 

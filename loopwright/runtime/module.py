@@ -10,7 +10,7 @@ from loopwright.errors import UsageError, did_you_mean
 from loopwright.runtime import export, library, timing
 from loopwright.runtime.artifacts.artifact import Artifact, is_sealed
 from loopwright.runtime.artifacts.kinds import Link
-from loopwright.runtime.device import Device
+from loopwright.runtime.devices.device import Device
 from loopwright.runtime.function import Function
 from loopwright.runtime.image import Image
 from loopwright.runtime.symbolic import SymbolicFunction, function_of

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from loopwright import dtypes
 from loopwright.errors import ArgumentError
-from loopwright.runtime.device import Device, cpu, device
+from loopwright.runtime.devices.device import Device, cpu, device
 
 ALIGNMENT = 64
 

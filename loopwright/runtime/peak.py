@@ -18,7 +18,7 @@ from loopwright.runtime import linker, pool
 from loopwright.runtime.artifacts.artifact import Artifact
 from loopwright.runtime.artifacts.manifest import ArgSpec, FunctionSpec, Manifest
 from loopwright.runtime.artifacts.objects import LLVM_OBJECT
-from loopwright.runtime.device import cpu
+from loopwright.runtime.devices.device import cpu
 from loopwright.runtime.function import BoundCall
 from loopwright.runtime.module import Module
 from loopwright.runtime.ndarray import empty

@@ -17,7 +17,7 @@ from loopwright import dtypes
 from loopwright.errors import ArgumentError, UsageError
 from loopwright.runtime.artifacts.manifest import ArgSpec, FunctionSpec, SizesSpec
 from loopwright.runtime.artifacts.size_formulas import evaluate, text
-from loopwright.runtime.device import Device
+from loopwright.runtime.devices.device import Device
 from loopwright.runtime.function import BoundCall, Function
 from loopwright.runtime.image import Image
 from loopwright.runtime.ndarray import host_array

@@ -20,7 +20,7 @@ import numpy as np
 
 from loopwright.errors import UsageError, did_you_mean
 from loopwright.runtime import linker
-from loopwright.runtime.device import Device, device
+from loopwright.runtime.devices.device import Device, device
 from loopwright.runtime.function import BoundCall, Function, failure
 from loopwright.runtime.symbolic import SymbolicFunction
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from loopwright.errors import TargetError, did_you_mean
 from loopwright.target.cpu import check_triple, resolve_cpu
+from loopwright.target.gpu import resolve_cuda, resolve_opencl
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,24 @@ _C_OPTIONS: Options = {
         str, "more flags for the compiler, such as '-mtune=intel -g'", may_be_empty=True
     ),
     "fastmath": Option(bool, "-ffast-math: reassociate and ignore NaN; default false"),
+}
+#: What a device can launch and hold; resolved when the target is made (`loopwright.target.gpu`).
+_GPU_OPTIONS: Options = {
+    "max_threads_per_block": Option(int, "threads of a block; default the device's"),
+    "max_shared_memory_per_block": Option(
+        int, "bytes of shared memory of a block, dynamic one included; default the device's"
+    ),
+    "max_local_memory_per_thread": Option(int, "bytes of local buffers of a thread"),
+    "max_vthread": Option(int, "virtual threads of one loop; default 8"),
+    "max_vector_bytes": Option(int, "bytes that a thread reads or writes at once; default 16"),
+    "thread_warp_size": Option(int, "threads that run in lockstep; 1 where none do"),
+    "multi_processor_count": Option(int, "processors that run blocks; default the device's"),
+}
+_CUDA_OPTIONS: Options = {
+    **_GPU_OPTIONS,
+    "arch": Option(str, "architecture, such as sm_90; default the first device's, else sm_90"),
+    "registers_per_block": Option(int, "registers of a processor; default by architecture"),
+    "fast_math": Option(bool, "--use_fast_math: approximate division and functions; false"),
 }
 #: Options of every kind; they stand in a canonical form only where they are given.
 COMMON: Options = {
@@ -154,6 +173,10 @@ KINDS: dict[str, Kind] = {
         is_host=True,
     ),
     "interp": Kind("interp", ("cpu",)),
+    "opencl": Kind("opencl", ("opencl", "gpu"), _GPU_OPTIONS, resolve=resolve_opencl),
+    "cuda": Kind(
+        "cuda", ("cuda", "gpu"), _CUDA_OPTIONS, {"fast_math": False}, resolve=resolve_cuda
+    ),
 }
 
 

@@ -16,7 +16,7 @@ from loopwright.driver import build
 from loopwright.errors import ArgumentError, BuildError, TaskError
 from loopwright.lowering import lower
 from loopwright.runtime import Module, load_module
-from loopwright.runtime.device import cpu
+from loopwright.runtime.devices.device import cpu
 from loopwright.runtime.symbolic import SymbolicFunction
 from loopwright.schedule import create_schedule
 from loopwright.target import Target

@@ -1,0 +1,251 @@
+"""`DeviceAPI`: what the runtime needs of a kind of devices, and the values that go in and out.
+
+Everything above it (arrays, pools, copiers, functions) is written once against this interface.
+A third party registers another kind by `loopwright.runtime.devices.registry.register_device_api`.
+As TVM's ``DeviceAPI``, with events and programs added.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+#: DLPack's code of host memory.
+HOST = 1
+#: Bytes to which memory of devices is aligned unless somebody asks for more.
+DEVICE_ALIGNMENT = 256
+
+#: What an attribute of a device may be; None where a device has no such thing or does not tell.
+AttributeValue = int | str | tuple[int, ...] | bool | None
+#: Extents of a grid or of a block, x first.
+Extents = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Memory:
+    """A piece of memory that a device, or the host, holds; equal only to itself.
+
+    Attributes:
+        device_type: DLPack code of the device's kind; `HOST` for the host's memory.
+        device_id: its number.
+        handle: the address of the first byte, or the number by which the backend knows the memory.
+        nbytes: bytes that may be touched, from ``offset`` on.
+        offset: bytes between ``handle`` and the first byte of this piece.
+        scope: memory scope, such as ``global``.
+        owner: whatever must live as long as the memory is used.
+    """
+
+    device_type: int
+    device_id: int
+    handle: int
+    nbytes: int
+    offset: int = 0
+    scope: str = "global"
+    owner: object = field(default=None, repr=False)
+
+    @property
+    def address(self) -> int:
+        """Address of the first byte, where ``handle`` is an address."""
+        return self.handle + self.offset
+
+    def part(self, offset: int, nbytes: int) -> Memory:
+        """Bytes of this memory as a piece of their own, which keeps all of it alive.
+
+        Raises:
+            ValueError: they are not inside.
+        """
+        if offset < 0 or nbytes < 0 or offset + nbytes > self.nbytes:
+            raise ValueError(
+                f"bytes {offset} to {offset + nbytes} are not inside memory of {self.nbytes} bytes"
+            )
+        return Memory(
+            self.device_type, self.device_id, self.handle, nbytes, self.offset + offset,
+            self.scope, self,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stream:
+    """A queue of work on one device, done in order; equal only to itself.
+
+    Attributes:
+        device_type, device_id: of the device.
+        handle: the number by which the backend knows it; 0 is the default stream.
+        owner: whatever the backend must keep alive.
+    """
+
+    device_type: int
+    device_id: int
+    handle: int
+    owner: object = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Event:
+    """A point in a stream, to wait for and to take times between; equal only to itself.
+
+    Attributes:
+        device_type, device_id: of the device.
+        owner: what the backend knows of it.
+    """
+
+    device_type: int
+    device_id: int
+    owner: object = field(default=None, repr=False)
+
+
+#: What a kernel takes: memory, or an integer that is passed as int64.
+KernelArgument = Memory | int
+
+
+class Program(ABC):
+    """Kernels that were loaded onto one device."""
+
+    @abstractmethod
+    def launch(
+        self,
+        kernel: str,
+        grid: Extents,
+        block: Extents,
+        arguments: Sequence[KernelArgument],
+        shared_bytes: int = 0,
+        stream: Stream | None = None,
+    ) -> None:
+        """Put one launch of a kernel into a stream; returns before it has run.
+
+        Args:
+            kernel: its name.
+            grid: blocks of each axis, x first.
+            block: threads of each axis of a block.
+            arguments: memory and integers in the kernel's order.
+            shared_bytes: bytes of shared memory beyond those that the kernel declares.
+            stream: default the current one of the device.
+
+        Raises:
+            RunError: the device refuses it (too many threads or resources), or is lost.
+        """
+
+
+class DeviceAPI(ABC):
+    """One kind of devices. Methods take a device's number; all may be called from any thread.
+
+    Attributes:
+        device_type: DLPack code, by which memory, streams and events say whose they are.
+        name: as in ``opencl(0)``.
+        unified: whether the host may read and write the memory by its address.
+    """
+
+    device_type: int
+    name: str
+    unified: bool = False
+
+    @abstractmethod
+    def count(self) -> int:
+        """How many devices there are; 0 where a driver or package is missing. Never raises."""
+
+    @abstractmethod
+    def why_absent(self) -> str:
+        """Why `count` is 0 and what would install what is missing, as a sentence; else empty."""
+
+    @abstractmethod
+    def attribute(self, device_id: int, name: str) -> AttributeValue:
+        """A property of a device: one of `loopwright.runtime.devices.device.ATTRIBUTES`, or a
+        name of the backend's own. None where the device has no such thing."""
+
+    @abstractmethod
+    def allocate(
+        self,
+        device_id: int,
+        nbytes: int,
+        alignment: int = DEVICE_ALIGNMENT,
+        scope: str = "global",
+    ) -> Memory:
+        """Uninitialised memory of at least ``nbytes`` (0 gives a piece that must not be touched).
+
+        Raises:
+            OutOfMemoryError: there is not so much.
+            ArgumentError: the device has no memory of that scope, or the number is negative.
+        """
+
+    @abstractmethod
+    def free(self, memory: Memory) -> None:
+        """Give back what `allocate` gave, once nothing that was queued before uses it."""
+
+    @abstractmethod
+    def copy(
+        self,
+        source: Memory,
+        source_offset: int,
+        target: Memory,
+        target_offset: int,
+        nbytes: int,
+        stream: Stream | None = None,
+    ) -> None:
+        """Queue a copy between two pieces, at least one of this kind of devices.
+
+        The other is of the same device, of another one of its kind, or of the host. Memory of the
+        host must stay as it is until the stream has come that far.
+
+        Raises:
+            ArgumentError: bytes outside of a piece.
+            RunError: the device refuses, or is lost.
+        """
+
+    @abstractmethod
+    def create_stream(self, device_id: int) -> Stream:
+        """A new stream."""
+
+    @abstractmethod
+    def free_stream(self, stream: Stream) -> None:
+        """Wait for a stream and give it back."""
+
+    @abstractmethod
+    def set_stream(self, device_id: int, stream: Stream | None) -> None:
+        """Make a stream the calling thread's current one of a device; None: the default one."""
+
+    @abstractmethod
+    def current_stream(self, device_id: int) -> Stream:
+        """The calling thread's current stream of a device."""
+
+    @abstractmethod
+    def synchronize(self, device_id: int, stream: Stream | None = None) -> None:
+        """Wait until a stream (None: every stream of the device) has done all that is in it.
+
+        Raises:
+            RunError: something in it failed.
+        """
+
+    @abstractmethod
+    def sync_stream_from_to(self, device_id: int, first: Stream, then: Stream) -> None:
+        """Let ``then`` go on only when ``first`` has come as far as it is filled now."""
+
+    @abstractmethod
+    def record_event(self, device_id: int, stream: Stream | None = None) -> Event:
+        """An event at the end of what is in a stream now."""
+
+    @abstractmethod
+    def wait_event(self, event: Event) -> None:
+        """Wait until the event has happened."""
+
+    @abstractmethod
+    def elapsed(self, first: Event, then: Event) -> float:
+        """Seconds on the device between two events that have both happened (it waits for them)."""
+
+    @abstractmethod
+    def load(self, device_id: int, image: bytes, kernels: Sequence[str]) -> Program:
+        """Load code onto a device.
+
+        Args:
+            device_id: of the device.
+            image: what code generation made for such devices: source text or machine code.
+            kernels: names of the kernels in it.
+
+        Raises:
+            RunError: the device's compiler or driver refuses it; with what it said.
+            TargetError: it was made for another architecture; both are named.
+        """
+
+    def can_access_peer(self, device_id: int, other: int) -> bool:
+        """Whether a device can read the memory of another one of its kind without the host."""
+        return device_id == other

@@ -1,0 +1,59 @@
+"""The registry of device kinds: who answers for ``cpu``, ``opencl``, ``cuda`` and those of others.
+
+A backend is made when somebody first asks for it, so that nothing is imported or probed before.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from loopwright.errors import UsageError
+from loopwright.runtime.devices.interface import DeviceAPI
+
+_lock = threading.RLock()
+_makers: dict[int, Callable[[], DeviceAPI]] = {}
+_made: dict[int, DeviceAPI] = {}
+
+
+def register_device_api(device_type: int, make: Callable[[], DeviceAPI]) -> None:
+    """Enter a kind of devices.
+
+    Args:
+        device_type: its DLPack code (`loopwright.runtime.DEVICE_TYPES` has the names).
+        make: gives the backend; called once, when somebody first asks for such a device.
+
+    Raises:
+        UsageError: there is one for that code already.
+    """
+    with _lock:
+        if device_type in _makers:
+            raise UsageError(f"the device type {device_type} has a backend already")
+        _makers[device_type] = make
+
+
+def unregister_device_api(device_type: int) -> None:
+    """Take a kind of devices away; nothing happens where there is none."""
+    with _lock:
+        _makers.pop(device_type, None)
+        _made.pop(device_type, None)
+
+
+def find_device_api(device_type: int) -> DeviceAPI | None:
+    """The backend of a kind of devices; None where there is none."""
+    with _lock:
+        if device_type not in _made and device_type in _makers:
+            _made[device_type] = _makers[device_type]()
+        return _made.get(device_type)
+
+
+def device_api(device_type: int) -> DeviceAPI:
+    """The backend of a kind of devices.
+
+    Raises:
+        UsageError: there is none.
+    """
+    api = find_device_api(device_type)
+    if api is None:
+        raise UsageError(f"no backend drives devices of type {device_type} in this version")
+    return api
