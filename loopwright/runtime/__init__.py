@@ -13,7 +13,19 @@ from loopwright.runtime.artifacts.kinds import (
 )
 from loopwright.runtime.artifacts.manifest import Manifest
 from loopwright.runtime.artifacts.objects import C_OBJECT, LLVM_OBJECT
-from loopwright.runtime.devices.device import DEVICE_TYPES, Device, DeviceType, cpu, device, enabled
+from loopwright.runtime.devices.device import (
+    DEVICE_TYPES,
+    Device,
+    DeviceType,
+    cpu,
+    cuda,
+    device,
+    enabled,
+    gpu,
+    metal,
+    opencl,
+    rocm,
+)
 from loopwright.runtime.function import Arg, BoundCall, Function
 from loopwright.runtime.library import LIBRARY
 from loopwright.runtime.module import Module, load_module
@@ -52,16 +64,21 @@ __all__ = [
     "array",
     "bandwidth",
     "cpu",
+    "cuda",
     "device",
     "empty",
     "enabled",
     "fma_peak",
     "from_dlpack",
     "get_num_threads",
+    "gpu",
     "load_module",
     "measure_windows",
+    "metal",
+    "opencl",
     "pinned",
     "register_artifact_kind",
+    "rocm",
     "set_num_threads",
     "time_call",
     "time_once",

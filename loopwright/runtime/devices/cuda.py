@@ -199,9 +199,8 @@ class CudaAPI(DeviceAPI):
         else:
             contexts = self._context(target.device_id), self._context(source.device_id)
             self._enable_peer(source.device_id, target.device_id)
-            self.call(
-                device_id, doing, "cuMemcpyPeerAsync", to, contexts[0], at, contexts[1], nbytes, queue
-            )  # fmt: skip
+            args = (to, contexts[0], at, contexts[1], nbytes, queue)
+            self.call(device_id, doing, "cuMemcpyPeerAsync", *args)
 
     def _enable_peer(self, device_id: int, other: int) -> None:
         """Let a device read and write another one's memory; copies work without it, only slower."""

@@ -445,7 +445,7 @@ def enabled(target: str) -> bool:
             here.
 
     Example:
-        >>> print(lw.runtime.enabled("llvm"), lw.runtime.enabled("cuda"))
+        >>> print(lw.runtime.enabled("llvm"), lw.runtime.enabled("metal"))
         True False
     """
     name = _type_name(target.split(" ")[0])

@@ -107,11 +107,11 @@ class OpenCLAPI(DeviceAPI):
         return Memory(OPENCL, device_id, int(buffer.int_ptr), nbytes, owner=buffer)
 
     def free(self, memory: Memory) -> None:
-        buffer = _buffer(memory)
+        buffer: Any = _buffer(memory)
         if buffer is not memory.owner:
             raise ArgumentError("free: this is a part of other memory; free that")
         with _named(f"opencl({memory.device_id})", "freeing memory"):
-            buffer.release()
+            memory.owner.release()  # type: ignore[attr-defined]
 
     def copy(
         self,
