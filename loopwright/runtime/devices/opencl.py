@@ -111,7 +111,7 @@ class OpenCLAPI(DeviceAPI):
         if buffer is not memory.owner:
             raise ArgumentError("free: this is a part of other memory; free that")
         with _named(f"opencl({memory.device_id})", "freeing memory"):
-            memory.owner.release()  # type: ignore[attr-defined]
+            memory.owner.release()
 
     def copy(
         self,
