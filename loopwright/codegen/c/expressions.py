@@ -12,7 +12,8 @@ from typing import NamedTuple, assert_never
 import numpy as np
 
 from loopwright import dtypes
-from loopwright.codegen.c.prelude import Prelude, c_type
+from loopwright.codegen.c.dialect import Dialect
+from loopwright.codegen.c.prelude import Prelude
 from loopwright.errors import CodegenError
 from loopwright.ir.affine import Interval, exact, fits, interval
 from loopwright.ir.buffer import AnyExpr, Buffer, Load
@@ -37,8 +38,6 @@ _PRECEDENCE = {
 }  # fmt: skip
 _LOGIC = {"and": "&&", "or": "||"}
 _DIVISIONS = ("//", "%", "tdiv", "tmod")
-#: Intrinsics that go by another name in the C library.
-_C_NAMES = {"round": "rint", "abs": "fabs"}
 #: Functions whose result is of the format that their argument is of.
 _EXACT = ("abs", "floor", "ceil", "trunc", "round")
 
@@ -86,7 +85,7 @@ class ExpressionWriter:
         """The offset in elements of an element of a buffer."""
         out: Text | None = None
         for d, i in enumerate(indices):
-            x = self.index(i) if self.is_plain(i) else _convert(self.index(i), "int64")
+            x = self.index(i) if self.is_plain(i) else self._convert(self.index(i), "int64")
             if b.strides is not None:
                 x = x if b.strides[d] == 1 else _join("*", x, Text(str(b.strides[d])))
             elif out is not None:
@@ -119,7 +118,7 @@ class ExpressionWriter:
                 return self._plain_division(op, a, b)
             case Binary(op=op, a=a, b=b):
                 return self._operation(op, self.plain(a), self.plain(b), "int64")
-        raise CodegenError(f"c: {type(e).__name__} is not arithmetic on axes")
+        raise CodegenError(f"{self.prelude.dialect.name}: {type(e).__name__} is not arithmetic on axes")
 
     def _plain_division(self, op: str, a: Expr, b: Expr) -> Text:
         p, q = interval(a, {}, self.ranges), interval(b, {}, self.ranges)
@@ -133,19 +132,19 @@ class ExpressionWriter:
     def expr(self, e: Expr) -> Text:
         """A value in its own dtype."""
         if not isinstance(e, AnyExpr):
-            raise CodegenError(f"c: no code for {type(e).__name__}")
+            raise CodegenError(f"{self.prelude.dialect.name}: no code for {type(e).__name__}")
         match e:
             case Var():
                 variable = Text(self.name(e))
-                return _convert(variable, e.dtype) if e in self.ranges else variable
+                return self._convert(variable, e.dtype) if e in self.ranges else variable
             case Const(value=v, dtype=d):
-                return literal(v, d)
+                return literal(v, d, self.prelude.dialect)
             case Load(buffer=b, indices=idx):
                 return self._loaded(Text(self.element(b, idx)), b.dtype)
             case Binary(op=op, a=a, b=b) if op in COMPARE and self.is_plain(a) and self.is_plain(b):
                 return _join(op, self.plain(a), self.plain(b))
             case Binary(dtype=d) if dtypes.is_int(d) and self.is_plain(e):
-                return _convert(self.plain(e), d)
+                return self._convert(self.plain(e), d)
             case Binary(op="+" | "-", dtype="float32" | "float64") if (
                 self.contracts and (terms := product_and_rest(e)) is not None
             ):
@@ -159,7 +158,7 @@ class ExpressionWriter:
                 return Text("{} ? {} : {}".format(*parts), _TERNARY)
             case Unary(op=op, a=a, dtype=d):
                 sign = {"not": "!", "~": "~", "-": "-"}[op]
-                return _narrow(Text(f"{sign}{self.expr(a).inside(_ATOM)}", _UNARY), d)
+                return self._narrow(Text(f"{sign}{self.expr(a).inside(_ATOM)}", _UNARY), d)
             case Call(fn="reinterpret", args=(a,), dtype=d):
                 return self._reinterpret(self.expr(a), a.dtype, d)
             case Call(fn=fn, args=args):
@@ -187,7 +186,7 @@ class ExpressionWriter:
         """A conversion of `loopwright.ir.half`."""
         call = self._own(what, dtype, x)
         if call is None:
-            raise CodegenError(f"c: no conversion of {dtype}")
+            raise CodegenError(f"{self.prelude.dialect.name}: no conversion of {dtype}")
         return call
 
     def _loaded(self, x: Text, dtype: str) -> Text:
@@ -203,13 +202,13 @@ class ExpressionWriter:
 
     def _rounded(self, x: Text, dtype: str) -> Text:
         """What C computed in a wider type, as a value of the dtype."""
-        return self._half("narrow", x, dtype) if dtype in dtypes.HALVES else _narrow(x, dtype)
+        return self._half("narrow", x, dtype) if dtype in dtypes.HALVES else self._narrow(x, dtype)
 
     def _reinterpret(self, x: Text, source: str, to: str) -> Text:
         if source in dtypes.HALVES:
-            x, source = _convert(self._half("pack", x, source), "int16"), "int16"
+            x, source = self._convert(self._half("pack", x, source), "int16"), "int16"
         if to in dtypes.HALVES:
-            return self._half("unpack", _convert(x, "uint16"), to)
+            return self._half("unpack", self._convert(x, "uint16"), to)
         return _call(self.prelude.reinterpret(source, to), x)
 
     def _cast(self, x: Text, source: str, to: str) -> Text:
@@ -223,7 +222,7 @@ class ExpressionWriter:
             return _join("!=", x, Text("0"))
         if dtypes.is_float(source) and not dtypes.is_float(to):
             return _call(self.prelude.to_integer(source, to), x)
-        return _convert(x, to)
+        return self._convert(x, to)
 
     def _call(self, fn: str, args: list[Text], dtype: str) -> Text:
         if dtype in dtypes.HALVES:
@@ -236,8 +235,15 @@ class ExpressionWriter:
         own = self._own(fn, dtype, *args)
         if own is not None:
             return own
-        suffix = "f" if dtype == "float32" else ""
-        return _call(_C_NAMES.get(fn, fn) + suffix, *args)
+        return _call(self.prelude.dialect.function(fn, dtype), *args)
+
+    def _convert(self, x: Text, to: str) -> Text:
+        return Text(f"({self.prelude.dialect.type(to)}){x.inside(_UNARY)}", _UNARY)
+
+    def _narrow(self, x: Text, dtype: str) -> Text:
+        """Cut the int that C made of two narrow integers."""
+        narrow = dtypes.is_int(dtype) and dtypes.bits(dtype) < 32
+        return self._convert(x, dtype) if narrow else x
 
 
 def product_and_rest(e: Binary) -> tuple[Expr, Expr, Expr] | None:
@@ -254,29 +260,27 @@ def product_and_rest(e: Binary) -> tuple[Expr, Expr, Expr] | None:
     return None
 
 
-def literal(value: float, dtype: str) -> Text:
+def literal(value: float, dtype: str, dialect: Dialect) -> Text:
     """A literal; the text of a float is the shortest that is read back as the same number."""
     if dtype == "bool":
         return Text("true" if value else "false")
     if dtypes.is_float(dtype):
-        return _float(float(value), dtype)
+        return _float(float(value), dtype, dialect)
     lowest = dtypes.limits(dtype)[0]
     if value == lowest and dtypes.bits(dtype) >= 32 and not dtypes.is_unsigned(dtype):
-        return Text(f"INT{dtypes.bits(dtype)}_MIN")
-    text = f"INT64_C({value})" if dtype == "int64" else str(int(value))
-    if dtypes.is_unsigned(dtype) and dtypes.bits(dtype) >= 32:
-        text = f"UINT{dtypes.bits(dtype)}_C({value})"
-    return Text(text, _ATOM if value >= 0 or dtype == "int64" else _UNARY)
+        return Text(dialect.lowest(dtype))
+    text = dialect.integer(int(value), dtype)
+    return Text(text, _ATOM if value >= 0 or text.endswith(")") else _UNARY)
 
 
-def _float(value: float, dtype: str) -> Text:
+def _float(value: float, dtype: str, dialect: Dialect) -> Text:
     dtype = "float64" if dtype == "float64" else "float32"
     suffix = "f" if dtype == "float32" else ""
     level = _UNARY if math.copysign(1.0, value) < 0 else _ATOM
     if math.isnan(value):
-        return Text("NAN")
+        return Text(dialect.nan[dtype])
     if math.isinf(value):
-        return Text("-INFINITY" if value < 0 else "INFINITY", level)
+        return Text(f"{'-' if value < 0 else ''}{dialect.infinity[dtype]}", level)
     text = np.format_float_scientific(np.dtype(dtype).type(value), unique=True, trim="0")
     if 1e-4 <= abs(value) < 1e16 or value == 0.0:
         text = np.format_float_positional(np.dtype(dtype).type(value), unique=True, trim="0")
@@ -297,12 +301,3 @@ def _join(op: str, x: Text, y: Text) -> Text:
 
 def _call(name: str, *args: Text) -> Text:
     return Text(f"{name}({', '.join(a.text for a in args)})")
-
-
-def _convert(x: Text, to: str) -> Text:
-    return Text(f"({c_type(to)}){x.inside(_UNARY)}", _UNARY)
-
-
-def _narrow(x: Text, dtype: str) -> Text:
-    """Cut the int that C made of two narrow integers."""
-    return _convert(x, dtype) if dtypes.is_int(dtype) and dtypes.bits(dtype) < 32 else x

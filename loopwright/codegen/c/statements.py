@@ -13,7 +13,7 @@ from typing import assert_never
 
 from loopwright import dtypes
 from loopwright.codegen.c.expressions import ExpressionWriter, Text, product_and_rest
-from loopwright.codegen.c.prelude import Prelude, c_type, memory_type
+from loopwright.codegen.c.prelude import Prelude
 from loopwright.codegen.program_queries import has_blocks
 from loopwright.codegen.workspace import Bytes, SizeDefinitions, buffer_bytes, larger
 from loopwright.errors import CodegenError
@@ -222,7 +222,7 @@ class CFamilyWriter(ExpressionWriter):
         bounds = interval(e, {}, self.ranges) if dtypes.is_int(e.dtype) else None
         plain = bounds is not None and self.is_plain(e)
         text = self.plain(e) if plain else self.expr(e)
-        kind = "int64_t" if plain else c_type(v.dtype)
+        kind = "int64_t" if plain else self.prelude.dialect.type(v.dtype)
         if plain and bounds is not None:
             self.ranges[v] = bounds
         else:
@@ -278,12 +278,16 @@ class CFamilyWriter(ExpressionWriter):
 
     def declared(self, b: Buffer, head: str) -> str:
         """A declarator of a buffer as an array, ``head`` being what stands before its extents."""
-        return f"{memory_type(b.dtype)} {head}" + "".join(f"[{n}]" for n in self.extents(b))
+        return f"{self.prelude.dialect.memory_type(b.dtype)} {head}" + "".join(
+            f"[{n}]" for n in self.extents(b)
+        )
 
     def pointer(self, b: Buffer, name: str) -> str:
         """A declarator of a pointer to the rows of a buffer."""
         rows = "".join(f"[{n}]" for n in self.extents(b)[1:])
-        return f"{memory_type(b.dtype)} " + (f"(*{name}){rows}" if rows else f"*{name}")
+        return f"{self.prelude.dialect.memory_type(b.dtype)} " + (
+            f"(*{name}){rows}" if rows else f"*{name}"
+        )
 
     def _allocate(self, b: Buffer, body: Stmt) -> None:
         """A small buffer is an array of the block, a larger one a piece of the workspace."""
