@@ -74,26 +74,32 @@ def test_views_share_memory_and_keep_it(fake_gpus: FakeDriver) -> None:
     assert len(fake_gpus.blocks) == before
 
 
+class Foreign:
+    """An array of another library, on a GPU."""
+
+    def __init__(self, a: NDArray) -> None:
+        self.a = a
+
+    def __dlpack__(self, **options: object) -> Any:
+        return self.a.to_dlpack()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (2, 1)
+
+
 def test_exchange_without_a_copy_between_libraries(fake_gpus: FakeDriver) -> None:
     a = lw.nd.array(np.arange(6, dtype=np.float32).reshape(2, 3), device="cuda:1")
     b = from_dlpack(a.to_dlpack())
     assert isinstance(b, DeviceArray)
     assert (b.shape, b.dtype, str(b.device), b.data) == ((2, 3), "float32", "cuda(1)", a.data)
 
-    class Foreign:
-        def __dlpack__(self, **options: object) -> Any:
-            return a.to_dlpack()
-
-        def __dlpack_device__(self) -> tuple[int, int]:
-            return (2, 1)
-
     blocks = len(fake_gpus.blocks)
-    c = from_dlpack(Foreign())
+    c = from_dlpack(Foreign(a))
     del a, b
     gc.collect()
     assert len(fake_gpus.blocks) == blocks
     np.testing.assert_array_equal(c.numpy(), np.arange(6).reshape(2, 3))
-    del c, Foreign
+    del c
     gc.collect()
     assert len(fake_gpus.blocks) < blocks
     assert not dlpack._held
