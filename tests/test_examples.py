@@ -51,6 +51,7 @@ HELD = """
     schedule.Schedule schedule.Stage schedule.surface.group.Group
     target.Target transform.PassContext
     runtime.Module runtime.Function runtime.NDArray runtime.Device runtime.Artifact
+    runtime.RuntimeCache
     task.ApplyHistoryBest task.ConfigSpace task.Task
     measure.LocalRunner measure.MeasuredSpace
     tuner.Tuner
@@ -61,7 +62,7 @@ HELD = """
 EXEMPT = {
     "what others return: their fields say it": """
         schedule.Bounds schedule.StageBounds schedule.State schedule.Step te.OpNode tir.Stmt
-        runtime.Arg driver.LoweredProgram task.AsCalled task.Match
+        runtime.Arg runtime.CacheStatistics driver.LoweredProgram task.AsCalled task.Match
         measure.FinalistResult measure.PlayoffPlan measure.PlayoffResult
         tuner.Failure tuner.RunState tuner.Summary tuner.TaskRow tuner.TasksSummary tuner.Trial
         measure.BuildResult measure.MeasureBatch inspection.DataPlan inspection.Rerun

@@ -13,6 +13,8 @@ from loopwright.runtime.artifacts.kinds import (
 )
 from loopwright.runtime.artifacts.manifest import Manifest
 from loopwright.runtime.artifacts.objects import C_OBJECT, LLVM_OBJECT
+from loopwright.runtime.caches.programs import ProgramCache, content_key, program_cache
+from loopwright.runtime.caches.runtime_cache import CacheStatistics, RuntimeCache
 from loopwright.runtime.devices.device import DEVICE_TYPES, Device, DeviceType, cpu, device, enabled
 from loopwright.runtime.function import Arg, BoundCall, Function
 from loopwright.runtime.library import LIBRARY
@@ -41,6 +43,7 @@ __all__ = [
     "ArtifactKind",
     "BenchmarkResult",
     "BoundCall",
+    "CacheStatistics",
     "Device",
     "DeviceType",
     "Evaluator",
@@ -49,8 +52,11 @@ __all__ = [
     "Module",
     "NDArray",
     "PackedFunc",
+    "ProgramCache",
+    "RuntimeCache",
     "array",
     "bandwidth",
+    "content_key",
     "cpu",
     "device",
     "empty",
@@ -61,6 +67,7 @@ __all__ = [
     "load_module",
     "measure_windows",
     "pinned",
+    "program_cache",
     "register_artifact_kind",
     "set_num_threads",
     "time_call",
