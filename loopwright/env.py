@@ -50,8 +50,8 @@ class Settings:
         pool: ``LOOPWRIGHT_POOL``, how threads of the pool sleep: ``futex`` (Linux on x86-64 and
             aarch64), ``pthread`` (any POSIX system), or ``auto`` (default: futex where it exists).
         verify: ``LOOPWRIGHT_VERIFY``, 1 to check programs after every pass of lowering; default 0.
-        cache: ``LOOPWRIGHT_CACHE``, folder of the kernels, and of the programs that drivers of devices
-            compiled, that are kept on disk; 0 keeps none. Empty (unset, or 1): see `cache_folder`.
+        cache: ``LOOPWRIGHT_CACHE``, folder of what is kept on disk: kernels, and programs that a
+            device's driver compiled; 0 keeps nothing. Empty (unset, or 1): see `cache_folder`.
     """
 
     num_threads: int | None = None

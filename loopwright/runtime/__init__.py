@@ -4,6 +4,7 @@ Works alone: a saved program runs with nothing else of loopwright imported. Impo
 does not load LLVM; linking the first program does.
 """
 
+from loopwright.runtime import profiling
 from loopwright.runtime.artifacts.artifact import Artifact
 from loopwright.runtime.artifacts.kinds import (
     INTERP,
@@ -67,6 +68,7 @@ __all__ = [
     "load_module",
     "measure_windows",
     "pinned",
+    "profiling",
     "program_cache",
     "register_artifact_kind",
     "set_num_threads",
