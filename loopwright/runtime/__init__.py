@@ -23,6 +23,7 @@ from loopwright.runtime.module import Module, load_module
 from loopwright.runtime.ndarray import NDArray, array, empty, from_dlpack
 from loopwright.runtime.peak import bandwidth, fma_peak
 from loopwright.runtime.pool import get_num_threads, pinned, set_num_threads
+from loopwright.runtime.threads.thread_pool import ThreadPool
 from loopwright.runtime.timing import (
     BenchmarkResult,
     Evaluator,
@@ -55,6 +56,7 @@ __all__ = [
     "PackedFunc",
     "ProgramCache",
     "RuntimeCache",
+    "ThreadPool",
     "array",
     "bandwidth",
     "content_key",
