@@ -51,7 +51,8 @@ HELD = """
     schedule.Schedule schedule.Stage schedule.surface.group.Group
     target.Target transform.PassContext
     runtime.Module runtime.Function runtime.NDArray runtime.Device runtime.Artifact
-    runtime.RuntimeCache runtime.ThreadPool runtime.profiling.PerformanceMonitor
+    runtime.RuntimeCache runtime.RuntimeChecker runtime.ThreadPool
+    runtime.profiling.PerformanceMonitor
     task.ApplyHistoryBest task.ConfigSpace task.Task
     measure.LocalRunner measure.MeasuredSpace
     tuner.Tuner

@@ -16,6 +16,7 @@ from loopwright.runtime.artifacts.manifest import Manifest
 from loopwright.runtime.artifacts.objects import C_OBJECT, LLVM_OBJECT
 from loopwright.runtime.caches.programs import ProgramCache, content_key, program_cache
 from loopwright.runtime.caches.runtime_cache import CacheStatistics, RuntimeCache
+from loopwright.runtime.checker import RuntimeChecker
 from loopwright.runtime.devices.device import DEVICE_TYPES, Device, DeviceType, cpu, device, enabled
 from loopwright.runtime.function import Arg, BoundCall, Function
 from loopwright.runtime.library import LIBRARY
@@ -56,6 +57,7 @@ __all__ = [
     "PackedFunc",
     "ProgramCache",
     "RuntimeCache",
+    "RuntimeChecker",
     "ThreadPool",
     "array",
     "bandwidth",
