@@ -23,7 +23,7 @@ from loopwright.runtime.library import LIBRARY
 from loopwright.runtime.module import Module, load_module
 from loopwright.runtime.ndarray import NDArray, array, empty, from_dlpack
 from loopwright.runtime.peak import bandwidth, fma_peak
-from loopwright.runtime.pool import get_num_threads, pinned, set_num_threads
+from loopwright.runtime.pool import config_threadpool, get_num_threads, pinned, set_num_threads
 from loopwright.runtime.threads.thread_pool import ThreadPool
 from loopwright.runtime.timing import (
     BenchmarkResult,
@@ -61,6 +61,7 @@ __all__ = [
     "ThreadPool",
     "array",
     "bandwidth",
+    "config_threadpool",
     "content_key",
     "cpu",
     "device",
