@@ -21,6 +21,8 @@ from loopwright.runtime.profiling.columns import Column, chosen_columns, percent
 _FORMAT = 1
 #: What names of calls, devices and counters may be: a line of a table.
 _LONGEST = 1000
+#: The largest figure: sums and shares of such figures are still numbers.
+_LARGEST = 1e100
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class ProfiledCall:
         metrics: what collectors counted, of all calls together.
 
     Raises:
-        UsageError: a figure is negative, infinite or not a number.
+        UsageError: a figure is negative, over 1e100 or not a number.
     """
 
     name: str
@@ -106,7 +108,7 @@ class Report:
         configuration: what else may explain the times.
 
     Raises:
-        UsageError: a figure is negative, infinite or not a number.
+        UsageError: a figure is negative, over 1e100 or not a number.
 
     Example:
         >>> from loopwright.runtime.profiling import ProfiledCall, Report
@@ -297,13 +299,13 @@ def _figure(name: str, value: object) -> None:
     match value:
         case bool():
             pass
-        case int() | float() if 0 <= value < math.inf:
+        case int() | float() if 0 <= value <= _LARGEST:
             return
-    _refuse(name, value, "a finite number, at least 0")
+    _refuse(name, value, f"a number from 0 to {_LARGEST:g}")
 
 
 def _whole(name: str, value: object, low: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < low:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= _LARGEST:
         _refuse(name, value, f"a whole number, at least {low}")
 
 
