@@ -5,9 +5,9 @@
 launch through `recorded`; what else is to be counted is a `MetricCollector`.
 """
 
+from loopwright.runtime.devices.launches import recorded
 from loopwright.runtime.profiling.calls import observe_calls_of
 from loopwright.runtime.profiling.collectors import MetricCollector, ResourceCollector
-from loopwright.runtime.profiling.launches import recorded
 from loopwright.runtime.profiling.monitor import Metrics, PerformanceMonitor
 from loopwright.runtime.profiling.profile import profile, profile_function
 from loopwright.runtime.profiling.report import DeviceTotal, ProfiledCall, Report

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
+from loopwright.runtime.devices.device import Device
+from loopwright.runtime.devices.function import DeviceFunction
 from loopwright.runtime.function import Function
 
 #: Is told a function and its arguments when a call begins, and gives what is called when it ends.
@@ -20,7 +22,7 @@ Observer = Callable[[Any, tuple[object, ...]], Callable[[], None]]
 
 _CALL = "__call__"
 _lock = threading.RLock()
-_classes: list[type] = [Function]
+_classes: list[type] = [Function, DeviceFunction]
 _originals: dict[type, Callable[..., object]] = {}
 _observers: tuple[Observer, ...] = ()
 _inside = threading.local()
@@ -38,6 +40,14 @@ def observe_calls_of(cls: type) -> None:
         _classes.append(cls)
         if _observers:
             _replace(cls)
+
+
+def home_of(function: Any, args: tuple[object, ...]) -> Device:
+    """The device that a call runs on: that of its arrays, else the first one of its kind."""
+    first: Device = function.device
+    homes = (getattr(arg, "device", None) for arg in args)
+    ours = (d for d in homes if isinstance(d, Device) and d.device_type == first.device_type)
+    return next(ours, first)
 
 
 @contextmanager

@@ -16,8 +16,8 @@ from typing import Any
 from loopwright.errors import UsageError
 from loopwright.runtime import usage
 from loopwright.runtime.devices.interface import HOST
+from loopwright.runtime.devices.timers import Timer, start_timer
 from loopwright.runtime.profiling import calls
-from loopwright.runtime.profiling.timers import Timer, start_timer
 
 #: Calls on devices that may be waiting for their time; beyond it the older half is waited for.
 _MOST_PENDING = 1024
@@ -159,7 +159,7 @@ class _Watch:
 
     def __call__(self, function: Any, args: tuple[object, ...]) -> Callable[[], None]:
         """A call begins; what is returned is called when it ends."""
-        home = function.device
+        home = calls.home_of(function, args)
         timer = start_timer(home)
         if home.device_type != HOST:
             return lambda: self._queued(str(home), timer)

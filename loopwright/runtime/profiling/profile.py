@@ -13,13 +13,13 @@ from loopwright.errors import UsageError, did_you_mean, shown
 from loopwright.runtime import pool
 from loopwright.runtime.devices.device import Device, device
 from loopwright.runtime.devices.interface import HOST
+from loopwright.runtime.devices.launches import LaunchRecorder, Span, recording
+from loopwright.runtime.devices.timers import start_timer
 from loopwright.runtime.function import Function
 from loopwright.runtime.module import Module
 from loopwright.runtime.profiling import calls
 from loopwright.runtime.profiling.collectors import MetricCollector
-from loopwright.runtime.profiling.launches import LaunchRecorder, Span, recording
 from loopwright.runtime.profiling.report import ProfiledCall, Report
-from loopwright.runtime.profiling.timers import start_timer
 from loopwright.runtime.symbolic import SymbolicFunction
 from loopwright.runtime.timing import time_call
 
@@ -113,7 +113,7 @@ class _CallWatch:
         """A call begins; what is returned is called when it ends."""
         if threading.get_ident() != self._thread:
             return _nothing
-        home: Device = function.device
+        home = calls.home_of(function, args)
         before = len(self._spans)
         started = _start(self._collectors, home)
         timer = start_timer(home)

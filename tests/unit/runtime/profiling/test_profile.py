@@ -11,7 +11,8 @@ import pytest
 
 from loopwright.errors import ArgumentError, RunError, UsageError
 from loopwright.runtime import Device, Function, Module, profiling
-from loopwright.runtime.profiling import calls, launches
+from loopwright.runtime.devices import launches
+from loopwright.runtime.profiling import calls
 from loopwright.runtime.profiling.collectors import MetricCollector, ResourceCollector
 from tests.unit.runtime import kernels
 from tests.unit.runtime.profiling.simulated import Clocked, Kernels, Opaque, TwoKernels, clocked

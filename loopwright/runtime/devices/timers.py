@@ -70,7 +70,7 @@ def start_timer(device: Device) -> Timer:
         UsageError: nothing drives such a device.
 
     Example:
-        >>> from loopwright.runtime.profiling.timers import start_timer
+        >>> from loopwright.runtime.devices.timers import start_timer
         >>> timer = start_timer(lw.cpu(0))
         >>> timer.stop()
         >>> print(timer.seconds() >= 0)

@@ -19,7 +19,7 @@ from loopwright.runtime.devices.interface import (
     Program,
     Stream,
 )
-from loopwright.runtime.profiling.timers import EventTimer, Timer
+from loopwright.runtime.devices.timers import EventTimer, Timer
 
 
 @dataclass(frozen=True, slots=True)
