@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from loopwright.errors import ArgumentError, RunError, UsageError
-from loopwright.runtime import Device, Function, Module, profiling
+from loopwright.runtime import Device, Function, Module, opencl, profiling
 from loopwright.runtime.devices import launches
 from loopwright.runtime.profiling import calls
 from loopwright.runtime.profiling.collectors import MetricCollector, ResourceCollector
@@ -139,6 +140,43 @@ def test_a_clock_that_runs_backwards_counts_as_nothing(api: Clocked) -> None:
     report = profiling.profile(Opaque(api, -1e-7), number=1)
     assert report.calls[0].seconds == 0
     assert report.percent(report.calls[0]) == 0
+
+
+def test_a_call_belongs_to_the_device_of_its_arrays(api: Clocked) -> None:
+    function = Opaque(api, 1.0)
+    there = SimpleNamespace(device=Device("ext_dev", 1))
+    here = SimpleNamespace(device=Device("cpu", 0))
+    assert calls.home_of(function, (here, 3, there)) == Device("ext_dev", 1)
+    assert calls.home_of(function, (here,)) == Device("ext_dev", 0)
+
+
+TWICE = b"""
+__kernel void twice(__global const float *a, __global float *b, long n) {
+  int i = get_global_id(0);
+  if (i < n) b[i] = 2 * a[i];
+}
+"""
+
+
+def test_launches_of_opencl_have_the_time_of_their_events() -> None:
+    if not opencl().exist:
+        pytest.skip(opencl()._why_absent())
+    api = opencl().api
+    memory = api.allocate(0, 4096)
+    program = api.load(0, TWICE, ["twice"])
+    begin = time.perf_counter()
+    with launches.recording() as recorder:
+        for _ in range(2):
+            shown = launches.recorded(program, api, 0)
+            shown.launch("twice", (8, 1, 1), (128, 1, 1), [memory, memory, 1000])
+        seconds = [span.timer.seconds() for span in recorder.spans]
+    wall = time.perf_counter() - begin
+    api.free(memory)
+    assert [(s.name, s.device, s.nbytes) for s in recorder.spans] == [
+        ("twice", "opencl(0)", 8192)
+    ] * 2
+    assert all(0 < s < wall for s in seconds)
+    assert sum(seconds) <= wall
 
 
 class Counting(MetricCollector):

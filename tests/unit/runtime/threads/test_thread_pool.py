@@ -132,7 +132,7 @@ def test_a_process_that_ends_without_shutdown_does_the_work_first() -> None:
         "import time\n"
         "from loopwright.runtime import ThreadPool\n"
         "pool = ThreadPool(2)\n"
-        "for n in range(6): pool.submit(lambda n: (time.sleep(0.01), print(n)), n)\n"
+        "for n in range(6): pool.submit(lambda n: (time.sleep(0.01), print(f'{n} ', end='')), n)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script],
