@@ -1,0 +1,34 @@
+"""Memory of devices: allocators, workspaces of kernels, copies beside other work.
+
+Written against `loopwright.runtime.devices.interface` alone, so that it serves every device.
+"""
+
+from loopwright.runtime.memory.allocators import (
+    allocator,
+    device_allocator,
+    forget_stream,
+    free_stream,
+)
+from loopwright.runtime.memory.naive import NaiveAllocator
+from loopwright.runtime.memory.pool import (
+    HOST_ALIGNMENT,
+    DeviceLike,
+    MemoryPool,
+    PoolStatistics,
+    note_use,
+)
+from loopwright.runtime.memory.pooled import PooledAllocator
+
+__all__ = [
+    "HOST_ALIGNMENT",
+    "DeviceLike",
+    "MemoryPool",
+    "NaiveAllocator",
+    "PoolStatistics",
+    "PooledAllocator",
+    "allocator",
+    "device_allocator",
+    "forget_stream",
+    "free_stream",
+    "note_use",
+]
