@@ -25,6 +25,7 @@ ROOMS = """
     te tir schedule lowering transform target driver runtime task measure tuner tuner.run.callbacks
     records ops inspection testing autotvm autotvm.record autotvm.measure autotvm.utils
     autotvm.database autotvm.env autotvm.task autotvm.tuner
+    runtime.memory testing.simulated_device
 """
 
 #: What one asks a log or this machine by name, in modules whose other names are parts of it.
@@ -50,6 +51,9 @@ HELD = """
     te.BufferView te.Dag te.IRBuilder te.Operation te.Tensor te.TensorIntrin
     schedule.Schedule schedule.Stage schedule.surface.group.Group
     target.Target transform.PassContext
+    runtime.memory.AsyncMemoryCopier runtime.memory.DeviceCommunicator
+    runtime.memory.MemoryPrefetcher runtime.memory.NaiveAllocator runtime.memory.PooledAllocator
+    runtime.memory.WorkspacePool
     runtime.Module runtime.Function runtime.NDArray runtime.Device runtime.Artifact
     task.ApplyHistoryBest task.ConfigSpace task.Task
     measure.LocalRunner measure.MeasuredSpace
@@ -61,12 +65,14 @@ HELD = """
 EXEMPT = {
     "what others return: their fields say it": """
         schedule.Bounds schedule.StageBounds schedule.State schedule.Step te.OpNode tir.Stmt
+        runtime.memory.PoolStatistics runtime.memory.Prefetch
         runtime.Arg driver.LoweredProgram task.AsCalled task.Match
         measure.FinalistResult measure.PlayoffPlan measure.PlayoffResult
         tuner.Failure tuner.RunState tuner.Summary tuner.TaskRow tuner.TasksSummary tuner.Trial
         measure.BuildResult measure.MeasureBatch inspection.DataPlan inspection.Rerun
     """,
     "types of what one may write oneself; `loopwright.testing` has contracts": """
+        runtime.memory.MemoryPool
         measure.MeasurerLike measure.TaskLike records.Json records.Measurement
         tuner.Callback tuner.TasksMonitor tuner.TunerLike tuner.run.callbacks.Database
     """,

@@ -35,17 +35,17 @@ EXT_DEV = 12
 BANDWIDTH = 1e9
 _THREADS_PER_BLOCK = 1024
 
-P = ParamSpec("P")
-R = TypeVar("R")
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 def _counted(
-    method: Callable[Concatenate[SimulatedDevice, P], R],
-) -> Callable[Concatenate[SimulatedDevice, P], R]:
+    method: Callable[Concatenate[SimulatedDevice, _P], _R],
+) -> Callable[Concatenate[SimulatedDevice, _P], _R]:
     """Count a call, and fail it where the device is lost; one call at a time."""
 
     @functools.wraps(method)
-    def run(self: SimulatedDevice, *args: P.args, **options: P.kwargs) -> R:
+    def run(self: SimulatedDevice, *args: _P.args, **options: _P.kwargs) -> _R:
         with self._lock:
             self._count_call(method.__name__)
             return method(self, *args, **options)

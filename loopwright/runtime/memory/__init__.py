@@ -9,6 +9,8 @@ from loopwright.runtime.memory.allocators import (
     forget_stream,
     free_stream,
 )
+from loopwright.runtime.memory.communicator import DeviceCommunicator
+from loopwright.runtime.memory.copier import AsyncMemoryCopier
 from loopwright.runtime.memory.naive import NaiveAllocator
 from loopwright.runtime.memory.pool import (
     HOST_ALIGNMENT,
@@ -18,17 +20,25 @@ from loopwright.runtime.memory.pool import (
     note_use,
 )
 from loopwright.runtime.memory.pooled import PooledAllocator
+from loopwright.runtime.memory.prefetcher import MemoryPrefetcher, Prefetch
+from loopwright.runtime.memory.workspace import WorkspacePool, workspace_pool
 
 __all__ = [
     "HOST_ALIGNMENT",
+    "AsyncMemoryCopier",
+    "DeviceCommunicator",
     "DeviceLike",
     "MemoryPool",
+    "MemoryPrefetcher",
     "NaiveAllocator",
     "PoolStatistics",
     "PooledAllocator",
+    "Prefetch",
+    "WorkspacePool",
     "allocator",
     "device_allocator",
     "forget_stream",
     "free_stream",
     "note_use",
+    "workspace_pool",
 ]

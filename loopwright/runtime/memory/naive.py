@@ -52,7 +52,7 @@ class NaiveAllocator(MemoryPool):
         """
         aligned_to = self._checked(nbytes, alignment)
         try:
-            memory = self.api.allocate(self.device_id, nbytes, aligned_to)
+            memory = self._from_device(nbytes, aligned_to)
         except OutOfMemoryError as error:
             raise OutOfMemoryError(
                 f"{self.device_name}: {nbytes} bytes were asked; {self._live} are live, none are "
@@ -130,3 +130,11 @@ class NaiveAllocator(MemoryPool):
             >>> with SimulatedDevice() as api:
             ...     NaiveAllocator((12, 0)).forget_stream(api.current_stream(0))
         """
+
+    def _from_device(self, nbytes: int, alignment: int) -> Memory:
+        try:
+            return self.api.allocate(self.device_id, nbytes, alignment)
+        except OutOfMemoryError:
+            if not self._ask_holders():
+                raise
+        return self.api.allocate(self.device_id, nbytes, alignment)

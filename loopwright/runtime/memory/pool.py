@@ -106,12 +106,14 @@ class MemoryPool(ABC):
         device_type, device_id: of the device.
         api: its kind.
         alignment: bytes to which memory is aligned unless more is asked: 64 on the host, else 256.
+        holders: others who keep memory of this pool, and are asked for it when memory is short.
     """
 
     def __init__(self, device: DeviceLike) -> None:
         self.device_type, self.device_id = device_pair(device)
         self.api: DeviceAPI = device_api(self.device_type)
         self.alignment = default_alignment(self.device_type)
+        self.holders: weakref.WeakSet[CacheHolder] = weakref.WeakSet()
         with _pools_lock:
             _pools.add(self)
 
@@ -162,8 +164,23 @@ class MemoryPool(ABC):
         """Remember a stream no more: all work in it is done, and it will be given back."""
 
     def allocated_size(self) -> int:
-        """Bytes of the blocks that are held by somebody."""
+        """Bytes of the blocks that are held by somebody.
+
+        Example:
+            >>> from loopwright.runtime.memory import NaiveAllocator
+            >>> from loopwright.testing.simulated_device import SimulatedDevice
+            >>> with SimulatedDevice():
+            ...     pool = NaiveAllocator((12, 0))
+            ...     memory = pool.alloc(1000)
+            ...     print(pool.allocated_size())
+            ...     pool.free(memory)
+            1000
+        """
         return self.statistics().live_bytes
+
+    def _ask_holders(self) -> int:
+        """Have others free what they keep for later; the number of bytes."""
+        return sum(holder.release_cached() for holder in list(self.holders))
 
     def _checked(self, nbytes: int, alignment: int | None) -> int:
         """The alignment to give; a request that makes no sense is refused."""

@@ -7,7 +7,6 @@ stream that used it last without waiting, and to another one only behind a wait.
 from __future__ import annotations
 
 import threading
-import weakref
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +15,6 @@ from loopwright.errors import ArgumentError, OutOfMemoryError, UsageError
 from loopwright.runtime.devices.interface import HOST, Memory, Stream
 from loopwright.runtime.memory.blocks import Block, Chunk
 from loopwright.runtime.memory.pool import (
-    CacheHolder,
     DeviceLike,
     Lease,
     MemoryPool,
@@ -63,8 +61,6 @@ class PooledAllocator(MemoryPool):
         on_host = self.device_type == HOST
         self._next_chunk = first_chunk or (_MIB if on_host else 64 * _MIB)
         self._largest_chunk = largest_chunk or (64 * _MIB if on_host else 1024 * _MIB)
-        #: Others who keep memory of this pool; they are asked for it when memory is short.
-        self.holders: weakref.WeakSet[CacheHolder] = weakref.WeakSet()
         self._chunks: list[Chunk] = []
         self._direct: set[Block] = set()
         self._requested = self._live = self._peak = self._reserved = 0
@@ -230,8 +226,7 @@ class PooledAllocator(MemoryPool):
             if memory is not None:
                 return memory
         before = self._reserved
-        for holder in list(self.holders):
-            holder.release_cached()
+        self._ask_holders()
         self._drain()
         self._release_unused()
         self.api.synchronize(self.device_id)  # a device may keep memory until it is unused
