@@ -5,6 +5,7 @@ does not load LLVM; linking the first program does.
 """
 
 from loopwright.runtime.artifacts.artifact import Artifact
+from loopwright.runtime.artifacts.device_kinds import CUDA_CUBIN, OPENCL_SOURCE
 from loopwright.runtime.artifacts.kinds import (
     INTERP,
     ArtifactKind,
@@ -13,7 +14,19 @@ from loopwright.runtime.artifacts.kinds import (
 )
 from loopwright.runtime.artifacts.manifest import Manifest
 from loopwright.runtime.artifacts.objects import C_OBJECT, LLVM_OBJECT
-from loopwright.runtime.devices.device import DEVICE_TYPES, Device, DeviceType, cpu, device, enabled
+from loopwright.runtime.devices.device import (
+    DEVICE_TYPES,
+    Device,
+    DeviceType,
+    cpu,
+    cuda,
+    device,
+    enabled,
+    gpu,
+    metal,
+    opencl,
+    rocm,
+)
 from loopwright.runtime.function import Arg, BoundCall, Function
 from loopwright.runtime.library import LIBRARY
 from loopwright.runtime.module import Module, load_module
@@ -31,7 +44,7 @@ from loopwright.runtime.timing import (
 #: The field's name for a compiled function.
 PackedFunc = Function
 
-for _kind in (LLVM_OBJECT, C_OBJECT, LIBRARY, INTERP):
+for _kind in (LLVM_OBJECT, C_OBJECT, LIBRARY, INTERP, OPENCL_SOURCE, CUDA_CUBIN):
     register_artifact_kind(_kind)
 
 __all__ = [
@@ -52,16 +65,21 @@ __all__ = [
     "array",
     "bandwidth",
     "cpu",
+    "cuda",
     "device",
     "empty",
     "enabled",
     "fma_peak",
     "from_dlpack",
     "get_num_threads",
+    "gpu",
     "load_module",
     "measure_windows",
+    "metal",
+    "opencl",
     "pinned",
     "register_artifact_kind",
+    "rocm",
     "set_num_threads",
     "time_call",
     "time_once",

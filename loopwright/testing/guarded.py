@@ -137,6 +137,7 @@ def _run(
     head: dict[str, Any], objects: bytes, blobs: list[bytes], regions: _Regions
 ) -> tuple[list[bytes], str]:
     """Run once; returns the arrays' bytes and an error text or ''."""
+    from loopwright.runtime.function import Function
     from loopwright.runtime.module import Module
     from loopwright.runtime.symbolic import SymbolicFunction
 
@@ -144,6 +145,7 @@ def _run(
     f = module[module.entry_name]
     if isinstance(f, SymbolicFunction):
         f, _ = f.resolve([np.broadcast_to(0, shape) for shape, _ in head["arrays"]])
+    assert isinstance(f, Function)  # guarded memory is the host's
     side = head["side"]
     placed = [(regions.take(len(b)), b) for b in blobs]
     views = [r.place(len(b), side) for r, b in placed]
