@@ -108,7 +108,7 @@ class SimulatedDevice(DeviceAPI):
             "device_name": "a device that is simulated",
             "max_threads_per_block": _THREADS_PER_BLOCK,
             "warp_size": 32,
-            "total_memory": memory_limit,
+            "total_global_memory": memory_limit,
             **(attributes or {}),
         }
         self.calls: Counter[str] = Counter()
@@ -171,6 +171,8 @@ class SimulatedDevice(DeviceAPI):
     def attribute(self, device_id: int, name: str) -> AttributeValue:
         """A property of a device; None where it has no such thing."""
         self._check_device(device_id)
+        if name == "available_global_memory":
+            return self.memory_limit - self.used_bytes(device_id)
         return self.attributes.get(name)
 
     def can_access_peer(self, device_id: int, other: int) -> bool:
@@ -220,7 +222,10 @@ class SimulatedDevice(DeviceAPI):
         nbytes: int,
         stream: Stream | None = None,
     ) -> None:
-        """Queue a copy; host memory is read or written when the stream has come that far."""
+        """Queue a copy, by default in a stream of the source's device, or of the only one.
+
+        Memory of the host is read or written when the stream has come that far.
+        """
         read = self._book.access("copy", source, source_offset, nbytes)
         write = self._book.access("copy", target, target_offset, nbytes)
         owners = [x.allocation.device_id for x in (write, read) if isinstance(x, Access)]
@@ -228,7 +233,7 @@ class SimulatedDevice(DeviceAPI):
             raise self._book.fault(f"copy: neither {source} nor {target} is on a device")
         if len(owners) == 2 and not self.can_access_peer(*owners):
             raise self._book.fault(f"copy: device {owners[0]} cannot reach device {owners[1]}")
-        queue = self._queue("copy", stream or self._current_stream(owners[0]), *owners)
+        queue = self._queue("copy", stream or self._current_stream(owners[-1]), *owners)
 
         def run() -> None:
             write.take()[:] = read.take()

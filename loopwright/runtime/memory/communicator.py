@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Sequence
 from typing import Literal, Self
@@ -84,7 +85,7 @@ class DeviceCommunicator:
         """How a copy would go.
 
         Raises:
-            UsageError: one of them is on a device that is not here, or both are on the host.
+            UsageError: one of them is on a device that is not here.
 
         Example:
             >>> from loopwright.runtime.memory import DeviceCommunicator
@@ -97,7 +98,7 @@ class DeviceCommunicator:
         """
         here, there = self._home(source), self._home(target)
         if here[0] == there[0] == HOST:
-            raise UsageError("both sides are memory of the host; copy it with numpy.copyto")
+            return "direct"
         if HOST in (here[0], there[0]):
             return "host"
         return "direct" if self._reaches(there, here) else "staged"
@@ -120,7 +121,7 @@ class DeviceCommunicator:
             target_offset: bytes to leave out at the target's beginning.
 
         Raises:
-            UsageError: one of them is on a device that is not here, or both are on the host.
+            UsageError: one of them is on a device that is not here.
             ArgumentError: bytes are outside, or an array is not contiguous or read-only.
             RunError: a device refuses, or is lost.
 
@@ -144,6 +145,8 @@ class DeviceCommunicator:
         with self._lock:
             if route == "staged":
                 self._copy_staged(here, there)
+            elif here.device_type == there.device_type == HOST:
+                ctypes.memmove(there.address, here.address, count)
             else:
                 self._copy_directly(here, there)
         return route
@@ -163,9 +166,9 @@ class DeviceCommunicator:
             self._buffers.clear()
 
     def _copy_directly(self, source: Memory, target: Memory) -> None:
-        """Copy by one device, the target's where that is not the host."""
-        mine = _pair(source if target.device_type == HOST else target)
-        other = _pair(source)
+        """Copy by one device, the source's where that is not the host."""
+        mine = _pair(target if source.device_type == HOST else source)
+        other = _pair(target)
         if other != mine and other[0] != HOST:
             # Streams of two devices cannot wait for each other everywhere.
             self._apis[other].wait_event(self._apis[other].record_event(other[1]))

@@ -192,14 +192,14 @@ class MemoryPool(ABC):
         return max(wanted, self.alignment)
 
 
-@dataclass(slots=True, eq=False, weakref_slot=True)
+@dataclass(slots=True, eq=False)
 class Lease:
-    """The owner of memory that a pool gave out: who gave it, and who may still use it.
+    """What a pool knows of memory that it gave out.
 
     Attributes:
         pool: where it goes back to.
         nbytes: what was asked.
-        block: what the pool knows of it; None once it was freed.
+        block: the pool's piece; None once it was freed.
         streams: by their handles, those in which work may be queued that uses it.
     """
 
@@ -209,12 +209,25 @@ class Lease:
     streams: dict[int, Stream] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PooledMemory(Memory):
+    """Memory that a pool gave out; its owner is what the device gave to the pool.
+
+    Attributes:
+        lease: what the pool knows of it.
+    """
+
+    lease: Lease | None = field(default=None, repr=False)
+
+
 def lease_of(memory: Memory) -> Lease | None:
     """The lease behind memory or a part of it; None where no pool keeps one."""
     owner: object = memory
     while isinstance(owner, Memory):
+        if isinstance(owner, PooledMemory):
+            return owner.lease
         owner = owner.owner
-    return owner if isinstance(owner, Lease) else None
+    return None
 
 
 def note_use(memory: Memory, stream: Stream) -> None:

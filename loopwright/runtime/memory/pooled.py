@@ -18,6 +18,7 @@ from loopwright.runtime.memory.pool import (
     DeviceLike,
     Lease,
     MemoryPool,
+    PooledMemory,
     PoolStatistics,
 )
 
@@ -97,10 +98,10 @@ class PooledAllocator(MemoryPool):
             self._requested += nbytes
             self._live += block.size
             self._peak = max(self._peak, self._live)
-        memory = block.chunk.memory
-        return Memory(
-            self.device_type, self.device_id, memory.handle, nbytes, memory.offset + block.offset,
-            memory.scope, lease,
+        chunk = block.chunk.memory
+        return PooledMemory(
+            self.device_type, self.device_id, chunk.handle, nbytes, chunk.offset + block.offset,
+            chunk.scope, chunk, lease,
         )  # fmt: skip
 
     def free(self, memory: Memory, stream: Stream | None = None) -> None:
@@ -118,8 +119,8 @@ class PooledAllocator(MemoryPool):
             67108864
         """
         user = stream or self.api.current_stream(self.device_id)
-        lease = memory.owner
-        if not isinstance(lease, Lease) or lease.pool is not self:
+        lease = memory.lease if isinstance(memory, PooledMemory) else None
+        if lease is None or lease.pool is not self:
             raise ArgumentError(f"free: {memory} was not allocated by this pool, or is a part")
         with self._lock:
             block, lease.block = lease.block, None

@@ -165,6 +165,9 @@ def test_memory_is_limited(device: SimulatedDevice) -> None:
     with pytest.raises(OutOfMemoryError, match="8000 bytes were asked, 5536 of 65536 are free"):
         device.allocate(0, 8000)
     device.allocate(1, 8000)
+    assert device.attribute(0, "total_global_memory") == 1 << 16
+    assert device.attribute(0, "available_global_memory") == 5536
+    assert device.attribute(0, "color") is None
     device.free(held)
     assert device.used_bytes(0) == 0
     device.allocate(0, 65536)
@@ -283,6 +286,7 @@ def test_peers_copy_directly() -> None:
         device.copy(host(data), 0, first, 0, 8)
         device.synchronize(0)
         device.copy(first, 0, other, 0, 8)
+        device.synchronize(0)
         device.copy(other, 0, host(back), 0, 8)
         device.synchronize(1)
         np.testing.assert_array_equal(back, data)
