@@ -38,6 +38,7 @@ class PooledAllocator(MemoryPool):
 
     Raises:
         UsageError: nothing drives such a device.
+        ArgumentError: a chunk would be empty.
 
     Example:
         >>> from loopwright.runtime.memory import PooledAllocator
@@ -59,6 +60,9 @@ class PooledAllocator(MemoryPool):
         largest_chunk: int | None = None,
     ) -> None:
         super().__init__(device)
+        for size in (first_chunk, largest_chunk):
+            if size is not None and size < 1:
+                raise ArgumentError(f"a chunk of {size} bytes holds nothing; choose 1 or more")
         on_host = self.device_type == HOST
         self._next_chunk = first_chunk or (_MIB if on_host else 64 * _MIB)
         self._largest_chunk = largest_chunk or (64 * _MIB if on_host else 1024 * _MIB)
@@ -181,17 +185,27 @@ class PooledAllocator(MemoryPool):
     def _block(self, nbytes: int, size: int, alignment: int, user: Stream) -> Block:
         """A block that nobody holds, and that work in a stream may use."""
         if size > self._largest_chunk or alignment > self.alignment:
-            memory = self._from_device(nbytes, (size,), alignment)
-            block = Chunk(memory).free[0]
-            self._direct.add(block)
-            return block
-        found = self._first_fit(size, user) or self._grow(nbytes, size)
+            return self._direct_block(nbytes, size, alignment)
+        found = self._first_fit(size, user) or self._grow(nbytes, size, user)
         for handle, stream in found.streams.items():
             if handle != user.handle:
                 self.api.sync_stream_from_to(self.device_id, stream, user)
         found.chunk.take(found, size)
         found.streams = {}
         return found
+
+    def _direct_block(self, nbytes: int, size: int, alignment: int) -> Block:
+        """A block of its own from the device, which goes back there."""
+        memory = self._from_device(size, alignment)
+        if memory is None:
+            before = self._reserved
+            self._collect()
+            memory = self._after_release(size, alignment)
+            if memory is None:
+                raise self._out_of_memory(nbytes, before)
+        block = Chunk(memory).free[0]
+        self._direct.add(block)
+        return block
 
     def _first_fit(self, size: int, user: Stream) -> Block | None:
         """The first free block that is large enough; before all others one that needs no wait."""
@@ -205,43 +219,30 @@ class PooledAllocator(MemoryPool):
                 needs_wait = needs_wait or block
         return needs_wait
 
-    def _grow(self, nbytes: int, size: int) -> Block:
-        """The only block of a new chunk, which is twice the last one where there is so much."""
+    def _grow(self, nbytes: int, size: int, user: Stream) -> Block:
+        """A free block that is large enough, in a new chunk if the device has one."""
         wanted = self._next_chunk
         while wanted < size:
             wanted *= 2
-        memory = self._from_device(nbytes, (min(wanted, self._largest_chunk), size), self.alignment)
+        wanted = min(wanted, self._largest_chunk)
+        memory = self._from_device(wanted, self.alignment)
+        if memory is None and wanted > size:
+            memory = self._from_device(size, self.alignment)
+        if memory is None:
+            before = self._reserved
+            self._collect()
+            found = self._first_fit(size, user)
+            if found is not None:
+                return found
+            memory = self._after_release(size, self.alignment)
+            if memory is None:
+                raise self._out_of_memory(nbytes, before)
         self._next_chunk = min(2 * wanted, self._largest_chunk)
-        chunk = Chunk(memory)
-        self._chunks.append(chunk)
-        return chunk.free[0]
+        self._chunks.append(Chunk(memory))
+        return self._chunks[-1].free[0]
 
-    def _from_device(self, nbytes: int, sizes: tuple[int, ...], alignment: int) -> Memory:
-        """Memory of the first of some sizes that the device has; caches are released for the last.
-
-        Raises:
-            OutOfMemoryError: it has none of them.
-        """
-        for size in sizes:
-            memory = self._try(size, alignment)
-            if memory is not None:
-                return memory
-        before = self._reserved
-        self._ask_holders()
-        self._drain()
-        self._release_unused()
-        self.api.synchronize(self.device_id)  # a device may keep memory until it is unused
-        memory = self._try(sizes[-1], alignment)
-        if memory is not None:
-            return memory
-        now = self._statistics()
-        raise OutOfMemoryError(
-            f"{self.device_name}: {nbytes} bytes were asked; {now.live_bytes} are live, "
-            f"{now.cached_bytes} are cached after {before - self._reserved} were released, the "
-            f"largest free block has {now.largest_free}; free arrays, or use a smaller problem"
-        )
-
-    def _try(self, size: int, alignment: int) -> Memory | None:
+    def _from_device(self, size: int, alignment: int) -> Memory | None:
+        """Memory from the device; None where it has not so much."""
         try:
             memory = self.api.allocate(self.device_id, size, alignment)
         except OutOfMemoryError:
@@ -249,6 +250,25 @@ class PooledAllocator(MemoryPool):
         self._device_allocations += 1
         self._reserved += size
         return memory
+
+    def _collect(self) -> None:
+        """Get back what others keep for later."""
+        self._ask_holders()
+        self._drain()
+
+    def _after_release(self, size: int, alignment: int) -> Memory | None:
+        """Memory from the device when it has got back all that nobody holds."""
+        self._release_unused()
+        self.api.synchronize(self.device_id)  # a device may keep memory until it is unused
+        return self._from_device(size, alignment)
+
+    def _out_of_memory(self, nbytes: int, before: int) -> OutOfMemoryError:
+        now = self._statistics()
+        return OutOfMemoryError(
+            f"{self.device_name}: {nbytes} bytes were asked; {now.live_bytes} are live, "
+            f"{now.cached_bytes} are cached after {before - now.reserved_bytes} were released, the "
+            f"largest free block has {now.largest_free}; free arrays, or use a smaller problem"
+        )
 
     def _release_unused(self) -> int:
         before = self._reserved
@@ -288,7 +308,8 @@ class PooledAllocator(MemoryPool):
                 yield
             finally:
                 self._busy = False
-                self._drain()
+                if self._late:
+                    self._drain()
 
     def _drain(self) -> None:
         """Make blocks free that were given back."""

@@ -423,3 +423,5 @@ def test_unknown_allocators_and_devices_are_refused() -> None:
         allocator("poled", (EXT_DEV, 0))
     with pytest.raises(UsageError, match="no backend drives devices of type 99"):
         device_allocator((99, 0))
+    with SimulatedDevice(), pytest.raises(ArgumentError, match="a chunk of -1 bytes holds nothing"):
+        PooledAllocator((EXT_DEV, 0), largest_chunk=-1)

@@ -155,6 +155,18 @@ def test_kept_workspaces_go_before_memory_is_out(
     allocator.release_cached()
 
 
+def test_kept_workspaces_serve_a_request_where_the_device_has_nothing_more(
+    device: SimulatedDevice,
+) -> None:
+    allocator = PooledAllocator(DEVICE, first_chunk=1 << 20)
+    pool, held = WorkspacePool(DEVICE, allocator), allocator.alloc(1 << 19)
+    pool.free(pool.alloc(1 << 19))
+    memory = allocator.alloc(1 << 18)  # the chunk is full, and cannot be released
+    allocator.free(memory)
+    allocator.free(held)
+    allocator.release_cached()
+
+
 def test_a_device_has_one_pool(device: SimulatedDevice) -> None:
     old = workspace_pool(DEVICE)
     assert workspace_pool(DEVICE) is old
