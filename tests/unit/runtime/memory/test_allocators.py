@@ -301,6 +301,56 @@ def test_blocks_that_join_are_waited_for_in_all_their_streams(device: SimulatedD
         free_stream(stream)
 
 
+def test_the_stream_in_which_a_block_is_freed_is_waited_for(device: SimulatedDevice) -> None:
+    data, zeros, back = (np.full(512, n, np.uint8) for n in (7, 0, 0))
+    pool, other = pooled(), device.create_stream(0)
+    memory = pool.alloc(512)
+    device.copy(host(data), 0, memory, 0, 512)
+    device.synchronize(0)
+    device.copy(memory, 0, host(back), 0, 512, other)
+    pool.free(memory, other)
+    again = pool.alloc(512)
+    device.copy(host(zeros), 0, again, 0, 512)
+    device.synchronize(0, device.current_stream(0))
+    device.synchronize(0)
+    np.testing.assert_array_equal(back, data)
+    free_stream(other)
+    free_all(pool, again)
+
+
+def test_a_stream_is_done_before_allocators_forget_it(
+    device: SimulatedDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool, other, queued = pooled(), device.create_stream(0), []
+    memory = pool.alloc(512, stream=other)
+    device.copy(host(data := np.zeros(512, np.uint8)), 0, memory, 0, 512, other)
+    monkeypatch.setattr(
+        PooledAllocator, "forget_stream", lambda *_: queued.append(device.queued(0))
+    )
+    free_stream(other)
+    assert queued
+    assert not any(queued)
+    assert not data.any()
+    free_all(pool, memory)
+
+
+def test_a_device_that_frees_when_work_is_done_is_waited_for(
+    device: SimulatedDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool, allocate, data = pooled(), device.allocate, np.zeros(512, np.uint8)
+
+    def full_until_idle(*args: int) -> Memory:
+        if device.queued(0):
+            raise OutOfMemoryError("full")
+        return allocate(*args)
+
+    first = pool.alloc(512)
+    device.copy(host(data), 0, first, 0, 512)
+    monkeypatch.setattr(device, "allocate", full_until_idle)
+    blocks = [pool.alloc(PAGE), pool.alloc(1 << 16)]
+    free_all(pool, first, *blocks)
+
+
 @pytest.mark.parametrize("noted", [True, False])
 def test_a_use_in_another_stream_is_waited_for_where_it_was_noted(
     noted: bool, device: SimulatedDevice

@@ -75,10 +75,11 @@ def test_data_arrives(
     fill(apis, last, old)
     with DeviceCommunicator(DEVICES, chunk_bytes) as communicator:
         route = communicator.copy(first, last, 600, source_offset=30, target_offset=200)
+        found = read(apis, last).copy()
     assert route == expected_route(source, target)
     wanted = old.copy()
     wanted[200:800] = data[30:630]
-    np.testing.assert_array_equal(read(apis, last), wanted)
+    np.testing.assert_array_equal(found, wanted)
     for memory in (first, last):
         if memory.device_type != HOST:
             apis[memory.device_type].free(memory)

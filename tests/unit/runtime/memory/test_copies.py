@@ -166,6 +166,27 @@ def test_a_prefetch_waits_for_who_makes_its_source(device: SimulatedDevice) -> N
     device.free(source)
 
 
+def test_pooled_memory_is_not_reused_before_it_was_prefetched(device: SimulatedDevice) -> None:
+    pool, back = PooledAllocator(DEVICE, first_chunk=4096), np.zeros(512, np.uint8)
+    data, zeros = np.full(512, 7, np.uint8), np.zeros(512, np.uint8)
+    source, wall = pool.alloc(512), pool.alloc(4096 - 1024)
+    device.copy(host(data), 0, source, 0, 512)
+    with MemoryPrefetcher(DEVICE, pool) as prefetcher:
+        prefetch = prefetcher.prefetch(source)
+        pool.free(source)
+        again = pool.alloc(512)
+        assert again.address == source.address
+        device.copy(host(zeros), 0, again, 0, 512)
+        device.synchronize(0, device.current_stream(0))
+        memory = prefetcher.wait(prefetch)
+        device.copy(memory, 0, host(back), 0, 512)
+        device.synchronize(0)
+    np.testing.assert_array_equal(back, data)
+    for block in (memory, again, wall):
+        pool.free(block)
+    pool.release_cached()
+
+
 def test_a_prefetch_is_waited_for_once(device: SimulatedDevice) -> None:
     pool = PooledAllocator(DEVICE, first_chunk=4096)
     with MemoryPrefetcher(DEVICE, pool) as prefetcher:
