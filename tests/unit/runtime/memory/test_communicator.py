@@ -106,6 +106,28 @@ def test_staging_fills_one_buffer_while_the_other_is_written(
     writer.free(last)
 
 
+@pytest.mark.parametrize("source", [0, 1])
+def test_devices_copy_directly_only_with_peer_access(
+    source: int, apis: dict[int, SimulatedDevice], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = apis[EXT_DEV]
+    first, last = place(apis, (EXT_DEV, source)), place(apis, (EXT_DEV, 1 - source))
+    copy, sides = api.copy, []
+
+    def watched(*args) -> None:
+        sides.append((args[0].device_type, args[2].device_type))
+        copy(*args)
+
+    monkeypatch.setattr(api, "copy", watched)
+    with DeviceCommunicator(DEVICES) as communicator:
+        communicator.copy(first, last)
+    reaches = source == 0  # device 1 reads the memory of device 0
+    ways = [(EXT_DEV, EXT_DEV)] if reaches else [(EXT_DEV, HOST), (HOST, EXT_DEV)]
+    assert sides == ways
+    api.free(first)
+    api.free(last)
+
+
 def test_peer_access_is_a_matrix(apis: dict[int, SimulatedDevice]) -> None:
     access = DeviceCommunicator(DEVICES).peer_access()
     wanted = np.eye(5, dtype=bool)
