@@ -26,7 +26,7 @@ def host(a: npt.NDArray[np.float32]) -> Memory:
 @pytest.fixture(scope="module")
 def api() -> DeviceAPI:
     if not opencl().exist:
-        pytest.skip(opencl()._why_absent())
+        pytest.skip(opencl().why_absent())
     return opencl().api
 
 
