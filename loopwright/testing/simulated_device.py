@@ -23,6 +23,7 @@ from loopwright.runtime.devices.interface import (
     Memory,
     Program,
     Stream,
+    check_request,
 )
 from loopwright.runtime.devices.registry import register_device_api, unregister_device_api
 from loopwright.testing.simulated_memory import Access, HostAccess, MemoryBook
@@ -192,10 +193,7 @@ class SimulatedDevice(DeviceAPI):
     ) -> Memory:
         """Memory full of ``POISON``, aligned to what was asked and to no more."""
         self._check_device(device_id)
-        if nbytes < 0:
-            raise ArgumentError(f"{self.name}: {nbytes} bytes cannot be allocated")
-        if alignment < 1 or alignment & (alignment - 1):
-            raise ArgumentError(f"{self.name}: alignment {alignment} is not a power of two")
+        check_request(f"{self.name}({device_id})", nbytes, alignment)
         if scope != "global":
             raise ArgumentError(f"{self.name} has no memory of scope {scope!r}, only 'global'")
         if self.used_bytes(device_id) + nbytes > self.memory_limit:

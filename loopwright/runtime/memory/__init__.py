@@ -13,7 +13,6 @@ from loopwright.runtime.memory.communicator import DeviceCommunicator
 from loopwright.runtime.memory.copier import AsyncMemoryCopier
 from loopwright.runtime.memory.naive import NaiveAllocator
 from loopwright.runtime.memory.pool import (
-    HOST_ALIGNMENT,
     DeviceLike,
     MemoryPool,
     PoolStatistics,
@@ -24,7 +23,6 @@ from loopwright.runtime.memory.prefetcher import MemoryPrefetcher, Prefetch
 from loopwright.runtime.memory.workspace import WorkspacePool, workspace_pool
 
 __all__ = [
-    "HOST_ALIGNMENT",
     "AsyncMemoryCopier",
     "DeviceCommunicator",
     "DeviceLike",

@@ -13,12 +13,16 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from loopwright.errors import ArgumentError
-from loopwright.runtime.devices.interface import DEVICE_ALIGNMENT, HOST, DeviceAPI, Memory, Stream
+from loopwright.runtime.devices.cpu import CPU_ALIGNMENT
+from loopwright.runtime.devices.interface import (
+    DEVICE_ALIGNMENT,
+    HOST,
+    DeviceAPI,
+    Memory,
+    Stream,
+    check_request,
+)
 from loopwright.runtime.devices.registry import device_api
-
-#: Bytes to which memory of the host is aligned unless somebody asks for more: a cache line.
-HOST_ALIGNMENT = 64
 
 
 class DeviceValue(Protocol):
@@ -44,7 +48,7 @@ def device_pair(device: DeviceLike) -> tuple[int, int]:
 
 def default_alignment(device_type: int) -> int:
     """Bytes to which the memory of such devices is aligned unless somebody asks for more."""
-    return HOST_ALIGNMENT if device_type == HOST else DEVICE_ALIGNMENT
+    return CPU_ALIGNMENT if device_type == HOST else DEVICE_ALIGNMENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,11 +188,8 @@ class MemoryPool(ABC):
 
     def _checked(self, nbytes: int, alignment: int | None) -> int:
         """The alignment to give; a request that makes no sense is refused."""
-        if nbytes < 0:
-            raise ArgumentError(f"alloc: {nbytes} bytes on {self.device_name}; ask for 0 or more")
         wanted = self.alignment if alignment is None else alignment
-        if wanted < 1 or wanted & (wanted - 1):
-            raise ArgumentError(f"alloc: alignment {alignment} is not a power of two")
+        check_request(self.device_name, nbytes, wanted)
         return max(wanted, self.alignment)
 
 

@@ -255,9 +255,9 @@ def test_misuse_is_noticed_and_remembered(name: str, device: SimulatedDevice) ->
 
 
 def test_arguments_are_checked(device: SimulatedDevice) -> None:
-    with pytest.raises(ArgumentError, match="-1 bytes cannot be allocated"):
+    with pytest.raises(ArgumentError, match="cannot allocate -1 bytes; the number is negative"):
         device.allocate(0, -1)
-    with pytest.raises(ArgumentError, match="alignment 3 is not a power of two"):
+    with pytest.raises(ArgumentError, match="the alignment 3 is not a power of two"):
         device.allocate(0, 1, 3)
     with pytest.raises(ArgumentError, match="no memory of scope 'texture'"):
         device.allocate(0, 1, scope="texture")

@@ -155,9 +155,9 @@ def test_alignment(kind: str, alignment: int | None, device: SimulatedDevice) ->
 @pytest.mark.parametrize("kind", ["naive", "pooled"])
 def test_requests_and_frees_are_checked(kind: str, device: SimulatedDevice) -> None:
     pool = allocator("naive", (EXT_DEV, 0)) if kind == "naive" else pooled()
-    with pytest.raises(ArgumentError, match=r"-1 bytes on simulated\(0\); ask for 0 or more"):
+    with pytest.raises(ArgumentError, match=r"simulated\(0\): cannot allocate -1 bytes"):
         pool.alloc(-1)
-    with pytest.raises(ArgumentError, match="alignment 48 is not a power of two"):
+    with pytest.raises(ArgumentError, match="the alignment 48 is not a power of two"):
         pool.alloc(1, 48)
     memory = pool.alloc(100)
     for wrong in (memory.part(0, 10), Memory(EXT_DEV, 0, memory.handle, 100)):
