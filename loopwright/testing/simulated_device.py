@@ -26,9 +26,9 @@ from loopwright.runtime.devices.interface import (
     check_request,
 )
 from loopwright.runtime.devices.registry import register_device_api, unregister_device_api
-from loopwright.testing.simulated_memory import Access, HostAccess, MemoryBook
-from loopwright.testing.simulated_program import Kernel, SimulatedProgram, Values
-from loopwright.testing.simulated_queue import Mark, Queue, Wait, Work
+from loopwright.testing.simulation.memory import Access, HostAccess, MemoryBook
+from loopwright.testing.simulation.program import Kernel, SimulatedProgram, Values
+from loopwright.testing.simulation.queue import CurrentStreams, Mark, Queue, Wait, Work
 
 #: DLPack's code of devices that are an extension.
 EXT_DEV = 12
@@ -52,13 +52,6 @@ def _counted(
             return method(self, *args, **options)
 
     return run
-
-
-class _CurrentStreams(threading.local):
-    """The calling thread's current stream of each device."""
-
-    def __init__(self) -> None:
-        self.streams: dict[int, Stream | None] = {}
 
 
 class SimulatedDevice(DeviceAPI):
@@ -116,7 +109,7 @@ class SimulatedDevice(DeviceAPI):
         self.calls: Counter[str] = Counter()
         self.lost_at: int | None = None
         self._lock = threading.RLock()
-        self._current = _CurrentStreams()
+        self._current = CurrentStreams()
         self._book = MemoryBook(self.name, device_type, devices)
         self._next_stream = 1
         self._defaults = [Stream(device_type, number, 0, Queue()) for number in range(devices)]

@@ -6,9 +6,12 @@ that is missing. Time is counted and not measured: equal programs take equal tim
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+
+from loopwright.runtime.devices.interface import Stream
 
 #: Seconds that each piece of work takes beside the seconds of its own.
 LATENCY = 1e-6
@@ -100,3 +103,10 @@ class Queue:
             work.run()
         finally:
             work.finish()
+
+
+class CurrentStreams(threading.local):
+    """The calling thread's current stream of each device; None: the default one."""
+
+    def __init__(self) -> None:
+        self.streams: dict[int, Stream | None] = {}

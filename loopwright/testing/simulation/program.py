@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from loopwright.errors import RunError
 from loopwright.runtime.devices.interface import Extents, KernelArgument, Program, Stream
-from loopwright.testing.simulated_memory import Bytes
+from loopwright.testing.simulation.memory import Bytes
 
 #: What a kernel is given: memory as its bytes, integers as they are.
 Values = Sequence[Bytes | int]
