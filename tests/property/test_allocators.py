@@ -27,6 +27,11 @@ def host(array: np.ndarray) -> Memory:
     return Memory(HOST, 0, array.ctypes.data, array.nbytes, owner=array)
 
 
+def rounded(nbytes: int) -> int:
+    """What a block takes."""
+    return max(-(-nbytes // 256), 1) * 256
+
+
 class AllocatorMachine(RuleBasedStateMachine):
     """What a program may do with an allocator, in any order."""
 
@@ -45,7 +50,7 @@ class AllocatorMachine(RuleBasedStateMachine):
         try:
             memory = self.pool.alloc(nbytes, alignment, stream)
         except OutOfMemoryError:
-            assert self.device.used_bytes(0) + nbytes > LIMIT
+            assert self.device.used_bytes(0) + rounded(nbytes) > LIMIT
             assert not any(chunk.unused for chunk in self.pool._chunks)
             return
         assert memory.nbytes == nbytes
@@ -55,7 +60,7 @@ class AllocatorMachine(RuleBasedStateMachine):
         self.device.copy(host(pattern), 0, memory, 0, nbytes, stream)
         self.live.append((memory, stream, pattern))
         self.allocations += 1
-        self.peak = max(self.peak, self.rounded())
+        self.peak = max(self.peak, self.live_bytes())
 
     @precondition(lambda self: self.live)
     @rule(data=st.data())
@@ -93,8 +98,8 @@ class AllocatorMachine(RuleBasedStateMachine):
             assert self.pool.statistics().reserved_bytes == 0
         assert self.device.calls["free"] >= before
 
-    def rounded(self) -> int:
-        return sum(max(-(-memory.nbytes // 256), 1) * 256 for memory, *_ in self.live)
+    def live_bytes(self) -> int:
+        return sum(rounded(memory.nbytes) for memory, *_ in self.live)
 
     @invariant()
     def live_blocks_are_apart(self) -> None:
@@ -106,7 +111,7 @@ class AllocatorMachine(RuleBasedStateMachine):
     def statistics_agree(self) -> None:
         now = self.pool.statistics()
         assert now.requested_bytes == sum(memory.nbytes for memory, *_ in self.live)
-        assert now.live_bytes == self.rounded()
+        assert now.live_bytes == self.live_bytes()
         assert now.peak_bytes == self.peak
         assert (now.allocations, now.frees) == (self.allocations, self.frees)
         assert now.cached_bytes == now.reserved_bytes - now.live_bytes

@@ -56,7 +56,7 @@ class Queue:
         time: seconds on the device when the work so far was done.
     """
 
-    work: deque[Work | Mark | Wait] = field(default_factory=deque)
+    work: deque[Work | Mark | Wait] = field(default_factory=deque, repr=False)
     time: float = 0.0
 
     def mark(self) -> Mark:
