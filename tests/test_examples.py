@@ -25,6 +25,10 @@ ROOMS = """
     te tir schedule lowering transform target driver runtime runtime.profiling task measure tuner
     tuner.run.callbacks records ops inspection testing autotvm autotvm.record autotvm.measure
     autotvm.utils autotvm.database autotvm.env autotvm.task autotvm.tuner
+    te tir schedule lowering transform target driver runtime task measure tuner tuner.run.callbacks
+    records ops inspection testing autotvm autotvm.record autotvm.measure autotvm.utils
+    autotvm.database autotvm.env autotvm.task autotvm.tuner
+    runtime.memory testing.simulated_device
 """
 
 #: What one asks a log or this machine by name, in modules whose other names are parts of it.
@@ -50,6 +54,9 @@ HELD = """
     te.BufferView te.Dag te.IRBuilder te.Operation te.Tensor te.TensorIntrin
     schedule.Schedule schedule.Stage schedule.surface.group.Group
     target.Target transform.PassContext
+    runtime.memory.AsyncMemoryCopier runtime.memory.DeviceCommunicator
+    runtime.memory.MemoryPrefetcher runtime.memory.NaiveAllocator runtime.memory.PooledAllocator
+    runtime.memory.WorkspacePool
     runtime.Module runtime.Function runtime.NDArray runtime.Device runtime.Artifact
     runtime.RuntimeCache runtime.RuntimeChecker runtime.ThreadPool
     runtime.profiling.PerformanceMonitor
@@ -65,11 +72,14 @@ EXEMPT = {
         schedule.Bounds schedule.StageBounds schedule.State schedule.Step te.OpNode tir.Stmt
         runtime.Arg runtime.CacheStatistics runtime.profiling.DeviceTotal runtime.profiling.Metrics
         runtime.profiling.ProfiledCall driver.LoweredProgram task.AsCalled task.Match
+        runtime.memory.PoolStatistics runtime.memory.Prefetch
+        runtime.Arg driver.LoweredProgram task.AsCalled task.Match
         measure.FinalistResult measure.PlayoffPlan measure.PlayoffResult
         tuner.Failure tuner.RunState tuner.Summary tuner.TaskRow tuner.TasksSummary tuner.Trial
         measure.BuildResult measure.MeasureBatch inspection.DataPlan inspection.Rerun
     """,
     "types of what one may write oneself; `loopwright.testing` has contracts": """
+        runtime.memory.MemoryPool
         measure.MeasurerLike measure.TaskLike records.Json records.Measurement
         tuner.Callback tuner.TasksMonitor tuner.TunerLike tuner.run.callbacks.Database
     """,
