@@ -37,6 +37,7 @@ _NAMES: dict[str, tuple[str, str]] = {
     "get_config": ("loopwright.task", "get_config"),
     "in_context": ("loopwright.task", "in_context"),
     "load_module": ("loopwright.runtime", "load_module"),
+    "ir": ("loopwright.ir", ""),
     "inspection": ("loopwright.inspection", ""),
     "lower": ("loopwright.lowering", "lower"),
     "measure": ("loopwright.measure", ""),

@@ -22,9 +22,9 @@ from loopwright.transform import Pass
 
 #: Modules whose `__all__` is what users schedule, tune, build and inspect with.
 ROOMS = """
-    te tir schedule lowering transform target driver runtime task measure tuner tuner.run.callbacks
-    records ops inspection testing autotvm autotvm.record autotvm.measure autotvm.utils
-    autotvm.database autotvm.env autotvm.task autotvm.tuner
+    ir te tir schedule lowering transform target driver runtime task measure tuner
+    tuner.run.callbacks records ops inspection testing autotvm autotvm.record autotvm.measure
+    autotvm.utils autotvm.database autotvm.env autotvm.task autotvm.tuner
 """
 
 #: What one asks a log or this machine by name, in modules whose other names are parts of it.
@@ -60,8 +60,8 @@ HELD = """
 #: Public names that are no tools of a user, by the reason why they need no example.
 EXEMPT = {
     "what others return: their fields say it": """
-        schedule.Bounds schedule.StageBounds schedule.State schedule.Step te.OpNode tir.Stmt
-        runtime.Arg driver.LoweredProgram task.AsCalled task.Match
+        schedule.Bounds schedule.StageBounds schedule.State schedule.Step te.OpNode
+        ir.Stmt ir.Buffer runtime.Arg driver.LoweredProgram task.AsCalled task.Match
         measure.FinalistResult measure.PlayoffPlan measure.PlayoffResult
         tuner.Failure tuner.RunState tuner.Summary tuner.TaskRow tuner.TasksSummary tuner.Trial
         measure.BuildResult measure.MeasureBatch inspection.DataPlan inspection.Rerun
