@@ -34,6 +34,7 @@ _NAMES: dict[str, tuple[str, str]] = {
     "create_task": ("loopwright.ops", "create_task"),
     "device": ("loopwright.runtime", "device"),
     "driver": ("loopwright.driver", ""),
+    "get_global_func": ("loopwright.runtime", "get_global_func"),
     "get_config": ("loopwright.task", "get_config"),
     "in_context": ("loopwright.task", "in_context"),
     "load_module": ("loopwright.runtime", "load_module"),
@@ -45,6 +46,7 @@ _NAMES: dict[str, tuple[str, str]] = {
     "nd": ("loopwright.runtime.ndarray", ""),
     "ops": ("loopwright.ops", ""),
     "records": ("loopwright.records", ""),
+    "register_func": ("loopwright.runtime", "register_func"),
     "runtime": ("loopwright.runtime", ""),
     "target": ("loopwright.target", ""),
     "task": ("loopwright.task", ""),
@@ -65,7 +67,6 @@ _NETWORK = (
     "loopwright tune-tasks takes a file of tasks)"
 )
 _SPACES = "write a template with knobs (loopwright.template), and tune it by loopwright.tuner"
-_FUNCTIONS = "compiled functions are those of a module: module.get_function(name)"
 #: What TVM had here before version 0.7, and has in ``te`` since.
 _MOVED = (
     "compute", "exp", "if_then_else", "log", "placeholder", "reduce_axis", "select", "size_var",
@@ -80,12 +81,10 @@ _INSTEAD = {
     "const": "write tir.const or te.const",
     "contrib": "Module.export_library finds what links by itself; Python's tempfile makes folders",
     "convert": "Python's numbers, lists and functions are taken as they are",
-    "get_global_func": _FUNCTIONS,
     "meta_schedule": _SPACES,
     "micro": "kernels run on this machine; Module.export_library writes what C code can call",
     "module": "loopwright.runtime.load_module(path) reads a module",
     "ndarray": "write loopwright.nd",
-    "register_func": _FUNCTIONS,
     "relay": _NETWORK,
     "rpc": "tune on the machine itself with LocalRunner, and merge the logs",
     "script": "write te.compute with a schedule",

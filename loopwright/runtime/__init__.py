@@ -18,8 +18,18 @@ from loopwright.runtime.function import Arg, BoundCall, Function
 from loopwright.runtime.library import LIBRARY
 from loopwright.runtime.module import Module, load_module
 from loopwright.runtime.ndarray import NDArray, array, empty, from_dlpack
+from loopwright.runtime.packed.function import PackedFunc
+from loopwright.runtime.packed.registry import (
+    get_global_func,
+    list_global_func_names,
+    register_func,
+    remove_global_func,
+)
+from loopwright.runtime.packed.typed import TypedPackedFunc
+from loopwright.runtime.packed.value import enter_kind, kind_of
 from loopwright.runtime.peak import bandwidth, fma_peak
 from loopwright.runtime.pool import get_num_threads, pinned, set_num_threads
+from loopwright.runtime.symbolic import SymbolicFunction
 from loopwright.runtime.timing import (
     BenchmarkResult,
     Evaluator,
@@ -28,9 +38,9 @@ from loopwright.runtime.timing import (
     time_once,
 )
 
-#: The field's name for a compiled function.
-PackedFunc = Function
-
+for _function in (Function, SymbolicFunction):
+    PackedFunc.register(_function)
+enter_kind(Module, "module")
 for _kind in (LLVM_OBJECT, C_OBJECT, LIBRARY, INTERP):
     register_artifact_kind(_kind)
 
@@ -49,6 +59,7 @@ __all__ = [
     "Module",
     "NDArray",
     "PackedFunc",
+    "TypedPackedFunc",
     "array",
     "bandwidth",
     "cpu",
@@ -57,11 +68,16 @@ __all__ = [
     "enabled",
     "fma_peak",
     "from_dlpack",
+    "get_global_func",
     "get_num_threads",
+    "kind_of",
+    "list_global_func_names",
     "load_module",
     "measure_windows",
     "pinned",
     "register_artifact_kind",
+    "register_func",
+    "remove_global_func",
     "set_num_threads",
     "time_call",
     "time_once",
