@@ -27,9 +27,12 @@ from loopwright.runtime.packed.registry import (
 )
 from loopwright.runtime.packed.typed import TypedPackedFunc
 from loopwright.runtime.packed.value import enter_kind, kind_of
+from loopwright.runtime.params import load_params, save_params
 from loopwright.runtime.peak import bandwidth, fma_peak
 from loopwright.runtime.pool import get_num_threads, pinned, set_num_threads
+from loopwright.runtime.random_fill import random_fill
 from loopwright.runtime.symbolic import SymbolicFunction
+from loopwright.runtime.system_library import system_lib
 from loopwright.runtime.timing import (
     BenchmarkResult,
     Evaluator,
@@ -73,12 +76,16 @@ __all__ = [
     "kind_of",
     "list_global_func_names",
     "load_module",
+    "load_params",
     "measure_windows",
     "pinned",
+    "random_fill",
     "register_artifact_kind",
     "register_func",
     "remove_global_func",
+    "save_params",
     "set_num_threads",
+    "system_lib",
     "time_call",
     "time_once",
     "unregister_artifact_kind",

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from loopwright import dtypes
 from loopwright.errors import ArgumentError
 from loopwright.runtime.devices.device import Device, cpu, device
+from loopwright.runtime.random_fill import random_fill as random_fill
 
 ALIGNMENT = 64
 
