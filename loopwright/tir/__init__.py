@@ -75,7 +75,7 @@ from loopwright.te.tensor_intrin import OperandBuffer
 from loopwright.te.tensor_intrin import decl_buffer as _decl_buffer
 from loopwright.tir import ir_builder
 from loopwright.tir.calls import call_intrin, call_pure_extern
-from loopwright.tir.packed import call_packed, prim_func
+from loopwright.tir.packed import call_packed, prim_func, stmt_seq
 
 PrimExpr = Expr
 
@@ -159,6 +159,7 @@ __all__ = [
     "sin",
     "sinh",
     "sqrt",
+    "stmt_seq",
     "sum",
     "tan",
     "tanh",

@@ -11,7 +11,7 @@ from loopwright.errors import TensorError, shown
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Expr, ExprLike, as_expr
 from loopwright.ir.node import Node
-from loopwright.ir.stmt import CallPacked, Func, Stmt, Store
+from loopwright.ir.stmt import CallPacked, Func, Stmt, Store, seq
 from loopwright.ir.traversal import walk
 from loopwright.ir.verify import verify
 from loopwright.runtime.packed.registry import check_name
@@ -85,6 +85,29 @@ def _argument(name: str, k: int, x: object) -> Buffer | Expr | str:
             f"call_packed {name!r}: argument {k} is {shown(x)} (a {type(x).__name__}); pass a "
             "buffer, a number, an expression or a str"
         ) from None
+
+
+def stmt_seq(*stmts: Stmt) -> Stmt:
+    """Statements one after the other, as ``tvm.tir.stmt_seq`` makes them.
+
+    Raises:
+        TensorError: one is no statement.
+
+    Example:
+        >>> from loopwright import tir
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> f = lw.lower(te.create_schedule(B.op), [A, B])
+        >>> print(f.with_body(tir.stmt_seq(f.body, tir.call_packed("docs.log", f.params[1]))))
+        def main(A: float32[4], B: out float32[4]):
+          for i in range(4):
+            B[i] = A[i] + 1.0
+          call_packed('docs.log', B)
+    """
+    for s in stmts:
+        if not isinstance(s, Stmt):
+            raise TensorError(f"stmt_seq: expected statements, got {shown(s)}")
+    return seq(*stmts)
 
 
 def prim_func(

@@ -25,10 +25,10 @@ def write_call(w: IndexWriter, s: CallPacked) -> None:
         w.module.packed.append(s.name)
     w.declare(calls.CALL, f"declare void @{calls.CALL}(ptr, ptr, ptr, i32)")
     count = len(s.args)
-    values = _room(w, count + 1, "i64", 8)
-    kinds = _room(w, max(count, 1), "i32", 4)
+    values = _room(w, "values", count + 1)
+    kinds = _room(w, "kinds", count + 1)
     for k, arg in enumerate(s.args):
-        kind, ty, ref = _value(w, arg)
+        kind, ty, ref = _value(w, arg, k)
         at = w.emit(f"getelementptr i64, ptr {values}, i64 {k}")
         w.put(f"store {ty} {ref}, ptr {at}, align 8")
         at = w.emit(f"getelementptr i32, ptr {kinds}, i64 {k}")
@@ -47,13 +47,13 @@ def write_call(w: IndexWriter, s: CallPacked) -> None:
     w.start(ok)
 
 
-def _value(w: IndexWriter, arg: Buffer | Expr | str) -> tuple[int, str, str]:
+def _value(w: IndexWriter, arg: Buffer | Expr | str, k: int) -> tuple[int, str, str]:
     """Kind, LLVM type and operand of an argument."""
     if isinstance(arg, str):
         return calls.TEXT, "ptr", _text(w, arg)
     if isinstance(arg, Buffer):
         kind = calls.INPUT if arg in w.module.inputs else calls.TENSOR
-        return kind, "ptr", _tensor(w, arg)
+        return kind, "ptr", _tensor(w, arg, k)
     value = w.expr(arg)
     if dtypes.is_float(arg.dtype):
         return calls.FLOAT, "double", w.ops.cast(value, "float64").ref
@@ -63,9 +63,9 @@ def _value(w: IndexWriter, arg: Buffer | Expr | str) -> tuple[int, str, str]:
     return calls.UINT if dtypes.is_unsigned(arg.dtype) else calls.INT, "i64", word
 
 
-def _tensor(w: IndexWriter, b: Buffer) -> str:
+def _tensor(w: IndexWriter, b: Buffer, k: int) -> str:
     """A pointer to a DLTensor that describes a buffer."""
-    shape = _room(w, max(len(b.shape), 1), "i64", 8)
+    shape = _room(w, f"shape{k}", len(b.shape) + 1)
     for d, n in enumerate(b.shape):
         at = w.emit(f"getelementptr i64, ptr {shape}, i64 {d}")
         w.put(f"store i64 {w.count_of(n)}, ptr {at}, align 8")
@@ -79,18 +79,22 @@ def _tensor(w: IndexWriter, b: Buffer) -> str:
         ("ptr", "null"),
         ("i64", "0"),
     ]
-    tensor = _room(w, _TENSOR_WORDS, "i64", 8)
-    for k, (ty, ref) in enumerate(words):
-        at = w.emit(f"getelementptr i64, ptr {tensor}, i64 {k}")
+    tensor = _room(w, f"tensor{k}", _TENSOR_WORDS)
+    for place, (ty, ref) in enumerate(words):
+        at = w.emit(f"getelementptr i64, ptr {tensor}, i64 {place}")
         w.put(f"store {ty} {ref}, ptr {at}, align 8")
     return tensor
 
 
-def _room(w: IndexWriter, count: int, ty: str, align: int) -> str:
-    """Memory of the function's frame."""
-    reg = f"%packed{len(w.allocas)}"
-    w.allocas.append(f"  {reg} = alloca [{count} x {ty}], align {align}")
-    return reg
+def _room(w: IndexWriter, use: str, words: int) -> str:
+    """Words in the function's frame; calls that follow each other, as unrolled ones, share them."""
+
+    def make() -> str:
+        reg = f"%packed{len(w.allocas)}"
+        w.allocas.append(f"  {reg} = alloca [{words} x i64], align 8")
+        return reg
+
+    return w.cached((use, words), make)
 
 
 def _text(w: IndexWriter, text: str) -> str:

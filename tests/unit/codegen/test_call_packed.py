@@ -442,6 +442,55 @@ def test_storage_of_buffers_that_calls_use_is_not_shared() -> None:
     assert lw.transform.StorageRewrite(f) is f
 
 
+@pytest.mark.parametrize("path", ["interp", "llvm", "c"])
+def test_buffers_that_share_memory_can_be_passed(path: str) -> None:
+    """Three large buffers, one after the other; the first and the last share bytes."""
+    one, two, three = (Buffer(n, (4096,), "float32") for n in ("one", "two", "three"))
+    out = Buffer("out", (4096,), "float32")
+    calls_ = [CallPacked("tests.f", pair) for pair in ((one,), (one, two), (two, three))]
+    body: Stmt = seq(*calls_, CallPacked("tests.f", (three, out)))
+    for b in (three, two, one):
+        body = Allocate(b, body)
+    f = lw.transform.StorageRewrite(Func("f", (out,), (True,), body))
+    assert "view(pool" in str(f)
+
+    @register_func("tests.f")
+    def step(a: NDArray, b: NDArray | None = None) -> None:
+        if b is None:
+            a[:] = np.arange(4096)
+        else:
+            b[:] = a.numpy() + 1
+
+    result = np.zeros(4096, "float32")
+    PATHS[path](f, [result])
+    np.testing.assert_array_equal(result, np.arange(4096) + 3)
+
+
+@pytest.mark.parametrize("target", ["llvm -num-threads=2", "c -num-threads=2"])
+def test_a_callback_in_a_parallel_loop_runs_a_parallel_kernel(target: str) -> None:
+    A = te.placeholder((256,), name="A")
+    B = te.compute((256,), lambda i: A[i] + 1, name="B")
+    s = te.create_schedule(B.op)
+    s[B].parallel(B.op.axis[0])
+    inner = lw.build(s, [A, B], target, name="inner")
+    results: list[bool] = []
+
+    def f(t: NDArray, i: int, x: float) -> None:
+        out = np.zeros(256, "float32")
+        inner(np.full(256, i, "float32"), out)
+        results.append(bool((out == i + 1).all()))
+
+    register_func("tests.f", f)
+    lw.build(in_loop("parallel"), target=target)(np.zeros(8, "float32"), np.zeros(8, "float32"))
+    assert results == [True] * 8
+
+
+def test_unrolled_calls_share_their_memory() -> None:
+    text = lw.build(in_loop("unrolled"), target="llvm").get_source("ll-unoptimised")
+    assert text.count("call void @lw_call_packed") == 8
+    assert text.count("= alloca [6 x i64]") == 1
+
+
 def test_buffers_with_a_copy_for_each_lane_cannot_be_passed() -> None:
     t, wide = Buffer("t", (1,), "float32", "local"), Buffer("t", (1, 4), "float32", "local")
     with pytest.raises(

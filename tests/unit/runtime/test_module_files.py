@@ -98,7 +98,7 @@ def test_texts_are_saved(fmt: str, text: str, tmp_path: Path) -> None:
 
 
 @has_tools
-@pytest.mark.parametrize(("fmt", "target"), [("o", "llvm"), ("so", "c"), ("a", "llvm"), ("", "c")])
+@pytest.mark.parametrize(("fmt", "target"), [("o", "llvm"), ("so", "c"), ("a", "c"), ("", "c")])
 def test_what_is_saved_as_code_is_loaded_again(fmt: str, target: str, tmp_path: Path) -> None:
     runs(load_module(parallel("f", 5, target).save(tmp_path / "file", fmt)), 5)
 
