@@ -207,21 +207,25 @@ class Module:
             >>> print("define" in f.get_source("ll"), len(f.get_source("asm")) > 0)
             True True
         """
-        if callable(self._sources):
-            self._sources = self._sources()
-        if not self._sources:
+        texts = self._texts()
+        if not texts:
             raise UsageError("the module was loaded without its sources")
-        kind = kind or next(iter(self._sources))
-        if kind not in self._sources:
-            have = ", ".join(self._sources)
+        kind = kind or next(iter(texts))
+        if kind not in texts:
+            have = ", ".join(texts)
             raise UsageError(
-                f"no source of kind {kind!r}{did_you_mean(kind, self._sources)}; available: {have}"
+                f"no source of kind {kind!r}{did_you_mean(kind, texts)}; available: {have}"
             )
-        text = self._sources[kind]
+        text = texts[kind]
         if not isinstance(text, str):
             text = text()
-            self._sources = {**self._sources, kind: text}
+            self._sources = {**texts, kind: text}
         return text
+
+    def _texts(self) -> Sources:
+        if callable(self._sources):
+            self._sources = self._sources()
+        return self._sources
 
     def get_ir(self) -> str:
         """The loop nest that was compiled; the same as ``get_source("ir")``.
@@ -268,8 +272,12 @@ class Module:
             return self.artifact.save(path)
         if fmt in ("so", "a"):
             return export.export(self.artifact, path, form=fmt)
-        text = self.get_source({"s": "asm"}.get(fmt, fmt))
-        return export.write_file(Path(path), text.encode())
+        kind = {"s": "asm"}.get(fmt, fmt)
+        if kind not in self._texts():
+            formats = ", ".join(dict.fromkeys((self.format, "so", "a", *self._texts())))
+            why = "" if self._texts() else ", which was loaded without its texts"
+            raise UsageError(f"save: no format {fmt!r} of this module{why}; it has {formats}")
+        return export.write_file(Path(path), self.get_source(kind).encode())
 
     def export_library(
         self,

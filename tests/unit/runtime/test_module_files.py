@@ -104,9 +104,9 @@ def test_what_is_saved_as_code_is_loaded_again(fmt: str, target: str, tmp_path: 
 
 
 def test_a_format_that_is_none(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"no source of kind 'ptx'; available: ll, asm"):
+    with pytest.raises(UsageError, match=r"no format 'ptx' .*; it has o, so, a, ll, asm"):
         parallel("f", 1).save(tmp_path / "f", "ptx")
-    with pytest.raises(UsageError, match="loaded without its sources"):
+    with pytest.raises(UsageError, match=r"without its texts; it has o, so, a$"):
         load_module(parallel("f", 1).save(tmp_path / "f.o")).save(tmp_path / "f.ll", "ll")
     with pytest.raises(RunError, match="cannot write"):
         parallel("f", 1).save(tmp_path / "no" / "folder", "ll")
