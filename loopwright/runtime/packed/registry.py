@@ -71,7 +71,8 @@ def register_func(
         >>> lw.runtime.remove_global_func("docs.scale")
     """
     if callable(name):
-        return register_func(name.__name__, name, override)
+        own = getattr(name, "__name__", getattr(name, "name", None))
+        return register_func(check_name(own), name, override)
     if f is None:
         return lambda function: register_func(name, function, override)
     entered = as_packed_func(f, check_name(name))

@@ -16,6 +16,7 @@ from loopwright.runtime import (
     register_func,
     remove_global_func,
 )
+from tests.unit.runtime import kernels
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +50,14 @@ def test_decorators_with_a_name_and_without() -> None:
 
     assert named() == get_global_func("tests.named")() == "n"
     assert tests_plain() == get_global_func("tests_plain")() == "p"
+
+
+def test_a_function_of_a_module_gives_its_own_name() -> None:
+    kernel = kernels.add_one()["add_one"]
+    register_func(kernel)
+    assert get_global_func("add_one") is kernel
+    with pytest.raises(UsageError, match="'<lambda>' is no name of a global function"):
+        register_func(lambda: 1)
 
 
 def test_a_name_is_taken_once_unless_it_is_said() -> None:
