@@ -22,6 +22,7 @@ from loopwright.runtime.devices.device import Device, cpu, device
 from loopwright.runtime.devices.interface import HOST, Memory
 from loopwright.runtime.devices.registry import device_api
 from loopwright.runtime.memory import device_allocator, note_use
+from loopwright.runtime.random_fill import random_fill as random_fill
 
 ALIGNMENT = 64
 
