@@ -102,13 +102,17 @@ class NarrowIndices(CFamilyWriter):
             most *= bounds[1]
         return most < NARROW // 2
 
+    def form(self, e: Expr) -> Affine | None:
+        """An integer as an affine form; None where it is none that is known."""
+        return to_affine(e, {}, self.ranges) if self.is_plain(e) else None
+
     def offset(self, b: Buffer, indices: tuple[Expr, ...]) -> Affine | None:
         """The offset of an element as an affine form; None where it is none that is known."""
         if b.symbolic and len(b.shape) > 1:
             return None
         out = Affine(0)
         for d, i in enumerate(indices):
-            form = to_affine(i, {}, self.ranges) if self.is_plain(i) else None
+            form = self.form(i)
             if form is None:
                 return None
             if b.strides is not None:

@@ -12,7 +12,7 @@ from loopwright.codegen.c.prelude import Prelude
 from loopwright.codegen.c.statements import Identifiers
 from loopwright.codegen.gpu.indices import NarrowIndices, is_narrow
 from loopwright.codegen.gpu.split import Kernel
-from loopwright.codegen.gpu.vectors import Element, VectorStore, vector_loop
+from loopwright.codegen.gpu.vectors import Element, VectorStore, one_choice, vector_loop
 from loopwright.errors import CodegenError
 from loopwright.ir.affine import Interval
 from loopwright.ir.buffer import Buffer, Load
@@ -225,6 +225,11 @@ class KernelWriter(NarrowIndices):
     def _vector_loop(self, s: For) -> bool:
         """Write a vectorized loop as vectors; False: no access of it is one."""
         self.enter(s)
+        choice = one_choice(s, self.form)
+        if choice is not None:
+            self.bound.pop(s.var)
+            self.stmt(choice)
+            return True
         v = vector_loop(s, self.offset, self.aligned_vectors)
         if v is None:
             self.bound.pop(s.var)
