@@ -30,6 +30,12 @@ _NAMES: dict[str, tuple[str, str]] = {
     "callback": ("loopwright.tuner.run.callbacks", ""),
     "context": ("loopwright.runtime", "device"),
     "cpu": ("loopwright.runtime", "cpu"),
+    "cuda": ("loopwright.runtime", "cuda"),
+    "cl": ("loopwright.runtime", "opencl"),
+    "gpu": ("loopwright.runtime", "gpu"),
+    "metal": ("loopwright.runtime", "metal"),
+    "opencl": ("loopwright.runtime", "opencl"),
+    "rocm": ("loopwright.runtime", "rocm"),
     "create_schedule": ("loopwright.schedule", "create_schedule"),
     "create_task": ("loopwright.ops", "create_task"),
     "device": ("loopwright.runtime", "device"),
@@ -58,7 +64,7 @@ _NAMES: dict[str, tuple[str, str]] = {
 
 __all__ = ["__version__", *_NAMES]
 
-_GPU = "GPUs cannot be built for yet; schedules with threads run on Target('interp')"
+_GPU = "code is made for the CPU, for OpenCL and for CUDA; write lw.opencl() or lw.cuda()"
 _NETWORK = (
     "networks are not read; write their layers as tasks (loopwright.ops has operators, "
     "loopwright tune-tasks takes a file of tasks)"
@@ -72,7 +78,7 @@ _MOVED = (
 )  # fmt: skip
 #: Names of TVM that cannot be had, and what takes their place.
 _INSTEAD = {
-    **dict.fromkeys(("cl", "cuda", "gpu", "hexagon", "metal", "opencl", "rocm", "vulkan"), _GPU),
+    **dict.fromkeys(("hexagon", "vulkan"), _GPU),
     **{name: f"write te.{name}, as for TVM since its version 0.7" for name in _MOVED},
     "IRModule": "loopwright.lower(s, args) gives the one function that there is",
     "auto_scheduler": _SPACES,

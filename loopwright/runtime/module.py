@@ -8,9 +8,12 @@ from pathlib import Path
 
 from loopwright.errors import UsageError, did_you_mean
 from loopwright.runtime import export, library, timing
+from loopwright.runtime.artifacts import kinds as artifact_kinds
 from loopwright.runtime.artifacts.artifact import Artifact, is_sealed
 from loopwright.runtime.artifacts.kinds import Link
 from loopwright.runtime.devices.device import Device
+from loopwright.runtime.devices.function import DeviceFunction
+from loopwright.runtime.devices.image import DeviceImage
 from loopwright.runtime.function import Function
 from loopwright.runtime.image import Image
 from loopwright.runtime.symbolic import SymbolicFunction, function_of
@@ -49,7 +52,7 @@ class Module:
     ) -> None:
         self.artifact = artifact
         self._sources = sources or {}
-        image = Image(artifact, link)
+        image = _image(artifact, link)
         self._kind = image.kind
         self._functions = {f.name: function_of(image, f) for f in artifact.contents.functions}
         self._entry = self._functions[artifact.entry]
@@ -91,7 +94,9 @@ class Module:
         """
         return list(self._functions)
 
-    def get_function(self, name: str, query_imports: bool = False) -> Function | SymbolicFunction:
+    def get_function(
+        self, name: str, query_imports: bool = False
+    ) -> Function | DeviceFunction | SymbolicFunction:
         """The function of that name.
 
         Args:
@@ -119,7 +124,7 @@ class Module:
                 f"it has {', '.join(self._functions)}"
             ) from None
 
-    def __getitem__(self, name: str) -> Function | SymbolicFunction:
+    def __getitem__(self, name: str) -> Function | DeviceFunction | SymbolicFunction:
         return self.get_function(name)
 
     def __call__(self, *args: object) -> None:
@@ -302,6 +307,14 @@ class Module:
         names = ", ".join(self.functions)
         where = self.artifact.contents.cpu or self.type_key
         return f"<Module {self.entry_name} for {where}: {names}>"
+
+
+def _image(artifact: Artifact, link: Link | None) -> Image | DeviceImage:
+    """The code of an artifact: in this process, or on the devices whose driver loads it."""
+    kind = artifact_kinds.artifact_kind(artifact.kind)
+    if kind.device != "cpu" and kind.link is None and link is None:
+        return DeviceImage(artifact)
+    return Image(artifact, link)
 
 
 def load_module(path: str | os.PathLike[str]) -> Module:
