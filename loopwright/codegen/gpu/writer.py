@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from loopwright.codegen.c.expressions import UNARY
 from loopwright.codegen.c.prelude import Prelude
 from loopwright.codegen.c.statements import Identifiers
 from loopwright.codegen.gpu.indices import NarrowIndices, is_narrow
@@ -234,7 +235,7 @@ class KernelWriter(NarrowIndices):
         if v is None:
             self.bound.pop(s.var)
             return False
-        head = " && ".join(self.expr(c).inside(5) for c in v.conditions)
+        head = " && ".join(self.expr(c).inside(UNARY) for c in v.conditions)
         with self.block(f"if ({head})" if head else ""):
             for x in v.stores:
                 self._vector_statement(x, v.lane, v.lanes)
