@@ -189,15 +189,15 @@ def _stage_operands(
     middle: list[IterVar] = []
     inner: list[IterVar] = []
     for axis in s[acc].op.reduce_axis:
-        parts = cfg[f"split_{axis.name}"].apply(s, acc, axis)
-        outer.append(parts[0])
-        (inner if len(parts) == 3 else middle).append(parts[-1])
-        middle += parts[1:-1]
+        first, *between, last = cfg[f"split_{axis.name}"].apply(s, acc, axis)
+        outer.append(first)
+        middle += between
+        inner.append(last)
     # The longest reduction loop turns fastest around the stages: it is what fills them in turn.
     outer.append(outer.pop(space.main_position))
     tile = s[acc].op.axis
     s[acc].reorder(*outer, *middle, *inner, *tile)
-    for loop in [*tile, *inner, *(middle if cfg["unroll"].val else ())]:
+    for loop in [*tile, *inner]:
         s[acc].unroll(loop)
     for o in space.operands:
         staged = _to_shared(cfg, s, space, o, acc)

@@ -26,11 +26,13 @@ _OTHER_REGISTERS = 32
 #: Accumulators of a thread and threads of a block that the default has at most: more of both leave
 #: each thread too few registers.
 _DEFAULT_SUMS, _DEFAULT_THREADS = 64, 256
-#: Steps of the reduction that are staged at once, and those that are written out.
-_STAGED, _STEPS = 32, 8
+#: Steps of the longest reduction loop that are staged at once, and those that are written out.
+_STAGED, _STEPS = 32, 16
 #: Threads that a block has at least where the shape allows: those of a warp.
 _FEWEST_THREADS = 32
-#: Reduction loops up to this length are staged as a whole.
+#: A loop that no number from here on divides is staged with a tail.
+_FEW_STEPS = 8
+#: Other reduction loops up to this length are staged as a whole, and written out.
 _SHORT = 7
 #: Bytes that memory is read in.
 _SECTOR = 32
@@ -165,12 +167,8 @@ class ContractionSpace:
 
     def copies(self, cfg: TemplateConfig) -> int:
         """Multiplications that a thread writes out."""
-        steps = [cfg[f"split_{k.name}"].size[1:] for k in self.reduce]
-        copies = prod(v * r for v, _, r in self.tiles(cfg).values())
-        for parts in steps:
-            written = parts if cfg["unroll"].val else parts[1:]
-            copies *= prod(written)
-        return copies
+        steps: int = prod(cfg[f"split_{k.name}"].size[-1] for k in self.reduce)
+        return steps * prod(v * r for v, _, r in self.tiles(cfg).values())
 
     @cached_property
     def fewest_threads(self) -> int:
@@ -271,7 +269,7 @@ def define_contraction_space(cfg: TemplateConfig, space: ContractionSpace) -> No
     if not isinstance(cfg, ConfigSpace):
         return
     steps = _default_steps(space)
-    tiles = _default_tiles(space, {k: prod(parts) for k, parts in steps.items()})
+    tiles = _default_tiles(space, steps)
     for x, n in space.lengths.items():
         sizes = [[-1, *tile] for tile in tiles_of(n)]
         name = f"tile_{x.name}"
@@ -292,10 +290,10 @@ def _define_words(
     tiles: Mapping[IterVar, Tile],
     steps: Mapping[IterVar, tuple[int, ...]],
 ) -> None:
-    """The knobs that are yes or no; by default what the tiles allow."""
+    """The knobs that are yes or no: vectors of global memory, vectors of shared memory, dimensions
+    turned there, gaps between its rows, two halves; by default what the tiles allow."""
     turned = any(o.turned for o in space.operands)
     sizes = {x: prod(tile) for x, tile in tiles.items()} | {k: prod(n) for k, n in steps.items()}
-    written = prod(v * r for v, _, r in tiles.values()) * prod(map(prod, steps.values()))
     either = [True, False]
     cfg.define_knob(
         "fetch", either if space.widest > 1 else [False],
@@ -308,7 +306,6 @@ def _define_words(
     cfg.define_knob("turn", either if turned else [False])
     cfg.define_knob("pad", [False, True])
     cfg.define_knob("double", [False, True])
-    cfg.define_knob("unroll", either, default=written <= _COPIES)
 
 
 def tiles_of(length: int) -> list[Tile]:
@@ -330,14 +327,15 @@ def _steps_of(k: IterVar, space: ContractionSpace) -> list[tuple[int, ...]]:
     if k is not space.reduce[space.main_position]:
         return [(n,) for n in sorted({1, k.count if k.count <= _SHORT else 1})]
     divisors = [n for n in range(1, min(k.count, _STAGED) + 1) if k.count % n == 0]
-    # A loop that hardly anything divides is staged with a tail.
-    usable = divisors if max(divisors) >= min(_STEPS, k.count) else powers(min(_STAGED, k.count))
+    usable = (
+        divisors if max(divisors) >= min(_FEW_STEPS, k.count) else powers(min(_STAGED, k.count))
+    )
     inner = [n for n in {*powers(_STEPS), *usable} if n <= _STEPS]
     return [(n // i, i) for n in sorted({*usable}) for i in sorted(inner) if n % i == 0]
 
 
 def _default_steps(space: ContractionSpace) -> dict[IterVar, tuple[int, ...]]:
-    """About 16 steps of the reduction at a time, of which up to 8 are written out."""
+    """About 16 steps of the reduction at a time, all of them written out."""
     steps: dict[IterVar, tuple[int, ...]] = {}
     short = 1
     for n, k in enumerate(space.reduce):
@@ -351,15 +349,20 @@ def _default_steps(space: ContractionSpace) -> dict[IterVar, tuple[int, ...]]:
     return steps
 
 
-def _default_tiles(space: ContractionSpace, steps: Mapping[IterVar, int]) -> dict[IterVar, Tile]:
+def _default_tiles(
+    space: ContractionSpace, parts: Mapping[IterVar, tuple[int, ...]]
+) -> dict[IterVar, Tile]:
     """The cheapest tiles that fit."""
+    steps = {k: prod(sizes) for k, sizes in parts.items()}
+    written = prod(sizes[-1] for sizes in parts.values())
+    most = min(_DEFAULT_SUMS, _COPIES // written)
     axes = list(space.lengths)
     choices = [_tried(n, len(axes)) for n in space.lengths.values()]
     best: tuple[float, Sequence[Tile]] | None = None
     for tiles in product(*choices):
         sums = prod(v * r for v, _, r in tiles)
         threads = prod(t for _, t, _ in tiles)
-        if sums > _DEFAULT_SUMS or threads > _DEFAULT_THREADS or not space.launches(tiles):
+        if sums > most or threads > _DEFAULT_THREADS or not space.launches(tiles):
             continue
         of = dict(zip(axes, tiles, strict=True))
         if space.staged_by(of, steps) > space.device.shared:

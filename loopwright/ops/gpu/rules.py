@@ -29,6 +29,17 @@ def scheduled(out: te.Tensor, inputs: Sequence[te.Tensor]) -> tuple[Schedule, li
 
     Raises:
         TaskError: ``out`` has no dimensions.
+
+    Example:
+        >>> @lw.template("example/cubes_on_gpus")
+        ... def cubes(n):
+        ...     A = te.placeholder((n,), name="A")
+        ...     B = te.compute((n,), lambda i: A[i] * A[i] * A[i], name="B")
+        ...     return lw.ops.gpu.scheduled(B, [A])
+        ...
+        >>> task = lw.create_task("example/cubes_on_gpus", (4096,), "opencl")
+        >>> print(task.config_space.get(task.config_space.default_index))
+        vector=True elements=1 threads=256
     """
     if not out.shape:
         raise TaskError(f"{out.name!r} has no dimension to bind to threads; give it shape (1,)")
@@ -47,6 +58,15 @@ def schedule_for_gpu(cfg: TemplateConfig, s: Schedule, out: te.Tensor) -> str:
 
     Returns:
         The rule: "contraction", "window", "rows", "apart", "transpose" or "injective".
+
+    Example:
+        >>> A = te.placeholder((64, 1000), name="A")
+        >>> k = te.reduce_axis((0, 1000), name="k")
+        >>> B = te.compute((64,), lambda i: te.max(A[i, k], axis=k), name="B")
+        >>> with lw.Target("opencl"):
+        ...     print(lw.ops.gpu.schedule_for_gpu(lw.ConfigSpace(), te.create_schedule(B.op), B))
+        ...
+        rows
     """
     chain = producers(out)
     reductions = [t for t in chain if t.op.reduce_axis]

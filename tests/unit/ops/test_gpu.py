@@ -281,10 +281,8 @@ def test_what_the_knobs_of_a_contraction_do() -> None:
     task = lw.create_task("matmul", (64, 64, 64), "cuda")
     space = task.config_space
     tiles = {"tile_i": [-1, 1, 8, 4], "tile_j": [-1, 1, 8, 4], "split_k": [-1, 2, 8]}
-    plain = {
-        **tiles, "fetch": False, "vector": False, "turn": False, "pad": False, "double": False,
-        "unroll": False,
-    }  # fmt: skip
+    words = ("fetch", "vector", "turn", "pad", "double")
+    plain = {**tiles, **dict.fromkeys(words, False)}
     text = {
         name: str(lowered(task, space.index_of({**plain, **change}))[0])
         for name, change in {
