@@ -54,14 +54,13 @@ __all__ = [
 
 _GPU = "GPUs cannot be built for yet; schedules with threads run on Target('interp')"
 _CPU = "write Target('llvm -mcpu=NAME'), with a CPU of this machine's architecture"
+_BY_KEY = "a template has implementations for families of targets: @template.register('gpu')"
 #: Names of TVM that cannot be had, and what takes their place.
 _INSTEAD = {
     **dict.fromkeys(("bifrost", "cuda", "intel_graphics", "mali", "rocm"), _GPU),
     **dict.fromkeys(("arm_cpu", "hexagon", "rasp", "riscv_cpu"), _CPU),
     "codegen": "loopwright doctor says which LLVM there is",
-    "generic_func": "templates are chosen by name; target.keys says for what a target is",
-    "override_native_generic_func": "templates are chosen by name; target.keys says for what a "
-    "target is",
+    **dict.fromkeys(("generic_func", "override_native_generic_func"), _BY_KEY),
 }
 
 if not TYPE_CHECKING:  # a type checker shall know which names there are
