@@ -108,7 +108,7 @@ class Buffers:
         if not own:
             return seq(nest, rest)
         if sb.stage.double is not None and loop is not None and loop.extent != 1:
-            return _in_halves(own, nest, rest, loop.var)
+            return _in_halves(own, nest, rest, loop.var, sb.stage.copies)
         return _allocated(own, seq(nest, rest))
 
     def stored(self, sid: StageId, pos: int, body: Stmt) -> Stmt:
@@ -141,8 +141,8 @@ def _allocated(buffers: Sequence[Buffer], body: Stmt) -> Stmt:
     return body
 
 
-def _in_halves(buffers: Sequence[Buffer], fill: Stmt, rest: Stmt, var: Var) -> Stmt:
+def _in_halves(buffers: Sequence[Buffer], fill: Stmt, rest: Stmt, var: Var, copies: int) -> Stmt:
     """Allocations marked as double buffers; the innermost holds what fills all of them."""
     for b in reversed(buffers):
-        rest, fill = Allocate(b, Seq((fill, rest)), var), Seq(())
+        rest, fill = Allocate(b, Seq((fill, rest)), var, copies), Seq(())
     return rest

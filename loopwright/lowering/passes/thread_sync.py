@@ -88,7 +88,7 @@ class _Sync:
             buffer.
         ranges: bounds of variables.
         forms: definitions that are affine.
-        remainders: definitions ``form % n``, such as the half of a double buffer.
+        remainders: definitions ``form % n``, such as the place of an iteration in a double buffer.
         barriers: how many were inserted so far.
     """
 
@@ -240,7 +240,7 @@ class _Sync:
             x, y = self._form(i), self._form(j)
             if x is None or y is None:
                 continue
-            if self._in_other_half(x, y):
+            if self._apart(x, y) or self._in_other_place(x, y):
                 return False
             differing -= self._determined(x, y, threads)
         return bool(differing)
@@ -257,8 +257,13 @@ class _Sync:
             reach += c * (self.extents[v] - 1)
         return {v for _, _, v in own}
 
-    def _in_other_half(self, x: Affine, y: Affine) -> bool:
-        """Whether two indices are different remainders, as the halves of a double buffer are."""
+    def _apart(self, x: Affine, y: Affine) -> bool:
+        """Whether two indices are at a constant distance, as places filled before a loop are."""
+        apart = x - y
+        return not apart.terms and apart.const != 0 and not self._differs(x)
+
+    def _in_other_place(self, x: Affine, y: Affine) -> bool:
+        """Whether two indices are different remainders, as the places of a double buffer are."""
         one, other = (self._remainder(form) for form in (x, y))
         if one is None or other is None:
             return False

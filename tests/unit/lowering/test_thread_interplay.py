@@ -189,6 +189,15 @@ def test_two_halves_in_shared_memory() -> None:
     assert text.count("barrier") == 1, "one an iteration: filling and reading are of two halves"
 
 
+def test_three_places_in_shared_memory() -> None:
+    a, c, copy, _, s = staged()
+    s[copy].double_buffer(stages=3)
+    x = floats(5, 32)
+    text = check(s, [a, c], [x], mirrored(x))
+    assert "A.shared = alloc(float32[3, 1, 8], shared)" in text
+    assert text.count("barrier") == 1, "one an iteration: no two places are the same"
+
+
 def test_a_shared_buffer_that_is_stored_outside() -> None:
     a, c, copy, i, s = staged()
     s[copy].store_at(s[c], i)
