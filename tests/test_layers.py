@@ -86,6 +86,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("c_library", "workspace", "quotients", "program_queries"),
         ("code",),
         ("llvm", "c"),
+        ("gpu",),
     ),
     "cost": (("symbolic",), ("cpu",), ("features",)),
     "tuner": (

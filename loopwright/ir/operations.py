@@ -12,9 +12,11 @@ COMPARE = ("==", "!=", "<", "<=", ">", ">=")
 SHIFTS = ("<<", ">>")
 #: Operations on the bits of integers.
 BITWISE = (*SHIFTS, "&", "|", "^")
+#: Quotients and remainders of integers, rounded downwards or towards zero.
+DIVISIONS = ("//", "%", "tdiv", "tmod")
 #: Every operation of `Binary`.
 OPERATIONS = (
-    *COMPARE, *BITWISE, "+", "-", "*", "/", "//", "%", "tdiv", "tmod", "min", "max", "and", "or",
+    *COMPARE, *BITWISE, *DIVISIONS, "+", "-", "*", "/", "min", "max", "and", "or",
 )  # fmt: skip
 #: Pure functions of floats that both the interpreter and every code generator know.
 INTRINSICS = (

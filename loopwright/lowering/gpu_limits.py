@@ -7,6 +7,7 @@ when the kernel is launched.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from math import prod
 from typing import NoReturn
@@ -58,6 +59,19 @@ class GpuLimits:
             value = getattr(self, f.name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise LowerError(f"GpuLimits: {f.name} must be a positive int, got {value!r}")
+
+
+def limits_of(options: Mapping[str, object]) -> GpuLimits:
+    """The limits that the options of a target say; the others are the defaults.
+
+    Example:
+        >>> limits = lw.transform.limits_of(lw.Target("cuda -arch=sm_90").options)
+        >>> print(limits.max_shared_memory_per_block)
+        232448
+    """
+    known = {f.name for f in fields(GpuLimits)}
+    given = {k: v for k, v in options.items() if k in known}
+    return GpuLimits(**given)  # type: ignore[arg-type]
 
 
 def verify_gpu_limits(

@@ -5,6 +5,7 @@ does not load LLVM; linking the first program does.
 """
 
 from loopwright.runtime.artifacts.artifact import Artifact
+from loopwright.runtime.artifacts.device_kinds import CUDA_CUBIN, OPENCL_SOURCE
 from loopwright.runtime.artifacts.kinds import (
     INTERP,
     ArtifactKind,
@@ -31,7 +32,7 @@ from loopwright.runtime.timing import (
 #: The field's name for a compiled function.
 PackedFunc = Function
 
-for _kind in (LLVM_OBJECT, C_OBJECT, LIBRARY, INTERP):
+for _kind in (LLVM_OBJECT, C_OBJECT, LIBRARY, INTERP, OPENCL_SOURCE, CUDA_CUBIN):
     register_artifact_kind(_kind)
 
 __all__ = [

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from loopwright import dtypes
 from loopwright.codegen.c.instructions import instruction
 from loopwright.codegen.c.math import install
-from loopwright.codegen.c.prelude import Prelude, memory_type
+from loopwright.codegen.c.prelude import Prelude
 from loopwright.codegen.c.statements import RESERVED, CFamilyWriter, Identifiers
 from loopwright.codegen.c.system_compiler import Source, compile_c, disassembly
 from loopwright.codegen.c_library import C_FUNCTIONS
@@ -126,7 +126,7 @@ class CWriter(CFamilyWriter):
         first, *rest = self.extents(b)
         const = "" if b in self.unit.written else "const "
         rows = f"[restrict {first}]" + "".join(f"[{n}]" for n in rest)
-        return f"{const}{memory_type(b.dtype)} {self.name(b)}{rows}"
+        return f"{const}{self.prelude.dialect.memory_type(b.dtype)} {self.name(b)}{rows}"
 
     def field(self, b: Buffer) -> str:
         """A buffer in a closure, where types cannot depend on sizes."""

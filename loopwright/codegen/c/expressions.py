@@ -12,7 +12,8 @@ from typing import NamedTuple, assert_never
 import numpy as np
 
 from loopwright import dtypes
-from loopwright.codegen.c.prelude import Prelude, c_type
+from loopwright.codegen.c.dialect import Dialect
+from loopwright.codegen.c.prelude import Prelude
 from loopwright.errors import CodegenError
 from loopwright.ir.affine import Interval, exact, fits, interval
 from loopwright.ir.buffer import AnyExpr, Buffer, Load
@@ -28,7 +29,7 @@ from loopwright.ir.expr import (
     Var,
     as_expr,
 )
-from loopwright.ir.operations import COMPARE
+from loopwright.ir.operations import COMPARE, DIVISIONS
 
 _ATOM, _UNARY, _TERNARY = 15, 14, 2
 _PRECEDENCE = {
@@ -36,9 +37,6 @@ _PRECEDENCE = {
     "==": 8, "!=": 8, "&": 7, "^": 6, "|": 5, "&&": 4, "||": 3,
 }  # fmt: skip
 _LOGIC = {"and": "&&", "or": "||"}
-_DIVISIONS = ("//", "%", "tdiv", "tmod")
-#: Intrinsics that go by another name in the C library.
-_C_NAMES = {"round": "rint", "abs": "fabs"}
 #: Functions whose result is of the format that their argument is of.
 _EXACT = ("abs", "floor", "ceil", "trunc", "round")
 
@@ -86,12 +84,12 @@ class ExpressionWriter:
         """The offset in elements of an element of a buffer."""
         out: Text | None = None
         for d, i in enumerate(indices):
-            x = self.index(i) if self.is_plain(i) else _convert(self.index(i), "int64")
+            x = self.index(i) if self.is_plain(i) else self.convert(self.index(i), "int64")
             if b.strides is not None:
-                x = x if b.strides[d] == 1 else _join("*", x, Text(str(b.strides[d])))
+                x = x if b.strides[d] == 1 else join("*", x, Text(str(b.strides[d])))
             elif out is not None:
-                out = _join("*", out, self.index(as_expr(b.shape[d])))
-            out = x if out is None else _join("+", out, x)
+                out = join("*", out, self.index(as_expr(b.shape[d])))
+            out = x if out is None else join("+", out, x)
         return out or Text("0")
 
     # ------------------------------------------------------------ arithmetic on axes
@@ -115,51 +113,56 @@ class ExpressionWriter:
                 return self.plain(v)
             case Unary(op="-", a=a):
                 return Text(f"-{self.plain(a).inside(_ATOM)}", _UNARY)
-            case Binary(op=op, a=a, b=b) if op in _DIVISIONS:
+            case Binary(op=op, a=a, b=b) if op in DIVISIONS:
                 return self._plain_division(op, a, b)
             case Binary(op=op, a=a, b=b):
-                return self._operation(op, self.plain(a), self.plain(b), "int64")
-        raise CodegenError(f"c: {type(e).__name__} is not arithmetic on axes")
+                return self.operation(op, self.plain(a), self.plain(b), "int64")
+        raise CodegenError(
+            f"{self.prelude.dialect.name}: {type(e).__name__} is not arithmetic on axes"
+        )
 
     def _plain_division(self, op: str, a: Expr, b: Expr) -> Text:
         p, q = interval(a, {}, self.ranges), interval(b, {}, self.ranges)
         x, y = self.plain(a), self.plain(b)
         if p is not None and q is not None and p[0] >= 0 and q[0] > 0:
-            return _join("/" if op in ("//", "tdiv") else "%", x, y)
-        return _call(self.prelude.divide(op, "int64"), x, y)
+            return join("/" if op in ("//", "tdiv") else "%", x, y)
+        return call(self.prelude.divide(op, "int64"), x, y)
 
     # ------------------------------------------------------------ values
 
     def expr(self, e: Expr) -> Text:
         """A value in its own dtype."""
         if not isinstance(e, AnyExpr):
-            raise CodegenError(f"c: no code for {type(e).__name__}")
+            raise CodegenError(f"{self.prelude.dialect.name}: no code for {type(e).__name__}")
         match e:
             case Var():
                 variable = Text(self.name(e))
-                return _convert(variable, e.dtype) if e in self.ranges else variable
+                return self.convert(variable, e.dtype) if e in self.ranges else variable
             case Const(value=v, dtype=d):
-                return literal(v, d)
+                return literal(v, d, self.prelude.dialect)
             case Load(buffer=b, indices=idx):
                 return self._loaded(Text(self.element(b, idx)), b.dtype)
             case Binary(op=op, a=a, b=b) if op in COMPARE and self.is_plain(a) and self.is_plain(b):
-                return _join(op, self.plain(a), self.plain(b))
+                return join(op, self.plain(a), self.plain(b))
             case Binary(dtype=d) if dtypes.is_int(d) and self.is_plain(e):
-                return _convert(self.plain(e), d)
+                return self.convert(self.plain(e), d)
             case Binary(op="+" | "-", dtype="float32" | "float64") if (
                 self.contracts and (terms := product_and_rest(e)) is not None
             ):
                 return self._call("fma", [self.expr(x) for x in terms], e.dtype)
             case Binary(op=op, a=a, b=b):
-                return self._operation(op, self.expr(a), self.expr(b), a.dtype)
+                return self.operation(op, self.expr(a), self.expr(b), a.dtype)
             case Cast(value=v, dtype=d):
                 return self._cast(self.expr(v), v.dtype, d)
             case Select(cond=c, a=a, b=b) | IfThenElse(cond=c, a=a, b=b):
                 parts = self.expr(c).inside(3), self.expr(a).inside(3), self.expr(b).inside(3)
                 return Text("{} ? {} : {}".format(*parts), _TERNARY)
             case Unary(op=op, a=a, dtype=d):
+                if op == "-" and dtypes.is_int(d) and not self.prelude.dialect.wraps:
+                    negated = self.prelude.dialect.negated(self.expr(a).inside(_UNARY), d)
+                    return Text(negated, _UNARY)
                 sign = {"not": "!", "~": "~", "-": "-"}[op]
-                return _narrow(Text(f"{sign}{self.expr(a).inside(_ATOM)}", _UNARY), d)
+                return self._narrow(Text(f"{sign}{self.expr(a).inside(_ATOM)}", _UNARY), d)
             case Call(fn="reinterpret", args=(a,), dtype=d):
                 return self._reinterpret(self.expr(a), a.dtype, d)
             case Call(fn=fn, args=args):
@@ -167,34 +170,38 @@ class ExpressionWriter:
             case _:
                 assert_never(e)
 
-    def _operation(self, op: str, x: Text, y: Text, dtype: str) -> Text:
+    def operation(self, op: str, x: Text, y: Text, dtype: str) -> Text:
         """An operation on two operands of a dtype."""
         if op in ("min", "max"):
-            return _call(self.prelude.min_max(op, dtype), x, y)
-        if op in _DIVISIONS:
-            return _call(self.prelude.divide(op, dtype), x, y)
+            return call(self.prelude.min_max(op, dtype), x, y)
+        if op in DIVISIONS:
+            return call(self.prelude.divide(op, dtype), x, y)
         if op in ("<<", ">>"):
-            return _call(self.prelude.shift(op, dtype), x, y)
-        result = _join(_LOGIC.get(op, op), x, y)
+            return call(self.prelude.shift(op, dtype), x, y)
+        if op in ("+", "-", "*") and dtype in ("int32", "int64") and not self.prelude.dialect.wraps:
+            unsigned = f"u{dtype}"
+            result = join(op, self.convert(x, unsigned), self.convert(y, unsigned))
+            return self.convert(result, dtype)
+        result = join(_LOGIC.get(op, op), x, y)
         return result if op in COMPARE or op in _LOGIC else self._rounded(result, dtype)
 
     def _own(self, fn: str, dtype: str, *args: Text) -> Text | None:
         """A call of the file's own function, where there is one."""
         name = self.prelude.define(fn, dtype, self.in_vector)
-        return None if name is None else _call(name, *args)
+        return None if name is None else call(name, *args)
 
     def _half(self, what: str, x: Text, dtype: str) -> Text:
         """A conversion of `loopwright.ir.half`."""
         call = self._own(what, dtype, x)
         if call is None:
-            raise CodegenError(f"c: no conversion of {dtype}")
+            raise CodegenError(f"{self.prelude.dialect.name}: no conversion of {dtype}")
         return call
 
     def _loaded(self, x: Text, dtype: str) -> Text:
         """The value of an element of memory."""
         if dtype in dtypes.HALVES:
             return self._half("unpack", x, dtype)
-        return _join("!=", x, Text("0")) if dtype == "bool" else x
+        return join("!=", x, Text("0")) if dtype == "bool" else x
 
     def stored(self, e: Expr) -> Text:
         """A value as memory holds it."""
@@ -203,14 +210,14 @@ class ExpressionWriter:
 
     def _rounded(self, x: Text, dtype: str) -> Text:
         """What C computed in a wider type, as a value of the dtype."""
-        return self._half("narrow", x, dtype) if dtype in dtypes.HALVES else _narrow(x, dtype)
+        return self._half("narrow", x, dtype) if dtype in dtypes.HALVES else self._narrow(x, dtype)
 
     def _reinterpret(self, x: Text, source: str, to: str) -> Text:
         if source in dtypes.HALVES:
-            x, source = _convert(self._half("pack", x, source), "int16"), "int16"
+            x, source = self.convert(self._half("pack", x, source), "int16"), "int16"
         if to in dtypes.HALVES:
-            return self._half("unpack", _convert(x, "uint16"), to)
-        return _call(self.prelude.reinterpret(source, to), x)
+            return self._half("unpack", self.convert(x, "uint16"), to)
+        return call(self.prelude.reinterpret(source, to), x)
 
     def _cast(self, x: Text, source: str, to: str) -> Text:
         if source == to:
@@ -220,10 +227,10 @@ class ExpressionWriter:
         if source in dtypes.HALVES:
             return self._cast(x, "float32", to)
         if to == "bool":
-            return _join("!=", x, Text("0"))
+            return join("!=", x, Text("0"))
         if dtypes.is_float(source) and not dtypes.is_float(to):
-            return _call(self.prelude.to_integer(source, to), x)
-        return _convert(x, to)
+            return call(self.prelude.to_integer(source, to), x)
+        return self.convert(x, to)
 
     def _call(self, fn: str, args: list[Text], dtype: str) -> Text:
         if dtype in dtypes.HALVES:
@@ -231,13 +238,21 @@ class ExpressionWriter:
             return y if fn in _EXACT else self._half("narrow", y, dtype)
         if fn == "abs" and not dtypes.is_float(dtype):
             return (
-                args[0] if dtypes.is_unsigned(dtype) else _call(self.prelude.absolute(dtype), *args)
+                args[0] if dtypes.is_unsigned(dtype) else call(self.prelude.absolute(dtype), *args)
             )
         own = self._own(fn, dtype, *args)
         if own is not None:
             return own
-        suffix = "f" if dtype == "float32" else ""
-        return _call(_C_NAMES.get(fn, fn) + suffix, *args)
+        return call(self.prelude.dialect.function(fn, dtype), *args)
+
+    def convert(self, x: Text, to: str) -> Text:
+        """A value as another type."""
+        return Text(f"({self.prelude.dialect.type(to)}){x.inside(_UNARY)}", _UNARY)
+
+    def _narrow(self, x: Text, dtype: str) -> Text:
+        """Cut the int that C made of two narrow integers."""
+        narrow = dtypes.is_int(dtype) and dtypes.bits(dtype) < 32
+        return self.convert(x, dtype) if narrow else x
 
 
 def product_and_rest(e: Binary) -> tuple[Expr, Expr, Expr] | None:
@@ -254,36 +269,34 @@ def product_and_rest(e: Binary) -> tuple[Expr, Expr, Expr] | None:
     return None
 
 
-def literal(value: float, dtype: str) -> Text:
+def literal(value: float, dtype: str, dialect: Dialect) -> Text:
     """A literal; the text of a float is the shortest that is read back as the same number."""
     if dtype == "bool":
         return Text("true" if value else "false")
     if dtypes.is_float(dtype):
-        return _float(float(value), dtype)
+        return _float(float(value), dtype, dialect)
     lowest = dtypes.limits(dtype)[0]
     if value == lowest and dtypes.bits(dtype) >= 32 and not dtypes.is_unsigned(dtype):
-        return Text(f"INT{dtypes.bits(dtype)}_MIN")
-    text = f"INT64_C({value})" if dtype == "int64" else str(int(value))
-    if dtypes.is_unsigned(dtype) and dtypes.bits(dtype) >= 32:
-        text = f"UINT{dtypes.bits(dtype)}_C({value})"
-    return Text(text, _ATOM if value >= 0 or dtype == "int64" else _UNARY)
+        return Text(dialect.lowest(dtype))
+    text = dialect.integer(int(value), dtype)
+    return Text(text, _ATOM if value >= 0 or text.endswith(")") else _UNARY)
 
 
-def _float(value: float, dtype: str) -> Text:
+def _float(value: float, dtype: str, dialect: Dialect) -> Text:
     dtype = "float64" if dtype == "float64" else "float32"
     suffix = "f" if dtype == "float32" else ""
     level = _UNARY if math.copysign(1.0, value) < 0 else _ATOM
     if math.isnan(value):
-        return Text("NAN")
+        return Text(dialect.nan[dtype])
     if math.isinf(value):
-        return Text("-INFINITY" if value < 0 else "INFINITY", level)
+        return Text(f"{'-' if value < 0 else ''}{dialect.infinity[dtype]}", level)
     text = np.format_float_scientific(np.dtype(dtype).type(value), unique=True, trim="0")
     if 1e-4 <= abs(value) < 1e16 or value == 0.0:
         text = np.format_float_positional(np.dtype(dtype).type(value), unique=True, trim="0")
     return Text(text + suffix, level)
 
 
-def _join(op: str, x: Text, y: Text) -> Text:
+def join(op: str, x: Text, y: Text) -> Text:
     """An operation, with parentheses also where people mix up what C does not."""
     level = _PRECEDENCE[op]
     if op in ("&&", "||"):
@@ -295,14 +308,6 @@ def _join(op: str, x: Text, y: Text) -> Text:
     return Text(f"{x.inside(inner)} {op} {y.inside(inner)}", level)
 
 
-def _call(name: str, *args: Text) -> Text:
+def call(name: str, *args: Text) -> Text:
+    """A call of a function."""
     return Text(f"{name}({', '.join(a.text for a in args)})")
-
-
-def _convert(x: Text, to: str) -> Text:
-    return Text(f"({c_type(to)}){x.inside(_UNARY)}", _UNARY)
-
-
-def _narrow(x: Text, dtype: str) -> Text:
-    """Cut the int that C made of two narrow integers."""
-    return _convert(x, dtype) if dtypes.is_int(dtype) and dtypes.bits(dtype) < 32 else x

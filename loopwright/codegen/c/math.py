@@ -8,16 +8,13 @@ that results are those of every other code generator, to the bit.
 from __future__ import annotations
 
 from loopwright.codegen.c.expressions import ExpressionWriter, Text
-from loopwright.codegen.c.prelude import Prelude, c_type, short
+from loopwright.codegen.c.prelude import Prelude, short
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Expr, IfThenElse, Var
 from loopwright.ir.half import conversion
 from loopwright.ir.math.definition import Definition
 from loopwright.ir.math.unfused import without_fma
 from loopwright.ir.math.vector_math import definition
-
-_INLINE = "static inline __attribute__((always_inline))"
-_RARE = "static __attribute__((noinline, cold, const))"
 
 
 def install(prelude: Prelude) -> None:
@@ -43,7 +40,8 @@ def math_function(prelude: Prelude, fn: str, dtype: str, lanes: bool) -> str | N
     name = f"lw_{fn.lstrip('_')}_{short(dtype)}{'_lanes' if many else ''}"
     if name not in prelude:
         prelude.strict = True
-        how = _RARE if fn.startswith("_") and not many else _INLINE
+        rare = fn.startswith("_") and not many
+        how = prelude.dialect.rare if rare else prelude.dialect.inlined
         prelude.put(name, _DefinitionWriter(prelude, d, many).function(f"{how} ", name))
     return name
 
@@ -61,15 +59,16 @@ class _DefinitionWriter(ExpressionWriter):
 
     def function(self, how: str, name: str) -> str:
         """The text of the function."""
-        given = ", ".join(f"{c_type(v.dtype)} {v.name}" for v in self.d.params)
-        lines = [f"{how}{c_type(self.d.result.dtype)} {name}({given}) {{"]
+        ty = self.prelude.dialect.type
+        given = ", ".join(f"{ty(v.dtype)} {v.name}" for v in self.d.params)
+        lines = [f"{how}{ty(self.d.result.dtype)} {name}({given}) {{"]
         for v, e in self.d.steps:
-            lines.append(f"  const {c_type(v.dtype)} {v.name} = {self.expr(e).text};")
+            lines.append(f"  const {ty(v.dtype)} {v.name} = {self.expr(e).text};")
         return "\n".join([*lines, f"  return {self.expr(self.d.result).text};", "}"])
 
     def expr(self, e: Expr) -> Text:
         match e:
             case IfThenElse(cond=c, a=a, b=b) if not self.in_vector:
-                parts = self.expr(c).text, self.expr(a).text, self.expr(b).inside(3)
-                return Text("__builtin_expect({}, 0) ? {} : {}".format(*parts), 2)
+                seldom = self.prelude.dialect.unlikely.format(self.expr(c).text)
+                return Text(f"{seldom} ? {self.expr(a).text} : {self.expr(b).inside(3)}", 2)
         return super().expr(e)

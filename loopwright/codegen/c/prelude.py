@@ -9,24 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from loopwright import dtypes
+from loopwright.codegen.c.dialect import C, Dialect
 
-#: Values of 16-bit floats are kept as the float that equals them.
-_TYPES = {
-    "float16": "float", "bfloat16": "float", "float32": "float", "float64": "double",
-    "bool": "bool",
-}  # fmt: skip
 _SHORT = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "bool": "b"}
-_MEMORY = {"bool": "uint8_t", "float16": "uint16_t", "bfloat16": "uint16_t"}
-
-
-def c_type(dtype: str) -> str:
-    """The C type of a value."""
-    return _TYPES.get(dtype) or f"{dtype}_t"
-
-
-def memory_type(dtype: str) -> str:
-    """The C type of an element in memory: a bool is a byte, a 16-bit float its bits."""
-    return _MEMORY.get(dtype) or c_type(dtype)
 
 
 def short(dtype: str) -> str:
@@ -50,11 +35,13 @@ class Prelude:
     Attributes:
         has_fma: whether ``fma`` of C is an instruction, so that ``a * b + c`` becomes one.
         strict: whether a helper depends on the rounding of every operation.
+        dialect: the language.
         define: writes math functions (`loopwright.codegen.c.math`).
     """
 
-    def __init__(self, has_fma: bool = False) -> None:
+    def __init__(self, has_fma: bool = False, dialect: Dialect = C) -> None:
         self._texts: dict[str, str] = {}
+        self.dialect = dialect
         self.has_fma = has_fma
         self.strict = False
         self.define: MathSource = _no_definitions
@@ -71,9 +58,9 @@ class Prelude:
         self._texts[name] = text
 
     def _add(self, name: str, dtype: str, params: str, body: str) -> str:
-        ty = c_type(dtype)
+        ty, helper = self.dialect.type(dtype), self.dialect.helper
         given = ", ".join(f"{ty} {p}" for p in params.split())
-        self._texts.setdefault(name, f"static inline {ty} {name}({given}) {{ {body} }}")
+        self._texts.setdefault(name, f"{helper} {ty} {name}({given}) {{ {body} }}")
         return name
 
     def min_max(self, op: str, dtype: str) -> str:
@@ -88,10 +75,12 @@ class Prelude:
         name = {"//": "floordiv", "%": "floormod", "tdiv": "truncdiv", "tmod": "truncmod"}[op]
         signed = not dtypes.is_unsigned(dtype)
         quotient = op in ("//", "tdiv")
-        ty = c_type(dtype)
+        ty = self.dialect.type(dtype)
         guard = "if (b == 0) return 0; "
         if signed:
-            guard += f"if (b == -1) return {f'({ty})-a' if quotient else '0'}; "
+            guard += (
+                f"if (b == -1) return {self.dialect.negated('a', dtype) if quotient else '0'}; "
+            )
         down = "(a % b != 0 && (a < 0) != (b < 0))"
         result = {
             "//": f"({ty})(a / b - {down})" if signed else "a / b",
@@ -103,34 +92,39 @@ class Prelude:
 
     def shift(self, op: str, dtype: str) -> str:
         """A shift by the amount modulo the width."""
-        name, bits, ty = {"<<": "shl", ">>": "shr"}[op], dtypes.bits(dtype), c_type(dtype)
-        unsigned = ty if ty.startswith("u") else f"u{ty}"
+        name, bits, ty = (
+            {"<<": "shl", ">>": "shr"}[op],
+            dtypes.bits(dtype),
+            self.dialect.type(dtype),
+        )
+        unsigned = ty if dtypes.is_unsigned(dtype) else self.dialect.type(f"u{dtype}")
         left = f"({unsigned})a" if op == "<<" else "a"
         body = f"return ({ty})({left} {op} (b & {bits - 1}));"
         return self._add(f"lw_{name}_{short(dtype)}", dtype, "a b", body)
 
     def absolute(self, dtype: str) -> str:
         """The absolute value of an integer; of the smallest one itself."""
-        body = f"return a < 0 ? ({c_type(dtype)})-a : a;"
+        body = f"return a < 0 ? {self.dialect.negated('a', dtype)} : a;"
         return self._add(f"lw_abs_{short(dtype)}", dtype, "a", body)
 
     def to_integer(self, source: str, to: str) -> str:
         """A float as an integer: rounded towards zero, cut to the limits; NaN is 0."""
         name = f"lw_{short(to)}_from_{short(source)}"
-        frm, ty, bits = c_type(source), c_type(to), dtypes.bits(to)
+        d, bits = self.dialect, dtypes.bits(to)
+        frm, ty = d.type(source), d.type(to)
         suffix = "f" if source == "float32" else ""
         unsigned = dtypes.is_unsigned(to)
         top = f"0x1p{bits if unsigned else bits - 1}{suffix}"
-        high = f"{'UINT' if unsigned else 'INT'}{bits}_MAX"
-        low, least = ("0", "0") if unsigned else (f"-{top}", f"INT{bits}_MIN")
-        body = f"return x != x ? 0 : x <= {low} ? {least} : x >= {top} ? {high} : ({ty})x;"
-        self._texts.setdefault(name, f"static inline {ty} {name}({frm} x) {{ {body} }}")
+        low, least = ("0", "0") if unsigned else (f"-{top}", d.lowest(to))
+        body = f"return x != x ? 0 : x <= {low} ? {least} : x >= {top} ? {d.highest(to)} : ({ty})x;"
+        self._texts.setdefault(name, f"{d.helper} {ty} {name}({frm} x) {{ {body} }}")
         return name
 
     def reinterpret(self, source: str, to: str) -> str:
         """The bits of one type as another of the same width."""
         name = f"lw_{short(to)}_bits_of_{short(source)}"
-        frm, ty = c_type(source), c_type(to)
+        frm, ty = self.dialect.type(source), self.dialect.type(to)
         body = f"union {{ {frm} from; {ty} to; }} u = {{ x }}; return u.to;"
-        self._texts.setdefault(name, f"static inline {ty} {name}({frm} x) {{ {body} }}")
+        helper = self.dialect.helper
+        self._texts.setdefault(name, f"{helper} {ty} {name}({frm} x) {{ {body} }}")
         return name

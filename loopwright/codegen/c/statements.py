@@ -13,11 +13,11 @@ from typing import assert_never
 
 from loopwright import dtypes
 from loopwright.codegen.c.expressions import ExpressionWriter, Text, product_and_rest
-from loopwright.codegen.c.prelude import Prelude, c_type, memory_type
+from loopwright.codegen.c.prelude import Prelude
 from loopwright.codegen.program_queries import has_blocks
 from loopwright.codegen.workspace import Bytes, SizeDefinitions, buffer_bytes, larger
 from loopwright.errors import CodegenError
-from loopwright.ir.affine import interval
+from loopwright.ir.affine import Interval, interval
 from loopwright.ir.buffer import STACK_LIMIT, Buffer, Load
 from loopwright.ir.expr import Binary, Expr, Var
 from loopwright.ir.interp.threads import launched_by
@@ -137,6 +137,10 @@ class CFamilyWriter(ExpressionWriter):
         """Write that the function is left with a code unless a condition holds."""
         raise NotImplementedError
 
+    def barrier(self, s: Barrier) -> None:
+        """Write that the threads of a block wait for each other; refused where there are none."""
+        raise CodegenError(f"{self.language}: no code for {type(s).__name__}")
+
     # ------------------------------------------------------------ text
 
     def name(self, x: Var | Buffer) -> str:
@@ -160,29 +164,31 @@ class CFamilyWriter(ExpressionWriter):
 
     def stmt(self, s: Stmt) -> None:
         """Write a statement."""
-        if not isinstance(s, AnyStmt) or isinstance(s, Barrier | AllReduce):
+        if not isinstance(s, AnyStmt) or isinstance(s, AllReduce):
             raise CodegenError(f"{self.language}: no code for {type(s).__name__}")
         match s:
+            case Barrier():
+                self.barrier(s)
             case Seq(stmts=stmts):
                 self._sequence(stmts)
             case Store(buffer=b, indices=idx, value=v):
                 self._store(b, idx, v)
             case For():
-                self._for(s)
+                self.for_loop(s)
             case If(cond=c, then=then, orelse=other):
                 self._if(c, then, other)
             case Let(var=v, value=e, body=body):
                 self._let(v, e, body)
             case Allocate(buffer=b, body=body):
-                self._allocate(b, body)
+                self.allocate(b, body)
             case Prefetch(buffer=b, indices=idx):
                 self.prefetch(b, idx)
             case Check():
                 self.check(s)
             case View(buffer=b, of=of, offset=k, body=body):
-                self._place(b, f"{self.name(of)} + {k}")
+                self.view(b, of, k)
                 self.stmt(body)
-                self._leave(b)
+                self.leave(b)
             case IntrinsicCall(body=body):
                 if not self.instruction(s):
                     self.stmt(body)
@@ -199,6 +205,7 @@ class CFamilyWriter(ExpressionWriter):
     def _store(self, b: Buffer, idx: tuple[Expr, ...], v: Expr) -> None:
         at = self.element(b, idx)
         single = dtypes.bits(b.dtype) >= 32
+        single &= self.prelude.dialect.wraps or dtypes.is_float(b.dtype)
         match v:
             case Binary(op="+", a=Load(buffer=c, indices=same), b=x) if (c, same) == (b, idx) and (
                 single and not (self.contracts and product_and_rest(v))
@@ -215,14 +222,14 @@ class CFamilyWriter(ExpressionWriter):
                 self.stmt(other)
 
     def _let(self, v: Var, e: Expr, body: Stmt) -> None:
-        """Arithmetic on axes is kept in int64_t, all else in its own dtype."""
+        """Arithmetic on axes is kept in a type for indices, all else in its own dtype."""
         if e.dtype != v.dtype:
             raise CodegenError(f"{self.language}: {v.name!r} is {v.dtype}, not {e.dtype}")
         self.sizes.learn(v, e)
         bounds = interval(e, {}, self.ranges) if dtypes.is_int(e.dtype) else None
         plain = bounds is not None and self.is_plain(e)
         text = self.plain(e) if plain else self.expr(e)
-        kind = "int64_t" if plain else c_type(v.dtype)
+        kind = self.index_type(bounds) if plain and bounds else self.prelude.dialect.type(v.dtype)
         if plain and bounds is not None:
             self.ranges[v] = bounds
         else:
@@ -230,9 +237,10 @@ class CFamilyWriter(ExpressionWriter):
         self.bound[v] = kind
         self.put(f"const {kind} {self.name(v)} = {text.text};")
         self.stmt(body)
-        self._leave(v)
+        self.leave(v)
 
-    def _for(self, s: For) -> None:
+    def for_loop(self, s: For) -> None:
+        """Write a loop as its kind asks for."""
         if s.kind == "thread":
             raise CodegenError(
                 f"{self.language}: {launched_by(s)}; thread axes are for GPU targets, on a CPU use "
@@ -253,16 +261,20 @@ class CFamilyWriter(ExpressionWriter):
         """Write a loop as a ``for`` statement."""
         i = self.name(s.var)
         self.enter(s)
-        with self.block(f"for (int64_t {i} = {first}; {i} < {end}; ++{i})"):
+        with self.block(f"for ({self.bound[s.var]} {i} = {first}; {i} < {end}; ++{i})"):
             self.stmt(s.body)
-        self._leave(s.var)
+        self.leave(s.var)
 
     def enter(self, s: For) -> None:
         """Begin the scope of a loop's variable."""
         most = interval(s.extent, {}, self.ranges) if isinstance(s.extent, Expr) else None
         last = s.extent - 1 if isinstance(s.extent, int) else most[1] - 1 if most else UNKNOWN[1]
         self.ranges[s.var] = (0, last)
-        self.bound[s.var] = "int64_t"
+        self.bound[s.var] = self.index_type((0, last))
+
+    def index_type(self, bounds: Interval) -> str:
+        """The type of a variable that holds arithmetic on axes between some bounds."""
+        return self.prelude.dialect.type("int64")
 
     # ------------------------------------------------------------ memory
 
@@ -278,14 +290,18 @@ class CFamilyWriter(ExpressionWriter):
 
     def declared(self, b: Buffer, head: str) -> str:
         """A declarator of a buffer as an array, ``head`` being what stands before its extents."""
-        return f"{memory_type(b.dtype)} {head}" + "".join(f"[{n}]" for n in self.extents(b))
+        return f"{self.prelude.dialect.memory_type(b.dtype)} {head}" + "".join(
+            f"[{n}]" for n in self.extents(b)
+        )
 
     def pointer(self, b: Buffer, name: str) -> str:
         """A declarator of a pointer to the rows of a buffer."""
         rows = "".join(f"[{n}]" for n in self.extents(b)[1:])
-        return f"{memory_type(b.dtype)} " + (f"(*{name}){rows}" if rows else f"*{name}")
+        return f"{self.prelude.dialect.memory_type(b.dtype)} " + (
+            f"(*{name}){rows}" if rows else f"*{name}"
+        )
 
-    def _allocate(self, b: Buffer, body: Stmt) -> None:
+    def allocate(self, b: Buffer, body: Stmt) -> None:
         """A small buffer is an array of the block, a larger one a piece of the workspace."""
         small = not b.symbolic and b.nbytes <= STACK_LIMIT
         if small and self._stack + b.nbytes <= STACK_TOTAL:
@@ -293,7 +309,7 @@ class CFamilyWriter(ExpressionWriter):
             self.buffers[b] = None
             self.put(f"_Alignas(64) {self.declared(b, self.name(b))};")
             self.stmt(body)
-            self._leave(b)
+            self.leave(b)
             return
         start = self._used
         self._place(b, f"ws + {self.count(start).inside(_SUM)}")
@@ -301,14 +317,18 @@ class CFamilyWriter(ExpressionWriter):
         self.workspace = larger(self.workspace, self._used)
         self.stmt(body)
         self._used = start
-        self._leave(b)
+        self.leave(b)
+
+    def view(self, b: Buffer, of: Buffer, offset: int) -> None:
+        """Let a buffer lie where bytes of another one are."""
+        self._place(b, f"{self.name(of)} + {offset}")
 
     def _place(self, b: Buffer, at: str) -> None:
         """Let a buffer lie where bytes are."""
         self.buffers[b] = None
         self.put(f"{self.pointer(b, self.name(b))} = ({self.pointer(b, '')})({at});")
 
-    def _leave(self, x: Var | Buffer) -> None:
+    def leave(self, x: Var | Buffer) -> None:
         """End the scope of a variable or buffer."""
         if isinstance(x, Var):
             self.bound.pop(x)

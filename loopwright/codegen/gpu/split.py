@@ -1,0 +1,288 @@
+"""SplitHostDevice: a lowered function becomes kernels, and the launches that make up a call.
+
+What stands in loops over blocks and threads is a kernel. Statements between such are a kernel of
+one thread, so that every legal schedule runs: right, but slowly. Buffers that live around kernels,
+and large ones of single threads, lie in the device's global memory.
+As TVM's pass of this name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from loopwright.codegen.program_queries import buffers_of, touches_memory
+from loopwright.codegen.workspace import Bytes, SizeDefinitions, buffer_bytes
+from loopwright.errors import CodegenError
+from loopwright.ir.buffer import STACK_LIMIT, Buffer
+from loopwright.ir.expr import Dim, Expr, Var
+from loopwright.ir.node import Node
+from loopwright.ir.stmt import Allocate, Check, For, Func, Let, Seq, Stmt, Store, View, seq
+from loopwright.ir.traversal import free_vars, walk
+from loopwright.ir.visitor import map_statements
+
+#: Axes of launches, x first.
+AXES = ("x", "y", "z")
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """One kernel, which is launched once.
+
+    Attributes:
+        name: of the kernel.
+        blocks, threads: its launch loops; their bodies do not matter.
+        shared: buffers that the threads of a block share.
+        body: what one thread does.
+        parameters: buffers in global memory that it touches.
+        sizes: size variables that it reads.
+        written: parameters that it writes.
+    """
+
+    name: str
+    blocks: tuple[For, ...]
+    threads: tuple[For, ...]
+    shared: tuple[Buffer, ...]
+    body: Stmt
+    parameters: tuple[Buffer, ...]
+    sizes: tuple[Var, ...]
+    written: frozenset[Buffer]
+
+    def extents(self, which: str) -> tuple[Dim, Dim, Dim]:
+        """Extents of the axes of ``"blockIdx"`` or ``"threadIdx"``, x first."""
+        by_tag = {x.tag: x.extent for x in (*self.blocks, *self.threads)}
+        x, y, z = (by_tag.get(f"{which}.{a}", 1) for a in AXES)
+        return x, y, z
+
+    @property
+    def thread_count(self) -> int:
+        """Threads of a block."""
+        n = 1
+        for x in self.threads:
+            n *= x.count
+        return n
+
+
+@dataclass(frozen=True, eq=False)
+class SplitProgram:
+    """A function as kernels and what stands around them.
+
+    Attributes:
+        func: the function that was split.
+        kernels: in the order in which they are launched.
+        buffers: temporary buffers in global memory.
+        definitions: of variables that are computed from sizes.
+    """
+
+    func: Func
+    kernels: tuple[Kernel, ...]
+    buffers: tuple[Buffer, ...]
+    definitions: SizeDefinitions
+
+    def buffer_bytes(self, b: Buffer) -> Bytes:
+        """Bytes of a temporary buffer, over the size variables."""
+        return self.definitions.definition(buffer_bytes(b))
+
+    def extent(self, n: Dim) -> Dim:
+        """An extent over the size variables."""
+        return self.definitions.definition(n)
+
+
+def split_host_device(f: Func, language: str) -> SplitProgram:
+    """Split a lowered function.
+
+    Args:
+        f: the function.
+        language: for messages.
+
+    Raises:
+        CodegenError: it holds what devices cannot do: a check that leaves the function, or a
+            kernel inside a loop or a condition.
+    """
+    return _Splitter(f, language).split()
+
+
+@dataclass(frozen=True)
+class _Around:
+    """A definition or a view that stands around kernels; what it binds, and how to write it."""
+
+    bound: Var | Buffer
+    statement: Let | View
+
+    def put(self, body: Stmt) -> Stmt:
+        """The statement around a body that uses what it binds; else the body."""
+        match self.statement:
+            case Let(var=v, value=e) if v in _variables(body):
+                return Let(v, e, body)
+            case View(buffer=b, of=of, offset=offset) if b in buffers_of(body):
+                return View(b, of, offset, body)
+        return body
+
+
+class _Splitter:
+    """Splits one function.
+
+    Attributes:
+        loose: statements of no kernel, which wait for more of their kind.
+        loose_around: what stands around those.
+    """
+
+    def __init__(self, f: Func, language: str) -> None:
+        self.f, self.language = f, language
+        self.kernels: list[Kernel] = []
+        self.buffers: list[Buffer] = []
+        self.definitions = SizeDefinitions()
+        self.loose: list[Stmt] = []
+        self.loose_around: tuple[_Around, ...] = ()
+
+    def split(self) -> SplitProgram:
+        self.host(self.f.body, ())
+        self.flush()
+        return SplitProgram(self.f, tuple(self.kernels), tuple(self.buffers), self.definitions)
+
+    def host(self, s: Stmt, around: tuple[_Around, ...]) -> None:
+        """Walk over what stands around kernels."""
+        match s:
+            case Seq(stmts=stmts):
+                for x in stmts:
+                    self.host(x, around)
+            case For(kind="thread"):
+                self.flush()
+                self.launch(s, around)
+            case _ if not _launches(s):
+                self.add_loose(s, around)
+            case Allocate(buffer=b, body=body):
+                self.buffers.append(b)
+                self.host(body, around)
+            case Let(var=v, value=e, body=body) if not touches_memory(e):
+                self.definitions.learn(v, e)
+                self.host(body, (*around, _Around(v, s)))
+            case View(buffer=b, body=body):
+                self.host(body, (*around, _Around(b, s)))
+            case _:
+                raise CodegenError(
+                    f"{self.language}: a kernel stands inside of {_what(s)} that no thread axis is "
+                    "bound to; bind that loop too, or compute the stage at root"
+                )
+
+    def add_loose(self, s: Stmt, around: tuple[_Around, ...]) -> None:
+        """Note a statement of no kernel; those that follow one another are one kernel."""
+        if self.loose and around != self.loose_around:
+            self.flush()
+        self.loose.append(s)
+        self.loose_around = around
+
+    def flush(self) -> None:
+        """Make a kernel of one thread from the statements that wait."""
+        if not self.loose:
+            return
+        body = self._with_global_buffers(seq(*self.loose))
+        self.loose = []
+        self._add((), (), (), body, self.loose_around)
+
+    def _with_global_buffers(self, s: Stmt) -> Stmt:
+        """A statement of one thread without its large buffers, which become global ones.
+
+        One thread runs it, so that a buffer of a loop's body is never in use twice.
+        """
+        match s:
+            case Let(var=v, value=e):
+                self.definitions.learn(v, e)
+            case Allocate(buffer=b, body=body) if b.symbolic or b.nbytes > STACK_LIMIT:
+                self.buffers.append(b)
+                return self._with_global_buffers(body)
+        return map_statements(s, self._with_global_buffers)
+
+    def launch(self, s: Stmt, around: tuple[_Around, ...]) -> None:
+        """Make a kernel from launch loops."""
+        axes: list[For] = []
+        shared: list[Buffer] = []
+        while True:
+            match s:
+                case For(kind="thread", body=body):
+                    axes.append(s)
+                case Allocate(buffer=b, body=body) if b.scope == "shared":
+                    shared.append(b)
+                case _:
+                    break
+            s = body
+        blocks = tuple(x for x in axes if x.tag.startswith("blockIdx"))
+        threads = tuple(x for x in axes if x.tag.startswith("threadIdx"))
+        self._add(blocks, threads, tuple(shared), s, around)
+
+    def _add(
+        self,
+        blocks: tuple[For, ...],
+        threads: tuple[For, ...],
+        shared: tuple[Buffer, ...],
+        body: Stmt,
+        around: Sequence[_Around],
+    ) -> None:
+        self._check(body)
+        for x in reversed(around):
+            body = x.put(body)
+        own = {*shared, *_bound_buffers(body)}
+        used = [b for b in _touched(body) if b not in own]
+        variables = _variables(body) | _variables_of_extents(used)
+        written: set[Buffer] = set()
+        walk(body, lambda n: written.add(n.buffer) if isinstance(n, Store) else None)
+        walk(body, lambda n: written.add(n.of) if isinstance(n, View) else None)
+        self.kernels.append(
+            Kernel(
+                f"{self.f.name}_kernel{len(self.kernels)}",
+                blocks,
+                threads,
+                shared,
+                body,
+                tuple(b for b in (*self.f.params, *self.buffers) if b in used),
+                tuple(v for v in self.f.sizes if v in variables),
+                frozenset(written),
+            )
+        )
+
+    def _check(self, s: Stmt) -> None:
+        """Refuse what leaves a function early."""
+        checks: list[Check] = []
+        walk(s, lambda n: checks.append(n) if isinstance(n, Check) else None)
+        if checks:
+            raise CodegenError(
+                f"{self.language}: checks of bounds cannot leave a kernel; build without "
+                "instrument_bound_checkers, or run the schedule on Target('interp'), which checks "
+                "every access"
+            )
+
+
+def _launches(s: Stmt) -> bool:
+    """Whether a statement holds a kernel."""
+    found: list[Node] = []
+    walk(s, lambda n: found.append(n) if isinstance(n, For) and n.kind == "thread" else None)
+    return bool(found)
+
+
+def _what(s: Stmt) -> str:
+    return f"loop {s.var.name!r}" if isinstance(s, For) else f"a {type(s).__name__}"
+
+
+def _bound_buffers(s: Stmt) -> Iterator[Buffer]:
+    found: list[Buffer] = []
+    walk(s, lambda n: found.append(n.buffer) if isinstance(n, Allocate | View) else None)
+    yield from found
+
+
+def _touched(s: Stmt) -> list[Buffer]:
+    """Buffers that a statement uses, those behind its views too."""
+    seen = dict.fromkeys(buffers_of(s))
+    walk(s, lambda n: seen.setdefault(n.of) if isinstance(n, View) else None)
+    return list(seen)
+
+
+def _variables(s: Stmt) -> set[Var]:
+    """Variables that a statement takes from outside, those of its buffers' extents too."""
+    return free_vars(s) | _variables_of_extents(_touched(s))
+
+
+def _variables_of_extents(buffers: Sequence[Buffer]) -> set[Var]:
+    out: set[Var] = set()
+    for n in (n for b in buffers for n in b.shape if isinstance(n, Expr)):
+        out |= free_vars(n)
+    return out

@@ -1,0 +1,139 @@
+"""Which accesses of a vectorized loop are vectors: neighbours in memory that threads share.
+
+A device computes each lane by itself; what it does at once is to move the lanes of one access.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from loopwright import dtypes
+from loopwright.ir.affine import Affine
+from loopwright.ir.buffer import Buffer, Load
+from loopwright.ir.expr import Expr, IfThenElse, Var
+from loopwright.ir.node import Node
+from loopwright.ir.stmt import For, If, Seq, Stmt, Store
+from loopwright.ir.traversal import free_vars, walk
+
+#: Lanes of the vector types of OpenCL; CUDA's are made for any of these.
+LANES = (2, 4, 8, 16)
+#: Bytes that a thread moves at once.
+MOST_BYTES = 16
+
+#: The offset of an element as an affine form, where it is one.
+Offset = Callable[[Buffer, tuple[Expr, ...]], Affine | None]
+#: An element by its buffer and its indices.
+Element = tuple[Buffer, tuple[Expr, ...]]
+
+
+@dataclass(frozen=True)
+class VectorStore:
+    """One store of a vectorized loop.
+
+    Attributes:
+        store: the statement.
+        is_vector: whether its lanes are neighbours.
+        loads: elements of the first lane whose lanes are neighbours.
+    """
+
+    store: Store
+    is_vector: bool
+    loads: tuple[Element, ...]
+
+
+@dataclass(frozen=True)
+class VectorLoop:
+    """A vectorized loop that is written as vectors.
+
+    Attributes:
+        lane: its variable.
+        lanes: its extent.
+        conditions: what holds for all lanes or for none.
+        stores: its statements.
+    """
+
+    lane: Var
+    lanes: int
+    conditions: tuple[Expr, ...]
+    stores: tuple[VectorStore, ...]
+
+
+def vector_loop(s: For, offset: Offset, aligned: bool) -> VectorLoop | None:
+    """A vectorized loop as vectors; None where no access of it is one.
+
+    Args:
+        s: the loop.
+        offset: offsets of elements.
+        aligned: whether vectors must lie at multiples of their size.
+    """
+    if s.count not in LANES:
+        return None
+    conditions: list[Expr] = []
+    body: Stmt = s.body
+    while isinstance(body, If) and body.orelse is None and s.var not in free_vars(body.cond):
+        conditions.append(body.cond)
+        body = body.then
+    stores = list(body.stmts) if isinstance(body, Seq) else [body]
+    if not all(isinstance(x, Store) for x in stores):
+        return None
+    picked = [x for x in stores if isinstance(x, Store)]
+    if not picked or _depend(picked):
+        return None
+    is_vector = _Neighbours(s, offset, aligned)
+    out = tuple(
+        VectorStore(x, is_vector(x.buffer, x.indices), _loads(x, is_vector)) for x in picked
+    )
+    if not any(x.is_vector or x.loads for x in out):
+        return None
+    return VectorLoop(s.var, s.count, tuple(conditions), out)
+
+
+def _depend(stores: list[Store]) -> bool:
+    """Whether a lane may read or write what another lane writes."""
+    written = [(x.buffer, x.indices) for x in stores]
+    if len({b for b, _ in written}) < len(written):
+        return True
+    read: list[Element] = []
+    for x in stores:
+        for e in (x.value, *x.indices):
+            walk(e, lambda n: read.append((n.buffer, n.indices)) if isinstance(n, Load) else None)
+    targets = dict(written)
+    return any(b in targets and (len(stores) > 1 or targets[b] != i) for b, i in read)
+
+
+@dataclass(frozen=True)
+class _Neighbours:
+    """Tells whether the lanes of an access are neighbours in memory that threads share."""
+
+    loop: For
+    offset: Offset
+    aligned: bool
+
+    def __call__(self, b: Buffer, indices: tuple[Expr, ...]) -> bool:
+        size = self.loop.count * dtypes.nbytes(b.dtype)
+        if b.scope == "local" or size > MOST_BYTES:
+            return False
+        form = self.offset(b, indices)
+        if form is None or form.terms.get(self.loop.var) != 1:
+            return False
+        others = [c for v, c in form.terms.items() if v is not self.loop.var]
+        lanes = self.loop.count
+        return not self.aligned or all(c % lanes == 0 for c in (form.const, *others))
+
+
+def _loads(s: Store, is_vector: _Neighbours) -> tuple[Element, ...]:
+    """Elements that a store reads for certain, and whose lanes are neighbours."""
+    found: dict[Element, None] = {}
+
+    def visit(n: Node) -> None:
+        if isinstance(n, IfThenElse):
+            visit(n.cond)
+            return
+        if isinstance(n, Load) and is_vector(n.buffer, n.indices):
+            found[n.buffer, n.indices] = None
+        for c in n.children():
+            visit(c)
+
+    visit(s.value)
+    return tuple(found)

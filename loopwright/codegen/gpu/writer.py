@@ -1,0 +1,265 @@
+"""Kernels as text of a C-like language for devices; the languages differ in few hooks.
+
+Buffers are flat. Index arithmetic is done in 32 bits where that suffices. Loops over registers are
+unrolled, since arrays with indices that are not constant lie in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from loopwright.codegen.c.prelude import Prelude
+from loopwright.codegen.c.statements import Identifiers
+from loopwright.codegen.gpu.indices import NarrowIndices, is_narrow
+from loopwright.codegen.gpu.split import Kernel
+from loopwright.codegen.gpu.vectors import Element, VectorStore, vector_loop
+from loopwright.errors import CodegenError
+from loopwright.ir.affine import Interval
+from loopwright.ir.buffer import Buffer, Load
+from loopwright.ir.expr import Expr, Var
+from loopwright.ir.node import Node
+from loopwright.ir.stmt import (
+    UNROLL_HINT,
+    Check,
+    For,
+    IntrinsicCall,
+    Stmt,
+    Store,
+)
+from loopwright.ir.traversal import free_vars, walk
+
+#: Most copies of a loop's body that are made so that registers have constant indices.
+UNROLL_LIMIT = 1024
+#: Bytes to which buffers of a block are aligned.
+ALIGNMENT = 16
+
+
+class KernelWriter(NarrowIndices):
+    """Writes one kernel.
+
+    Attributes:
+        kernel: the kernel.
+        spaces: where buffers lie, by what the language calls that.
+    """
+
+    #: What the language calls memory of all threads, and of a block.
+    global_space = ""
+    shared_space = ""
+    #: What tells the compiler that no other parameter points to the same memory.
+    restrict = "restrict"
+    #: Whether vectors must lie at multiples of their size.
+    aligned_vectors = True
+
+    def __init__(self, prelude: Prelude, kernel: Kernel, taken: frozenset[str]) -> None:
+        super().__init__(prelude, Identifiers(taken | {kernel.name}), prelude.dialect.name)
+        self.kernel = kernel
+        self.contracts = True
+        self.spaces: dict[Buffer, str] = {}
+        self._lanes: dict[Var, int] = {}
+        self._vectors: dict[Element, str] = {}
+        self._unrolled = 1
+
+    # ------------------------------------------------------------ hooks
+
+    def head(self, parameters: Sequence[str]) -> str:
+        """The first line of the kernel."""
+        raise NotImplementedError
+
+    def axis(self, tag: str) -> str:
+        """The index of this thread on a launch axis."""
+        raise NotImplementedError
+
+    def share(self) -> None:
+        """Declare the buffers of a block."""
+        raise NotImplementedError
+
+    def aligned(self, declaration: str, alignment: int) -> str:
+        """A declaration of an array at a multiple of some bytes."""
+        raise NotImplementedError
+
+    def vector_load(self, b: Buffer, lanes: int, offset: str, name: str) -> None:
+        """Declare a vector and load it."""
+        raise NotImplementedError
+
+    def vector_store(self, b: Buffer, lanes: int, offset: str, values: Sequence[str]) -> None:
+        """Store a vector of values."""
+        raise NotImplementedError
+
+    def component(self, vector: str, lane: int) -> str:
+        """One lane of a vector."""
+        raise NotImplementedError
+
+    def hint(self, s: For) -> str | None:
+        """A pragma that all compilers for devices know."""
+        return "#pragma unroll"
+
+    def launch(self, s: For) -> bool:
+        """Parallel loops run one iteration after the other: they are for threads of a CPU."""
+        return False
+
+    def prefetch(self, b: Buffer, indices: tuple[Expr, ...]) -> None:
+        """Devices hide the time of memory by other threads: nothing is written."""
+
+    def instruction(self, s: IntrinsicCall) -> bool:
+        """Instructions of CPUs are written in their plain form."""
+        return False
+
+    def check(self, s: Check) -> None:
+        """Splitting has refused these."""
+        raise CodegenError(f"{self.language}: a kernel cannot be left by a check")
+
+    # ------------------------------------------------------------ the kernel
+
+    def text(self, ranges: Mapping[Var, Interval]) -> str:
+        """The kernel as a function.
+
+        Args:
+            ranges: bounds of the sizes.
+        """
+        k = self.kernel
+        parameters = [self.parameter(b) for b in k.parameters]
+        for v in k.sizes:
+            self.ranges[v] = ranges[v]
+            self.bound[v] = self.index_type(ranges[v])
+            parameters.append(self._size(v))
+        for x in (*k.blocks, *k.threads):
+            self.enter(x)
+            ty = self.bound[x.var]
+            self.put(f"const {ty} {self.name(x.var)} = ({ty}){self.axis(x.tag)};")
+        self.share()
+        self.stmt(k.body)
+        return "\n".join([f"{self.head(parameters)} {{", *self.lines, "}\n"])
+
+    def _size(self, v: Var) -> str:
+        """A size as a parameter, which is of 64 bits, and what the kernel makes of it."""
+        wide = self.prelude.dialect.type("int64")
+        if not is_narrow(self.ranges[v]):
+            return f"const {wide} {self.name(v)}"
+        given = self.names.fresh(f"{v.name}_given")
+        ty = self.bound[v]
+        self.put(f"const {ty} {self.name(v)} = ({ty}){given};")
+        return f"const {wide} {given}"
+
+    def parameter(self, b: Buffer) -> str:
+        """A buffer in global memory as a parameter."""
+        self.spaces[b] = self.global_space
+        self.buffers[b] = None
+        const = "" if b in self.kernel.written else "const "
+        return f"{self.pointer_type(b, const)} {self.restrict} {self.name(b)}"
+
+    def pointer_type(self, b: Buffer, const: str = "") -> str:
+        """The type of a pointer to elements of a buffer."""
+        space = f"{self.spaces[b]} " if self.spaces[b] else ""
+        return f"{space}{const}{self.prelude.dialect.memory_type(b.dtype)} *"
+
+    def array(self, b: Buffer) -> str:
+        """The declaration of a buffer as an array."""
+        return f"{self.prelude.dialect.memory_type(b.dtype)} {self.name(b)}[{b.size}]"
+
+    # ------------------------------------------------------------ memory
+
+    def allocate(self, b: Buffer, body: Stmt) -> None:
+        """A buffer of one thread."""
+        if b.symbolic:
+            raise CodegenError(
+                f"{self.language}: the size of {b.name!r}, a buffer of each thread, depends on "
+                "sizes; compute its stage at root, or in a loop inside of which its extents are "
+                "numbers"
+            )
+        self.spaces[b] = ""
+        self.buffers[b] = None
+        text = self.array(b)
+        self.put(f"{self.aligned(text, ALIGNMENT) if b.dtype == 'uint8' else text};")
+        self.stmt(body)
+        self.leave(b)
+
+    def view(self, b: Buffer, of: Buffer, offset: int) -> None:
+        """Let a buffer lie where bytes of another one are."""
+        self.spaces[b] = self.spaces[of]
+        self.buffers[b] = None
+        ty = self.pointer_type(b)
+        self.put(f"{ty}{self.name(b)} = ({ty})({self.name(of)} + {offset});")
+
+    # ------------------------------------------------------------ loops
+
+    def for_loop(self, s: For) -> None:
+        """Write a loop: as vectors, unrolled, or as a plain one."""
+        if s.kind == "thread":
+            raise CodegenError(
+                f"{self.language}: the {s.tag} loop {s.var.name!r} stands inside of a kernel; "
+                "leave the passes of phase 0 enabled"
+            )
+        if s.kind == "vectorized" and self._vector_loop(s):
+            return
+        wanted = s.kind in ("unrolled", "vectorized") or UNROLL_HINT in s.pragmas
+        before = self._unrolled
+        if wanted or self._indexes_registers(s):
+            self._unrolled *= s.count if isinstance(s.extent, int) else 1
+            self.put(self.hint(s) or "")
+        self.loop(s, "0", self.count(s.extent).text)
+        self._unrolled = before
+
+    def _indexes_registers(self, s: For) -> bool:
+        """Whether a loop has to be unrolled so that arrays of a thread become registers."""
+        if not isinstance(s.extent, int) or self._unrolled * s.extent > UNROLL_LIMIT:
+            return False
+        common = (*self.kernel.parameters, *self.kernel.shared)
+        found: list[Node] = []
+
+        def visit(n: Node) -> None:
+            own = isinstance(n, Load | Store) and n.buffer not in common
+            if own and any(s.var in free_vars(i) for i in n.indices):
+                found.append(n)
+
+        walk(s.body, visit)
+        return bool(found)
+
+    def _vector_loop(self, s: For) -> bool:
+        """Write a vectorized loop as vectors; False: no access of it is one."""
+        self.enter(s)
+        v = vector_loop(s, self.offset, self.aligned_vectors)
+        if v is None:
+            self.bound.pop(s.var)
+            return False
+        head = " && ".join(self.expr(c).inside(5) for c in v.conditions)
+        with self.block(f"if ({head})" if head else ""):
+            for x in v.stores:
+                self._vector_statement(x, v.lane, v.lanes)
+        self.bound.pop(s.var)
+        return True
+
+    def _vector_statement(self, x: VectorStore, lane: Var, lanes: int) -> None:
+        for b, indices in x.loads:
+            name = self.names.fresh(f"{b.name}_lanes")
+            self._lanes[lane] = 0
+            self.vector_load(b, lanes, self.flat(b, indices).text, name)
+            self._vectors[b, indices] = name
+        store = x.store
+        if x.is_vector:
+            values = []
+            for k in range(lanes):
+                self._lanes[lane] = k
+                values.append(self.stored(store.value).text)
+            self._lanes[lane] = 0
+            at = self.flat(store.buffer, store.indices).text
+            self.vector_store(store.buffer, lanes, at, values)
+        else:
+            for k in range(lanes):
+                self._lanes[lane] = k
+                at = self.element(store.buffer, store.indices)
+                self.put(f"{at} = {self.stored(store.value).text};")
+        self._lanes.pop(lane)
+        self._vectors.clear()
+
+    def name(self, x: Var | Buffer) -> str:
+        """The identifier of a variable or buffer; the number of the lane that is being written."""
+        if isinstance(x, Var) and x in self._lanes:
+            return str(self._lanes[x])
+        return super().name(x)
+
+    def element(self, b: Buffer, indices: tuple[Expr, ...]) -> str:
+        """An element of a buffer, or the lane of a vector that was loaded."""
+        vector = self._vectors.get((b, indices))
+        if vector is not None and self._lanes:
+            return self.component(vector, next(iter(self._lanes.values())))
+        return super().element(b, indices)

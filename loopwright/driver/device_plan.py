@@ -1,0 +1,67 @@
+"""A split function as the plan of a call, which the runtime runs: expressions become formulas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from loopwright.codegen.gpu.split import Kernel, SplitProgram
+from loopwright.driver.size_manifest import SizeManifest
+from loopwright.ir.expr import Dim
+from loopwright.runtime.artifacts.device_code import (
+    ArgumentSource,
+    DeviceCode,
+    ExtentFormulas,
+    KernelResources,
+    Launch,
+)
+from loopwright.runtime.artifacts.size_formulas import SizeFormula
+
+
+def device_code(
+    program: SplitProgram,
+    image: bytes,
+    shared_bytes: Mapping[str, int] | None = None,
+    resources: Mapping[str, KernelResources] | None = None,
+    arch: str = "",
+) -> DeviceCode:
+    """The code of a function for a device.
+
+    Args:
+        program: the split function.
+        image: its kernels, as source text or machine code.
+        shared_bytes: shared memory by kernel, beyond what the kernel declares.
+        resources: what each kernel takes, where the compiler told it.
+        arch: the architecture that the image is for.
+    """
+    plan = _Plan(program)
+    shared = shared_bytes or {}
+    launches = tuple(plan.launch(k, shared.get(k.name, 0)) for k in program.kernels)
+    buffers = tuple(plan.sizes.formula(program.buffer_bytes(b)) for b in program.buffers)
+    return DeviceCode(image, launches, buffers, resources or {}, arch)
+
+
+class _Plan:
+    """Numbers the arguments of one function's kernels."""
+
+    def __init__(self, program: SplitProgram) -> None:
+        self.program = program
+        self.sizes = SizeManifest(program.func.sizes)
+
+    def launch(self, k: Kernel, shared_bytes: int) -> Launch:
+        f, buffers = self.program.func, self.program.buffers
+        arguments: list[ArgumentSource] = [
+            ("parameter", f.params.index(b)) if b in f.params else ("buffer", buffers.index(b))
+            for b in k.parameters
+        ]
+        sizes: list[ArgumentSource] = [
+            ("size", n) for n, v in enumerate(f.sizes) if any(v is w for w in k.sizes)
+        ]
+        grid, block = self._extents(k, "blockIdx"), self._extents(k, "threadIdx")
+        return Launch(k.name, grid, block, (*arguments, *sizes), shared_bytes)
+
+    def _extents(self, k: Kernel, which: str) -> ExtentFormulas:
+        x, y, z = (self._formula(n) for n in k.extents(which))
+        return x, y, z
+
+    def _formula(self, n: Dim) -> SizeFormula:
+        return self.sizes.formula(self.program.extent(n))
