@@ -197,7 +197,7 @@ def _with_own_buffers(s: Stmt) -> Stmt:
     own: dict[Buffer, Buffer] = {}
 
     def visit(n: Node) -> None:
-        if isinstance(n, Allocate) and n.buffer.scope != "shared":
+        if isinstance(n, Allocate) and not n.buffer.is_shared:
             b = n.buffer
             own[b] = Buffer(b.name, b.shape, b.dtype, b.scope, b.strides)
 

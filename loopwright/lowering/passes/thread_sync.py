@@ -45,7 +45,7 @@ def _go(s: Stmt) -> Stmt:
 
 def _kernel(s: Stmt, threads: list[For]) -> Stmt:
     """A kernel: barriers go inside its launch loops and the buffers of a block."""
-    if isinstance(s, Allocate) and s.buffer.scope == "shared":
+    if isinstance(s, Allocate) and s.buffer.is_shared:
         return map_statements(s, lambda c: _kernel(c, threads))
     if is_launch(s):
         inner = [*threads, s] if s.tag.startswith("threadIdx") else threads
@@ -344,7 +344,7 @@ def _reads(n: Node, pins: Pins) -> Pending:
     reads: dict[_Access, None] = {}
 
     def visit(n: Node) -> None:
-        if isinstance(n, Load) and n.buffer.scope == "shared":
+        if isinstance(n, Load) and n.buffer.is_shared:
             reads[_Access(n.buffer, n.indices, 0, pins)] = None
 
     walk(n, visit)
@@ -358,7 +358,7 @@ def _accesses(s: Stmt, pins: Pins) -> Pending:
             other = () if orelse is None else _accesses(orelse, pins)
             out = (*_reads(c, pins), *_accesses(then, pins | _pinned(c)), *other)
         case Store(buffer=b, indices=idx):
-            own = (_Access(b, idx, id(s), pins),) if b.scope == "shared" else ()
+            own = (_Access(b, idx, id(s), pins),) if b.is_shared else ()
             out = (*_reads(s, pins), *own)
         case _:
             parts = [

@@ -270,8 +270,9 @@ class MemoryPrimitives(StageView):
         """Put the stage's buffer into another memory scope.
 
         Args:
-            scope: ``"global"``, ``"shared"`` (a copy for each thread block) or ``"local"`` (one for
-                each thread).
+            scope: ``"global"``, ``"shared"`` (a copy for each thread block), ``"shared.dyn"`` (as
+                ``"shared"``, in the memory that a block gets when it is launched, which CUDA limits
+                less) or ``"local"`` (one for each thread).
 
         Raises:
             ScheduleError: unknown scope; the stage is inlined, an input or an output.
