@@ -158,7 +158,10 @@ class Prefetch(Stmt):
 
 @node
 class Barrier(Stmt):
-    """Every thread of a block waits here for the others, and sees what they wrote to ``scope``."""
+    """Every thread of a block waits here for the others, and sees what they wrote to ``scope``.
+
+    Of scope ``warp``: every lane of a warp waits for the others of its warp.
+    """
 
     scope: Scope
 

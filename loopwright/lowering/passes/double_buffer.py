@@ -138,6 +138,8 @@ def _reads(s: Stmt, buffers: frozenset[Buffer]) -> bool:
 
 
 def _with_places(b: Buffer, n: int) -> Buffer:
+    if b.scope == "warp":  # the first two dimensions stay the lane
+        return Buffer(b.name, (*b.shape[:2], n, *b.shape[2:]), b.dtype, b.scope)
     strides = None if b.strides is None else (b.size, *b.strides)
     return Buffer(b.name, (n, *b.shape), b.dtype, b.scope, strides)
 
@@ -245,11 +247,13 @@ def _uses(s: Stmt, b: Buffer) -> bool:
 
 def _in_place(s: Stmt, group: list[_DoubleBuffer], place: Var) -> Stmt:
     """A statement with accesses of the buffers in the place that a variable names."""
-    new = {x.old: x.new for x in group}
+    new = {x.old: x.new for x in group if x.old.scope != "warp"}
+    of_warps = {x.old: x.new for x in group if x.old.scope == "warp"}
 
     # Any: an expression gives an expression and a statement a statement.
     def go(n: Any) -> Any:
-        return redirected(n.map_children(go), new, lambda idx: (place, *idx))
+        n = redirected(n.map_children(go), new, lambda idx: (place, *idx))
+        return redirected(n, of_warps, lambda idx: (*idx[:2], place, *idx[2:]))
 
     out: Stmt = go(s)
     return out

@@ -143,8 +143,8 @@ class _Sync:
             The statement with barriers, and the accesses since the last barrier after it.
         """
         match s:
-            case Barrier():
-                return s, ()
+            case Barrier(scope=scope):
+                return s, pending if scope == "warp" else ()
             case Seq(stmts=stmts):
                 out = []
                 for c in stmts:
