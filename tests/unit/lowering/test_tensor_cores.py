@@ -64,6 +64,12 @@ def test_products(options: dict[str, Any]) -> None:
     check(tensor_core_matmul(**options))
 
 
+def test_registers_of_lanes_are_those_of_the_warp() -> None:
+    """The pass changes no result: without it, lanes share the memory of their warp."""
+    text = check(tensor_core_matmul(), disabled_pass=["LowerWarpMemory"])
+    assert "C.warp = alloc(float32[8, 4, 1, 4, 2, 2], warp)" in text
+
+
 def test_fragments_of_the_next_step_are_loaded_ahead() -> None:
     """Registers have places in turn as shared memory has."""
     case = tensor_core_matmul(block=(32, 32, 32))
