@@ -24,8 +24,8 @@ AXIS_KINDS: tuple[AxisKind, ...] = get_args(AxisKind)
 #: What an `IterVar` stands for: an axis of a compute, or a thread axis that loops are bound to.
 IterVarKind = Literal["spatial", "reduce", "thread"]
 
-#: Where a buffer lies: in memory of all threads, of one thread, or of one block of a kernel. What a
-#: block gets when it is launched (``shared.dyn``) may be larger than what kernels declare. A buffer
+#: Where a buffer lies: in memory of all threads, of one thread, or of one block of a kernel. That
+#: of a block is declared by the kernel or given to it when it is launched, ``shared.dyn``. A buffer
 #: of scope ``warp`` is spread over the registers of 32 threads (see `WARP_LANES`).
 Scope = Literal["global", "local", "shared", "shared.dyn", "warp"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)

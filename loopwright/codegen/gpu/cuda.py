@@ -15,10 +15,14 @@ from loopwright.codegen.c.prelude import Prelude
 from loopwright.codegen.c.statements import RESERVED
 from loopwright.codegen.c_library import C_FUNCTIONS, MATH_FUNCTIONS
 from loopwright.codegen.gpu.split import Kernel, SplitProgram
+from loopwright.codegen.gpu.tensor_cores import warp_instruction
 from loopwright.codegen.gpu.writer import ALIGNMENT, KernelWriter
 from loopwright.ir.buffer import Buffer
+from loopwright.ir.instruction_type import moved
+from loopwright.ir.instructions import INSTRUCTIONS
 from loopwright.ir.sizes import Sizes
-from loopwright.ir.stmt import Barrier
+from loopwright.ir.stmt import Barrier, IntrinsicCall
+from loopwright.ir.warp_instructions import ldmatrix_row
 from loopwright.version import __version__
 
 #: Most bytes of shared memory that a kernel may declare; more is asked for when it is launched.
@@ -70,14 +74,18 @@ class CudaWriter(KernelWriter):
 
     Attributes:
         shared_bytes: shared memory that is asked for when it is launched.
+        static: buffers in shared memory that the kernel declares.
     """
 
     restrict = "__restrict__"
 
     def __init__(self, prelude: Prelude, kernel: Kernel, taken: frozenset[str]) -> None:
         super().__init__(prelude, kernel, taken)
-        total = sum(_rounded(b.nbytes) for b in kernel.shared)
-        self.shared_bytes = total if total > STATIC_SHARED else 0
+        declared = [b for b in kernel.shared if b.scope != "shared.dyn"]
+        too_large = sum(_rounded(b.nbytes) for b in declared) > STATIC_SHARED
+        self.static = frozenset(() if too_large else declared)
+        given = [b for b in kernel.shared if b not in self.static]
+        self.shared_bytes = sum(_rounded(b.nbytes) for b in given)
 
     def head(self, parameters: Sequence[str]) -> str:
         """The kernel with the number of threads that it is launched with."""
@@ -90,14 +98,14 @@ class CudaWriter(KernelWriter):
         return tag
 
     def share(self) -> None:
-        """Small buffers are declared; those of more bytes are pieces of what the launch gives."""
+        """Small buffers are declared; others are pieces of what the launch gives."""
         if self.shared_bytes:
             self.put(f"extern __shared__ __align__({ALIGNMENT}) unsigned char {_ARENA}[];")
         offset = 0
         for b in self.kernel.shared:
             self.spaces[b] = ""
             self.buffers[b] = None
-            if self.shared_bytes:
+            if b not in self.static:
                 ty = self.pointer_type(b)
                 self.put(f"{ty}{self.restrict} {self.name(b)} = ({ty})({_ARENA} + {offset});")
                 offset += _rounded(b.nbytes)
@@ -111,6 +119,20 @@ class CudaWriter(KernelWriter):
     def barrier(self, s: Barrier) -> None:
         """Threads wait for each other; what they wrote is seen by all of the block."""
         self.put("__syncthreads();")
+
+    def instruction(self, s: IntrinsicCall) -> bool:
+        """Instructions of a warp, where operands in shared memory are addressed by each lane."""
+        helper = warp_instruction(self.prelude, s.name)
+        if helper is None:
+            return False
+        lane = next(x.var for x in self.kernel.threads if x.tag == "threadIdx.x")
+        given = []
+        for x, want in zip(s.operands, INSTRUCTIONS[s.name].operands, strict=True):
+            rows = want.fragment is None
+            at = moved(x, ldmatrix_row(s.name, lane)) if rows else x.indices
+            given.append(f"{self.name(x.buffer)} + ({self.flat(x.buffer, at).text})")
+        self.put(f"{helper}({', '.join(given)});")
+        return True
 
     def _vector(self, b: Buffer, lanes: int) -> str:
         self.prelude.put("lw_vector", _VECTOR)
