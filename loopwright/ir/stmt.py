@@ -167,6 +167,24 @@ class Barrier(Stmt):
 
 
 @node
+class AsyncGroup(Stmt):
+    """``body``, whose stores to shared memory may take effect as late as an `AsyncWait` asks.
+
+    Each time a thread runs the statement it makes one group. That the stores are done at once is
+    legal, too.
+    """
+
+    body: Stmt
+
+
+@node
+class AsyncWait(Stmt):
+    """A thread goes on when all of its groups but the last ``pending`` have taken effect."""
+
+    pending: int
+
+
+@node
 class AllReduce(Stmt):
     """``buffer[indices]`` of each thread becomes the combination over all threads of its group.
 
@@ -235,7 +253,7 @@ class Func(Node):
 #: Every class of statements. A `match` over it that forgets one does not pass the type checker.
 AnyStmt = (
     For | Let | If | Store | Seq | Allocate | Check | View | Prefetch | Barrier | AllReduce
-    | IntrinsicCall
+    | IntrinsicCall | AsyncGroup | AsyncWait
 )  # fmt: skip
 
 

@@ -1,4 +1,6 @@
-"""Instructions of a warp as CUDA C++: inline PTX over the registers of one lane.
+"""Instructions of a warp, and asynchronous copies, as CUDA C++ with inline PTX.
+
+Instructions of a warp work on the registers of one lane.
 
 A register of 32 bits holds two elements of 16 bits. They are put together and taken apart by
 shifts, which the compiler removes where elements come from one instruction and go to another.
@@ -31,6 +33,58 @@ def warp_instruction(prelude: Prelude, name: str) -> str | None:
         suffix = "_trans" if "_trans_" in name else ""
         return _put(prelude, f"lw_ldmatrix_x4{suffix}", _ldmatrix(suffix))
     return None
+
+
+def copy_async(prelude: Prelude) -> str:
+    """The helper that begins a copy of 4, 8 or 16 bytes from global to shared memory.
+
+    Where the architecture has no such instruction it copies at once.
+    """
+    for name, text in (("lw_piece", _PIECE), ("lw_copy_async", _COPY)):
+        if name not in prelude:
+            prelude.put(name, text)
+    return "lw_copy_async"
+
+
+def commit_async(prelude: Prelude) -> str:
+    """The helper that makes a group of the copies begun before."""
+    if "lw_commit_async" not in prelude:
+        prelude.put("lw_commit_async", _COMMIT)
+    return "lw_commit_async"
+
+
+def wait_async(prelude: Prelude) -> str:
+    """The helper that waits for all groups but the last ones."""
+    if "lw_wait_async" not in prelude:
+        prelude.put("lw_wait_async", _WAIT)
+    return "lw_wait_async"
+
+
+_PIECE = "template <int BYTES> struct __align__(BYTES) lw_piece { char bytes[BYTES]; };"
+_COPY = """template <int BYTES>
+static __device__ __forceinline__ void lw_copy_async(void *to, const void *from) {
+#if __CUDA_ARCH__ >= 800
+  const unsigned int at = (unsigned int)__cvta_generic_to_shared(to);
+  if (BYTES == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(at), "l"(from) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;"
+                 :: "r"(at), "l"(from), "n"(BYTES) : "memory");
+  }
+#else
+  *(lw_piece<BYTES> *)to = *(const lw_piece<BYTES> *)from;
+#endif
+}"""
+_COMMIT = """static __device__ __forceinline__ void lw_commit_async() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}"""
+_WAIT = """template <int PENDING> static __device__ __forceinline__ void lw_wait_async() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" :: "n"(PENDING) : "memory");
+#endif
+}"""
 
 
 def _put(prelude: Prelude, helper: str, text: str) -> str:

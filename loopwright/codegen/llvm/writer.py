@@ -31,6 +31,8 @@ from loopwright.ir.stmt import (
     Allocate,
     AllReduce,
     AnyStmt,
+    AsyncGroup,
+    AsyncWait,
     Barrier,
     Check,
     For,
@@ -168,6 +170,10 @@ class FunctionWriter(IndexWriter):
             case View(buffer=b, of=of, offset=k, body=body):
                 self.memory.view(b, of, k)
                 self.stmt(body)
+            case AsyncGroup(body=body):
+                self.stmt(body)
+            case AsyncWait():
+                pass
             case IntrinsicCall():
                 if not write_instruction(self.memory, s):
                     self.stmt(s.body)

@@ -43,6 +43,8 @@ from loopwright.ir.stmt import (
     Allocate,
     AllReduce,
     AnyStmt,
+    AsyncGroup,
+    AsyncWait,
     Barrier,
     Check,
     For,
@@ -114,6 +116,7 @@ class _PythonWriter:
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
         self.barriers: list[str] | None = None  # scopes, of the kernel being written
+        self.asynchronous = 0  # how many asynchronous groups are around
         self.in_warps = False  # whether that kernel's threads are lanes of warps
         self.lines: list[str] = []
         self.scope: dict[str, Any] = {**NAMES, "_grid": grid, "_races": grid.races}
@@ -166,7 +169,11 @@ class _PythonWriter:
             case Store(buffer=b, indices=idx, value=v):
                 self.put(d, "_i = (" + "".join(f"{self.index(i)}," for i in idx) + ")")
                 self.check(b, d)
-                self.put(d, f"{self.name(b)}[_i] = {self.expr(v)}")
+                if self.asynchronous and b.is_shared:
+                    which = f"{self.name(b)!r}, {b.name!r}, {b.scope!r}"
+                    self.put(d, f"_async.store({self.name(b)}, _i, {self.expr(v)}, {which})")
+                else:
+                    self.put(d, f"{self.name(b)}[_i] = {self.expr(v)}")
                 if self.watched(b):
                     which = f"{self.name(b)!r}, {b.name!r}, {b.scope!r}"
                     self.put(d, f"_races.touch({which}, _i, True)")
@@ -186,6 +193,13 @@ class _PythonWriter:
                 self.barrier(scope, d)
             case IntrinsicCall(body=body):
                 self.stmt(body, d)
+            case AsyncGroup(body=body):
+                self.asynchronous += 1
+                self.stmt(body, d)
+                self.asynchronous -= 1
+                self.put(d, "_async.commit()")
+            case AsyncWait(pending=n):
+                self.put(d, f"_async.wait({n})")
             case _:
                 assert_never(s)
 
@@ -251,7 +265,9 @@ class _PythonWriter:
         self.in_warps = last is not None and (last.tag, last.extent) == ("threadIdx.x", WARP_SIZE)
         self.put(d + 1, f"def _thread({', '.join(self.name(x.var) for x in threads)}):")
         self.loops = 0
+        self.put(d + 2, "_async = _AsyncStores(_races)")
         self.stmt(body, d + 2)
+        self.put(d + 2, "_async.end()")
         self.put(d + 2, "if False: yield")
         self.put(d + 1, "return _thread")
         grid, block = (", ".join(self.count(x) for x in axes) for axes in (blocks, threads))

@@ -76,6 +76,29 @@ def test_a_large_product_of_eight_warps(arch: str) -> None:
     assert have.registers * 256 <= 65536
 
 
+@needs_nvrtc
+def test_pipelines_copy_asynchronously() -> None:
+    """Sixteen bytes a copy; two stages in front of the loop, one in it; from sm_80 on."""
+    text = source(tensor_core_matmul(k=256, stages=3)).text
+    assert text.count("lw_copy_async<16>(") == 3 * 2
+    assert text.count("lw_commit_async();") == 3
+    assert text.count("lw_wait_async<1>();") == 1
+    ptx = nvrtc.compile_ptx(text, "main", "sm_80")
+    assert "cp.async.cg.shared.global" in ptx
+    assert "cp.async.wait_group 1;" in ptx
+    have = taken(text, "sm_90")
+    assert (have.spill_bytes, have.local_bytes) == (0, 0)
+
+
+@needs_nvrtc
+def test_scalars_are_copied_asynchronously_where_the_architecture_can() -> None:
+    text = source(gpu_programs.tiled_matmul(k=64, stages=3)).text
+    assert "lw_copy_async<4>(" in text
+    assert "cp.async.ca.shared.global" in nvrtc.compile_ptx(text, "main", "sm_80")
+    assert "cp.async" not in nvrtc.compile_ptx(text, "main", "sm_75")
+    assert taken(text, "sm_75").spill_bytes == 0
+
+
 def test_dynamic_shared_memory_is_one_array() -> None:
     """Buffers of scope shared.dyn share an array, at multiples of 16 bytes; others are declared."""
     case = gpu_programs.tiled_matmul(scope="shared.dyn", k=24)
