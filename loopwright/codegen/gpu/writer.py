@@ -22,13 +22,14 @@ from loopwright.ir.expr import Expr, Var
 from loopwright.ir.node import Node
 from loopwright.ir.stmt import (
     UNROLL_HINT,
+    Barrier,
     Check,
     For,
     IntrinsicCall,
     Stmt,
     Store,
 )
-from loopwright.ir.traversal import free_vars, walk
+from loopwright.ir.traversal import contains, free_vars, walk
 
 #: Most copies of a loop's body that are made so that registers have constant indices.
 UNROLL_LIMIT = 1024
@@ -214,8 +215,14 @@ class KernelWriter(NarrowIndices):
         self._unrolled = before
 
     def _indexes_registers(self, s: For) -> bool:
-        """Whether a loop has to be unrolled so that arrays of a thread become registers."""
+        """Whether a loop has to be unrolled so that arrays of a thread become registers.
+
+        One with barriers inside is not: its body is long, and compilers that run the threads of a
+        block one after the other (PoCL) take very long for many barriers.
+        """
         if not isinstance(s.extent, int) or self._unrolled * s.extent > UNROLL_LIMIT:
+            return False
+        if contains(s.body, Barrier):
             return False
         common = (*self.kernel.parameters, *self.kernel.shared)
         found: list[Node] = []

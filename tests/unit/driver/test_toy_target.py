@@ -233,7 +233,7 @@ def test_a_trace_compiles_without_the_schedule(toy: None) -> None:
 
 def test_it_is_among_the_targets_and_devices_while_it_is_registered(toy: None) -> None:
     for name in ("you", "toi"):
-        with pytest.raises(TargetError, match="known: llvm, c, interp, toy"):
+        with pytest.raises(TargetError, match="known: llvm, c, interp, opencl, cuda, toy"):
             Target(name)
     assert lw.runtime.device("toy") == lw.runtime.cpu(0)
     assert Target("toy -greeting=hi") == Target(Target("toy -greeting=hi").canonical)
@@ -249,7 +249,9 @@ def test_it_is_among_the_targets_and_devices_while_it_is_registered(toy: None) -
 
 def test_afterwards_nothing_is_left_of_it() -> None:
     assert "toy" not in KINDS
-    with pytest.raises(TargetError, match=r"unknown target 'toy'; known: llvm, c, interp$"):
+    with pytest.raises(
+        TargetError, match=r"unknown target 'toy'; known: llvm, c, interp, opencl, cuda$"
+    ):
         Target("toy")
     with pytest.raises(UsageError, match="unknown device 'toy'"):
         lw.runtime.device("toy")
