@@ -30,6 +30,8 @@ _TILES, _WARPS, _STEPS, _STAGES = (16, 32, 64), (1, 2, 4), (16, 32, 64), (2, 3, 
 #: into different banks.
 _VECTOR, _GAP = 8, 8
 _BYTES = 2
+#: The first compute capability, times ten, that has mma.m16n8k16.
+_FIRST_ARCH = 80
 _LANES = 32
 #: Warps of a block that the default has at most; more leave each thread too few registers.
 _DEFAULT_WARPS = 8
@@ -106,6 +108,12 @@ def _check(M: int, N: int, K: int) -> None:
         raise TaskError(
             f"matmul_tensor_core is for targets cuda, and the target in force is "
             f"{Target.current().kind.name}; take matmul"
+        )
+    arch = str(Target.current().options["arch"])
+    if int(arch.removeprefix("sm_").rstrip("af")) < _FIRST_ARCH:
+        raise TaskError(
+            f"matmul_tensor_core needs sm_{_FIRST_ARCH} or later, and the target in force is for "
+            f"{arch}; take matmul"
         )
     if min(M, N, K) < 16 or N % _VECTOR or K % 16:
         raise TaskError(

@@ -101,7 +101,7 @@ class _Sync:
         ranges: bounds of variables.
         forms: definitions that are affine.
         remainders: definitions ``form % n``, such as the place of an iteration in a double buffer.
-        barriers: how many were inserted so far.
+        barriers: how many there are so far.
     """
 
     def __init__(self, threads: list[For], body: Stmt) -> None:
@@ -155,8 +155,11 @@ class _Sync:
             The statement with barriers, and the accesses since the last barrier after it.
         """
         match s:
-            case Barrier(scope=scope):
-                return s, pending if scope == "warp" else ()
+            case Barrier(scope="warp"):
+                return s, pending
+            case Barrier():
+                self.barriers += 1
+                return s, ()
             case Seq(stmts=stmts):
                 out = []
                 for c in stmts:

@@ -20,6 +20,7 @@ from loopwright.ir.stmt import (
     Barrier,
     For,
     Func,
+    If,
     Seq,
     Stmt,
     Store,
@@ -28,6 +29,7 @@ from loopwright.ir.stmt import (
 from loopwright.ir.verify import verify
 from loopwright.ir.visitor import map_statements
 from loopwright.lowering import lower
+from loopwright.lowering.passes.thread_sync import thread_sync
 from loopwright.schedule import Schedule, create_schedule
 from tests.unit.lowering.programs import Array, Case
 from tests.unit.lowering.tensor_core_programs import tensor_core_matmul
@@ -163,6 +165,13 @@ def test_a_barrier_that_is_missing_is_noticed() -> None:
     without = changed(f, lambda s: Seq(()) if isinstance(s, Barrier) else s)
     with pytest.raises(RunError, match=r"race on A\.shared"):
         interpreted(without, x)
+
+
+def test_a_barrier_that_only_some_threads_reach_is_refused() -> None:
+    body = If(binary("<", X, 2), seq(copy(0), AsyncWait(0), Barrier("shared"), read(0)))
+    f = kernel(body)
+    with pytest.raises(LowerError, match="the threads of a block must meet while they use S"):
+        thread_sync(f)
 
 
 def test_what_is_computed_from_shared_memory_is_done_at_once() -> None:

@@ -14,6 +14,7 @@ from loopwright.errors import LoopwrightError, LowerError
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.lowering import lower
 from loopwright.lowering.context import PassContext
+from loopwright.lowering.gpu_limits import GpuLimits, verify_gpu_limits
 from loopwright.schedule import replay
 from tests.unit.lowering.programs import Case
 from tests.unit.lowering.tensor_core_programs import lanes_of, product, tensor_core_matmul
@@ -38,6 +39,15 @@ def test_a_product(golden: Any) -> None:
 @pytest.mark.parametrize("level", [0, 3])
 def test_levels_of_passes(level: int) -> None:
     check(tensor_core_matmul(), opt_level=level)
+
+
+def test_registers_count_and_what_lanes_exchange_does_not() -> None:
+    """A lane has 16 sums, and 8 and 16 elements of the operands."""
+    case = tensor_core_matmul()
+    f = lower(case.s, case.args)
+    verify_gpu_limits(f, GpuLimits(max_local_memory_per_thread=16 * 4 + 8 * 2 + 16 * 2))
+    with pytest.raises(LowerError, match="local memory of a thread takes 112 bytes"):
+        verify_gpu_limits(f, GpuLimits(max_local_memory_per_thread=111))
 
 
 def test_the_nest_before_its_passes() -> None:
@@ -90,6 +100,11 @@ def test_replay_and_text() -> None:
     text = case.s.as_python()
     assert "te.intrinsics.mma_m16n8k16('float16', False)" in text
     assert "te.intrinsics.ldmatrix_x4('b', 'float16')" in text
+    names: dict[str, Any] = {"te": te}
+    exec(text, names)
+    s, *args = product(32, 32, 32)
+    names["schedule"](s, *args)
+    assert s.trace_json() == case.s.trace_json()
 
 
 # ------------------------------------------------------------------ refusals

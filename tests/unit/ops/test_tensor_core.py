@@ -75,6 +75,11 @@ def test_shapes_that_cannot_be(shape: tuple[int, int, int]) -> None:
         lw.ops.matmul_tensor_core(*shape)
 
 
+def test_architectures_without_the_instruction() -> None:
+    with lw.Target("cuda -arch=sm_75"), pytest.raises(TaskError, match="needs sm_80 or later, and"):
+        lw.ops.matmul_tensor_core(16, 16, 16)
+
+
 @pytest.mark.parametrize("target", ["llvm", "opencl"])
 def test_other_targets(target: str) -> None:
     with lw.Target(target), pytest.raises(TaskError, match="is for targets cuda, and the target"):
