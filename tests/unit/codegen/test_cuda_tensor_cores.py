@@ -11,10 +11,12 @@ from loopwright.codegen.gpu import nvrtc
 from loopwright.codegen.gpu.cuda import CudaSource, write_cuda
 from loopwright.codegen.gpu.opencl import write_opencl
 from loopwright.codegen.gpu.split import split_host_device
+from loopwright.driver.backends import LoweredProgram, compile_program
 from loopwright.errors import CodegenError
 from loopwright.lowering import lower
 from loopwright.lowering.context import PassContext
-from loopwright.runtime.artifacts.device_code import KernelResources
+from loopwright.runtime.artifacts.device_code import DeviceCode, KernelResources
+from loopwright.target import Target
 from tests.unit.lowering import gpu_programs
 from tests.unit.lowering.programs import Case
 from tests.unit.lowering.tensor_core_programs import tensor_core_matmul
@@ -97,6 +99,19 @@ def test_scalars_are_copied_asynchronously_where_the_architecture_can() -> None:
     assert "cp.async.ca.shared.global" in nvrtc.compile_ptx(text, "main", "sm_80")
     assert "cp.async" not in nvrtc.compile_ptx(text, "main", "sm_75")
     assert taken(text, "sm_75").spill_bytes == 0
+
+
+@needs_nvrtc
+def test_an_artifact_for_a_device() -> None:
+    """The launch asks for the shared memory that the kernel does not declare."""
+    case = tensor_core_matmul(**LARGE)
+    program = LoweredProgram(lower(case.s, case.args), case.s)
+    code = compile_program(program, Target("cuda -arch=sm_80"))
+    device_code = DeviceCode.from_bytes(code.objects, len(case.args))
+    (launch,) = device_code.launches
+    assert launch.shared_bytes == 3 * 2 * (128 * 40 + 32 * 136)
+    assert (launch.grid, launch.block) == ((32, 32, 1), (32, 4, 2))
+    assert device_code.arch == "sm_80"
 
 
 def test_dynamic_shared_memory_is_one_array() -> None:
