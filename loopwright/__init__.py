@@ -30,20 +30,29 @@ _NAMES: dict[str, tuple[str, str]] = {
     "callback": ("loopwright.tuner.run.callbacks", ""),
     "context": ("loopwright.runtime", "device"),
     "cpu": ("loopwright.runtime", "cpu"),
+    "cuda": ("loopwright.runtime", "cuda"),
+    "cl": ("loopwright.runtime", "opencl"),
+    "gpu": ("loopwright.runtime", "gpu"),
+    "metal": ("loopwright.runtime", "metal"),
+    "opencl": ("loopwright.runtime", "opencl"),
+    "rocm": ("loopwright.runtime", "rocm"),
     "create_schedule": ("loopwright.schedule", "create_schedule"),
     "create_task": ("loopwright.ops", "create_task"),
     "device": ("loopwright.runtime", "device"),
     "driver": ("loopwright.driver", ""),
     "get_config": ("loopwright.task", "get_config"),
+    "get_global_func": ("loopwright.runtime", "get_global_func"),
     "in_context": ("loopwright.task", "in_context"),
     "load_module": ("loopwright.runtime", "load_module"),
     "inspection": ("loopwright.inspection", ""),
+    "ir": ("loopwright.ir", ""),
     "lower": ("loopwright.lowering", "lower"),
     "measure": ("loopwright.measure", ""),
     "measure_option": ("loopwright.measure", "measure_option"),
     "nd": ("loopwright.runtime.ndarray", ""),
     "ops": ("loopwright.ops", ""),
     "records": ("loopwright.records", ""),
+    "register_func": ("loopwright.runtime", "register_func"),
     "runtime": ("loopwright.runtime", ""),
     "target": ("loopwright.target", ""),
     "task": ("loopwright.task", ""),
@@ -58,13 +67,12 @@ _NAMES: dict[str, tuple[str, str]] = {
 
 __all__ = ["__version__", *_NAMES]
 
-_GPU = "GPUs cannot be built for yet; schedules with threads run on Target('interp')"
+_GPU = "code is made for the CPU, for OpenCL and for CUDA; write lw.opencl() or lw.cuda()"
 _NETWORK = (
     "networks are not read; write their layers as tasks (loopwright.ops has operators, "
     "loopwright tune-tasks takes a file of tasks)"
 )
 _SPACES = "write a template with knobs (loopwright.template), and tune it by loopwright.tuner"
-_FUNCTIONS = "compiled functions are those of a module: module.get_function(name)"
 #: What TVM had here before version 0.7, and has in ``te`` since.
 _MOVED = (
     "compute", "exp", "if_then_else", "log", "placeholder", "reduce_axis", "select", "size_var",
@@ -72,19 +80,17 @@ _MOVED = (
 )  # fmt: skip
 #: Names of TVM that cannot be had, and what takes their place.
 _INSTEAD = {
-    **dict.fromkeys(("cl", "cuda", "gpu", "hexagon", "metal", "opencl", "rocm", "vulkan"), _GPU),
+    **dict.fromkeys(("hexagon", "vulkan"), _GPU),
     **{name: f"write te.{name}, as for TVM since its version 0.7" for name in _MOVED},
     "IRModule": "loopwright.lower(s, args) gives the one function that there is",
     "auto_scheduler": _SPACES,
     "const": "write tir.const or te.const",
     "contrib": "Module.export_library finds what links by itself; Python's tempfile makes folders",
     "convert": "Python's numbers, lists and functions are taken as they are",
-    "get_global_func": _FUNCTIONS,
     "meta_schedule": _SPACES,
     "micro": "kernels run on this machine; Module.export_library writes what C code can call",
     "module": "loopwright.runtime.load_module(path) reads a module",
     "ndarray": "write loopwright.nd",
-    "register_func": _FUNCTIONS,
     "relay": _NETWORK,
     "rpc": "tune on the machine itself with LocalRunner, and merge the logs",
     "script": "write te.compute with a schedule",

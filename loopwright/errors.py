@@ -63,6 +63,10 @@ class OutOfMemoryError(RunError):
     """A kernel needs more memory than there is, or than it may take."""
 
 
+class DeviceLostError(RunError):
+    """A device failed so that this process cannot use it any more; another process may."""
+
+
 class RecordError(LoopwrightError):
     """A log of records is missing, unreadable, or of a version that is not understood."""
 

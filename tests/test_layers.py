@@ -58,7 +58,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("affine", "traversal", "buffer", "fold", "symbol"),
         ("sizes", "reduction"),
         ("stmt",),
-        ("printer", "visitor", "instruction_type"),
+        ("printer", "visitor", "structural", "instruction_type"),
         ("warp_instructions",),
         ("instructions",),
         ("verify",),

@@ -23,7 +23,7 @@ from loopwright.runtime.artifacts.kinds import Link
 from loopwright.runtime.artifacts.manifest import ArgSpec, FunctionSpec, Manifest
 from loopwright.runtime.module import Module
 from loopwright.schedule.surface.schedule import Schedule, replay
-from loopwright.target import Target, TargetLike
+from loopwright.target import KINDS, Target, TargetLike
 from loopwright.te.dag import ArgId, Dag
 from loopwright.te.tensor import Tensor
 from loopwright.te.tensor_intrin import OperandBuffer
@@ -177,7 +177,7 @@ def _check_host(target_host: TargetLike | None) -> None:
         Target("llvm", target_host)
     except TargetError as error:
         hint = ""
-        if isinstance(target_host, str) and target_host.isidentifier():
+        if str(target_host).isidentifier() and target_host not in KINDS:
             hint = f"; a name of the function is given as name={target_host!r}"
         raise TargetError(f"build: target_host must be a CPU: {error}{hint}") from None
 
@@ -386,6 +386,7 @@ def _manifest(
         code.uses_pool,
         code.checks,
         sizes.spec(f, dag, order) if f.sizes else None,
+        code.packed,
     )
     unit = target.vector_unit
     return Manifest(

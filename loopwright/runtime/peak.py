@@ -19,7 +19,6 @@ from loopwright.runtime.artifacts.artifact import Artifact
 from loopwright.runtime.artifacts.manifest import ArgSpec, FunctionSpec, Manifest
 from loopwright.runtime.artifacts.objects import LLVM_OBJECT
 from loopwright.runtime.devices.device import cpu
-from loopwright.runtime.function import BoundCall
 from loopwright.runtime.module import Module
 from loopwright.runtime.ndarray import empty
 from loopwright.runtime.timing import time_call
@@ -202,7 +201,7 @@ class FmaKernel:
         seed = np.array([0.5, 1.0], dtype=np.float32)
         out = np.zeros(_OUT, dtype=np.float32)
         function = kernel_module("fma", args, num_threads, unit)["fma"]
-        self.call: BoundCall = function.bind(self.work, seed, out)
+        self.call = function.bind(self.work, seed, out)
         width, count = shape_of(unit)
         self.flop_per_unit = 2 * width * count * _TURNS
         self.units_per_second = 0.0

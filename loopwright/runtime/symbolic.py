@@ -18,6 +18,8 @@ from loopwright.errors import ArgumentError, UsageError
 from loopwright.runtime.artifacts.manifest import ArgSpec, FunctionSpec, SizesSpec
 from loopwright.runtime.artifacts.size_formulas import evaluate, text
 from loopwright.runtime.devices.device import Device
+from loopwright.runtime.devices.function import DeviceCall, DeviceFunction
+from loopwright.runtime.devices.image import DeviceImage
 from loopwright.runtime.function import BoundCall, Function
 from loopwright.runtime.image import Image
 from loopwright.runtime.ndarray import host_array
@@ -55,13 +57,13 @@ class SymbolicFunction:
         args: its arrays, in order.
     """
 
-    def __init__(self, image: Image, spec: FunctionSpec, sizes: SizesSpec) -> None:
+    def __init__(self, image: Image | DeviceImage, spec: FunctionSpec, sizes: SizesSpec) -> None:
         self.name = spec.name
         self._image, self._spec = image, spec
         self._sizes = CallSizes(sizes, spec.args)
         self.args = tuple(map(SymbolicArg.of, spec.args))
         self._order = sizes.order
-        self._kept: OrderedDict[tuple[int, ...], Function] = OrderedDict()
+        self._kept: OrderedDict[tuple[int, ...], Function | DeviceFunction] = OrderedDict()
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -70,7 +72,13 @@ class SymbolicFunction:
 
     @property
     def address(self) -> int:
-        """Address of the machine code; links it first if need be."""
+        """Address of the machine code; links it first if need be.
+
+        Raises:
+            UsageError: it runs on a device, as kernels that have no address.
+        """
+        if isinstance(self._image, DeviceImage):
+            raise UsageError(f"{self.name} runs on {self.device}: its kernels have no address")
         return self._image.address(self.name)
 
     @property
@@ -93,7 +101,7 @@ class SymbolicFunction:
         function, arrays = self.resolve(args)
         function(*arrays)
 
-    def bind(self, *args: object) -> BoundCall:
+    def bind(self, *args: object) -> BoundCall | DeviceCall:
         """Check the arguments now and return a `BoundCall` that runs without checking again.
 
         Raises:
@@ -103,7 +111,7 @@ class SymbolicFunction:
         function, arrays = self.resolve(args)
         return function.bind(*arrays)
 
-    def at(self, **values: int) -> Function:
+    def at(self, **values: int) -> Function | DeviceFunction:
         """The function for given sizes.
 
         Raises:
@@ -115,7 +123,7 @@ class SymbolicFunction:
             )
         return self._at(self._sizes.check(self.name, values))
 
-    def resolve(self, args: Sequence[object]) -> tuple[Function, list[object]]:
+    def resolve(self, args: Sequence[object]) -> tuple[Function | DeviceFunction, list[object]]:
         """The function for the sizes of these arguments, and the arrays that it takes.
 
         Raises:
@@ -141,12 +149,12 @@ class SymbolicFunction:
         except ArgumentError as error:
             raise ArgumentError(f"{self.name}: argument {k} ({name!r}): {error}") from None
 
-    def _at(self, values: Mapping[str, int]) -> Function:
+    def _at(self, values: Mapping[str, int]) -> Function | DeviceFunction:
         key = tuple(values[n] for n in self.sizes)
         if key not in self._kept:
             if len(self._kept) >= _KEEP:
                 self._kept.popitem(last=False)
-            self._kept[key] = Function(self._image, self._concrete(values), key)
+            self._kept[key] = _concrete(self._image, self._concrete(values), key)
         return self._kept[key]
 
     def _concrete(self, values: Mapping[str, int]) -> FunctionSpec:
@@ -168,8 +176,19 @@ class SymbolicFunction:
         return f"<SymbolicFunction {self.name}({', '.join(self.signature)})>"
 
 
-def function_of(image: Image, spec: FunctionSpec) -> Function | SymbolicFunction:
+def function_of(
+    image: Image | DeviceImage, spec: FunctionSpec
+) -> Function | DeviceFunction | SymbolicFunction:
     """The function that a manifest describes."""
-    if spec.sizes is None:
-        return Function(image, spec)
-    return SymbolicFunction(image, spec, spec.sizes)
+    if spec.sizes is not None:
+        return SymbolicFunction(image, spec, spec.sizes)
+    return _concrete(image, spec, ())
+
+
+def _concrete(
+    image: Image | DeviceImage, spec: FunctionSpec, values: Sequence[int]
+) -> Function | DeviceFunction:
+    """A function with numbers for all sizes, of the CPU or of a device."""
+    if isinstance(image, DeviceImage):
+        return DeviceFunction(image, spec, values)
+    return Function(image, spec, values)

@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from loopwright.errors import UsageError, did_you_mean
 from loopwright.runtime import linker
 from loopwright.runtime.devices.device import Device, device
+from loopwright.runtime.devices.function import DeviceCall, DeviceFunction, sweep
 from loopwright.runtime.function import BoundCall, Function, failure
 from loopwright.runtime.symbolic import SymbolicFunction
 
@@ -112,10 +114,11 @@ def _native() -> _NativeTimer:
     )
 
 
-def time_call(call: BoundCall, number: int) -> float:
+def time_call(call: BoundCall | DeviceCall, number: int) -> float:
     """Run a bound call `number` times back to back; returns seconds of all together.
 
-    A loop in compiled code calls it, unless its kind of artifact has a timer of its own.
+    A loop in compiled code calls it, unless its kind of artifact has a timer of its own; on a
+    device its own clock takes the time.
 
     Raises:
         RunError: a call failed; those after it did not run.
@@ -129,6 +132,8 @@ def time_call(call: BoundCall, number: int) -> float:
         >>> print(lw.runtime.time_call(call, 100) > 0)
         True
     """
+    if isinstance(call, DeviceCall):
+        return call.time(number)
     timer = call.function.timer
     if timer is not None:
         return timer(call.run, number)
@@ -138,7 +143,9 @@ def time_call(call: BoundCall, number: int) -> float:
     return float(took) * 1e-9
 
 
-def time_once(function: Function, args: Sequence[object], number: int = 1) -> float:
+def time_once(
+    function: Function | DeviceFunction, args: Sequence[object], number: int = 1
+) -> float:
     """Run a function `number` times back to back; returns seconds per call.
 
     Args:
@@ -163,7 +170,10 @@ def time_once(function: Function, args: Sequence[object], number: int = 1) -> fl
 
 
 def measure_windows(
-    call: BoundCall, windows: int = 5, window_ms: float = 20.0, estimate: float | None = None
+    call: BoundCall | DeviceCall,
+    windows: int = 5,
+    window_ms: float = 20.0,
+    estimate: float | None = None,
 ) -> tuple[float, ...]:
     """Time `windows` windows of about `window_ms` each; rank by the median of what is returned.
 
@@ -256,7 +266,7 @@ class Evaluator:
 
     def __init__(
         self,
-        function: Function | SymbolicFunction,
+        function: Function | DeviceFunction | SymbolicFunction,
         dev: Device | str | None = None,
         *,
         number: int = 10,
@@ -277,7 +287,8 @@ class Evaluator:
         self.cooldown = _at_least("cooldown_interval_ms", cooldown_interval_ms, 0) * 1e-3
         self.repeats_to_cooldown = _at_least("repeats_to_cooldown", repeats_to_cooldown, 1)
         flush_bytes = _at_least("cache_flush_bytes", cache_flush_bytes, 0)
-        self._sweep = np.zeros(flush_bytes, dtype=np.uint8) if flush_bytes else None
+        self._flush_bytes = flush_bytes
+        self._sweep: npt.NDArray[np.uint8] | None = None
         self._prepare = _preproc(f_preproc)
 
     def __call__(self, *args: object) -> BenchmarkResult:
@@ -293,8 +304,7 @@ class Evaluator:
         results = []
         for index in range(self.repeat):
             self._prepare(*args)
-            if self._sweep is not None:
-                self._sweep += 1
+            self._sweep_caches(call)
             seconds, number = run_repeat(
                 lambda n: time_call(call, n), number, self.min_repeat_ms, self.limit_zero
             )
@@ -302,6 +312,17 @@ class Evaluator:
             if self.cooldown and (index + 1) % self.repeats_to_cooldown == 0:
                 time.sleep(self.cooldown)
         return BenchmarkResult(tuple(results))
+
+    def _sweep_caches(self, call: BoundCall | DeviceCall) -> None:
+        """Write other bytes through the caches, where that is asked for."""
+        if not self._flush_bytes:
+            return
+        if isinstance(call, DeviceCall):
+            sweep(call.device, self._flush_bytes)
+            return
+        if self._sweep is None:
+            self._sweep = np.zeros(self._flush_bytes, dtype=np.uint8)
+        self._sweep += 1
 
 
 _WHOLE = ("number", "repeat", "windows", "limit_zero_time_iterations", "repeats_to_cooldown")

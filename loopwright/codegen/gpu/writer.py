@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from loopwright import dtypes
-from loopwright.codegen.c.expressions import Text
+from loopwright.codegen.c.expressions import UNARY, Text
 from loopwright.codegen.c.prelude import Prelude
 from loopwright.codegen.c.statements import Identifiers
 from loopwright.codegen.gpu.indices import NarrowIndices, is_narrow
 from loopwright.codegen.gpu.split import Kernel
-from loopwright.codegen.gpu.vectors import Element, VectorStore, vector_loop
+from loopwright.codegen.gpu.vectors import Element, VectorStore, one_choice, vector_loop
 from loopwright.errors import CodegenError
 from loopwright.ir.affine import Interval
 from loopwright.ir.buffer import Buffer, Load
@@ -239,11 +239,16 @@ class KernelWriter(NarrowIndices):
     def _vector_loop(self, s: For) -> bool:
         """Write a vectorized loop as vectors; False: no access of it is one."""
         self.enter(s)
+        choice = one_choice(s, self.form)
+        if choice is not None:
+            self.bound.pop(s.var)
+            self.stmt(choice)
+            return True
         v = vector_loop(s, self.offset, self.aligned_vectors)
         if v is None:
             self.bound.pop(s.var)
             return False
-        head = " && ".join(self.expr(c).inside(5) for c in v.conditions)
+        head = " && ".join(self.expr(c).inside(UNARY) for c in v.conditions)
         with self.block(f"if ({head})" if head else ""):
             for x in v.stores:
                 self._vector_statement(x, v.lane, v.lanes)

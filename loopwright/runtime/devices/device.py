@@ -1,20 +1,25 @@
 """Devices: which processor holds an array and runs a kernel.
 
-`Device` is a value (type code and number) with the attributes that tuning asks for. Today only the
-CPU can run kernels; the other DLPack types have names and codes so that they can be told apart.
+`Device` is a value (type code and number); what it can do and has is asked of the backend of its
+type (`loopwright.runtime.devices.interface.DeviceAPI`). The DLPack types that nothing drives have
+names and codes so that they can be told apart.
 """
 
 from __future__ import annotations
 
 import operator
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
-from pathlib import Path
 
-from loopwright import env
 from loopwright.errors import UsageError, did_you_mean
 from loopwright.runtime.artifacts import kinds as artifact_kinds
+from loopwright.runtime.devices.cpu import cache_sizes
+from loopwright.runtime.devices.interface import HOST, AttributeValue, DeviceAPI, Stream
+from loopwright.runtime.devices.registry import device_api, device_api_types, find_device_api
+from loopwright.runtime.memory.allocators import free_stream
 
 #: Names and DLPack codes of device types.
 DEVICE_TYPES = {
@@ -30,13 +35,10 @@ DEVICE_TYPES = {
 }
 _ALIASES = {"gpu": "cuda", "cl": "opencl"}
 _NAMES = {code: name for name, code in DEVICE_TYPES.items()}
-_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
-#: Where Linux tells the highest clock of core 0, in kHz; virtual machines have no such file.
-CLOCK_FILE = Path("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")
 
 
 class DeviceType(IntEnum):
-    """DLPack's names and codes of device types; only ``kDLCPU`` can be used in this version.
+    """DLPack's names and codes of device types; see `Device.exist` for those that are here.
 
     Example:
         >>> print(lw.runtime.DeviceType.kDLCPU.value)
@@ -94,90 +96,218 @@ class Device:
     @property
     def exist(self) -> bool:
         """True where this device is here and kernels can run on it."""
-        return self.device_type == DEVICE_TYPES["cpu"]
+        api = find_device_api(self.device_type)
+        return api is not None and self.device_id < api.count()
+
+    @property
+    def api(self) -> DeviceAPI:
+        """What drives devices of this type: memory, copies, streams (`DeviceAPI`).
+
+        Raises:
+            UsageError: the device cannot be used.
+        """
+        self.require()
+        return device_api(self.device_type)
+
+    def attribute(self, name: str) -> AttributeValue:
+        """A property of the device by its name, also one of the backend's own.
+
+        Returns:
+            The value; None where the device has no such thing, or does not tell.
+
+        Raises:
+            UsageError: the device cannot be used.
+
+        Example:
+            >>> print(lw.cpu(0).attribute("warp_size"))
+            None
+        """
+        return self.api.attribute(self.device_id, name)
 
     @property
     def device_name(self) -> str:
         """Model of the processor."""
-        self.require()
-        return env.cpu_info()[0]
+        return str(self.attribute("device_name"))
 
     @property
     def multi_processor_count(self) -> int:
-        """Cores that the calling thread may use."""
-        self.require()
-        return len(env.usable_cpus())
+        """Processors that run blocks; of a CPU the cores that the calling thread may use."""
+        return _number(self.attribute("multi_processor_count") or 1)
 
     @property
     def total_memory(self) -> int:
+        """Bytes of memory; the same as `total_global_memory`."""
+        return _number(self.attribute("total_global_memory") or 0)
+
+    @property
+    def total_global_memory(self) -> int:
         """Bytes of memory."""
-        self.require()
-        return env.total_memory()
+        return self.total_memory
+
+    @property
+    def available_global_memory(self) -> int | None:
+        """Bytes of memory that are free now."""
+        return self._count("available_global_memory")
 
     @property
     def max_clock_rate(self) -> int | None:
-        """Highest clock of core 0 in kHz; None where the system does not tell."""
-        self.require()
-        try:
-            return int(CLOCK_FILE.read_text())
-        except (OSError, ValueError):
-            return None
+        """Highest clock in kHz; None where the system does not tell."""
+        return self._count("max_clock_rate")
 
     @property
     def max_threads_per_block(self) -> int | None:
-        """Threads of one block: None, a CPU has no blocks. See `multi_processor_count`."""
-        self.require()
-        return None
+        """Threads of one block; None for a CPU, which has no blocks."""
+        return self._count("max_threads_per_block")
+
+    @property
+    def max_thread_dimensions(self) -> tuple[int, ...] | None:
+        """Largest extents of a block, x first; None for a CPU."""
+        value = self.attribute("max_thread_dimensions")
+        return value if isinstance(value, tuple) else None
+
+    @property
+    def max_shared_memory_per_block(self) -> int | None:
+        """Bytes of shared memory that one block may have; None for a CPU."""
+        return self._count("max_shared_memory_per_block")
+
+    @property
+    def max_registers_per_block(self) -> int | None:
+        """Registers of 32 bits that one block may have; None where the device does not tell."""
+        return self._count("max_registers_per_block")
 
     @property
     def warp_size(self) -> int | None:
-        """Threads that run in lockstep: None, a CPU has vectors instead."""
-        self.require()
-        return None
+        """Threads that run in lockstep; None for a CPU, which has vectors instead."""
+        return self._count("warp_size")
+
+    @property
+    def l2_cache_size_bytes(self) -> int | None:
+        """Bytes of the second-level cache; None where the device does not tell."""
+        return self._count("l2_cache_size_bytes")
 
     @property
     def compute_version(self) -> str | None:
-        """Compute capability, such as ``9.0``: None, a CPU has features instead (see `Target`)."""
-        self.require()
-        return None
+        """Compute capability, such as ``9.0``, or version of OpenCL; None for a CPU."""
+        value = self.attribute("compute_version")
+        return None if value is None else str(value)
 
     @property
     def api_version(self) -> int | None:
-        """Version of the driver's interface: None, a CPU is used without a driver."""
-        self.require()
-        return None
+        """Version of the interface that drives the device; None for a CPU."""
+        return self._count("api_version")
+
+    @property
+    def driver_version(self) -> str | None:
+        """Version of the driver as it tells it; None for a CPU."""
+        value = self.attribute("driver_version")
+        return None if value is None else str(value)
 
     @property
     def cache_sizes(self) -> dict[str, int]:
-        """Bytes of the caches that core 0 sees, ``{"L1d": ..., "L2": ..., "L3": ...}``.
+        """Bytes of the caches that core 0 of a CPU sees, ``{"L1d": ..., "L2": ..., "L3": ...}``.
 
-        A level that the system does not tell is absent; no guesses.
+        A level that the system does not tell is absent; no guesses. Of other devices the second
+        level alone.
         """
         self.require()
-        return _cache_sizes()
+        if self.device_type == HOST:
+            return cache_sizes()
+        level = self.l2_cache_size_bytes
+        return {} if level is None else {"L2": level}
+
+    def _count(self, name: str) -> int | None:
+        value = self.attribute(name)
+        return value if isinstance(value, int) else None
 
     def require(self) -> None:
         """Refuse a device that cannot be used.
 
         Raises:
-            UsageError: kernels cannot run on it.
+            UsageError: kernels cannot run on it; the message says what is missing, and what
+                installs it.
 
         Example:
             >>> lw.cpu(0).require()
         """
         if not self.exist:
-            raise UsageError(f"{self} cannot be used: only cpu(0) runs kernels in this version")
+            raise UsageError(f"{self} cannot be used: {self.why_absent()}")
 
-    def sync(self) -> None:
-        """Wait for what runs on the device; on a CPU nothing does once a call has returned.
+    def why_absent(self) -> str:
+        """Why it cannot be used, and what would install what is missing; empty where it is here.
+
+        Example:
+            >>> print(lw.metal().why_absent().partition(",")[0])
+            this version runs kernels on cpu
+        """
+        if self.exist:
+            return ""
+        api = find_device_api(self.device_type)
+        if api is None:
+            driven = ", ".join(_NAMES[code] for code in device_api_types() if code in _NAMES)
+            return f"this version runs kernels on {driven}, not on {self.name}"
+        count = api.count()
+        if not count:
+            return api.why_absent()
+        last = f"{self.name}(0)" if count == 1 else f"{self.name}(0) to {self.name}({count - 1})"
+        return f"there is no such device; there is {last}"
+
+    def sync(self, stream: Stream | None = None) -> None:
+        """Wait for what runs on the device, or in one of its streams.
 
         Raises:
-            UsageError: kernels cannot run on it.
+            UsageError: the device cannot be used.
+            RunError: something that ran has failed.
 
         Example:
             >>> lw.cpu(0).sync()
         """
-        self.require()
+        self.api.synchronize(self.device_id, stream)
+
+    def create_raw_stream(self) -> Stream:
+        """A new stream, by the name that TVM has for it.
+
+        Example:
+            >>> stream = lw.cpu(0).create_raw_stream()
+            >>> lw.cpu(0).free_raw_stream(stream)
+        """
+        return self.api.create_stream(self.device_id)
+
+    def free_raw_stream(self, stream: Stream) -> None:
+        """Wait for a stream and give it back.
+
+        Example:
+            >>> lw.cpu(0).free_raw_stream(lw.cpu(0).create_raw_stream())
+        """
+        free_stream(stream)
+
+    def set_raw_stream(self, stream: Stream | None) -> None:
+        """Make a stream the calling thread's current one; None: the default stream.
+
+        Example:
+            >>> lw.cpu(0).set_raw_stream(None)
+        """
+        self.api.set_stream(self.device_id, stream)
+
+    @contextmanager
+    def stream(self) -> Iterator[Stream]:
+        """A new stream that is the calling thread's current one inside the block.
+
+        At the end the block waits for what is in it.
+
+        Example:
+            >>> with lw.cpu(0).stream() as stream:
+            ...     print(stream.device_id)
+            ...
+            0
+        """
+        api, before = self.api, self.api.current_stream(self.device_id)
+        stream = api.create_stream(self.device_id)
+        api.set_stream(self.device_id, stream)
+        try:
+            yield stream
+        finally:
+            api.set_stream(self.device_id, before)
+            free_stream(stream)
 
     def __str__(self) -> str:
         return f"{self.name}({self.device_id})"
@@ -205,9 +335,9 @@ def _type_name(text: str) -> str:
     return _ALIASES.get(name) or artifact_kinds.device_of_target(name) or name
 
 
-def _number(device_id: int) -> int:
+def _number(device_id: object) -> int:
     try:
-        return operator.index(device_id)
+        return operator.index(device_id)  # type: ignore[arg-type]
     except TypeError:
         raise UsageError(
             f"device number {device_id!r} is no integer; devices count from 0"
@@ -221,18 +351,6 @@ def _unknown(text: str, name: str) -> UsageError:
     )
 
 
-def _cache_sizes() -> dict[str, int]:
-    sizes = {}
-    for index in sorted(_CACHES.glob("index[0-9]*")):
-        kind = (index / "type").read_text().strip()
-        match = re.fullmatch(r"([0-9]+)K", (index / "size").read_text().strip())
-        if kind == "Instruction" or match is None:
-            continue
-        level = (index / "level").read_text().strip()
-        sizes[f"L{level}d" if level == "1" else f"L{level}"] = int(match[1]) * 1024
-    return sizes
-
-
 def cpu(device_id: int = 0) -> Device:
     """The host's processor, ``cpu(0)``.
 
@@ -244,6 +362,56 @@ def cpu(device_id: int = 0) -> Device:
         cpu(0)
     """
     return Device(DEVICE_TYPES["cpu"], device_id)
+
+
+def cuda(device_id: int = 0) -> Device:
+    """A GPU of NVIDIA; ``exist`` of it says whether there is one.
+
+    Example:
+        >>> print(lw.cuda(1))
+        cuda(1)
+    """
+    return Device("cuda", device_id)
+
+
+def gpu(device_id: int = 0) -> Device:
+    """The same as `cuda`, by its older name.
+
+    Example:
+        >>> print(lw.gpu())
+        cuda(0)
+    """
+    return cuda(device_id)
+
+
+def opencl(device_id: int = 0) -> Device:
+    """A device of OpenCL; those of all platforms are counted one after the other.
+
+    Example:
+        >>> print(lw.opencl())
+        opencl(0)
+    """
+    return Device("opencl", device_id)
+
+
+def metal(device_id: int = 0) -> Device:
+    """A GPU of Apple. It has a name only: nothing drives it in this version.
+
+    Example:
+        >>> print(lw.metal().exist)
+        False
+    """
+    return Device("metal", device_id)
+
+
+def rocm(device_id: int = 0) -> Device:
+    """A GPU of AMD. It has a name only: nothing drives it in this version.
+
+    Example:
+        >>> print(lw.rocm().exist)
+        False
+    """
+    return Device("rocm", device_id)
 
 
 def device(dev_type: str | int | Device, dev_id: int | None = None) -> Device:
@@ -286,7 +454,7 @@ def enabled(target: str) -> bool:
             here.
 
     Example:
-        >>> print(lw.runtime.enabled("llvm"), lw.runtime.enabled("cuda"))
+        >>> print(lw.runtime.enabled("llvm"), lw.runtime.enabled("metal"))
         True False
     """
     name = _type_name(target.split(" ")[0])

@@ -7,9 +7,12 @@ As TVM's ``DeviceAPI``, with events and programs added.
 
 from __future__ import annotations
 
+import ctypes
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+
+from loopwright.errors import ArgumentError
 
 #: DLPack's code of host memory.
 HOST = 1
@@ -99,6 +102,37 @@ class Event:
 KernelArgument = Memory | int
 
 
+def check_request(device: str, nbytes: int, alignment: int) -> None:
+    """Refuse a request for memory that makes no sense.
+
+    Raises:
+        ArgumentError: the number is negative, or the alignment no power of two.
+    """
+    if nbytes < 0:
+        raise ArgumentError(f"{device}: cannot allocate {nbytes} bytes; the number is negative")
+    if alignment < 1 or alignment & (alignment - 1):
+        raise ArgumentError(f"{device}: the alignment {alignment} is not a power of two")
+
+
+def check_copy(
+    source: Memory, source_offset: int, target: Memory, target_offset: int, nbytes: int
+) -> None:
+    """Refuse a copy of bytes that are not there.
+
+    Raises:
+        ArgumentError: it names the piece of memory, its bytes, and those that were asked for.
+    """
+    for what, memory, offset in (
+        ("source", source, source_offset),
+        ("target", target, target_offset),
+    ):
+        if offset < 0 or nbytes < 0 or offset + nbytes > memory.nbytes:
+            raise ArgumentError(
+                f"copy: bytes {offset} to {offset + nbytes} of the {what} are asked for, which has "
+                f"{memory.nbytes} bytes"
+            )
+
+
 class Program(ABC):
     """Kernels that were loaded onto one device."""
 
@@ -134,11 +168,13 @@ class DeviceAPI(ABC):
         device_type: DLPack code, by which memory, streams and events say whose they are.
         name: as in ``opencl(0)``.
         unified: whether the host may read and write the memory by its address.
+        has_addresses: whether a handle of memory is an address, so that parts have one too.
     """
 
     device_type: int
     name: str
     unified: bool = False
+    has_addresses: bool = True
 
     @abstractmethod
     def count(self) -> int:
@@ -191,6 +227,17 @@ class DeviceAPI(ABC):
             ArgumentError: bytes outside of a piece.
             RunError: the device refuses, or is lost.
         """
+
+    def alignment(self, device_id: int) -> int:
+        """Bytes to which parts of memory begin that kernels take: a power of two."""
+        return DEVICE_ALIGNMENT
+
+    def fill(self, memory: Memory, value: int, stream: Stream | None = None) -> None:
+        """Queue writing a byte to all of a piece of memory."""
+        block = (ctypes.c_uint8 * memory.nbytes)(*[value] * memory.nbytes)
+        host = Memory(HOST, 0, ctypes.addressof(block), memory.nbytes, owner=block)
+        self.copy(host, 0, memory, 0, memory.nbytes, stream)
+        self.synchronize(memory.device_id, stream)
 
     @abstractmethod
     def create_stream(self, device_id: int) -> Stream:
@@ -245,6 +292,17 @@ class DeviceAPI(ABC):
             RunError: the device's compiler or driver refuses it; with what it said.
             TargetError: it was made for another architecture; both are named.
         """
+
+    def record_graph(
+        self, device_id: int, work: Callable[[Stream], None]
+    ) -> Callable[[Stream | None], None] | None:
+        """Record what ``work`` puts into a stream, to be put into any stream at once, again and
+        again; None where a kind of devices has no such thing."""
+        return None
+
+    def uuid(self, device_id: int) -> str:
+        """What tells one physical device from all others of the machine, also between processes."""
+        return f"{self.name}{device_id}"
 
     def can_access_peer(self, device_id: int, other: int) -> bool:
         """Whether a device can read the memory of another one of its kind without the host."""

@@ -47,6 +47,12 @@ def find_device_api(device_type: int) -> DeviceAPI | None:
         return _made.get(device_type)
 
 
+def device_api_types() -> list[int]:
+    """DLPack codes of all kinds of devices that have a backend, in order."""
+    with _lock:
+        return sorted(_makers)
+
+
 def device_api(device_type: int) -> DeviceAPI:
     """The backend of a kind of devices.
 

@@ -6,20 +6,25 @@ of OpenCL in words alone.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from loopwright import te
 from loopwright.codegen.gpu.barriers import with_unconditional_barriers
 from loopwright.codegen.gpu.cuda import write_cuda
 from loopwright.codegen.gpu.opencl import write_opencl
 from loopwright.codegen.gpu.split import split_host_device
+from loopwright.codegen.gpu.vectors import one_choice
 from loopwright.driver.device_plan import device_code
 from loopwright.errors import CodegenError
+from loopwright.ir.affine import to_affine
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Call, Expr, Select, Unary, Var, as_expr, cast, const
 from loopwright.ir.interp.interpreter import interpret
@@ -244,6 +249,11 @@ def arrays(columns: int = 64) -> list[np.ndarray[Any, Any]]:
         (4, lambda j: as_expr(63) - j, None, 1, 1),
         (4, lambda j: j, lambda o, lane: o < 3, 2, 1),
         (4, lambda j: j, lambda o, lane: o + lane < 4, 0, 0),
+        (4, lambda j: j, lambda o, lane: o * 4 + lane < 12, 2, 1),
+        (4, lambda j: j, lambda o, lane: o * 4 + lane < 11, 0, 0),
+        (4, lambda j: j, lambda o, lane: te.all(o * 4 + lane > 3, o * 4 + lane <= 11), 2, 1),
+        (4, lambda j: j, lambda o, lane: o * 4 + lane >= 4, 2, 1),
+        (4, lambda j: j, lambda o, lane: o * 4 - lane < 4, 0, 0),
         (3, lambda j: j, None, 0, 0),
     ],
 )
@@ -273,6 +283,44 @@ def test_what_a_condition_guards_is_not_loaded_before_it() -> None:
     text = opencl(lower(s, [a, b]))
     assert "vload" not in text
     assert "vstore4" in text
+
+
+@given(
+    op=st.sampled_from(["<", "<=", ">", ">=", "=="]),
+    lanes=st.sampled_from([2, 4, 8]),
+    factor=st.integers(-9, 9),
+    offset=st.integers(-20, 20),
+    bound=st.integers(-20, 20),
+    sign=st.sampled_from([1, -1]),
+)
+def test_lanes_that_are_said_to_agree_do(
+    op: str, lanes: int, factor: int, offset: int, bound: int, sign: int
+) -> None:
+    """Against every lane of every iteration."""
+    i, lane, a = Var("i"), Var("lane"), Buffer("A", (64,), "float32")
+    cond = Binary(op, i * factor + lane * sign + offset, as_expr(bound), "bool")
+    loop = For(lane, lanes, "vectorized", If(cond, Store(a, (lane,), as_expr(1.0))))
+    ranges = {i: (0, 7), lane: (0, lanes - 1)}
+    choice = one_choice(loop, lambda e: to_affine(e, {}, ranges))
+    if choice is None:
+        return
+    holds = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}[op]
+    for k in range(8):
+        values = [holds(k * factor + lane * sign + offset, bound) for lane in range(lanes)]
+        assert len(set(values)) == 1
+
+
+def test_a_condition_that_all_lanes_share_is_asked_once() -> None:
+    a = te.placeholder((64,), name="A")
+    b = te.compute((64,), lambda i: te.if_then_else(i < 60, a[i], 0.0), name="B")
+    s = create_schedule(b)
+    t, lane = s[b].split(b.op.axis[0], factor=4)
+    s[b].bind(t, te.thread_axis("threadIdx.x"))
+    s[b].vectorize(lane)
+    f = lower(s, [a, b])
+    text = opencl(f)
+    assert (len(re.findall("= vload4", text)), len(re.findall("vstore4", text))) == (1, 2)
+    assert "(const lw_vector<float, 4> *)" in cuda(f)
 
 
 def test_a_lane_that_reads_what_another_writes_is_no_vector() -> None:

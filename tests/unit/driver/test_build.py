@@ -255,10 +255,8 @@ def test_a_host_target_changes_nothing(host: Any) -> None:
 
 def test_a_host_that_is_no_cpu_is_refused() -> None:
     p = chain(4, 4)
-    with pytest.raises(TargetError, match="target_host must be a CPU: unknown target 'metal'"):
-        build(p.s, [p.a, p.d], target_host="metal")
-    with pytest.raises(TargetError, match="target_host must be a CPU: a host is a target that"):
-        build(p.s, [p.a, p.d], target_host="cuda -arch=sm_90")
+    with pytest.raises(TargetError, match=r"target_host must be a CPU: a host is .*not 'cuda'$"):
+        build(p.s, [p.a, p.d], target_host="cuda")
 
 
 def test_the_order_of_tvm_s_arguments() -> None:

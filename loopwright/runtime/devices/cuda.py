@@ -1,0 +1,402 @@
+"""CUDA devices through the driver's interface: memory, streams, events, cubins, graphs.
+
+Each device has its primary context, which other libraries of the process share, so that arrays can
+be exchanged with them without a copy. Nothing here has been run without a driver but against a
+stand-in for it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from loopwright.errors import ArgumentError, RunError
+from loopwright.runtime.devices import cuda_driver
+from loopwright.runtime.devices.cuda_driver import Driver
+from loopwright.runtime.devices.interface import (
+    DEVICE_ALIGNMENT,
+    HOST,
+    AttributeValue,
+    DeviceAPI,
+    Event,
+    Extents,
+    KernelArgument,
+    Memory,
+    Program,
+    Stream,
+    check_copy,
+    check_request,
+)
+
+CUDA = 2
+#: Static shared memory that every kernel may have; more has to be asked for.
+_STATIC_SHARED = 49152
+#: The driver's names of attributes.
+_ATTRIBUTES = {
+    "max_threads_per_block": "MAX_THREADS_PER_BLOCK",
+    "warp_size": "WARP_SIZE",
+    "multi_processor_count": "MULTIPROCESSOR_COUNT",
+    "max_clock_rate": "CLOCK_RATE",
+    "max_shared_memory_per_block": "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN",
+    "max_registers_per_block": "MAX_REGISTERS_PER_BLOCK",
+    "l2_cache_size_bytes": "L2_CACHE_SIZE",
+}
+
+
+class CudaAPI(DeviceAPI):
+    """GPUs of NVIDIA.
+
+    Args:
+        driver: stands for ``cuda.bindings.driver``, for tests; default the real one.
+        devices: how many there are, where a driver is given.
+    """
+
+    device_type = CUDA
+    name = "cuda"
+
+    def __init__(self, driver: Driver = None, devices: int = 1) -> None:
+        self._given = driver, devices
+        self._lock = threading.RLock()
+        self._contexts: dict[int, Any] = {}
+        self._current = threading.local()
+        self._defaults: dict[int, Stream] = {}
+        self._peers: set[tuple[int, int]] = set()
+
+    # ------------------------------------------------------------ devices
+
+    @property
+    def driver(self) -> Driver:
+        """The driver's functions."""
+        given, _ = self._given
+        return given if given is not None else cuda_driver.find_driver()[0]
+
+    def count(self) -> int:
+        given, devices = self._given
+        return devices if given is not None else cuda_driver.find_driver()[1]
+
+    def why_absent(self) -> str:
+        return "" if self.count() else cuda_driver.find_driver()[2]
+
+    def call(self, device_id: int, doing: str, name: str, *args: object) -> Any:
+        """Call the driver with a device's context in force; errors as `cuda_driver.call`.
+
+        The context is entered every time: other libraries of the process may have left it.
+        """
+        where, context = f"cuda({device_id})", self._context(device_id)
+        cuda_driver.call(self.driver, where, "entering its context", "cuCtxSetCurrent", context)
+        return cuda_driver.call(self.driver, where, doing, name, *args)
+
+    def release(self, device_id: int, name: str, handle: object) -> None:
+        """Give something back; not while the process ends, which gives all back by itself."""
+        if not sys.is_finalizing():
+            self.call(device_id, "giving something back", name, handle)
+
+    def _context(self, device_id: int) -> Any:
+        with self._lock:
+            if device_id not in self._contexts:
+                self._contexts[device_id] = self._ask(
+                    device_id, "cuDevicePrimaryCtxRetain", self._device(device_id)
+                )
+                self._defaults[device_id] = Stream(CUDA, device_id, 0, self.driver.CUstream(0))
+            return self._contexts[device_id]
+
+    def _ask(self, device_id: int, name: str, *args: object) -> Any:
+        """Call the driver where no context is needed."""
+        return cuda_driver.call(self.driver, f"cuda({device_id})", "asking for it", name, *args)
+
+    def _device(self, device_id: int) -> Any:
+        self._ask(device_id, "cuInit", 0)
+        return self._ask(device_id, "cuDeviceGet", device_id)
+
+    def _integer(self, device_id: int, name: str) -> int:
+        which = getattr(self.driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        return int(self._ask(device_id, "cuDeviceGetAttribute", which, self._device(device_id)))
+
+    def attribute(self, device_id: int, name: str) -> AttributeValue:
+        if name in _ATTRIBUTES:
+            return self._integer(device_id, _ATTRIBUTES[name])
+        match name:
+            case "device_name":
+                raw = self._ask(device_id, "cuDeviceGetName", 256, self._device(device_id))
+                return bytes(raw).split(b"\0")[0].decode(errors="replace")
+            case "compute_version" | "arch":
+                major = self._integer(device_id, "COMPUTE_CAPABILITY_MAJOR")
+                minor = self._integer(device_id, "COMPUTE_CAPABILITY_MINOR")
+                return f"{major}.{minor}" if name == "compute_version" else f"sm_{major}{minor}"
+            case "max_thread_dimensions":
+                return tuple(self._integer(device_id, f"MAX_BLOCK_DIM_{x}") for x in "XYZ")
+            case "total_global_memory":
+                return int(self._ask(device_id, "cuDeviceTotalMem", self._device(device_id)))
+            case "available_global_memory":
+                return int(self.call(device_id, "asking for memory", "cuMemGetInfo")[0])
+            case "api_version":
+                return int(self._ask(device_id, "cuDriverGetVersion"))
+            case "driver_version":
+                version = int(self._ask(device_id, "cuDriverGetVersion"))
+                return f"{version // 1000}.{version % 1000 // 10}"
+        return None
+
+    def uuid(self, device_id: int) -> str:
+        raw = self._ask(device_id, "cuDeviceGetUuid", self._device(device_id))
+        return f"cuda {bytes(raw.bytes).hex()}"
+
+    def can_access_peer(self, device_id: int, other: int) -> bool:
+        if device_id == other:
+            return True
+        devices = self._device(device_id), self._device(other)
+        return bool(self._ask(device_id, "cuDeviceCanAccessPeer", *devices))
+
+    # ------------------------------------------------------------ memory
+
+    def allocate(
+        self,
+        device_id: int,
+        nbytes: int,
+        alignment: int = DEVICE_ALIGNMENT,
+        scope: str = "global",
+    ) -> Memory:
+        where = f"cuda({device_id})"
+        check_request(where, nbytes, alignment)
+        if scope != "global":
+            raise ArgumentError(f"{where} has no memory of scope {scope!r}; it has: global")
+        # The driver aligns to 512 bytes at least; more is had by leaving out the first ones.
+        spare = alignment if alignment > DEVICE_ALIGNMENT else 0
+        wanted = max(nbytes, 1) + spare
+        base = int(self.call(device_id, f"allocating {wanted} bytes", "cuMemAlloc", wanted))
+        offset = -base % alignment if spare else 0
+        return Memory(CUDA, device_id, base, nbytes, offset, owner=_Block(base))
+
+    def free(self, memory: Memory) -> None:
+        block = memory.owner
+        if not isinstance(block, _Block):
+            raise ArgumentError("free: this is a part of other memory; free that")
+        with self._lock:
+            if block.freed:
+                raise ArgumentError(
+                    f"free: the memory of cuda({memory.device_id}) is freed already"
+                )
+            block.freed = True
+        self.call(memory.device_id, "freeing memory", "cuMemFree", block.base)
+
+    def copy(
+        self,
+        source: Memory,
+        source_offset: int,
+        target: Memory,
+        target_offset: int,
+        nbytes: int,
+        stream: Stream | None = None,
+    ) -> None:
+        check_copy(source, source_offset, target, target_offset, nbytes)
+        if not nbytes:
+            return
+        device_id = target.device_id if source.device_type == HOST else source.device_id
+        queue = self._handle(device_id, stream)
+        doing = f"copying {nbytes} bytes"
+        at, to = source.address + source_offset, target.address + target_offset
+        if source.device_type == HOST:
+            self.call(device_id, doing, "cuMemcpyHtoDAsync", to, at, nbytes, queue)
+        elif target.device_type == HOST:
+            self.call(device_id, doing, "cuMemcpyDtoHAsync", to, at, nbytes, queue)
+        elif source.device_id == target.device_id:
+            self.call(device_id, doing, "cuMemcpyDtoDAsync", to, at, nbytes, queue)
+        else:
+            contexts = self._context(target.device_id), self._context(source.device_id)
+            self._enable_peer(source.device_id, target.device_id)
+            args = (to, contexts[0], at, contexts[1], nbytes, queue)
+            self.call(device_id, doing, "cuMemcpyPeerAsync", *args)
+
+    def _enable_peer(self, device_id: int, other: int) -> None:
+        """Let a device read and write another one's memory; copies work without it, only slower."""
+        with self._lock:
+            if (device_id, other) in self._peers or not self.can_access_peer(device_id, other):
+                return
+            self._peers.add((device_id, other))
+        context, doing = self._context(other), f"reaching cuda({other})"
+        try:
+            self.call(device_id, doing, "cuCtxEnablePeerAccess", context, 0)
+        except RunError as error:
+            if "PEER_ACCESS_ALREADY_ENABLED" not in str(error):  # by another library
+                raise
+
+    def fill(self, memory: Memory, value: int, stream: Stream | None = None) -> None:
+        if not memory.nbytes:
+            return
+        queue = self._handle(memory.device_id, stream)
+        args = (memory.address, value, memory.nbytes, queue)
+        self.call(memory.device_id, f"filling {memory.nbytes} bytes", "cuMemsetD8Async", *args)
+
+    # ------------------------------------------------------------ streams and events
+
+    def create_stream(self, device_id: int) -> Stream:
+        flags = self.driver.CUstream_flags.CU_STREAM_NON_BLOCKING
+        made = self.call(device_id, "creating a stream", "cuStreamCreate", int(flags))
+        return Stream(CUDA, device_id, int(made), made)
+
+    def free_stream(self, stream: Stream) -> None:
+        self.synchronize(stream.device_id, stream)
+        if self.current_stream(stream.device_id) is stream:
+            self.set_stream(stream.device_id, None)
+        self.call(stream.device_id, "freeing a stream", "cuStreamDestroy", stream.owner)
+
+    def set_stream(self, device_id: int, stream: Stream | None) -> None:
+        self._streams()[device_id] = stream
+
+    def current_stream(self, device_id: int) -> Stream:
+        self._context(device_id)
+        return self._streams().get(device_id) or self._defaults[device_id]
+
+    def _streams(self) -> dict[int, Stream | None]:
+        if not hasattr(self._current, "streams"):
+            self._current.streams = {}
+        streams: dict[int, Stream | None] = self._current.streams
+        return streams
+
+    def _handle(self, device_id: int, stream: Stream | None) -> Any:
+        return (stream or self.current_stream(device_id)).owner
+
+    def synchronize(self, device_id: int, stream: Stream | None = None) -> None:
+        if stream is None:
+            self.call(device_id, "waiting for the device", "cuCtxSynchronize")
+        else:
+            self.call(device_id, "waiting for a stream", "cuStreamSynchronize", stream.owner)
+
+    def sync_stream_from_to(self, device_id: int, first: Stream, then: Stream) -> None:
+        event = self._event(device_id, first)
+        self.call(device_id, "joining two streams", "cuStreamWaitEvent", then.owner, event, 0)
+        self.call(device_id, "freeing an event", "cuEventDestroy", event)
+
+    def _event(self, device_id: int, stream: Stream | None) -> Any:
+        event = self.call(device_id, "making an event", "cuEventCreate", 0)
+        queue = self._handle(device_id, stream)
+        self.call(device_id, "recording an event", "cuEventRecord", event, queue)
+        return event
+
+    def record_event(self, device_id: int, stream: Stream | None = None) -> Event:
+        return Event(CUDA, device_id, _OwnedEvent(self, device_id, self._event(device_id, stream)))
+
+    def wait_event(self, event: Event) -> None:
+        self.call(event.device_id, "waiting for an event", "cuEventSynchronize", _raw(event))
+
+    def elapsed(self, first: Event, then: Event) -> float:
+        self.wait_event(first)
+        self.wait_event(then)
+        pair = _raw(first), _raw(then)
+        took = self.call(first.device_id, "reading a time", "cuEventElapsedTime", *pair)
+        return float(took) * 1e-3
+
+    # ------------------------------------------------------------ programs
+
+    def load(self, device_id: int, image: bytes, kernels: Sequence[str]) -> Program:
+        return _CudaProgram(self, device_id, image, kernels)
+
+    def record_graph(
+        self, device_id: int, work: Callable[[Stream], None]
+    ) -> Callable[[Stream | None], None]:
+        stream = self.create_stream(device_id)
+        mode = self.driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+        doing = "recording a graph"
+        try:
+            self.call(device_id, doing, "cuStreamBeginCapture", stream.owner, mode)
+            try:
+                work(stream)
+            finally:
+                graph = self.call(device_id, doing, "cuStreamEndCapture", stream.owner)
+            made = self.call(device_id, doing, "cuGraphInstantiate", graph, 0)
+            self.call(device_id, doing, "cuGraphDestroy", graph)
+        finally:
+            self.free_stream(stream)
+        return _Graph(self, device_id, made)
+
+
+class _Block:
+    """What the driver gave for one request."""
+
+    def __init__(self, base: int) -> None:
+        self.base, self.freed = base, False
+
+
+class _OwnedEvent:
+    """An event of the driver, given back with the last reference to it."""
+
+    def __init__(self, api: CudaAPI, device_id: int, raw: Any) -> None:
+        self.raw = raw
+        self._api, self._device_id = api, device_id
+
+    def __del__(self) -> None:
+        self._api.release(self._device_id, "cuEventDestroy", self.raw)
+
+
+def _raw(event: Event) -> Any:
+    assert isinstance(event.owner, _OwnedEvent)
+    return event.owner.raw
+
+
+class _Graph:
+    """Launches that were recorded, to be put into a stream all at once."""
+
+    def __init__(self, api: CudaAPI, device_id: int, made: Any) -> None:
+        self._api, self._device_id, self._made = api, device_id, made
+
+    def __call__(self, stream: Stream | None) -> None:
+        queue = (stream or self._api.current_stream(self._device_id)).owner
+        self._api.call(self._device_id, "launching a graph", "cuGraphLaunch", self._made, queue)
+
+    def __del__(self) -> None:
+        self._api.release(self._device_id, "cuGraphExecDestroy", self._made)
+
+
+class _CudaProgram(Program):
+    """A loaded cubin."""
+
+    def __init__(self, api: CudaAPI, device_id: int, image: bytes, kernels: Sequence[str]) -> None:
+        self._api, self._device_id = api, device_id
+        self._module = api.call(device_id, "loading a cubin", "cuModuleLoadData", image)
+        self._kernels = {
+            name: api.call(
+                device_id, f"finding {name}", "cuModuleGetFunction", self._module, name.encode()
+            )
+            for name in kernels
+        }
+        self._shared: dict[str, int] = {}
+
+    def launch(
+        self,
+        kernel: str,
+        grid: Extents,
+        block: Extents,
+        arguments: Sequence[KernelArgument],
+        shared_bytes: int = 0,
+        stream: Stream | None = None,
+    ) -> None:
+        found = self._kernels[kernel]
+        self._allow_shared(kernel, shared_bytes)
+        values = [a if isinstance(a, int) else a.address for a in arguments]
+        cells = (ctypes.c_int64 * len(values))(*values)
+        first = ctypes.addressof(cells)
+        pointers = (ctypes.c_void_p * len(values))(*(first + 8 * k for k in range(len(values))))
+        queue = (stream or self._api.current_stream(self._device_id)).owner
+        doing = f"launching {kernel} on {grid} blocks of {block} threads"
+        self._api.call(
+            self._device_id, doing, "cuLaunchKernel", found, *grid, *block, shared_bytes, queue,
+            ctypes.addressof(pointers), 0,
+        )  # fmt: skip
+
+    def _allow_shared(self, kernel: str, nbytes: int) -> None:
+        """Ask for more dynamic shared memory than every kernel may have."""
+        if nbytes <= max(_STATIC_SHARED, self._shared.get(kernel, 0)):
+            return
+        attribute = self._api.driver.CUfunction_attribute
+        which = attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        doing = f"giving {kernel} {nbytes} bytes of shared memory"
+        args = (self._kernels[kernel], which, nbytes)
+        self._api.call(self._device_id, doing, "cuFuncSetAttribute", *args)
+        self._shared[kernel] = nbytes
+
+    def __del__(self) -> None:
+        module = getattr(self, "_module", None)
+        if module is not None:
+            self._api.release(self._device_id, "cuModuleUnload", module)

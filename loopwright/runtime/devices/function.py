@@ -1,0 +1,320 @@
+"""`DeviceFunction`: one function whose kernels run on a device, with all its checks before.
+
+Its arrays lie on the device (`loopwright.runtime.ndarray.DeviceArray`). A call puts its launches
+into the device's current stream and returns; copying a result to the host waits for them.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+
+from loopwright.errors import ArgumentError, RunError
+from loopwright.runtime.artifacts.device_code import DeviceCode, Launch
+from loopwright.runtime.artifacts.manifest import FunctionSpec
+from loopwright.runtime.artifacts.size_formulas import evaluate
+from loopwright.runtime.devices.device import Device
+from loopwright.runtime.devices.image import DeviceImage
+from loopwright.runtime.devices.interface import (
+    DeviceAPI,
+    Extents,
+    KernelArgument,
+    Memory,
+    Program,
+    Stream,
+)
+from loopwright.runtime.devices.launches import recorded
+from loopwright.runtime.function import Arg
+from loopwright.runtime.memory import device_allocator, note_use, workspace_pool
+from loopwright.runtime.ndarray import DeviceArray, NDArray
+
+#: Kernels read vectors of so many bytes, which must not cross such a multiple.
+_ALIGNMENT = 16
+#: Launches that are recorded as a graph, where a device has graphs.
+_GRAPH_LAUNCHES = 64
+#: A sweep of this many times the second-level cache leaves nothing in it.
+_SWEEP = 2
+
+
+class DeviceFunction:
+    """A function of kernels; call it with one array per argument, outputs included, in order.
+
+    Attributes:
+        name: the function's name.
+        args: its arguments, in order.
+        values: sizes that the code takes after the arrays.
+        workspace_bytes: bytes of temporary buffers on the device.
+
+    Args:
+        image: the code.
+        spec: what the manifest says of the function, with numbers for all sizes.
+        values: the sizes.
+    """
+
+    def __init__(self, image: DeviceImage, spec: FunctionSpec, values: Sequence[int] = ()) -> None:
+        self.name = spec.name
+        self.values = list(values)
+        self.args = tuple(map(Arg.of, spec.args))
+        self._image = image
+        sizes = spec.sizes.variables if spec.sizes is not None else ()
+        named = {name: n for (name, _, _), n in zip(sizes, values, strict=False)}
+        self._buffers = [evaluate(n, named) for n in image.code.buffers]
+        self.workspace_bytes = sum(self._buffers)
+        outputs = [arg.nbytes for arg in self.args if arg.output]
+        self._idle = bool(outputs) and not any(outputs)
+        # Where no output has elements nothing is launched, and a grid may be empty.
+        launches = () if self._idle else image.code.launches
+        self._launches = [_Concrete(launch, named) for launch in launches]
+
+    @property
+    def device(self) -> Device:
+        """The first device of the kind that runs it."""
+        return Device(self._image.kind.device)
+
+    @property
+    def code(self) -> DeviceCode:
+        """Its kernels, their launches, and what they take of the device."""
+        return self._image.code
+
+    def __call__(self, *args: object) -> None:
+        """Check the arguments, then launch; what follows in the stream sees the results.
+
+        Raises:
+            ArgumentError: an argument is not acceptable; nothing was launched.
+            RunError: the device refuses a launch, or has no memory for temporary buffers.
+        """
+        arrays = self._check(args)
+        if not self._idle:
+            DeviceCall(self, arrays).launch()
+
+    def bind(self, *args: object) -> DeviceCall:
+        """Check the arguments now and return a `DeviceCall` that runs without checking again.
+
+        Raises:
+            ArgumentError: as when called, or no output has elements.
+        """
+        arrays = self._check(args)
+        if self._idle:
+            raise ArgumentError(f"{self.name}: no output has elements; there is nothing to run")
+        return DeviceCall(self, arrays)
+
+    def program(self, device: Device) -> Program:
+        """Its kernels on a device, loaded now if need be."""
+        return self._image.program(device)
+
+    @property
+    def buffer_bytes(self) -> Sequence[int]:
+        """Bytes of each temporary buffer."""
+        return self._buffers
+
+    def steps(self, arrays: Sequence[DeviceArray], buffers: Sequence[Memory]) -> list[Step]:
+        """The launches of a call, with all that they take."""
+        return [launch.step(arrays, buffers, self.values) for launch in self._launches]
+
+    def _check(self, args: Sequence[object]) -> list[DeviceArray]:
+        if len(args) != len(self.args):
+            takes = ", ".join(str(arg) for arg in self.args)
+            raise ArgumentError(
+                f"{self.name} takes {len(self.args)} arguments ({takes}), got {len(args)}"
+            )
+        arrays: list[DeviceArray] = []
+        for k, (spec, arg) in enumerate(zip(self.args, args, strict=True)):
+            problem = self._fault(spec, arg, arrays)
+            if problem or not isinstance(arg, DeviceArray):
+                raise ArgumentError(f"{self.name}: argument {k} ({spec.name!r}): {problem}")
+            arrays.append(arg)
+        self._check_overlap(arrays)
+        return arrays
+
+    def _fault(self, spec: Arg, arg: object, before: Sequence[DeviceArray]) -> str:
+        """Why an argument is refused; empty: it is not."""
+        kind = self._image.kind.device
+        if not isinstance(arg, DeviceArray):
+            where = str(arg.device) if isinstance(arg, NDArray) else "the host"
+            return (
+                f"expected {spec} on a device of type {kind}, got a {type(arg).__name__} on "
+                f"{where}; copy it there with lw.nd.array(a, device={kind!r})"
+            )
+        home = before[0].device if before else Device(kind, arg.device.device_id)
+        if arg.device != home:
+            return f"it lies on {arg.device}, expected {home}; copy it there with a.copyto"
+        if arg.dtype != spec.dtype.name:
+            return f"expected dtype {spec.dtype.name}, got {arg.dtype}; convert it with astype"
+        if arg.shape != spec.shape:
+            return f"expected shape {spec.shape}, got {arg.shape}"
+        if arg.memory.offset % _ALIGNMENT or (
+            arg.api.has_addresses and arg.memory.address % _ALIGNMENT
+        ):
+            return f"its memory does not begin at a multiple of {_ALIGNMENT} bytes; copy it"
+        return ""
+
+    def _check_overlap(self, arrays: Sequence[DeviceArray]) -> None:
+        """Refuse outputs that share bytes with another argument."""
+        for i, (spec, a) in enumerate(zip(self.args, arrays, strict=True)):
+            for j, b in enumerate(arrays):
+                if spec.output and i != j and _overlap(a.memory, b.memory):
+                    raise ArgumentError(
+                        f"{self.name}: argument {i} ({spec.name!r}): output overlaps the memory of "
+                        f"argument {j} ({self.args[j].name!r}); pass arrays that share no bytes"
+                    )
+
+    def __repr__(self) -> str:
+        args = ", ".join(str(arg) for arg in self.args)
+        return f"<DeviceFunction {self.name}({args}) on {self._image.kind.device}>"
+
+
+class Step:
+    """One launch with all that it takes."""
+
+    __slots__ = ("arguments", "block", "grid", "kernel", "shared_bytes")
+
+    def __init__(
+        self,
+        kernel: str,
+        grid: Extents,
+        block: Extents,
+        arguments: Sequence[KernelArgument],
+        shared_bytes: int,
+    ) -> None:
+        self.kernel, self.grid, self.block = kernel, grid, block
+        self.arguments, self.shared_bytes = arguments, shared_bytes
+
+    def launch(self, program: Program, stream: Stream) -> None:
+        """Put it into a stream."""
+        program.launch(
+            self.kernel, self.grid, self.block, self.arguments, self.shared_bytes, stream
+        )
+
+
+class _Concrete:
+    """A launch of the plan with numbers for its sizes."""
+
+    def __init__(self, launch: Launch, sizes: Mapping[str, int]) -> None:
+        self.kernel, self.sources = launch.kernel, launch.arguments
+        self.grid = _extents(launch.kernel, launch.grid, sizes)
+        self.block = _extents(launch.kernel, launch.block, sizes)
+        self.shared_bytes = evaluate(launch.shared_bytes, sizes)
+
+    def step(
+        self, arrays: Sequence[DeviceArray], buffers: Sequence[Memory], sizes: Sequence[int]
+    ) -> Step:
+        """The launch for given arrays."""
+        pools: dict[str, Sequence[KernelArgument]] = {
+            "parameter": [a.memory for a in arrays],
+            "buffer": buffers,
+            "size": sizes,
+        }
+        arguments = [pools[kind][number] for kind, number in self.sources]
+        return Step(self.kernel, self.grid, self.block, arguments, self.shared_bytes)
+
+
+def _extents(kernel: str, formulas: Sequence[object], sizes: Mapping[str, int]) -> Extents:
+    x, y, z = (evaluate(n, sizes) for n in formulas)  # type: ignore[arg-type]
+    if min(x, y, z) < 1:
+        raise RunError(f"{kernel} would be launched on {(x, y, z)}; every extent must be positive")
+    return x, y, z
+
+
+def _overlap(a: Memory, b: Memory) -> bool:
+    return a.handle == b.handle and (
+        a.offset < b.offset + b.nbytes and b.offset < a.offset + a.nbytes
+    )
+
+
+class DeviceCall:
+    """A function of kernels with checked arrays, ready to run any number of times.
+
+    Attributes:
+        function: what runs.
+        device: where.
+    """
+
+    def __init__(self, function: DeviceFunction, arrays: Sequence[DeviceArray]) -> None:
+        self.function, self.arrays = function, tuple(arrays)
+        self.device = arrays[0].device
+        self._program = function.program(self.device)
+        self._graph: Callable[[Stream | None], None] | None = None
+
+    @property
+    def api(self) -> DeviceAPI:
+        """What drives the device."""
+        return self.device.api
+
+    def launch(self, stream: Stream | None = None) -> None:
+        """Put the launches into a stream, default the current one; returns before they have run.
+
+        Raises:
+            RunError: the device refuses one.
+        """
+        stream = stream or self.api.current_stream(self.device.device_id)
+        program = recorded(self._program, self.api, self.device.device_id)
+        for a in self.arrays:
+            note_use(a.memory, stream)
+        function = self.function
+        # What one stream does is in order, so its next call may have the same buffers.
+        with workspace_pool(self.device).lend(*function.buffer_bytes, stream=stream) as buffers:
+            for step in function.steps(self.arrays, buffers):
+                step.launch(program, stream)
+
+    def run(self) -> None:
+        """Run the function once, and wait for it.
+
+        Raises:
+            RunError: the device refuses, or is lost.
+        """
+        stream = self.api.current_stream(self.device.device_id)
+        self.launch(stream)
+        self.api.synchronize(self.device.device_id, stream)
+
+    def time(self, number: int) -> float:
+        """Seconds on the device of so many calls back to back, by its own clock.
+
+        Where a device has graphs, many launches are given to it at once, so that the time in which
+        Python prepares them does not count.
+
+        Raises:
+            RunError: the device refuses, or is lost.
+        """
+        api, device_id = self.api, self.device.device_id
+        stream = api.current_stream(device_id)
+        graphs = number // _GRAPH_LAUNCHES
+        if graphs and self._graph is None:
+            self._graph = api.record_graph(device_id, self._many)
+        if self._graph is None:
+            graphs = 0
+        first = api.record_event(device_id, stream)
+        for _ in range(graphs):
+            assert self._graph is not None
+            self._graph(stream)
+        for _ in range(number - graphs * _GRAPH_LAUNCHES):
+            self.launch(stream)
+        then = api.record_event(device_id, stream)
+        return api.elapsed(first, then)
+
+    def _many(self, stream: Stream) -> None:
+        """Launches for a graph, whose buffers are its own as long as it lives."""
+        pool = device_allocator(self.device)
+        self._own = [pool.alloc(n) for n in self.function.buffer_bytes]
+        for memory in self._own:
+            weakref.finalize(self, pool.free, memory).atexit = False
+        steps = self.function.steps(self.arrays, self._own)
+        for _ in range(_GRAPH_LAUNCHES):
+            for step in steps:
+                step.launch(self._program, stream)
+
+    def flush(self) -> None:
+        """Sweep the second-level cache of the device."""
+        sweep(self.device)
+
+
+def sweep(device: Device, nbytes: int = 0) -> None:
+    """Write so many bytes through the caches of a device; 0: twice its second-level cache.
+
+    Raises:
+        OutOfMemoryError: the device has no room for them.
+    """
+    api, device_id = device.api, device.device_id
+    total = nbytes or _SWEEP * (device.l2_cache_size_bytes or 1 << 22)
+    with workspace_pool(device).lend(total) as (memory,):
+        api.fill(memory, 0)
+        api.synchronize(device_id, api.current_stream(device_id))
