@@ -20,13 +20,14 @@ from loopwright.measure.building import (
 )
 from loopwright.measure.checking.check import Closeness, computed_in, reduction_length
 from loopwright.measure.checking.reference import InputData, References
+from loopwright.measure.devices import lock_name, measured_on
 from loopwright.measure.lock import DeviceLock
 from loopwright.measure.options import MeasureOption
 from loopwright.measure.result import ErrorKind, MeasureError, MeasureResult, TaskLike
 from loopwright.measure.running import Answers, RunSession
 from loopwright.measure.workers.messages import CheckReply
 from loopwright.records import Json
-from loopwright.runtime import Artifact
+from loopwright.runtime import Artifact, cpu
 
 if TYPE_CHECKING:
     from loopwright.task import ConfigEntity
@@ -89,10 +90,14 @@ class Equipment:
         option: how to measure.
         announce: called with one line about what a person should know.
         beside: the equipment of another task with an equal option, which is closed later; its
-            processes are used.
+            processes are used, that of kernels where they run on the same devices.
 
     Attributes:
+        devices: on which kernels are timed.
         passes: settings of the `PassContext` that candidates are lowered in.
+
+    Raises:
+        UsageError: a device cannot be used, or is none of the target's.
     """
 
     option: MeasureOption
@@ -112,16 +117,31 @@ class Equipment:
         self.option = option
         self.announce = announce
         self.passes: Mapping[str, Json] = {}
-        self._borrowed = beside is not None
+        self.devices = measured_on(task.target, option.runner.devices)
+        self._borrows_builders = beside is not None
+        self._borrows_runner = beside is not None and beside.devices == self.devices
         self._learned: set[tuple[str, tuple[ArgId, ...]]] = set()
         self._why_unchecked = ""
-        builders, runner = (beside.builds.workers, beside.runs.worker) if beside else (None, None)
+        builders = beside.builds.workers if beside is not None else None
+        shared = beside.runs.worker if beside is not None and self._borrows_runner else None
         data = InputData(task)
         self.builds = BuildPool(option.builder, task.target.canonical, builders)
-        self.runs = RunSession(option.runner, self.builds.pump, data, runner, data.owner)
+        self.runs = RunSession(
+            *(option.runner, self.builds.pump, data, shared, data.owner, self._device_name(0))
+        )
         self.references = References(task, self.builds, self.runs, announce)
-        self.lock = DeviceLock("cpu0", announce)
+        self.lock = DeviceLock(lock_name(self.devices[0]), announce)
         self.clock = Clock()
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether kernels run on the CPU, whose cores builders need too."""
+        return self.devices[0] == cpu()
+
+    def _device_name(self, number: int) -> str:
+        """The name of a device for its runner; empty for the CPU."""
+        one = self.devices[number]
+        return "" if self.on_cpu else f"{one.name}:{one.device_id}"
 
     @property
     def answered(self) -> int:
@@ -159,8 +179,9 @@ class Equipment:
     def close(self) -> None:
         """End the processes that are its own; nothing of them is left."""
         self.reset()
-        if not self._borrowed:
+        if not self._borrows_builders:
             self.builds.close()
+        if not self._borrows_runner:
             self.runs.close()
 
     def lower_as_here(self) -> None:
@@ -265,12 +286,14 @@ class Equipment:
     def _bounds_checked(self, candidate: Candidate) -> MeasureError | None:
         """Run a candidate with checks of all bounds, where accesses depend on data.
 
+        Code for devices has no such checks: there guard zones find what is written outside.
+
         Returns:
             An error where one leaves its tensor.
         """
         from loopwright.te.index_ranges import is_data_dependent
 
-        if not is_data_dependent(candidate.dag):
+        if not self.on_cpu or not is_data_dependent(candidate.dag):
             return None
         build = self.builds.add(_with_bound_checks(candidate), first=True)
         self.builds.wait([build])

@@ -97,7 +97,7 @@ class Measurer:
         shared = None if beside is None else beside.equipment
         self.equipment = Equipment(task, self.option, announce or _log.warning, shared)
         cores = cores or len(usable_cpus())
-        threads = task.target.canonical.get("num_threads") or cores
+        threads = _host_threads(self.equipment, cores)
         self.overlap = cores >= self.option.builder.processes + threads
         self._again = Again(self.equipment)
         self._entered = False
@@ -402,6 +402,13 @@ class Measurer:
         if not would_lead(incumbent, result):
             return replace(result, check_reason=_NOT_BEST)
         return checked_result(self.equipment, candidate, artifact, result)
+
+
+def _host_threads(equipment: Equipment, cores: int) -> int:
+    """Cores that a kernel needs while it is timed; one launches those of a device that is apart."""
+    if equipment.on_cpu:
+        return int(equipment.task.target.canonical.get("num_threads") or cores)
+    return cores if equipment.devices[0].attribute("is_host_processor") else 1
 
 
 def _error(build: Build) -> MeasureError | None:
