@@ -18,7 +18,7 @@ from loopwright.driver.build import (
     compile_schedule,
     lower_trace,
 )
-from loopwright.driver.device_backends import OPENCL
+from loopwright.driver.device_backends import CUDA, OPENCL
 from loopwright.driver.interp import INTERP
 from loopwright.driver.program_key import program_key
 
@@ -36,5 +36,5 @@ __all__ = [
     "unregister_backend",
 ]
 
-for _backend in (LLVM, C, INTERP, OPENCL):
+for _backend in (LLVM, C, INTERP, OPENCL, CUDA):
     register_backend(_backend)

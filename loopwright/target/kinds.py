@@ -96,6 +96,9 @@ _CUDA_OPTIONS: Options = {
     **_GPU_OPTIONS,
     "arch": Option(str, "architecture, such as sm_90; default the first device's, else sm_90"),
     "registers_per_block": Option(int, "registers of a processor; default by architecture"),
+    "max_spill_bytes": Option(
+        int, "bytes of registers that a thread may spill to memory; default any number"
+    ),
     "fast_math": Option(bool, "--use_fast_math: approximate division and functions; false"),
 }
 #: Options of every kind; they stand in a canonical form only where they are given.

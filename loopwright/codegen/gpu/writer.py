@@ -207,8 +207,9 @@ class KernelWriter(NarrowIndices):
         found: list[Node] = []
 
         def visit(n: Node) -> None:
-            own = isinstance(n, Load | Store) and n.buffer not in common
-            if own and any(s.var in free_vars(i) for i in n.indices):
+            if not isinstance(n, Load | Store) or n.buffer in common:
+                return
+            if any(s.var in free_vars(i) for i in n.indices):
                 found.append(n)
 
         walk(s.body, visit)

@@ -160,7 +160,8 @@ class CudaAPI(DeviceAPI):
         spare = alignment if alignment > DEVICE_ALIGNMENT else 0
         wanted = max(nbytes, 1) + spare
         base = int(self.call(device_id, f"allocating {wanted} bytes", "cuMemAlloc", wanted))
-        return Memory(CUDA, device_id, base, nbytes, -base % alignment, owner=_Block(base))
+        offset = -base % alignment if spare else 0
+        return Memory(CUDA, device_id, base, nbytes, offset, owner=_Block(base))
 
     def free(self, memory: Memory) -> None:
         block = memory.owner

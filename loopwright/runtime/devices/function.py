@@ -54,10 +54,12 @@ class DeviceFunction:
         sizes = spec.sizes.variables if spec.sizes is not None else ()
         named = {name: n for (name, _, _), n in zip(sizes, values, strict=False)}
         self._buffers = [evaluate(n, named) for n in image.code.buffers]
-        self._launches = [_Concrete(launch, named) for launch in image.code.launches]
         self.workspace_bytes = sum(self._buffers)
         outputs = [arg.nbytes for arg in self.args if arg.output]
         self._idle = bool(outputs) and not any(outputs)
+        # Where no output has elements nothing is launched, and a grid may be empty.
+        launches = () if self._idle else image.code.launches
+        self._launches = [_Concrete(launch, named) for launch in launches]
         #: Temporary buffers by device and stream: what one stream does is in order.
         self._spaces: dict[tuple[int, int], list[Memory]] = {}
 

@@ -255,7 +255,7 @@ def test_a_host_target_changes_nothing(host: Any) -> None:
 
 def test_a_host_that_is_no_cpu_is_refused() -> None:
     p = chain(4, 4)
-    with pytest.raises(TargetError, match="target_host must be a CPU: a host is .*not 'cuda'$"):
+    with pytest.raises(TargetError, match=r"target_host must be a CPU: a host is .*not 'cuda'$"):
         build(p.s, [p.a, p.d], target_host="cuda")
 
 

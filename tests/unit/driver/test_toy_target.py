@@ -249,7 +249,9 @@ def test_it_is_among_the_targets_and_devices_while_it_is_registered(toy: None) -
 
 def test_afterwards_nothing_is_left_of_it() -> None:
     assert "toy" not in KINDS
-    with pytest.raises(TargetError, match=r"unknown target 'toy'; known: llvm, c, interp, opencl, cuda$"):
+    with pytest.raises(
+        TargetError, match=r"unknown target 'toy'; known: llvm, c, interp, opencl, cuda$"
+    ):
         Target("toy")
     with pytest.raises(UsageError, match="unknown device 'toy'"):
         lw.runtime.device("toy")

@@ -58,7 +58,9 @@ def test_attributes() -> None:
     if {"L1d", "L2"} <= sizes.keys():
         assert sizes["L1d"] < sizes["L2"]
     assert not device("metal").exist
-    with pytest.raises(UsageError, match=r"metal\(0\) cannot be used: this version runs kernels on"):
+    with pytest.raises(
+        UsageError, match=r"metal\(0\) cannot be used: this version runs kernels on"
+    ):
         _ = device("metal").total_memory
 
 
@@ -115,5 +117,7 @@ def test_a_target_is_enabled_where_its_kernels_run() -> None:
 
 def test_sync_waits_for_devices_that_can_be_used_only() -> None:
     cpu().sync()
-    with pytest.raises(UsageError, match=r"metal\(0\) cannot be used: this version runs kernels on"):
+    with pytest.raises(
+        UsageError, match=r"metal\(0\) cannot be used: this version runs kernels on"
+    ):
         Device("metal").sync()

@@ -1,0 +1,175 @@
+"""CUDA C++: the source of a function's kernels, which NVRTC compiles.
+
+Products and sums are contracted where the text says ``fma``, and nowhere else, so that results are
+those of every other target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from loopwright.codegen.c.dialect import Dialect
+from loopwright.codegen.c.math import install, math_function
+from loopwright.codegen.c.prelude import Prelude
+from loopwright.codegen.c.statements import RESERVED
+from loopwright.codegen.c_library import C_FUNCTIONS, MATH_FUNCTIONS
+from loopwright.codegen.gpu.split import Kernel, SplitProgram
+from loopwright.codegen.gpu.writer import ALIGNMENT, KernelWriter
+from loopwright.ir.buffer import Buffer
+from loopwright.ir.sizes import Sizes
+from loopwright.ir.stmt import Barrier
+from loopwright.version import __version__
+
+#: Most bytes of shared memory that a kernel may declare; more is asked for when it is launched.
+STATIC_SHARED = 49152
+#: The array of all shared memory that is asked for when a kernel is launched.
+_ARENA = "lw_arena"
+
+CUDA_CPP = Dialect(
+    "cuda",
+    {
+        "int8": "signed char", "int16": "short", "int32": "int", "int64": "long long",
+        "uint8": "unsigned char", "uint16": "unsigned short", "uint32": "unsigned int",
+        "uint64": "unsigned long long",
+    },
+    helper="static __device__ __forceinline__",
+    inlined="static __device__ __forceinline__",
+    rare="static __device__",
+    literals={"int64": "{}LL", "uint32": "{}u", "uint64": "{}ULL"},
+    infinity={
+        "float32": "__int_as_float(0x7f800000)",
+        "float64": "__longlong_as_double(0x7ff0000000000000LL)",
+    },
+    nan={
+        "float32": "__int_as_float(0x7fc00000)",
+        "float64": "__longlong_as_double(0x7ff8000000000000LL)",
+    },
+    unlikely="{}",
+    limits_by_name=False,
+    wraps=False,
+)  # fmt: skip
+_WORDS = (
+    "alignas alignof and and_eq bitand bitor catch char16_t char32_t class compl concept",
+    "const_cast consteval constexpr constinit decltype delete dynamic_cast explicit export",
+    "friend mutable namespace new noexcept not not_eq nullptr operator or or_eq private",
+    "protected public requires reinterpret_cast static_assert static_cast template this",
+    "thread_local throw try typeid typename using virtual wchar_t xor xor_eq threadIdx blockIdx",
+    "blockDim gridDim warpSize fma sqrt fabs floor ceil trunc rint fmod fmaf sqrtf fabsf floorf",
+    "ceilf truncf rintf fmodf",
+)
+#: Words that variables may not be called.
+_TAKEN = frozenset([*RESERVED, *C_FUNCTIONS, *(word for words in _WORDS for word in words.split())])
+_VECTOR = "template <typename T, int N> struct __align__(sizeof(T) * N) lw_vector { T lane[N]; };"
+#: Functions that CUDA has in a fast and less exact form.
+_FAST = MATH_FUNCTIONS - {"expm1", "log1p", "fmod"} | {"rsqrt"}
+
+
+class CudaWriter(KernelWriter):
+    """Writes one kernel in CUDA C++.
+
+    Attributes:
+        shared_bytes: shared memory that is asked for when it is launched.
+    """
+
+    restrict = "__restrict__"
+
+    def __init__(self, prelude: Prelude, kernel: Kernel, taken: frozenset[str]) -> None:
+        super().__init__(prelude, kernel, taken)
+        total = sum(_rounded(b.nbytes) for b in kernel.shared)
+        self.shared_bytes = total if total > STATIC_SHARED else 0
+
+    def head(self, parameters: Sequence[str]) -> str:
+        """The kernel with the number of threads that it is launched with."""
+        bounds = f"__launch_bounds__({self.kernel.thread_count})"
+        given = ", ".join(parameters)
+        return f'extern "C" __global__ void {bounds} {self.kernel.name}({given})'
+
+    def axis(self, tag: str) -> str:
+        """The index of this thread or block on an axis."""
+        return tag
+
+    def share(self) -> None:
+        """Small buffers are declared; those of more bytes are pieces of what the launch gives."""
+        if self.shared_bytes:
+            self.put(f"extern __shared__ __align__({ALIGNMENT}) unsigned char {_ARENA}[];")
+        offset = 0
+        for b in self.kernel.shared:
+            self.spaces[b] = ""
+            self.buffers[b] = None
+            if self.shared_bytes:
+                ty = self.pointer_type(b)
+                self.put(f"{ty}{self.restrict} {self.name(b)} = ({ty})({_ARENA} + {offset});")
+                offset += _rounded(b.nbytes)
+            else:
+                self.put(f"__shared__ {self.aligned(self.array(b), ALIGNMENT)};")
+
+    def aligned(self, declaration: str, alignment: int) -> str:
+        """A declaration of an array at a multiple of some bytes."""
+        return f"__align__({alignment}) {declaration}"
+
+    def barrier(self, s: Barrier) -> None:
+        """Threads wait for each other; what they wrote is seen by all of the block."""
+        self.put("__syncthreads();")
+
+    def _vector(self, b: Buffer, lanes: int) -> str:
+        self.prelude.put("lw_vector", _VECTOR)
+        return f"lw_vector<{self.prelude.dialect.memory_type(b.dtype)}, {lanes}>"
+
+    def vector_load(self, b: Buffer, lanes: int, offset: str, name: str) -> None:
+        """Declare a vector and load it."""
+        ty = self._vector(b, lanes)
+        self.put(f"const {ty} {name} = *(const {ty} *)({self.name(b)} + ({offset}));")
+
+    def vector_store(self, b: Buffer, lanes: int, offset: str, values: Sequence[str]) -> None:
+        """Store a vector of values."""
+        ty, element = self._vector(b, lanes), self.prelude.dialect.memory_type(b.dtype)
+        made = ", ".join(f"({element})({v})" for v in values)
+        self.put(f"*({ty} *)({self.name(b)} + ({offset})) = {ty}{{{{{made}}}}};")
+
+    def component(self, vector: str, lane: int) -> str:
+        """One lane of a vector."""
+        return f"{vector}.lane[{lane}]"
+
+
+def _rounded(n: int) -> int:
+    return -(-n // ALIGNMENT) * ALIGNMENT
+
+
+@dataclass(frozen=True)
+class CudaSource:
+    """The source of a split function.
+
+    Attributes:
+        text: CUDA C++.
+        shared_bytes: shared memory of each kernel that is asked for when it is launched.
+    """
+
+    text: str
+    shared_bytes: dict[str, int]
+
+
+def write_cuda(program: SplitProgram, fast_math: bool = False) -> CudaSource:
+    """The source of a split function.
+
+    Args:
+        program: the function.
+        fast_math: take the device's own functions of floats, some of them less exact.
+
+    Raises:
+        CodegenError: a kernel holds something that devices cannot do.
+    """
+    f = program.func
+    prelude = Prelude(True, CUDA_CPP)
+    install(prelude)
+    if fast_math:
+        prelude.define = lambda fn, dtype, lanes: (
+            None if fn in _FAST else math_function(prelude, fn, dtype, lanes)
+        )
+    ranges = Sizes.of_function(f.sizes, [n for b in f.params for n in b.shape]).ranges
+    writers = [CudaWriter(prelude, k, _TAKEN) for k in program.kernels]
+    kernels = [w.text(ranges) for w in writers]
+    helpers = prelude.text()
+    head = f"/* {f.name}: CUDA C++ made by loopwright {__version__}. */\n"
+    text = "\n".join([head, *([f"{helpers}\n"] if helpers else []), *kernels])
+    return CudaSource(text, {w.kernel.name: w.shared_bytes for w in writers})

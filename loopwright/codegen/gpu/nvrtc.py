@@ -1,0 +1,144 @@
+"""NVRTC: CUDA C++ to machine code, and what the kernels take. Needs neither a GPU nor a driver."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import ModuleType
+
+from loopwright.errors import BuildError, TargetError
+from loopwright.runtime.artifacts.device_code import KernelResources
+
+INSTALL = 'pip install "loopwright[cuda]"'
+#: Nothing is contracted: the text says ``fma`` where a product and a sum are rounded once.
+_FLAGS = ("--std=c++17", "--fmad=false", "--ptxas-options=-v")
+_ENTRY = re.compile(r"Compiling entry function '(\w+)' for")
+_STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_USED = re.compile(r"Used (\d+) registers(.*)")
+_SHARED = re.compile(r"(\d+) bytes smem")
+_CONSTANT = re.compile(r"(\d+) bytes cmem\[\d+\]")
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What NVRTC made of a source.
+
+    Attributes:
+        image: machine code, or PTX.
+        log: what the compiler said.
+    """
+
+    image: bytes
+    log: str
+
+
+def compile_cubin(source: str, name: str, arch: str, fast_math: bool = False) -> Compiled:
+    """Compile CUDA C++ to machine code of one architecture.
+
+    Args:
+        source: the text.
+        name: of the function, for messages.
+        arch: such as ``sm_90``.
+        fast_math: approximate division, roots and functions, and denormals become zero.
+
+    Raises:
+        TargetError: the package that compiles is not there.
+        BuildError: it refuses the text or the architecture; with its first error.
+    """
+    return _compile(source, name, [f"--gpu-architecture={arch}", *_flags(fast_math)], "CUBIN")
+
+
+def compile_ptx(source: str, name: str, arch: str, fast_math: bool = False) -> str:
+    """The PTX of a source; arguments and errors as of `compile_cubin`."""
+    virtual = arch.replace("sm_", "compute_")
+    made = _compile(source, name, [f"--gpu-architecture={virtual}", *_flags(fast_math)], "PTX")
+    return made.image.decode().rstrip("\0")
+
+
+def _flags(fast_math: bool) -> tuple[str, ...]:
+    return (*(("--use_fast_math",) if fast_math else ()), *_FLAGS)
+
+
+def _compile(source: str, name: str, flags: Sequence[str], kind: str) -> Compiled:
+    nvrtc = _load()
+    program = _checked(nvrtc.nvrtcCreateProgram(source.encode(), f"{name}.cu".encode(), 0, [], []))
+    try:
+        given = [flag.encode() for flag in flags]
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(given), given)
+        log = _bytes(nvrtc, "ProgramLog", program).decode(errors="replace").rstrip("\0 \n")
+        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            raise BuildError(f"cuda: NVRTC refuses {name!r}: {_first_error(log) or status.name}")
+        return Compiled(_bytes(nvrtc, kind, program), log)
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def _bytes(nvrtc: ModuleType, what: str, program: object) -> bytes:
+    """What NVRTC made, as its function for it copies it into memory of ours."""
+    size = _checked(getattr(nvrtc, f"nvrtcGet{what}Size")(program))
+    assert isinstance(size, int)
+    room = b" " * size
+    _checked(getattr(nvrtc, f"nvrtcGet{what}")(program, room))
+    return room
+
+
+def _load() -> ModuleType:
+    """The bindings of NVRTC, with its library.
+
+    Raises:
+        TargetError: one of the two is not installed.
+    """
+    try:
+        from cuda.bindings import nvrtc
+    except ImportError as error:
+        raise TargetError(
+            f"the target cuda is not available: {error}; install it: {INSTALL}"
+        ) from None
+    try:
+        nvrtc.nvrtcVersion()
+    except RuntimeError as error:
+        first = str(error).partition("\n")[0]
+        raise TargetError(
+            f"the target cuda is not available: NVRTC does not load ({first}); install it: "
+            f"{INSTALL}"
+        ) from None
+    module: ModuleType = nvrtc
+    return module
+
+
+def _checked(answer: Sequence[object]) -> object:
+    """What a function of NVRTC gives behind its status."""
+    status, *rest = answer
+    if int(status) != 0:  # type: ignore[call-overload]
+        raise BuildError(f"cuda: NVRTC failed with {status}")
+    return rest[0] if rest else None
+
+
+def _first_error(log: str) -> str:
+    """The first line of a log that tells an error."""
+    lines = [line.strip() for line in log.splitlines()]
+    return next((line for line in lines if "error" in line.lower()), lines[0] if lines else "")
+
+
+def resources(log: str) -> dict[str, KernelResources]:
+    """What each kernel takes, from the log of ``--ptxas-options=-v``."""
+    out: dict[str, KernelResources] = {}
+    for name, text in _entries(log):
+        stack, used = _STACK.search(text), _USED.search(text)
+        rest = used[2] if used else ""
+        shared, constants = _SHARED.search(rest), _CONSTANT.findall(rest)
+        out[name] = KernelResources(
+            registers=int(used[1]) if used else None,
+            spill_bytes=int(stack[2]) + int(stack[3]) if stack else None,
+            shared_bytes=int(shared[1]) if shared else 0,
+            local_bytes=int(stack[1]) if stack else None,
+            constant_bytes=sum(map(int, constants)) if constants else None,
+        )
+    return out
+
+
+def _entries(log: str) -> list[tuple[str, str]]:
+    """Names of kernels with the part of a log that is about each."""
+    _, *parts = _ENTRY.split(log)
+    return list(zip(parts[::2], parts[1::2], strict=True))

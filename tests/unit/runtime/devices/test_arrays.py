@@ -1,0 +1,173 @@
+"""Arrays in the memory of devices: copies, views, exchange, and that the memory is given back."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import numpy as np
+import pytest
+
+import loopwright as lw
+from loopwright.errors import ArgumentError, OutOfMemoryError, TensorError, UsageError
+from loopwright.runtime import NDArray, dlpack, from_dlpack
+from loopwright.runtime.ndarray import DeviceArray
+from tests.unit.runtime.devices.fake_cuda import FakeDriver
+
+
+def test_elements_go_there_and_back(fake_gpus: FakeDriver) -> None:
+    source = np.arange(6, dtype=np.float32).reshape(2, 3)
+    a = lw.nd.array(source.T, device="cuda:1")
+    assert isinstance(a, NDArray)
+    assert (a.shape, a.dtype, a.ndim, a.size, a.nbytes) == ((3, 2), "float32", 2, 6, 24)
+    assert (str(a.device), a.mem_scope, len(a)) == ("cuda(1)", "global", 3)
+    np.testing.assert_array_equal(a.numpy(), source.T)
+    b = lw.nd.empty((3, 2), device=lw.cuda(1)).copyfrom(a)
+    np.testing.assert_array_equal(a.copyto("cpu").numpy(), b.asnumpy())
+    c = a.copyto(lw.cuda(0))
+    np.testing.assert_array_equal(c.numpy(), source.T)
+    assert "cuMemcpyPeerAsync" in fake_gpus.calls
+    np.testing.assert_array_equal(lw.nd.empty((3, 2)).copyfrom(c).numpy(), source.T)
+    assert "on cuda(1)" in repr(a)
+    assert lw.nd.empty((0, 3), device="cuda").numpy().shape == (0, 3)
+
+
+def test_values_are_converted_as_on_the_host(fake_gpus: FakeDriver) -> None:
+    a = lw.nd.empty((3,), "float32", "cuda").copyfrom([1, 2, 3])
+    assert a.numpy().tolist() == [1, 2, 3]
+    with pytest.raises(ArgumentError, match="float64 does not convert to int32"):
+        lw.nd.empty((3,), "int32", "cuda").copyfrom(np.ones(3))
+    with pytest.raises(ArgumentError, match=r"the array is \(3,\), the source \(2,\)"):
+        a.copyfrom([1, 2])
+    with pytest.raises(TensorError, match="uint16"):
+        lw.nd.empty((3,), "uint16", "cuda")
+
+
+def test_what_a_device_does_not_offer(fake_gpus: FakeDriver) -> None:
+    a = lw.nd.array([1.0, 2.0], "float32", "cuda")
+    for use in (lambda: np.asarray(a), lambda: a[0], lambda: a.__setitem__(0, 1)):
+        with pytest.raises(ArgumentError, match=r"lies on cuda\(0\)"):
+            use()
+    with pytest.raises(ArgumentError, match="no memory of scope 'texture'"):
+        lw.nd.empty((2,), device="cuda", mem_scope="texture")
+    with pytest.raises(ArgumentError, match="no memory of scope 'texture'"):
+        lw.nd.empty((2,), device="cpu", mem_scope="texture")
+    with pytest.raises(OutOfMemoryError, match=r"cuda\(0\)"):
+        lw.nd.empty((1 << 28,), device="cuda")
+    with pytest.raises(UsageError, match=r"cuda\(7\) cannot be used: .*cuda\(0\) to cuda\(1\)"):
+        lw.nd.empty((2,), device="cuda:7")
+
+
+def test_views_share_memory_and_keep_it(fake_gpus: FakeDriver) -> None:
+    before = len(fake_gpus.blocks)
+    a = lw.nd.array(np.arange(4, dtype=np.float32), device="cuda")
+    view = a.CreateView((3, 1), "int32")
+    bits = view.numpy()
+    assert bits.view(np.float32).ravel().tolist() == [0, 1, 2]
+    del a
+    gc.collect()
+    np.testing.assert_array_equal(view.numpy(), bits)
+    with pytest.raises(ArgumentError, match="needs 16 bytes, the array has 12"):
+        view.CreateView((4,))
+    del view
+    gc.collect()
+    assert len(fake_gpus.blocks) == before
+
+
+class Foreign:
+    """An array of another library, on a GPU."""
+
+    def __init__(self, a: NDArray) -> None:
+        self.a = a
+
+    def __dlpack__(self, **options: object) -> Any:
+        return self.a.to_dlpack()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (2, 1)
+
+
+def test_exchange_without_a_copy_between_libraries(fake_gpus: FakeDriver) -> None:
+    a = lw.nd.array(np.arange(6, dtype=np.float32).reshape(2, 3), device="cuda:1")
+    b = from_dlpack(a.to_dlpack())
+    assert isinstance(b, DeviceArray)
+    assert (b.shape, b.dtype, str(b.device), b.data) == ((2, 3), "float32", "cuda(1)", a.data)
+
+    blocks = len(fake_gpus.blocks)
+    c = from_dlpack(Foreign(a))
+    del a, b
+    gc.collect()
+    assert len(fake_gpus.blocks) == blocks
+    np.testing.assert_array_equal(c.numpy(), np.arange(6).reshape(2, 3))
+    del c
+    gc.collect()
+    assert len(fake_gpus.blocks) < blocks
+    assert not dlpack._held
+
+
+class OneWay:
+    """Hands out our own capsule, so that NumPy reads what we made."""
+
+    def __init__(self, a: np.ndarray[Any, Any]) -> None:
+        self.a = a
+
+    def __dlpack__(self, **options: object) -> Any:
+        return dlpack.export(self.a.ctypes.data, self.a.shape, self.a.dtype.name, (1, 0), self.a)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "uint8", "int64"])
+def test_numpy_reads_our_capsules_and_we_read_numpy_s(dtype: str) -> None:
+    source = np.arange(6, dtype=dtype).reshape(2, 3)
+    theirs = np.from_dlpack(OneWay(source))
+    ours = from_dlpack(source.__dlpack__())
+    source[0, 0] = 9
+    assert theirs[0, 0] == 9
+    assert ours.numpy()[0, 0] == 9
+    assert (ours.shape, ours.dtype) == ((2, 3), dtype)
+    del theirs
+    gc.collect()
+    assert not dlpack._held
+
+
+def test_a_capsule_is_consumed_once() -> None:
+    source = np.arange(3, dtype=np.int32)
+    capsule = source.__dlpack__()
+    assert '"dltensor"' in repr(capsule)
+    made = from_dlpack(capsule)
+    assert '"used_dltensor"' in repr(capsule)
+    with pytest.raises(ArgumentError, match="consumed before"):
+        from_dlpack(capsule)
+    del source, capsule
+    gc.collect()
+    assert made.numpy().tolist() == [0, 1, 2]
+
+
+def test_a_capsule_that_nobody_consumes_lets_go_of_its_memory() -> None:
+    capsule = OneWay(np.zeros(3)).__dlpack__()
+    assert len(dlpack._held) == 1
+    del capsule
+    gc.collect()
+    assert not dlpack._held
+
+
+def test_strides_of_capsules() -> None:
+    square = np.arange(4, dtype=np.float32).reshape(2, 2)
+    with pytest.raises(ArgumentError, match="not row-major contiguous"):
+        from_dlpack(square.T.__dlpack__())
+    assert from_dlpack(square[:, :1][:1].__dlpack__()).shape == (1, 1)
+    with pytest.raises(ArgumentError, match="no dtype here"):
+        from_dlpack(np.zeros(2, np.complex64).__dlpack__())
+
+
+def test_opencl_arrays_where_a_platform_is() -> None:
+    if not lw.opencl().exist:
+        pytest.skip("there is no OpenCL platform")
+    source = np.arange(8, dtype=np.float32)
+    a = lw.nd.array(source, device="opencl")
+    b = lw.nd.empty((8,), device="opencl")
+    assert a.copyto(b) is b
+    np.testing.assert_array_equal(b.numpy(), source)
+    np.testing.assert_array_equal(a.CreateView((2, 4)).copyto("cpu").numpy(), source.reshape(2, 4))

@@ -1,0 +1,112 @@
+"""OpenCL devices: memory, streams, events and programs, wherever a platform is."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from loopwright.errors import ArgumentError, OutOfMemoryError, RunError, TargetError
+from loopwright.runtime import opencl
+from loopwright.runtime.devices import opencl as backend
+from loopwright.runtime.devices.interface import HOST, DeviceAPI, Memory
+
+TWICE = b"""
+__kernel void twice(__global const float *a, __global float *b, long n) {
+  int i = get_global_id(0);
+  if (i < n) b[i] = 2 * a[i];
+}
+"""
+
+
+def host(a: npt.NDArray[np.float32]) -> Memory:
+    return Memory(HOST, 0, int(a.ctypes.data), a.nbytes, owner=a)
+
+
+@pytest.fixture(scope="module")
+def api() -> DeviceAPI:
+    if not opencl().exist:
+        pytest.skip(opencl()._why_absent())
+    return opencl().api
+
+
+def test_attributes(api: DeviceAPI) -> None:
+    device = opencl()
+    assert device.device_name
+    assert (device.max_threads_per_block or 0) >= 64
+    assert (device.max_shared_memory_per_block or 0) >= 16384
+    assert device.max_thread_dimensions is not None
+    assert len(device.max_thread_dimensions) == 3
+    assert device.total_memory > 1 << 20
+    assert str(device.compute_version)[0].isdigit()
+    assert device.attribute("preferred_vector_width_float")
+    assert device.attribute("no_such_thing") is None
+
+
+def test_a_kernel_runs_on_copies_and_parts(api: DeviceAPI) -> None:
+    a, b = np.arange(1024, dtype=np.float32), np.zeros(1024, np.float32)
+    there, result = api.allocate(0, a.nbytes), api.allocate(0, 2 * a.nbytes)
+    program = api.load(0, TWICE, ["twice"])
+    api.copy(host(a), 0, there, 0, a.nbytes)
+    api.fill(result, 0)
+    part = result.part(4096, 4096)
+    first = api.record_event(0)
+    program.launch("twice", (8, 1, 1), (128, 1, 1), [there, part, 1000])
+    then = api.record_event(0)
+    assert api.elapsed(first, then) > 0
+    api.copy(result, 4096, host(b), 0, b.nbytes)
+    api.synchronize(0)
+    np.testing.assert_array_equal(b[:1000], 2 * a[:1000])
+    assert not b[1000:].any()
+    api.copy(result, 4000, host(b), 0, 400)
+    api.synchronize(0)
+    assert b[:24].tolist() == [0] * 24
+    assert b[24:100].tolist() == [2.0 * k for k in range(76)]
+    with pytest.raises(RunError, match=r"twice has blocks of \d+ threads, and the device takes"):
+        program.launch("twice", (1, 1, 1), (1 << 20, 1, 1), [there, result, 4])
+
+
+def test_one_stream_waits_for_another(api: DeviceAPI) -> None:
+    a, b = np.ones(1 << 16, np.float32), np.zeros(1 << 16, np.float32)
+    memory = api.allocate(0, a.nbytes)
+    first, then = api.create_stream(0), api.create_stream(0)
+    api.copy(host(a), 0, memory, 0, a.nbytes, first)
+    api.sync_stream_from_to(0, first, then)
+    api.copy(memory, 0, host(b), 0, b.nbytes, then)
+    api.synchronize(0, then)
+    assert b.all()
+    api.set_stream(0, first)
+    assert api.current_stream(0) is first
+    api.free_stream(first)
+    assert api.current_stream(0).handle == 0
+    api.free_stream(then)
+
+
+def test_what_is_refused(api: DeviceAPI) -> None:
+    with pytest.raises(OutOfMemoryError, match="one buffer has at most"):
+        api.allocate(0, 1 << 60)
+    with pytest.raises(ArgumentError, match="the number is negative"):
+        api.allocate(0, -1)
+    with pytest.raises(ArgumentError, match="no memory of scope 'texture'"):
+        api.allocate(0, 16, scope="texture")
+    with pytest.raises(RunError, match=r"its compiler refused the code: .*error"):
+        api.load(0, b"__kernel void f(", ["f"])
+    with pytest.raises(TargetError, match="takes source text"):
+        api.load(0, b"\xff\xfe\x00", ["f"])
+    memory = api.allocate(0, 16)
+    with pytest.raises(ArgumentError, match="a part of other memory"):
+        api.free(memory.part(4, 4))
+    with pytest.raises(ArgumentError, match="bytes 8 to 24 of the source"):
+        api.copy(memory, 8, memory, 0, 16)
+    api.free(memory)
+
+
+def test_why_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> None:
+        raise ImportError("No module named 'pyopencl'")
+
+    monkeypatch.setattr(backend, "_pyopencl", missing)
+    monkeypatch.setattr(backend, "_found", backend._found.__wrapped__)
+    made = backend.OpenCLAPI()
+    assert made.count() == 0
+    assert 'pip install "loopwright[opencl]"' in made.why_absent()
