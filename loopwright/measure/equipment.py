@@ -24,8 +24,9 @@ from loopwright.measure.devices import lock_name, measured_on
 from loopwright.measure.lock import DeviceLock
 from loopwright.measure.options import MeasureOption
 from loopwright.measure.result import ErrorKind, MeasureError, MeasureResult, TaskLike
-from loopwright.measure.running import Answers, RunSession
+from loopwright.measure.running import Answers, RunSession, runner
 from loopwright.measure.workers.messages import CheckReply
+from loopwright.measure.workers.process import Worker
 from loopwright.records import Json
 from loopwright.runtime import Artifact, cpu
 
@@ -94,6 +95,8 @@ class Equipment:
 
     Attributes:
         devices: on which kernels are timed.
+        runs: the runner of the first device.
+        runners: one for each device, the first one's among them.
         passes: settings of the `PassContext` that candidates are lowered in.
 
     Raises:
@@ -103,6 +106,7 @@ class Equipment:
     option: MeasureOption
     builds: BuildPool
     runs: RunSession
+    runners: list[RunSession]
 
     def __init__(
         self,
@@ -123,14 +127,23 @@ class Equipment:
         self._learned: set[tuple[str, tuple[ArgId, ...]]] = set()
         self._why_unchecked = ""
         builders = beside.builds.workers if beside is not None else None
-        shared = beside.runs.worker if beside is not None and self._borrows_runner else None
+        lent = beside.runners if beside is not None and self._borrows_runner else []
         data = InputData(task)
         self.builds = BuildPool(option.builder, task.target.canonical, builders)
+        workers = [
+            lent[number].worker if lent else runner(option.runner, self._device_name(number))
+            for number in range(len(self.devices))
+        ]
         self.runs = RunSession(
-            *(option.runner, self.builds.pump, data, shared, data.owner, self._device_name(0))
+            *(option.runner, self.builds.pump, data, workers[0], data.owner, self._device_name(0))
         )
+        others = [self.runs.another(self.builds.pump, worker) for worker in workers[1:]]
+        self.runners = [self.runs, *others]
         self.references = References(task, self.builds, self.runs, announce)
-        self.lock = DeviceLock(lock_name(self.devices[0]), announce)
+        # In the order of their names, so that nobody waits for a device that another one holds who
+        # waits for ours.
+        names = sorted(lock_name(one) for one in self.devices)
+        self.locks = [DeviceLock(name, announce) for name in names]
         self.clock = Clock()
 
     @property
@@ -146,17 +159,22 @@ class Equipment:
     @property
     def answered(self) -> int:
         """How many requests the processes have answered so far."""
-        return sum(worker.answered for worker in (*self.builds.workers, self.runs.worker))
+        return sum(worker.answered for worker in self._workers)
+
+    @property
+    def _workers(self) -> list[Worker]:
+        """All processes."""
+        return [*self.builds.workers, *(session.worker for session in self.runners)]
 
     @property
     def waiting_for(self) -> str:
         """What is going on, for people who wonder why it takes so long; may be read on any
         thread."""
-        workers = [w.doing for w in (*self.builds.workers, self.runs.worker)]
-        parts = [doing for doing in workers if doing]
+        parts = [worker.doing for worker in self._workers if worker.doing]
         match self.clock.running[-1:]:
             case ["wait"]:
-                parts.append(f"the device, on which {self.lock.holder or 'nobody'} is timing")
+                holders = [lock.holder for lock in self.locks if lock.holder]
+                parts.append(f"the device, on which {', '.join(holders) or 'nobody'} is timing")
             case ["instantiate"]:
                 parts.append(f"the template of {self.task.name}")
             case ["reference"] if not parts:
@@ -168,21 +186,23 @@ class Equipment:
     def start(self) -> None:
         """Start the processes, without waiting for them."""
         self.builds.start()
-        self.runs.start()
+        for session in self.runners:
+            session.start()
 
     def reset(self) -> None:
         """Give the device back and forget all work that is under way."""
-        self.lock.release()
+        self.release_device()
         self.builds.reset()
-        self.runs.reset()
+        for session in self.runners:
+            session.reset()
 
     def close(self) -> None:
         """End the processes that are its own; nothing of them is left."""
         self.reset()
         if not self._borrows_builders:
             self.builds.close()
-        if not self._borrows_runner:
-            self.runs.close()
+        for session in [] if self._borrows_runner else self.runners:
+            session.close()
 
     def lower_as_here(self) -> None:
         """Let candidates be lowered in the `PassContext` of the caller."""
@@ -215,10 +235,16 @@ class Equipment:
             self.builds.feed()
 
     def take_device(self) -> None:
-        """Hold the device; waits while another process times on it."""
-        if not self.lock.held:
+        """Hold the devices; waits while another process times on one of them."""
+        if not all(lock.held for lock in self.locks):
             with self.clock.phase("wait"):
-                self.lock.acquire()
+                for lock in self.locks:
+                    lock.acquire()
+
+    def release_device(self) -> None:
+        """Give the devices back; nothing happens when they are not held."""
+        for lock in self.locks:
+            lock.release()
 
     def check(
         self,

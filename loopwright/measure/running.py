@@ -6,6 +6,8 @@ One candidate is one `load_and_race` (link, warm-up, one run), then `sample` for
 
 from __future__ import annotations
 
+import copy
+import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
@@ -134,12 +136,27 @@ class RunSession:
         self.option = option
         self._owner = owner
         self._inputs = inputs
-        self.worker = worker or _runner(option, device)
+        self.worker = worker or runner(option, device)
         self._load_s = _LOAD_S if device else 0.0
         self._pump = pump
         self.kills = 0
         self._plans: dict[tuple[ArgKey, ...], DataPlan] = {}
         self.last_failure: WorkerFailure | None = None
+        self._making = threading.Lock()  # a function of a user may not bear two calls at once
+
+    def another(
+        self, pump: Callable[[Sequence[Worker]], None], worker: Worker | None = None
+    ) -> RunSession:
+        """A session with the same data, and the same knowledge of how they are made.
+
+        Args:
+            pump: waits for its runner.
+            worker: its process; None: the same one, for another thread.
+        """
+        other = copy.copy(self)
+        other._pump, other.kills = pump, 0
+        other.worker = worker or self.worker
+        return other
 
     def undisturbed(self, measure: Callable[[], _Result]) -> _Result:
         """What `measure` returns, which begins by loading a candidate.
@@ -335,7 +352,8 @@ class RunSession:
             return None
         self.worker.sent.clear()  # the references go with the former data
         try:
-            given = self._inputs(args)
+            with self._making:
+                given = self._inputs(args)
         except TimeLimitError as e:
             return MeasureError(ErrorKind.RUN_ERROR, str(e))
         request = DataRequest(
@@ -410,7 +428,7 @@ class RunSession:
         return MeasureError(_KINDS[failure.cause], text)
 
 
-def _runner(option: LocalRunner, device: str) -> Worker:
+def runner(option: LocalRunner, device: str) -> Worker:
     """A process that runs kernels.
 
     The drivers of devices reserve far more address space than they take of memory, so that there
