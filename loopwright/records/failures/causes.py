@@ -157,6 +157,16 @@ _COMPILE = ErrorHelp(
             ("would be written out to more than",),
         ),
         Cause(
+            "A kernel for a device needs more threads, memory or registers than the device has; it "
+            "is refused before it is compiled.",
+            "gpu limits: function 'main': a block has 512 threads (threadIdx.y 16 (loop C.i.1), "
+            "threadIdx.x 32 (loop C.j.1)), max_threads_per_block is 256; bind smaller loops",
+            "nothing, if others succeed; many of them cost time, which a filter of the template "
+            "(`cfg.multi_filter`) saves; where the device can do more, say so in the target, such "
+            "as `-max-threads-per-block=1024`",
+            ("gpu limits: ",),
+        ),
+        Cause(
             "A fault of loopwright or of LLVM.",
             "KeyError: 3 (at writer.py:120 < compiler.py:66)",
             "this is a fault of loopwright: please report it with the text and the record",
@@ -320,6 +330,24 @@ _RUN_ERROR = ErrorHelp(
             "main: access outside A: index [40], shape [32]",
             "give the task `make_inputs` whose values are valid indices",
             ("access outside",),
+        ),
+        Cause(
+            "The device refuses to launch the kernel: its blocks have too many threads, or take too "
+            "many registers or too much shared memory.",
+            "opencl(0): main_kernel0 has blocks of 512 threads, and the device takes 256; build it "
+            "with -max-threads-per-block=256",
+            "give the target the limits of the device, as `loopwright devices` prints them, so "
+            "that such candidates are refused before they are compiled",
+            ("and the device takes", "OUT_OF_RESOURCES"),
+        ),
+        Cause(
+            "The kernel made the device unusable for its process, as by an access outside of all "
+            "memory. A new process was started, and the device tried, before the next candidate.",
+            "cuda(0): waiting failed: ILLEGAL_ADDRESS (700); this process has lost the device: "
+            "start it again; the runner is started again",
+            "nothing, if others succeed; if many fail so, look for an index that leaves its tensor "
+            "in what the template computes",
+            ("the runner is started again",),
         ),
     ),
 )
