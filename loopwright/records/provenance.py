@@ -111,8 +111,8 @@ def build_hash(
     """Hash of what makes code from a trace: the ``build`` of a record.
 
     That is the compiler's own source, the LLVM binding, settings of the pass context where they are
-    not the default ones, and for the target ``c`` what the C compiler says of itself (``cc
-    --version``): any edit of a file that may change the code, and an upgrade of the C compiler for
+    not the default ones, for the target ``c`` what the C compiler says of itself (``cc --version``)
+    and for ``cuda`` the version of NVRTC: any edit of a file that may change the code, and an upgrade of the C compiler for
     its records alone, so that times of other code are never counted as measured.
 
     Args:
@@ -129,6 +129,8 @@ def build_hash(
     texts = [_source_hash()]
     if target and target.get("kind") == "c":
         texts.append(compiler_version(str(target.get("cc", "cc"))))
+    if target and target.get("kind") == "cuda":
+        texts.append(f"NVRTC {version('nvidia-cuda-nvrtc')}")
     if passes:
         texts.append(f"passes {json.dumps(passes, sort_keys=True)}")
     if len(texts) == 1:
