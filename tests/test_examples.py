@@ -22,9 +22,9 @@ from loopwright.transform import Pass
 
 #: Modules whose `__all__` is what users schedule, tune, build and inspect with.
 ROOMS = """
-    te tir schedule lowering transform target driver runtime task measure tuner tuner.run.callbacks
-    records ops inspection testing autotvm autotvm.record autotvm.measure autotvm.utils
-    autotvm.database autotvm.env autotvm.task autotvm.tuner
+    te tir schedule lowering transform target driver runtime runtime.profiling task measure tuner
+    tuner.run.callbacks records ops inspection testing autotvm autotvm.record autotvm.measure
+    autotvm.utils autotvm.database autotvm.env autotvm.task autotvm.tuner
 """
 
 #: What one asks a log or this machine by name, in modules whose other names are parts of it.
@@ -51,6 +51,8 @@ HELD = """
     schedule.Schedule schedule.Stage schedule.surface.group.Group
     target.Target transform.PassContext
     runtime.Module runtime.Function runtime.NDArray runtime.Device runtime.Artifact
+    runtime.RuntimeCache runtime.RuntimeChecker runtime.ThreadPool
+    runtime.profiling.PerformanceMonitor
     task.ApplyHistoryBest task.ConfigSpace task.Task
     measure.LocalRunner measure.MeasuredSpace
     tuner.Tuner
@@ -61,7 +63,8 @@ HELD = """
 EXEMPT = {
     "what others return: their fields say it": """
         schedule.Bounds schedule.StageBounds schedule.State schedule.Step te.OpNode tir.Stmt
-        runtime.Arg driver.LoweredProgram task.AsCalled task.Match
+        runtime.Arg runtime.CacheStatistics runtime.profiling.DeviceTotal runtime.profiling.Metrics
+        runtime.profiling.ProfiledCall driver.LoweredProgram task.AsCalled task.Match
         measure.FinalistResult measure.PlayoffPlan measure.PlayoffResult
         tuner.Failure tuner.RunState tuner.Summary tuner.TaskRow tuner.TasksSummary tuner.Trial
         measure.BuildResult measure.MeasureBatch inspection.DataPlan inspection.Rerun
@@ -76,6 +79,10 @@ EXEMPT = {
     "seams for targets of one's own: tests/unit/driver/test_toy_target.py is the example": """
         driver.Backend driver.register_backend driver.unregister_backend
         runtime.ArtifactKind runtime.register_artifact_kind runtime.unregister_artifact_kind
+    """,
+    "seams for devices of one's own: tests/unit/runtime/profiling/simulated.py is the example": """
+        runtime.profiling.MetricCollector runtime.profiling.observe_calls_of
+        runtime.profiling.recorded
     """,
     "what primitives are made of": """
         schedule.Schedule.all_or_nothing schedule.Schedule.apply_step schedule.Schedule.loop_id

@@ -4,6 +4,7 @@ Works alone: a saved program runs with nothing else of loopwright imported. Impo
 does not load LLVM; linking the first program does.
 """
 
+from loopwright.runtime import profiling
 from loopwright.runtime.artifacts.artifact import Artifact
 from loopwright.runtime.artifacts.device_kinds import CUDA_CUBIN, OPENCL_SOURCE
 from loopwright.runtime.artifacts.kinds import (
@@ -14,6 +15,9 @@ from loopwright.runtime.artifacts.kinds import (
 )
 from loopwright.runtime.artifacts.manifest import Manifest
 from loopwright.runtime.artifacts.objects import C_OBJECT, LLVM_OBJECT
+from loopwright.runtime.caches.programs import ProgramCache, content_key, program_cache
+from loopwright.runtime.caches.runtime_cache import CacheStatistics, RuntimeCache
+from loopwright.runtime.checker import RuntimeChecker
 from loopwright.runtime.devices.device import (
     DEVICE_TYPES,
     Device,
@@ -32,7 +36,8 @@ from loopwright.runtime.library import LIBRARY
 from loopwright.runtime.module import Module, load_module
 from loopwright.runtime.ndarray import NDArray, array, empty, from_dlpack
 from loopwright.runtime.peak import bandwidth, fma_peak
-from loopwright.runtime.pool import get_num_threads, pinned, set_num_threads
+from loopwright.runtime.pool import config_threadpool, get_num_threads, pinned, set_num_threads
+from loopwright.runtime.threads.thread_pool import ThreadPool
 from loopwright.runtime.timing import (
     BenchmarkResult,
     Evaluator,
@@ -54,6 +59,7 @@ __all__ = [
     "ArtifactKind",
     "BenchmarkResult",
     "BoundCall",
+    "CacheStatistics",
     "Device",
     "DeviceType",
     "Evaluator",
@@ -62,8 +68,14 @@ __all__ = [
     "Module",
     "NDArray",
     "PackedFunc",
+    "ProgramCache",
+    "RuntimeCache",
+    "RuntimeChecker",
+    "ThreadPool",
     "array",
     "bandwidth",
+    "config_threadpool",
+    "content_key",
     "cpu",
     "cuda",
     "device",
@@ -78,6 +90,8 @@ __all__ = [
     "metal",
     "opencl",
     "pinned",
+    "profiling",
+    "program_cache",
     "register_artifact_kind",
     "rocm",
     "set_num_threads",

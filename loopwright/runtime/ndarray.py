@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from loopwright import dtypes
 from loopwright.errors import ArgumentError
-from loopwright.runtime import dlpack
+from loopwright.runtime.devices import dlpack
 from loopwright.runtime.devices.device import Device, cpu, device
 from loopwright.runtime.devices.interface import HOST, Memory
 from loopwright.runtime.devices.registry import device_api

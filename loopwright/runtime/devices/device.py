@@ -229,9 +229,17 @@ class Device:
             >>> lw.cpu(0).require()
         """
         if not self.exist:
-            raise UsageError(f"{self} cannot be used: {self._why_absent()}")
+            raise UsageError(f"{self} cannot be used: {self.why_absent()}")
 
-    def _why_absent(self) -> str:
+    def why_absent(self) -> str:
+        """Why it cannot be used, and what would install what is missing; empty where it is here.
+
+        Example:
+            >>> print(lw.metal().why_absent().partition(",")[0])
+            this version runs kernels on cpu
+        """
+        if self.exist:
+            return ""
         api = find_device_api(self.device_type)
         if api is None:
             driven = ", ".join(_NAMES[code] for code in device_api_types() if code in _NAMES)

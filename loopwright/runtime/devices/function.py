@@ -22,6 +22,7 @@ from loopwright.runtime.devices.interface import (
     Program,
     Stream,
 )
+from loopwright.runtime.devices.launches import recorded
 from loopwright.runtime.function import Arg
 from loopwright.runtime.ndarray import DeviceArray, NDArray
 
@@ -245,8 +246,9 @@ class DeviceCall:
             RunError: the device refuses one.
         """
         stream = stream or self.api.current_stream(self.device.device_id)
+        program = recorded(self._program, self.api, self.device.device_id)
         for step in self._steps_in(stream):
-            step.launch(self._program, stream)
+            step.launch(program, stream)
 
     def _steps_in(self, stream: Stream) -> list[Step]:
         if stream is not self._stream:

@@ -23,6 +23,7 @@ from loopwright.errors import (
     RunError,
     TargetError,
 )
+from loopwright.runtime.caches.programs import content_key, program_cache
 from loopwright.runtime.devices.interface import (
     DEVICE_ALIGNMENT,
     HOST,
@@ -268,13 +269,26 @@ class _Context:
         return self.cl.CommandQueue(self.context, self.device, profiling)
 
     def build(self, source: str) -> _Cl:
-        """Compile a program.
+        """A program, from the binary that is kept of it, or compiled now.
 
         Raises:
             RunError: the device's compiler refuses it; with the first line that says why.
         """
+        device, cache = self.device, program_cache()
+        key = content_key("opencl", source, device.name, device.version, device.driver_version)
+        binary = cache.get(key)
+        if binary is not None:
+            try:
+                return self.cl.Program(self.context, [device], [binary]).build()
+            except self.cl.Error:  # the driver has changed and does not say so
+                cache.remove(key)
+        program = self._compile(source)
+        cache.put(key, bytes(program.binaries[0]))
+        return program
+
+    def _compile(self, source: str) -> _Cl:
         try:
-            # pyopencl's own folder of binaries would hide what a build costs.
+            # pyopencl keeps binaries as well, in a folder that nobody trims.
             return self.cl.Program(self.context, source).build(cache_dir=False)
         except self.cl.Error as error:
             lines = [x.strip() for x in str(error).splitlines() if "error" in x.lower()]

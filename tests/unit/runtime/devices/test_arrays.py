@@ -10,7 +10,8 @@ import pytest
 
 import loopwright as lw
 from loopwright.errors import ArgumentError, OutOfMemoryError, TensorError, UsageError
-from loopwright.runtime import NDArray, dlpack, from_dlpack
+from loopwright.runtime import NDArray, from_dlpack
+from loopwright.runtime.devices import dlpack
 from loopwright.runtime.ndarray import DeviceArray
 from tests.unit.runtime.devices.fake_cuda import FakeDriver
 
