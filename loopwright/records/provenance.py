@@ -112,8 +112,9 @@ def build_hash(
 
     That is the compiler's own source, the LLVM binding, settings of the pass context where they are
     not the default ones, for the target ``c`` what the C compiler says of itself (``cc --version``)
-    and for ``cuda`` the version of NVRTC: any edit of a file that may change the code, and an upgrade of the C compiler for
-    its records alone, so that times of other code are never counted as measured.
+    and for ``cuda`` the version of NVRTC: any edit of a file that may change the code, and an
+    upgrade of one of these compilers for its records alone, so that times of other code are never
+    counted as measured.
 
     Args:
         target: Canonical form of the target; None for any that needs no other compiler.

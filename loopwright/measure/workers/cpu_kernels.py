@@ -12,12 +12,7 @@ from loopwright import runtime
 from loopwright.errors import InternalError
 from loopwright.measure.checking.check import Array, poison
 from loopwright.measure.workers.array_bytes import guard_pattern, outside_text
-from loopwright.measure.workers.kernel_host import (
-    ArgumentMemory,
-    CheckMemory,
-    KernelHost,
-    LoadedKernel,
-)
+from loopwright.measure.workers.kernel_host import ArgumentMemory, LoadedKernel
 from loopwright.runtime import Arg, timing
 from loopwright.runtime.artifacts.kinds import artifact_kind
 from loopwright.runtime.function import BoundCall, Function
@@ -139,31 +134,6 @@ class CpuKernel(LoadedKernel):
 
     def flush(self, memory: ArgumentMemory) -> None:
         timing.flush(*on_host(memory).arrays)
-
-
-class CpuHost(KernelHost):
-    """The CPU; the pool and the timing loop are compiled when it is made, so that no candidate pays
-    for it."""
-
-    device_type = "cpu"
-
-    def __init__(self) -> None:
-        with runtime.pinned():
-            timing.flush(np.zeros(1))
-
-    def memory(self, args: Sequence[Arg]) -> HostMemory:
-        return GuardedHostMemory(args)
-
-    def check_memory(self, args: Sequence[Arg], workspace_bytes: int) -> CheckMemory:
-        from loopwright.measure.workers.check_memory import PagedCheckMemory
-
-        return PagedCheckMemory(args, workspace_bytes)
-
-    def load(self, artifact: runtime.Artifact, memory: ArgumentMemory) -> CpuKernel:
-        return CpuKernel(artifact, on_host(memory))
-
-    def probe(self) -> None:
-        """A CPU that still answers is well."""
 
 
 def on_host(memory: ArgumentMemory) -> HostMemory:

@@ -2,7 +2,7 @@
 
 A runner makes data, races kernels and checks them in one way everywhere. What differs between CPUs
 and devices is behind the classes here: where arrays lie and how they are guarded, how a kernel is
-loaded and timed. ``cpu_kernels.py`` and ``device_kernels.py`` implement them.
+loaded and timed. ``cpu_host.py`` and ``device_kernels.py`` implement them.
 """
 
 from __future__ import annotations

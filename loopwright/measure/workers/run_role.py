@@ -16,7 +16,7 @@ from loopwright.measure.checking.check import Array, Closeness
 from loopwright.measure.data.plan import DataPlan
 from loopwright.measure.workers.arrays import KernelArrays
 from loopwright.measure.workers.checkup import Answers, Checkup
-from loopwright.measure.workers.cpu_kernels import CpuHost
+from loopwright.measure.workers.cpu_host import CpuHost
 from loopwright.measure.workers.kernel_host import CheckMemory, KernelHost, LoadedKernel
 from loopwright.measure.workers.messages import (
     CheckReply,

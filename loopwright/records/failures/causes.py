@@ -332,8 +332,8 @@ _RUN_ERROR = ErrorHelp(
             ("access outside",),
         ),
         Cause(
-            "The device refuses to launch the kernel: its blocks have too many threads, or take too "
-            "many registers or too much shared memory.",
+            "The device refuses to launch the kernel: its blocks have too many threads, or take "
+            "too many registers or too much shared memory.",
             "opencl(0): main_kernel0 has blocks of 512 threads, and the device takes 256; build it "
             "with -max-threads-per-block=256",
             "give the target the limits of the device, as `loopwright devices` prints them, so "
