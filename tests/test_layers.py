@@ -58,7 +58,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("affine", "traversal", "buffer", "fold", "symbol"),
         ("sizes", "reduction"),
         ("stmt",),
-        ("printer", "visitor", "instructions"),
+        ("printer", "visitor", "instructions", "structural"),
         ("verify",),
         ("math",),
         ("half",),

@@ -27,6 +27,7 @@ from loopwright.ir.stmt import (
     AllReduce,
     AnyStmt,
     Barrier,
+    CallPacked,
     Check,
     For,
     Func,
@@ -129,11 +130,20 @@ def _stmt(s: Stmt, depth: int, out: list[str], names: UniqueNames) -> None:
         case IntrinsicCall(name=name, operands=operands):
             given = ", ".join(print_expr(x, names) for x in operands)
             out.append(f"{pad}{name}({given})")
+        case CallPacked(name=name, args=args):
+            given = "".join(f", {_packed_arg(x, names)}" for x in args)
+            out.append(f"{pad}call_packed({name!r}{given})")
         case AllReduce(combiner=c, buffers=buffers, indices=idx, tags=tags):
             own = ", ".join(_element(b, idx, names) for b in buffers)
             out.append(f"{pad}{own} = {c.name}({own}, over {', '.join(tags)})")
         case _:
             assert_never(s)
+
+
+def _packed_arg(x: Buffer | Expr | str, names: UniqueNames) -> str:
+    if isinstance(x, Buffer):
+        return names(x)
+    return repr(x) if isinstance(x, str) else print_expr(x, names)
 
 
 def _for(s: For, pad: str, out: list[str], names: UniqueNames) -> None:

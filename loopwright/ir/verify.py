@@ -36,6 +36,7 @@ from loopwright.ir.stmt import (
     AllReduce,
     AnyStmt,
     Barrier,
+    CallPacked,
     Check,
     For,
     Func,
@@ -178,6 +179,13 @@ class _Verifier:
                     self.access(b, indices)
             case IntrinsicCall(name=name, operands=operands):
                 self.instruction(name, operands)
+                self.other(s)
+            case CallPacked(buffers=buffers):
+                for b in buffers:
+                    if b not in self.buffers:
+                        self.fail(f"buffer {b.name!r} is touched where it does not exist")
+                    if b.strides is not None:
+                        self.fail(f"buffer {b.name!r} has gaps, and is passed to a function")
                 self.other(s)
             case Seq():
                 self.other(s)

@@ -22,6 +22,7 @@ from loopwright.ir.traversal import free_vars
 from loopwright.lowering.nest.launch import is_launch
 from loopwright.schedule.bounds.infer import infer_bounds
 from loopwright.schedule.surface.schedule import Schedule
+from loopwright.target import Target
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,17 @@ def limits_of(options: Mapping[str, object]) -> GpuLimits:
     known = {f.name for f in fields(GpuLimits)}
     given = {k: v for k, v in options.items() if k in known}
     return GpuLimits(**given)  # type: ignore[arg-type]
+
+
+def verify_target_limits(f: Func, schedule: Schedule) -> None:
+    """Check a function against the limits of the target in force, if that has any.
+
+    Raises:
+        LowerError: as `verify_gpu_limits`.
+    """
+    target = Target.current(allow_none=True)
+    if target is not None and "gpu" in target.keys:
+        verify_gpu_limits(f, limits_of(target.options), schedule)
 
 
 def verify_gpu_limits(

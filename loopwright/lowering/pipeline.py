@@ -15,6 +15,7 @@ from loopwright.ir.sizes import SizeVar
 from loopwright.ir.stmt import Func
 from loopwright.ir.verify import verify
 from loopwright.lowering.context import Pass, PassContext, as_pass, func_pass
+from loopwright.lowering.gpu_limits import verify_target_limits
 from loopwright.lowering.nest.builder import NestBuilder
 from loopwright.lowering.nest.partition import PARTITION_CAP
 from loopwright.lowering.passes.allreduce import lower_thread_allreduce
@@ -97,7 +98,8 @@ def lower(
 
     Raises:
         ScheduleError: a rule that needs extents is broken.
-        LowerError: an input that is read, or an output, is missing from ``args``.
+        LowerError: an input that is read, or an output, is missing from ``args``; or a kernel
+            exceeds a limit of the target in force (``with Target("cuda"):``).
 
     Example:
         >>> A = te.placeholder((8,), name="A")
@@ -112,7 +114,9 @@ def lower(
         raise LowerError(f"lower: expected a schedule and its arguments, got {s!r} first")
     tensors = [a for a in args if not isinstance(a, SizeVar)]
     ids = [i for i in s.arg_ids(tensors) if not _is_inside(s.state, read_arg_id(i)[0])]
-    return lower_ids(s, ids, name, simple_mode)
+    f = lower_ids(s, ids, name, simple_mode)
+    verify_target_limits(f, s)
+    return f
 
 
 def _is_inside(state: State, sid: StageId) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from loopwright.errors import UsageError
 from loopwright.runtime import Device, device
 from loopwright.runtime.artifacts.kinds import device_of_target
@@ -10,6 +12,8 @@ from loopwright.runtime.devices.image import check_arch
 from loopwright.target import Target
 
 _CPU = "cpu"
+#: The lock of the CPU.
+CPU_LOCK = "cpu0"
 
 
 def measured_on(target: Target, wanted: str = "") -> tuple[Device, ...]:
@@ -56,8 +60,15 @@ def _check(one: Device, kind: str, target: Target) -> None:
     check_arch(str(target.options.get("arch") or ""), one)
 
 
-def lock_name(one: Device) -> str:
-    """The name of the lock of a device, equal for all processes of this machine."""
-    if one.name == _CPU:
-        return f"{one.name}{one.device_id}"
-    return one.api.uuid(one.device_id)
+def lock_names(devices: Sequence[Device]) -> list[str]:
+    """The names of the locks of devices, equal for all processes of this machine, in order.
+
+    A device that the host's processor plays takes the lock of the CPU too: each disturbs the times
+    of the other.
+    """
+    names = set()
+    for one in devices:
+        on_host = one.name == _CPU or bool(one.attribute("is_host_processor"))
+        names |= {CPU_LOCK} if on_host else set()
+        names |= set() if one.name == _CPU else {one.api.uuid(one.device_id)}
+    return sorted(names)

@@ -20,7 +20,7 @@ from loopwright.measure.building import (
 )
 from loopwright.measure.checking.check import Closeness, computed_in, reduction_length
 from loopwright.measure.checking.reference import InputData, References
-from loopwright.measure.devices import lock_name, measured_on
+from loopwright.measure.devices import lock_names, measured_on
 from loopwright.measure.lock import DeviceLock
 from loopwright.measure.options import MeasureOption
 from loopwright.measure.result import ErrorKind, MeasureError, MeasureResult, TaskLike
@@ -140,10 +140,8 @@ class Equipment:
         others = [self.runs.another(self.builds.pump, worker) for worker in workers[1:]]
         self.runners = [self.runs, *others]
         self.references = References(task, self.builds, self.runs, announce)
-        # In the order of their names, so that nobody waits for a device that another one holds who
-        # waits for ours.
-        names = sorted(lock_name(one) for one in self.devices)
-        self.locks = [DeviceLock(name, announce) for name in names]
+        # They are taken in order, so that nobody waits for a device whose holder waits for ours.
+        self.locks = [DeviceLock(name, announce) for name in lock_names(self.devices)]
         self.clock = Clock()
 
     @property

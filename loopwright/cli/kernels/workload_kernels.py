@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,14 +33,15 @@ if TYPE_CHECKING:
 def alone(device: Device | None = None) -> Iterator[None]:
     """Hold a device, the CPU by default: no other process of loopwright times anything there."""
     from loopwright.measure import DeviceLock
-    from loopwright.measure.devices import lock_name
+    from loopwright.measure.devices import CPU_LOCK, lock_names
 
-    lock = DeviceLock("cpu0" if device is None else lock_name(device), announce=_say)
-    lock.acquire()
-    try:
+    names = [CPU_LOCK] if device is None else lock_names([device])
+    with ExitStack() as stack:
+        for name in names:
+            lock = DeviceLock(name, announce=_say)
+            lock.acquire()
+            stack.callback(lock.release)
         yield
-    finally:
-        lock.release()
 
 
 #: Records of a log that are checked, at most, until one is found right.

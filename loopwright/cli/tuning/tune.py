@@ -384,9 +384,20 @@ def _next_steps(workload: Workload, summary: Summary, path: str, asked: int | No
         *([] if change is None else [("continue", _again(workload, path, *change))]),
         ("start over", _again(workload, _fresh(path))),
         ("compare", workload.command("bench", "--history", path, *repeated(["device"]))),
-        ("build", workload.command("build", "--history", path, "-o", f"{name}.o")),
+        (
+            "build",
+            workload.command("build", "--history", path, "-o", f"{name}.{_extension(workload)}"),
+        ),
     ]
     return ["next:", *(f"  {what + ':':14}{line}" for what, line in steps)]
+
+
+def _extension(workload: Workload) -> str:
+    """What the file of a kernel ends with."""
+    from loopwright.driver.backends import backend_of
+    from loopwright.runtime.artifacts.kinds import artifact_kind
+
+    return artifact_kind(backend_of(workload.task.target).artifact_kind).extension
 
 
 def _fresh(path: str) -> str:

@@ -56,7 +56,7 @@ class WeightedWorkload:
     "--target",
     default="llvm",
     show_default=True,
-    help="What all kernels are compiled for: llvm, c or interp, with options.",
+    help="What all kernels are compiled for: llvm, c, interp, opencl or cuda, with options.",
 )
 @click.option(
     "--threads",

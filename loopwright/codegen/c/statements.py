@@ -27,6 +27,7 @@ from loopwright.ir.stmt import (
     AllReduce,
     AnyStmt,
     Barrier,
+    CallPacked,
     Check,
     For,
     If,
@@ -98,6 +99,7 @@ class CFamilyWriter(ExpressionWriter):
         names: identifiers of this function.
         bound: C types of the variables in scope.
         buffers: buffers in scope.
+        inputs: parameters of the program that are only read.
         workspace: bytes of workspace that the function needs; with sizes maybe an expression.
         sizes: definitions of what was computed from sizes.
     """
@@ -109,6 +111,7 @@ class CFamilyWriter(ExpressionWriter):
         self.depth = 1
         self.bound: dict[Var, str] = {}
         self.buffers: dict[Buffer, None] = {}
+        self.inputs: frozenset[Buffer] = frozenset()
         self.workspace: Bytes = 0
         self.sizes = SizeDefinitions()
         self._used: Bytes = 0
@@ -140,6 +143,13 @@ class CFamilyWriter(ExpressionWriter):
     def barrier(self, s: Barrier) -> None:
         """Write that the threads of a block wait for each other; refused where there are none."""
         raise CodegenError(f"{self.language}: no code for {type(s).__name__}")
+
+    def call_packed(self, s: CallPacked) -> None:
+        """Write the call of a packed function; code of devices cannot have one."""
+        raise CodegenError(
+            f"{self.language}: call_packed {s.name!r} stands in code of a device; call it on the "
+            "host, before or after the kernel"
+        )
 
     # ------------------------------------------------------------ text
 
@@ -185,6 +195,8 @@ class CFamilyWriter(ExpressionWriter):
                 self.prefetch(b, idx)
             case Check():
                 self.check(s)
+            case CallPacked():
+                self.call_packed(s)
             case View(buffer=b, of=of, offset=k, body=body):
                 self.view(b, of, k)
                 self.stmt(body)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from loopwright.codegen.c.expressions import UNARY
 from loopwright.codegen.c.prelude import Prelude
 from loopwright.codegen.c.statements import Identifiers
 from loopwright.codegen.gpu.indices import NarrowIndices, is_narrow
 from loopwright.codegen.gpu.split import Kernel
-from loopwright.codegen.gpu.vectors import Element, VectorStore, vector_loop
+from loopwright.codegen.gpu.vectors import Element, VectorStore, one_choice, vector_loop
 from loopwright.errors import CodegenError
 from loopwright.ir.affine import Interval
 from loopwright.ir.buffer import Buffer, Load
@@ -20,13 +21,14 @@ from loopwright.ir.expr import Expr, Var
 from loopwright.ir.node import Node
 from loopwright.ir.stmt import (
     UNROLL_HINT,
+    Barrier,
     Check,
     For,
     IntrinsicCall,
     Stmt,
     Store,
 )
-from loopwright.ir.traversal import free_vars, walk
+from loopwright.ir.traversal import contains, free_vars, walk
 
 #: Most copies of a loop's body that are made so that registers have constant indices.
 UNROLL_LIMIT = 1024
@@ -200,8 +202,14 @@ class KernelWriter(NarrowIndices):
         self._unrolled = before
 
     def _indexes_registers(self, s: For) -> bool:
-        """Whether a loop has to be unrolled so that arrays of a thread become registers."""
+        """Whether a loop has to be unrolled so that arrays of a thread become registers.
+
+        One with barriers inside is not: its body is long, and compilers that run the threads of a
+        block one after the other (PoCL) take very long for many barriers.
+        """
         if not isinstance(s.extent, int) or self._unrolled * s.extent > UNROLL_LIMIT:
+            return False
+        if contains(s.body, Barrier):
             return False
         common = (*self.kernel.parameters, *self.kernel.shared)
         found: list[Node] = []
@@ -218,11 +226,16 @@ class KernelWriter(NarrowIndices):
     def _vector_loop(self, s: For) -> bool:
         """Write a vectorized loop as vectors; False: no access of it is one."""
         self.enter(s)
+        choice = one_choice(s, self.form)
+        if choice is not None:
+            self.bound.pop(s.var)
+            self.stmt(choice)
+            return True
         v = vector_loop(s, self.offset, self.aligned_vectors)
         if v is None:
             self.bound.pop(s.var)
             return False
-        head = " && ".join(self.expr(c).inside(5) for c in v.conditions)
+        head = " && ".join(self.expr(c).inside(UNARY) for c in v.conditions)
         with self.block(f"if ({head})" if head else ""):
             for x in v.stores:
                 self._vector_statement(x, v.lane, v.lanes)

@@ -17,6 +17,7 @@ from loopwright.codegen.llvm.indices import LANE, IndexWriter
 from loopwright.codegen.llvm.instructions import write_instruction
 from loopwright.codegen.llvm.memory import Memory
 from loopwright.codegen.llvm.ops import FALSE, TRUE, Value, literal
+from loopwright.codegen.llvm.packed import write_call
 from loopwright.codegen.llvm.transpose import rest_of_copy, transposed_copy
 from loopwright.codegen.program_queries import has_blocks, touches_memory, widest
 from loopwright.codegen.workspace import SizeDefinitions
@@ -32,6 +33,7 @@ from loopwright.ir.stmt import (
     AllReduce,
     AnyStmt,
     Barrier,
+    CallPacked,
     Check,
     For,
     If,
@@ -165,6 +167,8 @@ class FunctionWriter(IndexWriter):
                 self.memory.prefetch(b, self.offset(b, idx))
             case Check():
                 write_check(self, s)
+            case CallPacked():
+                write_call(self, s)
             case View(buffer=b, of=of, offset=k, body=body):
                 self.memory.view(b, of, k)
                 self.stmt(body)

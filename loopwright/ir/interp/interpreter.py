@@ -43,6 +43,7 @@ from loopwright.ir.stmt import (
     AllReduce,
     AnyStmt,
     Barrier,
+    CallPacked,
     Check,
     For,
     Func,
@@ -115,12 +116,14 @@ class _PythonWriter:
         self.barriers: list[str] | None = None  # of the kernel being written
         self.lines: list[str] = []
         self.scope: dict[str, Any] = {**NAMES, "_grid": grid, "_races": grid.races}
+        self.inputs: frozenset[Buffer] = frozenset()
         self.names: dict[Var | Buffer, str] = {}
         self.ranges: dict[Var, Interval] = {}
         self.loops = 0
         self.kernels = 0
 
     def function(self, f: Func) -> Callable[..., None]:
+        self.inputs = frozenset(f.inputs)
         params = ", ".join([*map(self.name, f.params), *map(self.name, f.sizes)])
         self.ranges |= Sizes.of_function(f.sizes, [n for p in f.params for n in p.shape]).ranges
         self.stmt(f.body, 1)
@@ -175,6 +178,9 @@ class _PythonWriter:
             case Check(cond=c, text=text, values=values):
                 given = "".join(f", {self.index(v)}" for v in values)
                 self.put(d, f"if not {self.expr(c)}: _failed({text!r}{given})")
+            case CallPacked(name=name, args=args):
+                given = "".join(f", {self.passed(x)}" for x in args)
+                self.put(d, f"_call_packed({name!r}{given})")
             case View(buffer=b, of=of, offset=k, body=body):
                 where = f"{self.name(of)}, {k}, {b.shape!r}, {b.dtype!r}"
                 self.put(d, f"{self.name(b)} = _view({where})")
@@ -187,6 +193,14 @@ class _PythonWriter:
                 self.stmt(body, d)
             case _:
                 assert_never(s)
+
+    def passed(self, x: Buffer | Expr | str) -> str:
+        """An argument of a packed function."""
+        if isinstance(x, str):
+            return repr(x)
+        if isinstance(x, Buffer):
+            return f"_input({self.name(x)})" if x in self.inputs else self.name(x)
+        return self.expr(x)
 
     def let(self, v: Var, e: Expr, d: int) -> None:
         """Arithmetic on axes gives a Python integer of known range, all else a NumPy scalar."""

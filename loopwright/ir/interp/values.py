@@ -139,11 +139,26 @@ def getter(b: Buffer, which: str, races: Races | None) -> Callable[..., Any]:
     return get
 
 
+def _call_packed(name: str, *args: object) -> object:
+    """Call the packed function of that name."""
+    from loopwright.runtime.packed.registry import get_global_func
+
+    return get_global_func(name)(*args)
+
+
+def _input(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """An array that may only be read."""
+    view = a.view()
+    view.flags.writeable = False
+    return view
+
+
 #: Names by which the source of a program calls these.
 NAMES: dict[str, Any] = {
     "_np": np, "_fresh": _fresh, "_view": _view, "_failed": _failed, "_outside": _outside,
     "_max": _max, "_min": _min, "_floordiv": _floordiv, "_floormod": _floormod,
     "_truncdiv": _truncdiv, "_truncmod": _truncmod, "_cast": _cast, "_select": _select,
     "_shift_left": shift_left, "_shift_right": shift_right, "_at_least_one": _at_least_one,
+    "_input": _input, "_call_packed": _call_packed,
     **{f"_{t}": np.dtype(t).type for t in dtypes.SUPPORTED if t != "bfloat16"},
 }  # fmt: skip

@@ -157,14 +157,13 @@ _COMPILE = ErrorHelp(
             ("would be written out to more than",),
         ),
         Cause(
-            "A kernel for a device needs more threads, memory or registers than the device has; it "
-            "is refused before it is compiled.",
-            "gpu limits: function 'main': a block has 512 threads (threadIdx.y 16 (loop C.i.1), "
-            "threadIdx.x 32 (loop C.j.1)), max_threads_per_block is 256; bind smaller loops",
-            "nothing, if others succeed; many of them cost time, which a filter of the template "
-            "(`cfg.multi_filter`) saves; where the device can do more, say so in the target, such "
-            "as `-max-threads-per-block=1024`",
-            ("gpu limits: ",),
+            "No device of the target could launch the kernel or hold what it needs: too many "
+            "threads, too much memory of a block or of a thread, or too many registers.",
+            "gpu limits: function 'main': a block has 2048 threads (threadIdx.x 2048 (loop C.i)), "
+            "max_threads_per_block is 1024; bind smaller loops",
+            "nothing, if a few candidates fail so: they cost no time on the device; else give the "
+            "knobs only values within the limits that the text names",
+            ("gpu limits:", "registers_per_block is", "max_spill_bytes is"),
         ),
         Cause(
             "A fault of loopwright or of LLVM.",

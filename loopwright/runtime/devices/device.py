@@ -19,6 +19,7 @@ from loopwright.runtime.artifacts import kinds as artifact_kinds
 from loopwright.runtime.devices.cpu import cache_sizes
 from loopwright.runtime.devices.interface import HOST, AttributeValue, DeviceAPI, Stream
 from loopwright.runtime.devices.registry import device_api, device_api_types, find_device_api
+from loopwright.runtime.memory.allocators import free_stream
 
 #: Names and DLPack codes of device types.
 DEVICE_TYPES = {
@@ -277,7 +278,7 @@ class Device:
         Example:
             >>> lw.cpu(0).free_raw_stream(lw.cpu(0).create_raw_stream())
         """
-        self.api.free_stream(stream)
+        free_stream(stream)
 
     def set_raw_stream(self, stream: Stream | None) -> None:
         """Make a stream the calling thread's current one; None: the default stream.
@@ -306,7 +307,7 @@ class Device:
             yield stream
         finally:
             api.set_stream(self.device_id, before)
-            api.free_stream(stream)
+            free_stream(stream)
 
     def __str__(self) -> str:
         return f"{self.name}({self.device_id})"

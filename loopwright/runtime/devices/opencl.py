@@ -51,6 +51,7 @@ class OpenCLAPI(DeviceAPI):
 
     device_type = OPENCL
     name = "opencl"
+    has_addresses = False
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -76,6 +77,10 @@ class OpenCLAPI(DeviceAPI):
     def uuid(self, device_id: int) -> str:
         device = _found()[0][device_id]
         return f"opencl {device.platform.name} {device.name} {device_id}"
+
+    def alignment(self, device_id: int) -> int:
+        bits = int(_found()[0][device_id].mem_base_addr_align)
+        return max(DEVICE_ALIGNMENT, bits // 8)
 
     def _context(self, device_id: int) -> _Context:
         with self._lock:

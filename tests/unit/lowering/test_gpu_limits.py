@@ -11,8 +11,9 @@ from loopwright import te
 from loopwright.errors import LowerError
 from loopwright.lowering import lower
 from loopwright.lowering.context import PassContext
-from loopwright.lowering.gpu_limits import GpuLimits, verify_gpu_limits
+from loopwright.lowering.gpu_limits import GpuLimits, limits_of, verify_gpu_limits
 from loopwright.schedule import Schedule, create_schedule
+from loopwright.target import Target
 from tests.unit.lowering import gpu_programs
 
 
@@ -163,3 +164,21 @@ def test_limits_are_positive_numbers(name: str) -> None:
     for bad in (0, -1, True, "8", 1.5):
         with pytest.raises(LowerError, match=f"GpuLimits: {name} must be a positive int, got"):
             GpuLimits(**{name: bad})  # type: ignore[arg-type]
+
+
+def test_limits_are_those_that_a_target_says() -> None:
+    limits = limits_of(Target("cuda -arch=sm_80 -max_num_threads=512").options)
+    assert (limits.max_shared_memory_per_block, limits.max_threads_per_block) == (166912, 512)
+    assert limits.max_thread_z == GpuLimits().max_thread_z
+
+
+def test_lower_asks_the_target_in_force() -> None:
+    s, args = elementwise(2048, tags=("threadIdx.x",))
+    with Target("cuda"), pytest.raises(LowerError, match="max_thread_x is 1024"):
+        lower(s, args)
+    s, args = elementwise(512, tags=("threadIdx.x",))
+    text = r"a block has 512 threads \(.*\), max_threads_per_block is 256"
+    with Target("opencl -max_threads_per_block=256"), pytest.raises(LowerError, match=text):
+        lower(s, args)
+    with Target("llvm"):
+        lower(s, args)

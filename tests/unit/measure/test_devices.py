@@ -7,7 +7,7 @@ import pytest
 from loopwright import LocalRunner, cpu
 from loopwright.errors import TargetError, UsageError
 from loopwright.measure import Measurer, measure_option
-from loopwright.measure.devices import lock_name, measured_on
+from loopwright.measure.devices import lock_names, measured_on
 from loopwright.runtime import device
 from loopwright.runtime.devices import facts, registry
 from loopwright.runtime.devices.cpu import CpuAPI
@@ -50,7 +50,7 @@ def cards(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_cpu_is_the_device_of_targets_for_it() -> None:
     assert measured_on(Target("llvm")) == (cpu(0),)
     assert measured_on(Target("interp"), "cpu:0") == (cpu(0),)
-    assert lock_name(cpu(0)) == "cpu0"
+    assert lock_names([cpu(0)]) == ["cpu0"]
 
 
 @pytest.mark.usefixtures("cards")
@@ -58,7 +58,15 @@ def test_devices_are_named_or_the_first_of_the_target() -> None:
     target = Target("cuda -arch=sm_90")
     assert measured_on(target) == (device("cuda:0"),)
     assert measured_on(target, "cuda:1, cuda:0") == (device("cuda:1"), device("cuda:0"))
-    assert lock_name(device("cuda:1")) == "cuda 001"
+    assert lock_names([device("cuda:1"), device("cuda:0")]) == ["cuda 000", "cuda 001"]
+
+
+@pytest.mark.usefixtures("cards")
+def test_a_device_that_the_processor_plays_takes_the_lock_of_the_cpu_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Stubs, "attribute", lambda self, number, name: name == "is_host_processor")
+    assert lock_names([device("cuda:0")]) == ["cpu0", "cuda 000"]
 
 
 @pytest.mark.usefixtures("cards")
