@@ -32,6 +32,7 @@ OPTION = measure_option(
     LocalBuilder(n_parallel=1, timeout=30), LocalRunner(number=1, repeat=2, device="opencl:0")
 )
 NAME = "test/bound_matmul"
+TARGET = "opencl -max-threads-per-block=256"
 
 
 def matmul(n: int) -> tuple[Any, list[Any]]:
@@ -58,7 +59,7 @@ def matmul(n: int) -> tuple[Any, list[Any]]:
 @pytest.fixture(scope="module")
 def task() -> Iterator[Task]:
     template(NAME)(matmul)
-    yield create_task(NAME, (64,), "opencl")
+    yield create_task(NAME, (64,), TARGET)
     TASKS.pop(NAME, None)
 
 
@@ -125,7 +126,7 @@ def test_a_template_with_a_reference_of_its_own_that_says_otherwise(task: Task) 
 
     template("test/wrong_matmul", reference=wrong)(matmul)
     try:
-        other = create_task("test/wrong_matmul", (64,), "opencl")
+        other = create_task("test/wrong_matmul", (64,), TARGET)
         with Measurer(other, OPTION) as measurer:
             [result] = measurer.measure([MeasureInput(other, other.config_space.get(0))])
     finally:

@@ -163,7 +163,7 @@ from loopwright.task import create_task, template
 
 if __name__ == "__main__":
     template(one.NAME, reference=lambda a, b: a.astype("float64") @ b)(one.matmul)
-    task = create_task(one.NAME, (64,), "opencl")
+    task = create_task(one.NAME, (64,), one.TARGET)
     option = measure_option(
         LocalBuilder(n_parallel=1, timeout=30),
         LocalRunner(number=1, repeat=2, device=["opencl:0", "opencl:1"]),
