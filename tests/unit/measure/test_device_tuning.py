@@ -12,6 +12,7 @@ import pytest
 
 from loopwright import inspection, records, te
 from loopwright.errors import BuildError
+from loopwright.inspection.report import page_of
 from loopwright.measure import (
     LocalBuilder,
     LocalRunner,
@@ -117,6 +118,10 @@ def test_tuning_leaves_times_checks_reasons_and_the_device_in_the_log(
         BuildError, match=r"main runs on opencl\(0\), where a call from Python only"
     ):
         time_as_called(kernel, None)
+    roofline = page_of([log]).tasks[0].series[0].roofline
+    assert roofline is not None
+    assert (roofline.flops, roofline.bandwidth) == (None, None)
+    assert roofline.source.startswith("The limits of a device are not sampled")
     # What is built from them: those of this model, and no others.
     assert apply_history_best(path).explain(task).record is not None
     choice = apply_history_best(tmp_path / "other.jsonl").explain(task)
