@@ -19,7 +19,7 @@ from loopwright import dtypes
 from loopwright.errors import ArgumentError
 from loopwright.runtime.devices import dlpack
 from loopwright.runtime.devices.device import Device, cpu, device
-from loopwright.runtime.devices.interface import HOST, Memory
+from loopwright.runtime.devices.interface import HOST, DeviceAPI, Memory
 from loopwright.runtime.devices.registry import device_api
 from loopwright.runtime.memory import device_allocator, note_use
 from loopwright.runtime.random_fill import random_fill as random_fill
@@ -267,6 +267,11 @@ class DeviceArray(NDArray):
         return self.memory.address
 
     @property
+    def api(self) -> DeviceAPI:
+        """What drives its device."""
+        return device_api(self.device.device_type)
+
+    @property
     def mem_scope(self) -> str:
         """Scope of the memory that holds it, such as ``global``."""
         return self.memory.scope
@@ -297,7 +302,7 @@ class DeviceArray(NDArray):
             == (self.shape, self.dtype, self.device.device_type)
         )
         if same and isinstance(source, DeviceArray):
-            api, there, here = device_api(self.device.device_type), source.device, self.device
+            api, there, here = self.api, source.device, self.device
             if there != here:  # what is queued here reads what was here before
                 api.synchronize(here.device_id, api.current_stream(here.device_id))
             api.copy(source.memory, 0, self.memory, 0, self.nbytes)
@@ -311,7 +316,7 @@ class DeviceArray(NDArray):
 
     def _exchange(self, host: npt.NDArray[Any], into_host: bool) -> None:
         """Copy all elements between here and an array of the host, and wait for that."""
-        api, device_id = device_api(self.device.device_type), self.device.device_id
+        api, device_id = self.api, self.device.device_id
         other = Memory(HOST, 0, int(host.ctypes.data), host.nbytes, owner=host)
         stream = api.current_stream(device_id)
         note_use(self.memory, stream)
@@ -351,10 +356,10 @@ class DeviceArray(NDArray):
             raise ArgumentError(f"to_dlpack: {error}; copy the array to the host") from error
 
     def __dlpack__(self, **options: Any) -> Any:
-        if self.memory.offset and not device_api(self.device.device_type).has_addresses:
+        if self.memory.offset and not self.api.has_addresses:
             raise BufferError(f"a part of a buffer of {self.device} cannot be exchanged")
         if options.get("stream") != -1:
-            device_api(self.device.device_type).synchronize(self.device.device_id)
+            self.api.synchronize(self.device.device_id)
         where = self.__dlpack_device__()
         return dlpack.export(self.memory.address, self._shape, self.dtype, where, self)
 

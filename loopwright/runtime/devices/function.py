@@ -28,6 +28,8 @@ from loopwright.runtime.function import Arg
 from loopwright.runtime.memory import device_allocator, note_use, workspace_pool
 from loopwright.runtime.ndarray import DeviceArray, NDArray
 
+#: Kernels read vectors of so many bytes, which must not cross such a multiple.
+_ALIGNMENT = 16
 #: Launches that are recorded as a graph, where a device has graphs.
 _GRAPH_LAUNCHES = 64
 #: A sweep of this many times the second-level cache leaves nothing in it.
@@ -140,6 +142,10 @@ class DeviceFunction:
             return f"expected dtype {spec.dtype.name}, got {arg.dtype}; convert it with astype"
         if arg.shape != spec.shape:
             return f"expected shape {spec.shape}, got {arg.shape}"
+        if arg.memory.offset % _ALIGNMENT or (
+            arg.api.has_addresses and arg.memory.address % _ALIGNMENT
+        ):
+            return f"its memory does not begin at a multiple of {_ALIGNMENT} bytes; copy it"
         return ""
 
     def _check_overlap(self, arrays: Sequence[DeviceArray]) -> None:
