@@ -7,7 +7,6 @@ built before they are timed where both together would need more cores than there
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import time
@@ -24,10 +23,11 @@ from loopwright.measure.building import Build, Candidate
 from loopwright.measure.checking.gate import checked_result
 from loopwright.measure.description import Descriptions
 from loopwright.measure.equipment import Equipment
+from loopwright.measure.lanes import Lanes
 from loopwright.measure.options import WINDOWS, MeasureOption, measure_option
 from loopwright.measure.playoff.playoff import playoff
 from loopwright.measure.playoff.result import PlayoffPlan, PlayoffResult
-from loopwright.measure.programs import Programs, stands_for_program
+from loopwright.measure.programs import Programs, code_of, stands_for_program
 from loopwright.measure.result import (
     MeasureError,
     MeasureInput,
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
 #: Candidates that are built before the first of them is timed, at most.
 _CHUNK = 64
-#: Hexadecimal digits of the hash of object code.
-_CODE_DIGITS = 16
 _NOT_BEST = "it would not have become the best"
 
 _log = logging.getLogger("loopwright.measure")
@@ -97,8 +95,10 @@ class Measurer:
         shared = None if beside is None else beside.equipment
         self.equipment = Equipment(task, self.option, announce or _log.warning, shared)
         cores = cores or len(usable_cpus())
-        threads = task.target.canonical.get("num_threads") or cores
-        self.overlap = cores >= self.option.builder.processes + threads
+        threads = _host_threads(self.equipment, cores)
+        several = len(self.equipment.devices) > 1
+        self.overlap = not several and cores >= self.option.builder.processes + threads
+        self._lanes = Lanes(self.equipment, self.equipment.runners, self._run) if several else None
         self._again = Again(self.equipment)
         self._entered = False
         self._measured_any = False
@@ -122,6 +122,7 @@ class Measurer:
     def close(self) -> None:
         """End all worker processes that are its own; nothing of them is left."""
         self._entered = False
+        self._stop_lanes()
         self.equipment.close()
 
     @property
@@ -215,7 +216,12 @@ class Measurer:
                 start = time.perf_counter()
         finally:
             clock.total += time.perf_counter() - start
+            self._stop_lanes()
             self.equipment.reset()
+
+    def _stop_lanes(self) -> None:
+        if self._lanes is not None:
+            self._lanes.stop()
 
     def _results(
         self, inputs: list[MeasureInput], incumbent: float | None, programs: Programs
@@ -225,12 +231,14 @@ class Measurer:
             builds = self._submit(inputs[at : at + size], programs)
             if not self.overlap:
                 self.equipment.wait_for([b for b in builds if isinstance(b, Build)])
+            if self._lanes is not None:
+                self._lanes.hand_out(builds, incumbent, self._known_code)
             for build in builds:
                 result = self._finish(build, incumbent, programs)
                 programs.note(result)
                 incumbent = faster(incumbent, result)
                 yield result
-            self.equipment.lock.release()
+            self.equipment.release_device()
 
     def playoff(self, candidates: Sequence[ConfigEntity], plan: PlayoffPlan) -> PlayoffResult:
         """Check and measure the fastest candidates again, interleaved with the default.
@@ -353,24 +361,33 @@ class Measurer:
         if isinstance(outcome, MeasureError):
             return MeasureResult(error=outcome, program=build.program)
         start = time.perf_counter()
-        result = self.equipment.runs.undisturbed(
-            lambda: self._run_or_recall(build.candidate, outcome, incumbent)
-        )
+        result = self._from_lanes(build)
+        if result is None:
+            result = self.equipment.runs.undisturbed(
+                lambda: self._run_or_recall(build.candidate, outcome, incumbent)
+            )
         return replace(
             result,
             run_s=time.perf_counter() - start,
             program=build.program,
         )
 
+    def _from_lanes(self, build: Build) -> MeasureResult | None:
+        """What one of several devices made of a build; None where none was given it."""
+        if self._lanes is None:
+            return None
+        with self.equipment.clock.phase("run"):
+            return self._lanes.take(build)
+
     def _run_or_recall(
         self, candidate: Candidate, artifact: Artifact, incumbent: float | None
     ) -> MeasureResult:
         """Run a candidate, unless the times of its object code are known."""
-        code = hashlib.sha256(artifact.objects).hexdigest()[:_CODE_DIGITS]
+        code = code_of(artifact)
         if code in self._known_code:
             return self._known_code[code]
         self._wait_for_device()
-        return replace(self._run(candidate, artifact, incumbent), code=code)
+        return replace(self._run(self.equipment, candidate, artifact, incumbent), code=code)
 
     def _wait_for_device(self) -> None:
         """Take the device, and rest where that was asked for."""
@@ -382,11 +399,15 @@ class Measurer:
         self._measured_any = True
 
     def _run(
-        self, candidate: Candidate, artifact: Artifact, incumbent: float | None
+        self,
+        equipment: Equipment,
+        candidate: Candidate,
+        artifact: Artifact,
+        incumbent: float | None,
     ) -> MeasureResult:
         """Race a candidate, take its samples, and check it where it would become the best."""
-        option, runs = self.option.runner, self.equipment.runs
-        with self.equipment.clock.phase("run"):
+        option, runs = self.option.runner, equipment.runs
+        with equipment.clock.phase("run"):
             race = runs.load_and_race(artifact, incumbent, race=option.racing)
             if isinstance(race, MeasureError):
                 return MeasureResult(error=race)
@@ -401,7 +422,14 @@ class Measurer:
             return replace(result, checked=Checked.OFF, check_reason="checking is switched off")
         if not would_lead(incumbent, result):
             return replace(result, check_reason=_NOT_BEST)
-        return checked_result(self.equipment, candidate, artifact, result)
+        return checked_result(equipment, candidate, artifact, result)
+
+
+def _host_threads(equipment: Equipment, cores: int) -> int:
+    """Cores that a kernel needs while it is timed; one launches those of a device that is apart."""
+    if equipment.on_cpu:
+        return int(equipment.task.target.canonical.get("num_threads") or cores)
+    return cores if equipment.devices[0].attribute("is_host_processor") else 1
 
 
 def _error(build: Build) -> MeasureError | None:
