@@ -24,9 +24,12 @@ AXIS_KINDS: tuple[AxisKind, ...] = get_args(AxisKind)
 #: What an `IterVar` stands for: an axis of a compute, or a thread axis that loops are bound to.
 IterVarKind = Literal["spatial", "reduce", "thread"]
 
-#: Where a buffer lies: in memory of all threads, of one thread, or of one block of a kernel.
-Scope = Literal["global", "local", "shared"]
+#: Where a buffer lies: in memory of all threads, of one thread, or of one block of a kernel. What a
+#: block gets when it is launched (``shared.dyn``) may be larger than what kernels declare.
+Scope = Literal["global", "local", "shared", "shared.dyn"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
+#: Memory that the threads of a block share.
+SHARED: tuple[Scope, ...] = ("shared", "shared.dyn")
 
 #: Where a stage is computed: on its own, inside a loop of another, or in its readers' expressions.
 AttachKind = Literal["root", "at", "inline"]

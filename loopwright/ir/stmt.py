@@ -109,12 +109,14 @@ class Allocate(Stmt):
     """``buffer`` exists, uninitialised, while ``body`` runs.
 
     With ``halves`` (the variable of the loop around it) the body is a `Seq` of two statements, the
-    first of which fills the buffer: the pass InjectDoubleBuffer may run it an iteration ahead.
+    first of which fills the buffer: the pass InjectDoubleBuffer may give it ``copies`` places and
+    run that statement ``copies - 1`` iterations ahead.
     """
 
     buffer: Buffer
     body: Stmt
     halves: Var | None = None
+    copies: int = 2
 
 
 @node

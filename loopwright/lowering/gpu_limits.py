@@ -33,6 +33,8 @@ class GpuLimits:
         max_thread_x, max_thread_y, max_thread_z: extents of the threadIdx axes.
         max_block_x, max_block_y, max_block_z: extents of the blockIdx axes.
         max_shared_memory_per_block: bytes of all shared buffers of a kernel.
+        max_static_shared_memory_per_block: of these, bytes of those that a kernel itself declares
+            (scope ``shared``); those of scope ``shared.dyn`` are given to it when it is launched.
         max_local_memory_per_thread: bytes of the local buffers that a thread has at one time.
         max_vthread: extent of a loop of virtual threads in a schedule; lowering removes them.
         max_vector_bytes: bytes that a vectorized loop touches of one buffer that threads share.
@@ -50,6 +52,7 @@ class GpuLimits:
     max_block_y: int = 65535
     max_block_z: int = 65535
     max_shared_memory_per_block: int = 49152
+    max_static_shared_memory_per_block: int = 49152
     max_local_memory_per_thread: int = 524288
     max_vthread: int = 8
     max_vector_bytes: int = 16
@@ -149,6 +152,13 @@ class _KernelCheck:
         local = self.walk(s)
         self.count()
         self.memory("max_shared_memory_per_block", self.shared, "shared memory of a block")
+        static = [b for b in self.shared if b.scope == "shared"]
+        self.memory(
+            "max_static_shared_memory_per_block",
+            static,
+            "shared memory that the kernel declares",
+            'make the tiles smaller, or put buffers into "shared.dyn"',
+        )
         self.memory("max_local_memory_per_thread", local, "local memory of a thread")
 
     def refuse(self, text: str) -> NoReturn:
@@ -168,7 +178,7 @@ class _KernelCheck:
                 local = self.children(s)
                 self.vectors.pop()
                 return local
-            case Allocate(buffer=b, body=body) if b.scope == "shared":
+            case Allocate(buffer=b, body=body) if b.is_shared:
                 self.shared.append(b)
                 return self.walk(body)
             case Allocate(buffer=b, body=body):
@@ -206,15 +216,19 @@ class _KernelCheck:
                 "smaller loops"
             )
 
-    def memory(self, limit: str, buffers: list[Buffer], what: str) -> None:
+    def memory(
+        self,
+        limit: str,
+        buffers: list[Buffer],
+        what: str,
+        instead: str = "make the tiles smaller",
+    ) -> None:
         """Check the bytes of some buffers."""
         total, most = _bytes(buffers), getattr(self.limits, limit)
         if total > most:
             largest = sorted((b for b in buffers if not b.symbolic), key=lambda b: -b.nbytes)
             parts = ", ".join(f"{b.name!r} {b.nbytes}" for b in largest)
-            self.refuse(
-                f"{what} takes {total} bytes ({parts}), {limit} is {most}; make the tiles smaller"
-            )
+            self.refuse(f"{what} takes {total} bytes ({parts}), {limit} is {most}; {instead}")
 
     def vector(self, b: Buffer, indices: tuple[Expr, ...]) -> None:
         """Check the width of an access in a vectorized loop."""

@@ -25,6 +25,7 @@ OPENCL_DEFAULTS: Mapping[str, int] = {
 #: What all architectures of CUDA have in common.
 CUDA_DEFAULTS: Mapping[str, int] = {
     "max_threads_per_block": 1024,
+    "max_static_shared_memory_per_block": 49152,
     "max_local_memory_per_thread": 524288,
     "max_vthread": 8,
     "max_vector_bytes": 16,
@@ -46,6 +47,7 @@ def resolve_opencl(options: dict[str, Any]) -> None:
     """Fill in the limits of an OpenCL device."""
     for name, value in OPENCL_DEFAULTS.items():
         options.setdefault(name, value)
+    options.setdefault("max_static_shared_memory_per_block", options["max_shared_memory_per_block"])
 
 
 def resolve_cuda(options: dict[str, Any]) -> None:

@@ -86,6 +86,9 @@ _GPU_OPTIONS: Options = {
     "max_shared_memory_per_block": Option(
         int, "bytes of shared memory of a block, dynamic one included; default the device's"
     ),
+    "max_static_shared_memory_per_block": Option(
+        int, "bytes of shared memory that a kernel may declare itself; 49152 on CUDA"
+    ),
     "max_local_memory_per_thread": Option(int, "bytes of local buffers of a thread"),
     "max_vthread": Option(int, "virtual threads of one loop; default 8"),
     "max_vector_bytes": Option(int, "bytes that a thread reads or writes at once; default 16"),

@@ -242,7 +242,7 @@ class _PythonWriter:
         k, self.kernels = self.kernels, self.kernels + 1
         blocks, body = self.axes(s, "blockIdx")
         self.put(d, f"def _block{k}({', '.join(self.name(x.var) for x in blocks)}):")
-        while isinstance(body, Allocate) and body.buffer.scope == "shared":
+        while isinstance(body, Allocate) and body.buffer.is_shared:
             b = body.buffer
             shape = "".join(f"{self.dim(n)}, " for n in b.shape)
             self.put(d + 1, f"{self.name(b)} = _fresh(({shape}), {b.dtype!r})")

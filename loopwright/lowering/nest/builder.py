@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from loopwright.ir.buffer import Buffer
-from loopwright.ir.kinds import LoopKind
+from loopwright.ir.kinds import SHARED, LoopKind
 from loopwright.ir.reduction import Reduce, outputs_of
 from loopwright.ir.stmt import For, Let, Seq, Stmt
 from loopwright.lowering.nest.buffers import Buffers
@@ -200,5 +200,5 @@ def _late_position(sb: StageBounds, attached: list[int], first: int, cross: bool
     """
     if sb.kernel is None:
         return -1
-    needs_all_threads = cross or sb.scope == "shared"
+    needs_all_threads = cross or sb.scope in SHARED
     return max([-1, *attached, *([first] if needs_all_threads else [])])

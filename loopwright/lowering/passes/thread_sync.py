@@ -45,7 +45,7 @@ def _go(s: Stmt) -> Stmt:
 
 def _kernel(s: Stmt, threads: list[For]) -> Stmt:
     """A kernel: barriers go inside its launch loops and the buffers of a block."""
-    if isinstance(s, Allocate) and s.buffer.scope == "shared":
+    if isinstance(s, Allocate) and s.buffer.is_shared:
         return map_statements(s, lambda c: _kernel(c, threads))
     if is_launch(s):
         inner = [*threads, s] if s.tag.startswith("threadIdx") else threads
@@ -88,7 +88,7 @@ class _Sync:
             buffer.
         ranges: bounds of variables.
         forms: definitions that are affine.
-        remainders: definitions ``form % n``, such as the half of a double buffer.
+        remainders: definitions ``form % n``, such as the place of an iteration in a double buffer.
         barriers: how many were inserted so far.
     """
 
@@ -240,7 +240,7 @@ class _Sync:
             x, y = self._form(i), self._form(j)
             if x is None or y is None:
                 continue
-            if self._in_other_half(x, y):
+            if self._apart(x, y) or self._in_other_place(x, y):
                 return False
             differing -= self._determined(x, y, threads)
         return bool(differing)
@@ -257,8 +257,13 @@ class _Sync:
             reach += c * (self.extents[v] - 1)
         return {v for _, _, v in own}
 
-    def _in_other_half(self, x: Affine, y: Affine) -> bool:
-        """Whether two indices are different remainders, as the halves of a double buffer are."""
+    def _apart(self, x: Affine, y: Affine) -> bool:
+        """Whether two indices are at a constant distance, as places filled before a loop are."""
+        apart = x - y
+        return not apart.terms and apart.const != 0 and not self._differs(x)
+
+    def _in_other_place(self, x: Affine, y: Affine) -> bool:
+        """Whether two indices are different remainders, as the places of a double buffer are."""
         one, other = (self._remainder(form) for form in (x, y))
         if one is None or other is None:
             return False
@@ -339,7 +344,7 @@ def _reads(n: Node, pins: Pins) -> Pending:
     reads: dict[_Access, None] = {}
 
     def visit(n: Node) -> None:
-        if isinstance(n, Load) and n.buffer.scope == "shared":
+        if isinstance(n, Load) and n.buffer.is_shared:
             reads[_Access(n.buffer, n.indices, 0, pins)] = None
 
     walk(n, visit)
@@ -353,7 +358,7 @@ def _accesses(s: Stmt, pins: Pins) -> Pending:
             other = () if orelse is None else _accesses(orelse, pins)
             out = (*_reads(c, pins), *_accesses(then, pins | _pinned(c)), *other)
         case Store(buffer=b, indices=idx):
-            own = (_Access(b, idx, id(s), pins),) if b.scope == "shared" else ()
+            own = (_Access(b, idx, id(s), pins),) if b.is_shared else ()
             out = (*_reads(s, pins), *own)
         case _:
             parts = [

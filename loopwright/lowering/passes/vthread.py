@@ -107,7 +107,7 @@ class _Spread:
         common: list[Node] = []
 
         def visit(n: Node) -> None:
-            shared = isinstance(n, Store) and n.buffer.scope == "shared"
+            shared = isinstance(n, Store) and n.buffer.is_shared
             if shared or isinstance(n, AllReduce):
                 common.append(n)
 

@@ -170,22 +170,37 @@ def _computed_at(state: State, sid: StageId, who: str, t: int) -> StageState:
     return stage
 
 
+#: Most places that `double_buffer` gives a buffer: each is memory, and each but one a copy of what
+#: fills it before the loop.
+MAX_COPIES = 8
+
+
 @register("double_buffer")
 class DoubleBuffer(Step):
-    """Fill one half of the buffer while the other is read."""
+    """Fill places of the buffer for later iterations while one is read."""
+
+    stages: int = 2
 
     def apply(self, state: State, t: int) -> State:
-        """Ask for two halves of a buffer."""
+        """Ask for several places of a buffer."""
         stage = own_buffer(state, self.stage, "double_buffer", t)
-        return state.with_stage(replace(stage, double=t))
+        if not _at_least(self.stages, 2) or self.stages > MAX_COPIES:
+            refuse(
+                "double_buffer",
+                t,
+                "stages is how many iterations have a place in the buffer, from 2 to "
+                f"{MAX_COPIES}, got {self.stages!r}",
+            )
+        return state.with_stage(replace(stage, double=t, copies=self.stages))
 
     def as_python(self, names: Names) -> str:
-        """As in ``s[B].double_buffer()``."""
-        return f"{names.stage(self.stage)}.double_buffer()"
+        """As in ``s[B].double_buffer()`` or ``s[B].double_buffer(stages=3)``."""
+        stages = "" if self.stages == 2 else f"stages={self.stages}"
+        return f"{names.stage(self.stage)}.double_buffer({stages})"
 
     @classmethod
     def check_bounds(cls, state: State, bounds: Bounds) -> None:
-        """Two halves need a serial loop, and sources that are there for the next iteration."""
+        """Places in turn need a serial loop, and sources that are there for later iterations."""
         for sb in bounds.stages.values():
             if sb.stage.double is not None:
                 _check_double(state, bounds, sb, sb.stage.double)
@@ -288,6 +303,14 @@ def _check_double(state: State, bounds: Bounds, sb: StageBounds, t: int) -> None
                 f"{who} reads {state.label(sid)!r}, which is computed at loop {label!r} too, for "
                 "the same iteration only; double_buffer it as well, or compute it inside "
                 f"{name!r}",
+            )
+        if same and other.copies != stage.copies:
+            refuse(
+                "double_buffer",
+                t,
+                f"{who} has {stage.copies} stages and reads {state.label(sid)!r}, which is "
+                f"computed at loop {label!r} too and has {other.copies} (step {other.double}); "
+                "give both the same number",
             )
 
 

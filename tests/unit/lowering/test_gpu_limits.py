@@ -104,6 +104,23 @@ def test_shared_memory_of_a_block() -> None:
     refused(rows.s, rows.args, "takes 64 bytes ('B.acc.row' 64)", max_shared_memory_per_block=63)
 
 
+def test_shared_memory_that_a_launch_gives() -> None:
+    """What a kernel declares has a limit of its own, below that of a block."""
+    declared = gpu_programs.tiled_matmul()
+    refused(
+        declared.s,
+        declared.args,
+        "shared memory that the kernel declares takes 1024 bytes ('A.shared' 512, 'B.shared' 512), "
+        "max_static_shared_memory_per_block is 1023; make the tiles smaller, or put buffers into "
+        '"shared.dyn"',
+        max_static_shared_memory_per_block=1023,
+    )
+    given = gpu_programs.tiled_matmul(scope="shared.dyn")
+    limits = GpuLimits(max_static_shared_memory_per_block=1)
+    verify_gpu_limits(lower(given.s, given.args), limits)
+    refused(given.s, given.args, "takes 1024 bytes", max_shared_memory_per_block=1023)
+
+
 def test_gaps_of_storage_align_count() -> None:
     case = gpu_programs.shared_stage()
     refused(case.s, case.args, "takes 1280 bytes ('A.shared' 1280)", max_shared_memory_per_block=99)
