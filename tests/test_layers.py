@@ -88,7 +88,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("llvm", "c"),
         ("gpu",),
     ),
-    "cost": (("symbolic",), ("cpu",), ("features",)),
+    "cost": (("symbolic",), ("cpu",), ("gpu",), ("features", "analytical")),
     "tuner": (
         ("run", "options", "diversity"),
         ("model",),
