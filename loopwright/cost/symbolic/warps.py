@@ -10,6 +10,7 @@ population. The first warp of a block stands for all.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -107,13 +108,23 @@ def _turns(rows: _Ints, words: int) -> _Ints:
 def _offsets(rows: _Ints, parts: int = 1) -> _Ints:
     """Bytes at which the threads of a warp begin; (rows, lanes). Threads that a block lacks stand
     where the first one of their part of the warp does."""
-    lane = np.arange(int(rows[0, 1]))
-    out = np.zeros((len(rows), len(lane)), np.int64)
+    warp = int(rows[0, 1])
+    places = _places(warp)
+    out = np.zeros((len(rows), warp), np.int64)
     for at in range(4, rows.shape[1], 3):
-        stride, run, count = (rows[:, at + k, None] for k in range(3))
-        out += stride * (lane // np.maximum(run, 1) % np.maximum(count, 1))
-    each = max(len(lane) // parts, 1)
+        stride, run, count = rows[:, at], rows[:, at + 1], rows[:, at + 2]
+        if stride.any():
+            out += stride[:, None] * places[run, count]
+    lane = np.arange(warp)
+    each = max(warp // parts, 1)
     return np.where(lane < rows[:, 2, None], out, out[:, lane // each * each])
+
+
+@cache
+def _places(warp: int) -> _Ints:
+    """``(lane // run) % count`` by run, count and lane: dividing takes longer than looking up."""
+    run, count, lane = np.ogrid[: warp + 1, : warp + 1, :warp]
+    return np.asarray(lane // np.maximum(run, 1) % np.maximum(count, 1), np.int64)
 
 
 def _by_description(count: Callable[[_Ints], _Ints], columns: Sequence[Any]) -> Any:
