@@ -8,8 +8,17 @@ from loopwright.cost.gpu.device import Device
 from loopwright.cost.symbolic.index_steps import LoopKey
 from loopwright.cost.symbolic.loop_nest import NestLoop
 from loopwright.cost.symbolic.nest_buffers import Access
-from loopwright.cost.symbolic.symbols import Number, Sym, at_most, ceil_div, least, magnitude, where
-from loopwright.cost.symbolic.warps import Digit, sectors, wavefronts
+from loopwright.cost.symbolic.symbols import (
+    Number,
+    Sym,
+    at_most,
+    ceil_div,
+    least,
+    magnitude,
+    most,
+    where,
+)
+from loopwright.cost.symbolic.warps import BANKS, WORD, Digit, sectors, wavefronts
 from loopwright.ir.kinds import SHARED
 
 #: Most bytes that a thread touches in one instruction.
@@ -126,11 +135,10 @@ class ThreadAccess:
         return sectors(d.segment, d.warp, self._threads, self.width, self.digits)
 
     @property
-    def coalescing(self) -> Number:
-        """Segments over those that the threads of a warp would need side by side: 1 is best."""
+    def dense(self) -> Number:
+        """Segments that a warp's instruction would touch if its threads stood side by side."""
         d = self._device
-        dense = ceil_div(least(self._threads, d.warp) * self.width, d.segment)
-        return self.sectors / dense
+        return ceil_div(least(self._threads, d.warp) * self.width, d.segment)
 
     @property
     def wavefronts(self) -> Number:
@@ -139,17 +147,12 @@ class ThreadAccess:
         return wavefronts(d.warp, self._threads, self.width, self.digits) if d.lockstep else 1
 
     @property
-    def conflicts(self) -> Number:
-        """Turns over those without bank conflicts: 1 is best."""
+    def fewest_turns(self) -> Number:
+        """Turns of an instruction of such a width without bank conflicts."""
         if not self._device.lockstep:
             return 1
-        return self.wavefronts / self._fewest
-
-    @property
-    def _fewest(self) -> Number:
-        """Turns of an access of such a width by all threads of a warp."""
         threads = least(self._threads, self._device.warp)
-        return ceil_div(threads * where(at_most(self.width, 4), 4, self.width), 128)
+        return ceil_div(threads * most(self.width, WORD), BANKS * WORD)
 
     def wave_share(self, blocks: Number) -> Number:
         """What different blocks touch that run at the same time, over what they touch alone each.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from loopwright.cost.cpu.arithmetic import work_of
@@ -246,10 +246,19 @@ class Kernel:
         return self.grid / (self.waves * self.at_once)
 
 
-def kernels_of(state: State, device: Device) -> list[Kernel]:
-    """The kernels of a schedule in the order in which they run."""
+def kernels_of(
+    state: State, device: Device, nests: Iterable[StageNest] | None = None
+) -> list[Kernel]:
+    """The kernels of a schedule in the order in which they run.
+
+    Args:
+        state: the schedule's state.
+        device: what it runs on.
+        nests: its stages, where they are known already.
+    """
     members: dict[StageId, list[StageNest]] = {}
-    for nest in nests_of(state):
+    place = {sid: n for n, sid in enumerate(state.order)}
+    for nest in sorted(nests or nests_of(state), key=lambda n: place[n.stage.id]):
         if nest.kernel:
             members.setdefault(nest.root, []).append(nest)
     order = [i for i in state.order if i in members]
