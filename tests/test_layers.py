@@ -90,7 +90,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "cost": (("symbolic",), ("cpu",), ("gpu",), ("features", "analytical")),
     "tuner": (
-        ("run", "options", "diversity"),
+        ("run", "options", "diversity", "pruning"),
         ("model",),
         ("base",),
         ("mutation", "index_range"),

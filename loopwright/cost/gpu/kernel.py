@@ -85,10 +85,10 @@ class KernelStage:
     @cached_property
     def independent(self) -> Number:
         """Results of a thread that do not wait for one another."""
-        store = self.accesses[0].access
         if self.nest.op.reduction is None:
             return self.written
-        moving = {m.loop for moves in store.moves for m in moves}
+        nest = self.nest
+        moving = {m.loop for a in nest.op.axes for m in nest.axes[a.var].moves}
         moved = self._straight()
         return product(
             where(here, x.extent, 1)
