@@ -26,10 +26,10 @@ from loopwright.schedule.state import StageId, State
 
 #: Bytes to which buffers in shared memory are aligned.
 _ALIGNED = 16
-#: Registers that a thread has besides its buffers: indices, loops, results on their way.
-_OTHER, _POINTER = 16, 3
-#: Loads that compilers have under way together, at most, and registers in which they arrive.
-_UNDER_WAY = 16
+#: Registers of a thread: for indices and results on their way, for each stage that fills shared
+#: memory, for each loop of a reduction; the share of its buffers that needs some at one time; and
+#: operands that are among the first ones.
+_OTHER, _FILLING, _REDUCING, _KEPT, _FEW = 20, 4, 2, 0.9, 4
 
 
 class KernelStage:
@@ -175,38 +175,28 @@ class Kernel:
 
     @cached_property
     def registers(self) -> Number:
-        """Registers of a thread, estimated: its buffers, operands and loads on their way, pointers.
+        """Registers of a thread, estimated.
 
-        A buffer stays in registers as long as all of it is live; what the compiler overlaps is its
-        own choice, so this is an estimate.
+        Compilers keep nearly all of a thread's buffers in registers, and need some for indices,
+        for each stage that fills shared memory and for each loop of a reduction. What they overlap
+        is their own choice: the constants are fitted to what NVRTC 13 says of random points of the
+        templates for sm_90 (`benchmarks/gpu_estimates.py`).
         """
-        outside = {
-            a.access.buffer.stage for s in self.stages for a in s.accesses if a.scope == "global"
-        }
-        out = _OTHER + _POINTER * len(outside) + ceil_div(self.local_bytes, 4)
-        return out + self._operands + self._on_their_way
+        filling = sum(n.attached and n.scope in SHARED for n in self.nests)
+        reducing = max(len(n.op.reduce_axes) for n in self.nests)
+        out = _OTHER + _FILLING * filling + _REDUCING * reducing
+        return out + self.local_bytes * _KEPT // 4 + most(self._operands - _FEW, 0)
 
     @property
     def _operands(self) -> Number:
         """Registers of operands that a written-out statement loads before it uses them."""
         out: Number = 0
         for s in self.stages:
-            loads = [a for a in s.accesses[1:] if a.scope != "local"]
             if s.nest.op.reduction is None:
                 continue
+            loads = [a for a in s.accesses[1:] if a.scope != "local"]
             each = total(ceil_div(a.requests * a.width, 4 * most(a.steps, 1)) for a in loads)
             out = most(out, least(each, s.written))
-        return out
-
-    @property
-    def _on_their_way(self) -> Number:
-        """Registers of loads from memory that are under way when results are needed."""
-        out: Number = 0
-        for s in self.stages:
-            if s.nest.scope in SHARED:
-                loads = [a for a in s.accesses[1:] if a.scope == "global"]
-                each = total(ceil_div(a.width, 4) * least(a.requests / a.steps, 4) for a in loads)
-                out = out + least(each, _UNDER_WAY)
         return out
 
     @cached_property
