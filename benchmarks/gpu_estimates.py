@@ -53,6 +53,7 @@ class Estimates:
         drawn: points.
         filtered: points that the filter of the space refuses.
         pruned: points whose estimates exceed a limit widely.
+        pruned_valid: those of them that the filter of the space accepts.
         refused: points that the exact check, or the template, or the compiler refuses.
         skipped: points whose code would be too long to compile here.
         kernels: of the others, the estimate and what the compiler says.
@@ -62,6 +63,7 @@ class Estimates:
     drawn: int = 0
     filtered: int = 0
     pruned: int = 0
+    pruned_valid: int = 0
     refused: int = 0
     skipped: int = 0
     kernels: list[tuple[Kernel, KernelResources]] = field(default_factory=list)
@@ -82,9 +84,11 @@ def estimates_of(task: Task, points: int, seed: int) -> Estimates:
             break
         out.drawn += 1
         index = indices_of(task.config_space, digits[None])[0]
-        out.filtered += not task.config_space.is_valid(index)
+        valid = task.config_space.is_valid(index)
+        out.filtered += not valid
         if excess.widely(digits[None]).any():
             out.pruned += 1
+            out.pruned_valid += valid
             continue
         try:
             _compile(task, index, device, out)
@@ -122,6 +126,7 @@ def figures(e: Estimates) -> dict[str, Any]:
         "drawn": e.drawn,
         "filtered": e.filtered / max(e.drawn, 1),
         "pruned": e.pruned / max(e.drawn, 1),
+        "pruned_valid": e.pruned_valid / max(e.drawn - e.filtered, 1),
         "refused": e.refused / max(e.drawn, 1),
         "skipped": e.skipped / max(e.drawn, 1),
         "compiled": len(e.seconds),
@@ -148,11 +153,11 @@ def _share(flags: Any) -> float | None:
 
 def _table(rows: list[dict[str, Any]], arch: str) -> Table:
     table = Table(
-        "", "points", "filtered", "pruned", "refused", "too long", "kernels", "shared equal",
+        "", "points", "filtered", "pruned", "of valid", "refused", "too long", "kernels", "shared equal",
         "registers: r", "median error", "spill", "foreseen", "rightly", "build s",
         title=f"estimates beside NVRTC, {arch}",
     )  # fmt: skip
-    shares = ("filtered", "pruned", "refused", "skipped")
+    shares = ("filtered", "pruned", "pruned_valid", "refused", "skipped")
     compared = ("registers_error", "spills", "spills_foreseen", "warnings_right")
     for r in rows:
         correlation = r["registers_correlation"]
