@@ -153,8 +153,8 @@ def _share(flags: Any) -> float | None:
 
 def _table(rows: list[dict[str, Any]], arch: str) -> Table:
     table = Table(
-        "", "points", "filtered", "pruned", "of valid", "refused", "too long", "kernels", "shared equal",
-        "registers: r", "median error", "spill", "foreseen", "rightly", "build s",
+        "", "points", "filtered", "pruned", "of valid", "refused", "too long", "kernels",
+        "shared equal", "registers: r", "median error", "spill", "foreseen", "rightly", "build s",
         title=f"estimates beside NVRTC, {arch}",
     )  # fmt: skip
     shares = ("filtered", "pruned", "pruned_valid", "refused", "skipped")
