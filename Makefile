@@ -24,6 +24,8 @@ smoke test browser oldest: export PYTHONDONTWRITEBYTECODE =
 SEED    ?= 0
 COUNT   ?= 1000
 MINUTES ?=
+# And of `make fuzz-devices`.
+DEVICE_COUNT ?= 2000
 
 # Option of `make soak`: how many trials.
 SOAK    ?= 3000
@@ -42,12 +44,12 @@ DEV_STAMP  := $(VENV)/.installed-dev
 DOCS_STAMP := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help tune smoke test browser oldest fuzz check format bench replay soak nightly tuners docs \
+.PHONY: help tune smoke test browser oldest fuzz fuzz-devices check format bench replay soak nightly tuners docs \
 	package clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) \
-		| sed -E 's/^([a-z]+):.*## (.*)/  make \1|\2/' | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) \
+		| sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
 
 # The last layer of a classifier for one image: its default schedule is made for many rows, so that
 # there is something to gain.
@@ -83,6 +85,11 @@ fuzz: $(DEV_STAMP) ## random schedules against NumPy, failures printed as progra
 	$(BIN)/python -m loopwright.testing.fuzz --seed $(SEED) \
 		$(if $(MINUTES),--minutes $(MINUTES),--count $(COUNT))
 
+# PoCL takes about a second for a kernel, so that `make test` runs few of them.
+fuzz-devices: $(DEV_STAMP) ## random kernels on an OpenCL device, and as cubins (DEVICE_COUNT=2000)
+	$(BIN)/python -m loopwright.testing.fuzz --kind threads --target opencl --target cuda \
+		--seed $(SEED) --count $(DEVICE_COUNT)
+
 soak: $(DEV_STAMP) ## thousands of trials while everything goes wrong, and what is left afterwards (SOAK=3000)
 	$(BIN)/python -m benchmarks.soak --trials $(SOAK)
 
@@ -90,6 +97,7 @@ nightly: ## what takes too long for every change: the slow tests, the soak, an h
 	$(MAKE) test SLOW=1
 	$(MAKE) soak
 	$(MAKE) fuzz MINUTES=60
+	$(MAKE) fuzz-devices
 
 check: $(DEV_STAMP) ## formatting, lint, types, import layers
 	$(BIN)/ruff format --check .

@@ -41,15 +41,18 @@ _NAMES: dict[str, tuple[str, str]] = {
     "device": ("loopwright.runtime", "device"),
     "driver": ("loopwright.driver", ""),
     "get_config": ("loopwright.task", "get_config"),
+    "get_global_func": ("loopwright.runtime", "get_global_func"),
     "in_context": ("loopwright.task", "in_context"),
     "load_module": ("loopwright.runtime", "load_module"),
     "inspection": ("loopwright.inspection", ""),
+    "ir": ("loopwright.ir", ""),
     "lower": ("loopwright.lowering", "lower"),
     "measure": ("loopwright.measure", ""),
     "measure_option": ("loopwright.measure", "measure_option"),
     "nd": ("loopwright.runtime.ndarray", ""),
     "ops": ("loopwright.ops", ""),
     "records": ("loopwright.records", ""),
+    "register_func": ("loopwright.runtime", "register_func"),
     "runtime": ("loopwright.runtime", ""),
     "target": ("loopwright.target", ""),
     "task": ("loopwright.task", ""),
@@ -70,7 +73,6 @@ _NETWORK = (
     "loopwright tune-tasks takes a file of tasks)"
 )
 _SPACES = "write a template with knobs (loopwright.template), and tune it by loopwright.tuner"
-_FUNCTIONS = "compiled functions are those of a module: module.get_function(name)"
 #: What TVM had here before version 0.7, and has in ``te`` since.
 _MOVED = (
     "compute", "exp", "if_then_else", "log", "placeholder", "reduce_axis", "select", "size_var",
@@ -85,12 +87,10 @@ _INSTEAD = {
     "const": "write tir.const or te.const",
     "contrib": "Module.export_library finds what links by itself; Python's tempfile makes folders",
     "convert": "Python's numbers, lists and functions are taken as they are",
-    "get_global_func": _FUNCTIONS,
     "meta_schedule": _SPACES,
     "micro": "kernels run on this machine; Module.export_library writes what C code can call",
     "module": "loopwright.runtime.load_module(path) reads a module",
     "ndarray": "write loopwright.nd",
-    "register_func": _FUNCTIONS,
     "relay": _NETWORK,
     "rpc": "tune on the machine itself with LocalRunner, and merge the logs",
     "script": "write te.compute with a schedule",

@@ -30,7 +30,7 @@ _ISA = frozenset(
 )
 #: Environment variables that change how kernels run, or how memory is laid out under them.
 _VARIABLES = re.compile(
-    r"(LOOPWRIGHT|OMP|GOMP|KMP|MALLOC)_|(MKL|OPENBLAS)_NUM_THREADS$|GLIBC_TUNABLES$|LD_PRELOAD$"
+    r"(LOOPWRIGHT|TVM|OMP|GOMP|KMP|MALLOC)_|(MKL|OPENBLAS)_NUM_THREADS$|GLIBC_TUNABLES$|LD_PRELOAD$"
 )
 
 
@@ -40,18 +40,21 @@ class Settings:
 
     Attributes:
         num_threads: ``LOOPWRIGHT_NUM_THREADS``, threads of a parallel loop, the caller included;
-            None (unset) means all usable cores.
+            None (unset) means all usable cores. Where it is unset, ``TVM_NUM_THREADS`` counts.
         spin: ``LOOPWRIGHT_SPIN``, how many times an idle thread of the pool looks for work before
             it sleeps, one pause instruction (10 to 50 ns) between two looks; default 2000.
-            0 sleeps at once: best on a machine shared with others.
+            0 sleeps at once: best on a machine shared with others. Where it is unset,
+            ``TVM_THREAD_POOL_SPIN_COUNT`` counts. TVM's other variables are not read:
+            ``OMP_NUM_THREADS``, since it is often set for libraries that run beside, and
+            ``TVM_BIND_THREADS``, since no thread is bound unless `config_threadpool` asks.
         workspace_limit: ``LOOPWRIGHT_WORKSPACE_LIMIT``, bytes of workspace that one kernel call
             may need, all threads together, as a number with an optional K, M, G or T; None (unset)
             means half of the memory.
         pool: ``LOOPWRIGHT_POOL``, how threads of the pool sleep: ``futex`` (Linux on x86-64 and
             aarch64), ``pthread`` (any POSIX system), or ``auto`` (default: futex where it exists).
         verify: ``LOOPWRIGHT_VERIFY``, 1 to check programs after every pass of lowering; default 0.
-        cache: ``LOOPWRIGHT_CACHE``, folder of the kernels that are kept on disk; 0 keeps none.
-            Empty (unset, or 1): see `cache_folder`.
+        cache: ``LOOPWRIGHT_CACHE``, folder of what is kept on disk: kernels, and programs that a
+            device's driver compiled; 0 keeps nothing. Empty (unset, or 1): see `cache_folder`.
     """
 
     num_threads: int | None = None
@@ -68,8 +71,9 @@ class Settings:
         Raises:
             UsageError: a value is not understood; the message names the variable and the range.
         """
-        threads = _integer(environ, "LOOPWRIGHT_NUM_THREADS", 1, MAX_THREADS)
-        spin = _integer(environ, "LOOPWRIGHT_SPIN", 0, 1_000_000_000)
+        threads = _integer(environ, num_threads_variable(environ), 1, MAX_THREADS)
+        spins = _first_set(environ, "LOOPWRIGHT_SPIN", "TVM_THREAD_POOL_SPIN_COUNT")
+        spin = _integer(environ, spins, 0, 1_000_000_000)
         pool = environ.get("LOOPWRIGHT_POOL", "").strip() or "auto"
         if pool not in _POOLS:
             raise UsageError(f"LOOPWRIGHT_POOL={pool!r} is not one of {', '.join(_POOLS)}")
@@ -81,6 +85,17 @@ class Settings:
             verify=bool(_integer(environ, "LOOPWRIGHT_VERIFY", 0, 1)),
             cache=environ.get("LOOPWRIGHT_CACHE", "").strip().removeprefix("1"),
         )
+
+
+def num_threads_variable(environ: Mapping[str, str]) -> str:
+    """The name of the variable that sets the number of threads, or would."""
+    return _first_set(environ, "LOOPWRIGHT_NUM_THREADS", "TVM_NUM_THREADS")
+
+
+def _first_set(environ: Mapping[str, str], name: str, otherwise: str) -> str:
+    """The second name where only that is set, else the first."""
+    set_ = [n for n in (name, otherwise) if environ.get(n, "").strip()]
+    return set_[0] if set_ else name
 
 
 def _integer(environ: Mapping[str, str], name: str, low: int, high: int) -> int | None:

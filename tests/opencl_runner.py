@@ -56,7 +56,7 @@ def run_opencl(
     code = DeviceCode.from_bytes(objects, len(arrays), tuple(values))
     queue = _queue()
     flags = cl.mem_flags.READ_WRITE
-    given = [np.ascontiguousarray(a) for a in arrays]
+    given = [np.array(a, order="C") for a in arrays]
     parameters = [
         cl.Buffer(queue.context, flags | cl.mem_flags.COPY_HOST_PTR, hostbuf=a) for a in given
     ]

@@ -22,9 +22,10 @@ from loopwright.transform import Pass
 
 #: Modules whose `__all__` is what users schedule, tune, build and inspect with.
 ROOMS = """
-    te tir schedule lowering transform target driver runtime task measure tuner tuner.run.callbacks
-    records ops inspection testing autotvm autotvm.record autotvm.measure autotvm.utils
-    autotvm.database autotvm.env autotvm.task autotvm.tuner
+    ir te tir schedule lowering transform target driver runtime runtime.memory runtime.profiling
+    task measure tuner tuner.run.callbacks records ops inspection testing testing.simulated_device
+    autotvm autotvm.record autotvm.measure autotvm.utils autotvm.database autotvm.env autotvm.task
+    autotvm.tuner
 """
 
 #: What one asks a log or this machine by name, in modules whose other names are parts of it.
@@ -50,7 +51,12 @@ HELD = """
     te.BufferView te.Dag te.IRBuilder te.Operation te.Tensor te.TensorIntrin
     schedule.Schedule schedule.Stage schedule.surface.group.Group
     target.Target transform.PassContext
+    runtime.memory.AsyncMemoryCopier runtime.memory.DeviceCommunicator
+    runtime.memory.MemoryPrefetcher runtime.memory.NaiveAllocator runtime.memory.PooledAllocator
+    runtime.memory.WorkspacePool
     runtime.Module runtime.Function runtime.NDArray runtime.Device runtime.Artifact
+    runtime.RuntimeCache runtime.RuntimeChecker runtime.ThreadPool
+    runtime.profiling.PerformanceMonitor
     task.ApplyHistoryBest task.ConfigSpace task.Task
     measure.LocalRunner measure.MeasuredSpace
     tuner.Tuner
@@ -60,13 +66,18 @@ HELD = """
 #: Public names that are no tools of a user, by the reason why they need no example.
 EXEMPT = {
     "what others return: their fields say it": """
-        schedule.Bounds schedule.StageBounds schedule.State schedule.Step te.OpNode tir.Stmt
-        runtime.Arg driver.LoweredProgram task.AsCalled task.Match
+        schedule.Bounds schedule.StageBounds schedule.State schedule.Step te.OpNode ir.Stmt
+        ir.Buffer runtime.Arg runtime.CacheStatistics runtime.profiling.DeviceTotal
+        runtime.profiling.Metrics runtime.profiling.ProfiledCall runtime.memory.PoolStatistics
+        runtime.memory.Prefetch runtime.DeviceCall runtime.DeviceFunction driver.LoweredProgram
+        task.AsCalled task.Match
         measure.FinalistResult measure.PlayoffPlan measure.PlayoffResult
         tuner.Failure tuner.RunState tuner.Summary tuner.TaskRow tuner.TasksSummary tuner.Trial
         measure.BuildResult measure.MeasureBatch inspection.DataPlan inspection.Rerun
     """,
     "types of what one may write oneself; `loopwright.testing` has contracts": """
+        runtime.memory.MemoryPool runtime.DeviceAPI runtime.Memory runtime.Stream runtime.Event
+        runtime.Program runtime.register_device_api runtime.unregister_device_api
         measure.MeasurerLike measure.TaskLike records.Json records.Measurement
         tuner.Callback tuner.TasksMonitor tuner.TunerLike tuner.run.callbacks.Database
     """,
@@ -76,6 +87,10 @@ EXEMPT = {
     "seams for targets of one's own: tests/unit/driver/test_toy_target.py is the example": """
         driver.Backend driver.register_backend driver.unregister_backend
         runtime.ArtifactKind runtime.register_artifact_kind runtime.unregister_artifact_kind
+    """,
+    "seams for devices of one's own: tests/unit/runtime/profiling/simulated.py is the example": """
+        runtime.profiling.MetricCollector runtime.profiling.observe_calls_of
+        runtime.profiling.recorded
     """,
     "what primitives are made of": """
         schedule.Schedule.all_or_nothing schedule.Schedule.apply_step schedule.Schedule.loop_id

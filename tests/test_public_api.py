@@ -26,10 +26,13 @@ TOP = [
     "create_task",
     "device",
     "get_config",
+    "get_global_func",
     "in_context",
+    "ir",
     "lower",
     "measure_option",
     "nd",
+    "register_func",
     "te",
     "tir",
     "template",
@@ -42,7 +45,7 @@ INSIDE = {
         abs all any ceil comm_reducer compute create_schedule erf exp floor if_then_else log max
         min placeholder pow prod reduce_axis rsqrt sigmoid sqrt sum tanh
     """,
-    "nd": "array empty",
+    "nd": "array empty random_fill",
     "tuner": "GATuner GridSearchTuner RandomTuner XGBTuner",
     "callback": "log_to_file progress_bar",
     "autotvm": """
@@ -71,10 +74,15 @@ INSIDE = {
     "target": "Target create",
     "task": "why_not_applied",
     "tir": """
-        Cast Select call_intrin call_pure_extern const decl_buffer if_then_else indexdiv indexmod
-        ir_builder
+        Cast Select call_intrin call_packed call_pure_extern const decl_buffer if_then_else
+        indexdiv indexmod ir_builder prim_func stmt_seq
     """,
     "tir.ir_builder": "IRBuilder create",
+    "ir": "structural_equal structural_hash",
+    "runtime": """
+        Module PackedFunc TypedPackedFunc get_global_func kind_of list_global_func_names load_module
+        load_params random_fill register_func remove_global_func save_params system_lib
+    """,
 }
 
 PRIMITIVES = [

@@ -16,10 +16,12 @@ import click
     help="Threads that measure [default: all cores].",
 )
 def command(as_json: bool, threads: int | None) -> None:
-    """List the devices of this machine: CPU, caches, and its limits, measured now: the most
-    arithmetic (FMA peak, in GFLOP/s) and the most memory traffic (in GB/s).
+    """List the devices of this machine. Of the CPU: caches, and its limits, measured now: the most
+    arithmetic (FMA peak, in GFLOP/s) and the most memory traffic (in GB/s). Of GPUs and OpenCL:
+    what a kernel may take of them, or what is missing.
     """
     from loopwright import env, runtime
+    from loopwright.cli import accelerators
     from loopwright.cli.kernels import workload_kernels
     from loopwright.cli.workload import counted
 
@@ -37,6 +39,7 @@ def command(as_json: bool, threads: int | None) -> None:
         "threads": threads,
         "fma_peak_gflops": peak / 1e9,
         "bandwidth_gbytes": bandwidth / 1e9,
+        "others": accelerators.facts(),
     }
     if as_json:
         click.echo(json.dumps(facts))
@@ -47,3 +50,5 @@ def command(as_json: bool, threads: int | None) -> None:
     click.echo(f"  caches: {caches or 'not known'}")
     click.echo(f"  float32 peak, {counted(threads)}: {facts['fma_peak_gflops']:.1f} GFLOP/s")
     click.echo(f"  memory bandwidth, {counted(threads)}: {facts['bandwidth_gbytes']:.1f} GB/s")
+    for line in accelerators.lines():
+        click.echo(line)

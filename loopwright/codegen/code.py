@@ -24,6 +24,7 @@ class Code:
         uses_pool: whether `lw_parallel_launch` must be bound when linking.
         checks: messages of the checks in it, by number.
         triple: LLVM's name of the machine whose code it is; empty for code of no machine.
+        packed: names of the packed functions that it calls.
         link: links it in the process that compiled it, where that is less work than starting from
             ``objects``; None: as any artifact of its kind.
     """
@@ -35,6 +36,7 @@ class Code:
     uses_pool: bool = False
     checks: tuple[str, ...] = ()
     triple: str = ""
+    packed: tuple[str, ...] = ()
     link: Link | None = None
 
     def source(self, kind: str) -> str:

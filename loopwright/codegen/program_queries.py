@@ -12,7 +12,7 @@ from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Cast, Expr, IfThenElse, Select
 from loopwright.ir.node import Node
 from loopwright.ir.operations import COMPARE
-from loopwright.ir.stmt import Allocate, Check, For, If, Prefetch, Stmt, Store, View
+from loopwright.ir.stmt import Allocate, CallPacked, Check, For, If, Prefetch, Stmt, Store, View
 from loopwright.ir.traversal import walk
 
 
@@ -30,7 +30,7 @@ def has_blocks(s: Stmt) -> bool:
 
     def visit(n: Node) -> None:
         nested = isinstance(n, For) and n.kind in ("vectorized", "parallel", "thread")
-        if nested or isinstance(n, Allocate | Check | View):
+        if nested or isinstance(n, Allocate | CallPacked | Check | View):
             blocks.append(n)
 
     walk(s, visit)
@@ -84,6 +84,12 @@ def has_guarded_accesses(s: Stmt) -> bool:
 def buffers_of(s: Stmt) -> list[Buffer]:
     """Buffers that a statement uses, in order."""
     seen: dict[Buffer, None] = {}
-    touches = Load | Store | Prefetch
-    walk(s, lambda n: seen.setdefault(n.buffer) if isinstance(n, touches) else None)
+
+    def visit(n: Node) -> None:
+        if isinstance(n, Load | Store | Prefetch):
+            seen.setdefault(n.buffer)
+        elif isinstance(n, CallPacked):
+            seen.update(dict.fromkeys(n.buffers))
+
+    walk(s, visit)
     return list(seen)

@@ -386,6 +386,7 @@ def _manifest(
         code.uses_pool,
         code.checks,
         sizes.spec(f, dag, order) if f.sizes else None,
+        code.packed,
     )
     unit = target.vector_unit
     return Manifest(

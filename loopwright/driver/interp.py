@@ -26,7 +26,8 @@ from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Var
 from loopwright.ir.interp.interpreter import prepare
 from loopwright.ir.sizes import evaluate
-from loopwright.ir.stmt import Func
+from loopwright.ir.stmt import CallPacked, Func
+from loopwright.ir.traversal import contains
 from loopwright.lowering import lower_ids
 from loopwright.runtime.artifacts import kinds as artifact_kinds
 from loopwright.runtime.artifacts.manifest import Manifest
@@ -43,11 +44,17 @@ def keep_program(program: LoweredProgram, target: Target) -> Code:
     """A program as the bytes of an artifact; in this process its function runs as it is.
 
     Raises:
-        BuildError: only the lowered function is there.
+        BuildError: only the lowered function is there, or a pass has put calls of packed functions
+            into it, which the schedule does not hold.
     """
     s = program.schedule
     if s is None:
         raise BuildError("build: the target interp keeps the schedule, and was given a function")
+    if contains(program.func.body, CallPacked):
+        raise BuildError(
+            "build: the target interp keeps the schedule, which holds no call_packed; build for "
+            "llvm or c"
+        )
     parts = {"dag": s.dag.to_json(), "trace": s.trace_json(), "arg_ids": list(program.arg_ids)}
     objects = json.dumps(parts, separators=(",", ":")).encode()
     return Code(objects, {}, link=lambda manifest, objects: link_func(program.func))

@@ -6,5 +6,15 @@ import loopwright.ir.printer  # noqa: F401  (gives nodes their text)
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Expr, IterVar, Var
 from loopwright.ir.stmt import Func, Stmt
+from loopwright.ir.structural import structural_equal, structural_hash
 
-__all__ = ["Buffer", "Expr", "Func", "IterVar", "Stmt", "Var"]
+__all__ = [
+    "Buffer",
+    "Expr",
+    "Func",
+    "IterVar",
+    "Stmt",
+    "Var",
+    "structural_equal",
+    "structural_hash",
+]

@@ -26,7 +26,10 @@ from loopwright.ir.stmt import (
     Allocate,
     AllReduce,
     AnyStmt,
+    AsyncGroup,
+    AsyncWait,
     Barrier,
+    CallPacked,
     Check,
     For,
     Func,
@@ -126,14 +129,28 @@ def _stmt(s: Stmt, depth: int, out: list[str], names: UniqueNames) -> None:
             out.append(f"{pad}prefetch {_element(b, idx, names)}")
         case Barrier(scope=scope):
             out.append(f"{pad}barrier({scope})")
+        case AsyncGroup(body=b):
+            out.append(f"{pad}async:")
+            _stmt(b, depth + 1, out, names)
+        case AsyncWait(pending=n):
+            out.append(f"{pad}wait(pending={n})")
         case IntrinsicCall(name=name, operands=operands):
             given = ", ".join(print_expr(x, names) for x in operands)
             out.append(f"{pad}{name}({given})")
+        case CallPacked(name=name, args=args):
+            given = "".join(f", {_packed_arg(x, names)}" for x in args)
+            out.append(f"{pad}call_packed({name!r}{given})")
         case AllReduce(combiner=c, buffers=buffers, indices=idx, tags=tags):
             own = ", ".join(_element(b, idx, names) for b in buffers)
             out.append(f"{pad}{own} = {c.name}({own}, over {', '.join(tags)})")
         case _:
             assert_never(s)
+
+
+def _packed_arg(x: Buffer | Expr | str, names: UniqueNames) -> str:
+    if isinstance(x, Buffer):
+        return names(x)
+    return repr(x) if isinstance(x, str) else print_expr(x, names)
 
 
 def _for(s: For, pad: str, out: list[str], names: UniqueNames) -> None:

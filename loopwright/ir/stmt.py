@@ -158,9 +158,30 @@ class Prefetch(Stmt):
 
 @node
 class Barrier(Stmt):
-    """Every thread of a block waits here for the others, and sees what they wrote to ``scope``."""
+    """Every thread of a block waits here for the others, and sees what they wrote to ``scope``.
+
+    Of scope ``warp``: every lane of a warp waits for the others of its warp.
+    """
 
     scope: Scope
+
+
+@node
+class AsyncGroup(Stmt):
+    """``body``, whose stores to shared memory may take effect as late as an `AsyncWait` asks.
+
+    Each time a thread runs the statement it makes one group. That the stores are done at once is
+    legal, too.
+    """
+
+    body: Stmt
+
+
+@node
+class AsyncWait(Stmt):
+    """A thread goes on when all of its groups but the last ``pending`` have taken effect."""
+
+    pending: int
 
 
 @node
@@ -191,6 +212,24 @@ class IntrinsicCall(Stmt):
 
 
 @node
+class CallPacked(Stmt):
+    """Call the packed function that this process knows as ``name``; its result is dropped.
+
+    An argument is a whole buffer, which is row-major without gaps and which the function may write
+    unless it is an input of the program; a scalar expression; or a text. What the function does is
+    not known: passes keep the statement where it is. An exception leaves the program.
+    """
+
+    name: str
+    args: tuple[Buffer | Expr | str, ...]
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """The buffers among the arguments."""
+        return tuple(x for x in self.args if isinstance(x, Buffer))
+
+
+@node
 class Func(Node):
     """A lowered function: a body over buffers, which are its parameters.
 
@@ -214,6 +253,11 @@ class Func(Node):
     body: Stmt
     sizes: tuple[SizeVar, ...] = ()
 
+    @property
+    def inputs(self) -> tuple[Buffer, ...]:
+        """The parameters that are only read."""
+        return tuple(p for p, out in zip(self.params, self.outputs, strict=True) if not out)
+
     def __str__(self) -> str:
         return self._source()
 
@@ -232,7 +276,7 @@ class Func(Node):
 #: Every class of statements. A `match` over it that forgets one does not pass the type checker.
 AnyStmt = (
     For | Let | If | Store | Seq | Allocate | Check | View | Prefetch | Barrier | AllReduce
-    | IntrinsicCall
+    | IntrinsicCall | CallPacked | AsyncGroup | AsyncWait
 )  # fmt: skip
 
 

@@ -35,7 +35,10 @@ from loopwright.ir.stmt import (
     Allocate,
     AllReduce,
     AnyStmt,
+    AsyncGroup,
+    AsyncWait,
     Barrier,
+    CallPacked,
     Check,
     For,
     Func,
@@ -176,8 +179,20 @@ class _Verifier:
                 self.in_kernel("a reduction across threads")
                 for b in buffers:
                     self.access(b, indices)
+            case AsyncGroup():
+                self.in_kernel("an asynchronous copy")
+                self.other(s)
+            case AsyncWait():
+                self.in_kernel("the wait for asynchronous copies")
             case IntrinsicCall(name=name, operands=operands):
                 self.instruction(name, operands)
+                self.other(s)
+            case CallPacked(buffers=buffers):
+                for b in buffers:
+                    if b not in self.buffers:
+                        self.fail(f"buffer {b.name!r} is touched where it does not exist")
+                    if b.strides is not None:
+                        self.fail(f"buffer {b.name!r} has gaps, and is passed to a function")
                 self.other(s)
             case Seq():
                 self.other(s)

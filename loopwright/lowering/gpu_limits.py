@@ -22,6 +22,7 @@ from loopwright.ir.traversal import free_vars
 from loopwright.lowering.nest.launch import is_launch
 from loopwright.schedule.bounds.infer import infer_bounds
 from loopwright.schedule.surface.schedule import Schedule
+from loopwright.target import Target
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,6 @@ class GpuLimits:
         max_thread_x, max_thread_y, max_thread_z: extents of the threadIdx axes.
         max_block_x, max_block_y, max_block_z: extents of the blockIdx axes.
         max_shared_memory_per_block: bytes of all shared buffers of a kernel.
-        max_static_shared_memory_per_block: of these, bytes of those that a kernel itself declares
-            (scope ``shared``); those of scope ``shared.dyn`` are given to it when it is launched.
         max_local_memory_per_thread: bytes of the local buffers that a thread has at one time.
         max_vthread: extent of a loop of virtual threads in a schedule; lowering removes them.
         max_vector_bytes: bytes that a vectorized loop touches of one buffer that threads share.
@@ -52,7 +51,6 @@ class GpuLimits:
     max_block_y: int = 65535
     max_block_z: int = 65535
     max_shared_memory_per_block: int = 49152
-    max_static_shared_memory_per_block: int = 49152
     max_local_memory_per_thread: int = 524288
     max_vthread: int = 8
     max_vector_bytes: int = 16
@@ -75,6 +73,17 @@ def limits_of(options: Mapping[str, object]) -> GpuLimits:
     known = {f.name for f in fields(GpuLimits)}
     given = {k: v for k, v in options.items() if k in known}
     return GpuLimits(**given)  # type: ignore[arg-type]
+
+
+def verify_target_limits(f: Func, schedule: Schedule) -> None:
+    """Check a function against the limits of the target in force, if that has any.
+
+    Raises:
+        LowerError: as `verify_gpu_limits`.
+    """
+    target = Target.current(allow_none=True)
+    if target is not None and "gpu" in target.keys:
+        verify_gpu_limits(f, limits_of(target.options), schedule)
 
 
 def verify_gpu_limits(
@@ -152,13 +161,6 @@ class _KernelCheck:
         local = self.walk(s)
         self.count()
         self.memory("max_shared_memory_per_block", self.shared, "shared memory of a block")
-        static = [b for b in self.shared if b.scope == "shared"]
-        self.memory(
-            "max_static_shared_memory_per_block",
-            static,
-            "shared memory that the kernel declares",
-            'make the tiles smaller, or put buffers into "shared.dyn"',
-        )
         self.memory("max_local_memory_per_thread", local, "local memory of a thread")
 
     def refuse(self, text: str) -> NoReturn:
@@ -181,6 +183,8 @@ class _KernelCheck:
             case Allocate(buffer=b, body=body) if b.is_shared:
                 self.shared.append(b)
                 return self.walk(body)
+            case Allocate(buffer=b, body=body) if b.scope == "warp":
+                return self.walk(body)  # what instructions exchange between lanes takes nothing
             case Allocate(buffer=b, body=body):
                 return [b, *self.walk(body)]
             case View(body=body):  # its memory is that of a buffer that was counted
@@ -216,19 +220,15 @@ class _KernelCheck:
                 "smaller loops"
             )
 
-    def memory(
-        self,
-        limit: str,
-        buffers: list[Buffer],
-        what: str,
-        instead: str = "make the tiles smaller",
-    ) -> None:
+    def memory(self, limit: str, buffers: list[Buffer], what: str) -> None:
         """Check the bytes of some buffers."""
         total, most = _bytes(buffers), getattr(self.limits, limit)
         if total > most:
             largest = sorted((b for b in buffers if not b.symbolic), key=lambda b: -b.nbytes)
             parts = ", ".join(f"{b.name!r} {b.nbytes}" for b in largest)
-            self.refuse(f"{what} takes {total} bytes ({parts}), {limit} is {most}; {instead}")
+            self.refuse(
+                f"{what} takes {total} bytes ({parts}), {limit} is {most}; make the tiles smaller"
+            )
 
     def vector(self, b: Buffer, indices: tuple[Expr, ...]) -> None:
         """Check the width of an access in a vectorized loop."""

@@ -15,6 +15,7 @@ from loopwright.ir.sizes import SizeVar
 from loopwright.ir.stmt import Func
 from loopwright.ir.verify import verify
 from loopwright.lowering.context import Pass, PassContext, as_pass, func_pass
+from loopwright.lowering.gpu_limits import verify_target_limits
 from loopwright.lowering.nest.builder import NestBuilder
 from loopwright.lowering.nest.partition import PARTITION_CAP
 from loopwright.lowering.passes.allreduce import lower_thread_allreduce
@@ -32,6 +33,7 @@ from loopwright.lowering.passes.thread_sync import thread_sync
 from loopwright.lowering.passes.unroll import unroll_loop
 from loopwright.lowering.passes.vectorize import vectorize_loop
 from loopwright.lowering.passes.vthread import inject_virtual_thread
+from loopwright.lowering.passes.warp_memory import lower_warp_memory
 from loopwright.lowering.work_limit import check_work
 from loopwright.schedule.state import StageId, StageState, State
 from loopwright.schedule.surface.schedule import Schedule
@@ -55,6 +57,7 @@ PIPELINE: tuple[tuple[Pass, ...], ...] = (
     (
         inject_double_buffer,
         inject_virtual_thread,
+        lower_warp_memory,
         lower_thread_allreduce,
         place_shared,
         thread_sync,
@@ -97,7 +100,8 @@ def lower(
 
     Raises:
         ScheduleError: a rule that needs extents is broken.
-        LowerError: an input that is read, or an output, is missing from ``args``.
+        LowerError: an input that is read, or an output, is missing from ``args``; or a kernel
+            exceeds a limit of the target in force (``with Target("cuda"):``).
 
     Example:
         >>> A = te.placeholder((8,), name="A")
@@ -112,7 +116,9 @@ def lower(
         raise LowerError(f"lower: expected a schedule and its arguments, got {s!r} first")
     tensors = [a for a in args if not isinstance(a, SizeVar)]
     ids = [i for i in s.arg_ids(tensors) if not _is_inside(s.state, read_arg_id(i)[0])]
-    return lower_ids(s, ids, name, simple_mode)
+    f = lower_ids(s, ids, name, simple_mode)
+    verify_target_limits(f, s)
+    return f
 
 
 def _is_inside(state: State, sid: StageId) -> bool:

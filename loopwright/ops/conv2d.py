@@ -9,6 +9,7 @@ the inner loops test nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -362,22 +363,9 @@ def conv2d(
 
 
 @conv2d.register("gpu")
-def _conv2d_gpu(
-    N: int,
-    C: int,
-    H: int,
-    W: int,
-    O: int,  # noqa: E741
-    KH: int,
-    KW: int,
-    stride: OneOrTwo,
-    pad: OneOrTwo,
-    dtype: str,
-    dilation: OneOrTwo,
-    groups: int,
-    layout: str,
-) -> tuple[Schedule, list[te.Tensor]]:
-    X, weight = _inputs(N, C, H, W, O, KH, KW, dtype, groups, layout)
+def _conv2d_gpu(*args: Any) -> tuple[Schedule, list[te.Tensor]]:
+    n, c, h, w, o, kh, kw, stride, pad, dtype, dilation, groups, layout = args
+    X, weight = _inputs(n, c, h, w, o, kh, kw, dtype, groups, layout)
     steps = pair(stride, "stride"), pair(pad, "pad"), pair(dilation, "dilation")
     Y = conv2d_compute(X, weight, *steps, groups, layout)
     final = tiles.out_dtype(dtype)

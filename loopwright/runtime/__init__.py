@@ -4,6 +4,7 @@ Works alone: a saved program runs with nothing else of loopwright imported. Impo
 does not load LLVM; linking the first program does.
 """
 
+from loopwright.runtime import profiling
 from loopwright.runtime.artifacts.artifact import Artifact
 from loopwright.runtime.artifacts.device_kinds import CUDA_CUBIN, OPENCL_SOURCE
 from loopwright.runtime.artifacts.kinds import (
@@ -14,6 +15,9 @@ from loopwright.runtime.artifacts.kinds import (
 )
 from loopwright.runtime.artifacts.manifest import Manifest
 from loopwright.runtime.artifacts.objects import C_OBJECT, LLVM_OBJECT
+from loopwright.runtime.caches.programs import ProgramCache, content_key, program_cache
+from loopwright.runtime.caches.runtime_cache import CacheStatistics, RuntimeCache
+from loopwright.runtime.checker import RuntimeChecker
 from loopwright.runtime.devices.device import (
     DEVICE_TYPES,
     Device,
@@ -27,12 +31,29 @@ from loopwright.runtime.devices.device import (
     opencl,
     rocm,
 )
+from loopwright.runtime.devices.function import DeviceCall, DeviceFunction
+from loopwright.runtime.devices.interface import DeviceAPI, Event, Memory, Program, Stream
+from loopwright.runtime.devices.registry import register_device_api, unregister_device_api
 from loopwright.runtime.function import Arg, BoundCall, Function
 from loopwright.runtime.library import LIBRARY
 from loopwright.runtime.module import Module, load_module
-from loopwright.runtime.ndarray import NDArray, array, empty, from_dlpack
+from loopwright.runtime.ndarray import DeviceArray, NDArray, array, empty, from_dlpack
+from loopwright.runtime.packed.function import PackedFunc
+from loopwright.runtime.packed.registry import (
+    get_global_func,
+    list_global_func_names,
+    register_func,
+    remove_global_func,
+)
+from loopwright.runtime.packed.typed import TypedPackedFunc
+from loopwright.runtime.packed.value import enter_kind, kind_of
+from loopwright.runtime.params import load_params, save_params
 from loopwright.runtime.peak import bandwidth, fma_peak
-from loopwright.runtime.pool import get_num_threads, pinned, set_num_threads
+from loopwright.runtime.pool import config_threadpool, get_num_threads, pinned, set_num_threads
+from loopwright.runtime.random_fill import random_fill
+from loopwright.runtime.symbolic import SymbolicFunction
+from loopwright.runtime.system_library import system_lib
+from loopwright.runtime.threads.thread_pool import ThreadPool
 from loopwright.runtime.timing import (
     BenchmarkResult,
     Evaluator,
@@ -41,9 +62,9 @@ from loopwright.runtime.timing import (
     time_once,
 )
 
-#: The field's name for a compiled function.
-PackedFunc = Function
-
+for _function in (Function, DeviceFunction, SymbolicFunction):
+    PackedFunc.register(_function)
+enter_kind(Module, "module")
 for _kind in (LLVM_OBJECT, C_OBJECT, LIBRARY, INTERP, OPENCL_SOURCE, CUDA_CUBIN):
     register_artifact_kind(_kind)
 
@@ -54,16 +75,32 @@ __all__ = [
     "ArtifactKind",
     "BenchmarkResult",
     "BoundCall",
+    "CacheStatistics",
     "Device",
+    "DeviceAPI",
+    "DeviceArray",
+    "DeviceCall",
+    "DeviceFunction",
     "DeviceType",
     "Evaluator",
+    "Event",
     "Function",
     "Manifest",
+    "Memory",
     "Module",
     "NDArray",
     "PackedFunc",
+    "Program",
+    "ProgramCache",
+    "RuntimeCache",
+    "RuntimeChecker",
+    "Stream",
+    "ThreadPool",
+    "TypedPackedFunc",
     "array",
     "bandwidth",
+    "config_threadpool",
+    "content_key",
     "cpu",
     "cuda",
     "device",
@@ -71,17 +108,30 @@ __all__ = [
     "enabled",
     "fma_peak",
     "from_dlpack",
+    "get_global_func",
     "get_num_threads",
     "gpu",
+    "kind_of",
+    "list_global_func_names",
     "load_module",
+    "load_params",
     "measure_windows",
     "metal",
     "opencl",
     "pinned",
+    "profiling",
+    "program_cache",
+    "random_fill",
     "register_artifact_kind",
+    "register_device_api",
+    "register_func",
+    "remove_global_func",
     "rocm",
+    "save_params",
     "set_num_threads",
+    "system_lib",
     "time_call",
     "time_once",
     "unregister_artifact_kind",
+    "unregister_device_api",
 ]

@@ -15,24 +15,41 @@ from collections.abc import Callable
 from pathlib import Path
 
 from loopwright.errors import RunError, TargetError, UsageError
-from loopwright.runtime import library, linker, pool
+from loopwright.runtime import library, linker, pool, static_library
 from loopwright.runtime.artifacts import artifact
 from loopwright.runtime.artifacts.cpu_fit import LEVELS, enabled
 from loopwright.runtime.artifacts.kinds import artifact_kind
 from loopwright.runtime.artifacts.manifest import JsonObject, Manifest
+from loopwright.runtime.artifacts.objects import calls_packed
+from loopwright.runtime.packed import calls as packed_calls
 
 _COMPILERS = ("cc", "gcc", "clang")
+#: Options of the C files.
+_COMPILED = ("-fPIC", "-O1", "-std=gnu11", "-w")
 _INSTALL = "apt-get install gcc libc6-dev"
 _MACROS = re.compile(
     r"^#define __((?:S?SSE|AVX|FMA|F16C|BMI|LZCNT|POPCNT|MOVBE|XOP)\w*?)__ 1$", re.M
 )
 _POOL = """
+#include <stdint.h>
 #include <unistd.h>
 void lw_pool_configure(int32_t threads, int32_t spin);
 /* Threads until somebody says otherwise: all that are online. */
 __attribute__((constructor)) static void lw_start(void) {
   long n = %s;
   lw_pool_configure(n < 1 ? 1 : n > 1023 ? 1023 : (int32_t)n, 2000);
+}
+"""
+_PACKED = """
+#include <stdint.h>
+/* How packed functions are called; NULL until somebody says it. */
+static void (*volatile lw_packed)(const char *, int64_t *, const int32_t *, int32_t);
+void lw_packed_configure(void *call) {
+  lw_packed = (void (*)(const char *, int64_t *, const int32_t *, int32_t))call;
+}
+void lw_call_packed(const char *name, int64_t *values, const int32_t *kinds, int32_t count) {
+  if (lw_packed) lw_packed(name, values, kinds, count);
+  else values[count] = %d;
 }
 """
 
@@ -42,16 +59,26 @@ def export(
     path: str | os.PathLike[str],
     cc: str | None = None,
     fcompile: Callable[..., object] | None = None,
+    form: str = "",
 ) -> Path:
-    """Write an artifact as a shared object with a manifest; see `Module.export_library`."""
+    """Write an artifact as a library with a manifest; see `Module.export_library`.
+
+    ``form`` is ``so`` or ``a``; default what the ending of the path says.
+    """
     if fcompile is not None and not callable(fcompile):
         raise UsageError(
             "export_library: fcompile is a function fcompile(output, files, options=...) that "
             f"links, got {fcompile!r}; to name a compiler write cc=..."
         )
     kind = artifact_kind(source.kind)
+    archive = (form or Path(path).suffix.lstrip(".")) == "a"
+    if archive and (kind.holds == "library" or fcompile is not None):
+        raise UsageError(
+            "export_library: a static library (.a) is made of a module that was built here, and "
+            "without fcompile"
+        )
     if kind.holds == "library":
-        return _write(Path(path), source.objects)
+        return write_file(Path(path), source.objects)
     if kind.holds == "program":
         raise UsageError(
             f"export_library: the target {kind.target} makes no code; build for llvm or c"
@@ -59,6 +86,8 @@ def export(
     if not linker.on_linux():
         raise UsageError("export_library writes ELF files, for Linux; save(path) works anywhere")
     compiler = _compiler(cc) if fcompile is None else cc or "cc"
+    if archive:
+        return _export_archive(source, Path(path), compiler)
     manifest = {
         **source.manifest,
         "kind": library.LIBRARY.name,
@@ -71,15 +100,18 @@ def export(
     with tempfile.TemporaryDirectory(prefix="loopwright-export-") as folder:
         room = Path(folder)
         (room / "kernel.o").write_bytes(source.objects)
-        (room / "manifest.c").write_text(_manifest_c(manifest, uses_pool))
+        (room / "manifest.c").write_text(_manifest_c(manifest) + _start_c(manifest, uses_pool))
         exported = [*names, "lw_manifest", *(["lw_pool_configure"] if uses_pool else [])]
-        (room / "symbols").write_text(f"{{ global: {'; '.join(exported)}; local: *; }};\n")
         files = ["manifest.c", "kernel.o"]
+        if calls_packed(source.contents):
+            (room / "packed.c").write_text(_packed_c())
+            files.append("packed.c")
+            exported.append(packed_calls.CONFIGURE)
         if uses_pool:
-            threads = linker.compile_text(pool.pool_text("auto"), portable=True)
-            (room / "pool.o").write_bytes(threads)
+            (room / "pool.o").write_bytes(_pool_object())
             files.append("pool.o")
-        options = ["-shared", "-fPIC", "-O1", "-std=gnu11", "-w"]
+        (room / "symbols").write_text(f"{{ global: {'; '.join(exported)}; local: *; }};\n")
+        options = ["-shared", *_COMPILED]
         options += [f"-Wl,--version-script={room / 'symbols'}", "-Wl,--no-undefined"]
         options += ["-Wl,-z,noexecstack", "-lm", "-lpthread"]
         if fcompile is None:
@@ -87,8 +119,51 @@ def export(
         else:
             fcompile(str(room / "out.so"), [str(room / f) for f in files], options=options)
         data = _linked(room / "out.so")
+    return _write_sealed(Path(path), data)
+
+
+def _export_archive(source: artifact.Artifact, path: Path, compiler: str) -> Path:
+    """Write a static library: the kernel, the manifest, and what the kernel needs of the runtime.
+
+    Each is an object of its own, so that a program that links several libraries gets one pool.
+    """
+    archiver = shutil.which("ar")
+    if archiver is None:
+        raise TargetError(
+            f"export_library: {path.name} needs the archiver 'ar'; install: apt-get install "
+            "binutils"
+        )
+    needed = needs(source.contents, compiler)
+    manifest = {**source.manifest, "needs": needed, "sha256": library.ZEROS}
+    with tempfile.TemporaryDirectory(prefix="loopwright-export-") as folder:
+        room = Path(folder)
+        (room / static_library.KERNEL).write_bytes(source.objects)
+        (room / "manifest.c").write_text(_manifest_c(manifest))
+        _run([compiler, "-c", *_COMPILED, "manifest.c", "-o", static_library.MANIFEST], room)
+        files = [static_library.KERNEL, static_library.MANIFEST]
+        if calls_packed(source.contents):
+            (room / "packed.c").write_text(_packed_c())
+            _run([compiler, "-c", *_COMPILED, "packed.c", "-o", static_library.PACKED], room)
+            files.append(static_library.PACKED)
+        if any(f.uses_pool for f in source.contents.functions):
+            (room / "threads.o").write_bytes(_pool_object())
+            (room / "start.c").write_text(_start_c(manifest, True))
+            _run([compiler, "-c", *_COMPILED, "start.c", "-o", "start.o"], room)
+            _run([compiler, "-r", "-nostdlib", "threads.o", "start.o", "-o", "pool.o"], room)
+            files.append(static_library.POOL)
+        _run([archiver, "rcsD", "out.a", *files], room)
+        data = (room / "out.a").read_bytes()
+    return _write_sealed(path, data)
+
+
+def _write_sealed(path: Path, data: bytes) -> Path:
+    """Write a library with its checksum in place of the zeros in its manifest."""
     digest = library.checksum(data, library.ZEROS)
-    return _write(Path(path), data.replace(library.ZEROS.encode(), digest.encode(), 1))
+    return write_file(path, data.replace(library.ZEROS.encode(), digest.encode(), 1))
+
+
+def _pool_object() -> bytes:
+    return linker.compile_text(pool.pool_text("auto"), portable=True)
 
 
 def _linked(output: Path) -> bytes:
@@ -143,15 +218,23 @@ def _compiler(cc: str | None) -> str:
     return path
 
 
-def _manifest_c(manifest: JsonObject, uses_pool: bool) -> str:
+def _manifest_c(manifest: JsonObject) -> str:
     text = json.dumps(json.dumps(manifest))  # ASCII, quoted as C quotes
     lines = [
-        "#include <stdint.h>",
         '__attribute__((section(".loopwright"), used)) const char lw_manifest[] =',
         f"  {text};",
     ]
+    return "\n".join([*lines, ""])
+
+
+def _start_c(manifest: JsonObject, uses_pool: bool) -> str:
+    """What sets up the thread pool, if there is one, when the code is loaded."""
     number = manifest["num_threads"] or "sysconf(_SC_NPROCESSORS_ONLN)"
-    return "\n".join([*lines, _POOL % number if uses_pool else ""])
+    return _POOL % number if uses_pool else ""
+
+
+def _packed_c() -> str:
+    return _PACKED % packed_calls.UNBOUND
 
 
 def _run(command: list[str], room: Path) -> None:
@@ -169,7 +252,12 @@ def _run(command: list[str], room: Path) -> None:
     raise RunError(f"export_library: {command[0]} failed: {lines[0]}")
 
 
-def _write(path: Path, data: bytes) -> Path:
+def write_file(path: Path, data: bytes) -> Path:
+    """Replace a file in one step.
+
+    Raises:
+        RunError: it cannot be written.
+    """
     try:
         artifact.replace([(artifact.destination(path), data)])
     except OSError as error:

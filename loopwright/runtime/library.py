@@ -24,8 +24,9 @@ from loopwright.runtime.artifacts.cpu_fit import check_host
 from loopwright.runtime.artifacts.elf import elf_section
 from loopwright.runtime.artifacts.kinds import ArtifactKind
 from loopwright.runtime.artifacts.manifest import Manifest
-from loopwright.runtime.artifacts.objects import defined_symbols
+from loopwright.runtime.artifacts.objects import calls_packed, defined_symbols, with_callbacks
 from loopwright.runtime.linker import Linked
+from loopwright.runtime.packed import calls as packed_calls
 
 SECTION = b".loopwright"
 ZEROS = "0" * 64
@@ -103,15 +104,23 @@ def link_library(manifest: Manifest, data: bytes) -> Linked:
         RunError: the system cannot load it.
         UsageError: it lacks a function.
     """
+    check_cpu(manifest)  # before anything of it is mapped
+    return link_loaded(manifest, _open(manifest.entry, data))
+
+
+def link_loaded(manifest: Manifest, library: ctypes.CDLL) -> Linked:
+    """The functions of a library that is in this process already; errors as `link_library`."""
     check_cpu(manifest)
-    library = _open(manifest.entry, data)
     linked = Linked({f.name: _address(library, f.name) for f in manifest.functions}, library)
     if any(f.uses_pool for f in manifest.functions):
         configure = ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_int32)(
             _address(library, _CONFIGURE)
         )
         pool.follow(configure, manifest.num_threads)
-    return linked
+    if calls_packed(manifest):
+        bind = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_address(library, packed_calls.CONFIGURE))
+        bind(packed_calls.call_address())
+    return with_callbacks(manifest, linked)
 
 
 def _open(entry: str, data: bytes) -> ctypes.CDLL:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from loopwright.errors import UsageError, did_you_mean
-from loopwright.runtime import export, library, timing
+from loopwright.runtime import export, library, static_library, timing
 from loopwright.runtime.artifacts import kinds as artifact_kinds
 from loopwright.runtime.artifacts.artifact import Artifact, is_sealed
 from loopwright.runtime.artifacts.kinds import Link
@@ -56,6 +58,7 @@ class Module:
         self._kind = image.kind
         self._functions = {f.name: function_of(image, f) for f in artifact.contents.functions}
         self._entry = self._functions[artifact.entry]
+        self._imported: list[Module] = []
 
     @property
     def type_key(self) -> str:
@@ -101,7 +104,8 @@ class Module:
 
         Args:
             name: its name.
-            query_imports: accepted as in TVM; a module here imports no others.
+            query_imports: look into imported modules as well, where this one has none of that
+                name: in the order of their import, each with what it imports itself.
 
         Raises:
             AttributeError: there is none; the message names those that are there.
@@ -116,13 +120,72 @@ class Module:
             >>> print(b)
             [1. 1. 1. 1.]
         """
-        try:
-            return self._functions[name]
-        except KeyError:
-            raise AttributeError(
-                f"module has no function {name!r}{did_you_mean(name, self._functions)}; "
-                f"it has {', '.join(self._functions)}"
-            ) from None
+        modules = list(self._family()) if query_imports else [self]
+        for module in modules:
+            if name in module._functions:
+                return module._functions[name]
+        known = [known for module in modules for known in module._functions]
+        elsewhere = any(name in module._functions for module in self._family())
+        hint = "; an imported module has one: pass query_imports=True" if elsewhere else ""
+        raise AttributeError(
+            f"module has no function {name!r}{did_you_mean(name, known)}; it has "
+            f"{', '.join(known)}{hint}"
+        )
+
+    def _family(self) -> Iterator[Module]:
+        """This module and all that it imports, also indirectly, each once, nearest first."""
+        seen: dict[int, Module] = {}
+        waiting = [self]
+        while waiting:
+            module = waiting.pop(0)
+            if id(module) in seen:
+                continue
+            seen[id(module)] = module
+            waiting = [*module._imported, *waiting]
+            yield module
+
+    def import_module(self, module: Module) -> None:
+        """Let `get_function` find the functions of another module, with ``query_imports=True``.
+
+        The other module stays alive as long as this one. Files hold this module alone.
+
+        Args:
+            module: the other module.
+
+        Raises:
+            UsageError: it is no module, or it imports this one already.
+
+        Example:
+            >>> A = te.placeholder((4,), name="A")
+            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+            >>> s = te.create_schedule(B.op)
+            >>> f, g = (lw.build(s, [A, B], name=name) for name in ("first", "second"))
+            >>> f.import_module(g)
+            >>> print(f.get_function("second", query_imports=True).name)
+            second
+        """
+        if not isinstance(module, Module):
+            raise UsageError(f"import_module: expected a module, got {module!r}")
+        if any(m is self for m in module._family()):
+            raise UsageError(
+                f"import_module: {module!r} is this module or imports it already; modules import "
+                "each other in one direction"
+            )
+        self._imported.append(module)
+
+    @property
+    def imported_modules(self) -> tuple[Module, ...]:
+        """The modules that were imported, in order."""
+        return tuple(self._imported)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What the manifest says, as data that may be changed.
+
+        Kind, CPU, threads, and of each function its arguments (shape, dtype, whether it is an
+        output), its workspace and the packed functions that it calls.
+        """
+        return copy.deepcopy(dict(self.artifact.manifest))
 
     def __getitem__(self, name: str) -> Function | DeviceFunction | SymbolicFunction:
         return self.get_function(name)
@@ -149,21 +212,25 @@ class Module:
             >>> print("define" in f.get_source("ll"), len(f.get_source("asm")) > 0)
             True True
         """
-        if callable(self._sources):
-            self._sources = self._sources()
-        if not self._sources:
+        texts = self._texts()
+        if not texts:
             raise UsageError("the module was loaded without its sources")
-        kind = kind or next(iter(self._sources))
-        if kind not in self._sources:
-            have = ", ".join(self._sources)
+        kind = kind or next(iter(texts))
+        if kind not in texts:
+            have = ", ".join(texts)
             raise UsageError(
-                f"no source of kind {kind!r}{did_you_mean(kind, self._sources)}; available: {have}"
+                f"no source of kind {kind!r}{did_you_mean(kind, texts)}; available: {have}"
             )
-        text = self._sources[kind]
+        text = texts[kind]
         if not isinstance(text, str):
             text = text()
-            self._sources = {**self._sources, kind: text}
+            self._sources = {**texts, kind: text}
         return text
+
+    def _texts(self) -> Sources:
+        if callable(self._sources):
+            self._sources = self._sources()
+        return self._sources
 
     def get_ir(self) -> str:
         """The loop nest that was compiled; the same as ``get_source("ir")``.
@@ -182,8 +249,22 @@ class Module:
         """
         return self.get_source("ir")
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the object at `path` and its manifest at ``path.json``; see `Artifact.save`.
+    def save(self, path: str | os.PathLike[str], fmt: str = "") -> Path:
+        """Write the module, or one of its texts, to a file.
+
+        Args:
+            path: the file, replaced in one step.
+            fmt: default the module's own `format` (``o``, or ``json`` of the target ``interp``):
+                the object at `path` and its manifest at ``path.json``, for `load_module`.
+                ``so`` and ``a``: a library, as `export_library` writes it, whatever the file's
+                ending. ``ll``, ``asm`` (or ``s``), ``c``, ``ir``: that text, see `get_source`.
+
+        Returns:
+            The path.
+
+        Raises:
+            UsageError: the module has no such format.
+            RunError: the file cannot be written.
 
         Example:
             >>> A = te.placeholder((4,), name="A")
@@ -192,7 +273,16 @@ class Module:
             >>> print(f.save("add_one.o").name)
             add_one.o
         """
-        return self.artifact.save(path)
+        if not fmt or (fmt == self.format and fmt != "so"):
+            return self.artifact.save(path)
+        if fmt in ("so", "a"):
+            return export.export(self.artifact, path, form=fmt)
+        kind = {"s": "asm"}.get(fmt, fmt)
+        if kind not in self._texts():
+            formats = ", ".join(dict.fromkeys((self.format, "so", "a", *self._texts())))
+            why = "" if self._texts() else ", which was loaded without its texts"
+            raise UsageError(f"save: no format {fmt!r} of this module{why}; it has {formats}")
+        return export.write_file(Path(path), self.get_source(kind).encode())
 
     def export_library(
         self,
@@ -200,14 +290,15 @@ class Module:
         cc: str | None = None,
         fcompile: Callable[..., object] | None = None,
     ) -> Path:
-        """Write a shared object that stands alone: code, thread pool and manifest in one file.
+        """Write a library that stands alone: code, thread pool and manifest in one file.
 
         `load_module` reads it in a process that has nothing but the runtime, without LLVM; C code
         calls its functions as ``int32_t name(void **args, void *workspace)``. The system's C
         compiler links it; where there is none, `save` writes what `load_module` reads as well.
 
         Args:
-            path: the file, such as ``matmul.so``; replaced in one step.
+            path: the file, such as ``matmul.so``; replaced in one step. With the ending ``.a`` it
+                is a static library, for a linker and for `load_module`, which then needs LLVM.
             cc: the compiler that links; default the first of cc, gcc, clang.
             fcompile: links instead of ``cc``, with a toolchain of another name or machine: called
                 as ``fcompile(output, files, options=[...])``, it writes a shared object of the
@@ -260,6 +351,8 @@ class Module:
             data = target.read_bytes()
             if library.is_shared_object(data) and not is_sealed(data):
                 return cls(library.read_library(target, data))
+            if static_library.is_archive(data):
+                return cls(static_library.read_static_library(target, data))
         return cls(Artifact.load(path))
 
     def time_evaluator(

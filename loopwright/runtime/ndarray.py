@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import math
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,12 @@ import numpy.typing as npt
 
 from loopwright import dtypes
 from loopwright.errors import ArgumentError
-from loopwright.runtime import dlpack
+from loopwright.runtime.devices import dlpack
 from loopwright.runtime.devices.device import Device, cpu, device
-from loopwright.runtime.devices.interface import HOST, Memory
+from loopwright.runtime.devices.interface import HOST, DeviceAPI, Memory
 from loopwright.runtime.devices.registry import device_api
+from loopwright.runtime.memory import device_allocator, note_use
+from loopwright.runtime.random_fill import random_fill as random_fill
 
 ALIGNMENT = 64
 
@@ -265,6 +267,11 @@ class DeviceArray(NDArray):
         return self.memory.address
 
     @property
+    def api(self) -> DeviceAPI:
+        """What drives its device."""
+        return device_api(self.device.device_type)
+
+    @property
     def mem_scope(self) -> str:
         """Scope of the memory that holds it, such as ``global``."""
         return self.memory.scope
@@ -295,10 +302,12 @@ class DeviceArray(NDArray):
             == (self.shape, self.dtype, self.device.device_type)
         )
         if same and isinstance(source, DeviceArray):
-            api = device_api(self.device.device_type)
+            api, there, here = self.api, source.device, self.device
+            if there != here:  # what is queued here reads what was here before
+                api.synchronize(here.device_id, api.current_stream(here.device_id))
             api.copy(source.memory, 0, self.memory, 0, self.nbytes)
-            if source.device != self.device:
-                api.synchronize(source.device.device_id)
+            if there != here:
+                api.synchronize(there.device_id, api.current_stream(there.device_id))
             return self
         data = _elements(source)
         _check_source(data, self)
@@ -307,9 +316,10 @@ class DeviceArray(NDArray):
 
     def _exchange(self, host: npt.NDArray[Any], into_host: bool) -> None:
         """Copy all elements between here and an array of the host, and wait for that."""
-        api, device_id = device_api(self.device.device_type), self.device.device_id
+        api, device_id = self.api, self.device.device_id
         other = Memory(HOST, 0, int(host.ctypes.data), host.nbytes, owner=host)
         stream = api.current_stream(device_id)
+        note_use(self.memory, stream)
         if into_host:
             api.copy(self.memory, 0, other, 0, self.nbytes, stream)
         else:
@@ -346,10 +356,10 @@ class DeviceArray(NDArray):
             raise ArgumentError(f"to_dlpack: {error}; copy the array to the host") from error
 
     def __dlpack__(self, **options: Any) -> Any:
-        if self.memory.handle != self.memory.address:
-            raise BufferError(f"a part of memory of {self.device} cannot be exchanged")
+        if self.memory.offset and not self.api.has_addresses:
+            raise BufferError(f"a part of a buffer of {self.device} cannot be exchanged")
         if options.get("stream") != -1:
-            device_api(self.device.device_type).synchronize(self.device.device_id)
+            self.api.synchronize(self.device.device_id)
         where = self.__dlpack_device__()
         return dlpack.export(self.memory.address, self._shape, self.dtype, where, self)
 
@@ -378,8 +388,8 @@ class DeviceArray(NDArray):
 class _Keeper:
     """Gives memory of a device back when the last array of it has gone."""
 
-    def __init__(self, memory: Memory) -> None:
-        free = weakref.finalize(self, device_api(memory.device_type).free, memory)
+    def __init__(self, memory: Memory, give_back: Callable[[Memory], object]) -> None:
+        free = weakref.finalize(self, give_back, memory)
         free.atexit = False  # the process's end frees it all, and drivers may have gone before
 
 
@@ -462,8 +472,12 @@ def empty(
     scope = mem_scope or "global"
     if where.device_type == HOST and scope == "global":
         return NDArray(aligned_bytes(nbytes).view(name).reshape(extents), where)
+    if scope == "global":
+        pool = device_allocator(where)
+        memory = pool.alloc(nbytes)
+        return DeviceArray(memory, extents, name, where, _Keeper(memory, pool.free))
     memory = where.api.allocate(where.device_id, nbytes, scope=scope)
-    return DeviceArray(memory, extents, name, where, _Keeper(memory))
+    return DeviceArray(memory, extents, name, where, _Keeper(memory, where.api.free))
 
 
 def array(

@@ -11,7 +11,7 @@ import ctypes
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -20,6 +20,7 @@ from pathlib import Path
 from loopwright import env
 from loopwright.errors import RunError, UsageError
 from loopwright.runtime import linker
+from loopwright.runtime.threads import affinity
 
 LAUNCH = "lw_parallel_launch"
 _PAUSES = {
@@ -46,6 +47,8 @@ _followers: list[Callable[[int, int], None]] = []
 # While a `pinned` block runs: where its threads may run afterwards.
 _home: tuple[int, ...] | None = None
 _pinned_depth = 0
+# The CPUs of each thread, the caller's first, as `config_threadpool` chose; empty: any.
+_places: tuple[frozenset[int], ...] = ()
 
 
 def default_num_threads() -> int:
@@ -90,6 +93,73 @@ def set_num_threads(n: int | None) -> None:
             configure(get_num_threads(), env.settings().spin)
         if _native.cache_info().currsize:
             _configure(_native())
+
+
+def config_threadpool(
+    affinity_mode: str | int = "none", nthreads: int = 0, cpus: Sequence[int] | None = None
+) -> None:
+    """Choose the threads of parallel loops and the CPUs that they run on, in the whole process.
+
+    As TVM's ``runtime.config_threadpool``. The workers are started and placed now. The calling
+    thread, which takes part in each loop, stays where it is: the first place of the mode is left to
+    it. Workers that are hired later, for a target that names more threads or by `set_num_threads`,
+    run where the thread may that hires them; so do those of a forked child, until this is called
+    again. `pinned`, by which kernels are timed, places the threads its own way inside its block.
+
+    Args:
+        affinity_mode: ``none`` (the system chooses), ``compact`` (neighbours share cores and
+            packages), ``spread`` (a core of its own for each thread, in other packages by turns),
+            ``big`` and ``little`` (the CPUs of the highest and of the lowest clock),
+            ``one_per_thread`` (the listed CPUs in their order), ``shared`` (each thread on any of
+            the listed CPUs); or TVM's codes 1, -1, -2 and -3 for the last four.
+        nthreads: threads, the caller included; 0: one for each CPU of the mode, or the default
+            where that is not restricted.
+        cpus: numbers of the CPUs to use; default all that the calling thread may run on.
+
+    Raises:
+        UsageError: the mode is unknown, a number is out of range, a CPU may not be used, or the
+            call is made inside a `pinned` block.
+        RunError: another system than Linux, which cannot place threads.
+
+    Example:
+        >>> lw.runtime.config_threadpool("spread", 1)
+        >>> print(lw.runtime.get_num_threads())
+        1
+        >>> lw.runtime.config_threadpool()
+    """
+    global _places
+    mode = affinity.mode_named(affinity_mode)
+    if nthreads != 0:
+        check_num_threads(nthreads)
+    if mode == "none" and cpus is not None:
+        raise UsageError("the affinity mode 'none' takes no list of CPUs; 'shared' does")
+    if mode != "none" and not linker.on_linux():
+        raise RunError("only Linux places threads on CPUs; use the affinity mode 'none'")
+    with _lock:
+        if _pinned_depth:
+            raise UsageError("inside a pinned block the threads have their places already")
+        home = env.usable_cpus()
+        order: list[int] = []
+        if mode != "none":
+            order = affinity.cpu_order(mode, affinity.topology(home), cpus)
+        restricted = 0 < len(order) < len(home)
+        set_num_threads(nthreads or (min(len(order), env.MAX_THREADS) if restricted else None))
+        before, _places = len(_places), ()
+        if order:
+            _places = affinity.places(mode, order, get_num_threads())
+        if before or order:
+            _settle(max(before, len(_places)), home)
+
+
+def _settle(threads: int, home: Sequence[int]) -> None:
+    """Put the workers where they belong while no `pinned` block runs."""
+    for place, thread in enumerate(start_workers(threads), 1):
+        os.sched_setaffinity(thread, _rest(place, home))
+
+
+def _rest(place: int, home: Sequence[int]) -> Sequence[int] | frozenset[int]:
+    """The CPUs of a thread while no `pinned` block runs; the caller is number 0."""
+    return _places[place] if 0 < place < len(_places) else home
 
 
 def follow(configure: Callable[[int, int], None], num_threads: int = 0) -> None:
@@ -225,7 +295,8 @@ def pinned(num_threads: int | None = None) -> Iterator[None]:
     """Keep the calling thread and the pool's workers each on a CPU of its own inside the block.
 
     The caller gets the first usable CPU, worker i the i-th after it (round again where there are
-    fewer CPUs than threads). Afterwards all may run where the caller could before. For timing.
+    fewer CPUs than threads). Afterwards all may run where the caller could before, or where
+    `config_threadpool` put them. For timing.
     Only Linux can do this; elsewhere the block runs unpinned. A block inside another does nothing.
 
     Args:
@@ -266,7 +337,7 @@ def _pin(num_threads: int | None, undo: ExitStack) -> None:
     _home = cpus
     for place, thread in enumerate(threads):
         os.sched_setaffinity(thread, {cpus[place % len(cpus)]})
-        undo.callback(os.sched_setaffinity, thread, cpus)
+        undo.callback(os.sched_setaffinity, thread, _rest(place, cpus))
 
 
 def _unpin(outermost: bool) -> None:

@@ -1,7 +1,7 @@
 """What a device can launch and hold, as options of a target for it.
 
 Options that are not given are filled in when a target is made, so that equal targets build equal
-code wherever they are built.
+code wherever they are built: from the first device of this machine, else from tables.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from loopwright.errors import TargetError
+from loopwright.target.gpu_probe import cuda_device, opencl_device
 
 #: What every OpenCL device of the last ten years can do, taken where no device is asked.
 OPENCL_DEFAULTS: Mapping[str, int] = {
@@ -25,7 +26,6 @@ OPENCL_DEFAULTS: Mapping[str, int] = {
 #: What all architectures of CUDA have in common.
 CUDA_DEFAULTS: Mapping[str, int] = {
     "max_threads_per_block": 1024,
-    "max_static_shared_memory_per_block": 49152,
     "max_local_memory_per_thread": 524288,
     "max_vthread": 8,
     "max_vector_bytes": 16,
@@ -43,25 +43,43 @@ PROCESSORS = {75: 40, 80: 108, 86: 84, 87: 16, 89: 128, 90: 132, 100: 148, 103: 
 DEFAULT_ARCH = "sm_90"
 
 
+#: Options of TVM's strings that say nothing here: libraries to call, a name of the device, the
+#: triple of LLVM's code generators for GPUs, arguments of a kernel.
+HINTS = ("libs", "device", "mtriple", "max_function_args")
+
+
+def _without_hints(options: dict[str, Any]) -> None:
+    for name in HINTS:
+        options.pop(name, None)
+
+
 def resolve_opencl(options: dict[str, Any]) -> None:
     """Fill in the limits of an OpenCL device."""
-    for name, value in OPENCL_DEFAULTS.items():
+    _without_hints(options)
+    if OPENCL_DEFAULTS.keys() <= options.keys():
+        return
+    for name, value in {**OPENCL_DEFAULTS, **(opencl_device() or {})}.items():
         options.setdefault(name, value)
-    options.setdefault("max_static_shared_memory_per_block", options["max_shared_memory_per_block"])
 
 
 def resolve_cuda(options: dict[str, Any]) -> None:
-    """Fill in the limits of an architecture of CUDA.
+    """Fill in the limits of an architecture of CUDA; the first device's, where it is that one.
 
     Raises:
         TargetError: the architecture is not known.
     """
-    arch = options.setdefault("arch", DEFAULT_ARCH)
+    _without_hints(options)
+    complete = {*CUDA_DEFAULTS, "arch", "max_shared_memory_per_block", "multi_processor_count"}
+    device = None if complete <= options.keys() else cuda_device()
+    arch = options.setdefault("arch", str(device["arch"]) if device else DEFAULT_ARCH)
     number = re.fullmatch(r"sm_(\d+)[af]?", arch)
     if number is None or int(number[1]) not in SHARED_MEMORY:
         known = ", ".join(f"sm_{n}" for n in SHARED_MEMORY)
         raise TargetError(f"unknown CUDA architecture {arch!r}; known: {known}")
     capability = int(number[1])
+    if device is not None and device["arch"] == f"sm_{capability}":
+        for name, value in device.items():
+            options.setdefault(name, value)
     options.setdefault("max_shared_memory_per_block", SHARED_MEMORY[capability])
     options.setdefault("multi_processor_count", PROCESSORS.get(capability, 100))
     for name, value in CUDA_DEFAULTS.items():

@@ -80,20 +80,27 @@ _C_OPTIONS: Options = {
     ),
     "fastmath": Option(bool, "-ffast-math: reassociate and ignore NaN; default false"),
 }
+#: TVM's other spellings of options.
+_GPU_ALIASES: Mapping[str, str] = {
+    "max_num_threads": "max_threads_per_block",
+    "max_shared_memory": "max_shared_memory_per_block",
+    "warp_size": "thread_warp_size",
+}
 #: What a device can launch and hold; resolved when the target is made (`loopwright.target.gpu`).
 _GPU_OPTIONS: Options = {
     "max_threads_per_block": Option(int, "threads of a block; default the device's"),
     "max_shared_memory_per_block": Option(
         int, "bytes of shared memory of a block, dynamic one included; default the device's"
     ),
-    "max_static_shared_memory_per_block": Option(
-        int, "bytes of shared memory that a kernel may declare itself; 49152 on CUDA"
-    ),
     "max_local_memory_per_thread": Option(int, "bytes of local buffers of a thread"),
     "max_vthread": Option(int, "virtual threads of one loop; default 8"),
     "max_vector_bytes": Option(int, "bytes that a thread reads or writes at once; default 16"),
     "thread_warp_size": Option(int, "threads that run in lockstep; 1 where none do"),
     "multi_processor_count": Option(int, "processors that run blocks; default the device's"),
+    "libs": Option(tuple, "as TVM writes it: libraries to call; has no effect"),
+    "device": Option(str, "as TVM writes it: a name of the device; has no effect"),
+    "mtriple": Option(str, "as TVM writes it; has no effect"),
+    "max_function_args": Option(int, "as TVM writes it; has no effect"),
 }
 _CUDA_OPTIONS: Options = {
     **_GPU_OPTIONS,
@@ -179,9 +186,9 @@ KINDS: dict[str, Kind] = {
         is_host=True,
     ),
     "interp": Kind("interp", ("cpu",)),
-    "opencl": Kind("opencl", ("opencl", "gpu"), _GPU_OPTIONS, resolve=resolve_opencl),
+    "opencl": Kind("opencl", ("opencl", "gpu"), _GPU_OPTIONS, {}, _GPU_ALIASES, resolve_opencl),
     "cuda": Kind(
-        "cuda", ("cuda", "gpu"), _CUDA_OPTIONS, {"fast_math": False}, resolve=resolve_cuda
+        "cuda", ("cuda", "gpu"), _CUDA_OPTIONS, {"fast_math": False}, _GPU_ALIASES, resolve_cuda
     ),
 }
 

@@ -197,7 +197,10 @@ __all__ = [
     "var",
 ]  # fmt: skip
 
-_FOREIGN = "code of other languages cannot be called; write te.compute, or an intrinsic (tensorize)"
+_FOREIGN = (
+    "write te.compute, an intrinsic (tensorize), or a function by hand that calls one of Python: "
+    "tir.prim_func with tir.call_packed"
+)
 _INLINE = "call s[stage].compute_inline() for each stage"
 #: Names of TVM that cannot be had, and what takes their place.
 _INSTEAD = {

@@ -249,8 +249,12 @@ class Dag:
     @cached_property
     def hash(self) -> str:
         """SHA-256 (first 16 hex digits) of the canonical JSON without names."""
-        text = json.dumps(serial.without_names(self.to_json()), sort_keys=True, allow_nan=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return hashlib.sha256(self.structure.encode()).hexdigest()[:16]
+
+    @property
+    def structure(self) -> str:
+        """The canonical JSON without names: equal for programs that compute the same alike."""
+        return json.dumps(serial.without_names(self.to_json()), sort_keys=True, allow_nan=True)
 
     @cached_property
     def flop(self) -> int:

@@ -17,7 +17,10 @@ from loopwright.ir.stmt import (
     Allocate,
     AllReduce,
     AnyStmt,
+    AsyncGroup,
+    AsyncWait,
     Barrier,
+    CallPacked,
     Check,
     For,
     If,
@@ -33,7 +36,7 @@ from loopwright.te.serial import Json, expr_from_json, expr_to_json
 from loopwright.te.tensor import shape_of
 
 #: Statements that the body of an intrinsic cannot hold.
-_Refused = Check | View | Prefetch | Barrier | AllReduce
+_Refused = Check | View | Prefetch | Barrier | AllReduce | CallPacked | AsyncGroup | AsyncWait
 
 
 def stmt_to_json(s: Stmt, params: Sequence[Buffer]) -> list[Json]:
@@ -74,7 +77,8 @@ class _JsonWriter:
 
     def stmt(self, s: Stmt) -> list[Json]:
         if not isinstance(s, AnyStmt) or isinstance(s, _Refused):
-            raise TensorError(f"the body of an intrinsic cannot hold a {type(s).__name__}")
+            why = ": a trace is data, and runs no function of a process" * isinstance(s, CallPacked)
+            raise TensorError(f"the body of an intrinsic cannot hold a {type(s).__name__}{why}")
         match s:
             case Seq(stmts=stmts):
                 return ["seq", [self.stmt(x) for x in stmts]]

@@ -2,6 +2,7 @@
 
 * Contracts, test classes to subclass: `tuner_contract`, `target_contract`, `measurer_contract`,
   `store_contract`.
+* A device that exists in this process only and checks every call: `simulated_device`.
 * The comparison of one schedule on every execution path with NumPy: `differential`, on guarded
   memory (`guarded`), against `numpy_eval`; compiled programs are kept by `artifact_cache`.
 * Random programs and schedules (`random`), the fuzz that runs them (`fuzz`), and what makes a

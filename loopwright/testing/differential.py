@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import platform
 import shutil
@@ -17,13 +18,14 @@ import numpy as np
 
 from loopwright import dtypes, te
 from loopwright.driver import compile as compile_trace
-from loopwright.errors import LowerError, ScheduleError, TooMuchCodeError
+from loopwright.errors import BuildError, LowerError, ScheduleError, TooMuchCodeError
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.ir.sizes import size_vars
 from loopwright.ir.stmt import Func
 from loopwright.lowering import lower_ids
 from loopwright.lowering.context import PassContext
 from loopwright.runtime.artifacts.artifact import Artifact
+from loopwright.runtime.devices.device import Device
 from loopwright.schedule.surface.schedule import Schedule, replay
 from loopwright.target import Target
 from loopwright.te.dag import ArgId, Dag, arg_id, read_arg_id
@@ -66,12 +68,25 @@ class Case:
 
 
 def runs_here(target: str) -> bool:
-    """Whether this machine can make and run code for a target; ``c`` needs a compiler."""
+    """Whether this machine can make and run code for a target; ``c`` needs a compiler.
+
+    Code for CUDA needs NVRTC alone: where there is no device, it is compiled and not run.
+    """
+    kind = Target(target).kind
+    if kind == "cuda":
+        return importlib.util.find_spec("cuda") is not None
+    if is_for_devices(target):
+        return Device(kind).exist
     x86 = platform.machine().lower() in ("x86_64", "amd64")
     if "-mcpu=x86-64" in target and not x86:
         return False
     resolved = Target(target)
     return not resolved.missing and (resolved.kind != "c" or shutil.which(resolved.cc) is not None)
+
+
+def is_for_devices(target: str) -> bool:
+    """Whether code for a target runs on a device of its own, as kernels do."""
+    return "gpu" in Target(target).keys
 
 
 def case_of(program: Program, trace: list[list[Any]]) -> Case:
@@ -94,7 +109,7 @@ class Prepared:
 
     @property
     def is_kernel(self) -> bool:
-        """Whether GPU threads run it: the interpreter alone can."""
+        """Whether GPU threads run it: the interpreter and devices can, and no CPU."""
         return " in thread(" in str(self.f)
 
 
@@ -175,6 +190,11 @@ class Checker:
         except TooMuchCodeError:
             self.runs["refused as too long"] += 1
             return
+        except (LowerError, BuildError) as error:
+            if "gpu limits" not in f"{error}":
+                raise
+            self.runs["beyond the limits of a device"] += 1
+            return
         if got is not None:
             self._compare(prepared, got)
             self.runs[path.target or path.kind] += 1
@@ -192,7 +212,11 @@ class Checker:
             case "interpreter":
                 return _interpreted(prepared.f, case, path.order)
             case "target":
-                return self.runner.run(self._artifact(case, path), case.arrays, path.side)
+                artifact = self._artifact(case, path)
+                if is_for_devices(path.target) and not Device(Target(path.target).kind).exist:
+                    self.runs[f"{path.target}, compiled only"] += 1
+                    return None
+                return self.runner.run(artifact, case.arrays, path.side)
             case _:
                 assert_never(path.kind)
 
@@ -233,10 +257,10 @@ def execution_paths(prepared: Prepared, targets: Sequence[str]) -> Iterator[Exec
     yield ExecutionPath("round trip", sizes=sizes)
     yield ExecutionPath("interpreter", sizes=sizes)
     yield ExecutionPath("passes", sizes=sizes)
-    if prepared.is_kernel:  # only the interpreter runs it; threads in other orders too
+    if prepared.is_kernel:  # no CPU runs it; the interpreter does, in other orders of threads too
         yield ExecutionPath("interpreter", sizes=sizes, order=2)
         yield ExecutionPath("interpreter", sizes=sizes, order=None)
-        return
+        targets = [t for t in targets if is_for_devices(t)]
     if not _arguments_determine_sizes(prepared.s.dag, prepared.case.arg_ids):
         return
     text = str(prepared.f)
@@ -244,6 +268,7 @@ def execution_paths(prepared: Prepared, targets: Sequence[str]) -> Iterator[Exec
         if "num-threads=2" in spec and "in parallel(" not in text:
             continue
         level, checked = LEVELS[k % len(LEVELS)]
+        checked = checked and not is_for_devices(spec)
         side: Literal["start", "end"] = "start" if k % 2 else "end"
         yield ExecutionPath("target", spec, level, checked, side=side, sizes=sizes)
 

@@ -2,7 +2,8 @@
 
 A seed makes a program, a schedule of it, and the targets that run it. Of five seeds three are
 programs of known sizes for CPUs, one has a size variable and runs for several sizes, one is
-scheduled for GPU threads, which the interpreter runs. Everything is compared with NumPy.
+scheduled for GPU threads, which the interpreter runs, and with ``--target opencl`` a device; with
+``--target cuda`` they become cubins, which run where a GPU is. Everything is compared with NumPy.
 
 A failure is reported at once with its seed. Then its schedule and program are made smaller, and
 printed as a Python program that fails in the same way. A crash of compiled code is a failure like
@@ -21,7 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from loopwright.errors import ScheduleError
-from loopwright.testing.differential import Case, Checker, case_of, runs_here
+from loopwright.testing.differential import Case, Checker, case_of, is_for_devices, runs_here
 from loopwright.testing.execution_path import ExecutionPath
 from loopwright.testing.random.attempts import RandomSchedule
 from loopwright.testing.random.kernel import random_kernel
@@ -154,7 +155,7 @@ class Fuzz:
         self.checker.path = path
         try:
             prepared = self.checker.prepare(case)
-            if path.kind == "target" and prepared.is_kernel:
+            if path.kind == "target" and prepared.is_kernel and not is_for_devices(path.target):
                 return False
             self.checker.run(prepared, path)
         except ScheduleError:

@@ -3,6 +3,7 @@
 Each array, and the workspace, lies against a page that may not be touched: at its end (an access
 past the end faults) or at its start (one before it faults). The rest of its pages holds a pattern
 that must survive. A fault kills only the worker, and `GuardedRunner.run` reports it. POSIX only.
+What runs on a device has edges that are looked at afterwards (`loopwright.testing.on_device`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from loopwright.errors import RunError
 from loopwright.runtime.artifacts.artifact import Artifact
 from loopwright.runtime.guarded_memory import GuardedMemory, Side
 from loopwright.testing.numpy_eval import Array
+from loopwright.testing.on_device import run_on_device
 
 _FRESH = 0xFF  # NaN as a float, -1 as an integer
 
@@ -137,7 +139,7 @@ def _run(
     head: dict[str, Any], objects: bytes, blobs: list[bytes], regions: _Regions
 ) -> tuple[list[bytes], str]:
     """Run once; returns the arrays' bytes and an error text or ''."""
-    from loopwright.runtime.function import Function
+    from loopwright.runtime.devices.function import DeviceFunction
     from loopwright.runtime.module import Module
     from loopwright.runtime.symbolic import SymbolicFunction
 
@@ -145,7 +147,11 @@ def _run(
     f = module[module.entry_name]
     if isinstance(f, SymbolicFunction):
         f, _ = f.resolve([np.broadcast_to(0, shape) for shape, _ in head["arrays"]])
-    assert isinstance(f, Function)  # guarded memory is the host's
+    if isinstance(f, DeviceFunction):
+        arrays = zip(blobs, head["arrays"], strict=True)
+        given = [np.frombuffer(b, t).reshape(s) for b, (s, t) in arrays]
+        taken, error = run_on_device(f, given)
+        return [a.tobytes() for a in taken], error
     side = head["side"]
     placed = [(regions.take(len(b)), b) for b in blobs]
     views = [r.place(len(b), side) for r, b in placed]
@@ -156,8 +162,8 @@ def _run(
     space[:] = _FRESH
     address = f.address
     entry = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)(address)
-    given = [*(v.ctypes.data for v in views), *f.values]
-    pointers = (ctypes.c_void_p * max(1, len(given)))(*given)
+    values = [*(v.ctypes.data for v in views), *f.values]
+    pointers = (ctypes.c_void_p * max(1, len(values)))(*values)
     code = entry(pointers, space.ctypes.data if f.workspace_bytes else None)
     error = f"the function returned {code}" if code else ""
     names = [arg.name for arg in f.args]

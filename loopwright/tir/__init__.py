@@ -1,8 +1,9 @@
 """TVM's ``tir`` names over `loopwright.te`: expressions, and statements written by hand.
 
 ``tvm.tir.Select``, ``tvm.tir.const`` and the others are functions of `loopwright.te`. What calls
-code that no trace can hold (``call_extern``, ``call_packed``) is not there, and asking for it says
-what to write instead.
+code of other languages (``call_extern``) is not there, and asking for it says what to write
+instead. Packed functions are called from functions written by hand, `prim_func`, which have no
+trace.
 """
 
 from __future__ import annotations
@@ -74,13 +75,15 @@ from loopwright.te.tensor_intrin import OperandBuffer
 from loopwright.te.tensor_intrin import decl_buffer as _decl_buffer
 from loopwright.tir import ir_builder
 from loopwright.tir.calls import call_intrin, call_pure_extern
+from loopwright.tir.packed import call_packed, prim_func, stmt_seq
 
 PrimExpr = Expr
 
 #: Names of TVM that cannot be had, and what takes their place.
 _FOREIGN = (
     "code of other languages cannot be called from a kernel, since a trace has to be complete; "
-    "write the statements with tir.ir_builder, or call an instruction with te.call_intrin"
+    "write the statements with tir.ir_builder, call an instruction with te.call_intrin, or a "
+    "function that the process knows by name with tir.call_packed"
 )
 _NUMBER = "write tir.const(value, dtype); extents of shapes are Python's integers here"
 _PASSES = "passes stand in loopwright.transform, and are functions of Func"
@@ -91,7 +94,6 @@ _INSTEAD = {
     "call_extern": _FOREIGN,
     "call_llvm_intrin": _FOREIGN,
     "call_llvm_pure_intrin": _FOREIGN,
-    "call_packed": _FOREIGN,
     "stmt_functor": _PASSES,
     "transform": _PASSES,
 }
@@ -113,6 +115,7 @@ __all__ = [
     "bitwise_or",
     "bitwise_xor",
     "call_intrin",
+    "call_packed",
     "call_pure_extern",
     "ceil",
     "comm_reducer",
@@ -146,6 +149,7 @@ __all__ = [
     "nearbyint",
     "pow",
     "power",
+    "prim_func",
     "reinterpret",
     "round",
     "rsqrt",
@@ -155,6 +159,7 @@ __all__ = [
     "sin",
     "sinh",
     "sqrt",
+    "stmt_seq",
     "sum",
     "tan",
     "tanh",

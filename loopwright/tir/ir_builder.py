@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Literal
 
 from loopwright.errors import TensorError, did_you_mean
-from loopwright.ir.buffer import Load
+from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Expr, ExprLike
 from loopwright.ir.stmt import Stmt
 from loopwright.te import BufferView
@@ -36,6 +36,11 @@ class BufferVar:
 
     def __init__(self, builder: IRBuilder, view: BufferView) -> None:
         self._builder, self._view = builder, view
+
+    @property
+    def buffer(self) -> Buffer:
+        """The buffer of the loop IR."""
+        return self._view.buffer
 
     @property
     def shape(self) -> tuple[int, ...]:

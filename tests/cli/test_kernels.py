@@ -234,3 +234,9 @@ def test_devices(cli):
     text = cli("devices").out
     assert "float32 peak" in text
     assert data["cpu"] in text
+    for other in data["others"]:
+        assert f"{other['device']}: {other['device_name']}" in text
+        assert other["max_threads_per_block"] > 0
+    names = {other["device"].partition("(")[0] for other in data["others"]}
+    for name in {"cuda", "opencl"} - names:
+        assert f"{name}: none (" in text

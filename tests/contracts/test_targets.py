@@ -18,3 +18,13 @@ class TestC(TargetContract):
 class TestInterpreter(TargetContract):
     target = "interp"
     threads = True
+
+
+class TestOpenCL(TargetContract):
+    target = "opencl"
+    threads = True
+
+
+class TestCUDA(TargetContract):
+    target = "cuda"
+    threads = True

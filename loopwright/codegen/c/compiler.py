@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from loopwright import dtypes
 from loopwright.codegen.c.instructions import instruction
 from loopwright.codegen.c.math import install
+from loopwright.codegen.c.packed import DECLARED, write_call
 from loopwright.codegen.c.prelude import Prelude
 from loopwright.codegen.c.statements import RESERVED, CFamilyWriter, Identifiers
 from loopwright.codegen.c.system_compiler import Source, compile_c, disassembly
@@ -23,8 +24,9 @@ from loopwright.codegen.program_queries import buffers_of, has_guarded_accesses
 from loopwright.codegen.workspace import Bytes, SizeDefinitions, larger
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Expr, Var
+from loopwright.ir.node import Node
 from loopwright.ir.sizes import Sizes
-from loopwright.ir.stmt import Check, For, Func, IntrinsicCall, Store
+from loopwright.ir.stmt import CallPacked, Check, For, Func, IntrinsicCall, Store
 from loopwright.ir.traversal import free_vars, walk
 from loopwright.runtime.artifacts.check_records import FIRST_CODE, record_name
 from loopwright.runtime.linker import host_triple
@@ -65,6 +67,8 @@ class Unit:
     loops: int = 0
     parallel_workspace: Bytes = 0
     checks: list[str] = field(default_factory=list)
+    inputs: frozenset[Buffer] = frozenset()
+    packed: list[str] = field(default_factory=list)
     check_words: int = 0
 
     def names(self) -> Identifiers:
@@ -79,6 +83,7 @@ class CWriter(CFamilyWriter):
     def __init__(self, unit: Unit, inside_parallel: bool) -> None:
         super().__init__(unit.prelude, unit.names())
         self.unit, self.inside_parallel = unit, inside_parallel
+        self.inputs = unit.inputs
 
     def hint(self, s: For) -> str | None:
         """Pragmas of GCC, which Clang understands as well."""
@@ -102,6 +107,12 @@ class CWriter(CFamilyWriter):
             at = ", ".join(f"&{self.element(x.buffer, x.indices)}" for x in s.operands)
             self.put(f"{helper}({at});")
         return helper is not None
+
+    def call_packed(self, s: CallPacked) -> None:
+        """Through ``lw_call_packed``, which the runtime binds."""
+        if s.name not in self.unit.packed:
+            self.unit.packed.append(s.name)
+        write_call(self, s)
 
     def check(self, s: Check) -> None:
         """Of threads that fail at once one takes the record; see `loopwright.runtime.image`."""
@@ -166,13 +177,13 @@ class CWriter(CFamilyWriter):
 
 def write_c(f: Func, target: Target) -> tuple[str, Unit, Bytes]:
     """The C text of a function; also what its parts share, and the entry's workspace bytes."""
-    written: set[Buffer] = set()
-    walk(f.body, lambda n: written.add(n.buffer) if isinstance(n, Store) else None)
+    written = _written(f)
     name = f"{f.name}_" if f.name in RESERVED or _MATH_H.fullmatch(f.name) else f.name
     options = target.options
     prelude = Prelude(has_instruction(options["mcpu"], options["mattr"], "fma"))
     install(prelude)
-    unit = Unit(f.name, options["num_threads"], prelude, frozenset(written), [])
+    unit = Unit(f.name, options["num_threads"], prelude, written, [])
+    unit.inputs = frozenset(f.inputs)
     lanes = dot_lanes(options["mcpu"], options["mattr"])
     unit.dot_lanes = min(lanes, target.vector_bytes // 4)
     writer = CWriter(unit, inside_parallel=False)
@@ -198,6 +209,7 @@ def write_c(f: Func, target: Target) -> tuple[str, Unit, Bytes]:
     head = f"/* {f.name}: C made by loopwright {__version__}. */\n"
     head += "#include <math.h>\n#include <stdbool.h>\n#include <stdint.h>\n"
     head += _LAUNCH if unit.loops else ""
+    head += DECLARED if unit.packed else ""
     if unit.checks:
         head += f"\nint64_t {record_name(unit.name)}[{unit.check_words}];\n"
     helpers = unit.prelude.text()
@@ -227,7 +239,22 @@ def compile_func(f: Func, target: Target) -> Code:
         unit.loops > 0,
         tuple(unit.checks),
         triple=host_triple(),
+        packed=tuple(unit.packed),
     )
+
+
+def _written(f: Func) -> frozenset[Buffer]:
+    """Buffers that a function may write, also through the packed functions that it calls."""
+    written: set[Buffer] = set()
+
+    def visit(n: Node) -> None:
+        if isinstance(n, Store):
+            written.add(n.buffer)
+        elif isinstance(n, CallPacked):
+            written.update(n.buffers)
+
+    walk(f.body, visit)
+    return frozenset(written.difference(f.inputs))
 
 
 def _write_parallel(

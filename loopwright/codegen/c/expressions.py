@@ -31,7 +31,8 @@ from loopwright.ir.expr import (
 )
 from loopwright.ir.operations import COMPARE, DIVISIONS
 
-_ATOM, _UNARY, _TERNARY = 15, 14, 2
+#: How tightly text binds: a name or a call, a prefix operator, a condition of ``?:``.
+ATOM, UNARY, _TERNARY = 15, 14, 2
 _PRECEDENCE = {
     "*": 12, "/": 12, "%": 12, "+": 11, "-": 11, "<": 9, "<=": 9, ">": 9, ">=": 9,
     "==": 8, "!=": 8, "&": 7, "^": 6, "|": 5, "&&": 4, "||": 3,
@@ -45,7 +46,7 @@ class Text(NamedTuple):
     """C text and how tightly it binds."""
 
     text: str
-    level: int = _ATOM
+    level: int = ATOM
 
     def inside(self, level: int) -> str:
         """The text as an operand that must bind at least as tightly as this."""
@@ -108,11 +109,11 @@ class ExpressionWriter:
             case Var():
                 return Text(self.name(e))
             case Const(value=v):
-                return Text(str(v), _ATOM if v >= 0 else _UNARY)
+                return Text(str(v), ATOM if v >= 0 else UNARY)
             case Cast(value=v):
                 return self.plain(v)
             case Unary(op="-", a=a):
-                return Text(f"-{self.plain(a).inside(_ATOM)}", _UNARY)
+                return Text(f"-{self.plain(a).inside(ATOM)}", UNARY)
             case Binary(op=op, a=a, b=b) if op in DIVISIONS:
                 return self._plain_division(op, a, b)
             case Binary(op=op, a=a, b=b):
@@ -159,10 +160,10 @@ class ExpressionWriter:
                 return Text("{} ? {} : {}".format(*parts), _TERNARY)
             case Unary(op=op, a=a, dtype=d):
                 if op == "-" and dtypes.is_int(d) and not self.prelude.dialect.wraps:
-                    negated = self.prelude.dialect.negated(self.expr(a).inside(_UNARY), d)
-                    return Text(negated, _UNARY)
+                    negated = self.prelude.dialect.negated(self.expr(a).inside(UNARY), d)
+                    return Text(negated, UNARY)
                 sign = {"not": "!", "~": "~", "-": "-"}[op]
-                return self._narrow(Text(f"{sign}{self.expr(a).inside(_ATOM)}", _UNARY), d)
+                return self._narrow(Text(f"{sign}{self.expr(a).inside(ATOM)}", UNARY), d)
             case Call(fn="reinterpret", args=(a,), dtype=d):
                 return self._reinterpret(self.expr(a), a.dtype, d)
             case Call(fn=fn, args=args):
@@ -247,7 +248,7 @@ class ExpressionWriter:
 
     def convert(self, x: Text, to: str) -> Text:
         """A value as another type."""
-        return Text(f"({self.prelude.dialect.type(to)}){x.inside(_UNARY)}", _UNARY)
+        return Text(f"({self.prelude.dialect.type(to)}){x.inside(UNARY)}", UNARY)
 
     def _narrow(self, x: Text, dtype: str) -> Text:
         """Cut the int that C made of two narrow integers."""
@@ -279,13 +280,13 @@ def literal(value: float, dtype: str, dialect: Dialect) -> Text:
     if value == lowest and dtypes.bits(dtype) >= 32 and not dtypes.is_unsigned(dtype):
         return Text(dialect.lowest(dtype))
     text = dialect.integer(int(value), dtype)
-    return Text(text, _ATOM if value >= 0 or text.endswith(")") else _UNARY)
+    return Text(text, ATOM if value >= 0 or text.endswith(")") else UNARY)
 
 
 def _float(value: float, dtype: str, dialect: Dialect) -> Text:
     dtype = "float64" if dtype == "float64" else "float32"
     suffix = "f" if dtype == "float32" else ""
-    level = _UNARY if math.copysign(1.0, value) < 0 else _ATOM
+    level = UNARY if math.copysign(1.0, value) < 0 else ATOM
     if math.isnan(value):
         return Text(dialect.nan[dtype])
     if math.isinf(value):
@@ -304,7 +305,7 @@ def join(op: str, x: Text, y: Text) -> Text:
         return Text(f"{left} {op} {y.inside(_PRECEDENCE['&&'] + 1)}", level)
     if level >= _PRECEDENCE["+"]:
         return Text(f"{x.inside(level)} {op} {y.inside(level + 1)}", level)
-    inner = _PRECEDENCE["+"] if op in COMPARE else _UNARY
+    inner = _PRECEDENCE["+"] if op in COMPARE else UNARY
     return Text(f"{x.inside(inner)} {op} {y.inside(inner)}", level)
 
 

@@ -26,7 +26,10 @@ from loopwright.ir.stmt import (
     Allocate,
     AllReduce,
     AnyStmt,
+    AsyncGroup,
+    AsyncWait,
     Barrier,
+    CallPacked,
     Check,
     For,
     If,
@@ -98,6 +101,7 @@ class CFamilyWriter(ExpressionWriter):
         names: identifiers of this function.
         bound: C types of the variables in scope.
         buffers: buffers in scope.
+        inputs: parameters of the program that are only read.
         workspace: bytes of workspace that the function needs; with sizes maybe an expression.
         sizes: definitions of what was computed from sizes.
     """
@@ -109,6 +113,7 @@ class CFamilyWriter(ExpressionWriter):
         self.depth = 1
         self.bound: dict[Var, str] = {}
         self.buffers: dict[Buffer, None] = {}
+        self.inputs: frozenset[Buffer] = frozenset()
         self.workspace: Bytes = 0
         self.sizes = SizeDefinitions()
         self._used: Bytes = 0
@@ -140,6 +145,21 @@ class CFamilyWriter(ExpressionWriter):
     def barrier(self, s: Barrier) -> None:
         """Write that the threads of a block wait for each other; refused where there are none."""
         raise CodegenError(f"{self.language}: no code for {type(s).__name__}")
+
+    def call_packed(self, s: CallPacked) -> None:
+        """Write the call of a packed function; code of devices cannot have one."""
+        raise CodegenError(
+            f"{self.language}: call_packed {s.name!r} stands in code of a device; call it on the "
+            "host, before or after the kernel"
+        )
+
+    def async_group(self, body: Stmt) -> None:
+        """Write copies that may arrive later; written as they stand they arrive at once."""
+        with self.block(""):
+            self.stmt(body)
+
+    def async_wait(self, s: AsyncWait) -> None:
+        """Write the wait for such copies, where they do not arrive at once."""
 
     # ------------------------------------------------------------ text
 
@@ -185,10 +205,16 @@ class CFamilyWriter(ExpressionWriter):
                 self.prefetch(b, idx)
             case Check():
                 self.check(s)
+            case CallPacked():
+                self.call_packed(s)
             case View(buffer=b, of=of, offset=k, body=body):
                 self.view(b, of, k)
                 self.stmt(body)
                 self.leave(b)
+            case AsyncGroup(body=body):
+                self.async_group(body)
+            case AsyncWait():
+                self.async_wait(s)
             case IntrinsicCall(body=body):
                 if not self.instruction(s):
                     self.stmt(body)

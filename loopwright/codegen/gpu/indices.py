@@ -5,7 +5,7 @@ Integers of 64 bits take two registers of a GPU and several instructions each.
 
 from __future__ import annotations
 
-from loopwright.codegen.c.expressions import Text, call, join, literal
+from loopwright.codegen.c.expressions import ATOM, UNARY, Text, call, join, literal
 from loopwright.codegen.c.statements import CFamilyWriter
 from loopwright.ir.affine import NARROW, Affine, Interval, interval, to_affine
 from loopwright.ir.buffer import Buffer
@@ -49,7 +49,7 @@ class NarrowIndices(CFamilyWriter):
             case Unary(op="-", a=a):
                 widened = self.narrow(a) and not self.narrow(e)
                 x = self.convert(self.plain(a), "int64") if widened else self.plain(a)
-                return Text(f"-{x.inside(15)}", 14)
+                return Text(f"-{x.inside(ATOM)}", UNARY)
             case Binary(op=op, a=a, b=b):
                 return self._plain_binary(op, a, b, self.narrow(e))
         return super().plain(e)
@@ -102,13 +102,17 @@ class NarrowIndices(CFamilyWriter):
             most *= bounds[1]
         return most < NARROW // 2
 
+    def form(self, e: Expr) -> Affine | None:
+        """An integer as an affine form; None where it is none that is known."""
+        return to_affine(e, {}, self.ranges) if self.is_plain(e) else None
+
     def offset(self, b: Buffer, indices: tuple[Expr, ...]) -> Affine | None:
         """The offset of an element as an affine form; None where it is none that is known."""
         if b.symbolic and len(b.shape) > 1:
             return None
         out = Affine(0)
         for d, i in enumerate(indices):
-            form = to_affine(i, {}, self.ranges) if self.is_plain(i) else None
+            form = self.form(i)
             if form is None:
                 return None
             if b.strides is not None:

@@ -7,12 +7,14 @@ those of every other target. Devices without float64 refuse kernels that use it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from loopwright.codegen.c.dialect import Dialect
 from loopwright.codegen.c.math import install
 from loopwright.codegen.c.prelude import Prelude
 from loopwright.codegen.c.statements import RESERVED
 from loopwright.codegen.c_library import C_FUNCTIONS
+from loopwright.codegen.gpu.barriers import with_unconditional_barriers
 from loopwright.codegen.gpu.split import AXES, SplitProgram
 from loopwright.codegen.gpu.vectors import LANES
 from loopwright.codegen.gpu.writer import ALIGNMENT, KernelWriter
@@ -96,7 +98,7 @@ class OpenClWriter(KernelWriter):
     def barrier(self, s: Barrier) -> None:
         """Threads wait for each other; what they wrote to the scope's memory is seen by all."""
         fence = "CLK_LOCAL_MEM_FENCE"
-        if s.scope != "shared":
+        if s.scope != "shared" or any(b.scope != "global" for b in self.kernel.parameters):
             fence += " | CLK_GLOBAL_MEM_FENCE"
         self.put(f"barrier({fence});")
 
@@ -128,7 +130,12 @@ def write_opencl(program: SplitProgram) -> str:
     prelude = Prelude(True, OPENCL_C)
     install(prelude)
     ranges = Sizes.of_function(f.sizes, [n for b in f.params for n in b.shape]).ranges
-    kernels = [OpenClWriter(prelude, k, _TAKEN).text(ranges) for k in program.kernels]
+    kernels = [
+        OpenClWriter(prelude, replace(k, body=with_unconditional_barriers(k.body)), _TAKEN).text(
+            ranges
+        )
+        for k in program.kernels
+    ]
     helpers = prelude.text()
     code = "\n".join([*([f"{helpers}\n"] if helpers else []), *kernels])
     head = f"/* {f.name}: OpenCL C made by loopwright {__version__}. */\n"

@@ -146,7 +146,7 @@ class _Splitter:
             case Seq(stmts=stmts):
                 for x in stmts:
                     self.host(x, around)
-            case For(kind="thread"):
+            case _ if _is_kernel(s):
                 self.flush()
                 self.launch(s, around)
             case _ if not _launches(s):
@@ -250,6 +250,13 @@ class _Splitter:
                 "instrument_bound_checkers, or run the schedule on Target('interp'), which checks "
                 "every access"
             )
+
+
+def _is_kernel(s: Stmt) -> bool:
+    """Whether a statement is launch loops, maybe with buffers of a block around them."""
+    while isinstance(s, Allocate) and s.buffer.scope == "shared":
+        s = s.body
+    return isinstance(s, For) and s.kind == "thread"
 
 
 def _launches(s: Stmt) -> bool:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from loopwright import dtypes
 from loopwright.ir.affine import Affine
 from loopwright.ir.buffer import Buffer, Load
-from loopwright.ir.expr import Expr, IfThenElse, Var
+from loopwright.ir.expr import Binary, Expr, IfThenElse, Var, const
 from loopwright.ir.node import Node
 from loopwright.ir.stmt import For, If, Seq, Stmt, Store
-from loopwright.ir.traversal import free_vars, walk
+from loopwright.ir.traversal import free_vars, substitute, walk
 
 #: Lanes of the vector types of OpenCL; CUDA's are made for any of these.
 LANES = (2, 4, 8, 16)
@@ -87,6 +87,63 @@ def vector_loop(s: For, offset: Offset, aligned: bool) -> VectorLoop | None:
     if not any(x.is_vector or x.loads for x in out):
         return None
     return VectorLoop(s.var, s.count, tuple(conditions), out)
+
+
+def one_choice(s: For, form: Callable[[Expr], Affine | None]) -> If | None:
+    """A vectorized loop whose lanes all make one choice, as that choice between two such loops.
+
+    Before, where ``i`` is any number::
+
+        for lane in vectorized(4):
+          S[i * 4 + lane] = A[i * 4 + lane] if i * 4 + lane < 1000 else 0.0
+
+    After::
+
+        if i * 4 < 1000:
+          for lane in vectorized(4):
+            S[i * 4 + lane] = A[i * 4 + lane]
+        else:
+          for lane in vectorized(4):
+            S[i * 4 + lane] = 0.0
+
+    Args:
+        s: the loop.
+        form: an integer as an affine form, where it is one.
+
+    Returns:
+        The choice; None where there is none, or lanes may differ.
+    """
+
+    def first(cond: Expr) -> Expr:
+        return substitute(cond, {s.var: const(0, s.var.dtype)})
+
+    match s.body:
+        case If(cond=c, then=then, orelse=other) if s.var in free_vars(c) and _agree(c, s, form):
+            return If(first(c), s.with_body(then), None if other is None else s.with_body(other))
+        case Store(buffer=b, indices=i, value=IfThenElse(cond=c, a=x, b=y)) if _agree(c, s, form):
+            return If(first(c), s.with_body(Store(b, i, x)), s.with_body(Store(b, i, y)))
+    return None
+
+
+def _agree(cond: Expr, s: For, form: Callable[[Expr], Affine | None]) -> bool:
+    """Whether a condition is known to have one value for all lanes.
+
+    ``lane + r < 0`` does where the number of lanes divides r: then r is at most minus that number,
+    or not negative.
+    """
+    if s.var not in free_vars(cond):
+        return True
+    match cond:
+        case Binary(op="and" | "or", a=a, b=b):
+            return _agree(a, s, form) and _agree(b, s, form)
+        case Binary(op="<" | ">=" | "<=" | ">" as op, a=a, b=b):
+            x, y = form(a), form(b)
+            if x is None or y is None:
+                return False
+            least = x - y - (1 if op in ("<=", ">") else 0)
+            others = (least.const, *(c for v, c in least.terms.items() if v is not s.var))
+            return least.terms.get(s.var) == 1 and all(c % s.count == 0 for c in others)
+    return False
 
 
 def _depend(stores: list[Store]) -> bool:

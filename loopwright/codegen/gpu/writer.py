@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from loopwright import dtypes
+from loopwright.codegen.c.expressions import UNARY, Text
 from loopwright.codegen.c.prelude import Prelude
 from loopwright.codegen.c.statements import Identifiers
 from loopwright.codegen.gpu.indices import NarrowIndices, is_narrow
 from loopwright.codegen.gpu.split import Kernel
-from loopwright.codegen.gpu.vectors import Element, VectorStore, vector_loop
+from loopwright.codegen.gpu.vectors import Element, VectorStore, one_choice, vector_loop
 from loopwright.errors import CodegenError
 from loopwright.ir.affine import Interval
 from loopwright.ir.buffer import Buffer, Load
@@ -20,13 +22,14 @@ from loopwright.ir.expr import Expr, Var
 from loopwright.ir.node import Node
 from loopwright.ir.stmt import (
     UNROLL_HINT,
+    Barrier,
     Check,
     For,
     IntrinsicCall,
     Stmt,
     Store,
 )
-from loopwright.ir.traversal import free_vars, walk
+from loopwright.ir.traversal import contains, free_vars, walk
 
 #: Most copies of a loop's body that are made so that registers have constant indices.
 UNROLL_LIMIT = 1024
@@ -158,6 +161,12 @@ class KernelWriter(NarrowIndices):
 
     # ------------------------------------------------------------ memory
 
+    def stored(self, e: Expr) -> Text:
+        """A value as memory holds it; floats of 16 bits that are only moved keep their bits."""
+        if isinstance(e, Load) and e.dtype in dtypes.HALVES:
+            return Text(self.element(e.buffer, e.indices))
+        return super().stored(e)
+
     def allocate(self, b: Buffer, body: Stmt) -> None:
         """A buffer of one thread."""
         if b.symbolic:
@@ -165,6 +174,12 @@ class KernelWriter(NarrowIndices):
                 f"{self.language}: the size of {b.name!r}, a buffer of each thread, depends on "
                 "sizes; compute its stage at root, or in a loop inside of which its extents are "
                 "numbers"
+            )
+        if b.scope == "warp":
+            raise CodegenError(
+                f"{self.language}: {b.name!r} is exchanged between the lanes of a warp, which "
+                "instructions of tensor cores do, on CUDA; leave the passes of phase 0 enabled and "
+                "build for a target cuda"
             )
         self.spaces[b] = ""
         self.buffers[b] = None
@@ -200,8 +215,14 @@ class KernelWriter(NarrowIndices):
         self._unrolled = before
 
     def _indexes_registers(self, s: For) -> bool:
-        """Whether a loop has to be unrolled so that arrays of a thread become registers."""
+        """Whether a loop has to be unrolled so that arrays of a thread become registers.
+
+        One with barriers inside is not: its body is long, and compilers that run the threads of a
+        block one after the other (PoCL) take very long for many barriers.
+        """
         if not isinstance(s.extent, int) or self._unrolled * s.extent > UNROLL_LIMIT:
+            return False
+        if contains(s.body, Barrier):
             return False
         common = (*self.kernel.parameters, *self.kernel.shared)
         found: list[Node] = []
@@ -218,11 +239,16 @@ class KernelWriter(NarrowIndices):
     def _vector_loop(self, s: For) -> bool:
         """Write a vectorized loop as vectors; False: no access of it is one."""
         self.enter(s)
+        choice = one_choice(s, self.form)
+        if choice is not None:
+            self.bound.pop(s.var)
+            self.stmt(choice)
+            return True
         v = vector_loop(s, self.offset, self.aligned_vectors)
         if v is None:
             self.bound.pop(s.var)
             return False
-        head = " && ".join(self.expr(c).inside(5) for c in v.conditions)
+        head = " && ".join(self.expr(c).inside(UNARY) for c in v.conditions)
         with self.block(f"if ({head})" if head else ""):
             for x in v.stores:
                 self._vector_statement(x, v.lane, v.lanes)

@@ -59,6 +59,7 @@ def compile_func(f: Func, target: Target) -> Code:
         module.uses_pool,
         tuple(module.checks),
         triple=machine.triple,
+        packed=tuple(module.packed),
     )
 
 

@@ -23,6 +23,8 @@ class ModuleWriter:
         self.squares: set[str] = set()
         self.uses_pool = False
         self.checks: list[str] = []
+        self.packed: list[str] = []
+        self.inputs: frozenset[Buffer] = frozenset()
         self.check_words = 0
         self.counter = 0
         self.metadata: list[str] = []

@@ -26,6 +26,7 @@ _LAUNCH = "lw_parallel_launch"
 def write_entry(module: ModuleWriter, f: Func) -> Bytes:
     """Write the exported function and its inlined body; returns the workspace that it needs."""
     w = FunctionWriter(module, f.name, None if module.threads == 1 else _launch)
+    module.inputs = frozenset(f.inputs)
     count = len(f.params)
     w.pointers = {b: f"%p{k}" for k, b in enumerate(f.params)}
     ranges = Sizes.of_function(f.sizes, [n for b in f.params for n in b.shape]).ranges

@@ -17,6 +17,7 @@ from loopwright.codegen.llvm.indices import LANE, IndexWriter
 from loopwright.codegen.llvm.instructions import write_instruction
 from loopwright.codegen.llvm.memory import Memory
 from loopwright.codegen.llvm.ops import FALSE, TRUE, Value, literal
+from loopwright.codegen.llvm.packed import write_call
 from loopwright.codegen.llvm.transpose import rest_of_copy, transposed_copy
 from loopwright.codegen.program_queries import has_blocks, touches_memory, widest
 from loopwright.codegen.workspace import SizeDefinitions
@@ -31,7 +32,10 @@ from loopwright.ir.stmt import (
     Allocate,
     AllReduce,
     AnyStmt,
+    AsyncGroup,
+    AsyncWait,
     Barrier,
+    CallPacked,
     Check,
     For,
     If,
@@ -165,9 +169,15 @@ class FunctionWriter(IndexWriter):
                 self.memory.prefetch(b, self.offset(b, idx))
             case Check():
                 write_check(self, s)
+            case CallPacked():
+                write_call(self, s)
             case View(buffer=b, of=of, offset=k, body=body):
                 self.memory.view(b, of, k)
                 self.stmt(body)
+            case AsyncGroup(body=body):
+                self.stmt(body)
+            case AsyncWait():
+                pass
             case IntrinsicCall():
                 if not write_instruction(self.memory, s):
                     self.stmt(s.body)

@@ -1,14 +1,15 @@
 """Accelerators: NVIDIA GPUs and OpenCL, by their files alone, so that nothing heavy is loaded.
 
-There is no target for them yet, so nothing that is found here costs anything.
+A machine without them is well; one that has half of what they need is told about the other half.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 
-from loopwright.inspection.doctor.finding import Finding, listed, ok
+from loopwright.inspection.doctor.finding import Finding, listed, ok, warning
 from loopwright.inspection.doctor.system_files import SystemFiles
 
 #: Folders in which the dynamic linker looks, beside those of its cache and LD_LIBRARY_PATH.
@@ -17,15 +18,25 @@ _MULTIARCH = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu")
 _VENDORS = "/etc/OpenCL/vendors"
 #: How a GPU is reached under Windows (WSL), where it has no device of its own.
 _WSL = "dxg"
-_UNUSED = "kernels are built for the CPU alone"
+_BUILT_ONLY = "kernels for it are built, and cannot run"
 
 
-def nvidia(files: SystemFiles, environ: Mapping[str, str]) -> Finding:
+def is_installed(package: str) -> bool:
+    """Whether a package could be imported; it is not."""
+    return find_spec(package) is not None
+
+
+def nvidia(
+    files: SystemFiles,
+    environ: Mapping[str, str],
+    installed: Callable[[str], bool] = is_installed,
+) -> Finding:
     """Say which NVIDIA GPUs there are, and whether their driver can be loaded.
 
     Args:
         files: of the system.
         environ: variables of the environment.
+        installed: tells whether a package is there.
     """
     driver = library(files, environ, "libcuda.so.1")
     devices = files.names("/dev")
@@ -36,33 +47,46 @@ def nvidia(files: SystemFiles, environ: Mapping[str, str]) -> Finding:
     version = re.search(
         r"Kernel Module.*?\s(\d+\.[\d.]+)", files.line("/proc/driver/nvidia/version")
     )
+    check = "GPU (NVIDIA)"
     if not driver and not gpus:
-        return ok("GPU (NVIDIA)", f"absent; {_UNUSED}")
-    if driver and nodes:
-        with_version = f", driver {version[1]}" if version else ""
-        return ok("GPU (NVIDIA)", f"{listed(gpus)} ({driver}{with_version}); {_UNUSED}")
-    if driver:
-        return ok("GPU (NVIDIA)", f"{driver}, without a device (/dev/nvidia0); {_UNUSED}")
-    return ok("GPU (NVIDIA)", f"{listed(gpus)}, without libcuda.so.1; {_UNUSED}")
+        return ok(check, "absent; the target cuda builds kernels, which run elsewhere")
+    if not driver:
+        found = f"{listed(gpus)}, without libcuda.so.1"
+        return warning(check, found, _BUILT_ONLY, "install NVIDIA's driver")
+    if not nodes:
+        return ok(check, f"{driver}, without a device (/dev/nvidia0)")
+    found = f"{listed(gpus)} ({driver}{f', driver {version[1]}' if version else ''})"
+    if not installed("cuda"):
+        found += ", without the package cuda-bindings"
+        return warning(check, found, _BUILT_ONLY, 'pip install "loopwright[cuda]"')
+    return ok(check, f"{found}; the target cuda runs on it")
 
 
-def opencl(files: SystemFiles, environ: Mapping[str, str]) -> Finding:
+def opencl(
+    files: SystemFiles,
+    environ: Mapping[str, str],
+    installed: Callable[[str], bool] = is_installed,
+) -> Finding:
     """Say which platforms of OpenCL are registered.
 
     Args:
         files: of the system.
         environ: variables of the environment.
+        installed: tells whether a package is there.
     """
     loader = library(files, environ, "libOpenCL.so.1")
     platforms = [name for name in files.names(_VENDORS) if name.endswith(".icd")]
     described = [f"{name} -> {files.line(f'{_VENDORS}/{name}')}" for name in platforms]
-    if loader and platforms:
-        return ok("OpenCL", f"{loader} with {listed(described)}; {_UNUSED}")
-    if not loader and not platforms:
-        return ok("OpenCL", f"absent; {_UNUSED}")
-    if loader:
-        return ok("OpenCL", f"{loader}, without a platform in {_VENDORS}; {_UNUSED}")
-    return ok("OpenCL", f"{listed(described)}, without libOpenCL.so.1; {_UNUSED}")
+    check, package = "OpenCL", installed("pyopencl")
+    if not platforms and not package:
+        return ok(check, "absent; the target opencl builds kernels, which run elsewhere")
+    if not platforms:
+        found = f"the package pyopencl, without a platform in {_VENDORS}"
+        remedy = "install the GPU's driver, or PoCL for the CPU (apt-get install pocl-opencl-icd)"
+        return warning(check, found, _BUILT_ONLY, remedy)
+    if not package:
+        return ok(check, f'{listed(described)}, unused: pip install "loopwright[opencl]" for it')
+    return ok(check, f"{listed(described)} ({loader or 'pyopencl'}); the target opencl runs on it")
 
 
 def library(files: SystemFiles, environ: Mapping[str, str], name: str) -> str:

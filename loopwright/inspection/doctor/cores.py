@@ -10,25 +10,31 @@ from loopwright.inspection.doctor.system_files import SystemFiles, numbers_in
 _CPU = "/sys/devices/system/cpu"
 
 
-def affinity(files: SystemFiles, cpus: Sequence[int], threads: int) -> Finding:
+def affinity(
+    files: SystemFiles,
+    cpus: Sequence[int],
+    threads: int,
+    variable: str = "LOOPWRIGHT_NUM_THREADS",
+) -> Finding:
     """Say how many of the machine's CPUs this process may use, and how many a kernel uses.
 
     Args:
         files: of the system.
         cpus: numbers of those that it may use.
         threads: that a kernel uses where nothing else is asked for.
+        variable: of the environment, which sets that number.
     """
     online = numbers_in(files.line(f"{_CPU}/online"))
     used = f"a kernel uses {threads} thread{'s' * (threads != 1)}"
     if threads > len(cpus):
         return warning(
             "CPUs",
-            f"{len(cpus)} may be used, and {used} (LOOPWRIGHT_NUM_THREADS)",
+            f"{len(cpus)} may be used, and {used} ({variable})",
             "threads take turns on a CPU, and the others wait for them",
-            f"unset LOOPWRIGHT_NUM_THREADS, or set it to {len(cpus)} at most",
+            f"unset {variable}, or set it to {len(cpus)} at most",
         )
     if threads < len(cpus):
-        used += " (LOOPWRIGHT_NUM_THREADS)"
+        used += f" ({variable})"
     if not online:
         text = f"{len(cpus)} may be used, and {used}; the system does not list all of them"
         return unknown("CPUs", text)

@@ -115,7 +115,7 @@ def _installation(files: SystemFiles) -> list[Finding]:
 
 def _processor(files: SystemFiles, cpus: Sequence[int], threads: int) -> list[Finding]:
     return [
-        cores.affinity(files, cpus, threads),
+        cores.affinity(files, cpus, threads, env.num_threads_variable(os.environ)),
         cores.siblings(files, cpus),
         frequency.governor(files, cpus),
         frequency.turbo(files),

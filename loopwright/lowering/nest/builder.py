@@ -177,6 +177,8 @@ class _Nest:
         part = tensor.intrin.body if tensor.match.whole else tensor.intrin.update
         assert part is not None
         instead = tensor.operate(part, self.values)
+        if guarded and tensor.intrin.of_warp:
+            tensor.refuse_guard()
         return plain if guarded else instead
 
     def _unmarked(self, i: int) -> LoopKind:

@@ -6,6 +6,10 @@ for iteration i + n - 1, if there is one, and then reads place i % n. Two places
 this name, with one difference: here conditions that the loop tests before it fills the buffer are
 tested for the later iteration. More of them are the software pipelines of Triton and CUTLASS, which
 keep several copies from global memory on their way.
+
+In kernels what is copied from global into shared memory may arrive asynchronously (`AsyncGroup`),
+which targets with instructions for it use. Each place is waited for at the beginning of its
+iteration, in front of the barrier at which the threads of the block meet.
 """
 
 from __future__ import annotations
@@ -17,10 +21,26 @@ from loopwright.errors import InternalError
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Expr, Var, as_expr, binary
 from loopwright.ir.node import Node
-from loopwright.ir.stmt import Allocate, AllReduce, For, Func, If, Let, Seq, Stmt, Store, seq
+from loopwright.ir.stmt import (
+    Allocate,
+    AllReduce,
+    AsyncGroup,
+    AsyncWait,
+    Barrier,
+    For,
+    Func,
+    If,
+    IntrinsicCall,
+    Let,
+    Seq,
+    Stmt,
+    Store,
+    seq,
+)
 from loopwright.ir.traversal import substitute, walk
 from loopwright.ir.visitor import map_statements
 from loopwright.lowering.context import func_pass
+from loopwright.lowering.nest.launch import is_launch
 from loopwright.lowering.passes.redirect import redirected
 
 
@@ -46,8 +66,20 @@ def inject_double_buffer(f: Func) -> Func:
           if i + 2 < 8:
             fill(B[(i + 2) % 3], i + 2)
           read(B[i % 3])
+
+    In a kernel, where copies from global memory fill B::
+
+        async: fill(B[0], 0)
+        async: fill(B[1], 1)
+        for i in range(8):
+          wait(pending=1)
+          barrier(shared)
+          async:
+            if i + 2 < 8:
+              fill(B[(i + 2) % 3], i + 2)
+          read(B[i % 3])
     """
-    return f.with_body(_go(f.body))
+    return f.with_body(_go(f.body, False))
 
 
 @dataclass(frozen=True)
@@ -69,13 +101,16 @@ class _DoubleBuffer:
     before: tuple[Stmt, ...]
 
 
-def _go(s: Stmt) -> Stmt:
-    s = map_statements(s, _go)
+def _go(s: Stmt, in_kernel: bool) -> Stmt:
+    inside = in_kernel or is_launch(s)
+    s = map_statements(s, lambda c: _go(c, inside))
     if not isinstance(s, For):
         return s
     doubles: list[_DoubleBuffer] = []
     body = _take(s, s.body, (), frozenset(), doubles)
-    return _pipelined(s, body, doubles) if doubles else s
+    if not doubles:
+        return s
+    return _pipelined(s, body, doubles, in_kernel and _can_arrive_later(doubles))
 
 
 def _take(
@@ -138,20 +173,55 @@ def _reads(s: Stmt, buffers: frozenset[Buffer]) -> bool:
 
 
 def _with_places(b: Buffer, n: int) -> Buffer:
+    if b.scope == "warp":  # the first two dimensions stay the lane
+        return Buffer(b.name, (*b.shape[:2], n, *b.shape[2:]), b.dtype, b.scope)
     strides = None if b.strides is None else (b.size, *b.strides)
     return Buffer(b.name, (n, *b.shape), b.dtype, b.scope, strides)
 
 
-def _pipelined(loop: For, body: Stmt, doubles: list[_DoubleBuffer]) -> Stmt:
-    """The loop with its buffers filled ahead; those of one number of places share the tests."""
+def _can_arrive_later(doubles: list[_DoubleBuffer]) -> bool:
+    """Whether buffers may be filled by asynchronous copies.
+
+    All of them are shared and have one number of places, copies from global memory fill them, and
+    nothing that fills them reads shared memory or makes threads meet.
+    """
+    copies: list[Node] = []
+    others: list[Node] = []
+
+    def visit(n: Node) -> None:
+        match n:
+            case Store(buffer=b, value=Load(buffer=source)) if b.is_shared:
+                copies.extend([n] if (source.scope, source.dtype) == ("global", b.dtype) else [])
+            case Load(buffer=b) if b.is_shared:
+                others.append(n)
+            case AllReduce() | Barrier() | IntrinsicCall():
+                others.append(n)
+
+    for x in doubles:
+        walk(x.fill, visit)
+    alike = len({x.copies for x in doubles}) == 1 and all(x.new.is_shared for x in doubles)
+    return alike and bool(copies) and not others
+
+
+def _pipelined(loop: For, body: Stmt, doubles: list[_DoubleBuffer], asynchronous: bool) -> Stmt:
+    """The loop with its buffers filled ahead; those of one number of places share the tests.
+
+    With asynchronous copies each iteration begins by waiting for those of its own place, and for
+    what the other threads waited for; the copies of ``n - 2`` iterations stay on their way.
+    """
     groups: dict[int, list[_DoubleBuffer]] = {}
     for x in doubles:
         groups.setdefault(x.copies, []).append(x)
     first: list[Stmt] = []
     ahead: list[Stmt] = []
     for n, group in groups.items():
-        first += [_fill_first(group, loop, k) for k in range(n - 1)]
-        ahead.append(_fill_ahead(group, loop, n))
+        fills = [_fill_first(group, loop, k) for k in range(n - 1)]
+        later = _fill_ahead(group, loop, n)
+        if asynchronous:
+            fills, later = [AsyncGroup(x) for x in fills], AsyncGroup(later)
+            ahead += [AsyncWait(n - 2), Barrier("shared")]
+        first += fills
+        ahead.append(later)
         place = _place(n)
         body = Let(place, binary("%", loop.var, n), _in_place(body, group, place))
     again = For(loop.var, loop.extent, loop.kind, seq(*ahead, body), loop.pragmas, loop.tag)
@@ -245,11 +315,13 @@ def _uses(s: Stmt, b: Buffer) -> bool:
 
 def _in_place(s: Stmt, group: list[_DoubleBuffer], place: Var) -> Stmt:
     """A statement with accesses of the buffers in the place that a variable names."""
-    new = {x.old: x.new for x in group}
+    new = {x.old: x.new for x in group if x.old.scope != "warp"}
+    of_warps = {x.old: x.new for x in group if x.old.scope == "warp"}
 
     # Any: an expression gives an expression and a statement a statement.
     def go(n: Any) -> Any:
-        return redirected(n.map_children(go), new, lambda idx: (place, *idx))
+        n = redirected(n.map_children(go), new, lambda idx: (place, *idx))
+        return redirected(n, of_warps, lambda idx: (*idx[:2], place, *idx[2:]))
 
     out: Stmt = go(s)
     return out

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from loopwright.errors import LowerError
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Expr
 from loopwright.ir.node import Node
-from loopwright.ir.stmt import Prefetch, Store
+from loopwright.ir.stmt import CallPacked, Prefetch, Store
 
 Indices = tuple[Expr, ...]
 
@@ -19,6 +20,9 @@ def redirected(n: Node, new: Mapping[Buffer, Buffer], at: Callable[[Indices], In
         n: an expression or statement, its children already redirected.
         new: old buffers and their replacements.
         at: indices of an element in the replacement.
+
+    Raises:
+        LowerError: a packed function is given a buffer that is replaced.
     """
     match n:
         case Load(buffer=b, indices=idx, dtype=d) if b in new:
@@ -27,4 +31,10 @@ def redirected(n: Node, new: Mapping[Buffer, Buffer], at: Callable[[Indices], In
             return Store(new[b], at(idx), v)
         case Prefetch(buffer=b, indices=idx) if b in new:
             return Prefetch(new[b], at(idx))
+        case CallPacked(name=name, buffers=buffers) if not new.keys().isdisjoint(buffers):
+            moved = next(b for b in buffers if b in new)
+            raise LowerError(
+                f"call_packed {name!r} is given {moved.name!r}, of which every lane or virtual "
+                "thread has its own; allocate it outside of that loop"
+            )
     return n

@@ -7,7 +7,19 @@ from typing import TypeVar
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Const, Dim, Expr, Unary, Var
 from loopwright.ir.node import Node
-from loopwright.ir.stmt import Allocate, For, Func, If, Let, Prefetch, Seq, Stmt, Store, seq
+from loopwright.ir.stmt import (
+    Allocate,
+    CallPacked,
+    For,
+    Func,
+    If,
+    Let,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+    seq,
+)
 from loopwright.ir.visitor import Mutator
 from loopwright.lowering.context import func_pass
 
@@ -77,6 +89,10 @@ class _Remover(Mutator):
 
     def visit_Prefetch(self, s: Prefetch) -> Stmt:
         self.used.add(s.buffer)
+        return self.rebuilt(s)
+
+    def visit_CallPacked(self, s: CallPacked) -> Stmt:
+        self.used.update(s.buffers)
         return self.rebuilt(s)
 
     def visit_Seq(self, s: Seq) -> Stmt:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from loopwright.ir.buffer import STACK_LIMIT, Buffer, Load
 from loopwright.ir.kinds import Scope
-from loopwright.ir.stmt import Allocate, Func, Prefetch, Seq, Stmt, Store, View, seq
+from loopwright.ir.node import Node
+from loopwright.ir.stmt import Allocate, CallPacked, Func, Prefetch, Seq, Stmt, Store, View, seq
 from loopwright.ir.traversal import walk
 from loopwright.ir.visitor import map_statements
 from loopwright.lowering.context import func_pass
@@ -141,7 +142,14 @@ def _pooled(large: list[Buffer], line: list[Stmt]) -> list[PooledBuffer]:
 
 def _touched(s: Stmt) -> set[Buffer]:
     buffers: set[Buffer] = set()
-    walk(s, lambda n: buffers.add(n.buffer) if isinstance(n, _ACCESS) else None)
+
+    def visit(n: Node) -> None:
+        if isinstance(n, _ACCESS):
+            buffers.add(n.buffer)
+        elif isinstance(n, CallPacked):
+            buffers.update(n.buffers)
+
+    walk(s, visit)
     return buffers
 
 

@@ -22,7 +22,19 @@ from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Const, Expr, Var
 from loopwright.ir.node import Node
 from loopwright.ir.printer import print_expr
-from loopwright.ir.stmt import Allocate, Barrier, For, Func, If, Let, Seq, Stmt, Store, seq
+from loopwright.ir.stmt import (
+    Allocate,
+    AsyncGroup,
+    Barrier,
+    For,
+    Func,
+    If,
+    Let,
+    Seq,
+    Stmt,
+    Store,
+    seq,
+)
 from loopwright.ir.traversal import contains, free_vars, substitute, walk
 from loopwright.ir.visitor import map_statements
 from loopwright.lowering.context import func_pass
@@ -89,7 +101,7 @@ class _Sync:
         ranges: bounds of variables.
         forms: definitions that are affine.
         remainders: definitions ``form % n``, such as the place of an iteration in a double buffer.
-        barriers: how many were inserted so far.
+        barriers: how many there are so far.
     """
 
     def __init__(self, threads: list[For], body: Stmt) -> None:
@@ -143,7 +155,10 @@ class _Sync:
             The statement with barriers, and the accesses since the last barrier after it.
         """
         match s:
+            case Barrier(scope="warp"):
+                return s, pending
             case Barrier():
+                self.barriers += 1
                 return s, ()
             case Seq(stmts=stmts):
                 out = []
@@ -158,6 +173,9 @@ class _Sync:
             case Allocate(buffer=b, body=body):
                 synced, pending = self.stmt(body, pending, pins)
                 return Allocate(b, synced), pending
+            case AsyncGroup(body=body):
+                synced, pending = self.stmt(body, pending, pins)
+                return AsyncGroup(synced), pending
             case If():
                 return self._branch(s, pending, pins)
             case For() if any(a.store for a in _accesses(s, pins)):
@@ -265,6 +283,9 @@ class _Sync:
     def _in_other_place(self, x: Affine, y: Affine) -> bool:
         """Whether two indices are different remainders, as the places of a double buffer are."""
         one, other = (self._remainder(form) for form in (x, y))
+        # A number below the divisor is its own remainder.
+        one = one or (other and self._itself(x, other[1]))
+        other = other or (one and self._itself(y, one[1]))
         if one is None or other is None:
             return False
         (a, m), (b, n) = one, other
@@ -274,6 +295,11 @@ class _Sync:
     def _remainder(self, x: Affine) -> tuple[Affine, int] | None:
         """What an index is the remainder of, and the divisor."""
         return next((self.remainders.get(v) for v in x.terms if x == Affine.of(v)), None)
+
+    def _itself(self, x: Affine, divisor: int) -> tuple[Affine, int] | None:
+        known = all(v in self.ranges for v in x.terms)
+        low, high = x.bounds(self.ranges) if known else (-1, divisor)
+        return (x, divisor) if low >= 0 and high < divisor else None
 
     def _differs(self, x: Affine) -> bool:
         return any(v in self.varying for v in x.terms)

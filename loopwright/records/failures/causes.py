@@ -157,6 +157,15 @@ _COMPILE = ErrorHelp(
             ("would be written out to more than",),
         ),
         Cause(
+            "No device of the target could launch the kernel or hold what it needs: too many "
+            "threads, too much memory of a block or of a thread, or too many registers.",
+            "gpu limits: function 'main': a block has 2048 threads (threadIdx.x 2048 (loop C.i)), "
+            "max_threads_per_block is 1024; bind smaller loops",
+            "nothing, if a few candidates fail so: they cost no time on the device; else give the "
+            "knobs only values within the limits that the text names",
+            ("gpu limits:", "registers_per_block is", "max_spill_bytes is"),
+        ),
+        Cause(
             "A fault of loopwright or of LLVM.",
             "KeyError: 3 (at writer.py:120 < compiler.py:66)",
             "this is a fault of loopwright: please report it with the text and the record",

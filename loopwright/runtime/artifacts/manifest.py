@@ -100,6 +100,7 @@ class FunctionSpec:
         uses_pool: whether it has parallel loops.
         checks: messages of the checks inside of it, by number.
         sizes: of a function that serves every size; else None.
+        packed: names of the packed functions that it calls.
     """
 
     name: str
@@ -109,6 +110,7 @@ class FunctionSpec:
     uses_pool: bool = False
     checks: tuple[str, ...] = ()
     sizes: SizesSpec | None = None
+    packed: tuple[str, ...] = ()
 
     @classmethod
     def from_json(cls, data: JsonObject) -> FunctionSpec:
@@ -121,6 +123,7 @@ class FunctionSpec:
             bool(data["uses_pool"]),
             tuple(data.get("checks", ())),
             SizesSpec.from_json(data) if data.get("sizes") else None,
+            tuple(data.get("packed", ())),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -133,6 +136,7 @@ class FunctionSpec:
             "uses_pool": self.uses_pool,
             **({"checks": list(self.checks)} if self.checks else {}),
             **(self.sizes.to_json() if self.sizes is not None else {}),
+            **({"packed": list(self.packed)} if self.packed else {}),
         }
 
 

@@ -120,6 +120,8 @@ class _Function(_Checks):
         self.flag(f["uses_pool"], "uses_pool")
         for k, check in enumerate(self.entries(f.get("checks", ()), "checks")):
             self.message(check, f"checks[{k}]")
+        for k, name in enumerate(self.entries(f.get("packed", ()), "packed")):
+            self.text(name, f"packed[{k}]")
         if symbolic:
             self.symbolic(f, args)
 

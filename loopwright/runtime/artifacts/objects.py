@@ -14,6 +14,7 @@ from loopwright.runtime.artifacts.elf import Symbol, elf_symbols, is_elf
 from loopwright.runtime.artifacts.kinds import ArtifactKind
 from loopwright.runtime.artifacts.manifest import Manifest
 from loopwright.runtime.linker import Linked
+from loopwright.runtime.packed import calls as packed_calls
 
 
 def link_object(manifest: Manifest, objects: bytes) -> Linked:
@@ -29,12 +30,37 @@ def link_object(manifest: Manifest, objects: bytes) -> Linked:
     imports = {}
     if any(f.uses_pool for f in manifest.functions):
         imports[pool.LAUNCH] = pool.launch_address(manifest.num_threads)
+    if calls_packed(manifest):
+        imports[packed_calls.CALL] = packed_calls.call_address()
     checks = {f.name: f.checks for f in manifest.functions if f.checks}
     exports = [*(f.name for f in manifest.functions), *map(record_name, checks)]
     linked = linker.link(objects, exports, imports)
-    if not checks:
+    if checks:
+        failed = partial(failed_check, linked.addresses, checks)
+        linked = replace(linked, complaint=failed)
+    return with_callbacks(manifest, linked)
+
+
+def calls_packed(manifest: Manifest) -> bool:
+    """Whether a function of it calls packed functions."""
+    return any(f.packed for f in manifest.functions)
+
+
+def with_callbacks(manifest: Manifest, linked: Linked) -> Linked:
+    """Code that raises again what the packed functions raise that it calls."""
+    if not calls_packed(manifest):
         return linked
-    return replace(linked, complaint=partial(failed_check, linked.addresses, checks))
+    own = linked.complaint
+
+    def complaint(code: int) -> Exception | None:
+        error = packed_calls.failure(code)
+        if error is None:
+            return own(code) if own is not None else None
+        if isinstance(error, Exception):
+            return error
+        raise error  # Ctrl-C
+
+    return replace(linked, complaint=complaint)
 
 
 def defined_symbols(manifest: Manifest, code: bytes) -> dict[str, Symbol]:
@@ -72,6 +98,8 @@ def _check_object(manifest: Manifest, objects: bytes) -> None:
     launch = symbols.get(pool.LAUNCH)
     if launch is not None and not any(f.uses_pool for f in manifest.functions):
         raise UsageError("the code has parallel loops, its manifest has none; build it again")
+    if packed_calls.CALL in symbols and not calls_packed(manifest):
+        raise UsageError("the code calls packed functions, its manifest none; build it again")
 
 
 LLVM_OBJECT = ArtifactKind("llvm-object", "llvm", "o", "object", link=link_object, check=check_host)

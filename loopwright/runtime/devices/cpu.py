@@ -54,6 +54,9 @@ class CpuAPI(DeviceAPI):
         ask = _ATTRIBUTES.get(name)
         return None if ask is None else ask()
 
+    def alignment(self, device_id: int) -> int:
+        return CPU_ALIGNMENT
+
     def allocate(
         self,
         device_id: int,

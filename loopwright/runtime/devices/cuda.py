@@ -8,11 +8,12 @@ stand-in for it.
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from loopwright.errors import ArgumentError
+from loopwright.errors import ArgumentError, RunError
 from loopwright.runtime.devices import cuda_driver
 from loopwright.runtime.devices.cuda_driver import Driver
 from loopwright.runtime.devices.interface import (
@@ -80,13 +81,18 @@ class CudaAPI(DeviceAPI):
         return "" if self.count() else cuda_driver.find_driver()[2]
 
     def call(self, device_id: int, doing: str, name: str, *args: object) -> Any:
-        """Call the driver with a device's context in force; errors as `cuda_driver.call`."""
-        where = f"cuda({device_id})"
-        if getattr(self._current, "context", None) != device_id:
-            context = self._context(device_id)
-            cuda_driver.call(self.driver, where, "entering its context", "cuCtxSetCurrent", context)
-            self._current.context = device_id
+        """Call the driver with a device's context in force; errors as `cuda_driver.call`.
+
+        The context is entered every time: other libraries of the process may have left it.
+        """
+        where, context = f"cuda({device_id})", self._context(device_id)
+        cuda_driver.call(self.driver, where, "entering its context", "cuCtxSetCurrent", context)
         return cuda_driver.call(self.driver, where, doing, name, *args)
+
+    def release(self, device_id: int, name: str, handle: object) -> None:
+        """Give something back; not while the process ends, which gives all back by itself."""
+        if not sys.is_finalizing():
+            self.call(device_id, "giving something back", name, handle)
 
     def _context(self, device_id: int) -> Any:
         with self._lock:
@@ -209,8 +215,12 @@ class CudaAPI(DeviceAPI):
             if (device_id, other) in self._peers or not self.can_access_peer(device_id, other):
                 return
             self._peers.add((device_id, other))
-        context = self._context(other)
-        self.call(device_id, f"reaching cuda({other})", "cuCtxEnablePeerAccess", context, 0)
+        context, doing = self._context(other), f"reaching cuda({other})"
+        try:
+            self.call(device_id, doing, "cuCtxEnablePeerAccess", context, 0)
+        except RunError as error:
+            if "PEER_ACCESS_ALREADY_ENABLED" not in str(error):  # by another library
+                raise
 
     def fill(self, memory: Memory, value: int, stream: Stream | None = None) -> None:
         if not memory.nbytes:
@@ -317,7 +327,7 @@ class _OwnedEvent:
         self._api, self._device_id = api, device_id
 
     def __del__(self) -> None:
-        self._api.call(self._device_id, "freeing an event", "cuEventDestroy", self.raw)
+        self._api.release(self._device_id, "cuEventDestroy", self.raw)
 
 
 def _raw(event: Event) -> Any:
@@ -336,7 +346,7 @@ class _Graph:
         self._api.call(self._device_id, "launching a graph", "cuGraphLaunch", self._made, queue)
 
     def __del__(self) -> None:
-        self._api.call(self._device_id, "freeing a graph", "cuGraphExecDestroy", self._made)
+        self._api.release(self._device_id, "cuGraphExecDestroy", self._made)
 
 
 class _CudaProgram(Program):
@@ -389,4 +399,4 @@ class _CudaProgram(Program):
     def __del__(self) -> None:
         module = getattr(self, "_module", None)
         if module is not None:
-            self._api.call(self._device_id, "unloading a cubin", "cuModuleUnload", module)
+            self._api.release(self._device_id, "cuModuleUnload", module)

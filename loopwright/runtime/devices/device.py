@@ -19,6 +19,7 @@ from loopwright.runtime.artifacts import kinds as artifact_kinds
 from loopwright.runtime.devices.cpu import cache_sizes
 from loopwright.runtime.devices.interface import HOST, AttributeValue, DeviceAPI, Stream
 from loopwright.runtime.devices.registry import device_api, device_api_types, find_device_api
+from loopwright.runtime.memory.allocators import free_stream
 
 #: Names and DLPack codes of device types.
 DEVICE_TYPES = {
@@ -229,9 +230,17 @@ class Device:
             >>> lw.cpu(0).require()
         """
         if not self.exist:
-            raise UsageError(f"{self} cannot be used: {self._why_absent()}")
+            raise UsageError(f"{self} cannot be used: {self.why_absent()}")
 
-    def _why_absent(self) -> str:
+    def why_absent(self) -> str:
+        """Why it cannot be used, and what would install what is missing; empty where it is here.
+
+        Example:
+            >>> print(lw.metal().why_absent().partition(",")[0])
+            this version runs kernels on cpu
+        """
+        if self.exist:
+            return ""
         api = find_device_api(self.device_type)
         if api is None:
             driven = ", ".join(_NAMES[code] for code in device_api_types() if code in _NAMES)
@@ -269,7 +278,7 @@ class Device:
         Example:
             >>> lw.cpu(0).free_raw_stream(lw.cpu(0).create_raw_stream())
         """
-        self.api.free_stream(stream)
+        free_stream(stream)
 
     def set_raw_stream(self, stream: Stream | None) -> None:
         """Make a stream the calling thread's current one; None: the default stream.
@@ -298,7 +307,7 @@ class Device:
             yield stream
         finally:
             api.set_stream(self.device_id, before)
-            api.free_stream(stream)
+            free_stream(stream)
 
     def __str__(self) -> str:
         return f"{self.name}({self.device_id})"

@@ -6,6 +6,7 @@ into the device's current stream and returns; copying a result to the host waits
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 
 from loopwright.errors import ArgumentError, RunError
@@ -22,9 +23,13 @@ from loopwright.runtime.devices.interface import (
     Program,
     Stream,
 )
+from loopwright.runtime.devices.launches import recorded
 from loopwright.runtime.function import Arg
+from loopwright.runtime.memory import device_allocator, note_use, workspace_pool
 from loopwright.runtime.ndarray import DeviceArray, NDArray
 
+#: Kernels read vectors of so many bytes, which must not cross such a multiple.
+_ALIGNMENT = 16
 #: Launches that are recorded as a graph, where a device has graphs.
 _GRAPH_LAUNCHES = 64
 #: A sweep of this many times the second-level cache leaves nothing in it.
@@ -60,8 +65,6 @@ class DeviceFunction:
         # Where no output has elements nothing is launched, and a grid may be empty.
         launches = () if self._idle else image.code.launches
         self._launches = [_Concrete(launch, named) for launch in launches]
-        #: Temporary buffers by device and stream: what one stream does is in order.
-        self._spaces: dict[tuple[int, int], list[Memory]] = {}
 
     @property
     def device(self) -> Device:
@@ -99,17 +102,14 @@ class DeviceFunction:
         """Its kernels on a device, loaded now if need be."""
         return self._image.program(device)
 
-    def steps(self, arrays: Sequence[DeviceArray], stream: Stream) -> list[Step]:
-        """The launches of a call in a stream, with all that they take."""
-        buffers = self._take_buffers(arrays[0].device, stream)
-        return [launch.step(arrays, buffers, self.values) for launch in self._launches]
+    @property
+    def buffer_bytes(self) -> Sequence[int]:
+        """Bytes of each temporary buffer."""
+        return self._buffers
 
-    def _take_buffers(self, device: Device, stream: Stream) -> list[Memory]:
-        key = device.device_id, stream.handle
-        if key not in self._spaces:
-            allocate = device.api.allocate
-            self._spaces[key] = [allocate(device.device_id, n) for n in self._buffers]
-        return self._spaces[key]
+    def steps(self, arrays: Sequence[DeviceArray], buffers: Sequence[Memory]) -> list[Step]:
+        """The launches of a call, with all that they take."""
+        return [launch.step(arrays, buffers, self.values) for launch in self._launches]
 
     def _check(self, args: Sequence[object]) -> list[DeviceArray]:
         if len(args) != len(self.args):
@@ -142,6 +142,10 @@ class DeviceFunction:
             return f"expected dtype {spec.dtype.name}, got {arg.dtype}; convert it with astype"
         if arg.shape != spec.shape:
             return f"expected shape {spec.shape}, got {arg.shape}"
+        if arg.memory.offset % _ALIGNMENT or (
+            arg.api.has_addresses and arg.memory.address % _ALIGNMENT
+        ):
+            return f"its memory does not begin at a multiple of {_ALIGNMENT} bytes; copy it"
         return ""
 
     def _check_overlap(self, arrays: Sequence[DeviceArray]) -> None:
@@ -229,8 +233,6 @@ class DeviceCall:
         self.function, self.arrays = function, tuple(arrays)
         self.device = arrays[0].device
         self._program = function.program(self.device)
-        self._stream: Stream | None = None
-        self._steps: list[Step] = []
         self._graph: Callable[[Stream | None], None] | None = None
 
     @property
@@ -245,14 +247,14 @@ class DeviceCall:
             RunError: the device refuses one.
         """
         stream = stream or self.api.current_stream(self.device.device_id)
-        for step in self._steps_in(stream):
-            step.launch(self._program, stream)
-
-    def _steps_in(self, stream: Stream) -> list[Step]:
-        if stream is not self._stream:
-            self._steps = self.function.steps(self.arrays, stream)
-            self._stream = stream
-        return self._steps
+        program = recorded(self._program, self.api, self.device.device_id)
+        for a in self.arrays:
+            note_use(a.memory, stream)
+        function = self.function
+        # What one stream does is in order, so its next call may have the same buffers.
+        with workspace_pool(self.device).lend(*function.buffer_bytes, stream=stream) as buffers:
+            for step in function.steps(self.arrays, buffers):
+                step.launch(program, stream)
 
     def run(self) -> None:
         """Run the function once, and wait for it.
@@ -290,7 +292,12 @@ class DeviceCall:
         return api.elapsed(first, then)
 
     def _many(self, stream: Stream) -> None:
-        steps = self.function.steps(self.arrays, stream)
+        """Launches for a graph, whose buffers are its own as long as it lives."""
+        pool = device_allocator(self.device)
+        self._own = [pool.alloc(n) for n in self.function.buffer_bytes]
+        for memory in self._own:
+            weakref.finalize(self, pool.free, memory).atexit = False
+        steps = self.function.steps(self.arrays, self._own)
         for _ in range(_GRAPH_LAUNCHES):
             for step in steps:
                 step.launch(self._program, stream)
@@ -308,9 +315,6 @@ def sweep(device: Device, nbytes: int = 0) -> None:
     """
     api, device_id = device.api, device.device_id
     total = nbytes or _SWEEP * (device.l2_cache_size_bytes or 1 << 22)
-    memory = api.allocate(device_id, total)
-    try:
+    with workspace_pool(device).lend(total) as (memory,):
         api.fill(memory, 0)
         api.synchronize(device_id, api.current_stream(device_id))
-    finally:
-        api.free(memory)

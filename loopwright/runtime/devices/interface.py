@@ -168,11 +168,13 @@ class DeviceAPI(ABC):
         device_type: DLPack code, by which memory, streams and events say whose they are.
         name: as in ``opencl(0)``.
         unified: whether the host may read and write the memory by its address.
+        has_addresses: whether a handle of memory is an address, so that parts have one too.
     """
 
     device_type: int
     name: str
     unified: bool = False
+    has_addresses: bool = True
 
     @abstractmethod
     def count(self) -> int:
@@ -225,6 +227,10 @@ class DeviceAPI(ABC):
             ArgumentError: bytes outside of a piece.
             RunError: the device refuses, or is lost.
         """
+
+    def alignment(self, device_id: int) -> int:
+        """Bytes to which parts of memory begin that kernels take: a power of two."""
+        return DEVICE_ALIGNMENT
 
     def fill(self, memory: Memory, value: int, stream: Stream | None = None) -> None:
         """Queue writing a byte to all of a piece of memory."""

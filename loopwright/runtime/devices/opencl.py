@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import math
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -23,6 +24,7 @@ from loopwright.errors import (
     RunError,
     TargetError,
 )
+from loopwright.runtime.caches.programs import content_key, program_cache
 from loopwright.runtime.devices.interface import (
     DEVICE_ALIGNMENT,
     HOST,
@@ -50,6 +52,7 @@ class OpenCLAPI(DeviceAPI):
 
     device_type = OPENCL
     name = "opencl"
+    has_addresses = False
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -75,6 +78,10 @@ class OpenCLAPI(DeviceAPI):
     def uuid(self, device_id: int) -> str:
         device = _found()[0][device_id]
         return f"opencl {device.platform.name} {device.name} {device_id}"
+
+    def alignment(self, device_id: int) -> int:
+        bits = int(_found()[0][device_id].mem_base_addr_align)
+        return max(DEVICE_ALIGNMENT, bits // 8)
 
     def _context(self, device_id: int) -> _Context:
         with self._lock:
@@ -249,6 +256,7 @@ class _Context:
         cl: the package.
         context: of the device alone.
         default: its default stream.
+        options: of its compiler.
         queues: those of all its streams.
     """
 
@@ -261,6 +269,11 @@ class _Context:
             queue = self.new_queue()
         self.default = Stream(OPENCL, device_id, 0, queue)
         self.queues: list[_Cl] = [queue]
+        # Nobody reads warnings about code that was generated.
+        self.options = ["-w"]
+        # Quotients and roots are those of every other target where the device can give them.
+        if device.single_fp_config & self.cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT:
+            self.options.append("-cl-fp32-correctly-rounded-divide-sqrt")
 
     def new_queue(self) -> _Cl:
         """An in-order queue that tells times."""
@@ -268,14 +281,30 @@ class _Context:
         return self.cl.CommandQueue(self.context, self.device, profiling)
 
     def build(self, source: str) -> _Cl:
-        """Compile a program.
+        """A program, from the binary that is kept of it, or compiled now.
 
         Raises:
             RunError: the device's compiler refuses it; with the first line that says why.
         """
+        device, cache = self.device, program_cache()
+        facts = (device.name, device.version, device.driver_version, " ".join(self.options))
+        key = content_key("opencl", source, *facts)
+        binary = cache.get(key)
+        if binary is not None:
+            try:
+                return self.cl.Program(self.context, [device], [binary]).build(self.options)
+            except self.cl.Error:  # the driver has changed and does not say so
+                cache.remove(key)
+        program = self._compile(source)
+        cache.put(key, bytes(program.binaries[0]))
+        return program
+
+    def _compile(self, source: str) -> _Cl:
         try:
-            # pyopencl's own folder of binaries would hide what a build costs.
-            return self.cl.Program(self.context, source).build(cache_dir=False)
+            with warnings.catch_warnings():  # that there is a log, even of no more than a count
+                warnings.simplefilter("ignore", self.cl.CompilerWarning)
+                # pyopencl keeps binaries as well, in a folder that nobody trims.
+                return self.cl.Program(self.context, source).build(self.options, cache_dir=False)
         except self.cl.Error as error:
             lines = [x.strip() for x in str(error).splitlines() if "error" in x.lower()]
             text = lines[0] if lines else str(error).strip().partition("\n")[0]

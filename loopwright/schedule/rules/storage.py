@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from loopwright.errors import did_you_mean
-from loopwright.ir.kinds import SCOPES, Scope
+from loopwright.ir.kinds import SCOPES, WARP_SIZE, Scope
 from loopwright.ir.symbol import Symbol
 from loopwright.schedule.bounds.infer import attach_position
 from loopwright.schedule.bounds.results import Bounds, LoopBound, StageBounds
@@ -57,7 +57,13 @@ class SetScope(Step):
 
     @classmethod
     def check_bounds(cls, state: State, bounds: Bounds) -> None:
-        """Refuse shared and local buffers that would outlive the kernel that fills them."""
+        """Refuse shared and local buffers that would outlive the kernel that fills them.
+
+        Buffers of a warp need one.
+        """
+        for sb in bounds.stages.values():
+            if sb.scope == "warp":
+                _check_warp(state, bounds, sb)
         kernels = [(sid, k.root) for sid, k in bounds.kernels.items() if sid in bounds.stages]
         for root, read in ((root, r) for sid, root in kernels for r in bounds.ops[sid].reads()):
             source = bounds.stages.get(read.source)
@@ -242,6 +248,30 @@ def _refuse_outside(state: State, source: StageBounds, root: StageId) -> None:
         f"the kernel of {state.label(root)!r} that reads it; compute it at a loop of "
         f"{state.label(root)!r}, or keep it in global memory",
     )
+
+
+def _check_warp(state: State, bounds: Bounds, sb: StageBounds) -> None:
+    """A buffer of a warp lies in a kernel of whole warps, spread over its lanes."""
+    name, since = repr(state.label(sb.stage.id)), sb.stage.since
+    verb = next((v for v in ("set_scope", "cache_read", "cache_write") if v in since), "set_scope")
+    t = since.get(verb, 0)
+    kernel = sb.kernel
+    lanes = kernel.launches.get("threadIdx.x") if kernel is not None else None
+    if lanes is None or lanes.extent != WARP_SIZE or not sb.padded:
+        has = "none" if lanes is None else f"a threadIdx.x of {lanes.extent}"
+        where = has if sb.padded else "its own loops at root"
+        refuse(
+            verb,
+            t,
+            f"{name} is spread over the lanes of a warp, which are the threads of threadIdx.x, "
+            f"{WARP_SIZE} of them; the kernel around it has {where}; compute it inside a kernel in "
+            f"which a loop of {WARP_SIZE} iterations is bound to threadIdx.x",
+        )
+    members = [x.stage for i, x in bounds.stages.items() if bounds.kernels.get(i) is kernel]
+    if any(m.tag == "vthread" for x in members for m in x.marks.values()):
+        refuse(
+            verb, t, f"{name} is that of a warp, and its kernel has virtual threads; unroll them"
+        )
 
 
 def _check_shared(state: State, bounds: Bounds, sb: StageBounds, store: Attach) -> None:

@@ -236,6 +236,14 @@ def _check_axis(
             "local, each thread fills its own; bind loops of the stage that reads it, or cache it "
             'in "shared"',
         )
+    if sb.padded and sb.scope == "warp" and tag != "threadIdx.x":
+        refuse(
+            "bind",
+            mark.step,
+            f"{name!r} cannot be bound to {tag}: the buffer of {state.label(sb.stage.id)!r} is "
+            "that of one warp, whose lanes are the threads of threadIdx.x; bind loops of the stage "
+            "that reads it",
+        )
     if mark.extent is not None and mark.extent != launch.extent:
         refuse(
             "bind",

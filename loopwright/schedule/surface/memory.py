@@ -271,8 +271,10 @@ class MemoryPrimitives(StageView):
 
         Args:
             scope: ``"global"``, ``"shared"`` (a copy for each thread block), ``"shared.dyn"`` (as
-                ``"shared"``, in the memory that a block gets when it is launched, which CUDA limits
-                less) or ``"local"`` (one for each thread).
+                ``"shared"``; on CUDA it always lies in the memory that a block gets when it is
+                launched, where those of ``"shared"`` lie only when a kernel cannot declare as
+                much), ``"local"`` (one for each thread) or ``"warp"`` (spread over the registers of
+                32 threads, see ``te.intrinsics.fragment_layout``).
 
         Raises:
             ScheduleError: unknown scope; the stage is inlined, an input or an output.

@@ -176,21 +176,25 @@ def test_what_was_used_least_lately_goes_first(tmp_path: Path) -> None:
 
 def test_several_write_and_read_at_the_same_time(tmp_path: Path) -> None:
     artifact = double(cache=False).artifact
-    wrong = []
+    alone = KernelCache(tmp_path / "alone")
+    alone.put("0", artifact)
+    limit = 2 * entry(alone).stat().st_size
+    wrong, right = [], []
 
     def work() -> None:
-        cache = KernelCache(tmp_path / "kernels", 2000)
+        cache = KernelCache(tmp_path / "kernels", limit)
         for turn in range(40):
             cache.put(str(turn % 3), artifact)
             found = cache.get(str(turn % 3))
-            if found is not None and found != artifact:
-                wrong.append(found)
+            if found is not None:
+                (right if found == artifact else wrong).append(found)
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    assert right
     assert not wrong
     assert not list((tmp_path / "kernels").glob(".new-*"))
 

@@ -11,8 +11,9 @@ from loopwright import te
 from loopwright.errors import LowerError
 from loopwright.lowering import lower
 from loopwright.lowering.context import PassContext
-from loopwright.lowering.gpu_limits import GpuLimits, verify_gpu_limits
+from loopwright.lowering.gpu_limits import GpuLimits, limits_of, verify_gpu_limits
 from loopwright.schedule import Schedule, create_schedule
+from loopwright.target import Target
 from tests.unit.lowering import gpu_programs
 
 
@@ -104,21 +105,9 @@ def test_shared_memory_of_a_block() -> None:
     refused(rows.s, rows.args, "takes 64 bytes ('B.acc.row' 64)", max_shared_memory_per_block=63)
 
 
-def test_shared_memory_that_a_launch_gives() -> None:
-    """What a kernel declares has a limit of its own, below that of a block."""
-    declared = gpu_programs.tiled_matmul()
-    refused(
-        declared.s,
-        declared.args,
-        "shared memory that the kernel declares takes 1024 bytes ('A.shared' 512, 'B.shared' 512), "
-        "max_static_shared_memory_per_block is 1023; make the tiles smaller, or put buffers into "
-        '"shared.dyn"',
-        max_static_shared_memory_per_block=1023,
-    )
-    given = gpu_programs.tiled_matmul(scope="shared.dyn")
-    limits = GpuLimits(max_static_shared_memory_per_block=1)
-    verify_gpu_limits(lower(given.s, given.args), limits)
-    refused(given.s, given.args, "takes 1024 bytes", max_shared_memory_per_block=1023)
+def test_dynamic_shared_memory_counts() -> None:
+    case = gpu_programs.tiled_matmul(scope="shared.dyn")
+    refused(case.s, case.args, "takes 1024 bytes", max_shared_memory_per_block=1023)
 
 
 def test_gaps_of_storage_align_count() -> None:
@@ -180,3 +169,21 @@ def test_limits_are_positive_numbers(name: str) -> None:
     for bad in (0, -1, True, "8", 1.5):
         with pytest.raises(LowerError, match=f"GpuLimits: {name} must be a positive int, got"):
             GpuLimits(**{name: bad})  # type: ignore[arg-type]
+
+
+def test_limits_are_those_that_a_target_says() -> None:
+    limits = limits_of(Target("cuda -arch=sm_80 -max_num_threads=512").options)
+    assert (limits.max_shared_memory_per_block, limits.max_threads_per_block) == (166912, 512)
+    assert limits.max_thread_z == GpuLimits().max_thread_z
+
+
+def test_lower_asks_the_target_in_force() -> None:
+    s, args = elementwise(2048, tags=("threadIdx.x",))
+    with Target("cuda"), pytest.raises(LowerError, match="max_thread_x is 1024"):
+        lower(s, args)
+    s, args = elementwise(512, tags=("threadIdx.x",))
+    text = r"a block has 512 threads \(.*\), max_threads_per_block is 256"
+    with Target("opencl -max_threads_per_block=256"), pytest.raises(LowerError, match=text):
+        lower(s, args)
+    with Target("llvm"):
+        lower(s, args)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import time
@@ -12,11 +13,16 @@ from typing import Any
 import pytest
 
 from loopwright import te
-from loopwright.errors import InstantiationError
+from loopwright.errors import InstantiationError, LowerError
+from loopwright.lowering.context import PassContext
 from loopwright.measure.building import Build, BuildPool, Candidate, instantiate, make_candidate
 from loopwright.measure.options import LocalBuilder
 from loopwright.measure.result import ErrorKind, MeasureError
+from loopwright.measure.workers.build_role import BuildRole
+from loopwright.measure.workers.messages import CompileRequest, LowerRequest
 from loopwright.measure.workers.process_exit import FailureCause, WorkerFailure
+from loopwright.measure.workers.worker import describe
+from loopwright.records import next_step
 from loopwright.runtime import Artifact
 from loopwright.target import Target
 from tests.unit.measure.programs import MatmulTask
@@ -148,3 +154,30 @@ def test_a_builder_that_is_killed_again_is_a_crash() -> None:
     build.finish(stopped, 0.1)
     assert build.outcome == MeasureError(ErrorKind.BUILD_TIMEOUT, "by somebody")
     assert not Build(matmul(4), 1.0).begins_again(WorkerFailure(FailureCause.CRASH, "segfault"))
+
+
+def test_a_kernel_beyond_the_limits_of_its_target_is_a_failed_trial() -> None:
+    """It is lowered, and refused before it is compiled: no package of the target is needed."""
+    a = te.placeholder((4096,), name="A")
+    b = te.compute((4096,), lambda i: a[i] + 1.0, name="B")
+    s = te.create_schedule(b.op)
+    s[b].bind(s[b].split(b.op.axis[0], factor=512)[1], te.thread_axis("threadIdx.x"))
+    role = BuildRole()
+    role.answer(
+        LowerRequest(
+            dag=s.dag.hash,
+            payload=json.dumps(s.dag.to_json()).encode(),
+            trace=s.trace_json(),
+            arg_ids=s.arg_ids([a, b]),
+            target=Target("cuda -max_threads_per_block=256").canonical,
+            name="main",
+            passes=PassContext().to_json(),
+        )
+    )
+    with pytest.raises(LowerError) as refused:
+        role.answer(CompileRequest())
+    failed = describe(refused.value, ErrorKind.COMPILE)
+    assert failed.kind == ErrorKind.COMPILE
+    assert "a block has 512 threads" in failed.text
+    assert "max_threads_per_block is 256" in failed.text
+    assert "no time on the device" in next_step(failed.kind, failed.text)

@@ -95,6 +95,11 @@ TOLERANCE = {"float32": 2e-5, "float16": 2e-3}
 NARROW = "opencl -max-threads-per-block=64 -max-shared-memory-per-block=4096"
 
 
+def test_every_operator_is_here() -> None:
+    for cases in (SMALL, LARGE):
+        assert {name for name, _ in cases} == set(ops.WORKLOADS)
+
+
 def lowered(task: lw.Task, index: int) -> tuple[Func, list[te.Tensor]]:
     """What a configuration becomes, checked against the limits of the task's target."""
     s, tensors = task.instantiate(index)

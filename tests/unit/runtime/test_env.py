@@ -32,6 +32,22 @@ def test_values_are_read() -> None:
     assert found == env.Settings(3, 0, 2 << 30, "pthread")
 
 
+def test_tvms_names_count_where_ours_are_unset() -> None:
+    theirs = {"TVM_NUM_THREADS": "3", "TVM_THREAD_POOL_SPIN_COUNT": "7"}
+    assert env.Settings.from_environ(theirs) == env.Settings(num_threads=3, spin=7)
+    assert env.num_threads_variable(theirs) == "TVM_NUM_THREADS"
+    ours = {"LOOPWRIGHT_NUM_THREADS": "2", "LOOPWRIGHT_SPIN": "0"}
+    for both in ({**theirs, **ours}, {**ours, "TVM_NUM_THREADS": "x", "OMP_NUM_THREADS": "5"}):
+        assert env.Settings.from_environ(both) == env.Settings(num_threads=2, spin=0)
+        assert env.num_threads_variable(both) == "LOOPWRIGHT_NUM_THREADS"
+    assert env.num_threads_variable({}) == "LOOPWRIGHT_NUM_THREADS"
+    with pytest.raises(UsageError, match="TVM_NUM_THREADS='x' is not a whole number from 1"):
+        env.Settings.from_environ({"TVM_NUM_THREADS": "x"})
+    not_read = {"OMP_NUM_THREADS": "5", "TVM_BIND_THREADS": "1"}
+    assert env.Settings.from_environ(not_read) == env.Settings()
+    assert env.surroundings(not_read)["variables"] == not_read
+
+
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [

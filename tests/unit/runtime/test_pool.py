@@ -14,11 +14,20 @@ import pytest
 
 from loopwright import env
 from loopwright.errors import RunError, UsageError
-from loopwright.runtime import Module, get_num_threads, linker, pinned, pool, set_num_threads
+from loopwright.runtime import (
+    Module,
+    config_threadpool,
+    get_num_threads,
+    linker,
+    pinned,
+    pool,
+    set_num_threads,
+)
 from tests.unit.runtime import kernels
 
 ROOT = Path(__file__).parents[3]
 THREADS = 4
+ON_LINUX = pytest.mark.skipif(not linker.on_linux(), reason="only Linux places threads")
 
 
 @pytest.fixture(autouse=True)
@@ -155,6 +164,87 @@ def test_pinned_threads_have_one_cpu_each_and_get_all_back() -> None:
     assert all(os.sched_getaffinity(t) == before for t in (0, *pool.start_workers(3)))
 
 
+@pytest.fixture
+def _anywhere() -> Iterator[None]:
+    yield
+    config_threadpool()
+
+
+def where_workers_may_run(threads: int) -> list[set[int]]:
+    return [os.sched_getaffinity(thread) for thread in pool.start_workers(threads)]
+
+
+@ON_LINUX
+@pytest.mark.usefixtures("_anywhere")
+def test_workers_run_where_the_mode_puts_them(cover: Module) -> None:
+    everywhere = os.sched_getaffinity(0)
+    cpus = sorted(everywhere)
+    last, several = cpus[-1], set(cpus[:2])
+    for mode, listed, expected in [
+        ("one_per_thread", [last], [{last}, {last}]),
+        ("one_per_thread", cpus, [{cpus[1 % len(cpus)]}, {cpus[2 % len(cpus)]}]),
+        (-3, sorted(several), [several, several]),
+        ("none", None, [everywhere, everywhere]),
+    ]:
+        config_threadpool(mode, 3, listed)
+        assert get_num_threads() == 3
+        assert where_workers_may_run(3) == expected
+        hits, _ = run(cover, 500)
+        assert (hits[:500] == 1).all()
+    for mode in ("compact", "spread", "big", "little"):
+        config_threadpool(mode, 3)
+        assert all(len(cpus) == 1 for cpus in where_workers_may_run(3))
+    assert os.sched_getaffinity(0) == everywhere, "the caller stays where it was"
+
+
+@ON_LINUX
+@pytest.mark.usefixtures("_anywhere")
+def test_places_outlast_pinned_blocks_and_end_with_the_mode() -> None:
+    everywhere = os.sched_getaffinity(0)
+    last = max(everywhere)
+    config_threadpool("shared", 2, [last])
+    with pinned(4):
+        with pytest.raises(UsageError, match="inside a pinned block"):
+            config_threadpool("compact")
+        config = [os.sched_getaffinity(thread) for thread in pool.start_workers(4)]
+        assert all(len(cpus) == 1 for cpus in config)
+    assert where_workers_may_run(4) == [{last}, everywhere, everywhere]
+    config_threadpool("one_per_thread", 4, [last])
+    config_threadpool("one_per_thread", 2, [last])
+    assert where_workers_may_run(4) == [{last}, everywhere, everywhere], "others are let go"
+    config_threadpool()
+    assert where_workers_may_run(4) == [everywhere] * 3
+
+
+@ON_LINUX
+@pytest.mark.usefixtures("_anywhere")
+def test_the_number_of_threads_follows_the_mode() -> None:
+    cpus = sorted(os.sched_getaffinity(0))
+    config_threadpool("shared", cpus=cpus[:1])
+    assert get_num_threads() == (1 if len(cpus) > 1 else pool.default_num_threads())
+    config_threadpool("compact")
+    assert get_num_threads() == pool.default_num_threads()
+    config_threadpool(nthreads=3)
+    assert get_num_threads() == 3
+
+
+def test_a_pool_that_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = get_num_threads()
+    for arguments, message in [
+        (("fast",), "no affinity mode 'fast'"),
+        (("spread", -1), "whole number from 1 to 1023"),
+        (("spread", 1024), "whole number from 1 to 1023"),
+        (("none", 1, [0]), "'none' takes no list of CPUs"),
+        (("shared", 1, [10_000]), "CPU 10000 may not be used here"),
+    ]:
+        with pytest.raises(UsageError, match=message):
+            config_threadpool(*arguments)
+    monkeypatch.setattr(linker, "on_linux", lambda: False)
+    with pytest.raises(RunError, match="only Linux places threads"):
+        config_threadpool("compact")
+    assert get_num_threads() == before
+
+
 def test_both_ways_to_sleep_are_accepted_by_llvm() -> None:
     assert linker.compile_text(pool.pool_text("pthread"))
     assert "pthread_cond_wait" in pool.pool_text("pthread")
@@ -163,9 +253,11 @@ def test_both_ways_to_sleep_are_accepted_by_llvm() -> None:
 SCRIPT = """
 import os, sys, time
 import numpy as np
-from loopwright.runtime import set_num_threads
+from loopwright.runtime import config_threadpool, set_num_threads
 from tests.unit.runtime import kernels
 set_num_threads(3)
+if len(sys.argv) > 1:
+    config_threadpool(sys.argv[1], 3)
 module = kernels.cover(1000)
 def check():
     for us in (0, 0, 100):
@@ -192,11 +284,14 @@ print("fine")
 
 @pytest.mark.parametrize("kind", ["auto", "pthread"])
 @pytest.mark.parametrize("spin", ["0", "2000"])
-def test_a_forked_child_has_a_pool_of_its_own_and_exit_is_clean(kind: str, spin: str) -> None:
+@pytest.mark.parametrize("mode", [[], pytest.param(["spread"], marks=ON_LINUX)])
+def test_a_forked_child_has_a_pool_of_its_own_and_exit_is_clean(
+    kind: str, spin: str, mode: list[str]
+) -> None:
     environ = os.environ | {"LOOPWRIGHT_POOL": kind, "LOOPWRIGHT_SPIN": spin}
     environ["PYTHONPATH"] = str(ROOT)
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", SCRIPT],
+        [sys.executable, "-W", "ignore", "-c", SCRIPT, *mode],
         env=environ,
         timeout=60,
         capture_output=True,
@@ -241,3 +336,31 @@ def test_pinning_that_fails_leaves_nothing_behind(
     with pinned(2):
         assert len(os.sched_getaffinity(0)) == 1
     assert os.sched_getaffinity(0) == before
+
+
+BUSY = """
+import sys, threading, time
+import numpy as np
+from loopwright.runtime import set_num_threads
+from tests.unit.runtime import kernels
+set_num_threads(3)
+module = kernels.cover(1000)
+hits, where = np.zeros(1000, np.int32), np.zeros(1000, np.int64)
+work = lambda: module(np.array([1000, 64, 5000, 0, -1]), hits, where)
+threading.Thread(target=work, daemon=True).start()
+while not hits.any():
+    time.sleep(0.001)
+print("ends", flush=True)
+"""
+
+
+def test_a_process_may_end_while_workers_are_busy() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BUSY],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        timeout=60,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ends\n", "")

@@ -37,7 +37,7 @@ def test_expressions_against_numpy() -> None:
     np.testing.assert_allclose(result, wanted, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["call_extern", "call_packed", "call_llvm_pure_intrin"])
+@pytest.mark.parametrize("name", ["call_extern", "call_llvm_pure_intrin"])
 def test_calls_of_foreign_code_are_refused_with_the_reason(name: str) -> None:
     with pytest.raises(AttributeError, match=f"{name}.*: code of other languages cannot be called"):
         getattr(tir, name)

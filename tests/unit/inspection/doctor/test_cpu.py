@@ -144,6 +144,7 @@ def test_a_setting_decides_how_many_threads_a_kernel_uses(tmp_path):
     more = affinity(files, (0, 1), 8)
     assert more.state is State.WARNING
     assert "set it to 2 at most" in more.remedy
+    assert affinity(files, (0, 1), 8, "TVM_NUM_THREADS").remedy.startswith("unset TVM_NUM_THREADS,")
 
 
 @pytest.mark.parametrize("name", ["core_cpus_list", "thread_siblings_list"])

@@ -239,57 +239,82 @@ def test_the_cache_of_kernels(tmp_path, monkeypatch):
     assert kernel_cache(tmp_path / "a").state is State.WARNING
 
 
+def there(package):
+    return True
+
+
+def missing(package):
+    return False
+
+
 def test_no_accelerator(tmp_path):
-    for found in (nvidia(SystemFiles(tmp_path), {}), opencl(SystemFiles(tmp_path), {})):
+    nothing = SystemFiles(tmp_path)
+    for found in (nvidia(nothing, {}, missing), opencl(nothing, {}, missing)):
         assert found.state is State.OK
-        assert found.found == "absent; kernels are built for the CPU alone"
+        assert found.found.startswith("absent; the target ")
+
+
+GPU = {
+    f"{LIB}/libcuda.so.1": "",
+    "/dev/nvidia0": "",
+    "/dev/nvidiactl": "",
+    "/proc/driver/nvidia/gpus/0000:01:00.0/information": "Model: \t NVIDIA H200\nIRQ: 1\n",
+    "/proc/driver/nvidia/version": "NVRM version: NVIDIA Kernel Module  550.54  x\n",
+}
 
 
 def test_a_gpu_with_its_driver(tmp_path):
-    files = {
-        f"{LIB}/libcuda.so.1": "",
-        "/dev/nvidia0": "",
-        "/dev/nvidiactl": "",
-        "/proc/driver/nvidia/gpus/0000:01:00.0/information": "Model: \t NVIDIA H200\nIRQ: 1\n",
-        "/proc/driver/nvidia/version": "NVRM version: NVIDIA Kernel Module  550.54  x\n",
-    }
-    found = nvidia(tree(tmp_path, files), {})
+    found = nvidia(tree(tmp_path, GPU), {}, there)
     assert found.state is State.OK
-    assert found.found.startswith(f"NVIDIA H200 ({LIB}/libcuda.so.1, driver 550.54); ")
+    told = f"NVIDIA H200 ({LIB}/libcuda.so.1, driver 550.54); the target cuda runs on it"
+    assert found.found == told
 
 
 def test_half_a_gpu(tmp_path):
-    library = nvidia(tree(tmp_path / "a", {f"{LIB}/libcuda.so.1": ""}), {})
+    library = nvidia(tree(tmp_path / "a", {f"{LIB}/libcuda.so.1": ""}), {}, there)
     assert "without a device" in library.found
-    device = nvidia(tree(tmp_path / "b", {"/dev/nvidia3": ""}), {})
-    assert device.found.startswith("nvidia3, without libcuda.so.1")
-    assert library.state is device.state is State.OK, "no target needs a GPU"
+    assert library.state is State.OK
+    device = nvidia(tree(tmp_path / "b", {"/dev/nvidia3": ""}), {}, there)
+    assert device.found == "nvidia3, without libcuda.so.1"
+    assert (device.state, device.remedy) == (State.WARNING, "install NVIDIA's driver")
+    package = nvidia(tree(tmp_path / "c", GPU), {}, missing)
+    assert package.state is State.WARNING
+    assert package.remedy == 'pip install "loopwright[cuda]"'
 
 
 def test_a_gpu_under_windows(tmp_path):
     files = {"/usr/lib/wsl/lib/libcuda.so.1": "", "/dev/dxg": ""}
-    found = nvidia(tree(tmp_path, files), {"LD_LIBRARY_PATH": "/usr/lib/wsl/lib"})
+    found = nvidia(tree(tmp_path, files), {"LD_LIBRARY_PATH": "/usr/lib/wsl/lib"}, there)
     assert found.found.startswith("dxg (/usr/lib/wsl/lib/libcuda.so.1)")
-    assert nvidia(tree(tmp_path / "none", {"/dev/dxg": ""}), {}).found.startswith("absent")
+    none = nvidia(tree(tmp_path / "none", {"/dev/dxg": ""}), {}, there)
+    assert none.found.startswith("absent")
+
+
+ICD = {"/etc/OpenCL/vendors/pocl.icd": "libpocl.so.2\n"}
 
 
 def test_a_library_of_the_linkers_cache_or_of_a_variable(tmp_path):
-    files = tree(tmp_path, {"/opt/x/libOpenCL.so.1": "", "/opt/y/libcuda.so.1": ""})
-    assert opencl(files, {"LD_LIBRARY_PATH": ":/opt/x"}).found.startswith("/opt/x/libOpenCL.so.1")
+    files = tree(tmp_path, {**ICD, "/opt/x/libOpenCL.so.1": "", "/opt/y/libcuda.so.1": ""})
+    found = opencl(files, {"LD_LIBRARY_PATH": ":/opt/x"}, there).found
+    assert "(/opt/x/libOpenCL.so.1)" in found
     table = b"ld.so-1.7.0\0libcuda.so.1\0/opt/y/libcuda.so.1\0/gone/libOpenCL.so.1\0"
-    (tmp_path / "etc").mkdir()
     (tmp_path / "etc/ld.so.cache").write_bytes(table)
-    assert nvidia(files, {}).found.startswith("/opt/y/libcuda.so.1")
-    assert opencl(files, {}).state is State.OK, "the cache names a file that is gone"
+    assert "/opt/y/libcuda.so.1" in nvidia(tree(tmp_path, {"/dev/nvidia0": ""}), {}, there).found
+    assert "(pyopencl)" in opencl(files, {}, there).found, "the cache names a file that is gone"
 
 
 def test_opencl_with_pocl_and_halves_of_it(tmp_path):
-    loader, icd = {f"{LIB}/libOpenCL.so.1": ""}, {"/etc/OpenCL/vendors/pocl.icd": "libpocl.so.2\n"}
-    both = opencl(tree(tmp_path / "a", {**loader, **icd}), {})
+    files = tree(tmp_path, {**ICD, f"{LIB}/libOpenCL.so.1": ""})
+    both = opencl(files, {}, there)
     assert both.state is State.OK
-    assert "pocl.icd -> libpocl.so.2" in both.found
-    assert "without a platform" in opencl(tree(tmp_path / "b", loader), {}).found
-    assert "without libOpenCL.so.1" in opencl(tree(tmp_path / "c", icd), {}).found
+    told = f"pocl.icd -> libpocl.so.2 ({LIB}/libOpenCL.so.1); the target opencl runs on it"
+    assert both.found == told
+    unused = opencl(files, {}, missing)
+    assert unused.state is State.OK
+    assert 'pip install "loopwright[opencl]"' in unused.found
+    alone = opencl(SystemFiles(tmp_path / "none"), {}, there)
+    assert alone.state is State.WARNING
+    assert "apt-get install pocl-opencl-icd" in alone.remedy
 
 
 def test_everything_where_the_system_tells_nothing(tmp_path):

@@ -114,6 +114,23 @@ def test_copies_between_devices_reach_the_peer_once(api: CudaAPI, driver: FakeDr
     assert driver.calls.count("cuMemcpyPeerAsync") == 2
 
 
+def test_a_peer_that_another_library_reached_before(api: CudaAPI, driver: FakeDriver) -> None:
+    driver.failing["cuCtxEnablePeerAccess"] = Status.CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
+    api.copy(api.allocate(0, 16), 0, api.allocate(1, 16), 0, 16)
+    driver.failing["cuCtxEnablePeerAccess"] = Status.CUDA_ERROR_ILLEGAL_ADDRESS
+    with pytest.raises(DeviceLostError):
+        api.copy(api.allocate(1, 16), 0, api.allocate(0, 16), 0, 16)
+
+
+def test_a_context_that_another_library_left_is_entered_again(
+    api: CudaAPI, driver: FakeDriver
+) -> None:
+    api.allocate(0, 16)
+    driver.cuCtxSetCurrent("context of another library")
+    api.allocate(0, 16)
+    assert driver._current.context == "context 0"
+
+
 def test_every_thread_enters_the_context(api: CudaAPI) -> None:
     errors: list[BaseException] = []
 

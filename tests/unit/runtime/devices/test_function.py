@@ -12,9 +12,10 @@ import pytest
 
 import loopwright as lw
 from loopwright.errors import ArgumentError, TargetError, UsageError
-from loopwright.runtime import Artifact, Module
+from loopwright.runtime import Artifact, Module, from_dlpack
 from loopwright.runtime.artifacts.device_code import DeviceCode, Launch
 from loopwright.runtime.artifacts.manifest import ArgSpec, FunctionSpec, Manifest, SizesSpec
+from loopwright.runtime.devices import dlpack
 from loopwright.runtime.devices.function import DeviceCall, DeviceFunction
 from loopwright.runtime.symbolic import SymbolicFunction
 from tests.unit.runtime.devices.fake_cuda import FakeDriver
@@ -82,8 +83,9 @@ def test_launches_run_in_order_with_a_temporary(gpus: FakeDriver) -> None:
     assert isinstance(f["f"], DeviceFunction)
     assert f["f"].workspace_bytes == 64
     assert f.type_key == "cuda"
+    had = gpus.calls.count("cuMemAlloc")
     f(a, b)
-    assert gpus.calls.count("cuMemAlloc") == 3  # the temporary is kept
+    assert gpus.calls.count("cuMemAlloc") == had  # the temporary is kept
 
 
 def test_it_runs_where_its_arrays_are(gpus: FakeDriver) -> None:
@@ -96,14 +98,33 @@ def test_it_runs_where_its_arrays_are(gpus: FakeDriver) -> None:
 
 
 def test_each_stream_has_temporaries_of_its_own(gpus: FakeDriver) -> None:
+    places: list[int] = []
+
+    def noted(a: int, b: int) -> None:
+        places.append(b)
+
+    gpus.kernels["double_16"] = noted
     f = module(TWO_KERNELS)
     a, b = arrays()
     f(a, b)
-    had = gpus.calls.count("cuMemAlloc")
     with lw.cuda().stream() as stream:
         f(a, b)
         assert gpus.launches[-1][-1] == stream.handle
-    assert gpus.calls.count("cuMemAlloc") == had + 1
+    f(a, b)
+    assert places[0] == places[2] != places[1]
+
+
+class Shifted:
+    """Another library's array that begins inside of other memory."""
+
+    def __init__(self, a: lw.runtime.NDArray) -> None:
+        self.a = a
+
+    def __dlpack__(self, **options: object) -> Any:
+        return dlpack.export(self.a.data + 4, (16,), "float32", (2, 0), self.a)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (2, 0)
 
 
 @pytest.mark.parametrize(
@@ -115,6 +136,7 @@ def test_each_stream_has_temporaries_of_its_own(gpus: FakeDriver) -> None:
         (lambda a, b: (a, b.copyto("cuda:1")), r"lies on cuda\(1\), expected cuda\(0\)"),
         (lambda a, b: (a, b.CreateView((8,))), r"expected shape \(16,\), got \(8,\)"),
         (lambda a, b: (a, b.CreateView((16,), "int32")), "expected dtype float32, got int32"),
+        (lambda a, b: (a, from_dlpack(Shifted(b))), "does not begin at a multiple of 16 bytes"),
         (lambda a, b: (a, a), "output overlaps the memory of argument 0"),
         (lambda a, b: (a, None), "got a NoneType on the host"),
     ],

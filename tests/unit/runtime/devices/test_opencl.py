@@ -8,6 +8,7 @@ import pytest
 
 from loopwright.errors import ArgumentError, OutOfMemoryError, RunError, TargetError
 from loopwright.runtime import opencl
+from loopwright.runtime.caches.programs import ProgramCache
 from loopwright.runtime.devices import opencl as backend
 from loopwright.runtime.devices.interface import HOST, DeviceAPI, Memory
 
@@ -26,7 +27,7 @@ def host(a: npt.NDArray[np.float32]) -> Memory:
 @pytest.fixture(scope="module")
 def api() -> DeviceAPI:
     if not opencl().exist:
-        pytest.skip(opencl()._why_absent())
+        pytest.skip(opencl().why_absent())
     return opencl().api
 
 
@@ -99,6 +100,31 @@ def test_what_is_refused(api: DeviceAPI) -> None:
     with pytest.raises(ArgumentError, match="bytes 8 to 24 of the source"):
         api.copy(memory, 8, memory, 0, 16)
     api.free(memory)
+
+
+def test_binaries_are_kept_by_content(api: DeviceAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = ProgramCache()
+    monkeypatch.setattr(backend, "program_cache", lambda: cache)
+    context = backend._Context(backend._found()[0][0], 0)
+    compiled: list[str] = []
+    compile_now = context._compile
+
+    def counted(source: str) -> object:
+        compiled.append(source)
+        return compile_now(source)
+
+    monkeypatch.setattr(context, "_compile", counted)
+    for _ in range(2):
+        context.build(TWICE.decode())
+    assert len(compiled) == 1
+    context.build(TWICE.decode().replace("2 *", "3 *"))
+    assert len(compiled) == 2
+    keys: list[str] = []
+    monkeypatch.setattr(cache, "get", lambda key: keys.append(key) or b"what no driver takes")
+    context.build(TWICE.decode())
+    assert len(compiled) == 3
+    monkeypatch.undo()
+    assert len(cache.get(keys[0]) or b"") > 100
 
 
 def test_why_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,49 @@
+"""Memory of the host as devices take it: arrays of NumPy, kept alive by who uses them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy.typing as npt
+
+from loopwright.errors import ArgumentError
+from loopwright.runtime.devices.interface import HOST, Memory
+
+#: What can be copied from and to: memory, or a contiguous NumPy array.
+HostOrDevice = Memory | npt.NDArray[Any]
+
+
+def as_memory(x: HostOrDevice, written: bool = False) -> Memory:
+    """Memory as it is, or the bytes of an array.
+
+    Args:
+        x: memory, or a NumPy array, which lives as long as the result.
+        written: whether somebody will write into it.
+
+    Raises:
+        ArgumentError: the array is not contiguous, or is to be written and read-only.
+    """
+    if isinstance(x, Memory):
+        return x
+    if not x.flags.c_contiguous:
+        raise ArgumentError(
+            f"an array of shape {x.shape} is not contiguous; copy it with numpy.ascontiguousarray"
+        )
+    if written and not x.flags.writeable:
+        raise ArgumentError(f"an array of shape {x.shape} is read-only; pass one to write into")
+    return Memory(HOST, 0, x.ctypes.data, x.nbytes, owner=x)
+
+
+def same_size(source: Memory, target: Memory, nbytes: int | None) -> int:
+    """How much to copy: what was said, or all of both.
+
+    Raises:
+        ArgumentError: nothing was said, and one is larger than the other.
+    """
+    if nbytes is not None:
+        return nbytes
+    if source.nbytes != target.nbytes:
+        raise ArgumentError(
+            f"a copy of {source.nbytes} bytes into {target.nbytes}; say how many by nbytes"
+        )
+    return source.nbytes

@@ -1,0 +1,140 @@
+"""`NaiveAllocator`: every request goes to the device; the measure of what a pool is worth."""
+
+from __future__ import annotations
+
+import threading
+
+from loopwright.errors import ArgumentError, OutOfMemoryError
+from loopwright.runtime.devices.interface import Memory, Stream
+from loopwright.runtime.memory.pool import DeviceLike, MemoryPool, PoolStatistics
+
+
+class NaiveAllocator(MemoryPool):
+    """Asks the device each time, keeps nothing, and counts.
+
+    Args:
+        device: whose memory: a `Device`, or the pair of its type and number.
+
+    Raises:
+        UsageError: nothing drives such a device.
+
+    Example:
+        >>> from loopwright.runtime.memory import NaiveAllocator
+        >>> from loopwright.testing.simulated_device import SimulatedDevice
+        >>> with SimulatedDevice():
+        ...     pool = NaiveAllocator((12, 0))
+        ...     memory = pool.alloc(1000)
+        ...     print(pool.statistics().reserved_bytes)
+        ...     pool.free(memory)
+        1000
+    """
+
+    def __init__(self, device: DeviceLike) -> None:
+        super().__init__(device)
+        self._held: set[Memory] = set()
+        self._live = self._peak = self._allocations = self._frees = 0
+        self._lock = threading.RLock()
+
+    def alloc(
+        self, nbytes: int, alignment: int | None = None, stream: Stream | None = None
+    ) -> Memory:
+        """Uninitialised memory; see `MemoryPool.alloc`.
+
+        Example:
+            >>> from loopwright.runtime.memory import NaiveAllocator
+            >>> from loopwright.testing.simulated_device import SimulatedDevice
+            >>> with SimulatedDevice():
+            ...     pool = NaiveAllocator((12, 0))
+            ...     memory = pool.alloc(10, alignment=512)
+            ...     print(memory.nbytes, memory.address % 512)
+            ...     pool.free(memory)
+            10 0
+        """
+        aligned_to = self._checked(nbytes, alignment)
+        try:
+            memory = self._from_device(nbytes, aligned_to)
+        except OutOfMemoryError as error:
+            raise OutOfMemoryError(
+                f"{self.device_name}: {nbytes} bytes were asked; {self._live} are live, none are "
+                "cached; free arrays, or use a smaller problem"
+            ) from error
+        with self._lock:
+            self._held.add(memory)
+            self._allocations += 1
+            self._live += nbytes
+            self._peak = max(self._peak, self._live)
+        return memory
+
+    def free(self, memory: Memory, stream: Stream | None = None) -> None:
+        """Give memory back to the device, which waits for what uses it.
+
+        Example:
+            >>> from loopwright.runtime.memory import NaiveAllocator
+            >>> from loopwright.testing.simulated_device import SimulatedDevice
+            >>> with SimulatedDevice():
+            ...     pool = NaiveAllocator((12, 0))
+            ...     pool.free(pool.alloc(10))
+            ...     print(pool.allocated_size())
+            0
+        """
+        with self._lock:
+            if memory not in self._held:
+                raise ArgumentError(f"free: {memory} is not live memory of this allocator")
+            self._held.remove(memory)
+            self._frees += 1
+            self._live -= memory.nbytes
+        self.api.free(memory)
+
+    def statistics(self) -> PoolStatistics:
+        """What is held and was done; nothing is ever cached.
+
+        Example:
+            >>> from loopwright.runtime.memory import NaiveAllocator
+            >>> from loopwright.testing.simulated_device import SimulatedDevice
+            >>> with SimulatedDevice():
+            ...     print(NaiveAllocator((12, 0)).statistics().cached_bytes)
+            0
+        """
+        with self._lock:
+            return PoolStatistics(
+                requested_bytes=self._live,
+                live_bytes=self._live,
+                peak_bytes=self._peak,
+                reserved_bytes=self._live,
+                cached_bytes=0,
+                largest_free=0,
+                allocations=self._allocations,
+                frees=self._frees,
+                device_allocations=self._allocations,
+                device_frees=self._frees,
+            )
+
+    def release_cached(self) -> int:
+        """Nothing is cached: 0.
+
+        Example:
+            >>> from loopwright.runtime.memory import NaiveAllocator
+            >>> from loopwright.testing.simulated_device import SimulatedDevice
+            >>> with SimulatedDevice():
+            ...     print(NaiveAllocator((12, 0)).release_cached())
+            0
+        """
+        return 0
+
+    def forget_stream(self, stream: Stream) -> None:
+        """Nothing is remembered of streams.
+
+        Example:
+            >>> from loopwright.runtime.memory import NaiveAllocator
+            >>> from loopwright.testing.simulated_device import SimulatedDevice
+            >>> with SimulatedDevice() as api:
+            ...     NaiveAllocator((12, 0)).forget_stream(api.current_stream(0))
+        """
+
+    def _from_device(self, nbytes: int, alignment: int) -> Memory:
+        try:
+            return self.api.allocate(self.device_id, nbytes, alignment)
+        except OutOfMemoryError:
+            if not self._ask_holders():
+                raise
+        return self.api.allocate(self.device_id, nbytes, alignment)

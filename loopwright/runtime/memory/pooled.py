@@ -1,0 +1,334 @@
+"""`PooledAllocator`: memory of a device, cut out of chunks that are taken from it once.
+
+As the caching allocator of PyTorch, which owes its ways with streams to CUDA: a block goes to the
+stream that used it last without waiting, and to another one only behind a wait.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from loopwright.errors import ArgumentError, OutOfMemoryError, UsageError
+from loopwright.runtime.devices.interface import HOST, Memory, Stream
+from loopwright.runtime.memory.blocks import Block, Chunk
+from loopwright.runtime.memory.pool import (
+    DeviceLike,
+    Lease,
+    MemoryPool,
+    PooledMemory,
+    PoolStatistics,
+)
+
+_MIB = 1 << 20
+
+
+class PooledAllocator(MemoryPool):
+    """First fit in chunks that double; what is larger than a chunk may be comes from the device.
+
+    Memory that is freed stays here until `release_cached`, or until memory is short.
+
+    Args:
+        device: whose memory: a `Device`, or the pair of its type and number.
+        first_chunk: bytes of the first chunk; default 64 MiB, 1 MiB on the host.
+        largest_chunk: bytes up to which chunks double, and of the largest request that is served
+            from one; default 1 GiB, 64 MiB on the host.
+
+    Raises:
+        UsageError: nothing drives such a device.
+        ArgumentError: a chunk would be empty.
+
+    Example:
+        >>> from loopwright.runtime.memory import PooledAllocator
+        >>> from loopwright.testing.simulated_device import SimulatedDevice
+        >>> with SimulatedDevice():
+        ...     pool = PooledAllocator((12, 0), first_chunk=4096)
+        ...     memory = pool.alloc(1000)
+        ...     print(pool.statistics().live_bytes, pool.statistics().cached_bytes)
+        ...     pool.free(memory)
+        ...     print(pool.release_cached())
+        1024 3072
+        4096
+    """
+
+    def __init__(
+        self,
+        device: DeviceLike,
+        first_chunk: int | None = None,
+        largest_chunk: int | None = None,
+    ) -> None:
+        super().__init__(device)
+        for size in (first_chunk, largest_chunk):
+            if size is not None and size < 1:
+                raise ArgumentError(f"a chunk of {size} bytes holds nothing; choose 1 or more")
+        on_host = self.device_type == HOST
+        self._next_chunk = first_chunk or (_MIB if on_host else 64 * _MIB)
+        self._largest_chunk = largest_chunk or (64 * _MIB if on_host else 1024 * _MIB)
+        self._chunks: list[Chunk] = []
+        self._direct: set[Block] = set()
+        self._requested = self._live = self._peak = self._reserved = 0
+        self._allocations = self._frees = self._device_allocations = self._device_frees = 0
+        # An object that is collected while this thread is in here may free its memory: it enters
+        # the lock again, finds the pool busy, and leaves the block for later.
+        self._lock = threading.RLock()
+        self._busy = False
+        self._late: deque[Block] = deque()
+
+    def alloc(
+        self, nbytes: int, alignment: int | None = None, stream: Stream | None = None
+    ) -> Memory:
+        """Uninitialised memory; see `MemoryPool.alloc`.
+
+        Example:
+            >>> from loopwright.runtime.memory import PooledAllocator
+            >>> from loopwright.testing.simulated_device import SimulatedDevice
+            >>> with SimulatedDevice():
+            ...     pool = PooledAllocator((12, 0), first_chunk=4096)
+            ...     memory = pool.alloc(10, alignment=512)
+            ...     print(memory.nbytes, memory.address % 512)
+            ...     pool.free(memory)
+            10 0
+        """
+        aligned_to = self._checked(nbytes, alignment)
+        user = stream or self.api.current_stream(self.device_id)
+        size = max(-(-nbytes // self.alignment), 1) * self.alignment
+        with self._alone("alloc"):
+            block = self._block(nbytes, size, aligned_to, user)
+            lease = Lease(self, nbytes, block, {user.handle: user})
+            block.lease = lease
+            self._allocations += 1
+            self._requested += nbytes
+            self._live += block.size
+            self._peak = max(self._peak, self._live)
+        chunk = block.chunk.memory
+        return PooledMemory(
+            self.device_type, self.device_id, chunk.handle, nbytes, chunk.offset + block.offset,
+            chunk.scope, chunk, lease,
+        )  # fmt: skip
+
+    def free(self, memory: Memory, stream: Stream | None = None) -> None:
+        """Give back what `alloc` gave; see `MemoryPool.free`.
+
+        Example:
+            >>> from loopwright.runtime.memory import PooledAllocator
+            >>> from loopwright.testing.simulated_device import SimulatedDevice
+            >>> with SimulatedDevice():
+            ...     pool = PooledAllocator((12, 0))
+            ...     pool.free(pool.alloc(10))
+            ...     print(pool.allocated_size())
+            ...     print(pool.release_cached())
+            0
+            67108864
+        """
+        user = stream or self.api.current_stream(self.device_id)
+        lease = memory.lease if isinstance(memory, PooledMemory) else None
+        if lease is None or lease.pool is not self:
+            raise ArgumentError(f"free: {memory} was not allocated by this pool, or is a part")
+        with self._lock:
+            block, lease.block = lease.block, None
+            if not isinstance(block, Block):
+                raise ArgumentError(f"free: {memory} was freed before")
+            lease.streams[user.handle] = user
+            self._late.append(block)
+            if not self._busy:
+                self._drain()
+
+    def statistics(self) -> PoolStatistics:
+        """What the pool holds and has done.
+
+        Example:
+            >>> from loopwright.runtime.memory import PooledAllocator
+            >>> from loopwright.testing.simulated_device import SimulatedDevice
+            >>> with SimulatedDevice():
+            ...     print(PooledAllocator((12, 0)).statistics().reserved_bytes)
+            0
+        """
+        with self._alone("statistics"):
+            return self._statistics()
+
+    def release_cached(self) -> int:
+        """Give chunks of which nobody holds a block back to the device; the number of bytes.
+
+        Example:
+            >>> from loopwright.runtime.memory import PooledAllocator
+            >>> from loopwright.testing.simulated_device import SimulatedDevice
+            >>> with SimulatedDevice():
+            ...     pool = PooledAllocator((12, 0), first_chunk=4096)
+            ...     pool.free(pool.alloc(10))
+            ...     print(pool.release_cached(), pool.release_cached())
+            4096 0
+        """
+        with self._alone("release_cached"):
+            return self._release_unused()
+
+    def forget_stream(self, stream: Stream) -> None:
+        """Remember a stream no more; see `loopwright.runtime.memory.forget_stream`.
+
+        Example:
+            >>> from loopwright.runtime.memory import PooledAllocator
+            >>> from loopwright.testing.simulated_device import SimulatedDevice
+            >>> with SimulatedDevice() as api:
+            ...     pool, stream = PooledAllocator((12, 0)), api.create_stream(0)
+            ...     pool.free(pool.alloc(10, stream=stream))
+            ...     api.free_stream(stream)
+            ...     pool.forget_stream(stream)
+            ...     print(pool.release_cached())
+            67108864
+        """
+        with self._alone("forget_stream"):
+            blocks = [block for chunk in self._chunks for block in chunk.blocks()]
+            for block in (*blocks, *self._direct):
+                (block.lease or block).streams.pop(stream.handle, None)
+
+    def _block(self, nbytes: int, size: int, alignment: int, user: Stream) -> Block:
+        """A block that nobody holds, and that work in a stream may use."""
+        if size > self._largest_chunk or alignment > self.alignment:
+            return self._direct_block(nbytes, size, alignment)
+        found = self._first_fit(size, user) or self._grow(nbytes, size, user)
+        for handle, stream in found.streams.items():
+            if handle != user.handle:
+                self.api.sync_stream_from_to(self.device_id, stream, user)
+        found.chunk.take(found, size)
+        found.streams = {}
+        return found
+
+    def _direct_block(self, nbytes: int, size: int, alignment: int) -> Block:
+        """A block of its own from the device, which goes back there."""
+        memory = self._from_device(size, alignment)
+        if memory is None:
+            before = self._reserved
+            self._collect()
+            memory = self._after_release(size, alignment)
+            if memory is None:
+                raise self._out_of_memory(nbytes, before)
+        block = Chunk(memory).free[0]
+        self._direct.add(block)
+        return block
+
+    def _first_fit(self, size: int, user: Stream) -> Block | None:
+        """The first free block that is large enough; before all others one that needs no wait."""
+        needs_wait = None
+        for chunk in self._chunks:
+            for block in chunk.free:
+                if block.size < size:
+                    continue
+                if block.streams.keys() <= {user.handle}:
+                    return block
+                needs_wait = needs_wait or block
+        return needs_wait
+
+    def _grow(self, nbytes: int, size: int, user: Stream) -> Block:
+        """A free block that is large enough, in a new chunk if the device has one."""
+        wanted = self._next_chunk
+        while wanted < size:
+            wanted *= 2
+        wanted = min(wanted, self._largest_chunk)
+        memory = self._from_device(wanted, self.alignment)
+        if memory is None and wanted > size:
+            memory = self._from_device(size, self.alignment)
+        if memory is None:
+            before = self._reserved
+            self._collect()
+            found = self._first_fit(size, user)
+            if found is not None:
+                return found
+            memory = self._after_release(size, self.alignment)
+            if memory is None:
+                raise self._out_of_memory(nbytes, before)
+        self._next_chunk = min(2 * wanted, self._largest_chunk)
+        self._chunks.append(Chunk(memory))
+        return self._chunks[-1].free[0]
+
+    def _from_device(self, size: int, alignment: int) -> Memory | None:
+        """Memory from the device; None where it has not so much."""
+        try:
+            memory = self.api.allocate(self.device_id, size, alignment)
+        except OutOfMemoryError:
+            return None
+        self._device_allocations += 1
+        self._reserved += size
+        return memory
+
+    def _collect(self) -> None:
+        """Get back what others keep for later."""
+        self._ask_holders()
+        self._drain()
+
+    def _after_release(self, size: int, alignment: int) -> Memory | None:
+        """Memory from the device when it has got back all that nobody holds."""
+        self._release_unused()
+        self.api.synchronize(self.device_id)  # a device may keep memory until it is unused
+        return self._from_device(size, alignment)
+
+    def _out_of_memory(self, nbytes: int, before: int) -> OutOfMemoryError:
+        now = self._statistics()
+        return OutOfMemoryError(
+            f"{self.device_name}: {nbytes} bytes were asked; {now.live_bytes} are live, "
+            f"{now.cached_bytes} are cached after {before - now.reserved_bytes} were released, the "
+            f"largest free block has {now.largest_free}; free arrays, or use a smaller problem"
+        )
+
+    def _release_unused(self) -> int:
+        before = self._reserved
+        for chunk in [chunk for chunk in self._chunks if chunk.unused]:
+            self._to_device(chunk.memory)
+            self._chunks.remove(chunk)
+        return before - self._reserved
+
+    def _to_device(self, memory: Memory) -> None:
+        self.api.free(memory)
+        self._device_frees += 1
+        self._reserved -= memory.nbytes
+
+    def _statistics(self) -> PoolStatistics:
+        free = [block.size for chunk in self._chunks for block in chunk.free]
+        return PoolStatistics(
+            requested_bytes=self._requested,
+            live_bytes=self._live,
+            peak_bytes=self._peak,
+            reserved_bytes=self._reserved,
+            cached_bytes=self._reserved - self._live,
+            largest_free=max(free, default=0),
+            allocations=self._allocations,
+            frees=self._frees,
+            device_allocations=self._device_allocations,
+            device_frees=self._device_frees,
+        )
+
+    @contextmanager
+    def _alone(self, what: str) -> Iterator[None]:
+        """Keep other threads out, and do at the end what finalizers asked meanwhile."""
+        with self._lock:
+            if self._busy:
+                raise UsageError(f"{what}: called while the pool works; a finalizer may only free")
+            self._busy = True
+            try:
+                yield
+            finally:
+                self._busy = False
+                if self._late:
+                    self._drain()
+
+    def _drain(self) -> None:
+        """Make blocks free that were given back."""
+        self._busy, before = True, self._busy
+        try:
+            while self._late:
+                self._reclaim(self._late.popleft())
+        finally:
+            self._busy = before
+
+    def _reclaim(self, block: Block) -> None:
+        """Take a block back from its holder."""
+        if block in self._direct:
+            self._direct.remove(block)
+            self._to_device(block.chunk.memory)
+        lease, block.lease = block.lease, None
+        assert lease is not None, "a block that is given back had a holder"
+        self._frees += 1
+        self._requested -= lease.nbytes
+        self._live -= block.size
+        block.streams = lease.streams
+        block.chunk.give(block)

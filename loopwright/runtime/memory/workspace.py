@@ -1,0 +1,270 @@
+"""`WorkspacePool`: memory for what a kernel needs while it runs and nobody sees afterwards.
+
+Calls of a kernel ask for the same sizes again and again, mostly giving back the last first, so
+each thread keeps pages that it used and takes the best fit. As TVM's workspace pool.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import weakref
+from bisect import bisect_left, insort_left
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from loopwright.errors import ArgumentError, RunError
+from loopwright.runtime.devices.interface import Memory, Stream
+from loopwright.runtime.memory.allocators import device_allocator
+from loopwright.runtime.memory.pool import DeviceLike, MemoryPool, device_pair
+
+#: Workspaces are multiples of so many bytes.
+PAGE = 4096
+
+
+def _size(memory: Memory) -> int:
+    return memory.nbytes
+
+
+class _Shelf:
+    """The workspaces of one thread.
+
+    Attributes:
+        free: by the handle of the stream that used them, in the order of their sizes.
+        lent: what the thread holds, the last at the end: what it got, all of it, the stream.
+    """
+
+    def __init__(self) -> None:
+        self.free: dict[int, list[Memory]] = {}
+        self.lent: list[tuple[Memory, Memory, int]] = []
+
+    def take_free(self) -> list[Memory]:
+        """Everything that is free; it is not here any more."""
+        taken = [memory for memories in self.free.values() for memory in memories]
+        self.free.clear()
+        return taken
+
+
+class _Thread(threading.local):
+    """The calling thread's shelf, and an object that lives as long as the thread and the pool."""
+
+    def __init__(self) -> None:
+        self.shelf: _Shelf | None = None
+        self.alive: object = None
+
+
+class _Alive:
+    """Lives as long as a thread and the pool do."""
+
+
+class WorkspacePool:
+    """Lends memory of a device to the threads that launch kernels.
+
+    What a thread gave back it gets again for the same stream, in which work is done in order.
+    Workspaces go back to the allocator when memory is short, and when their thread or pool ends.
+
+    Args:
+        device: a `Device`, or the pair of its type and number.
+        allocator: where memory comes from; default the device's allocator.
+
+    Raises:
+        UsageError: nothing drives such a device.
+
+    Example:
+        >>> from loopwright.runtime.memory import PooledAllocator, WorkspacePool
+        >>> from loopwright.testing.simulated_device import SimulatedDevice
+        >>> with SimulatedDevice():
+        ...     allocator = PooledAllocator((12, 0), first_chunk=65536)
+        ...     pool = WorkspacePool((12, 0), allocator)
+        ...     memory = pool.alloc(1000)
+        ...     pool.free(memory)
+        ...     print(memory.nbytes, allocator.allocated_size())
+        ...     print(pool.release_cached(), allocator.release_cached())
+        1000 4096
+        4096 65536
+    """
+
+    def __init__(self, device: DeviceLike, allocator: MemoryPool | None = None) -> None:
+        self._allocator = allocator or device_allocator(device)
+        self._allocator.holders.add(self)
+        self._thread = _Thread()
+        self._shelves: weakref.WeakSet[_Shelf] = weakref.WeakSet()
+        # Taken for shelves only and never while the allocator is called, which calls back.
+        self._lock = threading.RLock()
+
+    @property
+    def allocator(self) -> MemoryPool:
+        """Where memory comes from."""
+        return self._allocator
+
+    def alloc(self, nbytes: int, stream: Stream | None = None) -> Memory:
+        """Uninitialised memory for work in a stream, aligned as the allocator aligns.
+
+        Args:
+            nbytes: how much; 0 gives a piece that must not be touched.
+            stream: where all work that uses it will be queued; default the current one.
+
+        Raises:
+            OutOfMemoryError: there is not so much.
+            ArgumentError: the size is negative.
+
+        Example:
+            >>> from loopwright.runtime.memory import PooledAllocator, WorkspacePool
+            >>> from loopwright.testing.simulated_device import SimulatedDevice
+            >>> with SimulatedDevice():
+            ...     allocator = PooledAllocator((12, 0), first_chunk=65536)
+            ...     pool = WorkspacePool((12, 0), allocator)
+            ...     memory = pool.alloc(5000)
+            ...     pool.free(memory)
+            ...     print(pool.release_cached(), allocator.release_cached())
+            8192 65536
+        """
+        if nbytes < 0:
+            raise ArgumentError(f"alloc: a workspace of {nbytes} bytes; ask for 0 or more")
+        user = stream or self._allocator.api.current_stream(self._allocator.device_id)
+        size = max(-(-nbytes // PAGE), 1) * PAGE
+        shelf = self._shelf()
+        whole = self._best_fit(shelf, user.handle, size)
+        if whole is None:
+            whole = self._allocator.alloc(size, stream=user)
+        memory = whole.part(0, nbytes)
+        shelf.lent.append((memory, whole, user.handle))
+        return memory
+
+    def free(self, memory: Memory) -> None:
+        """Give back what `alloc` gave to this thread; work that is queued may still use it.
+
+        Raises:
+            ArgumentError: it was not lent to this thread, or was given back before.
+
+        Example:
+            >>> from loopwright.runtime.memory import PooledAllocator, WorkspacePool
+            >>> from loopwright.testing.simulated_device import SimulatedDevice
+            >>> with SimulatedDevice():
+            ...     allocator = PooledAllocator((12, 0), first_chunk=65536)
+            ...     pool = WorkspacePool((12, 0), allocator)
+            ...     first = pool.alloc(10)
+            ...     pool.free(first)
+            ...     second = pool.alloc(10)
+            ...     print(second.address == first.address)
+            ...     pool.free(second)
+            ...     print(pool.release_cached(), allocator.release_cached())
+            True
+            4096 65536
+        """
+        shelf = self._shelf()
+        for position in reversed(range(len(shelf.lent))):
+            lent, whole, handle = shelf.lent[position]
+            if lent is memory:
+                del shelf.lent[position]
+                with self._lock:
+                    # The last of a size goes first, so that it is the next that is lent.
+                    insort_left(shelf.free.setdefault(handle, []), whole, key=_size)
+                return
+        raise ArgumentError(
+            f"free: {memory} is no workspace that this thread holds; it is given back once, by the "
+            "thread that asked for it"
+        )
+
+    @contextmanager
+    def lend(self, *sizes: int, stream: Stream | None = None) -> Iterator[list[Memory]]:
+        """Workspaces for a block of code, one for each size in bytes.
+
+        Example:
+            >>> from loopwright.runtime.memory import PooledAllocator, WorkspacePool
+            >>> from loopwright.testing.simulated_device import SimulatedDevice
+            >>> with SimulatedDevice():
+            ...     allocator = PooledAllocator((12, 0), first_chunk=65536)
+            ...     pool = WorkspacePool((12, 0), allocator)
+            ...     with pool.lend(100, 5000) as (first, second):
+            ...         print(first.nbytes, second.nbytes)
+            ...     print(pool.release_cached(), allocator.release_cached())
+            100 5000
+            12288 65536
+        """
+        held: list[Memory] = []
+        try:
+            for nbytes in sizes:
+                held.append(self.alloc(nbytes, stream))
+            yield list(held)
+        finally:
+            for memory in reversed(held):
+                self.free(memory)
+
+    def release_cached(self) -> int:
+        """Give workspaces that no thread holds back to the allocator; the number of bytes.
+
+        Example:
+            >>> from loopwright.runtime.memory import PooledAllocator, WorkspacePool
+            >>> from loopwright.testing.simulated_device import SimulatedDevice
+            >>> with SimulatedDevice():
+            ...     print(WorkspacePool((12, 0), PooledAllocator((12, 0))).release_cached())
+            0
+        """
+        with self._lock:
+            free = [memory for shelf in self._shelves for memory in shelf.take_free()]
+        for memory in free:
+            self._allocator.free(memory)
+        return sum(map(_size, free))
+
+    def _shelf(self) -> _Shelf:
+        """The calling thread's shelf."""
+        if self._thread.shelf is None:
+            shelf, alive = _Shelf(), _Alive()
+            end = weakref.finalize(alive, _give_all_back, self._allocator, self._lock, shelf)
+            end.atexit = False
+            with self._lock:
+                self._shelves.add(shelf)
+            self._thread.shelf, self._thread.alive = shelf, alive
+        return self._thread.shelf
+
+    def _best_fit(self, shelf: _Shelf, handle: int, size: int) -> Memory | None:
+        """The smallest free workspace that is large enough; the largest goes where none is."""
+        with self._lock:
+            free = shelf.free.get(handle, [])
+            position = bisect_left(free, size, key=_size)
+            if position < len(free):
+                return free.pop(position)
+            too_small = free.pop() if free else None
+        if too_small is not None:
+            self._allocator.free(too_small)
+        return None
+
+
+def _give_all_back(allocator: MemoryPool, lock: threading.RLock, shelf: _Shelf) -> None:
+    """What is done when a thread ends, or nobody holds its pool any more."""
+    with lock:
+        left = [*shelf.take_free(), *(whole for _, whole, _ in shelf.lent)]
+        shelf.lent.clear()
+    # Nobody would hear that the device is lost; its memory is, then, too.
+    with contextlib.suppress(RunError):
+        for memory in left:
+            allocator.free(memory)
+
+
+_lock = threading.Lock()
+_of_devices: dict[tuple[int, int], WorkspacePool] = {}
+
+
+def workspace_pool(device: DeviceLike) -> WorkspacePool:
+    """The workspaces of a device that everybody shares.
+
+    Args:
+        device: a `Device`, or the pair of its type and number.
+
+    Raises:
+        UsageError: nothing drives such a device.
+
+    Example:
+        >>> from loopwright.runtime.memory import workspace_pool
+        >>> from loopwright.testing.simulated_device import SimulatedDevice
+        >>> with SimulatedDevice():
+        ...     print(workspace_pool((12, 0)) is workspace_pool((12, 0)))
+        True
+    """
+    pair, allocator = device_pair(device), device_allocator(device)
+    with _lock:
+        pool = _of_devices.get(pair)
+        if pool is None or pool.allocator is not allocator:
+            pool = _of_devices[pair] = WorkspacePool(pair, allocator)
+        return pool

@@ -1,0 +1,27 @@
+"""Where the time goes: reports of functions and kernels, and a monitor of the whole process.
+
+`profile` runs something and gives a `Report`; `profile_function` does so at each call.
+`PerformanceMonitor` watches whatever is called. A device with kernels of its own reports each
+launch through `recorded`; what else is to be counted is a `MetricCollector`.
+"""
+
+from loopwright.runtime.devices.launches import recorded
+from loopwright.runtime.profiling.calls import observe_calls_of
+from loopwright.runtime.profiling.collectors import MetricCollector, ResourceCollector
+from loopwright.runtime.profiling.monitor import Metrics, PerformanceMonitor
+from loopwright.runtime.profiling.profile import profile, profile_function
+from loopwright.runtime.profiling.report import DeviceTotal, ProfiledCall, Report
+
+__all__ = [
+    "DeviceTotal",
+    "MetricCollector",
+    "Metrics",
+    "PerformanceMonitor",
+    "ProfiledCall",
+    "Report",
+    "ResourceCollector",
+    "observe_calls_of",
+    "profile",
+    "profile_function",
+    "recorded",
+]

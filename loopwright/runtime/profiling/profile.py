@@ -1,0 +1,233 @@
+"""`profile`: which function or kernel takes how long, on which device."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import update_wrapper
+from typing import Any
+
+from loopwright.errors import UsageError, did_you_mean, shown
+from loopwright.runtime import pool
+from loopwright.runtime.devices.device import Device, device
+from loopwright.runtime.devices.interface import HOST
+from loopwright.runtime.devices.launches import LaunchRecorder, Span, recording
+from loopwright.runtime.devices.timers import start_timer
+from loopwright.runtime.function import Function
+from loopwright.runtime.module import Module
+from loopwright.runtime.profiling import calls
+from loopwright.runtime.profiling.collectors import MetricCollector
+from loopwright.runtime.profiling.report import ProfiledCall, Report
+from loopwright.runtime.symbolic import SymbolicFunction
+from loopwright.runtime.timing import time_call
+
+#: Operations of one call: of the function that is profiled, or of several by their names.
+Flop = float | Mapping[str, float]
+_Started = list[tuple[MetricCollector, object]]
+
+
+def profile(
+    function: Module | Callable[..., object],
+    args: Sequence[object] = (),
+    number: int = 10,
+    *,
+    warmup: int = 1,
+    flop: Flop | None = None,
+    collectors: Sequence[MetricCollector] = (),
+) -> Report:
+    """Run something some times, and say which function or kernel took how long.
+
+    A compiled function of the host is timed by the loop in compiled code, all runs in one row. Of
+    anything else, such as a Python function that calls several, each call of a compiled function is
+    a row; where a device reports the launches of a call, each launch is one. What runs between
+    calls is only in `Report.wall_seconds`.
+
+    Args:
+        function: a module (its entry function), a compiled function, or any callable.
+        args: what it is called with.
+        number: runs.
+        warmup: runs before those, which do not count.
+        flop: floating point operations of one call; for several functions or kernels a mapping of
+            their names.
+        collectors: what else is counted around each call; not around single launches, which are
+            only queued when they return.
+
+    Raises:
+        UsageError: a number is out of range.
+        ArgumentError: an argument is not acceptable.
+        RunError: a call failed.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
+        >>> args = [np.zeros(4, "float32"), np.empty(4, "float32")]
+        >>> report = lw.runtime.profiling.profile(f, args, number=100, flop=4)
+        >>> print([(call.name, call.device, call.count, call.nbytes) for call in report.calls])
+        [('add_one', 'cpu(0)', 100, 3200)]
+    """
+    _count("number", number, 1)
+    _count("warmup", warmup, 0)
+    work = function.get_function(function.entry_name) if isinstance(function, Module) else function
+    configuration = {"threads": str(pool.get_num_threads())}
+    for _ in range(warmup):
+        work(*args)
+    if isinstance(work, Function | SymbolicFunction) and work.device.device_type == HOST:
+        row = _looped(work, args, number, collectors)
+        return Report((_with_flop([row], flop)), row.seconds, number, configuration)
+    with recording() as recorder, calls.observed(_CallWatch(recorder, collectors)):
+        begin = time.perf_counter()
+        for _ in range(number):
+            work(*args)
+        rows = [_row(span) for span in recorder.spans]  # waits for the devices
+        wall = time.perf_counter() - begin
+    return Report(_with_flop(rows, flop), wall, number, configuration)
+
+
+def _looped(
+    function: Function | SymbolicFunction,
+    args: Sequence[object],
+    number: int,
+    collectors: Sequence[MetricCollector],
+) -> ProfiledCall:
+    """All runs of a function of the host as one row."""
+    call = function.bind(*args)
+    started = _start(collectors, function.device)
+    seconds = time_call(call, number)
+    metrics = _stop(started)
+    nbytes = number * sum(arg.nbytes for arg in call.function.args)
+    where = str(function.device)
+    return ProfiledCall(function.name, where, seconds, number, nbytes, None, metrics)
+
+
+class _CallWatch:
+    """Notes calls of the thread that made it: an observer for `calls.observed`."""
+
+    def __init__(self, recorder: LaunchRecorder, collectors: Sequence[MetricCollector]) -> None:
+        self._spans, self._collectors = recorder.spans, collectors
+        self._thread = threading.get_ident()
+
+    def __call__(self, function: Any, args: tuple[object, ...]) -> Callable[[], None]:
+        """A call begins; what is returned is called when it ends."""
+        if threading.get_ident() != self._thread:
+            return _nothing
+        home = calls.home_of(function, args)
+        before = len(self._spans)
+        started = _start(self._collectors, home)
+        timer = start_timer(home)
+
+        def end() -> None:
+            timer.stop()
+            metrics = _stop(started)
+            if len(self._spans) > before:  # the device reported each launch
+                return
+            nbytes = sum(arg.nbytes for arg in function.args)
+            self._spans.append(Span(function.name, str(home), timer, nbytes, metrics))
+
+        return end
+
+
+def _nothing() -> None:
+    """The end of a call that is not noted."""
+
+
+def _row(span: Span) -> ProfiledCall:
+    seconds = span.timer.seconds()
+    return ProfiledCall(span.name, span.device, seconds, nbytes=span.nbytes, metrics=span.metrics)
+
+
+def _with_flop(rows: Sequence[ProfiledCall], flop: Flop | None) -> tuple[ProfiledCall, ...]:
+    """The rows with the operations of their calls, where those are known."""
+    if flop is None:
+        return tuple(rows)
+    names = dict.fromkeys(row.name for row in rows)
+    if not isinstance(flop, Mapping):
+        if len(names) > 1:
+            raise UsageError(
+                f"flop is one number, but {', '.join(names)} ran; pass a mapping of their names"
+            )
+        flop = dict.fromkeys(names, flop)
+    unknown = [name for name in flop if name not in names]
+    if unknown:
+        raise UsageError(
+            f"flop names {unknown[0]!r}{did_you_mean(unknown[0], names)}, which did not run; "
+            f"what ran: {', '.join(names)}"
+        )
+    return tuple(
+        replace(row, gflop=row.count * flop[row.name] * 1e-9) if row.name in flop else row
+        for row in rows
+    )
+
+
+def _start(collectors: Sequence[MetricCollector], device: Device) -> _Started:
+    return [(collector, collector.start(device)) for collector in collectors]
+
+
+def _stop(started: _Started) -> dict[str, int | float]:
+    metrics: dict[str, int | float] = {}
+    for collector, state in reversed(started):
+        metrics.update(collector.stop(state))
+    return metrics
+
+
+def _count(name: str, value: object, low: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < low:
+        raise UsageError(f"{name} is {shown(value)}; it must be a whole number, at least {low}")
+
+
+def profile_function(
+    function: Module | Callable[..., object],
+    dev: Device | str | None = None,
+    collectors: Sequence[MetricCollector] = (),
+    func_name: str | None = None,
+    warmup_iters: int = 10,
+    *,
+    number: int = 1,
+    flop: Flop | None = None,
+) -> Callable[..., Report]:
+    """A function that, called with arguments, profiles this one and returns the `Report`.
+
+    Also a decorator of a Python function. TVM's ``profile_function`` is called alike; what it
+    returns gives the metrics of collectors only.
+
+    Args:
+        function: a module or any callable, see `profile`.
+        dev: where it runs; default, and only choice, the device that its code is for.
+        collectors: see `profile`.
+        func_name: of a module, which of its functions; default its entry function.
+        warmup_iters: runs before those that count.
+        number: runs that count.
+        flop: see `profile`.
+
+    Raises:
+        UsageError: the code is for another device, or what is no module has a ``func_name``.
+        AttributeError: the module has no such function.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
+        >>> @lw.runtime.profiling.profile_function
+        ... def twice(a, b):
+        ...     f(a, b)
+        ...     f(b, a)
+        ...
+        >>> report = twice(np.zeros(4, "float32"), np.empty(4, "float32"))
+        >>> print([call.name for call in report.calls], report.rows()[0].count)
+        ['add_one', 'add_one'] 2
+    """
+    work: Callable[..., object] = function
+    if isinstance(function, Module):
+        work = function.get_function(func_name or function.entry_name)
+    elif func_name is not None:
+        raise UsageError(f"func_name {func_name!r} is for modules; pass the function itself")
+    home = getattr(work, "device", None)
+    if dev is not None and home is not None and device(dev) != home:
+        raise UsageError(f"the code is for {home}, not for {device(dev)}; build it for that device")
+
+    def profiled(*args: object) -> Report:
+        return profile(work, args, number, warmup=warmup_iters, flop=flop, collectors=collectors)
+
+    return update_wrapper(profiled, work) if hasattr(work, "__name__") else profiled

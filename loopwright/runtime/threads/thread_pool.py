@@ -1,0 +1,153 @@
+"""`ThreadPool`: Python work on threads, by futures.
+
+Code that loopwright generates runs its parallel loops in a pool of its own (`runtime/pool.py`).
+This one is for the work around it: several functions at a time (a call runs with the interpreter's
+lock released), copies, files.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from types import TracebackType
+from typing import ParamSpec, TypeVar
+
+from loopwright.errors import RunError, UsageError
+from loopwright.runtime.pool import check_num_threads, get_num_threads
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class ThreadPool:
+    """Threads that begin what is submitted in its order; a context manager ends with `shutdown`.
+
+    Threads start when there is work for them. What was submitted before `shutdown`, or before the
+    process ends, is still done.
+
+    Args:
+        num_threads: threads, 1 to 1023; default those of parallel loops
+            (`loopwright.runtime.get_num_threads`).
+        name: what their names begin with.
+
+    Raises:
+        UsageError: the number is out of range.
+
+    Example:
+        >>> with lw.runtime.ThreadPool(2) as pool:
+        ...     futures = [pool.submit(pow, n, 2) for n in range(4)]
+        ...     print([future.result() for future in futures])
+        ...
+        [0, 1, 4, 9]
+    """
+
+    def __init__(self, num_threads: int | None = None, name: str = "loopwright") -> None:
+        self.num_threads = check_num_threads(
+            get_num_threads() if num_threads is None else num_threads
+        )
+        self._lock = threading.Lock()
+        self._open = True
+        self._mine = threading.local()
+        self._executor = ThreadPoolExecutor(self.num_threads, name, initializer=self._enter)
+
+    def _enter(self) -> None:
+        self._mine.worker = True
+
+    def submit(self, f: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        """Have ``f(*args, **kwargs)`` run on a thread of the pool.
+
+        Returns:
+            The future of its result; ``result()`` waits, and raises what ``f`` raised.
+
+        Raises:
+            RunError: the pool has been shut down.
+
+        Example:
+            >>> with lw.runtime.ThreadPool(1) as pool:
+            ...     print(pool.submit(max, 1, 3, 2).result())
+            ...
+            3
+        """
+        with self._lock:
+            if not self._open:
+                raise RunError("the thread pool has been shut down; make another one")
+            return self._executor.submit(f, *args, **kwargs)
+
+    def parallel_launch(
+        self, f: Callable[[int, int], object], num_tasks: int | None = None
+    ) -> None:
+        """Run ``f(task, num_tasks)`` for every task and wait for all of them.
+
+        As TVM's ``TVMBackendParallelLaunch``. From a thread of the pool itself all tasks run on
+        that thread, one after the other, since the others may all be waiting in the same place.
+
+        Args:
+            f: what to run.
+            num_tasks: how many tasks, at least 1; default the number of threads.
+
+        Raises:
+            UsageError: the number is out of range.
+            RunError: the pool has been shut down.
+            Exception: what ``f`` raised, of several the one of the first task. All tasks have ended
+                when it comes.
+
+        Example:
+            >>> rows = np.zeros(5)
+            >>> def fill(task, num_tasks):
+            ...     rows[task::num_tasks] = task
+            ...
+            >>> with lw.runtime.ThreadPool(2) as pool:
+            ...     pool.parallel_launch(fill)
+            ...
+            >>> print(rows)
+            [0. 1. 0. 1. 0.]
+        """
+        count = self.num_threads if num_tasks is None else num_tasks
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise UsageError(f"num_tasks is {count!r}; it must be a whole number, at least 1")
+        if getattr(self._mine, "worker", False):
+            for task in range(count):
+                f(task, count)
+            return
+        futures: list[Future[object]] = []
+        try:
+            for task in range(count):
+                futures.append(self.submit(f, task, count))
+        finally:
+            wait(futures)
+        for future in futures:
+            future.result()
+
+    def shutdown(self, wait: bool = True, cancel: bool = False) -> None:
+        """Take no more work; a second call does nothing more.
+
+        Args:
+            wait: return when all that was submitted is done.
+            cancel: drop what no thread has begun; its futures raise ``CancelledError``.
+
+        Example:
+            >>> pool = lw.runtime.ThreadPool(1)
+            >>> future = pool.submit(len, "four")
+            >>> pool.shutdown()
+            >>> print(future.done())
+            True
+        """
+        with self._lock:
+            self._open = False
+        self._executor.shutdown(wait, cancel_futures=cancel)
+
+    def __enter__(self) -> ThreadPool:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.shutdown()
+
+    def __repr__(self) -> str:
+        state = "" if self._open else ", shut down"
+        return f"<ThreadPool of {self.num_threads} threads{state}>"

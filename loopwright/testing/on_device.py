@@ -1,0 +1,77 @@
+"""Runs functions of kernels on arrays of a device whose edges notice every write.
+
+A device has no pages that fault. So each array lies inside a larger piece of memory, and what is
+before and behind it must be as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright.runtime.devices.device import Device
+from loopwright.runtime.devices.function import DeviceFunction
+from loopwright.runtime.devices.interface import HOST, Memory
+from loopwright.runtime.ndarray import DeviceArray
+
+#: Bytes on each side of an array; devices begin parts of memory at multiples of this.
+_EDGE = 4096
+_PATTERN = 0xA5
+
+
+class EdgedArray:
+    """An array of a device inside a larger piece of memory.
+
+    Args:
+        device: where.
+        data: its elements at first.
+    """
+
+    def __init__(self, device: Device, data: npt.NDArray[np.generic]) -> None:
+        self._device, self._like = device, data
+        self._all = device.api.allocate(device.device_id, data.nbytes + 2 * _EDGE)
+        image = np.full(self._all.nbytes, _PATTERN, np.uint8)
+        image[_EDGE : _EDGE + data.nbytes] = np.frombuffer(data.tobytes(), np.uint8)
+        self._exchange(image, into_host=False)
+        part = self._all.part(_EDGE, data.nbytes)
+        self.array = DeviceArray(part, data.shape, data.dtype.name, device, self)
+
+    def take(self) -> tuple[npt.NDArray[np.generic], bool]:
+        """The elements now, and whether the edges are as they were; the memory is given back."""
+        image = np.empty(self._all.nbytes, np.uint8)
+        self._exchange(image, into_host=True)
+        self._device.api.free(self._all)
+        end = _EDGE + self._like.nbytes
+        intact = bool((image[:_EDGE] == _PATTERN).all() and (image[end:] == _PATTERN).all())
+        inside = image[_EDGE:end].copy()
+        return inside.view(self._like.dtype).reshape(self._like.shape), intact
+
+    def _exchange(self, image: npt.NDArray[np.uint8], into_host: bool) -> None:
+        api, device_id = self._device.api, self._device.device_id
+        host = Memory(HOST, 0, int(image.ctypes.data), image.nbytes, owner=image)
+        source, target = (self._all, host) if into_host else (host, self._all)
+        api.copy(source, 0, target, 0, image.nbytes)
+        api.synchronize(device_id, api.current_stream(device_id))
+
+
+def run_on_device(
+    function: DeviceFunction, arrays: Sequence[npt.NDArray[np.generic]]
+) -> tuple[list[npt.NDArray[np.generic]], str]:
+    """Run a function on copies of some arrays; returns them as it left them, and what is wrong.
+
+    Args:
+        function: what runs, on the first device of its kind.
+        arrays: one for each argument, as on the host.
+
+    Returns:
+        The arrays, and the text of an error, or ''.
+    """
+    placed = [EdgedArray(function.device, a) for a in arrays]
+    if any(arg.output and arg.nbytes for arg in function.args):
+        function.bind(*(x.array for x in placed)).run()
+    taken = [x.take() for x in placed]
+    wrong = [arg.name for arg, (_, intact) in zip(function.args, taken, strict=True) if not intact]
+    error = f"the function wrote outside {', '.join(wrong)}" if wrong else ""
+    return [a for a, _ in taken], error

@@ -1,0 +1,1 @@
+"""What `loopwright.testing.simulated_device` is made of: memory, streams, kernels."""

@@ -1,0 +1,174 @@
+"""The memory of simulated devices: who holds which bytes, and every way of misusing them."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright.errors import ArgumentError
+from loopwright.runtime.devices.interface import HOST, Memory
+
+#: What uninitialised and freed memory holds.
+POISON = 0xCD
+
+Bytes = npt.NDArray[np.uint8]
+
+
+@dataclass(slots=True, eq=False)
+class Allocation:
+    """Memory that was given out.
+
+    Attributes:
+        device_id: whose it is.
+        data: its bytes.
+        users: pieces of queued work that touch it.
+        freed: whether the caller gave it back.
+    """
+
+    device_id: int
+    data: Bytes
+    users: int = 0
+    freed: bool = False
+
+    def finish_use(self) -> None:
+        """One piece of work is done; the last one lets freed memory go."""
+        self.users -= 1
+        self.wipe()
+
+    def wipe(self) -> None:
+        """Destroy what freed memory holds, as soon as nothing queued needs it."""
+        if self.freed and not self.users:
+            self.data.fill(POISON)
+
+
+@dataclass(slots=True, eq=False)
+class Access:
+    """Bytes that queued work will touch, checked when it is queued and again when it runs."""
+
+    allocation: Allocation
+    first: int
+    end: int
+
+    def take(self) -> Bytes:
+        """The bytes, to read or to write."""
+        return self.allocation.data[self.first : self.end]
+
+
+@dataclass(slots=True, eq=False)
+class HostAccess:
+    """Bytes of the host, whose owner must live until the work has run."""
+
+    book: MemoryBook
+    address: int
+    nbytes: int
+    owner: weakref.ref[object] | None
+
+    def take(self) -> Bytes:
+        """The bytes, to read or to write.
+
+        Raises:
+            ArgumentError: their owner is gone.
+        """
+        if self.owner is not None and self.owner() is None:
+            raise self.book.fault(f"host memory of {self.nbytes} bytes went before its copy ran")
+        if not self.nbytes:
+            return np.empty(0, np.uint8)
+        return np.ctypeslib.as_array((ctypes.c_uint8 * self.nbytes).from_address(self.address))
+
+
+class MemoryBook:
+    """What the devices of one kind gave out.
+
+    Args:
+        name: of the kind, for messages.
+        device_type: its DLPack code.
+        devices: how many there are.
+
+    Attributes:
+        faults: texts of all that was done wrong.
+    """
+
+    def __init__(self, name: str, device_type: int, devices: int) -> None:
+        self.name = name
+        self.device_type = device_type
+        self.faults: list[str] = []
+        self._allocations: dict[int, Allocation] = {}
+        self._next_address = [(number + 1) << 40 for number in range(devices)]
+
+    def fault(self, text: str) -> ArgumentError:
+        """Note that the interface was misused; the error to raise."""
+        self.faults.append(f"{self.name}: {text}")
+        return ArgumentError(self.faults[-1])
+
+    def used_bytes(self, device_id: int) -> int:
+        """Bytes that are taken, or freed and still in use by queued work."""
+        return sum(
+            x.data.size
+            for x in self._allocations.values()
+            if x.device_id == device_id and (x.users or not x.freed)
+        )
+
+    def live(self) -> Iterable[tuple[int, Allocation]]:
+        """Addresses and memory that nobody gave back."""
+        return [(at, x) for at, x in self._allocations.items() if not x.freed]
+
+    def enter(self, device_id: int, nbytes: int, alignment: int, scope: str) -> Memory:
+        """New memory, at an address that is no multiple of twice the alignment."""
+        multiple = -(-self._next_address[device_id] // alignment) | 1
+        address = multiple * alignment
+        self._next_address[device_id] = address + max(nbytes, 1)
+        self._allocations[address] = Allocation(device_id, np.full(nbytes, POISON, np.uint8))
+        return Memory(self.device_type, device_id, address, nbytes, scope=scope)
+
+    def free(self, memory: Memory) -> None:
+        """Take back what `enter` gave.
+
+        Raises:
+            ArgumentError: it was freed before, is a part, or is not of these devices.
+        """
+        allocation = self._find("free", memory)
+        if memory.offset or memory.nbytes != allocation.data.size:
+            raise self.fault(f"free: {memory} is a part of what allocate gave")
+        allocation.freed = True
+        allocation.wipe()
+
+    def access(self, what: str, memory: Memory, offset: int, nbytes: int) -> Access | HostAccess:
+        """Bytes of a piece of memory, for work that is queued.
+
+        Raises:
+            ArgumentError: they are outside, freed, or not of these devices or the host.
+        """
+        if offset < 0 or nbytes < 0 or offset + nbytes > memory.nbytes:
+            raise self.fault(
+                f"{what}: bytes {offset} to {offset + nbytes} are not inside {memory.nbytes} bytes"
+            )
+        if memory.device_type == HOST:
+            return HostAccess(self, memory.address + offset, nbytes, _owner(memory))
+        allocation = self._find(what, memory)
+        first = memory.offset + offset
+        if first + nbytes > allocation.data.size:
+            raise self.fault(f"{what}: {memory} is larger than what allocate gave")
+        return Access(allocation, first, first + nbytes)
+
+    def _find(self, what: str, memory: Memory) -> Allocation:
+        if memory.device_type != self.device_type or memory.handle not in self._allocations:
+            raise self.fault(f"{what}: {memory} was not allocated here")
+        allocation = self._allocations[memory.handle]
+        if allocation.device_id != memory.device_id:
+            raise self.fault(f"{what}: {memory} is memory of device {allocation.device_id}")
+        if allocation.freed:
+            raise self.fault(f"{what}: {memory} was freed before")
+        return allocation
+
+
+def _owner(memory: Memory) -> weakref.ref[object] | None:
+    """Who keeps host memory alive, without keeping it alive; None where that cannot be asked."""
+    owner: object = memory
+    while isinstance(owner, Memory):
+        owner = owner.owner
+    return weakref.ref(owner) if type(owner).__weakrefoffset__ else None

@@ -1,0 +1,112 @@
+"""The streams of a simulated device: queues whose work runs when somebody waits, and never before.
+
+What is not ordered by a wait runs in an order that nobody hopes for, so that a test finds a wait
+that is missing. Time is counted and not measured: equal programs take equal times.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from loopwright.runtime.devices.interface import Stream
+
+#: Seconds that each piece of work takes beside the seconds of its own.
+LATENCY = 1e-6
+
+
+@dataclass(slots=True, eq=False)
+class Work:
+    """Something that a stream shall do.
+
+    Attributes:
+        run: does it.
+        seconds: how long it takes on the device.
+        finish: called afterwards, also when `run` raised.
+    """
+
+    run: Callable[[], None]
+    seconds: float
+    finish: Callable[[], None]
+
+
+@dataclass(slots=True, eq=False)
+class Mark:
+    """A point in a queue; ``time`` is None until the queue has come that far."""
+
+    queue: Queue
+    time: float | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Wait:
+    """A queue goes on only when another one has reached a mark."""
+
+    mark: Mark
+
+
+@dataclass(slots=True, eq=False)
+class Queue:
+    """The work of one stream.
+
+    Attributes:
+        work: what is still to be done, in order.
+        time: seconds on the device when the work so far was done.
+    """
+
+    work: deque[Work | Mark | Wait] = field(default_factory=deque, repr=False)
+    time: float = 0.0
+
+    def mark(self) -> Mark:
+        """A mark behind what is in the queue now."""
+        mark = Mark(self)
+        self.work.append(mark)
+        return mark
+
+    def run(self, until: Mark | None = None) -> None:
+        """Do the work, and before it that of other queues which this one waits for.
+
+        Args:
+            until: where to stop; default when nothing is left.
+        """
+        goals: list[tuple[Queue, Mark | None]] = [(self, until)]
+        while goals:
+            queue, goal = goals[-1]
+            other = queue._step(goal)
+            if other is not None:
+                goals.append((other.queue, other))
+            elif not queue.work or (goal is not None and goal.time is not None):
+                goals.pop()
+
+    def _step(self, goal: Mark | None) -> Mark | None:
+        """Do one thing, unless the goal is reached; the mark that must be reached before it."""
+        if not self.work or (goal is not None and goal.time is not None):
+            return None
+        task = self.work[0]
+        if isinstance(task, Wait) and task.mark.time is None:
+            return task.mark
+        self.work.popleft()
+        match task:
+            case Mark():
+                task.time = self.time
+            case Wait(Mark(time=float(reached))):
+                self.time = max(self.time, reached)
+            case Work():
+                self._do(task)
+        return None
+
+    def _do(self, work: Work) -> None:
+        self.time += work.seconds + LATENCY
+        try:
+            work.run()
+        finally:
+            work.finish()
+
+
+class CurrentStreams(threading.local):
+    """The calling thread's current stream of each device; None: the default one."""
+
+    def __init__(self) -> None:
+        self.streams: dict[int, Stream | None] = {}

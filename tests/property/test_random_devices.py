@@ -1,0 +1,40 @@
+"""Random kernels on devices: what they compute is what NumPy does, and their arrays' edges hold.
+
+On an OpenCL device they run; for CUDA they become cubins, which run where a GPU is. ``make
+fuzz-devices`` takes many more, and makes a failure smaller.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+import loopwright as lw
+from loopwright.testing import fuzz
+from loopwright.testing.differential import Checker
+
+#: How many random schedules run; PoCL takes about a second for a kernel.
+SEEDS = 24
+
+
+@pytest.mark.skipif(not lw.opencl().exist, reason=lw.opencl().why_absent() or "there is one")
+@pytest.mark.timeout(240)
+def test_on_an_opencl_device(fresh_checker: Checker) -> None:
+    run = fuzz.Fuzz(["opencl"], shrink_seconds=0, checker=fresh_checker)
+    for seed in range(SEEDS):
+        run.run(seed, "threads")
+    assert not run.failures, run.summary()
+    assert run.runs["opencl"] > SEEDS // 2, run.summary()
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("cuda") is None, reason='pip install "loopwright[cuda]"'
+)
+def test_as_cubins(fresh_checker: Checker) -> None:
+    run = fuzz.Fuzz(["cuda -arch=sm_80"], shrink_seconds=0, checker=fresh_checker)
+    for seed in range(100, 100 + SEEDS):
+        run.run(seed, "threads")
+    assert not run.failures, run.summary()
+    made = sum(n for name, n in run.runs.items() if name.startswith("cuda"))
+    assert made > SEEDS // 2, run.summary()

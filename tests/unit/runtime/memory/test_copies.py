@@ -1,0 +1,219 @@
+"""Copies beside other work. The simulated device runs nothing that was not waited for, and whatever
+is not ordered in the wrong order: each test of a wait has a twin that fails to wait."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+
+from loopwright.errors import ArgumentError, OutOfMemoryError, RunError, UsageError
+from loopwright.runtime.devices.interface import HOST, Memory
+from loopwright.runtime.memory import AsyncMemoryCopier, MemoryPrefetcher, PooledAllocator
+from loopwright.testing.simulated_device import EXT_DEV, SimulatedDevice
+
+DEVICE = (EXT_DEV, 0)
+
+
+def host(array: np.ndarray) -> Memory:
+    return Memory(HOST, 0, array.ctypes.data, array.nbytes, owner=array)
+
+
+@pytest.mark.parametrize("wait", [True, False])
+def test_a_copy_is_done_when_it_was_waited_for(wait: bool, device: SimulatedDevice) -> None:
+    data, back = np.arange(100, dtype=np.float32), np.zeros(100, np.float32)
+    memory = device.allocate(0, data.nbytes)
+    with AsyncMemoryCopier(DEVICE) as copier:
+        copier.copy_async(data, memory)
+        copier.copy_async(memory, back)
+        if wait:
+            copier.sync()
+        assert np.array_equal(back, data) == wait
+    device.free(memory)
+
+
+def test_arrays_live_until_they_were_copied(device: SimulatedDevice) -> None:
+    memory, back = device.allocate(0, 8), np.zeros(8, np.uint8)
+    with AsyncMemoryCopier(DEVICE) as copier:
+        copier.copy_async(np.full(8, 5, np.uint8), memory)
+        gc.collect()
+        copier.copy_async(memory, back)
+        copier.sync()
+    np.testing.assert_array_equal(back, 5)
+    device.free(memory)
+
+
+def test_arrays_are_let_go_when_they_were_copied(device: SimulatedDevice) -> None:
+    memory = device.allocate(0, 8)
+    with AsyncMemoryCopier(DEVICE) as copier:
+        copier.copy_async(np.full(8, 5, np.uint8), memory)
+        copier.sync()
+        assert not copier._held
+    device.free(memory)
+
+
+@pytest.mark.parametrize("after_current", [True, False])
+def test_a_copy_waits_for_who_makes_its_source(
+    after_current: bool, device: SimulatedDevice
+) -> None:
+    data, back = np.full(8, 5, np.uint8), np.zeros(8, np.uint8)
+    memory = device.allocate(0, 8)
+    with AsyncMemoryCopier(DEVICE) as copier:
+        device.copy(host(data), 0, memory, 0, 8)
+        copier.copy_async(memory, back, after_current=after_current)
+        copier.sync()
+    assert np.array_equal(back, data) == after_current
+    device.synchronize(0)
+    device.free(memory)
+
+
+@pytest.mark.parametrize("wait", [True, False])
+def test_another_stream_waits_for_copies(wait: bool, device: SimulatedDevice) -> None:
+    data, back = np.full(8, 5, np.uint8), np.zeros(8, np.uint8)
+    memory, other = device.allocate(0, 8), device.create_stream(0)
+    with AsyncMemoryCopier(DEVICE) as copier:
+        copier.copy_async(data, memory)
+        if wait:
+            copier.make_wait(other)
+        device.copy(memory, 0, host(back), 0, 8, other)
+        device.synchronize(0, other)
+        assert np.array_equal(back, data) == wait
+    device.free_stream(other)
+    device.free(memory)
+
+
+def test_pooled_memory_is_not_reused_before_its_copy(device: SimulatedDevice) -> None:
+    pool, back = PooledAllocator(DEVICE, first_chunk=4096), np.zeros(512, np.uint8)
+    data, zeros = np.full(512, 7, np.uint8), np.zeros(512, np.uint8)
+    memory = pool.alloc(512)
+    device.copy(host(data), 0, memory, 0, 512)
+    with AsyncMemoryCopier(DEVICE) as copier:
+        copier.copy_async(memory, back)
+        pool.free(memory)
+        again = pool.alloc(512)
+        assert again.address == memory.address
+        device.copy(host(zeros), 0, again, 0, 512)
+        device.synchronize(0, device.current_stream(0))
+        copier.sync()
+    np.testing.assert_array_equal(back, data)
+    pool.free(again)
+    pool.release_cached()
+
+
+def test_parts_are_copied(device: SimulatedDevice) -> None:
+    data, back = np.arange(16, dtype=np.uint8), np.zeros(16, np.uint8)
+    memory = device.allocate(0, 8)
+    with AsyncMemoryCopier(DEVICE) as copier:
+        copier.copy_async(data, memory, 8, source_offset=4)
+        copier.copy_async(memory, back, 4, source_offset=2, target_offset=10)
+        copier.sync()
+    np.testing.assert_array_equal(back[10:14], [6, 7, 8, 9])
+    assert not back[:10].any()
+    assert not back[14:].any()
+    device.free(memory)
+
+
+def test_copies_that_make_no_sense_are_refused(device: SimulatedDevice) -> None:
+    memory, elsewhere = device.allocate(0, 8), device.allocate(1, 8)
+    fixed = np.zeros(8, np.uint8)
+    fixed.flags.writeable = False
+    with AsyncMemoryCopier(DEVICE) as copier:
+        with pytest.raises(ArgumentError, match="a copy of 4 bytes into 8; say how many by nbytes"):
+            copier.copy_async(np.zeros(4, np.uint8), memory)
+        with pytest.raises(ArgumentError, match=r"shape \(4,\) is not contiguous"):
+            copier.copy_async(np.zeros(8, np.uint8)[::2], memory, 4)
+        with pytest.raises(ArgumentError, match=r"shape \(8,\) is read-only"):
+            copier.copy_async(memory, fixed)
+        with pytest.raises(ArgumentError, match=r"copy_async: neither .* is on simulated\(0\)"):
+            copier.copy_async(np.zeros(8, np.uint8), elsewhere)
+    copier.close()
+    for use in (copier.sync, copier.record, lambda: copier.copy_async(fixed, memory)):
+        with pytest.raises(UsageError, match="the copier is closed; make another one"):
+            use()
+    device.free(memory)
+    device.free(elsewhere)
+
+
+@pytest.mark.parametrize("wait", [True, False])
+def test_a_prefetch_has_arrived_when_it_was_waited_for(wait: bool, device: SimulatedDevice) -> None:
+    pool, back = PooledAllocator(DEVICE, first_chunk=4096), np.zeros(100, np.uint8)
+    with MemoryPrefetcher(DEVICE, pool) as prefetcher:
+        prefetches = [prefetcher.prefetch(np.full(100, n, np.uint8)) for n in (3, 4)]
+        gc.collect()
+        memory = prefetcher.wait(prefetches[0]) if wait else prefetches[0].memory
+        device.copy(memory, 0, host(back), 0, 100)
+        device.synchronize(0, device.current_stream(0))
+        assert np.array_equal(back, np.full(100, 3)) == wait
+        assert device.queued(0) == (2 if wait else 4)  # the other one is still on its way
+    if wait:
+        pool.free(memory)
+    assert pool.allocated_size() == 0
+    assert pool.release_cached() == 4096
+
+
+def test_a_prefetch_waits_for_who_makes_its_source(device: SimulatedDevice) -> None:
+    pool, back = PooledAllocator(DEVICE, first_chunk=4096), np.zeros(8, np.uint8)
+    source, data = device.allocate(0, 8), np.full(8, 5, np.uint8)
+    device.copy(host(data), 0, source, 0, 8)
+    with MemoryPrefetcher(DEVICE, pool) as prefetcher:
+        memory = prefetcher.wait(prefetcher.prefetch(source))
+        device.copy(memory, 0, host(back), 0, 8)
+        device.synchronize(0)
+    np.testing.assert_array_equal(back, data)
+    pool.free(memory)
+    pool.release_cached()
+    device.free(source)
+
+
+def test_pooled_memory_is_not_reused_before_it_was_prefetched(device: SimulatedDevice) -> None:
+    pool, back = PooledAllocator(DEVICE, first_chunk=4096), np.zeros(512, np.uint8)
+    data, zeros = np.full(512, 7, np.uint8), np.zeros(512, np.uint8)
+    source, wall = pool.alloc(512), pool.alloc(4096 - 1024)
+    device.copy(host(data), 0, source, 0, 512)
+    with MemoryPrefetcher(DEVICE, pool) as prefetcher:
+        prefetch = prefetcher.prefetch(source)
+        pool.free(source)
+        again = pool.alloc(512)
+        assert again.address == source.address
+        device.copy(host(zeros), 0, again, 0, 512)
+        device.synchronize(0, device.current_stream(0))
+        memory = prefetcher.wait(prefetch)
+        device.copy(memory, 0, host(back), 0, 512)
+        device.synchronize(0)
+    np.testing.assert_array_equal(back, data)
+    for block in (memory, again, wall):
+        pool.free(block)
+    pool.release_cached()
+
+
+def test_a_prefetch_is_waited_for_once(device: SimulatedDevice) -> None:
+    pool = PooledAllocator(DEVICE, first_chunk=4096)
+    with MemoryPrefetcher(DEVICE, pool) as prefetcher:
+        prefetch = prefetcher.prefetch(np.zeros(8))
+        pool.free(prefetcher.wait(prefetch))
+        with pytest.raises(ArgumentError, match="was waited for before, or is of another"):
+            prefetcher.wait(prefetch)
+    prefetcher.close()
+    with pytest.raises(UsageError, match="the prefetcher is closed"):
+        prefetcher.prefetch(np.zeros(8))
+    pool.release_cached()
+
+
+def test_a_prefetch_that_fails_leaves_nothing(device: SimulatedDevice) -> None:
+    pool = PooledAllocator(DEVICE, first_chunk=4096)
+    with MemoryPrefetcher(DEVICE, pool) as prefetcher:
+        with pytest.raises(OutOfMemoryError, match="9000000 bytes were asked"):
+            prefetcher.prefetch(np.zeros(9_000_000, np.uint8))
+        with pytest.raises(ArgumentError, match="is not contiguous"):
+            prefetcher.prefetch(np.zeros((4, 4)).T)
+        copy, device.copy = device.copy, broken
+        with pytest.raises(RunError, match="refused"):
+            prefetcher.prefetch(np.zeros(8))
+        device.copy = copy
+        assert pool.allocated_size() == 0
+    pool.release_cached()
+
+
+def broken(*_: object) -> None:
+    raise RunError("refused")
