@@ -9,7 +9,7 @@ from loopwright.cost.cpu.arithmetic import work_of
 from loopwright.cost.gpu.accesses import ThreadAccess
 from loopwright.cost.gpu.device import Device
 from loopwright.cost.gpu.occupancy import blocks_per_processor, register_cap, warps_of
-from loopwright.cost.symbolic.loop_nest import NestLoop, StageNest, nests_of
+from loopwright.cost.symbolic.loop_nest import OWN, NestLoop, StageNest, nests_of
 from loopwright.cost.symbolic.symbols import (
     Number,
     at_most,
@@ -32,6 +32,10 @@ _ALIGNED = 16
 _OTHER, _FILLING, _REDUCING, _KEPT, _FEW = 20, 4, 2, 0.9, 4
 
 
+#: Multiplications of a tensor core's instruction for each one that lanes make in its time.
+TENSOR_CORE = 8
+
+
 class KernelStage:
     """A stage as the threads of a kernel compute it.
 
@@ -47,9 +51,12 @@ class KernelStage:
         self.nest, self._device = nest, device
         loops = nest.loops
         self.threads = _extents(loops, "threadIdx")
-        self.warps = warps_of(device, self.threads)
         inner = [x for x in loops if x.mark != "thread" or x.tag == "vthread"]
         self.iterations = product(x.extent for x in inner)
+        if nest.scope == "warp":  # its lanes share the work
+            self.threads = self.threads * launch.get("threadIdx.x", 1)
+            self.iterations = self.iterations / (device.warp * self._tensor_core)
+        self.warps = warps_of(device, self.threads)
         straight = self._straight()
         self.accesses = [ThreadAccess(a, loops, straight, launch, device) for a in nest.accesses]
         self.chain = product(
@@ -63,9 +70,14 @@ class KernelStage:
             if x.mark != "thread" or x.tag == "vthread"
         )
 
+    @property
+    def _tensor_core(self) -> int:
+        """How much faster than single multiplications an instruction does the work."""
+        return 1 if self.nest.stage.tensorized is None else TENSOR_CORE
+
     def _straight(self) -> list[Number]:
         """For each loop whether it is written out with all inside; loops over registers are."""
-        registers = [a for a in self.nest.accesses if a.buffer.scope == "local"]
+        registers = [a for a in self.nest.accesses if a.buffer.scope in OWN]
         moving = {m.loop for a in registers for moves in a.moves for m in moves}
         out: list[Number] = []
         here: Number = True
@@ -152,8 +164,9 @@ class Kernel:
         """Buffers of a thread."""
         out: Number = 0
         for nest in self.nests:
-            if nest.attached and nest.scope == "local" and nest.buffer is not None:
-                out = out + nest.buffer.allocated * self._copies(nest)
+            if nest.attached and nest.scope in OWN and nest.buffer is not None:
+                lanes = self.device.warp if nest.scope == "warp" else 1
+                out = out + ceil_div(nest.buffer.allocated, lanes) * self._copies(nest)
             if cross_tags(nest.stage) and nest.buffer is not None:
                 own = nest.loops[len(nest.loops) - nest.own :]
                 sums = product(x.extent for x in own if x.kind != "reduce" and x.mark != "thread")
