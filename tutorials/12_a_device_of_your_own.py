@@ -354,14 +354,15 @@ def main():
 
     print("\nA matmul with tiles in shared memory, by the operator's template:")
     with lw.Target("pydev"):
-        s, args = lw.ops.matmul(32, 32, 32)
+        s, args = lw.ops.matmul(128, 64, 32)
         matmul = lw.build(s, args, name="matmul")
-    x, y = np.random.default_rng(0).standard_normal((2, 32, 32), dtype=np.float32)
-    arrays = [lw.nd.array(v, device=dev) for v in (x, y, np.zeros_like(x))]
+    rng = np.random.default_rng(0)
+    x, y = (rng.standard_normal(shape, dtype=np.float32) for shape in ((128, 32), (32, 64)))
+    arrays = [lw.nd.array(v, device=dev) for v in (x, y, np.zeros_like(x @ y))]
     matmul(*arrays)
     np.testing.assert_allclose(arrays[2].numpy(), x @ y, rtol=1e-4, atol=1e-4)
     launch = matmul["matmul"].code.launches[0]
-    times = matmul.time_evaluator("matmul", dev, number=1, repeat=3)(*arrays)
+    times = matmul.time_evaluator("matmul", dev, number=1, repeat=1)(*arrays)
     assert times.min > 0  # by the events of the device
     print(f"   right, with {launch.grid} blocks of {launch.block} threads")
 
@@ -370,7 +371,7 @@ def main():
         f(b, a)
     np.testing.assert_array_equal(a.numpy(), np.arange(20) + 2)
     del arrays
-    lw.nd.empty((32, 32), device=dev)
+    lw.nd.empty((64, 64), device=dev)
     pool = device_allocator(dev).statistics()
     print(f"   {pool.allocations} arrays were made of {pool.device_allocations} pieces of memory")
 
