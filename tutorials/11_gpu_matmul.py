@@ -60,7 +60,7 @@ def declare():
 
 def outline(s, args):
     """A loop nest without indices: loops, conditions, buffers, barriers and statements."""
-    kept = re.compile(r"\s*(for|if|barrier|[\w.]+ = alloc|[\w.]+\[)")
+    kept = re.compile(r"\s*(for|if|barrier|async|wait|[\w.]+ = alloc|[\w.]+\[)")
     nest = "\n".join(x for x in str(lw.lower(s, args)).splitlines() if kept.match(x))
     nest = re.sub(r"(?<=[\w.])\[[^\[\]=]*\](?!,)", "[..]", nest)
     return re.sub(r"for ([a-z]+\d*)[.\w]* in (?!thread)", r"for \1 in ", nest).splitlines()
@@ -177,7 +177,11 @@ def padded():
 
 
 def doubled():
-    """Two halves of every tile: one is filled while the other is read, with one barrier a step."""
+    """Two halves of every tile: one is filled while the other is read, with one barrier a step.
+
+    GPUs from sm_80 on copy without registers and beside other work: what stands in `async` need not
+    be there before the `wait` of the next step. `double_buffer(stages=3)` fills two steps ahead.
+    """
     return registers(vector=VECTOR, pad=True, double=True)
 
 

@@ -29,7 +29,7 @@ from loopwright.driver.device_plan import device_code
 from loopwright.errors import CodegenError, OutOfMemoryError, RunError
 from loopwright.ir.buffer import Load
 from loopwright.ir.expr import Binary, Call, Cast, Const, IfThenElse, Select, Var
-from loopwright.ir.stmt import Allocate, Barrier, For, If, Let, Seq, Store
+from loopwright.ir.stmt import Allocate, AsyncGroup, AsyncWait, Barrier, For, If, Let, Seq, Store
 from loopwright.lowering.gpu_limits import limits_of
 from loopwright.runtime import (
     ArtifactKind,
@@ -264,6 +264,10 @@ class KernelWriter:
                 self.stmt(body, depth)
             case Barrier():
                 self.put(depth, "yield  # a barrier")
+            case AsyncGroup(body=body):  # copies that may be late are done at once
+                self.stmt(body, depth)
+            case AsyncWait():
+                pass
             case _:
                 raise CodegenError(f"pydev: no code for {type(s).__name__}")
 

@@ -4,6 +4,7 @@ import logging
 import sys
 
 import numpy as np
+
 import loopwright as tvm
 import loopwright.testing
 from loopwright import autotvm, te
