@@ -5,6 +5,8 @@ does not load LLVM; linking the first program does.
 """
 
 from loopwright.runtime import profiling
+from loopwright.runtime.arrays.device import DeviceArray
+from loopwright.runtime.arrays.host import NDArray
 from loopwright.runtime.artifacts.artifact import Artifact
 from loopwright.runtime.artifacts.device_kinds import CUDA_CUBIN, OPENCL_SOURCE
 from loopwright.runtime.artifacts.kinds import (
@@ -38,7 +40,7 @@ from loopwright.runtime.function import Arg, BoundCall, Function
 from loopwright.runtime.libraries.library import LIBRARY
 from loopwright.runtime.libraries.system_library import system_lib
 from loopwright.runtime.module import Module, load_module
-from loopwright.runtime.ndarray import DeviceArray, NDArray, array, empty, from_dlpack
+from loopwright.runtime.ndarray import array, empty, from_dlpack
 from loopwright.runtime.packed.function import PackedFunc
 from loopwright.runtime.packed.registry import (
     get_global_func,

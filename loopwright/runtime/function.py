@@ -20,12 +20,13 @@ import numpy.typing as npt
 from loopwright import dtypes, env
 from loopwright.errors import ArgumentError, OutOfMemoryError, RunError
 from loopwright.runtime import pool
+from loopwright.runtime.arrays.host import NDArray, aligned_bytes
 from loopwright.runtime.artifacts.kinds import Timer
 from loopwright.runtime.artifacts.manifest import ArgSpec, FunctionSpec
 from loopwright.runtime.artifacts.size_formulas import evaluate
 from loopwright.runtime.devices.device import Device
 from loopwright.runtime.image import Image
-from loopwright.runtime.ndarray import NDArray, aligned_bytes, host_array
+from loopwright.runtime.ndarray import host_array
 
 _SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
 # Workspaces that are kept for the next call; more threads than this allocate each time.

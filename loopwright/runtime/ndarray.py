@@ -1,15 +1,10 @@
-"""`NDArray`: an array that kernels accept, in the host's memory or in that of a device.
-
-Row-major and contiguous always, 64-byte aligned on the host when allocated here. It exchanges
-memory with NumPy, PyTorch and others through DLPack without a copy.
-"""
+"""Arrays are made here, and those of other libraries taken over."""
 
 from __future__ import annotations
 
 import ctypes
 import math
-import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,421 +12,13 @@ import numpy.typing as npt
 
 from loopwright import dtypes
 from loopwright.errors import ArgumentError
+from loopwright.runtime.arrays.device import DeviceArray, Keeper
+from loopwright.runtime.arrays.host import NDArray, aligned_bytes, elements_of, shape_of
 from loopwright.runtime.devices import dlpack
 from loopwright.runtime.devices.device import Device, cpu, device
-from loopwright.runtime.devices.interface import HOST, DeviceAPI, Memory
-from loopwright.runtime.devices.registry import device_api
-from loopwright.runtime.memory import device_allocator, note_use
+from loopwright.runtime.devices.interface import HOST, Memory
+from loopwright.runtime.memory import device_allocator
 from loopwright.runtime.random_fill import random_fill as random_fill
-
-ALIGNMENT = 64
-
-
-def aligned_bytes(nbytes: int) -> npt.NDArray[np.uint8]:
-    """Uninitialised bytes whose first one lies at a multiple of 64."""
-    block = np.empty(nbytes + ALIGNMENT, dtype=np.uint8)
-    start = -block.ctypes.data % ALIGNMENT
-    return block[start : start + nbytes]
-
-
-class NDArray:
-    """A row-major contiguous array; `empty`, `array` and `from_dlpack` give one.
-
-    One on another device than the CPU is a `DeviceArray`, whose elements are reached by copies.
-
-    Example:
-        >>> a = lw.nd.array(np.array([[1, 2], [3, 4]], "float32"))
-        >>> print(a.shape, a.dtype, a.device)
-        (2, 2) float32 cpu(0)
-        >>> print(a.numpy())
-        [[1. 2.]
-         [3. 4.]]
-    """
-
-    __slots__ = ("_data", "device")
-
-    def __init__(self, data: npt.NDArray[Any], device: Device) -> None:
-        self._data = data
-        self.device = device
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Extents of the dimensions."""
-        return self._data.shape
-
-    @property
-    def dtype(self) -> str:
-        """Name of the element type, such as ``float32``."""
-        return self._data.dtype.name
-
-    @property
-    def ndim(self) -> int:
-        """Number of dimensions."""
-        return self._data.ndim
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return self._data.size
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all elements."""
-        return self._data.nbytes
-
-    @property
-    def data(self) -> int:
-        """Address of the first element."""
-        return int(self._data.ctypes.data)
-
-    def numpy(self) -> npt.NDArray[Any]:
-        """A copy as a NumPy array. For a view without a copy use ``np.from_dlpack(a)``.
-
-        Example:
-            >>> print(lw.nd.array([1.0, 2.0], "float32").numpy())
-            [1. 2.]
-        """
-        return self._data.copy()
-
-    def asnumpy(self) -> npt.NDArray[Any]:
-        """The same as `numpy`, by its older name.
-
-        Example:
-            >>> print(lw.nd.array([1.0, 2.0], "float32").asnumpy())
-            [1. 2.]
-        """
-        return self.numpy()
-
-    def copyfrom(self, source: object) -> NDArray:
-        """Copy the elements of `source` into this array, and return it.
-
-        Args:
-            source: an NDArray, a NumPy array or what `numpy.asarray` takes, of the same shape.
-                Values are converted where NumPy calls it ``same_kind`` (float64 to float32).
-
-        Raises:
-            ArgumentError: the shapes differ, or the conversion would change the kind of value.
-
-        Example:
-            >>> a = lw.nd.empty((2,), "float32")
-            >>> print(a.copyfrom([1, 2]).numpy())
-            [1. 2.]
-        """
-        data = _elements(source)
-        _check_source(data, self)
-        np.copyto(self._data, data, casting="same_kind")
-        return self
-
-    def copyto(self, target: NDArray | Device | str) -> NDArray:
-        """Copy the elements into `target`, an NDArray, or into a new one on that device.
-
-        Raises:
-            ArgumentError: the target array has another shape or kind of element.
-
-        Example:
-            >>> a, b = lw.nd.array([1.0, 2.0], "float32"), lw.nd.empty((2,))
-            >>> print(a.copyto(b).numpy())
-            [1. 2.]
-        """
-        if isinstance(target, NDArray):
-            return target.copyfrom(self)
-        return empty(self.shape, self.dtype, device(target)).copyfrom(self)
-
-    def CreateView(self, shape: Sequence[int], dtype: str | None = None) -> NDArray:
-        """Another shape, and perhaps type, of the same memory, from its first byte on.
-
-        Args:
-            shape: extents of the view, which may need fewer bytes than this array has.
-            dtype: element type; default that of this array.
-
-        Raises:
-            ArgumentError: the view needs more bytes than there are.
-
-        Example:
-            >>> a = lw.nd.array(np.arange(4, dtype="float32"))
-            >>> print(a.CreateView((2, 2)).numpy())
-            [[0. 1.]
-             [2. 3.]]
-        """
-        name, extents, need = _view(self, shape, dtype)
-        raw = self._data.reshape(-1).view(np.uint8)[:need]
-        return NDArray(raw.view(name).reshape(extents), self.device)
-
-    @property
-    def mem_scope(self) -> str:
-        """Scope of the memory that holds it: ``global``."""
-        return "global"
-
-    def to_dlpack(self) -> Any:
-        """A DLPack capsule of this memory, without a copy, for whoever takes a capsule.
-
-        Each capsule can be consumed once. ``from_dlpack`` functions that follow today's protocol
-        take the array itself.
-
-        Raises:
-            ArgumentError: the memory is read-only, which a capsule cannot say.
-
-        Example:
-            >>> a = lw.nd.array([1.0, 2.0], "float32")
-            >>> print("dltensor" in repr(a.to_dlpack()))
-            True
-        """
-        try:
-            return self.__dlpack__()
-        except BufferError as error:
-            raise ArgumentError(f"to_dlpack: {error}; copy the array first") from error
-
-    def __dlpack__(self, **options: Any) -> Any:
-        return self._data.__dlpack__(**options)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return (self.device.device_type, self.device.device_id)
-
-    def __array__(
-        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
-    ) -> npt.NDArray[Any]:
-        wanted = self._data.dtype if dtype is None else np.dtype(dtype)
-        if wanted == self._data.dtype:
-            return self._data.copy() if copy else self._data
-        if copy is False:
-            raise ValueError(f"{self.dtype} to {wanted.name} needs a copy")
-        return self._data.astype(wanted)
-
-    def __len__(self) -> int:
-        return len(self._data)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._data[key]
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self._data[key] = value
-
-    def __repr__(self) -> str:
-        return f"<NDArray {self.shape} {self.dtype} on {self.device}>\n{self._data}"
-
-
-class DeviceArray(NDArray):
-    """An array in the memory of a device; `empty` and `array` give one for a device.
-
-    Copies to and from the host are complete when they return; those between arrays of one device
-    wait in its current stream, like kernels.
-
-    Example:
-        >>> if lw.opencl().exist:
-        ...     a = lw.nd.array([1.0, 2.0], "float32", lw.opencl())
-        ...     assert a.numpy().tolist() == [1.0, 2.0]
-        ...
-    """
-
-    __slots__ = ("_dtype", "_keeper", "_shape", "memory")
-
-    def __init__(
-        self,
-        memory: Memory,
-        shape: tuple[int, ...],
-        dtype: str,
-        device: Device,
-        keeper: object,
-    ) -> None:
-        self.memory, self.device, self._keeper = memory, device, keeper
-        self._shape, self._dtype = shape, np.dtype(dtype)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Extents of the dimensions."""
-        return self._shape
-
-    @property
-    def dtype(self) -> str:
-        """Name of the element type, such as ``float32``."""
-        return self._dtype.name
-
-    @property
-    def ndim(self) -> int:
-        """Number of dimensions."""
-        return len(self._shape)
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return math.prod(self._shape)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all elements."""
-        return self.size * self._dtype.itemsize
-
-    @property
-    def data(self) -> int:
-        """Address of the first element, or OpenCL's handle of the memory."""
-        return self.memory.address
-
-    @property
-    def api(self) -> DeviceAPI:
-        """What drives its device."""
-        return device_api(self.device.device_type)
-
-    @property
-    def mem_scope(self) -> str:
-        """Scope of the memory that holds it, such as ``global``."""
-        return self.memory.scope
-
-    def numpy(self) -> npt.NDArray[Any]:
-        """A copy as a NumPy array, when all has run that was in the current stream before.
-
-        Example:
-            >>> if lw.opencl().exist:
-            ...     assert lw.nd.array([1, 2], "int32", lw.opencl()).numpy().tolist() == [1, 2]
-            ...
-        """
-        made = np.empty(self._shape, self._dtype)
-        self._exchange(made, into_host=True)
-        return made
-
-    def copyfrom(self, source: object) -> NDArray:
-        """Copy the elements of `source` into this array, and return it; see `NDArray.copyfrom`.
-
-        Example:
-            >>> if lw.opencl().exist:
-            ...     a = lw.nd.empty((2,), "float32", lw.opencl())
-            ...     assert a.copyfrom([1, 2]).numpy().tolist() == [1.0, 2.0]
-            ...
-        """
-        same = isinstance(source, DeviceArray) and (
-            (source.shape, source.dtype, source.device.device_type)
-            == (self.shape, self.dtype, self.device.device_type)
-        )
-        if same and isinstance(source, DeviceArray):
-            api, there, here = self.api, source.device, self.device
-            if there != here:  # what is queued here reads what was here before
-                api.synchronize(here.device_id, api.current_stream(here.device_id))
-            api.copy(source.memory, 0, self.memory, 0, self.nbytes)
-            if there != here:
-                api.synchronize(there.device_id, api.current_stream(there.device_id))
-            return self
-        data = _elements(source)
-        _check_source(data, self)
-        self._exchange(np.ascontiguousarray(data, self._dtype), into_host=False)
-        return self
-
-    def _exchange(self, host: npt.NDArray[Any], into_host: bool) -> None:
-        """Copy all elements between here and an array of the host, and wait for that."""
-        api, device_id = self.api, self.device.device_id
-        other = Memory(HOST, 0, int(host.ctypes.data), host.nbytes, owner=host)
-        stream = api.current_stream(device_id)
-        note_use(self.memory, stream)
-        if into_host:
-            api.copy(self.memory, 0, other, 0, self.nbytes, stream)
-        else:
-            api.copy(other, 0, self.memory, 0, self.nbytes, stream)
-        api.synchronize(device_id, stream)
-
-    def CreateView(self, shape: Sequence[int], dtype: str | None = None) -> NDArray:
-        """Another shape, and perhaps type, of the same memory; see `NDArray.CreateView`.
-
-        Example:
-            >>> if lw.opencl().exist:
-            ...     a = lw.nd.array(np.arange(4, dtype="float32"), lw.opencl())
-            ...     assert a.CreateView((2, 2)).numpy().tolist() == [[0.0, 1.0], [2.0, 3.0]]
-            ...
-        """
-        name, extents, need = _view(self, shape, dtype)
-        part = self.memory.part(0, need)
-        return DeviceArray(part, extents, name, self.device, self._keeper)
-
-    def to_dlpack(self) -> Any:
-        """A DLPack capsule of this memory, without a copy, when the device has done what waits.
-
-        Raises:
-            ArgumentError: memory of this kind of devices has no address.
-
-        Example:
-            >>> if lw.cuda().exist:
-            ...     assert "dltensor" in repr(lw.nd.empty((2,), "float32", lw.cuda()).to_dlpack())
-            ...
-        """
-        try:
-            return self.__dlpack__()
-        except BufferError as error:
-            raise ArgumentError(f"to_dlpack: {error}; copy the array to the host") from error
-
-    def __dlpack__(self, **options: Any) -> Any:
-        if self.memory.offset and not self.api.has_addresses:
-            raise BufferError(f"a part of a buffer of {self.device} cannot be exchanged")
-        if options.get("stream") != -1:
-            self.api.synchronize(self.device.device_id)
-        where = self.__dlpack_device__()
-        return dlpack.export(self.memory.address, self._shape, self.dtype, where, self)
-
-    def __array__(
-        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
-    ) -> npt.NDArray[Any]:
-        raise ArgumentError(
-            f"the array lies on {self.device}; a.numpy() copies its elements to the host"
-        )
-
-    def __len__(self) -> int:
-        return self._shape[0]
-
-    def __getitem__(self, key: Any) -> Any:
-        raise ArgumentError(
-            f"the array lies on {self.device}; a.numpy() copies its elements to the host"
-        )
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        raise ArgumentError(f"the array lies on {self.device}; a.copyfrom(...) writes all of it")
-
-    def __repr__(self) -> str:
-        return f"<NDArray {self.shape} {self.dtype} on {self.device}>\n{self.numpy()}"
-
-
-class _Keeper:
-    """Gives memory of a device back when the last array of it has gone."""
-
-    def __init__(self, memory: Memory, give_back: Callable[[Memory], object]) -> None:
-        free = weakref.finalize(self, give_back, memory)
-        free.atexit = False  # the process's end frees it all, and drivers may have gone before
-
-
-def _elements(source: object) -> npt.NDArray[Any]:
-    """The elements of an array, or of what NumPy makes one of, in the host's memory."""
-    if isinstance(source, DeviceArray):
-        return source.numpy()
-    return source._data if isinstance(source, NDArray) else np.asarray(source)
-
-
-def _check_source(data: npt.NDArray[Any], target: NDArray) -> None:
-    """Refuse to copy what does not fit into an array."""
-    if data.shape != target.shape:
-        raise ArgumentError(f"copyfrom: the array is {target.shape}, the source {data.shape}")
-    if not np.can_cast(data.dtype, np.dtype(target.dtype), casting="same_kind"):
-        raise ArgumentError(
-            f"copyfrom: {data.dtype.name} does not convert to {target.dtype} without losing its "
-            f"kind; convert the source first with astype"
-        )
-
-
-def _view(a: NDArray, shape: Sequence[int], dtype: str | None) -> tuple[str, tuple[int, ...], int]:
-    """Type, extents and bytes of a view of an array.
-
-    Raises:
-        ArgumentError: it needs more bytes than there are.
-    """
-    name = dtypes.check(dtype or a.dtype)
-    extents = _shape(shape)
-    need = math.prod(extents) * dtypes.nbytes(name)
-    if need > a.nbytes:
-        raise ArgumentError(
-            f"CreateView: {extents} of {name} needs {need} bytes, the array has {a.nbytes}"
-        )
-    return name, extents, need
-
-
-def _shape(shape: Sequence[int] | int) -> tuple[int, ...]:
-    extents = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
-    if any(n < 0 for n in extents):
-        raise ArgumentError(f"shape {extents} has a negative extent")
-    return extents
 
 
 def _home(where: Device | str | None) -> Device:
@@ -467,7 +54,7 @@ def empty(
     """
     name = dtypes.check(dtype)
     where = _home(device)
-    extents = _shape(shape)
+    extents = shape_of(shape)
     nbytes = math.prod(extents) * dtypes.nbytes(name)
     scope = mem_scope or "global"
     if where.device_type == HOST and scope == "global":
@@ -475,9 +62,12 @@ def empty(
     if scope == "global":
         pool = device_allocator(where)
         memory = pool.alloc(nbytes)
-        return DeviceArray(memory, extents, name, where, _Keeper(memory, pool.free))
+        return DeviceArray(memory, extents, name, where, Keeper(memory, pool.free))
     memory = where.api.allocate(where.device_id, nbytes, scope=scope)
-    return DeviceArray(memory, extents, name, where, _Keeper(memory, where.api.free))
+    return DeviceArray(memory, extents, name, where, Keeper(memory, where.api.free))
+
+
+NDArray._empty = empty
 
 
 def array(
@@ -505,7 +95,7 @@ def array(
     if isinstance(dtype, Device):
         dtype, device = None, dtype if device is None else device
     name = None if dtype is None else dtypes.check(dtype)
-    data = np.asarray(_elements(source), dtype=name)
+    data = np.asarray(elements_of(source), dtype=name)
     made = empty(data.shape, dtypes.check(data.dtype), device)
     return made.copyfrom(data)
 

@@ -20,8 +20,8 @@ import numpy as np
 
 from loopwright import dtypes
 from loopwright.errors import ArgumentError, RunError, UsageError, shown
+from loopwright.runtime.arrays.host import NDArray
 from loopwright.runtime.artifacts.artifact import destination, replace
-from loopwright.runtime.ndarray import NDArray
 from loopwright.runtime.packed.value import packed, view_of
 
 _DTYPES = {

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from loopwright.runtime.arrays.device import DeviceArray
 from loopwright.runtime.devices.device import Device
 from loopwright.runtime.devices.function import DeviceFunction
 from loopwright.runtime.devices.interface import HOST, Memory
-from loopwright.runtime.ndarray import DeviceArray
 
 #: Bytes on each side of an array; devices begin parts of memory at multiples of this.
 _EDGE = 4096

@@ -13,9 +13,9 @@ from loopwright.measure.workers.array_bytes import outside_text
 from loopwright.measure.workers.cpu_kernels import CpuKernel, HostMemory
 from loopwright.measure.workers.kernel_host import CheckMemory, LoadedKernel
 from loopwright.runtime import Arg
+from loopwright.runtime.arrays.host import ALIGNMENT
 from loopwright.runtime.function import BoundCall
 from loopwright.runtime.guarded_memory import GuardedMemory, Side
-from loopwright.runtime.ndarray import ALIGNMENT
 
 #: What a workspace holds before a kernel runs: NaN as a float, -1 as an integer.
 _FRESH = 0xFF

@@ -14,9 +14,9 @@ from loopwright.measure.checking.check import Array, poison
 from loopwright.measure.workers.array_bytes import guard_pattern, outside_text
 from loopwright.measure.workers.kernel_host import ArgumentMemory, LoadedKernel
 from loopwright.runtime import Arg, timing
+from loopwright.runtime.arrays.host import aligned_bytes
 from loopwright.runtime.artifacts.kinds import artifact_kind
 from loopwright.runtime.function import BoundCall, Function
-from loopwright.runtime.ndarray import aligned_bytes
 
 _ALIGN = 64
 _GUARD = 4096  # bytes before and after every array that no kernel may write

@@ -22,10 +22,10 @@ from loopwright.measure.workers.kernel_host import (
     LoadedKernel,
 )
 from loopwright.runtime import Arg, Device
+from loopwright.runtime.arrays.device import DeviceArray
 from loopwright.runtime.devices.function import DeviceCall, DeviceFunction
 from loopwright.runtime.devices.interface import HOST, Memory
 from loopwright.runtime.guarded_memory import Side
-from loopwright.runtime.ndarray import DeviceArray
 
 #: Bytes before and after every array that no kernel may write; arrays stay aligned behind them.
 _GUARD = 4096

@@ -1,7 +1,7 @@
 """`DeviceFunction`: one function whose kernels run on a device, with all its checks before.
 
-Its arrays lie on the device (`loopwright.runtime.ndarray.DeviceArray`). A call puts its launches
-into the device's current stream and returns; copying a result to the host waits for them.
+Its arrays lie on the device (`loopwright.runtime.DeviceArray`). A call puts its launches into the
+device's current stream and returns; copying a result to the host waits for them.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 
 from loopwright.errors import ArgumentError, RunError
+from loopwright.runtime.arrays.device import DeviceArray
+from loopwright.runtime.arrays.host import NDArray
 from loopwright.runtime.artifacts.device_code import DeviceCode, Launch
 from loopwright.runtime.artifacts.manifest import FunctionSpec
 from loopwright.runtime.artifacts.size_formulas import evaluate
@@ -26,7 +28,6 @@ from loopwright.runtime.devices.interface import (
 from loopwright.runtime.devices.launches import recorded
 from loopwright.runtime.function import Arg
 from loopwright.runtime.memory import device_allocator, note_use, workspace_pool
-from loopwright.runtime.ndarray import DeviceArray, NDArray
 
 #: Kernels read vectors of so many bytes, which must not cross such a multiple.
 _ALIGNMENT = 16

@@ -12,8 +12,9 @@ import numpy as np
 
 from loopwright import dtypes
 from loopwright.errors import ArgumentError, TensorError
+from loopwright.runtime.arrays.host import NDArray
 from loopwright.runtime.devices.device import Device, cpu
-from loopwright.runtime.ndarray import NDArray, from_dlpack
+from loopwright.runtime.ndarray import from_dlpack
 
 #: Every kind, and what a function is given of it.
 KINDS = {

@@ -31,8 +31,8 @@ from loopwright.runtime import (
     pinned,
     time_call,
 )
+from loopwright.runtime.arrays.host import ALIGNMENT, aligned_bytes
 from loopwright.runtime.devices.function import DeviceFunction
-from loopwright.runtime.ndarray import ALIGNMENT, aligned_bytes
 from loopwright.te.index_ranges import Span
 
 Array = npt.NDArray[Any]

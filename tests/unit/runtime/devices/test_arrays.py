@@ -12,9 +12,9 @@ import pytest
 import loopwright as lw
 from loopwright.errors import ArgumentError, OutOfMemoryError, TensorError, UsageError
 from loopwright.runtime import NDArray, from_dlpack
+from loopwright.runtime.arrays.device import DeviceArray
 from loopwright.runtime.devices import dlpack
 from loopwright.runtime.memory import device_allocator
-from loopwright.runtime.ndarray import DeviceArray
 from tests.unit.runtime.devices.fake_cuda import FakeDriver
 
 

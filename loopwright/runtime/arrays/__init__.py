@@ -1,0 +1,1 @@
+"""Arrays in the memory of the host and of devices; `loopwright.runtime.ndarray` makes them."""

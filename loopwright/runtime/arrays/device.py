@@ -1,0 +1,205 @@
+"""`DeviceArray`: an array in the memory of a device, whose elements are reached by copies."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright.errors import ArgumentError
+from loopwright.runtime.arrays.host import NDArray, check_source, elements_of, view_of
+from loopwright.runtime.devices import dlpack
+from loopwright.runtime.devices.device import Device
+from loopwright.runtime.devices.interface import HOST, DeviceAPI, Memory
+from loopwright.runtime.devices.registry import device_api
+from loopwright.runtime.memory import note_use
+
+
+class DeviceArray(NDArray):
+    """An array in the memory of a device; `empty` and `array` give one for a device.
+
+    Copies to and from the host are complete when they return; those between arrays of one device
+    wait in its current stream, like kernels.
+
+    Example:
+        >>> if lw.opencl().exist:
+        ...     a = lw.nd.array([1.0, 2.0], "float32", lw.opencl())
+        ...     assert a.numpy().tolist() == [1.0, 2.0]
+        ...
+    """
+
+    __slots__ = ("_dtype", "_keeper", "_shape", "memory")
+
+    def __init__(
+        self,
+        memory: Memory,
+        shape: tuple[int, ...],
+        dtype: str,
+        device: Device,
+        keeper: object,
+    ) -> None:
+        self.memory, self.device, self._keeper = memory, device, keeper
+        self._shape, self._dtype = shape, np.dtype(dtype)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents of the dimensions."""
+        return self._shape
+
+    @property
+    def dtype(self) -> str:
+        """Name of the element type, such as ``float32``."""
+        return self._dtype.name
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self._shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self._shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.size * self._dtype.itemsize
+
+    @property
+    def data(self) -> int:
+        """Address of the first element, or OpenCL's handle of the memory."""
+        return self.memory.address
+
+    @property
+    def api(self) -> DeviceAPI:
+        """What drives its device."""
+        return device_api(self.device.device_type)
+
+    @property
+    def mem_scope(self) -> str:
+        """Scope of the memory that holds it, such as ``global``."""
+        return self.memory.scope
+
+    def numpy(self) -> npt.NDArray[Any]:
+        """A copy as a NumPy array, when all has run that was in the current stream before.
+
+        Example:
+            >>> if lw.opencl().exist:
+            ...     assert lw.nd.array([1, 2], "int32", lw.opencl()).numpy().tolist() == [1, 2]
+            ...
+        """
+        made = np.empty(self._shape, self._dtype)
+        self._exchange(made, into_host=True)
+        return made
+
+    def copyfrom(self, source: object) -> NDArray:
+        """Copy the elements of `source` into this array, and return it; see `NDArray.copyfrom`.
+
+        Example:
+            >>> if lw.opencl().exist:
+            ...     a = lw.nd.empty((2,), "float32", lw.opencl())
+            ...     assert a.copyfrom([1, 2]).numpy().tolist() == [1.0, 2.0]
+            ...
+        """
+        same = isinstance(source, DeviceArray) and (
+            (source.shape, source.dtype, source.device.device_type)
+            == (self.shape, self.dtype, self.device.device_type)
+        )
+        if same and isinstance(source, DeviceArray):
+            api, there, here = self.api, source.device, self.device
+            if there != here:  # what is queued here reads what was here before
+                api.synchronize(here.device_id, api.current_stream(here.device_id))
+            api.copy(source.memory, 0, self.memory, 0, self.nbytes)
+            if there != here:
+                api.synchronize(there.device_id, api.current_stream(there.device_id))
+            return self
+        data = elements_of(source)
+        check_source(data, self)
+        self._exchange(np.ascontiguousarray(data, self._dtype), into_host=False)
+        return self
+
+    def _on_host(self) -> npt.NDArray[Any]:
+        return self.numpy()
+
+    def _exchange(self, host: npt.NDArray[Any], into_host: bool) -> None:
+        """Copy all elements between here and an array of the host, and wait for that."""
+        api, device_id = self.api, self.device.device_id
+        other = Memory(HOST, 0, int(host.ctypes.data), host.nbytes, owner=host)
+        stream = api.current_stream(device_id)
+        note_use(self.memory, stream)
+        if into_host:
+            api.copy(self.memory, 0, other, 0, self.nbytes, stream)
+        else:
+            api.copy(other, 0, self.memory, 0, self.nbytes, stream)
+        api.synchronize(device_id, stream)
+
+    def CreateView(self, shape: Sequence[int], dtype: str | None = None) -> NDArray:
+        """Another shape, and perhaps type, of the same memory; see `NDArray.CreateView`.
+
+        Example:
+            >>> if lw.opencl().exist:
+            ...     a = lw.nd.array(np.arange(4, dtype="float32"), lw.opencl())
+            ...     assert a.CreateView((2, 2)).numpy().tolist() == [[0.0, 1.0], [2.0, 3.0]]
+            ...
+        """
+        name, extents, need = view_of(self, shape, dtype)
+        part = self.memory.part(0, need)
+        return DeviceArray(part, extents, name, self.device, self._keeper)
+
+    def to_dlpack(self) -> Any:
+        """A DLPack capsule of this memory, without a copy, when the device has done what waits.
+
+        Raises:
+            ArgumentError: memory of this kind of devices has no address.
+
+        Example:
+            >>> if lw.cuda().exist:
+            ...     assert "dltensor" in repr(lw.nd.empty((2,), "float32", lw.cuda()).to_dlpack())
+            ...
+        """
+        try:
+            return self.__dlpack__()
+        except BufferError as error:
+            raise ArgumentError(f"to_dlpack: {error}; copy the array to the host") from error
+
+    def __dlpack__(self, **options: Any) -> Any:
+        if self.memory.offset and not self.api.has_addresses:
+            raise BufferError(f"a part of a buffer of {self.device} cannot be exchanged")
+        if options.get("stream") != -1:
+            self.api.synchronize(self.device.device_id)
+        where = self.__dlpack_device__()
+        return dlpack.export(self.memory.address, self._shape, self.dtype, where, self)
+
+    def __array__(
+        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
+    ) -> npt.NDArray[Any]:
+        raise ArgumentError(
+            f"the array lies on {self.device}; a.numpy() copies its elements to the host"
+        )
+
+    def __len__(self) -> int:
+        return self._shape[0]
+
+    def __getitem__(self, key: Any) -> Any:
+        raise ArgumentError(
+            f"the array lies on {self.device}; a.numpy() copies its elements to the host"
+        )
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise ArgumentError(f"the array lies on {self.device}; a.copyfrom(...) writes all of it")
+
+    def __repr__(self) -> str:
+        return f"<NDArray {self.shape} {self.dtype} on {self.device}>\n{self.numpy()}"
+
+
+class Keeper:
+    """Gives memory of a device back when the last array of it has gone."""
+
+    def __init__(self, memory: Memory, give_back: Callable[[Memory], object]) -> None:
+        free = weakref.finalize(self, give_back, memory)
+        free.atexit = False  # the process's end frees it all, and drivers may have gone before

@@ -1,0 +1,255 @@
+"""`NDArray`: an array that kernels accept, in the host's memory.
+
+Row-major and contiguous always, 64-byte aligned when allocated here. It exchanges memory with
+NumPy, PyTorch and others through DLPack without a copy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright import dtypes
+from loopwright.errors import ArgumentError
+from loopwright.runtime.devices.device import Device, device
+
+ALIGNMENT = 64
+
+
+def aligned_bytes(nbytes: int) -> npt.NDArray[np.uint8]:
+    """Uninitialised bytes whose first one lies at a multiple of 64."""
+    block = np.empty(nbytes + ALIGNMENT, dtype=np.uint8)
+    start = -block.ctypes.data % ALIGNMENT
+    return block[start : start + nbytes]
+
+
+class NDArray:
+    """A row-major contiguous array; `empty`, `array` and `from_dlpack` give one.
+
+    One on another device than the CPU is a `DeviceArray`, whose elements are reached by copies.
+
+    Example:
+        >>> a = lw.nd.array(np.array([[1, 2], [3, 4]], "float32"))
+        >>> print(a.shape, a.dtype, a.device)
+        (2, 2) float32 cpu(0)
+        >>> print(a.numpy())
+        [[1. 2.]
+         [3. 4.]]
+    """
+
+    __slots__ = ("_data", "device")
+    #: Makes an array on a device; `loopwright.runtime.ndarray` puts its function here.
+    _empty: ClassVar[Callable[[tuple[int, ...], str, Device], NDArray]]
+
+    def __init__(self, data: npt.NDArray[Any], device: Device) -> None:
+        self._data = data
+        self.device = device
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents of the dimensions."""
+        return self._data.shape
+
+    @property
+    def dtype(self) -> str:
+        """Name of the element type, such as ``float32``."""
+        return self._data.dtype.name
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return self._data.ndim
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self._data.size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self._data.nbytes
+
+    @property
+    def data(self) -> int:
+        """Address of the first element."""
+        return int(self._data.ctypes.data)
+
+    def numpy(self) -> npt.NDArray[Any]:
+        """A copy as a NumPy array. For a view without a copy use ``np.from_dlpack(a)``.
+
+        Example:
+            >>> print(lw.nd.array([1.0, 2.0], "float32").numpy())
+            [1. 2.]
+        """
+        return self._data.copy()
+
+    def asnumpy(self) -> npt.NDArray[Any]:
+        """The same as `numpy`, by its older name.
+
+        Example:
+            >>> print(lw.nd.array([1.0, 2.0], "float32").asnumpy())
+            [1. 2.]
+        """
+        return self.numpy()
+
+    def copyfrom(self, source: object) -> NDArray:
+        """Copy the elements of `source` into this array, and return it.
+
+        Args:
+            source: an NDArray, a NumPy array or what `numpy.asarray` takes, of the same shape.
+                Values are converted where NumPy calls it ``same_kind`` (float64 to float32).
+
+        Raises:
+            ArgumentError: the shapes differ, or the conversion would change the kind of value.
+
+        Example:
+            >>> a = lw.nd.empty((2,), "float32")
+            >>> print(a.copyfrom([1, 2]).numpy())
+            [1. 2.]
+        """
+        data = elements_of(source)
+        check_source(data, self)
+        np.copyto(self._data, data, casting="same_kind")
+        return self
+
+    def copyto(self, target: NDArray | Device | str) -> NDArray:
+        """Copy the elements into `target`, an NDArray, or into a new one on that device.
+
+        Raises:
+            ArgumentError: the target array has another shape or kind of element.
+
+        Example:
+            >>> a, b = lw.nd.array([1.0, 2.0], "float32"), lw.nd.empty((2,))
+            >>> print(a.copyto(b).numpy())
+            [1. 2.]
+        """
+        if isinstance(target, NDArray):
+            return target.copyfrom(self)
+        return NDArray._empty(self.shape, self.dtype, device(target)).copyfrom(self)
+
+    def CreateView(self, shape: Sequence[int], dtype: str | None = None) -> NDArray:
+        """Another shape, and perhaps type, of the same memory, from its first byte on.
+
+        Args:
+            shape: extents of the view, which may need fewer bytes than this array has.
+            dtype: element type; default that of this array.
+
+        Raises:
+            ArgumentError: the view needs more bytes than there are.
+
+        Example:
+            >>> a = lw.nd.array(np.arange(4, dtype="float32"))
+            >>> print(a.CreateView((2, 2)).numpy())
+            [[0. 1.]
+             [2. 3.]]
+        """
+        name, extents, need = view_of(self, shape, dtype)
+        raw = self._data.reshape(-1).view(np.uint8)[:need]
+        return NDArray(raw.view(name).reshape(extents), self.device)
+
+    def _on_host(self) -> npt.NDArray[Any]:
+        """The elements in the host's memory, without a copy where they are there."""
+        return self._data
+
+    @property
+    def mem_scope(self) -> str:
+        """Scope of the memory that holds it: ``global``."""
+        return "global"
+
+    def to_dlpack(self) -> Any:
+        """A DLPack capsule of this memory, without a copy, for whoever takes a capsule.
+
+        Each capsule can be consumed once. ``from_dlpack`` functions that follow today's protocol
+        take the array itself.
+
+        Raises:
+            ArgumentError: the memory is read-only, which a capsule cannot say.
+
+        Example:
+            >>> a = lw.nd.array([1.0, 2.0], "float32")
+            >>> print("dltensor" in repr(a.to_dlpack()))
+            True
+        """
+        try:
+            return self.__dlpack__()
+        except BufferError as error:
+            raise ArgumentError(f"to_dlpack: {error}; copy the array first") from error
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._data.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (self.device.device_type, self.device.device_id)
+
+    def __array__(
+        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
+    ) -> npt.NDArray[Any]:
+        wanted = self._data.dtype if dtype is None else np.dtype(dtype)
+        if wanted == self._data.dtype:
+            return self._data.copy() if copy else self._data
+        if copy is False:
+            raise ValueError(f"{self.dtype} to {wanted.name} needs a copy")
+        return self._data.astype(wanted)
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._data[key]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._data[key] = value
+
+    def __repr__(self) -> str:
+        return f"<NDArray {self.shape} {self.dtype} on {self.device}>\n{self._data}"
+
+
+def elements_of(source: object) -> npt.NDArray[Any]:
+    """The elements of an array, or of what NumPy makes one of, in the host's memory."""
+    return source._on_host() if isinstance(source, NDArray) else np.asarray(source)
+
+
+def check_source(data: npt.NDArray[Any], target: NDArray) -> None:
+    """Refuse to copy what does not fit into an array."""
+    if data.shape != target.shape:
+        raise ArgumentError(f"copyfrom: the array is {target.shape}, the source {data.shape}")
+    if not np.can_cast(data.dtype, np.dtype(target.dtype), casting="same_kind"):
+        raise ArgumentError(
+            f"copyfrom: {data.dtype.name} does not convert to {target.dtype} without losing its "
+            f"kind; convert the source first with astype"
+        )
+
+
+def view_of(
+    a: NDArray, shape: Sequence[int], dtype: str | None
+) -> tuple[str, tuple[int, ...], int]:
+    """Type, extents and bytes of a view of an array.
+
+    Raises:
+        ArgumentError: it needs more bytes than there are.
+    """
+    name = dtypes.check(dtype or a.dtype)
+    extents = shape_of(shape)
+    need = math.prod(extents) * dtypes.nbytes(name)
+    if need > a.nbytes:
+        raise ArgumentError(
+            f"CreateView: {extents} of {name} needs {need} bytes, the array has {a.nbytes}"
+        )
+    return name, extents, need
+
+
+def shape_of(shape: Sequence[int] | int) -> tuple[int, ...]:
+    """Extents as a tuple of ints.
+
+    Raises:
+        ArgumentError: one is negative.
+    """
+    extents = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
+    if any(n < 0 for n in extents):
+        raise ArgumentError(f"shape {extents} has a negative extent")
+    return extents
