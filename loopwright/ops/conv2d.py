@@ -1,20 +1,22 @@
-"""conv2d in NCHW and NHWC for CPUs: direct, vectors over output channels, weights packed in blocks.
+"""conv2d in NCHW and NHWC.
 
-The register tile holds pixels x channels; an input pixel is broadcast, a vector of packed weights
-loaded, as in the direct convolutions of Georganas et al. (SC 2018). The padded input is a stage of
-its own, so the inner loops test nothing.
+On CPUs it is direct, with vectors over output channels and weights packed in blocks. The register
+tile holds pixels x channels; an input pixel is broadcast, a vector of packed weights loaded, as in
+the direct convolutions of Georganas et al. (SC 2018). The padded input is a stage of its own, so
+the inner loops test nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from loopwright import te
 from loopwright.errors import TensorError
 from loopwright.ir.expr import Expr, IterVar
-from loopwright.ops import tiles
+from loopwright.ops import gpu, tiles
 from loopwright.ops.conv import (
     Window,
     by_role,
@@ -334,12 +336,7 @@ def conv2d(
         [[16. 24. 24.]
          [24. 36. 36.]]
     """
-    check_layout(layout)
-    check_groups(groups, C, O)
-    nchw = layout == "NCHW"
-    X = te.placeholder((N, C, H, W) if nchw else (N, H, W, C), dtype, name="X")
-    per = C // groups
-    weight = te.placeholder((O, per, KH, KW) if nchw else (KH, KW, per, O), dtype, name="W")
+    X, weight = _inputs(N, C, H, W, O, KH, KW, dtype, groups, layout)
     window, sizes = _geometry(
         X,
         weight,
@@ -363,6 +360,40 @@ def conv2d(
     block = s.cache_write(Y, "local") if out is Y else Y
     schedule_conv2d(cfg, s, out, block, packed, layout, groups)
     return s, [X, weight, out]
+
+
+@conv2d.register("gpu")
+def _conv2d_gpu(*args: Any) -> tuple[Schedule, list[te.Tensor]]:
+    n, c, h, w, o, kh, kw, stride, pad, dtype, dilation, groups, layout = args
+    X, weight = _inputs(n, c, h, w, o, kh, kw, dtype, groups, layout)
+    steps = pair(stride, "stride"), pair(pad, "pad"), pair(dilation, "dilation")
+    Y = conv2d_compute(X, weight, *steps, groups, layout)
+    final = tiles.out_dtype(dtype)
+    if final != Y.dtype:
+        sums = Y
+        Y = te.compute(sums.shape, lambda *i: sums[i].astype(final), name="Z")
+    return gpu.scheduled(Y, [X, weight])
+
+
+def _inputs(
+    N: int,
+    C: int,
+    H: int,
+    W: int,
+    O: int,  # noqa: E741
+    KH: int,
+    KW: int,
+    dtype: str,
+    groups: int,
+    layout: str,
+) -> tuple[te.Tensor, te.Tensor]:
+    """The image and the weights."""
+    check_layout(layout)
+    check_groups(groups, C, O)
+    nchw = layout == "NCHW"
+    per = C // groups
+    X = te.placeholder((N, C, H, W) if nchw else (N, H, W, C), dtype, name="X")
+    return X, te.placeholder((O, per, KH, KW) if nchw else (KH, KW, per, O), dtype, name="W")
 
 
 register(conv2d, "Y = conv(X, W); X (N, C, H, W) and W (O, C/groups, KH, KW), or NHWC and HWIO")

@@ -1,4 +1,4 @@
-"""dense: a matrix product with the weights of a layer, bias and relu, for CPUs."""
+"""dense: a matrix product with the weights of a layer, bias and relu."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from loopwright import te
 from loopwright.errors import TensorError
 from loopwright.ir.expr import Expr
-from loopwright.ops import tiles
+from loopwright.ops import gpu, tiles
 from loopwright.ops.gemm import (
     default_tiles,
     define_matmul_space,
@@ -69,6 +69,31 @@ def dense(
         >>> print(y[0, :4])
         [17. 17. 17. 17.]
     """
+    inputs, stages = _layer(M, N, K, bias, relu, dtype, weight)
+    Z, out = stages[0], stages[-1]
+    s = te.create_schedule(out.op)
+    cfg = get_config()
+    trans = weight == "NK"
+    define_matmul_space(cfg, M, N, K, Z.dtype, trans)
+    for stage in stages[1:-1]:
+        s[stage].compute_inline()
+    acc = s.cache_write(Z, "local") if out is Z else Z
+    schedule_matmul(cfg, s, out, acc, inputs[1], trans)
+    return s, [*inputs, out]
+
+
+@dense.register("gpu")
+def _dense_gpu(
+    M: int, N: int, K: int, bias: bool, relu: bool, dtype: str, weight: str
+) -> tuple[Schedule, list[te.Tensor]]:
+    inputs, stages = _layer(M, N, K, bias, relu, dtype, weight)
+    return gpu.scheduled(stages[-1], inputs)
+
+
+def _layer(
+    M: int, N: int, K: int, bias: bool, relu: bool, dtype: str, weight: str
+) -> tuple[list[te.Tensor], list[te.Tensor]]:
+    """The inputs of a layer, and its stages: the product first, the result last."""
     if weight not in ("NK", "KN"):
         raise TensorError(f"dense: weight is 'NK' or 'KN', got {weight!r}")
     trans = weight == "NK"
@@ -88,15 +113,7 @@ def dense(
     ):
         if wanted:
             stages.append(_mapped(stages[-1], f, name))
-    out = stages[-1]
-    s = te.create_schedule(out.op)
-    cfg = get_config()
-    define_matmul_space(cfg, M, N, K, Z.dtype, trans)
-    for stage in stages[1:-1]:
-        s[stage].compute_inline()
-    acc = s.cache_write(Z, "local") if out is Z else Z
-    schedule_matmul(cfg, s, out, acc, W, trans)
-    return s, [*inputs, out]
+    return inputs, stages
 
 
 def _mapped(x: te.Tensor, f: Callable[[Expr], Expr], name: str) -> te.Tensor:

@@ -1,4 +1,4 @@
-"""Elementwise and broadcast chains, and transposition, for CPUs."""
+"""Elementwise and broadcast chains, and transposition."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from loopwright import dtypes, te
 from loopwright.errors import TensorError, did_you_mean
 from loopwright.ir.expr import Expr
-from loopwright.ops import tiles
+from loopwright.ops import gpu, tiles
 from loopwright.ops.operator import Array, Reference, register
 from loopwright.schedule import Schedule
 from loopwright.task import get_config, template
@@ -130,14 +130,25 @@ def elementwise(
         [[0. 0. 0. 0.]
          [0. 0. 0. 0.]]
     """
+    inputs, Y = _chained(M, N, chain, dtype)
+    s = te.create_schedule(Y.op)
+    schedule_injective(get_config(), s, Y)
+    return s, [*inputs, Y]
+
+
+@elementwise.register("gpu")
+def _elementwise_gpu(M: int, N: int, chain: str, dtype: str) -> tuple[Schedule, list[te.Tensor]]:
+    inputs, Y = _chained(M, N, chain, dtype)
+    return gpu.scheduled(Y, inputs)
+
+
+def _chained(M: int, N: int, chain: str, dtype: str) -> tuple[list[te.Tensor], te.Tensor]:
+    """The inputs and the result of a chain."""
     X = te.placeholder((M, N), dtype, name="X")
     inputs, value, wide = [X], X, tiles.wide_dtype(dtype)
     for at, link in enumerate(_links(chain, dtype)):
         value = _link(link, at, value, inputs, wide)
-    Y = te.compute((M, N), lambda i, j: value[i, j].astype(dtype), name="Y")
-    s = te.create_schedule(Y.op)
-    schedule_injective(get_config(), s, Y)
-    return s, [*inputs, Y]
+    return inputs, te.compute((M, N), lambda i, j: value[i, j].astype(dtype), name="Y")
 
 
 def _link(link: str, at: int, x: te.Tensor, inputs: list[te.Tensor], wide: str) -> te.Tensor:
@@ -186,8 +197,7 @@ def transpose(M: int, N: int, dtype: str = "float32") -> tuple[Schedule, list[te
          [1. 4.]
          [2. 5.]]
     """
-    X = te.placeholder((M, N), dtype, name="X")
-    Y = te.compute((N, M), lambda i, j: X[j, i], name="Y")
+    X, Y = _transposed(M, N, dtype)
     s = te.create_schedule(Y.op)
     cfg = get_config()
     w = min(tiles.lanes(dtype), _SQUARE)
@@ -209,6 +219,17 @@ def transpose(M: int, N: int, dtype: str = "float32") -> tuple[Schedule, list[te
         _, inner = s[block].split(s[block].op.axis[1], factor=w)
         s[block].vectorize(inner)
     return s, [X, Y]
+
+
+def _transposed(M: int, N: int, dtype: str) -> tuple[te.Tensor, te.Tensor]:
+    X = te.placeholder((M, N), dtype, name="X")
+    return X, te.compute((N, M), lambda i, j: X[j, i], name="Y")
+
+
+@transpose.register("gpu")
+def _transpose_gpu(M: int, N: int, dtype: str) -> tuple[Schedule, list[te.Tensor]]:
+    X, Y = _transposed(M, N, dtype)
+    return gpu.scheduled(Y, [X])
 
 
 register(elementwise, "a chain of steps on X (M, N): scale, shift, add, mul, relu, exp, tanh, ...")

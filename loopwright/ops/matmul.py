@@ -1,11 +1,11 @@
-"""matmul in its four transpose forms, plain and batched, for CPUs."""
+"""matmul in its four transpose forms, plain and batched."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from loopwright import te
-from loopwright.ops import tiles
+from loopwright.ops import gpu, tiles
 from loopwright.ops.gemm import (
     default_tiles,
     define_matmul_space,
@@ -23,15 +23,22 @@ def _matmul_default(
     return default_tiles(M, N, K, tiles.wide_dtype(dtype), trans_b=trans_b)
 
 
+def _products(
+    A: te.Tensor, B: te.Tensor, trans_a: bool, trans_b: bool
+) -> tuple[te.Tensor, te.Tensor]:
+    """``A @ B`` in the dtype of the sums, and in that of the result."""
+    wide, final = tiles.wide_dtype(A.dtype), tiles.out_dtype(A.dtype)
+    C = matmul_compute(A, B, trans_a, trans_b, out_dtype=wide)
+    if final == wide:
+        return C, C
+    return C, te.compute(C.shape, lambda *i: C[i].astype(final), name="D")
+
+
 def _product(
     A: te.Tensor, B: te.Tensor, trans_a: bool, trans_b: bool
 ) -> tuple[Schedule, list[te.Tensor]]:
     """``A @ B`` over the last two dimensions, scheduled by the configuration in force."""
-    wide, final = tiles.wide_dtype(A.dtype), tiles.out_dtype(A.dtype)
-    C = matmul_compute(A, B, trans_a, trans_b, out_dtype=wide)
-    out = C
-    if final != wide:
-        out = te.compute(C.shape, lambda *i: C[i].astype(final), name="D")
+    C, out = _products(A, B, trans_a, trans_b)
     s = te.create_schedule(out.op)
     cfg = get_config()
     *_, m, n = C.static_shape
@@ -75,9 +82,23 @@ def matmul(
         >>> print(c[0, :4])
         [3. 3. 3. 3.]
     """
-    A = te.placeholder((K, M) if trans_a else (M, K), dtype, name="A")
-    B = te.placeholder((N, K) if trans_b else (K, N), dtype, name="B")
-    return _product(A, B, trans_a, trans_b)
+    return _product(*_operands((), M, N, K, trans_a, trans_b, dtype), trans_a, trans_b)
+
+
+def _operands(
+    batch: tuple[int, ...], M: int, N: int, K: int, trans_a: bool, trans_b: bool, dtype: str
+) -> tuple[te.Tensor, te.Tensor]:
+    A = te.placeholder((*batch, K, M) if trans_a else (*batch, M, K), dtype, name="A")
+    B = te.placeholder((*batch, N, K) if trans_b else (*batch, K, N), dtype, name="B")
+    return A, B
+
+
+@matmul.register("gpu")
+def _matmul_gpu(
+    M: int, N: int, K: int, trans_a: bool, trans_b: bool, dtype: str
+) -> tuple[Schedule, list[te.Tensor]]:
+    operands = _operands((), M, N, K, trans_a, trans_b, dtype)
+    return gpu.scheduled(_products(*operands, trans_a, trans_b)[1], operands)
 
 
 def _batch_default(
@@ -120,9 +141,15 @@ def batch_matmul(
         >>> print(c[0, 0, :4])
         [8. 8. 8. 8.]
     """
-    left = te.placeholder((B, K, M) if trans_a else (B, M, K), dtype, name="A")
-    right = te.placeholder((B, N, K) if trans_b else (B, K, N), dtype, name="B")
-    return _product(left, right, trans_a, trans_b)
+    return _product(*_operands((B,), M, N, K, trans_a, trans_b, dtype), trans_a, trans_b)
+
+
+@batch_matmul.register("gpu")
+def _batch_matmul_gpu(
+    B: int, M: int, N: int, K: int, trans_a: bool, trans_b: bool, dtype: str
+) -> tuple[Schedule, list[te.Tensor]]:
+    operands = _operands((B,), M, N, K, trans_a, trans_b, dtype)
+    return gpu.scheduled(_products(*operands, trans_a, trans_b)[1], operands)
 
 
 register(matmul, "C = A @ B; A (M, K) or (K, M), B (K, N) or (N, K)")

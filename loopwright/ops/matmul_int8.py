@@ -1,4 +1,4 @@
-"""matmul_int8: unsigned by signed bytes into int32, as quantised layers need it, for CPUs.
+"""matmul_int8: unsigned by signed bytes into int32, as quantised layers need it.
 
 The weights come packed as the dot product instruction of AVX-512 VNNI wants them (groups of four
 along the reduction, sixteen columns beside one another), which is done once for a layer.
@@ -10,7 +10,7 @@ import numpy as np
 
 from loopwright import te
 from loopwright.ir.expr import Expr
-from loopwright.ops import tiles
+from loopwright.ops import gpu, tiles
 from loopwright.ops.operator import Array, LoopOrIndex, Reference, register
 from loopwright.schedule import Schedule
 from loopwright.task import get_config, template
@@ -109,6 +109,22 @@ def matmul_int8(M: int, N: int, K: int) -> tuple[Schedule, list[te.Tensor]]:
         >>> print(c[0, :4])
         [8 8 8 8]
     """
+    A, W, C = _product(M, N, K)
+    s = te.create_schedule(C.op)
+    cfg = get_config()
+    _define_space(cfg, M, N, K)
+    _schedule(cfg, s, C)
+    return s, [A, W, C]
+
+
+@matmul_int8.register("gpu")
+def _matmul_int8_gpu(M: int, N: int, K: int) -> tuple[Schedule, list[te.Tensor]]:
+    A, W, C = _product(M, N, K)
+    return gpu.scheduled(C, [A, W])
+
+
+def _product(M: int, N: int, K: int) -> tuple[te.Tensor, te.Tensor, te.Tensor]:
+    """The operands and the result."""
     A = te.placeholder((M, K), "uint8", name="A")
     W = te.placeholder((-(-N // LANES), -(-K // GROUP), LANES, GROUP), "int8", name="W")
     k = te.reduce_axis((0, K), name="k")
@@ -118,12 +134,7 @@ def matmul_int8(M: int, N: int, K: int) -> tuple[Schedule, list[te.Tensor]]:
         value: Expr = te.sum(A[i, k].astype("int32") * w.astype("int32"), axis=k)
         return value
 
-    C = te.compute((M, N), element, name="C", tag="matmul")
-    s = te.create_schedule(C.op)
-    cfg = get_config()
-    _define_space(cfg, M, N, K)
-    _schedule(cfg, s, C)
-    return s, [A, W, C]
+    return A, W, te.compute((M, N), element, name="C", tag="matmul")
 
 
 def _define_space(cfg: TemplateConfig, M: int, N: int, K: int) -> None:

@@ -1,13 +1,15 @@
-"""max and average pooling in NCHW and NHWC for CPUs."""
+"""max and average pooling in NCHW and NHWC."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
 from loopwright import dtypes, te
 from loopwright.errors import TensorError
 from loopwright.ir.expr import Expr
-from loopwright.ops import tiles
+from loopwright.ops import gpu, tiles
 from loopwright.ops.conv import Window, by_role, check_layout, pad_compute, pair, windows
 from loopwright.ops.operator import Array, LoopOrIndex, OneOrTwo, Reference, register
 from loopwright.ops.stencil import define_stencil_space, schedule_stencil
@@ -156,16 +158,40 @@ def pool2d(
         [[ 5.  7.]
          [13. 15.]]
     """
-    check_layout(layout, "pool2d")
-    X = te.placeholder((N, C, H, W) if layout == "NCHW" else (N, H, W, C), dtype, name="X")
-    steps, around = pair(stride, "stride", "pool2d"), pair(pad, "pad", "pool2d")
-    taken, Y = pool2d_compute(X, (KH, KW), steps, around, kind, count_include_pad, layout)
+    X, taken, Y = _pooled(N, C, H, W, KH, KW, stride, pad, kind, count_include_pad, dtype, layout)
     s = te.create_schedule(Y.op)
     cfg = get_config()
     define_stencil_space(cfg, Y, layout)
     acc = s.cache_write(Y, "local") if taken is Y else taken
     schedule_stencil(cfg, s, Y, acc, s[acc].op.input_tensors[0], layout)
     return s, [X, Y]
+
+
+@pool2d.register("gpu")
+def _pool2d_gpu(*args: Any) -> tuple[Schedule, list[te.Tensor]]:
+    X, _, Y = _pooled(*args)
+    return gpu.scheduled(Y, [X])
+
+
+def _pooled(
+    N: int,
+    C: int,
+    H: int,
+    W: int,
+    KH: int,
+    KW: int,
+    stride: OneOrTwo,
+    pad: OneOrTwo,
+    kind: str,
+    count_include_pad: bool,
+    dtype: str,
+    layout: str,
+) -> tuple[te.Tensor, te.Tensor, te.Tensor]:
+    """The input, the reduction over the windows, and the result."""
+    check_layout(layout, "pool2d")
+    X = te.placeholder((N, C, H, W) if layout == "NCHW" else (N, H, W, C), dtype, name="X")
+    steps, around = pair(stride, "stride", "pool2d"), pair(pad, "pad", "pool2d")
+    return X, *pool2d_compute(X, (KH, KW), steps, around, kind, count_include_pad, layout)
 
 
 register(pool2d, "largest (max) or mean (avg) of windows; X (N, C, H, W) or (N, H, W, C)")

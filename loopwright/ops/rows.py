@@ -1,8 +1,8 @@
-"""Operators over the rows of a matrix for CPUs: reductions, softmax, layer normalisation.
+"""Operators over the rows of a matrix: reductions, softmax, layer normalisation.
 
-A task holds some rows; whatever a row needs (its maximum, its exponentials, its mean) is computed
-when its turn comes, while it lies in the first-level cache. Reductions run over vectors with
-several accumulators, so that additions do not wait for one another.
+On CPUs a task holds some rows; whatever a row needs (its maximum, its exponentials, its mean) is
+computed when its turn comes, while it lies in the first-level cache. Reductions run over vectors
+with several accumulators, so that additions do not wait for one another.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from loopwright import dtypes, te
 from loopwright.errors import TensorError
 from loopwright.ir.expr import Expr
-from loopwright.ops import tiles
+from loopwright.ops import gpu, tiles
 from loopwright.ops.operator import Array, LoopOrIndex, Reference, register
 from loopwright.schedule import Schedule
 from loopwright.task import get_config, template
@@ -131,10 +131,7 @@ def reduce(
         >>> print(y)
         [4. 4.]
     """
-    X = te.placeholder((M, N), dtype, name="X")
-    Z = reduce_compute(X, kind, axis)
-    final = tiles.out_dtype(dtype) if kind in ("sum", "prod") else dtype
-    Y = Z if Z.dtype == final else te.compute(Z.shape, lambda i: Z[i].astype(final), name="cast")
+    X, Z, Y = _reduced(M, N, kind, axis, dtype)
     s = te.create_schedule(Y.op)
     cfg = get_config()
     if axis == 1:
@@ -146,6 +143,26 @@ def reduce(
         return s, [X, Y]
     _schedule_columns(cfg, s, Y, s.cache_write(Z, "local") if Y is Z else Z, M)
     return s, [X, Y]
+
+
+def _reduced(
+    M: int, N: int, kind: str, axis: int, dtype: str
+) -> tuple[te.Tensor, te.Tensor, te.Tensor]:
+    """The input, its reduction, and that in the dtype of the result."""
+    X = te.placeholder((M, N), dtype, name="X")
+    Z = reduce_compute(X, kind, axis)
+    final = tiles.out_dtype(dtype) if kind in ("sum", "prod") else dtype
+    if Z.dtype == final:
+        return X, Z, Z
+    return X, Z, te.compute(Z.shape, lambda i: Z[i].astype(final), name="cast")
+
+
+@reduce.register("gpu")
+def _reduce_gpu(
+    M: int, N: int, kind: str, axis: int, dtype: str
+) -> tuple[Schedule, list[te.Tensor]]:
+    X, _, Y = _reduced(M, N, kind, axis, dtype)
+    return gpu.scheduled(Y, [X])
 
 
 def _schedule_columns(
@@ -237,6 +254,12 @@ def softmax(M: int, N: int, dtype: str = "float32") -> tuple[Schedule, list[te.T
     define_rows_space(cfg, M, N, inner[0].dtype)
     schedule_rows(cfg, s, Y, inner)
     return s, [X, Y]
+
+
+@softmax.register("gpu")
+def _softmax_gpu(M: int, N: int, dtype: str) -> tuple[Schedule, list[te.Tensor]]:
+    X = te.placeholder((M, N), dtype, name="X")
+    return gpu.scheduled(softmax_compute(X)[0], [X])
 
 
 # ---------------------------------------------------------------- layer_norm
@@ -337,6 +360,14 @@ def layer_norm(
         s[centred].compute_inline()
     schedule_rows(cfg, s, Y, inner)
     return s, [X, gamma, beta, Y]
+
+
+@layer_norm.register("gpu")
+def _layer_norm_gpu(M: int, N: int, eps: float, dtype: str) -> tuple[Schedule, list[te.Tensor]]:
+    X = te.placeholder((M, N), dtype, name="X")
+    gamma = te.placeholder((N,), dtype, name="gamma")
+    beta = te.placeholder((N,), dtype, name="beta")
+    return gpu.scheduled(layer_norm_compute(X, gamma, beta, eps)[0], [X, gamma, beta])
 
 
 register(reduce, "sum, prod, max or min over the columns (axis 1) or rows (axis 0) of X (M, N)")

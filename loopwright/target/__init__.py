@@ -55,15 +55,14 @@ __all__ = [
 _CUDA = "write Target('cuda -arch=sm_90'), with the architecture of the card"
 _OPENCL = "write Target('opencl'); its limits are those of this machine's first OpenCL device"
 _CPU = "write Target('llvm -mcpu=NAME'), with a CPU of this machine's architecture"
+_BY_KEY = "a template has implementations for families of targets: @template.register('gpu')"
 #: Names of TVM that cannot be had, and what takes their place.
 _INSTEAD = {
     "cuda": _CUDA,
     **dict.fromkeys(("bifrost", "intel_graphics", "mali", "rocm"), _OPENCL),
     **dict.fromkeys(("arm_cpu", "hexagon", "rasp", "riscv_cpu"), _CPU),
     "codegen": "loopwright doctor says which LLVM there is",
-    "generic_func": "templates are chosen by name; target.keys says for what a target is",
-    "override_native_generic_func": "templates are chosen by name; target.keys says for what a "
-    "target is",
+    **dict.fromkeys(("generic_func", "override_native_generic_func"), _BY_KEY),
 }
 
 if not TYPE_CHECKING:  # a type checker shall know which names there are

@@ -176,7 +176,7 @@ class Task:
 
     def _run(self, config: TemplateConfig) -> Scheduled:
         with self.target, running(config):
-            result = self.template.function(*self.args)
+            result = self.template.implementation()(*self.args)
         pair = isinstance(result, tuple) and len(result) == 2 and hasattr(result[0], "dag")
         if not pair or not isinstance(result[1], (list, tuple)):
             raise TaskError(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from loopwright.errors import TaskError, did_you_mean
 from loopwright.records import Json
+from loopwright.target import Target
 from loopwright.task.running_config import running_config
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class Template:
         self.__name__ = getattr(function, "__name__", name)
         self.__wrapped__ = function
         self._dispatch = dispatch
+        self._for_targets: dict[str, Function] = {}
         self._signature = inspect.signature(function)
 
     def __repr__(self) -> str:
@@ -85,6 +87,65 @@ class Template:
         """``file:line`` of the function."""
         code = self.function.__code__
         return f"{Path(code.co_filename).name}:{code.co_firstlineno}"
+
+    def register(self, *keys: str) -> Callable[[Function], Function]:
+        """Decorate another implementation, for targets that have one of some keys.
+
+        It takes the same arguments and returns the same program, scheduled for such targets;
+        ``default`` is not asked about it: its knobs say their defaults themselves.
+
+        Args:
+            keys: families of targets, such as ``"gpu"``; a target's first key that has an
+                implementation decides.
+
+        Raises:
+            TaskError: there is an implementation for a key already, from another place.
+
+        Example:
+            >>> @lw.template("example/by_target")
+            ... def add_one(n):
+            ...     B = te.compute((n,), lambda i: i + 1, name="B")
+            ...     return te.create_schedule(B.op), [B]
+            ...
+            >>> @add_one.register("gpu")
+            ... def add_one_on_gpus(n):
+            ...     s, (B,) = add_one.function(n)
+            ...     s[B].bind(B.op.axis[0], te.thread_axis("threadIdx.x"))
+            ...     return s, [B]
+            ...
+            >>> task = lw.create_task("example/by_target", (64,), "opencl")
+            >>> print(len(task.instantiate(0)[0].trace))
+            1
+        """
+
+        def enter(function: Function) -> Function:
+            for key in keys:
+                before = self._for_targets.get(key, function)
+                if before.__qualname__ != function.__qualname__:
+                    raise TaskError(
+                        f"template {self.name!r} has an implementation for {key!r} already, "
+                        f"{before.__qualname__}"
+                    )
+                self._for_targets[key] = function
+            return function
+
+        return enter
+
+    def implementation(self) -> Function:
+        """The function that schedules for the target in force.
+
+        Example:
+            >>> with lw.Target("opencl"):
+            ...     on_gpus = lw.ops.matmul.implementation()
+            ...
+            >>> with lw.Target("llvm"):
+            ...     print(lw.ops.matmul.implementation() is on_gpus)
+            ...
+            False
+        """
+        keys = Target.current().keys if self._for_targets else ()
+        found = (self._for_targets[key] for key in keys if key in self._for_targets)
+        return next(found, self.function)
 
     def __call__(self, *args: Json, **kwargs: Json) -> Any:
         """Make the schedule for these arguments.
@@ -97,7 +158,7 @@ class Template:
         """
         if running_config() is not None:
             # Called by another template: its knobs become part of that one's configuration.
-            return self.function(*args, **kwargs)
+            return self.implementation()(*args, **kwargs)
         return self._dispatch(self, self.bind(args, kwargs))
 
     def bind(
@@ -134,7 +195,12 @@ class Template:
         return str(inspect.Signature(params))
 
     def default_values(self, args: tuple[Json, ...]) -> Mapping[str, Json] | None:
-        """Knob values of the default configuration for these arguments, where the template says."""
+        """Knob values of the default configuration for these arguments, where the template says.
+
+        It says so for its function only, not for implementations that were registered beside it.
+        """
+        if self.implementation() is not self.function:
+            return None
         return self.default(*args) if callable(self.default) else self.default
 
     def describe(self, args: Iterable[Json]) -> str:
@@ -143,9 +209,10 @@ class Template:
 
     def blame(self, exc: BaseException) -> str:
         """``file:line`` in the template's file that raised, and the error in one line."""
-        file = self.function.__code__.co_filename
-        frames = [f for f in traceback.extract_tb(exc.__traceback__) if f.filename == file]
-        where = f"{Path(file).name}:{frames[-1].lineno}" if frames else self.where
+        functions = (self.function, *self._for_targets.values())
+        files = {function.__code__.co_filename for function in functions}
+        frames = [f for f in traceback.extract_tb(exc.__traceback__) if f.filename in files]
+        where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else self.where
         text = " ".join(str(exc).split())
         return (
             f"{where}: {type(exc).__name__}: {text}" if text else f"{where}: {type(exc).__name__}"

@@ -6,10 +6,13 @@ from itertools import pairwise, permutations, product
 from math import prod
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from loopwright import te
 from loopwright.errors import SpaceError
+from loopwright.ir.interp.interpreter import interpret
+from loopwright.lowering import lower
 from loopwright.task import ConfigSpace, SplitEntity
 from loopwright.task.axes import axis
 
@@ -259,3 +262,38 @@ def test_loops_are_bound_to_as_many_dimensions_as_there_are(policy, count, wante
 def test_too_few_loops_to_bind_are_refused(policy, count):
     with pytest.raises(SpaceError, match=f"needs at least {count + 1} axes.*it has {count}"):
         ConfigSpace().define_annotate("bind", [4] * count, policy)
+
+
+def test_a_space_of_threads_is_sampled_and_every_point_lowers():
+    """Orders of ``interleave_cuda`` and bindings of ``bind_gpu_virtual``, as AutoTVM's templates
+    use them together."""
+    A = te.placeholder((64, 48), name="A")
+    k = te.reduce_axis((0, 48), name="k")
+    C = te.compute((64, 48), lambda i, j: te.sum(A[i, k] * A[j, k], axis=k), name="C")
+    space = ConfigSpace()
+    i, j = C.op.axis
+    ti = space.define_split("i", i, num_outputs=4, max_factor=4)
+    tj = space.define_split("j", j, num_outputs=4, max_factor=4)
+    tk = space.define_split("k", k, num_outputs=2, max_factor=8)
+    loops = [*ti, *tj, *tk]
+    space.define_reorder("order", loops, "interleave_cuda", spatial=[ti, tj], reduce=[tk])
+    space.define_annotate("bind", loops[:6], "bind_gpu_virtual")
+    space.freeze()
+    assert len(space.knobs["order"]) == 20, "merges of three and three outer loops"
+    indices = space.sample_ints(6, rng=0)
+    assert len(set(indices)) == 6
+    columns = [c for knob in space.knobs.values() for c in knob.columns()]
+    assert all(np.isfinite(values).all() for _, values in columns)
+    for index in indices:
+        config = space.get(index)
+        s = te.create_schedule(C.op)
+        pi, pj = config["i"].apply(s, C, i), config["j"].apply(s, C, j)
+        pk = config["k"].apply(s, C, k)
+        ordered = config["order"].apply(s, C, [*pi, *pj, *pk])
+        config["bind"].apply(s, C, ordered[:6])
+        f = lower(s, [A, C])
+        a = np.random.default_rng(0).standard_normal((64, 48)).astype("float32")
+        c = np.full((64, 48), np.nan, "float32")
+        interpret(f, [a, c], races=True)
+        np.testing.assert_allclose(c, a @ a.T[:, :48], rtol=1e-4, atol=1e-4)
+        assert "blockIdx.y" in str(f)

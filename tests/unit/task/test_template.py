@@ -7,6 +7,7 @@ import logging
 import numpy as np
 import pytest
 
+import loopwright as lw
 from loopwright.errors import TaskError, UsageError
 from loopwright.task import TASKS, Template, get_config, lookup, template
 from loopwright.task.dispatch import task_of_call
@@ -180,3 +181,53 @@ def test_a_call_that_raises_is_one_line(default_target):
     assert text.startswith("bad(3): test_template.py:")
     assert text.endswith("ValueError: first second")
     assert isinstance(caught.value.__cause__, ValueError)
+
+
+# ------------------------------------------------------------------ implementations by target
+
+
+@pytest.fixture
+def by_target():
+    @template("demo/by_target", default={"n": 2})
+    def anywhere(m):
+        get_config().define_knob("n", [1, 2])
+        return lw.ops.matmul.function(m, m, m)
+
+    @anywhere.register("gpu")
+    def on_gpus(m):
+        get_config().define_knob("threads", [32, 64])
+        return lw.ops.matmul.implementation()(m, m, m, False, False, "float32")
+
+    yield anywhere
+    del TASKS["demo/by_target"]
+
+
+def test_the_target_decides_which_implementation_runs(by_target):
+    on_cpu = lw.create_task("demo/by_target", (8,), "llvm")
+    assert next(iter(on_cpu.config_space.knobs)) == "n"
+    assert on_cpu.config_space.get(on_cpu.config_space.default_index)["n"].val == 2
+    for target in ("opencl", "cuda", "llvm -keys=gpu"):
+        task = lw.create_task("demo/by_target", (8,), target)
+        assert next(iter(task.config_space.knobs)) == "threads"
+    assert on_cpu.key != lw.create_task("demo/by_target", (8,), "opencl").key
+
+
+def test_a_key_has_one_implementation(by_target):
+    def another(m):
+        return m
+
+    with pytest.raises(TaskError, match=r"'demo/by_target' has an implementation for 'gpu'"):
+        by_target.register("gpu")(another)
+
+
+def test_what_an_implementation_raises_is_said_with_its_line():
+    @template("demo/raises")
+    def anywhere(m):
+        return m
+
+    @anywhere.register("gpu")
+    def on_gpus(m):
+        raise ValueError("no such thing")
+
+    with pytest.raises(TaskError, match=r"test_template.py:\d+: ValueError: no such thing"):
+        lw.create_task(anywhere, (8,), "opencl")

@@ -1,0 +1,167 @@
+"""Access maps: which loops of a stage each operand moves with, and by how many elements of memory.
+
+The rules of this folder look at nothing else of an expression: not at names of operators, not at
+tags. The classes are those of polyhedral compilers, as in Ansor (Zheng et al., OSDI 2020).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import gcd, prod
+from typing import Any
+
+from loopwright import te
+from loopwright.ir.affine import to_affine
+from loopwright.ir.expr import Binary, Const, Expr, IterVar, Read, Var
+from loopwright.ir.traversal import walk
+from loopwright.te.tensor import body_parts
+
+
+@dataclass(frozen=True)
+class Index:
+    """The index of one dimension: ``sum(moves[axis] * axis) + offset * something``.
+
+    Attributes:
+        moves: how far an iteration of each axis moves.
+        offset: what divides the rest: constants, and blocks ``axis // n``, which stand still in a
+            tile of fewer than n iterations; 0 where there is none.
+    """
+
+    moves: Mapping[IterVar, int]
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Access:
+    """One read of a stage.
+
+    Attributes:
+        tensor: what is read.
+        steps: for each axis that the element depends on, after how many of its iterations the
+            element may change: 1, or n where the axis stands in ``axis // n`` only.
+        dims: the index of each dimension of the tensor; None where it is not affine.
+    """
+
+    tensor: te.Tensor
+    steps: Mapping[IterVar, int]
+    dims: tuple[Index | None, ...]
+
+    def moves_with(self, axis: IterVar) -> bool:
+        """Whether the element depends on an axis."""
+        return axis in self.steps
+
+    @property
+    def contiguous(self) -> IterVar | None:
+        """The axis whose next iteration reads the next element of memory, if one axis alone moves
+        in the last dimension of the tensor."""
+        last = self.dims[-1] if self.dims else None
+        if last is None or list(last.moves.values()) != [1]:
+            return None
+        return next(iter(last.moves))
+
+    def tile(self, sizes: Mapping[IterVar, int]) -> list[int]:
+        """Extents of the smallest box that a tile of some axes reads; other axes stand still.
+
+        A dimension that is no affine function of the axes counts in full.
+        """
+        extents = []
+        for dim, whole in zip(self.dims, self.tensor.static_shape, strict=True):
+            reach = whole
+            if dim is not None:
+                reach = 1 + sum(abs(c) * (sizes.get(x, 1) - 1) for x, c in dim.moves.items())
+            extents.append(min(reach, whole))
+        return extents
+
+
+def accesses(tensor: te.Tensor) -> list[Access]:
+    """The reads of a computed tensor in order, equal ones once."""
+    op = tensor.op
+    axes = {x.var: x for x in [*op.axis, *op.reduce_axis]}
+    found: dict[tuple[object, ...], Access] = {}
+    for read in _reads(op):
+        key = (read.source, read.value_index, read.indices)
+        found.setdefault(key, _access(read, axes))
+    return list(found.values())
+
+
+def extents(axes: Iterable[IterVar]) -> int:
+    """The number of points of some axes."""
+    return prod(x.count for x in axes)
+
+
+def is_computed(tensor: te.Tensor) -> bool:
+    """Whether a tensor is no input."""
+    return getattr(tensor.op, "body", None) is not None
+
+
+def producers(tensor: te.Tensor) -> list[te.Tensor]:
+    """The computed tensors that a tensor needs, inputs first, itself last."""
+    order: dict[te.Tensor, None] = {}
+
+    def visit(t: te.Tensor) -> None:
+        if t in order or not is_computed(t):
+            return
+        for source in t.op.input_tensors:
+            visit(source)
+        order[t] = None
+
+    visit(tensor)
+    return list(order)
+
+
+def readers(tensor: te.Tensor, among: Sequence[te.Tensor]) -> list[te.Tensor]:
+    """Which of some tensors read a tensor."""
+    return [t for t in among if tensor in t.op.input_tensors]
+
+
+def _reads(op: te.Operation) -> list[Read]:
+    out: list[Read] = []
+    body = getattr(op, "body", None)
+    for part in [] if body is None else body_parts(body):
+        walk(part, lambda n: out.append(n) if isinstance(n, Read) else None)
+    return out
+
+
+def _access(read: Read, axes: Mapping[Var, IterVar]) -> Access:
+    steps: dict[IterVar, int] = {}
+    for v, n in (found for index in read.indices for found in _steps(index).items()):
+        steps[axes[v]] = gcd(n, steps.get(axes[v], n))
+    blocked = {v for v, x in axes.items() if steps.get(x, 1) > 1}
+    return Access(read.source, steps, tuple(_index(e, axes, blocked) for e in read.indices))
+
+
+def _index(e: Expr, axes: Mapping[Var, IterVar], blocked: set[Var]) -> Index | None:
+    """An index in terms of axes, and of blocks of those that move by blocks alone; None if it is
+    not affine in these."""
+    blocks: dict[tuple[Var, int], Var] = {}
+
+    def with_blocks(n: Any) -> Any:  # an expression gives an expression
+        match n:
+            case Binary(op="//", a=Var() as v, b=Const(value=int(m))) if v in blocked:
+                return blocks.setdefault((v, m), Var(f"{v.name}_block", v.dtype))
+        return n.map_children(with_blocks)
+
+    e = with_blocks(e)
+    ranges = {v: (0, x.count - 1) for v, x in axes.items()}
+    ranges |= {u: (0, (axes[v].count - 1) // m) for (v, m), u in blocks.items()}
+    form = to_affine(e, {}, ranges)
+    if form is None:
+        return None
+    still = [c for v, c in form.terms.items() if v not in axes]
+    moves = {axes[v]: c for v, c in form.terms.items() if c and v in axes}
+    return Index(moves, gcd(form.const, *still))
+
+
+def _steps(e: Expr) -> dict[Var, int]:
+    """For each variable of an index after how many of its values the index may change."""
+    match e:
+        case Var():
+            return {e: 1}
+        case Binary(op="//", a=Var() as v, b=Const(value=int(n))):
+            return {v: n}
+    out: dict[Var, int] = {}
+    for child in e.children():
+        for v, n in _steps(child).items() if isinstance(child, Expr) else ():
+            out[v] = gcd(n, out.get(v, n))
+    return out

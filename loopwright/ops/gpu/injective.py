@@ -1,0 +1,162 @@
+"""The rules for what has no reduction worth sharing: elementwise chains, windows, transposes.
+
+Threads lie side by side along the last dimension, so that neighbours touch neighbouring elements of
+memory. A window (pooling, depthwise convolution) is summed by one thread in registers.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from loopwright import te
+from loopwright.ops.gpu.access import Access, accesses, is_computed, producers
+from loopwright.ops.gpu.launch import (
+    Device,
+    common_width,
+    fused,
+    inline_all,
+    powers,
+)
+from loopwright.schedule import Schedule
+from loopwright.task.template_config import TemplateConfig
+
+#: Elements that a thread computes one after the other; loops of a window that are written out.
+_ELEMENTS, _WINDOW = 8, 64
+#: Threads of a block that the default takes.
+_THREADS = 256
+#: Sides of a tile that is turned, and its rows that a thread copies.
+_SIDES, _ROWS = (8, 16, 32, 64), (1, 2, 4, 8)
+_SIDE, _COPIED = 32, 4
+
+
+def schedule_injective(
+    cfg: TemplateConfig,
+    s: Schedule,
+    out: te.Tensor,
+    window: te.Tensor | None = None,
+    prefix: str = "",
+) -> None:
+    """One thread for some neighbouring elements.
+
+    Args:
+        cfg: the configuration; gets the knobs ``vector`` (whether a thread computes neighbours),
+            ``elements`` (that it computes in turn) and ``threads`` (of a block).
+        s: the schedule.
+        out: the result, computed at root; what it needs is inlined, inputs and roots aside.
+        window: a reduction of the shape of ``out`` that a thread does by itself.
+        prefix: of the names of the knobs.
+    """
+    device = Device.current()
+    *_, last = out.static_shape or (1,)
+    total = prod(out.static_shape)
+    width = common_width(device.lanes(out.dtype), last)
+    vector = [window is None, window is not None] if width > 1 else [False]
+    cfg.define_knob(f"{prefix}vector", vector)
+    cfg.define_knob(f"{prefix}elements", powers(_ELEMENTS), default=1)
+    threads = powers(device.threads, min(32, device.threads))
+    few = [t for t in threads if t <= max(_THREADS // 2, total // device.processors)]
+    default = max((t for t in few if t <= _THREADS), default=threads[0])
+    cfg.define_knob(f"{prefix}threads", threads, default=default)
+    acc = _accumulator(s, out, window)
+    loops = list(s[out].op.axis)
+    lanes = None
+    if cfg[f"{prefix}vector"].val:
+        loops[-1], lanes = s[out].split(loops[-1], factor=width)
+        s[out].vectorize(lanes)
+    rest, thread = s[out].split(fused(s, out, loops), factor=cfg[f"{prefix}threads"].val)
+    block, again = s[out].split(rest, factor=cfg[f"{prefix}elements"].val)
+    s[out].bind(block, te.thread_axis("blockIdx.x"))
+    s[out].bind(thread, te.thread_axis("threadIdx.x"))
+    s[out].reorder(block, thread, again, *([] if lanes is None else [lanes]))
+    s[out].unroll(again)
+    if acc is not None:
+        s[acc].compute_at(s[out], again)
+        _sum_window(s, acc)
+
+
+def _accumulator(s: Schedule, out: te.Tensor, window: te.Tensor | None) -> te.Tensor | None:
+    if window is None:
+        return None
+    if window is out:
+        return s.cache_write(out, "local")
+    s[window].set_scope("local")
+    return window
+
+
+def _sum_window(s: Schedule, acc: te.Tensor) -> None:
+    spatial, reduce = list(s[acc].op.axis), list(s[acc].op.reduce_axis)
+    s[acc].reorder(*reduce, *spatial)
+    for loop in spatial:
+        s[acc].unroll(loop)
+    points = 1
+    for loop in reversed(reduce):
+        points *= loop.count
+        if points <= _WINDOW:
+            s[acc].unroll(loop)
+
+
+def turned_axis(out: te.Tensor) -> tuple[Access, int] | None:
+    """The read of an elementwise result that goes across memory, and the axis of the result that
+    runs along it; None where every input is read along memory."""
+    reads = accesses(out)
+    for a in reads:
+        along, last = a.contiguous, out.op.axis[-1]
+        alone = [b.tensor for b in reads].count(a.tensor) == 1
+        if is_computed(a.tensor) or along is None or not alone:
+            continue
+        if along is not last and min(along.count, last.count) >= _SIDES[0] and a.moves_with(last):
+            return a, list(out.op.axis).index(along)
+    return None
+
+
+def schedule_transpose(
+    cfg: TemplateConfig, s: Schedule, out: te.Tensor, read: Access, across: int
+) -> None:
+    """Squares of the input go through shared memory, read and written along memory.
+
+    Args:
+        cfg: the configuration; gets the knobs ``side`` (of a square), ``rows`` (that a thread
+            copies) and ``pad`` (a gap between rows, so that columns lie in different banks).
+        s: the schedule.
+        out: the result.
+        read: how it reads an input across memory.
+        across: the axis of the result along which that input lies in memory.
+    """
+    device = Device.current()
+    inline_all(s, producers(out), lambda t: t is out)
+    most = min(device.threads, out.op.axis[across].count, out.op.axis[-1].count)
+    sides = [n for n in _SIDES if n <= most]
+    cfg.define_knob("side", sides, default=max(n for n in sides if n <= _SIDE))
+    cfg.define_knob("rows", list(_ROWS), default=_COPIED)
+    cfg.define_knob("pad", [True, False])
+
+    def fits(c: TemplateConfig) -> bool:
+        side: int = c["side"].val
+        rows: int = c["rows"].val
+        return rows <= side and device.warp <= max(side * side // rows, 1) <= device.threads
+
+    cfg.multi_filter(fits)
+    side, rows = cfg["side"].val, min(cfg["rows"].val, cfg["side"].val)
+    axes = list(s[out].op.axis)
+    row, column = axes[across], axes[-1]
+    others = [x for n, x in enumerate(axes[:-1]) if n != across]
+    ro, ri = s[out].split(row, factor=side)
+    co, tx = s[out].split(column, factor=side)
+    again, ty = s[out].split(ri, factor=side // rows)
+    s[out].reorder(*others, ro, co, ty, tx, again)
+    block = fused(s, out, [*others, ro, co])
+    s[out].bind(block, te.thread_axis("blockIdx.x"))
+    s[out].bind(ty, te.thread_axis("threadIdx.y"))
+    s[out].bind(tx, te.thread_axis("threadIdx.x"))
+    s[out].unroll(again)
+    tile = s.cache_read(read.tensor, "shared", [out])
+    s[tile].compute_at(s[out], block)
+    last = out.op.axis[-1]
+    columns = [n for n, d in enumerate(read.dims) if d is not None and last in d.moves]
+    if cfg["pad"].val and columns:
+        s[tile].storage_align(columns[0], side, 1)
+    rest, tx = s[tile].split(fused(s, tile, s[tile].op.axis), factor=side)
+    rounds, ty = s[tile].split(rest, factor=side // rows)
+    s[tile].bind(tx, te.thread_axis("threadIdx.x"))
+    s[tile].bind(ty, te.thread_axis("threadIdx.y"))
+    s[tile].unroll(rounds)

@@ -1,0 +1,294 @@
+"""The rule for reductions and their chains: the threads of a block reduce a row together.
+
+A chain (softmax, layer normalisation) stays in one kernel: what is one number a row is kept by
+every thread, what is a row of its own lies in shared memory or is computed again. Few long rows,
+and what is no chain, take a kernel for each reduction; several blocks then share a row (Harris,
+"Optimizing parallel reduction in CUDA", 2007).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from loopwright import dtypes, te
+from loopwright.ir.expr import IterVar
+from loopwright.ops.gpu.access import Index, accesses, extents, is_computed, producers
+from loopwright.ops.gpu.injective import schedule_injective
+from loopwright.ops.gpu.launch import Device, common_width, fused, inline_all, powers
+from loopwright.schedule import Schedule
+from loopwright.task.template_config import TemplateConfig
+
+#: Threads of a row that the default takes, along and across memory, and elements worth a thread.
+_THREADS, _ACROSS, _WORTH = 256, 8, 4
+#: Rows of a block, and threads that a block has at least where the shape allows.
+_ROWS, _FEWEST = (1, 2, 4, 8, 16, 32, 64), 32
+#: Elements that a thread adds up in turn and that are written out.
+_UNROLLED = (1, 2, 4)
+#: Elements of a row from which on several blocks reduce it, where there are few rows.
+_LONG = 1 << 14
+#: Blocks that share a row, at most.
+_MOST_PARTS = 256
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A chain of reductions over rows.
+
+    Attributes:
+        out: the result: a number a row, or a row.
+        reductions: numbers that each row needs, sums of something over all of it; in order.
+        whole: rows that are computed on the way.
+        single: numbers that are computed from such numbers.
+        along: whether memory runs along the rows, not across them.
+        loads: the inputs that each reduction reads side by side.
+        unit: a length that vectors divide besides those of the rows; 0 for none.
+    """
+
+    out: te.Tensor
+    reductions: tuple[te.Tensor, ...]
+    whole: tuple[te.Tensor, ...] = ()
+    single: tuple[te.Tensor, ...] = ()
+    along: bool = True
+    loads: tuple[tuple[te.Tensor, ...], ...] = ((),)
+    unit: int = 0
+
+    @property
+    def rank(self) -> int:
+        """Dimensions that count rows."""
+        return len(self.reductions[0].shape)
+
+    @property
+    def length(self) -> int:
+        """Elements of the shortest row that threads share."""
+        rows = [extents(r.op.reduce_axis) for r in self.reductions]
+        rows += [prod(t.static_shape[self.rank :]) for t in (*self.whole, self.out)]
+        return min(n for n in rows if n > 1 or max(rows) == 1)
+
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return prod(self.reductions[0].static_shape)
+
+
+def rows_of(out: te.Tensor) -> Rows | None:
+    """The chain in an expression, or None where it is none: all reductions have one shape, which
+    the result begins with, and every stage reads others at its own row."""
+    chain = producers(out)
+    reductions = [t for t in chain if t.op.reduce_axis]
+    if not reductions or not reductions[0].shape:
+        return None
+    shape = reductions[0].static_shape
+    if any(r.static_shape != shape for r in reductions):
+        return None
+    if not all(_reads_own_row(t, chain, len(shape)) for t in chain):
+        return None
+    below = [t for t in chain if t is not out and t not in reductions]
+    return Rows(
+        out,
+        tuple(reductions),
+        tuple(t for t in below if t.static_shape != shape),
+        tuple(t for t in below if t.static_shape == shape),
+        _lies_along(reductions[0]),
+        tuple(map(_side_by_side, reductions)),
+    )
+
+
+def is_long(rows: Rows) -> bool:
+    """Whether there are too few rows for the processors, and each is long."""
+    return rows.length >= _LONG and rows.count < Device.current().processors
+
+
+def _reads_own_row(reader: te.Tensor, chain: Sequence[te.Tensor], rank: int) -> bool:
+    own: list[Index | None] = [Index({x: 1}) for x in reader.op.axis[:rank]]
+    computed = [a for a in accesses(reader) if a.tensor in chain]
+    return len(own) == rank and all(list(a.dims[:rank]) == own for a in computed)
+
+
+def _lies_along(reduction: te.Tensor) -> bool:
+    reads = [a.contiguous for a in accesses(reduction) if a.contiguous is not None]
+    return not reads or any(x in reduction.op.reduce_axis for x in reads)
+
+
+def _side_by_side(reduction: te.Tensor) -> tuple[te.Tensor, ...]:
+    """The inputs along whose memory the last loop of a reduction runs."""
+    reads = accesses(reduction)
+    once = [a for a in reads if [b.tensor for b in reads].count(a.tensor) == 1]
+    last = reduction.op.reduce_axis[-1]
+    return tuple(a.tensor for a in once if a.contiguous is last and not is_computed(a.tensor))
+
+
+def schedule_rows(cfg: TemplateConfig, s: Schedule, rows: Rows, prefix: str = "") -> None:
+    """Define the knobs of a chain of reductions and schedule it, in one kernel, by them.
+
+    Args:
+        cfg: the configuration; gets ``threads`` (of a row), ``rows`` (of a block), ``vector``
+            (whether a thread reads neighbours at once), ``unroll``, and for each row that is
+            computed on the way ``keep_<name>``: in shared memory, or it is computed again where it
+            is needed.
+        s: the schedule of the result.
+        rows: the chain.
+        prefix: of the names of the knobs.
+    """
+    knobs = _Knobs(cfg, rows, Device.current(), prefix)
+    out, rank = rows.out, rows.rank
+    reductions = [s.cache_write(r, "local") if r is out else r for r in rows.reductions]
+    loops = list(s[out].op.axis)
+    block, row = s[out].split(fused(s, out, loops[:rank]), factor=knobs.rows)
+    s[out].bind(block, te.thread_axis("blockIdx.x"))
+    s[out].bind(row, te.thread_axis(knobs.row_tag))
+    if loops[rank:]:
+        knobs.bind_columns(s, out, loops[rank:])
+    for t in (*rows.whole, *rows.single, *reductions):
+        if t in rows.whole and t not in knobs.kept:
+            s[t].compute_inline()
+            continue
+        s[t].compute_at(s[out], row)
+        s[t].set_scope("shared" if t in rows.whole else "local")
+    for t in knobs.kept:
+        own = list(s[t].op.axis)
+        s[t].bind(fused(s, t, own[:rank]), te.thread_axis(knobs.row_tag))
+        knobs.bind_columns(s, t, own[rank:])
+    for r, sources in zip(reductions, rows.loads, strict=True):
+        knobs.reduce_together(s, r, sources)
+
+
+class _Knobs:
+    """The knobs of `schedule_rows`, and what they do to a stage.
+
+    Attributes:
+        rows: of a block.
+        width: elements that a thread reads at once.
+        kept: rows that are computed on the way and lie in shared memory.
+        row_tag: the thread axis that runs over the rows of a block.
+    """
+
+    def __init__(self, cfg: TemplateConfig, rows: Rows, device: Device, prefix: str) -> None:
+        self.cfg, self.prefix, self.device = cfg, prefix, device
+        # Neighbouring threads take neighbouring elements of memory.
+        tags = ("threadIdx.x", "threadIdx.y")
+        self.along_tag, self.row_tag = tags if rows.along else tags[::-1]
+        self._define_threads(rows)
+        self.kept = self._define_kept(rows)
+        self.rows = self._value("rows")
+
+    def _value(self, name: str) -> int:
+        value: int = self.cfg[self.prefix + name].val
+        return value
+
+    def _define_threads(self, rows: Rows) -> None:
+        most, p = self.device.threads, self.prefix
+        width = self._widest(rows)
+        threads = [t for t in powers(most) if t <= max(1, rows.length // width)]
+        counts = [n for n in _ROWS if n <= min(rows.count, most)]
+        wanted = min(_THREADS if rows.along else _ACROSS, max(1, rows.length // _WORTH))
+        chosen = max(t for t in threads if t <= wanted)
+        together = max(1, min(most, 2 * _FEWEST if rows.along else most) // chosen)
+        several = min(together, _FEWEST)
+        self.cfg.define_knob(f"{p}threads", threads, default=chosen)
+        self.cfg.define_knob(f"{p}rows", counts, default=max(n for n in counts if n <= several))
+        self.cfg.define_knob(f"{p}unroll", list(_UNROLLED))
+        self.cfg.define_knob(f"{p}vector", [True, False] if width > 1 else [False])
+        self.width = width if self.cfg[f"{p}vector"].val else 1
+        least = min(_FEWEST, most, max(threads) * max(counts))
+        self.cfg.multi_filter(lambda c: least <= c[f"{p}threads"].val * c[f"{p}rows"].val <= most)
+
+    def _widest(self, rows: Rows) -> int:
+        """The vector that divides every row."""
+        if not rows.along:
+            return 1
+        lengths = [t.static_shape[-1] for t in (*rows.whole, rows.out) if len(t.shape) > rows.rank]
+        inputs = [source for sources in rows.loads for source in sources]
+        lengths += [source.static_shape[-1] for source in inputs] + [rows.unit] * (rows.unit > 0)
+        width = min(self.device.lanes(t.dtype) for t in (*rows.reductions, rows.out, *inputs))
+        return common_width(width, *lengths) if lengths else 1
+
+    def _define_kept(self, rows: Rows) -> list[te.Tensor]:
+        p, shared = self.prefix, self.device.shared
+        sizes = {t: prod(t.static_shape[rows.rank :]) * dtypes.nbytes(t.dtype) for t in rows.whole}
+        for t, size in sizes.items():
+            choices = [True, False] if 2 * size <= shared else [False]
+            self.cfg.define_knob(f"{p}keep_{t.name}", choices)
+        # Each reduction across threads has a place for each thread.
+        trees = sum(dtypes.nbytes(r.dtype) for r in rows.reductions)
+
+        def fits(c: TemplateConfig) -> bool:
+            kept = sum(size for t, size in sizes.items() if c[f"{p}keep_{t.name}"].val)
+            row: int = kept + trees * c[f"{p}threads"].val
+            return row * int(c[f"{p}rows"].val) <= shared
+
+        if sizes:
+            self.cfg.multi_filter(fits)
+        return [t for t in rows.whole if self._value(f"keep_{t.name}")]
+
+    def bind_columns(self, s: Schedule, stage: te.Tensor, columns: Sequence[IterVar]) -> None:
+        """The threads of a row compute its elements, neighbours side by side."""
+        rest = fused(s, stage, columns)
+        if self.width > 1:
+            rest, lanes = s[stage].split(rest, factor=self.width)
+            s[stage].vectorize(lanes)
+        _, thread = s[stage].split(rest, factor=self._value("threads"))
+        s[stage].bind(thread, te.thread_axis(self.along_tag))
+
+    def reduce_together(self, s: Schedule, stage: te.Tensor, sources: Sequence[te.Tensor]) -> None:
+        """The threads of a row add up its elements; vectors are read through registers."""
+        rest = fused(s, stage, s[stage].op.reduce_axis)
+        wide = bool(sources) and self.width > 1
+        if wide:
+            rest, lanes = s[stage].split(rest, factor=self.width)
+            s[stage].unroll(lanes)
+        rest, thread = s[stage].split(rest, factor=self._value("threads"))
+        s[stage].bind(thread, te.thread_axis(self.along_tag))
+        _, again = s[stage].split(rest, factor=self._value("unroll"))
+        s[stage].unroll(again)
+        for source in sources if wide else ():
+            own = s.cache_read(source, "local", [stage])
+            s[own].compute_at(s[stage], thread)
+            s[own].vectorize(s[own].op.axis[-1])
+
+
+def schedule_apart(cfg: TemplateConfig, s: Schedule, out: te.Tensor) -> None:
+    """A kernel for each reduction, and one for what comes after them.
+
+    Args:
+        cfg: the configuration; gets the knobs of `schedule_rows` for each reduction, under its
+            name, ``parts`` (blocks that share a row) for long ones, and those of
+            `schedule_injective`.
+        s: the schedule of the result.
+        out: the result.
+    """
+    chain = producers(out)
+    inline_all(s, chain, lambda t: t is out or bool(t.op.reduce_axis))
+    for r in [t for t in chain if t.op.reduce_axis]:
+        rows = Rows(r, (r,), along=_lies_along(r))
+        prefix = "" if r is out else f"{r.name}_"
+        parts = _parts(cfg, rows, prefix)
+        if parts > 1:
+            loop, _ = s[r].split(fused(s, r, s[r].op.reduce_axis), nparts=parts)
+            partial = s.rfactor(r, loop)
+            assert isinstance(partial, te.Tensor)
+            unit = extents(r.op.reduce_axis) // _MOST_PARTS
+            loads = (_side_by_side(r),) if extents(r.op.reduce_axis) % _MOST_PARTS == 0 else ((),)
+            part = Rows(partial, (partial,), along=rows.along, loads=loads, unit=unit)
+            schedule_rows(cfg, s, part, f"{prefix}part_")
+            rows = Rows(r, (r,), along=False)
+        schedule_rows(cfg, s, rows, prefix)
+    if not out.op.reduce_axis:
+        schedule_injective(cfg, s, out)
+
+
+def _parts(cfg: TemplateConfig, rows: Rows, prefix: str) -> int:
+    """Blocks that reduce parts of a row; defines the knob where rows are few and long.
+
+    One part would need other knobs than several, so there are two at least.
+    """
+    if not is_long(rows):
+        return 1
+    device = Device.current()
+    choices = [n for n in powers(_MOST_PARTS) if 2 <= n <= rows.length // 1024]
+    wanted = max(2, 2 * device.processors // rows.count)
+    chosen = max((n for n in choices if n <= wanted), default=choices[0])
+    cfg.define_knob(f"{prefix}parts", choices, default=chosen)
+    parts: int = cfg[f"{prefix}parts"].val
+    return parts
