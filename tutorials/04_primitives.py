@@ -286,12 +286,14 @@ def storage_align():
 
 
 def double_buffer():
-    """A buffer of two halves: one is filled for the next iteration while the other is read."""
+    """A buffer of two halves, or more places: some are filled for later iterations in advance."""
     s, (A, C), B, ref = stencil(4, 8)
     s[B].compute_at(s[C], C.op.axis[0])
     show("before", s, [A, C], ref)
     s[B].double_buffer()
     show("after: s[B].double_buffer()", s, [A, C], ref)
+    s[B].double_buffer(stages=3)
+    show("after: s[B].double_buffer(stages=3)", s, [A, C], ref)
 
 
 def prefetch():

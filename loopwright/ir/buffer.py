@@ -17,7 +17,7 @@ from loopwright.ir.expr import (
     Unary,
     Var,
 )
-from loopwright.ir.kinds import Scope
+from loopwright.ir.kinds import SHARED, Scope
 from loopwright.ir.node import node
 
 #: Largest buffer, in bytes, that code keeps on the stack, where it may become registers.
@@ -50,6 +50,11 @@ class Buffer:
         self.name, self.shape, self.dtype, self.scope = name, shape, dtype, scope
         self.strides = strides
         self.symbolic = not all(isinstance(n, int) for n in shape)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the threads of a block share it."""
+        return self.scope in SHARED
 
     @property
     def extents(self) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Instructions of CPUs that compilers do not find in loops, each with its meaning as loops.
+"""Instructions that compilers do not find in loops, each with its meaning as loops.
 
 The statement `IntrinsicCall` names an instruction and holds its meaning as loops. So a program with
 instructions runs everywhere and gives equal results: a code generator writes the instruction where
@@ -7,47 +7,17 @@ it knows it and the CPU has it (`loopwright.codegen.llvm.instructions`), and the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import reduce as fold
 
 from loopwright.errors import TensorError, did_you_mean
 from loopwright.ir.buffer import Load
 from loopwright.ir.expr import Expr, Var, binary, cast
+from loopwright.ir.instruction_type import Instruction, Operand, moved
 from loopwright.ir.stmt import For, IntrinsicCall, Stmt, Store
+from loopwright.ir.warp_instructions import WARP_INSTRUCTIONS
 
 _INT8_GROUP = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Operand:
-    """An operand: elements of a dtype that lie without gaps, ``shape`` the last dimensions."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Instruction:
-    """What programs know of an instruction.
-
-    Attributes:
-        name: in programs.
-        operands: in order.
-        plain: from the elements where the operands begin to loops that do the same.
-    """
-
-    name: str
-    operands: tuple[Operand, ...]
-    plain: Callable[[Sequence[Load]], Stmt]
-
-
-def _moved(x: Load, by: tuple[int | Var, ...]) -> tuple[Expr, ...]:
-    """Indices of the element that lies ``by`` further in the last dimensions."""
-    kept = len(x.indices) - len(by)
-    moved = (binary("+", i, n) for i, n in zip(x.indices[kept:], by, strict=True))
-    return (*x.indices[:kept], *moved)
 
 
 def _dot(lanes: int) -> Instruction:
@@ -59,11 +29,11 @@ def _dot(lanes: int) -> Instruction:
     def plain(given: Sequence[Load]) -> Stmt:
         c, a, b = given
         j = Var("lane")
-        at = _moved(c, (j,))
+        at = moved(c, (j,))
 
         def product(k: int) -> Expr:
-            x = Load(a.buffer, _moved(a, (k,)), a.dtype)
-            y = Load(b.buffer, _moved(b, (j, k)), b.dtype)
+            x = Load(a.buffer, moved(a, (k,)), a.dtype)
+            y = Load(b.buffer, moved(b, (j, k)), b.dtype)
             return binary("*", cast(x, "int32"), cast(y, "int32"))
 
         added = fold(lambda p, q: binary("+", p, q), map(product, range(_INT8_GROUP)))
@@ -82,7 +52,10 @@ def _dot(lanes: int) -> Instruction:
 
 
 #: Instructions by name.
-INSTRUCTIONS = {x.name: x for x in map(_dot, (4, 8, 16))}
+INSTRUCTIONS: dict[str, Instruction] = {
+    **{x.name: x for x in map(_dot, (4, 8, 16))},
+    **WARP_INSTRUCTIONS,
+}
 
 
 def call_instruction(name: str, operands: Sequence[object]) -> IntrinsicCall:

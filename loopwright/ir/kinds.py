@@ -24,9 +24,19 @@ AXIS_KINDS: tuple[AxisKind, ...] = get_args(AxisKind)
 #: What an `IterVar` stands for: an axis of a compute, or a thread axis that loops are bound to.
 IterVarKind = Literal["spatial", "reduce", "thread"]
 
-#: Where a buffer lies: in memory of all threads, of one thread, or of one block of a kernel.
-Scope = Literal["global", "local", "shared"]
+#: Where a buffer lies: in memory of all threads, of one thread, or of one block of a kernel. That
+#: of a block is declared by the kernel or given to it when it is launched, ``shared.dyn``. A buffer
+#: of scope ``warp`` is spread over the registers of 32 threads (see `WARP_LANES`).
+Scope = Literal["global", "local", "shared", "shared.dyn", "warp"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
+#: Memory that the threads of a block share.
+SHARED: tuple[Scope, ...] = ("shared", "shared.dyn")
+#: The first dimensions of a buffer of scope ``warp``: element ``[g, t, ...]`` is a register of lane
+#: ``4 * g + t``. So do the fragments of all instructions ``mma`` of PTX count lanes: ``g`` is what
+#: its manual calls groupID, ``t`` threadID_in_group.
+WARP_LANES = (8, 4)
+#: Threads of a warp: those that differ in threadIdx.x only, which has that many.
+WARP_SIZE = 32
 
 #: Where a stage is computed: on its own, inside a loop of another, or in its readers' expressions.
 AttachKind = Literal["root", "at", "inline"]

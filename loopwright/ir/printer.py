@@ -26,6 +26,8 @@ from loopwright.ir.stmt import (
     Allocate,
     AllReduce,
     AnyStmt,
+    AsyncGroup,
+    AsyncWait,
     Barrier,
     CallPacked,
     Check,
@@ -127,6 +129,11 @@ def _stmt(s: Stmt, depth: int, out: list[str], names: UniqueNames) -> None:
             out.append(f"{pad}prefetch {_element(b, idx, names)}")
         case Barrier(scope=scope):
             out.append(f"{pad}barrier({scope})")
+        case AsyncGroup(body=b):
+            out.append(f"{pad}async:")
+            _stmt(b, depth + 1, out, names)
+        case AsyncWait(pending=n):
+            out.append(f"{pad}wait(pending={n})")
         case IntrinsicCall(name=name, operands=operands):
             given = ", ".join(print_expr(x, names) for x in operands)
             out.append(f"{pad}{name}({given})")

@@ -109,12 +109,14 @@ class Allocate(Stmt):
     """``buffer`` exists, uninitialised, while ``body`` runs.
 
     With ``halves`` (the variable of the loop around it) the body is a `Seq` of two statements, the
-    first of which fills the buffer: the pass InjectDoubleBuffer may run it an iteration ahead.
+    first of which fills the buffer: the pass InjectDoubleBuffer may give it ``copies`` places and
+    run that statement ``copies - 1`` iterations ahead.
     """
 
     buffer: Buffer
     body: Stmt
     halves: Var | None = None
+    copies: int = 2
 
 
 @node
@@ -156,9 +158,30 @@ class Prefetch(Stmt):
 
 @node
 class Barrier(Stmt):
-    """Every thread of a block waits here for the others, and sees what they wrote to ``scope``."""
+    """Every thread of a block waits here for the others, and sees what they wrote to ``scope``.
+
+    Of scope ``warp``: every lane of a warp waits for the others of its warp.
+    """
 
     scope: Scope
+
+
+@node
+class AsyncGroup(Stmt):
+    """``body``, whose stores to shared memory may take effect as late as an `AsyncWait` asks.
+
+    Each time a thread runs the statement it makes one group. That the stores are done at once is
+    legal, too.
+    """
+
+    body: Stmt
+
+
+@node
+class AsyncWait(Stmt):
+    """A thread goes on when all of its groups but the last ``pending`` have taken effect."""
+
+    pending: int
 
 
 @node
@@ -253,7 +276,7 @@ class Func(Node):
 #: Every class of statements. A `match` over it that forgets one does not pass the type checker.
 AnyStmt = (
     For | Let | If | Store | Seq | Allocate | Check | View | Prefetch | Barrier | AllReduce
-    | IntrinsicCall | CallPacked
+    | IntrinsicCall | CallPacked | AsyncGroup | AsyncWait
 )  # fmt: skip
 
 

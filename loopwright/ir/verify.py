@@ -35,6 +35,8 @@ from loopwright.ir.stmt import (
     Allocate,
     AllReduce,
     AnyStmt,
+    AsyncGroup,
+    AsyncWait,
     Barrier,
     CallPacked,
     Check,
@@ -177,6 +179,11 @@ class _Verifier:
                 self.in_kernel("a reduction across threads")
                 for b in buffers:
                     self.access(b, indices)
+            case AsyncGroup():
+                self.in_kernel("an asynchronous copy")
+                self.other(s)
+            case AsyncWait():
+                self.in_kernel("the wait for asynchronous copies")
             case IntrinsicCall(name=name, operands=operands):
                 self.instruction(name, operands)
                 self.other(s)

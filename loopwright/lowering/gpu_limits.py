@@ -180,9 +180,11 @@ class _KernelCheck:
                 local = self.children(s)
                 self.vectors.pop()
                 return local
-            case Allocate(buffer=b, body=body) if b.scope == "shared":
+            case Allocate(buffer=b, body=body) if b.is_shared:
                 self.shared.append(b)
                 return self.walk(body)
+            case Allocate(buffer=b, body=body) if b.scope == "warp":
+                return self.walk(body)  # what instructions exchange between lanes takes nothing
             case Allocate(buffer=b, body=body):
                 return [b, *self.walk(body)]
             case View(body=body):  # its memory is that of a buffer that was counted

@@ -33,6 +33,7 @@ from loopwright.lowering.passes.thread_sync import thread_sync
 from loopwright.lowering.passes.unroll import unroll_loop
 from loopwright.lowering.passes.vectorize import vectorize_loop
 from loopwright.lowering.passes.vthread import inject_virtual_thread
+from loopwright.lowering.passes.warp_memory import lower_warp_memory
 from loopwright.lowering.work_limit import check_work
 from loopwright.schedule.state import StageId, StageState, State
 from loopwright.schedule.surface.schedule import Schedule
@@ -56,6 +57,7 @@ PIPELINE: tuple[tuple[Pass, ...], ...] = (
     (
         inject_double_buffer,
         inject_virtual_thread,
+        lower_warp_memory,
         lower_thread_allreduce,
         place_shared,
         thread_sync,

@@ -19,6 +19,7 @@ from loopwright.ops.rows import (
     softmax,
     softmax_compute,
 )
+from loopwright.ops.tensor_core import matmul_tensor_core
 from loopwright.task import create_task
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "matmul",
     "matmul_compute",
     "matmul_int8",
+    "matmul_tensor_core",
     "pack_int8",
     "pool2d",
     "pool2d_compute",

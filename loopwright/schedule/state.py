@@ -141,7 +141,8 @@ class StageState:
 
     ``laid_out`` is the step that made ``layout``, ``pad_value`` what fills the buffer's padding.
     ``align`` holds (dimension of the buffer, factor, offset) of its strides. ``store`` is where its
-    buffer exists, if not where it is computed; ``double`` is the step that asked for two halves.
+    buffer exists, if not where it is computed; ``double`` is the step that asked for several places
+    of the buffer in turn, ``copies`` how many.
     ``group`` is the innermost group that it belongs to. ``notes`` are what other primitives say.
     ``since`` has, for primitives whose effect carries no step of its own, the last one that acted.
     """
@@ -162,6 +163,7 @@ class StageState:
     align: tuple[tuple[int, int, int], ...] = ()
     store: Attach | None = None
     double: int | None = None
+    copies: int = 2
     reordered: bool = False
     env_threads: tuple[tuple[str, int | None], ...] = ()
     predicate: tuple[tuple[str, int], ...] | None = None

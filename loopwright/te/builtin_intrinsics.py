@@ -10,6 +10,14 @@ from loopwright.te.ir_builder import BufferView, call_intrin, ir_builder
 from loopwright.te.reducer import sum as te_sum
 from loopwright.te.tensor import placeholder, reduce_axis
 from loopwright.te.tensor_intrin import TensorIntrin, decl_tensor_intrin
+from loopwright.te.warp_intrinsics import (
+    fragment_layout,
+    ldmatrix_x4,
+    mma_m16n8k16,
+    warp_call_of,
+)
+
+__all__ = ["dot_uint8_int8_int32", "fragment_layout", "ldmatrix_x4", "mma_m16n8k16"]
 
 #: Lanes that `dot_uint8_int8_int32` has.
 _LANES = (4, 8, 16)
@@ -21,7 +29,7 @@ def call_of(intrin: TensorIntrin) -> str:
     for lanes in _LANES:
         if intrin == dot_uint8_int8_int32(lanes):
             return f"te.intrinsics.dot_uint8_int8_int32({lanes})"
-    return ""
+    return warp_call_of(intrin)
 
 
 @lru_cache(maxsize=8)

@@ -17,6 +17,8 @@ from loopwright.ir.stmt import (
     Allocate,
     AllReduce,
     AnyStmt,
+    AsyncGroup,
+    AsyncWait,
     Barrier,
     CallPacked,
     Check,
@@ -34,7 +36,7 @@ from loopwright.te.serial import Json, expr_from_json, expr_to_json
 from loopwright.te.tensor import shape_of
 
 #: Statements that the body of an intrinsic cannot hold.
-_Refused = Check | View | Prefetch | Barrier | AllReduce | CallPacked
+_Refused = Check | View | Prefetch | Barrier | AllReduce | CallPacked | AsyncGroup | AsyncWait
 
 
 def stmt_to_json(s: Stmt, params: Sequence[Buffer]) -> list[Json]:

@@ -122,6 +122,20 @@ class TensorIntrin:
         """The operation that describes what is computed."""
         return self.dag.ops[-1]
 
+    @cached_property
+    def of_warp(self) -> bool:
+        """Whether the lanes of a warp run it together, as those of tensor cores."""
+        found: list[Node] = []
+
+        def visit(n: Node) -> None:
+            if isinstance(n, IntrinsicCall) and INSTRUCTIONS[n.name].lanes is not None:
+                found.append(n)
+
+        for part in (self.body, self.reset, self.update):
+            if part is not None:
+                walk(part, visit)
+        return bool(found)
+
     def to_json(self) -> dict[str, Json]:
         """JSON-able form; `from_json` is its inverse.
 

@@ -26,6 +26,8 @@ from loopwright.ir.stmt import (
     Allocate,
     AllReduce,
     AnyStmt,
+    AsyncGroup,
+    AsyncWait,
     Barrier,
     CallPacked,
     Check,
@@ -151,6 +153,14 @@ class CFamilyWriter(ExpressionWriter):
             "host, before or after the kernel"
         )
 
+    def async_group(self, body: Stmt) -> None:
+        """Write copies that may arrive later; written as they stand they arrive at once."""
+        with self.block(""):
+            self.stmt(body)
+
+    def async_wait(self, s: AsyncWait) -> None:
+        """Write the wait for such copies, where they do not arrive at once."""
+
     # ------------------------------------------------------------ text
 
     def name(self, x: Var | Buffer) -> str:
@@ -201,6 +211,10 @@ class CFamilyWriter(ExpressionWriter):
                 self.view(b, of, k)
                 self.stmt(body)
                 self.leave(b)
+            case AsyncGroup(body=body):
+                self.async_group(body)
+            case AsyncWait():
+                self.async_wait(s)
             case IntrinsicCall(body=body):
                 if not self.instruction(s):
                     self.stmt(body)

@@ -9,20 +9,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from loopwright import dtypes
 from loopwright.codegen.c.dialect import Dialect
 from loopwright.codegen.c.math import install, math_function
 from loopwright.codegen.c.prelude import Prelude
 from loopwright.codegen.c.statements import RESERVED
 from loopwright.codegen.c_library import C_FUNCTIONS, MATH_FUNCTIONS
 from loopwright.codegen.gpu.split import Kernel, SplitProgram
+from loopwright.codegen.gpu.tensor_cores import (
+    commit_async,
+    copy_async,
+    wait_async,
+    warp_instruction,
+)
+from loopwright.codegen.gpu.vectors import VectorStore
 from loopwright.codegen.gpu.writer import ALIGNMENT, KernelWriter
-from loopwright.ir.buffer import Buffer
+from loopwright.ir.buffer import Buffer, Load
+from loopwright.ir.expr import Expr, Var
+from loopwright.ir.instruction_type import moved
+from loopwright.ir.instructions import INSTRUCTIONS
 from loopwright.ir.sizes import Sizes
-from loopwright.ir.stmt import Barrier
+from loopwright.ir.stmt import AsyncWait, Barrier, IntrinsicCall, Stmt, Store
+from loopwright.ir.warp_instructions import ldmatrix_row
 from loopwright.version import __version__
 
 #: Most bytes of shared memory that a kernel may declare; more is asked for when it is launched.
 STATIC_SHARED = 49152
+#: Bytes that an asynchronous copy may have.
+_ASYNC_BYTES = (4, 8, 16)
 #: The array of all shared memory that is asked for when a kernel is launched.
 _ARENA = "lw_arena"
 
@@ -70,14 +84,20 @@ class CudaWriter(KernelWriter):
 
     Attributes:
         shared_bytes: shared memory that is asked for when it is launched.
+        static: buffers in shared memory that the kernel declares.
+        asynchronous: whether copies to shared memory may arrive later.
     """
 
     restrict = "__restrict__"
+    asynchronous = False
 
     def __init__(self, prelude: Prelude, kernel: Kernel, taken: frozenset[str]) -> None:
         super().__init__(prelude, kernel, taken)
-        total = sum(_rounded(b.nbytes) for b in kernel.shared)
-        self.shared_bytes = total if total > STATIC_SHARED else 0
+        declared = [b for b in kernel.shared if b.scope != "shared.dyn"]
+        too_large = sum(_rounded(b.nbytes) for b in declared) > STATIC_SHARED
+        self.static = frozenset(() if too_large else declared)
+        given = [b for b in kernel.shared if b not in self.static]
+        self.shared_bytes = sum(_rounded(b.nbytes) for b in given)
 
     def head(self, parameters: Sequence[str]) -> str:
         """The kernel with the number of threads that it is launched with."""
@@ -90,14 +110,14 @@ class CudaWriter(KernelWriter):
         return tag
 
     def share(self) -> None:
-        """Small buffers are declared; those of more bytes are pieces of what the launch gives."""
+        """Small buffers are declared; others are pieces of what the launch gives."""
         if self.shared_bytes:
             self.put(f"extern __shared__ __align__({ALIGNMENT}) unsigned char {_ARENA}[];")
         offset = 0
         for b in self.kernel.shared:
             self.spaces[b] = ""
             self.buffers[b] = None
-            if self.shared_bytes:
+            if b not in self.static:
                 ty = self.pointer_type(b)
                 self.put(f"{ty}{self.restrict} {self.name(b)} = ({ty})({_ARENA} + {offset});")
                 offset += _rounded(b.nbytes)
@@ -111,6 +131,59 @@ class CudaWriter(KernelWriter):
     def barrier(self, s: Barrier) -> None:
         """Threads wait for each other; what they wrote is seen by all of the block."""
         self.put("__syncthreads();")
+
+    def instruction(self, s: IntrinsicCall) -> bool:
+        """Instructions of a warp, where operands in shared memory are addressed by each lane."""
+        helper = warp_instruction(self.prelude, s.name)
+        if helper is None:
+            return False
+        lane = next(x.var for x in self.kernel.threads if x.tag == "threadIdx.x")
+        given = []
+        for x, want in zip(s.operands, INSTRUCTIONS[s.name].operands, strict=True):
+            rows = want.fragment is None
+            at = moved(x, ldmatrix_row(s.name, lane)) if rows else x.indices
+            given.append(f"{self.name(x.buffer)} + ({self.flat(x.buffer, at).text})")
+        self.put(f"{helper}({', '.join(given)});")
+        return True
+
+    def async_group(self, body: Stmt) -> None:
+        """Copies begin and become a group; other stores are done at once."""
+        self.asynchronous = True
+        super().async_group(body)
+        self.asynchronous = False
+        self.put(f"{commit_async(self.prelude)}();")
+
+    def async_wait(self, s: AsyncWait) -> None:
+        """All groups but the last ones are there."""
+        self.put(f"{wait_async(self.prelude)}<{s.pending}>();")
+
+    def copied_later(self, s: Store, lanes: int) -> bool:
+        """Begin a copy of neighbours; False: it is none of 4, 8 or 16 bytes into shared memory."""
+        size = lanes * dtypes.nbytes(s.buffer.dtype)
+        match s.value:
+            case Load(buffer=b, indices=indices) if (
+                self.asynchronous
+                and size in _ASYNC_BYTES
+                and (b.scope, b.dtype) == ("global", s.buffer.dtype)
+                and s.buffer.is_shared
+            ):
+                to, at = self.flat(s.buffer, s.indices).text, self.flat(b, indices).text
+                places = f"{self.name(s.buffer)} + ({to}), {self.name(b)} + ({at})"
+                self.put(f"{copy_async(self.prelude)}<{size}>({places});")
+                return True
+        return False
+
+    def _store(self, b: Buffer, idx: tuple[Expr, ...], v: Expr) -> None:
+        if not self.copied_later(Store(b, idx, v), 1):
+            super()._store(b, idx, v)
+
+    def _vector_statement(self, x: VectorStore, lane: Var, lanes: int) -> None:
+        self._lanes[lane] = 0
+        whole = x.is_vector and bool(x.loads)
+        begun = whole and self.copied_later(x.store, lanes)
+        self._lanes.pop(lane)
+        if not begun:
+            super()._vector_statement(x, lane, lanes)
 
     def _vector(self, b: Buffer, lanes: int) -> str:
         self.prelude.put("lw_vector", _VECTOR)

@@ -201,7 +201,7 @@ class _Splitter:
             match s:
                 case For(kind="thread", body=body):
                     axes.append(s)
-                case Allocate(buffer=b, body=body) if b.scope == "shared":
+                case Allocate(buffer=b, body=body) if b.is_shared:
                     shared.append(b)
                 case _:
                     break

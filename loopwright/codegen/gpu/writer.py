@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from loopwright.codegen.c.expressions import UNARY
+from loopwright import dtypes
+from loopwright.codegen.c.expressions import UNARY, Text
 from loopwright.codegen.c.prelude import Prelude
 from loopwright.codegen.c.statements import Identifiers
 from loopwright.codegen.gpu.indices import NarrowIndices, is_narrow
@@ -160,6 +161,12 @@ class KernelWriter(NarrowIndices):
 
     # ------------------------------------------------------------ memory
 
+    def stored(self, e: Expr) -> Text:
+        """A value as memory holds it; floats of 16 bits that are only moved keep their bits."""
+        if isinstance(e, Load) and e.dtype in dtypes.HALVES:
+            return Text(self.element(e.buffer, e.indices))
+        return super().stored(e)
+
     def allocate(self, b: Buffer, body: Stmt) -> None:
         """A buffer of one thread."""
         if b.symbolic:
@@ -167,6 +174,12 @@ class KernelWriter(NarrowIndices):
                 f"{self.language}: the size of {b.name!r}, a buffer of each thread, depends on "
                 "sizes; compute its stage at root, or in a loop inside of which its extents are "
                 "numbers"
+            )
+        if b.scope == "warp":
+            raise CodegenError(
+                f"{self.language}: {b.name!r} is exchanged between the lanes of a warp, which "
+                "instructions of tensor cores do, on CUDA; leave the passes of phase 0 enabled and "
+                "build for a target cuda"
             )
         self.spaces[b] = ""
         self.buffers[b] = None

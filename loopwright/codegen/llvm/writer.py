@@ -32,6 +32,8 @@ from loopwright.ir.stmt import (
     Allocate,
     AllReduce,
     AnyStmt,
+    AsyncGroup,
+    AsyncWait,
     Barrier,
     CallPacked,
     Check,
@@ -172,6 +174,10 @@ class FunctionWriter(IndexWriter):
             case View(buffer=b, of=of, offset=k, body=body):
                 self.memory.view(b, of, k)
                 self.stmt(body)
+            case AsyncGroup(body=body):
+                self.stmt(body)
+            case AsyncWait():
+                pass
             case IntrinsicCall():
                 if not write_instruction(self.memory, s):
                     self.stmt(s.body)

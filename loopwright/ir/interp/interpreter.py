@@ -36,12 +36,15 @@ from loopwright.ir.expr import (
 )
 from loopwright.ir.interp.threads import Grid, Races
 from loopwright.ir.interp.values import NAMES, getter, intrinsic
+from loopwright.ir.kinds import WARP_SIZE
 from loopwright.ir.operations import COMPARE
 from loopwright.ir.sizes import Sizes, evaluate, solve
 from loopwright.ir.stmt import (
     Allocate,
     AllReduce,
     AnyStmt,
+    AsyncGroup,
+    AsyncWait,
     Barrier,
     CallPacked,
     Check,
@@ -113,7 +116,9 @@ class _PythonWriter:
 
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
-        self.barriers: list[str] | None = None  # of the kernel being written
+        self.barriers: list[str] | None = None  # scopes, of the kernel being written
+        self.asynchronous = 0  # how many asynchronous groups are around
+        self.in_warps = False  # whether that kernel's threads are lanes of warps
         self.lines: list[str] = []
         self.scope: dict[str, Any] = {**NAMES, "_grid": grid, "_races": grid.races}
         self.inputs: frozenset[Buffer] = frozenset()
@@ -167,13 +172,16 @@ class _PythonWriter:
             case Store(buffer=b, indices=idx, value=v):
                 self.put(d, "_i = (" + "".join(f"{self.index(i)}," for i in idx) + ")")
                 self.check(b, d)
-                self.put(d, f"{self.name(b)}[_i] = {self.expr(v)}")
+                if self.asynchronous and b.is_shared:
+                    which = f"{self.name(b)!r}, {b.name!r}, {b.scope!r}"
+                    self.put(d, f"_async.store({self.name(b)}, _i, {self.expr(v)}, {which})")
+                else:
+                    self.put(d, f"{self.name(b)}[_i] = {self.expr(v)}")
                 if self.watched(b):
                     which = f"{self.name(b)!r}, {b.name!r}, {b.scope!r}"
                     self.put(d, f"_races.touch({which}, _i, True)")
             case Allocate(buffer=b, body=body):
-                shape = "".join(f"{self.dim(n)}, " for n in b.shape)
-                self.put(d, f"{self.name(b)} = _fresh(({shape}), {b.dtype!r})")
+                self.allocate(b, d)
                 self.stmt(body, d)
             case Check(cond=c, text=text, values=values):
                 given = "".join(f", {self.index(v)}" for v in values)
@@ -191,6 +199,13 @@ class _PythonWriter:
                 self.barrier(scope, d)
             case IntrinsicCall(body=body):
                 self.stmt(body, d)
+            case AsyncGroup(body=body):
+                self.asynchronous += 1
+                self.stmt(body, d)
+                self.asynchronous -= 1
+                self.put(d, "_async.commit()")
+            case AsyncWait(pending=n):
+                self.put(d, f"_async.wait({n})")
             case _:
                 assert_never(s)
 
@@ -256,20 +271,39 @@ class _PythonWriter:
         k, self.kernels = self.kernels, self.kernels + 1
         blocks, body = self.axes(s, "blockIdx")
         self.put(d, f"def _block{k}({', '.join(self.name(x.var) for x in blocks)}):")
-        while isinstance(body, Allocate) and body.buffer.scope == "shared":
-            b = body.buffer
-            shape = "".join(f"{self.dim(n)}, " for n in b.shape)
-            self.put(d + 1, f"{self.name(b)} = _fresh(({shape}), {b.dtype!r})")
+        while isinstance(body, Allocate) and body.buffer.is_shared:
+            self.allocate(body.buffer, d + 1)
             body = body.body
         threads, body = self.axes(body, "threadIdx")
+        last = threads[-1] if threads else None
+        self.in_warps = last is not None and (last.tag, last.extent) == ("threadIdx.x", WARP_SIZE)
         self.put(d + 1, f"def _thread({', '.join(self.name(x.var) for x in threads)}):")
         self.loops = 0
+        self.put(d + 2, "_async = _AsyncStores(_races)")
         self.stmt(body, d + 2)
+        self.put(d + 2, "_async.end()")
         self.put(d + 2, "if False: yield")
         self.put(d + 1, "return _thread")
         grid, block = (", ".join(self.count(x) for x in axes) for axes in (blocks, threads))
         self.put(d, f"_grid.run(_block{k}, [{grid}], [{block}], {self.barriers})")
-        self.barriers, self.loops = None, outer
+        self.barriers, self.loops, self.in_warps = None, outer, False
+
+    def allocate(self, b: Buffer, d: int) -> None:
+        """New memory; that of a warp is made by the first of its lanes that comes here."""
+        shape = "".join(f"{self.dim(n)}, " for n in b.shape)
+        fresh = f"_fresh(({shape}), {b.dtype!r})"
+        if b.scope == "warp":
+            self.need_warps(f"{b.name!r}, a buffer of scope warp,")
+            fresh = f"_grid.of_warp({self.name(b)!r}, lambda: {fresh})"
+        self.put(d, f"{self.name(b)} = {fresh}")
+
+    def need_warps(self, what: str) -> None:
+        """Refuse what only the lanes of a warp can have."""
+        if not self.in_warps:
+            raise LowerError(
+                f"{what} needs a kernel whose threadIdx.x has {WARP_SIZE} threads, the lanes of a "
+                "warp"
+            )
 
     def axes(self, s: Stmt, prefix: str) -> tuple[list[For], Stmt]:
         """Thread loops that enclose a statement, and the statement."""
@@ -283,8 +317,10 @@ class _PythonWriter:
     def barrier(self, scope: str, d: int) -> None:
         if self.barriers is None:
             raise LowerError(f"barrier({scope}) stands outside of every kernel")
+        if scope == "warp":
+            self.need_warps("barrier(warp)")
         self.put(d, f"yield {len(self.barriers)}")
-        self.barriers.append(f"barrier {len(self.barriers)} ({scope})")
+        self.barriers.append(scope)
 
     def watched(self, b: Buffer) -> bool:
         """Whether races on a buffer are looked for here."""

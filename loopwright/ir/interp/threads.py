@@ -1,7 +1,9 @@
 """How the interpreter runs a kernel: blocks in any order, threads as generators.
 
 A thread runs until it waits at a barrier; then the next one runs. All threads of a block must wait
-at the same barrier, or all end. `Races` watches which thread touches what between two barriers.
+at the same barrier, or all end. At a barrier of a warp only the lanes of that warp meet, threads
+that differ in their last index alone, and go on. `Races` watches which thread touches what between
+two barriers.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from random import Random
 from typing import TypeVar
 
 from loopwright.errors import RunError
+from loopwright.ir.kinds import WARP_SIZE
 from loopwright.ir.stmt import For
 
 T = TypeVar("T")
@@ -38,7 +41,8 @@ def launched_by(s: For) -> str:
 class Races:
     """Finds two threads that touch one element, one of them writing, with nothing between.
 
-    Threads of one block are ordered by its barriers; blocks are not ordered at all.
+    Threads of one block are ordered by its barriers; blocks are not ordered at all. The barriers of
+    a warp order what its lanes do to buffers of scope ``warp``, and nothing else.
     """
 
     def __init__(self) -> None:
@@ -46,14 +50,19 @@ class Races:
         self.thread: Index = ()
         self._phase: dict[_Key, _Seen] = {}
         self._grid: dict[_Key, _Seen] = {}
+        self._warps: dict[Index, dict[_Key, _Seen]] = {}
 
     def start(self) -> None:
         """A new kernel begins."""
-        self._phase, self._grid = {}, {}
+        self._phase, self._grid, self._warps = {}, {}, {}
 
     def barrier(self) -> None:
         """All threads of the block have met."""
-        self._phase = {}
+        self._phase, self._warps = {}, {}
+
+    def warp_barrier(self, warp: Index) -> None:
+        """All lanes of a warp have met."""
+        self._warps.pop(warp, None)
 
     def touch(self, which: str, name: str, scope: str, at: Index, write: bool) -> None:
         """Note that the running thread reads or writes an element.
@@ -69,8 +78,10 @@ class Races:
             RunError: another thread touched it too, and one of the two wrote.
         """
         key, shown = (which, at), f"{name}{list(at)}"
-        seen = self._phase.get(key, _UNSEEN)
-        self._phase[key] = self._check(shown, seen, self.thread, write, "threads")
+        warp = self._warps.setdefault(self.thread[:-1], {}) if scope == "warp" else None
+        phase = self._phase if warp is None else warp
+        seen = phase.get(key, _UNSEEN)
+        phase[key] = self._check(shown, seen, self.thread, write, "threads")
         if scope == "global":
             seen = self._grid.get(key, _UNSEEN)
             self._grid[key] = self._check(shown, seen, self.block, write, "blocks")
@@ -103,6 +114,25 @@ class Grid:
     def __init__(self, seed: int | None = None, races: Races | None = None) -> None:
         self._random = None if seed is None else Random(seed)
         self.races = races
+        self._thread: Index = ()
+        self._visits: dict[tuple[Index, str], int] = {}
+        self._of_warps: dict[tuple[Index, str, int], tuple[object, int]] = {}
+
+    def of_warp(self, which: str, make: Callable[[], T]) -> T:
+        """The memory of the running thread's warp at an allocation.
+
+        Args:
+            which: tells allocations apart.
+            make: makes it, for the first lane that asks; each next time is another one.
+        """
+        visit = self._visits.get((self._thread, which), 0)
+        self._visits[self._thread, which] = visit + 1
+        key = (self._thread[:-1], which, visit)
+        made, lanes = self._of_warps.pop(key, (None, 0))
+        memory = make() if made is None else made
+        if lanes + 1 < WARP_SIZE:
+            self._of_warps[key] = memory, lanes + 1
+        return memory  # type: ignore[return-value]
 
     def run(
         self,
@@ -117,10 +147,11 @@ class Grid:
             block: makes a block from its indices: a function from thread indices to a generator.
             blocks: extents of the block axes.
             threads: extents of the thread axes.
-            barriers: texts of the barriers, by number.
+            barriers: scopes of the barriers, by number.
 
         Raises:
-            RunError: threads of one block wait at different barriers, or some end before others.
+            RunError: threads of one block wait at different barriers, or some end before others;
+                so for the lanes of a warp and its barriers.
         """
         if self.races:
             self.races.start()
@@ -128,6 +159,7 @@ class Grid:
             if self.races:
                 self.races.block = b
             make = block(*b)
+            self._visits, self._of_warps = {}, {}
             self._block([(t, make(*t)) for t in product(*map(range, threads))], b, barriers)
 
     def _order(self, items: list[T]) -> list[T]:
@@ -137,14 +169,16 @@ class Grid:
 
     def _block(self, alive: list[tuple[Index, _Thread]], b: Index, barriers: Sequence[str]) -> None:
         while True:
-            at = self._to_next_barrier(alive)
+            at = self._to_next_barrier(alive, b, barriers)
             if len(at) > 1:
                 self._diverged(at, b, barriers)
             if -1 in at:
                 return
 
-    def _to_next_barrier(self, alive: list[tuple[Index, _Thread]]) -> dict[int, Index]:
-        """Run all threads of a block up to a barrier.
+    def _to_next_barrier(
+        self, alive: list[tuple[Index, _Thread]], b: Index, barriers: Sequence[str]
+    ) -> dict[int, Index]:
+        """Run all threads of a block up to a barrier of the block.
 
         Returns:
             The barriers at which threads wait, -1 for the end, each with one of these threads.
@@ -152,15 +186,37 @@ class Grid:
         if self.races:
             self.races.barrier()
         at: dict[int, Index] = {}
-        for t, run in self._order(alive):
-            if self.races:
-                self.races.thread = t
-            at.setdefault(next(run, -1), t)
+        running = alive
+        while running:
+            stops = [(self._step(t, run), t, run) for t, run in self._order(running)]
+            met = {t[:-1] for k, t, _ in stops if k >= 0 and barriers[k] == "warp"}
+            for warp in met:
+                self._meet([(k, t) for k, t, _ in stops if t[:-1] == warp], b, barriers)
+            running = [(t, run) for _, t, run in stops if t[:-1] in met]
+            for k, t, _ in stops:
+                if t[:-1] not in met:
+                    at.setdefault(k, t)
         return at
+
+    def _step(self, t: Index, run: _Thread) -> int:
+        """Run a thread up to where it waits: a barrier, or -1 for the end."""
+        self._thread = t
+        if self.races:
+            self.races.thread = t
+        return next(run, -1)
+
+    def _meet(self, stops: list[tuple[int, Index]], b: Index, barriers: Sequence[str]) -> None:
+        """The lanes of a warp wait, some of them at a barrier of the warp."""
+        at = {k: t for k, t in reversed(stops)}
+        if len(at) > 1:
+            self._diverged(at, b, barriers)
+        if self.races:
+            self.races.warp_barrier(stops[0][1][:-1])
 
     def _diverged(self, at: dict[int, Index], b: Index, barriers: Sequence[str]) -> None:
         places = " and ".join(
-            f"thread {list(t)} {f'waits at {barriers[k]}' if k >= 0 else 'has ended'}"
+            f"thread {list(t)} "
+            + (f"waits at barrier {k} ({barriers[k]})" if k >= 0 else "has ended")
             for k, t in sorted(at.items(), reverse=True)
         )
         raise RunError(f"the threads of block {list(b)} diverge: {places}")

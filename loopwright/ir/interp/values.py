@@ -153,8 +153,47 @@ def _input(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return view
 
 
+class AsyncStores:
+    """The asynchronous stores of one thread: they take effect as late as may be.
+
+    What is read too early is then not what was copied. ``races`` hears of a store when it is made,
+    by the interpreter, and once more when it takes effect.
+    """
+
+    def __init__(self, races: Races | None) -> None:
+        self.races = races
+        # Memory, element, value, and what `Races.touch` is told.
+        self.group: list[tuple[Any, tuple[int, ...], Any, tuple[str, str, str]]] = []
+        self.groups: list[list[tuple[Any, tuple[int, ...], Any, tuple[str, str, str]]]] = []
+
+    def store(self, array: Any, at: tuple[int, ...], value: Any, *which: str) -> None:
+        """Note a store of the group that is being made."""
+        name, shown, scope = which
+        self.group.append((array, at, value, (name, shown, scope)))
+
+    def commit(self) -> None:
+        """The group is complete."""
+        self.groups.append(self.group)
+        self.group = []
+
+    def wait(self, pending: int) -> None:
+        """Let all groups but the last ones take effect."""
+        while len(self.groups) > pending:
+            for array, at, value, (which, name, scope) in self.groups.pop(0):
+                array[at] = value
+                if self.races is not None:
+                    self.races.touch(which, name, scope, at, True)
+
+    def end(self) -> None:
+        """The thread ends: nothing may be on its way any more."""
+        left = [name for group in self.groups for _, _, _, (_, name, _) in group]
+        if left:
+            raise RunError(f"a thread ends before its asynchronous stores to {left[0]} are there")
+
+
 #: Names by which the source of a program calls these.
 NAMES: dict[str, Any] = {
+    "_AsyncStores": AsyncStores,
     "_np": np, "_fresh": _fresh, "_view": _view, "_failed": _failed, "_outside": _outside,
     "_max": _max, "_min": _min, "_floordiv": _floordiv, "_floormod": _floormod,
     "_truncdiv": _truncdiv, "_truncmod": _truncmod, "_cast": _cast, "_select": _select,

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from loopwright.ir.affine import Affine, Ranges, form_expr, interval
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Expr, Var, binary
+from loopwright.ir.kinds import SHARED
 from loopwright.ir.stmt import Allocate, If, Seq, Stmt, seq
 from loopwright.lowering.nest.element_order import as_index, fill_padding, indices_in_layout
 from loopwright.lowering.nest.guards import all_of
@@ -108,7 +109,7 @@ class Buffers:
         if not own:
             return seq(nest, rest)
         if sb.stage.double is not None and loop is not None and loop.extent != 1:
-            return _in_halves(own, nest, rest, loop.var)
+            return _in_halves(own, nest, rest, loop.var, sb.stage.copies)
         return _allocated(own, seq(nest, rest))
 
     def stored(self, sid: StageId, pos: int, body: Stmt) -> Stmt:
@@ -123,7 +124,7 @@ class Buffers:
         if pad is None:
             return Seq(())
         fill = fill_padding(self.of[sb.stage.id], sb.shape, pad)
-        if sb.kernel is None or sb.scope != "shared" or fill == Seq(()):
+        if sb.kernel is None or sb.scope not in SHARED or fill == Seq(()):
             return fill
         threads = [binary("<", x.var, 1) for x in sb.kernel.threads() if x.extent != 1]
         return If(all_of(threads), fill) if threads else fill
@@ -141,8 +142,8 @@ def _allocated(buffers: Sequence[Buffer], body: Stmt) -> Stmt:
     return body
 
 
-def _in_halves(buffers: Sequence[Buffer], fill: Stmt, rest: Stmt, var: Var) -> Stmt:
+def _in_halves(buffers: Sequence[Buffer], fill: Stmt, rest: Stmt, var: Var, copies: int) -> Stmt:
     """Allocations marked as double buffers; the innermost holds what fills all of them."""
     for b in reversed(buffers):
-        rest, fill = Allocate(b, Seq((fill, rest)), var), Seq(())
+        rest, fill = Allocate(b, Seq((fill, rest)), var, copies), Seq(())
     return rest

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from loopwright.ir.buffer import Buffer
-from loopwright.ir.kinds import LoopKind
+from loopwright.ir.kinds import SHARED, LoopKind
 from loopwright.ir.reduction import Reduce, outputs_of
 from loopwright.ir.stmt import For, Let, Seq, Stmt
 from loopwright.lowering.nest.buffers import Buffers
@@ -177,6 +177,8 @@ class _Nest:
         part = tensor.intrin.body if tensor.match.whole else tensor.intrin.update
         assert part is not None
         instead = tensor.operate(part, self.values)
+        if guarded and tensor.intrin.of_warp:
+            tensor.refuse_guard()
         return plain if guarded else instead
 
     def _unmarked(self, i: int) -> LoopKind:
@@ -200,5 +202,5 @@ def _late_position(sb: StageBounds, attached: list[int], first: int, cross: bool
     """
     if sb.kernel is None:
         return -1
-    needs_all_threads = cross or sb.scope == "shared"
+    needs_all_threads = cross or sb.scope in SHARED
     return max([-1, *attached, *([first] if needs_all_threads else [])])

@@ -13,6 +13,7 @@ from loopwright.ir.expr import Dim, Expr, Var, binary
 from loopwright.ir.stmt import Stmt, Store
 from loopwright.lowering.nest.buffers import Buffers
 from loopwright.lowering.nest.values import Values
+from loopwright.lowering.nest.warp_operands import warp_statement
 from loopwright.schedule.bounds.results import StageBounds
 from loopwright.schedule.rules.tensorize import Match, match_intrinsic, refuse_match
 from loopwright.te.tensor_intrin import TensorIntrin
@@ -66,9 +67,20 @@ class Tensorization:
     def operate(self, part: Stmt, values: Values) -> Stmt:
         """A body of the intrinsic over the buffers of the stage; it tests no guard."""
         tested = set(values.guards.tested)
+        if self.intrin.of_warp:
+            out = warp_statement(self.b, self.sb, self.match, part)
+            values.guards.tested = tested
+            return out
         reads = {k: values.load_of(r) for k, r in self.match.reads.items()}
         values.guards.tested = tested
         return self.statement(part, values.own_element(), reads)
+
+    def refuse_guard(self) -> NoReturn:
+        """Refuse a tile of which only some elements exist, for an intrinsic of a warp."""
+        self._fail(
+            "a guard is tested inside of it, and the lanes of a warp run it for whole tiles only; "
+            "pad the tensors to multiples of the tile in a stage of their own"
+        )
 
     def statement(self, part: Stmt, own: tuple[Expr, ...], reads: dict[int, Load]) -> Stmt:
         """A body of the intrinsic over the buffers of the program.

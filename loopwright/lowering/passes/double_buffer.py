@@ -1,9 +1,15 @@
-"""InjectDoubleBuffer: a buffer of two halves, filled for the next iteration while one is read.
+"""InjectDoubleBuffer: a buffer of n places, filled for later iterations while one is read.
 
 The nest marks the allocations of stages with `double_buffer` (`Allocate.halves`). Before the loop
-the first half is filled for iteration 0. Iteration i fills the other half for iteration i + 1, if
-there is one, and then reads half i % 2. TVM's pass of this name does the same, with one difference:
-here conditions that the loop tests before it fills the buffer are tested for i + 1.
+the places 0 to n - 2 are filled for the first iterations. Iteration i fills place (i + n - 1) % n
+for iteration i + n - 1, if there is one, and then reads place i % n. Two places are TVM's pass of
+this name, with one difference: here conditions that the loop tests before it fills the buffer are
+tested for the later iteration. More of them are the software pipelines of Triton and CUTLASS, which
+keep several copies from global memory on their way.
+
+In kernels what is copied from global into shared memory may arrive asynchronously (`AsyncGroup`),
+which targets with instructions for it use. Each place is waited for at the beginning of its
+iteration, in front of the barrier at which the threads of the block meet.
 """
 
 from __future__ import annotations
@@ -15,20 +21,65 @@ from loopwright.errors import InternalError
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Expr, Var, as_expr, binary
 from loopwright.ir.node import Node
-from loopwright.ir.stmt import Allocate, AllReduce, For, Func, If, Let, Seq, Stmt, Store, seq
+from loopwright.ir.stmt import (
+    Allocate,
+    AllReduce,
+    AsyncGroup,
+    AsyncWait,
+    Barrier,
+    For,
+    Func,
+    If,
+    IntrinsicCall,
+    Let,
+    Seq,
+    Stmt,
+    Store,
+    seq,
+)
 from loopwright.ir.traversal import substitute, walk
 from loopwright.ir.visitor import map_statements
 from loopwright.lowering.context import func_pass
+from loopwright.lowering.nest.launch import is_launch
 from loopwright.lowering.passes.redirect import redirected
 
 
 @func_pass(opt_level=0, name="InjectDoubleBuffer")
 def inject_double_buffer(f: Func) -> Func:
-    """Give marked buffers two halves.
+    """Give marked buffers a place for each of several iterations.
 
     Where the pass is disabled, every iteration fills such a buffer and then reads it.
+
+    Before, with ``copies`` 3::
+
+        for i in range(8):
+          B = alloc(float32[4], shared)
+          fill(B, i)
+          read(B)
+
+    After::
+
+        B = alloc(float32[3, 4], shared)
+        fill(B[0], 0)
+        fill(B[1], 1)
+        for i in range(8):
+          if i + 2 < 8:
+            fill(B[(i + 2) % 3], i + 2)
+          read(B[i % 3])
+
+    In a kernel, where copies from global memory fill B::
+
+        async: fill(B[0], 0)
+        async: fill(B[1], 1)
+        for i in range(8):
+          wait(pending=1)
+          barrier(shared)
+          async:
+            if i + 2 < 8:
+              fill(B[(i + 2) % 3], i + 2)
+          read(B[i % 3])
     """
-    return f.with_body(_go(f.body))
+    return f.with_body(_go(f.body, False))
 
 
 @dataclass(frozen=True)
@@ -37,29 +88,34 @@ class _DoubleBuffer:
 
     Attributes:
         old: the buffer.
-        new: the buffer of two halves that replaces it.
+        new: the buffer that replaces it, with a place for each of ``copies`` iterations.
+        copies: how many.
         fill: the statement that fills it.
         before: definitions, tests and allocations between the loop and ``fill``, outermost first.
     """
 
     old: Buffer
     new: Buffer
+    copies: int
     fill: Stmt
     before: tuple[Stmt, ...]
 
 
-def _go(s: Stmt) -> Stmt:
-    s = map_statements(s, _go)
+def _go(s: Stmt, in_kernel: bool) -> Stmt:
+    inside = in_kernel or is_launch(s)
+    s = map_statements(s, lambda c: _go(c, inside))
     if not isinstance(s, For):
         return s
     doubles: list[_DoubleBuffer] = []
-    body = _take(s.body, s.var, (), frozenset(), doubles)
-    return _pipelined(s, body, doubles) if doubles else s
+    body = _take(s, s.body, (), frozenset(), doubles)
+    if not doubles:
+        return s
+    return _pipelined(s, body, doubles, in_kernel and _can_arrive_later(doubles))
 
 
 def _take(
+    loop: For,
     s: Stmt,
-    var: Var,
     before: tuple[Stmt, ...],
     written: frozenset[Buffer],
     doubles: list[_DoubleBuffer],
@@ -72,19 +128,20 @@ def _take(
     """
     match s:
         case Let(var=v, value=e, body=body):
-            return Let(v, e, _take(body, var, (*before, s), written, doubles))
+            return Let(v, e, _take(loop, body, (*before, s), written, doubles))
         case If(cond=c, then=body, orelse=None):
-            return If(c, _take(body, var, (*before, s), written, doubles))
+            return If(c, _take(loop, body, (*before, s), written, doubles))
         case Seq(stmts=stmts) if stmts:
             written = written.union(*map(_written, stmts[:-1]))
-            return Seq((*stmts[:-1], _take(stmts[-1], var, before, written, doubles)))
-        case Allocate(buffer=b, body=Seq(stmts=(fill, rest)), halves=v) if v is var and not _reads(
-            fill, written
+            return Seq((*stmts[:-1], _take(loop, stmts[-1], before, written, doubles)))
+        case Allocate(buffer=b, body=Seq(stmts=(fill, rest)), halves=v, copies=n) if (
+            v is loop.var and not _reads(fill, written)
         ):
-            doubles.append(_DoubleBuffer(b, _two_halves(b), fill, before))
-            return _take(rest, var, before, written, doubles)
-        case Allocate(buffer=b, body=body, halves=v):
-            return Allocate(b, _take(body, var, (*before, s), written, doubles), v)
+            n = min(n, loop.extent) if isinstance(loop.extent, int) else n
+            doubles.append(_DoubleBuffer(b, _with_places(b, n), n, fill, before))
+            return _take(loop, rest, before, written, doubles)
+        case Allocate(buffer=b, body=body, halves=v, copies=n):
+            return Allocate(b, _take(loop, body, (*before, s), written, doubles), v, n)
     return s  # the buffer of a marked allocation is filled further out or not at all
 
 
@@ -115,31 +172,91 @@ def _reads(s: Stmt, buffers: frozenset[Buffer]) -> bool:
     return bool(found)
 
 
-def _two_halves(b: Buffer) -> Buffer:
+def _with_places(b: Buffer, n: int) -> Buffer:
+    if b.scope == "warp":  # the first two dimensions stay the lane
+        return Buffer(b.name, (*b.shape[:2], n, *b.shape[2:]), b.dtype, b.scope)
     strides = None if b.strides is None else (b.size, *b.strides)
-    return Buffer(b.name, (2, *b.shape), b.dtype, b.scope, strides)
+    return Buffer(b.name, (n, *b.shape), b.dtype, b.scope, strides)
 
 
-def _pipelined(loop: For, body: Stmt, doubles: list[_DoubleBuffer]) -> Stmt:
-    var = loop.var
-    half = Var("half")
-    nxt = Var(var.name, var.dtype)
-    more = binary("<", binary("+", var, 1), loop.extent)
-    ahead = If(more, Let(nxt, binary("+", var, 1), _fill(doubles, var, nxt)))
-    read = Let(half, binary("%", var, 2), _in_half(body, doubles, half))
-    again = For(var, loop.extent, loop.kind, seq(ahead, read), loop.pragmas, loop.tag)
-    first = Var(var.name, var.dtype)
-    out = seq(Let(first, as_expr(0), _fill(doubles, var, first)), again)
+def _can_arrive_later(doubles: list[_DoubleBuffer]) -> bool:
+    """Whether buffers may be filled by asynchronous copies.
+
+    All of them are shared and have one number of places, copies from global memory fill them, and
+    nothing that fills them reads shared memory or makes threads meet.
+    """
+    copies: list[Node] = []
+    others: list[Node] = []
+
+    def visit(n: Node) -> None:
+        match n:
+            case Store(buffer=b, value=Load(buffer=source)) if b.is_shared:
+                copies.extend([n] if (source.scope, source.dtype) == ("global", b.dtype) else [])
+            case Load(buffer=b) if b.is_shared:
+                others.append(n)
+            case AllReduce() | Barrier() | IntrinsicCall():
+                others.append(n)
+
+    for x in doubles:
+        walk(x.fill, visit)
+    alike = len({x.copies for x in doubles}) == 1 and all(x.new.is_shared for x in doubles)
+    return alike and bool(copies) and not others
+
+
+def _pipelined(loop: For, body: Stmt, doubles: list[_DoubleBuffer], asynchronous: bool) -> Stmt:
+    """The loop with its buffers filled ahead; those of one number of places share the tests.
+
+    With asynchronous copies each iteration begins by waiting for those of its own place, and for
+    what the other threads waited for; the copies of ``n - 2`` iterations stay on their way.
+    """
+    groups: dict[int, list[_DoubleBuffer]] = {}
+    for x in doubles:
+        groups.setdefault(x.copies, []).append(x)
+    first: list[Stmt] = []
+    ahead: list[Stmt] = []
+    for n, group in groups.items():
+        fills = [_fill_first(group, loop, k) for k in range(n - 1)]
+        later = _fill_ahead(group, loop, n)
+        if asynchronous:
+            fills, later = [AsyncGroup(x) for x in fills], AsyncGroup(later)
+            ahead += [AsyncWait(n - 2), Barrier("shared")]
+        first += fills
+        ahead.append(later)
+        place = _place(n)
+        body = Let(place, binary("%", loop.var, n), _in_place(body, group, place))
+    again = For(loop.var, loop.extent, loop.kind, seq(*ahead, body), loop.pragmas, loop.tag)
+    out = seq(*first, again)
     for x in reversed(doubles):
         out = Allocate(x.new, out)
     return out
 
 
-def _fill(doubles: list[_DoubleBuffer], var: Var, value: Var) -> Stmt:
+def _place(n: int) -> Var:
+    return Var("half" if n == 2 else "place")
+
+
+def _fill_first(group: list[_DoubleBuffer], loop: For, k: int) -> Stmt:
+    """What fills the buffers for iteration ``k`` before the loop, if the loop has so many."""
+    v = Var(loop.var.name, loop.var.dtype)
+    fill = Let(v, as_expr(k, v.dtype), _fill(group, loop.var, v))
+    if k == 0 or isinstance(loop.extent, int):
+        return fill
+    return If(binary("<", as_expr(k, v.dtype), loop.extent), fill)
+
+
+def _fill_ahead(group: list[_DoubleBuffer], loop: For, n: int) -> Stmt:
+    """What fills the buffers ``n - 1`` iterations ahead, if there is such an iteration."""
+    later = binary("+", loop.var, n - 1)
+    v = Var(loop.var.name, loop.var.dtype)
+    return If(binary("<", later, loop.extent), Let(v, later, _fill(group, loop.var, v)))
+
+
+def _fill(group: list[_DoubleBuffer], var: Var, value: Var) -> Stmt:
     """What fills the buffers for the iteration ``value``."""
-    half = Var("half")
-    parts = [_in_half(_at(x.before, x.fill, {var: value}), doubles, half) for x in doubles]
-    return Let(half, binary("%", value, 2), _with_own_buffers(seq(*parts)))
+    n = group[0].copies
+    place = _place(n)
+    parts = [_in_place(_at(x.before, x.fill, {var: value}), group, place) for x in group]
+    return Let(place, binary("%", value, n), _with_own_buffers(seq(*parts)))
 
 
 def _with_own_buffers(s: Stmt) -> Stmt:
@@ -150,7 +267,7 @@ def _with_own_buffers(s: Stmt) -> Stmt:
     own: dict[Buffer, Buffer] = {}
 
     def visit(n: Node) -> None:
-        if isinstance(n, Allocate) and n.buffer.scope != "shared":
+        if isinstance(n, Allocate) and not n.buffer.is_shared:
             b = n.buffer
             own[b] = Buffer(b.name, b.shape, b.dtype, b.scope, b.strides)
 
@@ -158,8 +275,8 @@ def _with_own_buffers(s: Stmt) -> Stmt:
     def go(n: Any) -> Any:
         n = n.map_children(go)
         match n:
-            case Allocate(buffer=b, body=body, halves=v) if b in own:
-                return Allocate(own[b], body, v)
+            case Allocate(buffer=b, body=body, halves=v, copies=count) if b in own:
+                return Allocate(own[b], body, v, count)
             case Load(buffer=b, indices=idx, dtype=d) if b in own:
                 return Load(own[b], idx, d)
             case Store(buffer=b, indices=idx, value=e) if b in own:
@@ -196,13 +313,15 @@ def _uses(s: Stmt, b: Buffer) -> bool:
     return bool(accesses)
 
 
-def _in_half(s: Stmt, doubles: list[_DoubleBuffer], half: Var) -> Stmt:
-    """A statement with accesses of the buffers in the half that the variable ``half`` names."""
-    halves = {x.old: x.new for x in doubles}
+def _in_place(s: Stmt, group: list[_DoubleBuffer], place: Var) -> Stmt:
+    """A statement with accesses of the buffers in the place that a variable names."""
+    new = {x.old: x.new for x in group if x.old.scope != "warp"}
+    of_warps = {x.old: x.new for x in group if x.old.scope == "warp"}
 
     # Any: an expression gives an expression and a statement a statement.
     def go(n: Any) -> Any:
-        return redirected(n.map_children(go), halves, lambda idx: (half, *idx))
+        n = redirected(n.map_children(go), new, lambda idx: (place, *idx))
+        return redirected(n, of_warps, lambda idx: (*idx[:2], place, *idx[2:]))
 
     out: Stmt = go(s)
     return out

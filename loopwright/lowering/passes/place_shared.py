@@ -28,7 +28,7 @@ def _in_statement(s: Stmt) -> Stmt:
 
 def _without_allocations(s: Stmt, shared: list[Buffer]) -> Stmt:
     """A statement without the allocations of shared buffers, which are added to ``shared``."""
-    if isinstance(s, Allocate) and s.buffer.scope == "shared":
+    if isinstance(s, Allocate) and s.buffer.is_shared:
         if s.buffer not in shared:  # what a double buffer repeats may allocate it twice
             shared.append(s.buffer)
         return _without_allocations(s.body, shared)

@@ -22,7 +22,19 @@ from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Const, Expr, Var
 from loopwright.ir.node import Node
 from loopwright.ir.printer import print_expr
-from loopwright.ir.stmt import Allocate, Barrier, For, Func, If, Let, Seq, Stmt, Store, seq
+from loopwright.ir.stmt import (
+    Allocate,
+    AsyncGroup,
+    Barrier,
+    For,
+    Func,
+    If,
+    Let,
+    Seq,
+    Stmt,
+    Store,
+    seq,
+)
 from loopwright.ir.traversal import contains, free_vars, substitute, walk
 from loopwright.ir.visitor import map_statements
 from loopwright.lowering.context import func_pass
@@ -45,7 +57,7 @@ def _go(s: Stmt) -> Stmt:
 
 def _kernel(s: Stmt, threads: list[For]) -> Stmt:
     """A kernel: barriers go inside its launch loops and the buffers of a block."""
-    if isinstance(s, Allocate) and s.buffer.scope == "shared":
+    if isinstance(s, Allocate) and s.buffer.is_shared:
         return map_statements(s, lambda c: _kernel(c, threads))
     if is_launch(s):
         inner = [*threads, s] if s.tag.startswith("threadIdx") else threads
@@ -88,8 +100,8 @@ class _Sync:
             buffer.
         ranges: bounds of variables.
         forms: definitions that are affine.
-        remainders: definitions ``form % n``, such as the half of a double buffer.
-        barriers: how many were inserted so far.
+        remainders: definitions ``form % n``, such as the place of an iteration in a double buffer.
+        barriers: how many there are so far.
     """
 
     def __init__(self, threads: list[For], body: Stmt) -> None:
@@ -143,7 +155,10 @@ class _Sync:
             The statement with barriers, and the accesses since the last barrier after it.
         """
         match s:
+            case Barrier(scope="warp"):
+                return s, pending
             case Barrier():
+                self.barriers += 1
                 return s, ()
             case Seq(stmts=stmts):
                 out = []
@@ -158,6 +173,9 @@ class _Sync:
             case Allocate(buffer=b, body=body):
                 synced, pending = self.stmt(body, pending, pins)
                 return Allocate(b, synced), pending
+            case AsyncGroup(body=body):
+                synced, pending = self.stmt(body, pending, pins)
+                return AsyncGroup(synced), pending
             case If():
                 return self._branch(s, pending, pins)
             case For() if any(a.store for a in _accesses(s, pins)):
@@ -240,7 +258,7 @@ class _Sync:
             x, y = self._form(i), self._form(j)
             if x is None or y is None:
                 continue
-            if self._in_other_half(x, y):
+            if self._apart(x, y) or self._in_other_place(x, y):
                 return False
             differing -= self._determined(x, y, threads)
         return bool(differing)
@@ -257,9 +275,17 @@ class _Sync:
             reach += c * (self.extents[v] - 1)
         return {v for _, _, v in own}
 
-    def _in_other_half(self, x: Affine, y: Affine) -> bool:
-        """Whether two indices are different remainders, as the halves of a double buffer are."""
+    def _apart(self, x: Affine, y: Affine) -> bool:
+        """Whether two indices are at a constant distance, as places filled before a loop are."""
+        apart = x - y
+        return not apart.terms and apart.const != 0 and not self._differs(x)
+
+    def _in_other_place(self, x: Affine, y: Affine) -> bool:
+        """Whether two indices are different remainders, as the places of a double buffer are."""
         one, other = (self._remainder(form) for form in (x, y))
+        # A number below the divisor is its own remainder.
+        one = one or (other and self._itself(x, other[1]))
+        other = other or (one and self._itself(y, one[1]))
         if one is None or other is None:
             return False
         (a, m), (b, n) = one, other
@@ -269,6 +295,11 @@ class _Sync:
     def _remainder(self, x: Affine) -> tuple[Affine, int] | None:
         """What an index is the remainder of, and the divisor."""
         return next((self.remainders.get(v) for v in x.terms if x == Affine.of(v)), None)
+
+    def _itself(self, x: Affine, divisor: int) -> tuple[Affine, int] | None:
+        known = all(v in self.ranges for v in x.terms)
+        low, high = x.bounds(self.ranges) if known else (-1, divisor)
+        return (x, divisor) if low >= 0 and high < divisor else None
 
     def _differs(self, x: Affine) -> bool:
         return any(v in self.varying for v in x.terms)
@@ -339,7 +370,7 @@ def _reads(n: Node, pins: Pins) -> Pending:
     reads: dict[_Access, None] = {}
 
     def visit(n: Node) -> None:
-        if isinstance(n, Load) and n.buffer.scope == "shared":
+        if isinstance(n, Load) and n.buffer.is_shared:
             reads[_Access(n.buffer, n.indices, 0, pins)] = None
 
     walk(n, visit)
@@ -353,7 +384,7 @@ def _accesses(s: Stmt, pins: Pins) -> Pending:
             other = () if orelse is None else _accesses(orelse, pins)
             out = (*_reads(c, pins), *_accesses(then, pins | _pinned(c)), *other)
         case Store(buffer=b, indices=idx):
-            own = (_Access(b, idx, id(s), pins),) if b.scope == "shared" else ()
+            own = (_Access(b, idx, id(s), pins),) if b.is_shared else ()
             out = (*_reads(s, pins), *own)
         case _:
             parts = [

@@ -14,7 +14,19 @@ from typing import Any
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Var
 from loopwright.ir.node import Node
-from loopwright.ir.stmt import Allocate, AllReduce, For, Func, If, Let, Seq, Stmt, Store, seq
+from loopwright.ir.stmt import (
+    Allocate,
+    AllReduce,
+    AsyncGroup,
+    For,
+    Func,
+    If,
+    Let,
+    Seq,
+    Stmt,
+    Store,
+    seq,
+)
 from loopwright.ir.traversal import substitute, walk
 from loopwright.ir.visitor import map_statements
 from loopwright.lowering.context import func_pass
@@ -107,7 +119,7 @@ class _Spread:
         common: list[Node] = []
 
         def visit(n: Node) -> None:
-            shared = isinstance(n, Store) and n.buffer.scope == "shared"
+            shared = isinstance(n, Store) and n.buffer.is_shared
             if shared or isinstance(n, AllReduce):
                 common.append(n)
 
@@ -126,7 +138,7 @@ class _Spread:
         if all(each) and not self._is_common(s):
             return self._repeat(s)
         match s:
-            case For():
+            case For() | AsyncGroup():
                 return map_statements(s, self.stmt)
             case Allocate(buffer=b) if b not in self.buffers:
                 return map_statements(s, self.stmt)

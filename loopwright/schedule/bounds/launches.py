@@ -7,7 +7,8 @@ a loop that is shorter keeps a variable of its own (equal to the launch variable
 runs under ``threadIdx.x < n``.
 
 Which loops a buffer's region is widened over follows its scope, as in TVM: shared memory holds what
-all threads of the block need, local memory what one thread needs.
+all threads of the block need, local memory what one thread needs, that of a warp what its lanes
+need, the threads of threadIdx.x.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from loopwright.schedule.bounds.results import KernelLaunch, Launch, StageBounds
 from loopwright.schedule.state import Mark, StageId, StageState, State, refuse
 from loopwright.te.op_node import OpNode
 
+#: Memory that no other thread, or no other warp, has.
+_OWN = ("local", "warp")
 #: Launch axes from the outermost inwards.
 LAUNCH_TAGS = tuple(f"{p}.{c}" for p in ("blockIdx", "threadIdx") for c in "zyx")
 
@@ -125,7 +128,8 @@ def fixed_variables(sb: StageBounds) -> tuple[set[Var], dict[Var, Affine]]:
     if kernel is None:
         return sb.visible(-1), {}
     reduced = frozenset(cross_tags(sb.stage))
-    gone = frozenset((*kernel.launches, "vthread")) if sb.scope != "local" else reduced
+    gone = frozenset((*kernel.launches, "vthread")) if sb.scope not in _OWN else reduced
+    gone |= frozenset(("threadIdx.x",) if sb.scope == "warp" else ())
     gone = frozenset(t for t in gone if not t.startswith("blockIdx"))
     still = {v for v in sb.visible(-1) if not kernel.varying.get(v, frozenset()) & gone}
     still |= {x.var for x in kernel.launches.values() if x.tag not in gone}
@@ -147,14 +151,14 @@ def thread_limits(sb: StageBounds) -> list[tuple[Var, str, Extent]]:
     """``(threadIdx.x, kind, n)``: only threads below n run the stage (kind reduce: add to it).
 
     Axes that the stage does not use run it once where its buffer is shared by the threads, and in
-    every thread where it is local.
+    every thread where it is local; in every warp where it is that of a warp.
     """
     kernel = sb.kernel
     if kernel is None:
         return []
     own = {t: x for x in sb.loops if (t := launch_tag(x.mark))}
     limits: dict[str, tuple[Extent, str]] = {t: (x.extent, x.loop.kind) for t, x in own.items()}
-    if sb.scope == "local":
+    if sb.scope in _OWN:
         around = _shorter_loops_around(kernel, sb)
         # Its own loops are reductions, to which all of their threads add, whatever runs around.
         limits |= {t: (n, "spatial") for t, n in around.items() if t not in own}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from loopwright.errors import did_you_mean
-from loopwright.ir.kinds import SCOPES, Scope
+from loopwright.ir.kinds import SCOPES, WARP_SIZE, Scope
 from loopwright.schedule.bounds.infer import attach_position
 from loopwright.schedule.bounds.results import Bounds, LoopBound, StageBounds
 from loopwright.schedule.names import Names
@@ -56,7 +56,13 @@ class SetScope(Step):
 
     @classmethod
     def check_bounds(cls, state: State, bounds: Bounds) -> None:
-        """Refuse shared and local buffers that would outlive the kernel that fills them."""
+        """Refuse shared and local buffers that would outlive the kernel that fills them.
+
+        Buffers of a warp need one.
+        """
+        for sb in bounds.stages.values():
+            if sb.scope == "warp":
+                _check_warp(state, bounds, sb)
         kernels = [(sid, k.root) for sid, k in bounds.kernels.items() if sid in bounds.stages]
         for root, read in ((root, r) for sid, root in kernels for r in bounds.ops[sid].reads()):
             source = bounds.stages.get(read.source)
@@ -170,22 +176,37 @@ def _computed_at(state: State, sid: StageId, who: str, t: int) -> StageState:
     return stage
 
 
+#: Most places that `double_buffer` gives a buffer: each is memory, and each but one a copy of what
+#: fills it before the loop.
+MAX_COPIES = 8
+
+
 @register("double_buffer")
 class DoubleBuffer(Step):
-    """Fill one half of the buffer while the other is read."""
+    """Fill places of the buffer for later iterations while one is read."""
+
+    stages: int = 2
 
     def apply(self, state: State, t: int) -> State:
-        """Ask for two halves of a buffer."""
+        """Ask for several places of a buffer."""
         stage = own_buffer(state, self.stage, "double_buffer", t)
-        return state.with_stage(replace(stage, double=t))
+        if not _at_least(self.stages, 2) or self.stages > MAX_COPIES:
+            refuse(
+                "double_buffer",
+                t,
+                "stages is how many iterations have a place in the buffer, from 2 to "
+                f"{MAX_COPIES}, got {self.stages!r}",
+            )
+        return state.with_stage(replace(stage, double=t, copies=self.stages))
 
     def as_python(self, names: Names) -> str:
-        """As in ``s[B].double_buffer()``."""
-        return f"{names.stage(self.stage)}.double_buffer()"
+        """As in ``s[B].double_buffer()`` or ``s[B].double_buffer(stages=3)``."""
+        stages = "" if self.stages == 2 else f"stages={self.stages}"
+        return f"{names.stage(self.stage)}.double_buffer({stages})"
 
     @classmethod
     def check_bounds(cls, state: State, bounds: Bounds) -> None:
-        """Two halves need a serial loop, and sources that are there for the next iteration."""
+        """Places in turn need a serial loop, and sources that are there for later iterations."""
         for sb in bounds.stages.values():
             if sb.stage.double is not None:
                 _check_double(state, bounds, sb, sb.stage.double)
@@ -224,6 +245,30 @@ def _refuse_outside(state: State, source: StageBounds, root: StageId) -> None:
         f"the kernel of {state.label(root)!r} that reads it; compute it at a loop of "
         f"{state.label(root)!r}, or keep it in global memory",
     )
+
+
+def _check_warp(state: State, bounds: Bounds, sb: StageBounds) -> None:
+    """A buffer of a warp lies in a kernel of whole warps, spread over its lanes."""
+    name, since = repr(state.label(sb.stage.id)), sb.stage.since
+    verb = next((v for v in ("set_scope", "cache_read", "cache_write") if v in since), "set_scope")
+    t = since.get(verb, 0)
+    kernel = sb.kernel
+    lanes = kernel.launches.get("threadIdx.x") if kernel is not None else None
+    if lanes is None or lanes.extent != WARP_SIZE or not sb.padded:
+        has = "none" if lanes is None else f"a threadIdx.x of {lanes.extent}"
+        where = has if sb.padded else "its own loops at root"
+        refuse(
+            verb,
+            t,
+            f"{name} is spread over the lanes of a warp, which are the threads of threadIdx.x, "
+            f"{WARP_SIZE} of them; the kernel around it has {where}; compute it inside a kernel in "
+            f"which a loop of {WARP_SIZE} iterations is bound to threadIdx.x",
+        )
+    members = [x.stage for i, x in bounds.stages.items() if bounds.kernels.get(i) is kernel]
+    if any(m.tag == "vthread" for x in members for m in x.marks.values()):
+        refuse(
+            verb, t, f"{name} is that of a warp, and its kernel has virtual threads; unroll them"
+        )
 
 
 def _check_shared(state: State, bounds: Bounds, sb: StageBounds, store: Attach) -> None:
@@ -288,6 +333,14 @@ def _check_double(state: State, bounds: Bounds, sb: StageBounds, t: int) -> None
                 f"{who} reads {state.label(sid)!r}, which is computed at loop {label!r} too, for "
                 "the same iteration only; double_buffer it as well, or compute it inside "
                 f"{name!r}",
+            )
+        if same and other.copies != stage.copies:
+            refuse(
+                "double_buffer",
+                t,
+                f"{who} has {stage.copies} stages and reads {state.label(sid)!r}, which is "
+                f"computed at loop {label!r} too and has {other.copies} (step {other.double}); "
+                "give both the same number",
             )
 
 

@@ -28,7 +28,7 @@ from loopwright.ir.node import Node
 from loopwright.ir.printer import print_expr
 from loopwright.ir.reduction import Combiner, Reduce
 from loopwright.ir.traversal import free_vars
-from loopwright.schedule.bounds.results import Bounds, LoopBound, StageBounds
+from loopwright.schedule.bounds.results import Bounds, LoopBound, StageBounds, launch_tag
 from loopwright.schedule.names import Names
 from loopwright.schedule.state import StageState, State, Tensorized, refuse
 from loopwright.schedule.steps import FieldType, Step, register
@@ -191,8 +191,13 @@ class _Matcher:
 
     def _outside(self, loops: Sequence[LoopBound]) -> None:
         threads = any(x.mark is not None and x.mark.kind == "thread" for x in loops)
-        if threads or self.sb.kernel is not None:
-            self.fail("the stage runs in a kernel of thread axes; intrinsics are for CPUs")
+        if self.intrin.of_warp:
+            self._in_warps()
+        elif threads or self.sb.kernel is not None:
+            self.fail(
+                "the stage runs in a kernel of thread axes, and this intrinsic is for CPUs; those "
+                "of tensor cores are te.intrinsics.mma_m16n8k16 and ldmatrix_x4"
+            )
         for x in loops:
             if x.mark is not None and x.mark.kind == "vectorized":
                 label = self.state.loop_label(self.sb.stage, x.loop.id)
@@ -210,6 +215,21 @@ class _Matcher:
                 f"loop {label!r} of the reduction stands outside, and the intrinsic has no update "
                 "that adds to the result; declare it, or tensorize a loop outside of this one"
             )
+
+    def _in_warps(self) -> None:
+        """The lanes of a warp run the intrinsic, and no loop of the stage is bound to them."""
+        if self.sb.kernel is None or self.sb.scope != "warp":
+            self.fail(
+                "the lanes of a warp run the intrinsic, and its result lies in their registers; "
+                'compute the stage inside a kernel, with set_scope("warp")'
+            )
+        for x in self.sb.loops:
+            if launch_tag(x.mark):
+                label = self.state.loop_label(self.sb.stage, x.loop.id)
+                self.fail(
+                    f"loop {label!r} is bound to {launch_tag(x.mark)}; all threads of threadIdx.x "
+                    "run the intrinsic together, bind loops of the stage around"
+                )
 
     def _check_start(self) -> None:
         red = self.sb.op.reduction

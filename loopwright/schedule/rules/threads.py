@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from loopwright.errors import did_you_mean
+from loopwright.ir.kinds import SHARED
 from loopwright.schedule.bounds.launches import cross_tags
 from loopwright.schedule.bounds.results import (
     Bounds,
@@ -235,6 +236,14 @@ def _check_axis(
             "local, each thread fills its own; bind loops of the stage that reads it, or cache it "
             'in "shared"',
         )
+    if sb.padded and sb.scope == "warp" and tag != "threadIdx.x":
+        refuse(
+            "bind",
+            mark.step,
+            f"{name!r} cannot be bound to {tag}: the buffer of {state.label(sb.stage.id)!r} is "
+            "that of one warp, whose lanes are the threads of threadIdx.x; bind loops of the stage "
+            "that reads it",
+        )
     if mark.extent is not None and mark.extent != launch.extent:
         refuse(
             "bind",
@@ -262,7 +271,7 @@ def _given(state: State, launch: Launch) -> str:
 
 def _check_vectors(state: State, bounds: Bounds, sb: StageBounds) -> None:
     """Threads cannot meet in a vector loop: around shared stages and cross-thread reductions."""
-    shared, crossed = sb.padded and sb.scope == "shared", bool(cross_tags(sb.stage))
+    shared, crossed = sb.padded and sb.scope in SHARED, bool(cross_tags(sb.stage))
     if not shared and not crossed:
         return
     loops = [(sb, x) for x in sb.loops if crossed and x.loop.kind == "spatial"]

@@ -157,15 +157,22 @@ class MemoryPrimitives(StageView):
         """
         self.schedule.apply_step(StoreRoot(self.id))
 
-    def double_buffer(self) -> None:
-        """Give the buffer two halves: one is filled for the next iteration while one is read.
+    def double_buffer(self, stages: int = 2) -> None:
+        """Give the buffer several places: some are filled for later iterations while one is read.
 
-        Where the loop of `compute_at` has one iteration nothing changes.
+        With two of them, its halves, each iteration fills one for the next iteration. With more,
+        it fills ``stages - 1`` iterations ahead: a software pipeline, which hides more of what it
+        takes to fetch data, and takes more memory. Where the loop of `compute_at` has one iteration
+        nothing changes; there are never more places than iterations.
+
+        Args:
+            stages: how many iterations have a place in the buffer, from 2 to 8.
 
         Raises:
-            ScheduleError: the stage is inlined, an input or an output; (when lowering) it is
-                computed at root or at a loop that is not serial, it is stored elsewhere, or it
-                reads a stage that is computed at the same loop and has no two halves.
+            ScheduleError: another number of stages; the stage is inlined, an input or an output;
+                (when lowering) it is computed at root or at a loop that is not serial, it is stored
+                elsewhere, or it reads a stage that is computed at the same loop and has not as many
+                stages.
 
         Example:
             >>> A = te.placeholder((8, 4), name="A")
@@ -196,8 +203,25 @@ class MemoryPrimitives(StageView):
                 half_1 = i % 2
                 for j_1 in range(4):
                   C[i, j_1] = B[half_1, 0, j_1 * -1 + 3] + 1.0
+            >>> s[B].double_buffer(stages=3)
+            >>> print(lw.lower(s, [A, C]))
+            def main(A: float32[8, 4], C: out float32[8, 4]):
+              B = alloc(float32[3, 1, 4], global)
+              for j in range(4):
+                B[0, 0, j] = A[0, j] * 2.0
+              for j in range(4):
+                B[1, 0, j] = A[1, j] * 2.0
+              for i in range(8):
+                if i + 2 < 8:
+                  i_1 = i + 2
+                  place = i_1 % 3
+                  for j in range(4):
+                    B[place, 0, j] = A[i_1, j] * 2.0
+                place_1 = i % 3
+                for j_1 in range(4):
+                  C[i, j_1] = B[place_1, 0, j_1 * -1 + 3] + 1.0
         """
-        self.schedule.apply_step(DoubleBuffer(self.id))
+        self.schedule.apply_step(DoubleBuffer(self.id, plain(stages)))
 
     def prefetch(self, tensor: StageLike, var: IterVar, offset: int) -> None:
         """Bring what a later iteration of a loop will read of a tensor nearer to the core.
@@ -246,8 +270,11 @@ class MemoryPrimitives(StageView):
         """Put the stage's buffer into another memory scope.
 
         Args:
-            scope: ``"global"``, ``"shared"`` (a copy for each thread block) or ``"local"`` (one for
-                each thread).
+            scope: ``"global"``, ``"shared"`` (a copy for each thread block), ``"shared.dyn"`` (as
+                ``"shared"``; on CUDA it always lies in the memory that a block gets when it is
+                launched, where those of ``"shared"`` lie only when a kernel cannot declare as
+                much), ``"local"`` (one for each thread) or ``"warp"`` (spread over the registers of
+                32 threads, see ``te.intrinsics.fragment_layout``).
 
         Raises:
             ScheduleError: unknown scope; the stage is inlined, an input or an output.

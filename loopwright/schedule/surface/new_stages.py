@@ -33,7 +33,8 @@ class SchedulePrimitives(ScheduleBase):
 
         Args:
             tensor: the tensor to copy (an input, or a tensor that a stage makes).
-            scope: ``"global"``, ``"shared"`` or ``"local"``.
+            scope: ``"global"``, ``"shared"``, ``"shared.dyn"``, ``"warp"`` or ``"local"``, see
+                `Stage.set_scope`.
             readers: a tensor, operation or stage that reads it, or a list of them.
 
         Returns:
@@ -91,7 +92,8 @@ class SchedulePrimitives(ScheduleBase):
         Args:
             tensor: the tensor to cache; its loops must be untouched. Of an operation with several
                 outputs a list of all of them (or the operation): one stage caches them together.
-            scope: ``"global"``, ``"shared"`` or ``"local"``.
+            scope: ``"global"``, ``"shared"``, ``"shared.dyn"``, ``"warp"`` or ``"local"``, see
+                `Stage.set_scope`.
 
         Returns:
             The tensor of the new stage; a list of them where there are several, or a list was

@@ -93,7 +93,7 @@ class _Kernels(Drawing):
             return True
         attached = users and any(self.attach_at(stage.id, self.d.pick(users)) for _ in range(3))
         if attached and self.d.chance(45):
-            scopes: tuple[Scope, ...] = ("shared", "shared", "local", "global")
+            scopes: tuple[Scope, ...] = ("shared", "shared.dyn", "local", "global")
             scope = self.d.pick(scopes)
             self.do(rules.SetScope(stage.id, scope))
         return bool(attached)

@@ -292,11 +292,11 @@ class Moves(Attempts):
             self.storage_of(stage)
 
     def halves(self) -> None:
-        """Two halves for a buffer, of a stage computed at a serial loop where there is one."""
+        """Places in turn for a buffer, of a stage computed at a serial loop where there is one."""
         fitting = [x for x in self.state.stages.values() if self._at_serial_loop(x)]
         stage = self.d.pick(fitting) if fitting and self.d.chance(90) else self.stage()
         if stage:
-            self.do(rules.DoubleBuffer(stage.id))
+            self.do(rules.DoubleBuffer(stage.id, self.d.pick((2, 2, 3, 4))))
 
     def _at_serial_loop(self, stage: StageState) -> bool:
         a = stage.attach

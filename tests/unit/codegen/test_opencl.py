@@ -37,3 +37,10 @@ def run(case: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
 def test_kernels_compute_what_numpy_does(name: str) -> None:
     got, want = run(getattr(gpu_programs, name)())
     np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+@needs_opencl
+def test_a_pipeline_in_dynamic_shared_memory() -> None:
+    """OpenCL has one kind of local memory, for both scopes of a block's memory."""
+    got, want = run(gpu_programs.tiled_matmul(scope="shared.dyn", stages=3))
+    np.testing.assert_allclose(got, want, rtol=1e-6)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from loopwright import te
+from loopwright.ir.kinds import Scope
 from loopwright.schedule import create_schedule
 from tests.unit.lowering.programs import Array, Case
 
@@ -13,13 +14,20 @@ def thread(tag: str) -> te.IterVar:
     return te.thread_axis(tag)
 
 
-def tiled_matmul(m: int = 32, n: int = 48, k: int = 20, vthreads: int = 2) -> Case:
+def tiled_matmul(
+    m: int = 32,
+    n: int = 48,
+    k: int = 20,
+    vthreads: int = 2,
+    scope: Scope = "shared",
+    stages: int = 1,
+) -> Case:
     """Shared tiles of both operands, virtual threads, accumulators and operands in registers."""
     a, b = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B")
     r = te.reduce_axis((0, k), "k")
     c = te.compute((m, n), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name="C")
     s = create_schedule(c)
-    shared = [s.cache_read(x, "shared", [c]) for x in (a, b)]
+    shared = [s.cache_read(x, scope, [c]) for x in (a, b)]
     registers = [s.cache_read(x, "local", [c]) for x in shared]
     acc = s.cache_write(c, "local")
     i, j = s[c].op.axis
@@ -46,6 +54,8 @@ def tiled_matmul(m: int = 32, n: int = 48, k: int = 20, vthreads: int = 2) -> Ca
         f, fy = s[t].split(f, factor=4)
         s[t].bind(fy, thread("threadIdx.y"))
         s[t].bind(fx, thread("threadIdx.x"))
+        if stages > 1:
+            s[t].double_buffer(stages)
     for t in registers:
         s[t].compute_at(s[acc], ki)
     return Case(s, [a, b, c], lambda x, y: x @ y)

@@ -92,3 +92,62 @@ def test_the_pass_can_be_disabled() -> None:
     with PassContext(disabled_pass=["InjectDoubleBuffer"]):
         text = checked(s, a, c)
     assert "B = alloc(float32[1, 11], global)" in text
+
+
+def test_three_places(golden: Any) -> None:
+    s, a, b, c = blur()
+    s[b].compute_at(s[c], c.op.axis[0])
+    s[b].double_buffer(stages=3)
+    golden(checked(s, a, c))
+
+
+def test_places_behind_a_guard_and_definitions() -> None:
+    """Rows and columns are fused and split: the parts are defined, and tested, for i + 3."""
+    s, a, b, c = blur(5, 3)
+    f = s[c].fuse(*c.op.axis)
+    _fo, fi = s[c].split(f, factor=4)
+    s[b].compute_at(s[c], fi)
+    s[b].storage_align(0, 8, 1)
+    s[b].double_buffer(stages=4)
+    assert "alloc(float32[4, 1, 3], global, strides=[9, 9, 1])" in checked(s, a, c)
+
+
+@pytest.mark.parametrize(("rows", "stages", "places"), [(3, 8, 3), (2, 3, 2), (7, 5, 5)])
+def test_never_more_places_than_iterations(rows: int, stages: int, places: int) -> None:
+    s, a, b, c = blur(rows)
+    s[b].compute_at(s[c], c.op.axis[0])
+    s[b].double_buffer(stages)
+    assert f"alloc(float32[{places}, 1, 11], global)" in checked(s, a, c)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 9])
+def test_places_where_the_iterations_are_known_late(n: int) -> None:
+    m = te.size_var("m")
+    a = te.placeholder((m, 4), name="A")
+    b = te.compute((m, 4), lambda i, j: a[i, j] * 2.0, name="B")
+    c = te.compute((m, 4), lambda i, j: b[i, 3 - j] + 1.0, name="C")
+    s = create_schedule(c)
+    s[b].compute_at(s[c], c.op.axis[0])
+    s[b].double_buffer(stages=4)
+    x = np.random.default_rng(0).integers(-4, 5, (n, 4)).astype("float32")
+    out = np.full((n, 4), np.nan, "float32")
+    interpret(lower(s, [a, c]), [x, out])
+    np.testing.assert_array_equal(out, 2 * x[:, ::-1] + 1)
+
+
+def test_buffers_of_different_numbers_of_places() -> None:
+    a = te.placeholder((9, 4), name="A")
+    b = te.compute((9, 4), lambda i, j: a[i, j] * 2.0, name="B")
+    d = te.compute((9, 4), lambda i, j: a[i, j] - 3.0, name="D")
+    c = te.compute((9, 4), lambda i, j: b[i, 3 - j] + d[i, 3 - j], name="C")
+    s = create_schedule(c)
+    for x, n in ((b, 2), (d, 4)):
+        s[x].compute_at(s[c], c.op.axis[0])
+        s[x].double_buffer(n)
+    x = np.random.default_rng(0).integers(-4, 5, (9, 4)).astype("float32")
+    out = np.full((9, 4), np.nan, "float32")
+    f = lower(s, [a, c])
+    interpret(f, [x, out])
+    np.testing.assert_array_equal(out, 3 * x[:, ::-1] - 3)
+    assert "float32[2, 1, 4]" in str(f)
+    assert "float32[4, 1, 4]" in str(f)

@@ -105,6 +105,11 @@ def test_shared_memory_of_a_block() -> None:
     refused(rows.s, rows.args, "takes 64 bytes ('B.acc.row' 64)", max_shared_memory_per_block=63)
 
 
+def test_dynamic_shared_memory_counts() -> None:
+    case = gpu_programs.tiled_matmul(scope="shared.dyn")
+    refused(case.s, case.args, "takes 1024 bytes", max_shared_memory_per_block=1023)
+
+
 def test_gaps_of_storage_align_count() -> None:
     case = gpu_programs.shared_stage()
     refused(case.s, case.args, "takes 1280 bytes ('A.shared' 1280)", max_shared_memory_per_block=99)

@@ -12,6 +12,7 @@ from loopwright.errors import ScheduleError
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.lowering import lower
 from loopwright.schedule import Schedule, create_schedule
+from tests.unit.lowering.gpu_programs import tiled_matmul
 from tests.unit.lowering.programs import Array
 
 RNG = np.random.default_rng(3)
@@ -187,6 +188,27 @@ def test_two_halves_in_shared_memory() -> None:
     text = check(s, [a, c], [x], mirrored(x))
     assert "A.shared = alloc(float32[2, 1, 8], shared)" in text
     assert text.count("barrier") == 1, "one an iteration: filling and reading are of two halves"
+
+
+def test_three_places_in_shared_memory() -> None:
+    a, c, copy, _, s = staged()
+    s[copy].double_buffer(stages=3)
+    x = floats(5, 32)
+    text = check(s, [a, c], [x], mirrored(x))
+    assert "A.shared = alloc(float32[3, 1, 8], shared)" in text
+    assert text.count("barrier") == 1, "one an iteration: no two places are the same"
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3])
+def test_dynamic_shared_memory_is_shared_memory(stages: int) -> None:
+    """Barriers, places and allocations are the same for both kinds."""
+    texts = []
+    for scope in ("shared", "shared.dyn"):
+        case = tiled_matmul(k=40, scope=scope, stages=stages)  # type: ignore[arg-type]
+        x, y = floats(32, 40), floats(40, 48)
+        texts.append(check(case.s, case.args, [x, y], case.reference(x, y)))
+    assert "float32[16, 8], shared.dyn)" in texts[1] or stages > 1
+    assert texts[0] == texts[1].replace("shared.dyn", "shared")
 
 
 def test_a_shared_buffer_that_is_stored_outside() -> None:

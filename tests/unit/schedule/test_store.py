@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ from loopwright import te
 from loopwright.errors import LowerError, ScheduleError
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.lowering import lower
-from loopwright.schedule import create_schedule
+from loopwright.schedule import create_schedule, replay
 from tests.unit.schedule.programs import Chain, chain
 
 
@@ -226,3 +227,39 @@ def test_the_scope_of_an_argument_is_fixed() -> None:
     s[b].set_scope("local")
     with pytest.raises(LowerError, match="argument 'B' lies in global memory, and set_scope asked"):
         lower(s, [a, b, c])
+
+
+@pytest.mark.parametrize("stages", [1, 0, -2, 9, True, 2.5, "3", None])
+def test_stages_of_a_pipeline_are_a_small_number(stages: Any) -> None:
+    p = attached()
+    with pytest.raises(
+        ScheduleError,
+        match=r"double_buffer \(step \d\): stages is how many iterations have a place in the "
+        rf"buffer, from 2 to 8, got {re.escape(repr(stages))}",
+    ):
+        p.s[p.c].double_buffer(stages)
+
+
+def test_stages_of_two_that_are_read_together_are_equal() -> None:
+    p = attached()
+    p.s[p.b].double_buffer(3)
+    p.s[p.c].double_buffer()
+    with pytest.raises(
+        ScheduleError,
+        match=r"double_buffer \(step 3\): 'C' has 2 stages and reads 'B', which is computed at "
+        r"loop 'D\.j' too and has 3 \(step 2\); give both the same number",
+    ):
+        p.s.validate()
+    p.s[p.c].double_buffer(3)
+    p.s.validate()
+
+
+def test_traces_tell_stages_only_where_there_are_more_than_two() -> None:
+    p = attached()
+    p.s[p.b].double_buffer()
+    p.s[p.c].double_buffer(np.int64(3))
+    trace = p.s.trace_json()
+    assert trace[-2:] == [["double_buffer", 1], ["double_buffer", 2, 3]]
+    assert replay(p.s.dag, trace).trace_json() == trace
+    assert "double_buffer()" in p.s.as_python()
+    assert "double_buffer(stages=3)" in p.s.as_python()

@@ -1,0 +1,127 @@
+"""Instructions of a warp, and asynchronous copies, as CUDA C++ with inline PTX.
+
+Instructions of a warp work on the registers of one lane.
+
+A register of 32 bits holds two elements of 16 bits. They are put together and taken apart by
+shifts, which the compiler removes where elements come from one instruction and go to another.
+"""
+
+from __future__ import annotations
+
+from loopwright.codegen.c.prelude import Prelude
+from loopwright.ir.warp_instructions import SHORT
+
+_HEAD = "static __device__ __forceinline__ void"
+_PAIR = """static __device__ __forceinline__ unsigned int lw_pair(const unsigned short *x) {
+  return (unsigned int)x[0] | ((unsigned int)x[1] << 16);
+}"""
+
+
+def warp_instruction(prelude: Prelude, name: str) -> str | None:
+    """The helper that runs an instruction; None where its plain form is to be written.
+
+    It takes pointers to the lane's registers, and for ldmatrix one to the row that the lane gives.
+
+    Args:
+        prelude: of the file.
+        name: of the instruction, as in `loopwright.ir.warp_instructions`.
+    """
+    if name.startswith("mma_"):
+        dtype = next(short for short in SHORT.values() if f"_{short}{short}f32" in name)
+        return _put(prelude, f"lw_mma_m16n8k16_{dtype}", _mma(dtype))
+    if name.startswith("ldmatrix_x4_"):
+        suffix = "_trans" if "_trans_" in name else ""
+        return _put(prelude, f"lw_ldmatrix_x4{suffix}", _ldmatrix(suffix))
+    return None
+
+
+def copy_async(prelude: Prelude) -> str:
+    """The helper that begins a copy of 4, 8 or 16 bytes from global to shared memory.
+
+    Where the architecture has no such instruction it copies at once.
+    """
+    for name, text in (("lw_piece", _PIECE), ("lw_copy_async", _COPY)):
+        if name not in prelude:
+            prelude.put(name, text)
+    return "lw_copy_async"
+
+
+def commit_async(prelude: Prelude) -> str:
+    """The helper that makes a group of the copies begun before."""
+    if "lw_commit_async" not in prelude:
+        prelude.put("lw_commit_async", _COMMIT)
+    return "lw_commit_async"
+
+
+def wait_async(prelude: Prelude) -> str:
+    """The helper that waits for all groups but the last ones."""
+    if "lw_wait_async" not in prelude:
+        prelude.put("lw_wait_async", _WAIT)
+    return "lw_wait_async"
+
+
+_PIECE = "template <int BYTES> struct __align__(BYTES) lw_piece { char bytes[BYTES]; };"
+_COPY = """template <int BYTES>
+static __device__ __forceinline__ void lw_copy_async(void *to, const void *from) {
+#if __CUDA_ARCH__ >= 800
+  const unsigned int at = (unsigned int)__cvta_generic_to_shared(to);
+  if (BYTES == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(at), "l"(from) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;"
+                 :: "r"(at), "l"(from), "n"(BYTES) : "memory");
+  }
+#else
+  *(lw_piece<BYTES> *)to = *(const lw_piece<BYTES> *)from;
+#endif
+}"""
+_COMMIT = """static __device__ __forceinline__ void lw_commit_async() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}"""
+_WAIT = """template <int PENDING> static __device__ __forceinline__ void lw_wait_async() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" :: "n"(PENDING) : "memory");
+#endif
+}"""
+
+
+def _put(prelude: Prelude, helper: str, text: str) -> str:
+    if helper not in prelude:
+        if "lw_pair" not in prelude:
+            prelude.put("lw_pair", _PAIR)
+        prelude.put(helper, text)
+    return helper
+
+
+def _mma(dtype: str) -> str:
+    sums = ", ".join(f'"+f"(c[{i}])' for i in range(4))
+    pairs = [f"lw_pair({x} + {2 * i})" for x, n in (("a", 4), ("b", 2)) for i in range(n)]
+    given = ", ".join(f'"r"({x})' for x in pairs)
+    types = f"f32.{dtype}.{dtype}.f32"
+    return f"""{_HEAD} lw_mma_m16n8k16_{dtype}(
+    float *c, const unsigned short *a, const unsigned short *b) {{
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.{types} "
+      "{{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
+      : {sums}
+      : {given});
+}}"""
+
+
+def _ldmatrix(suffix: str) -> str:
+    ptx = f"ldmatrix.sync.aligned.m8n8.x4{suffix.replace('_', '.')}.shared.b16"
+    halves = "\n".join(
+        f"  f[{2 * i}] = (unsigned short)r{i}; f[{2 * i + 1}] = (unsigned short)(r{i} >> 16);"
+        for i in range(4)
+    )
+    return f"""{_HEAD} lw_ldmatrix_x4{suffix}(unsigned short *f, const unsigned short *row) {{
+  unsigned int r0, r1, r2, r3;
+  asm volatile(
+      "{ptx} {{%0, %1, %2, %3}}, [%4];"
+      : "=r"(r0), "=r"(r1), "=r"(r2), "=r"(r3)
+      : "r"((unsigned int)__cvta_generic_to_shared(row))
+      : "memory");
+{halves}
+}}"""

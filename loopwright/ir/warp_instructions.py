@@ -1,0 +1,230 @@
+"""Instructions of a warp: tensor cores, and loads of their operands, of NVIDIA's PTX.
+
+What the 32 lanes do is written out lane by lane: a lane puts its registers where the others see
+them, all meet, and each computes what it will hold from what the others have. So the interpreter
+runs an instruction as the hardware does: it notices when some lanes of a warp do not come, and when
+a lane has not written its registers. Which lane holds which element are the tables of "Parallel
+Thread Execution ISA", sections mma.m16n8k16, mma.m16n8k8 and ldmatrix. With ``g = lane // 4`` and
+``t = lane % 4``:
+
+* A (row, k) of m16n8k16: ``g = row % 8``, ``t = k // 2 % 4``; registers by ``k // 8``,
+  ``row // 8``, ``k % 2``;
+* B (k, column): ``g = column``, ``t = k // 2 % 4``; registers by ``k // 8``, ``k % 2``;
+* C and D (row, column): ``g = row % 8``, ``t = column // 2``; registers by ``row // 8``,
+  ``column % 2``.
+
+The products are summed in order of k, in float32; tensor cores sum in an order of their own and
+round less often, so that results agree as those of two orders of a sum do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from loopwright.ir.buffer import Buffer, Load
+from loopwright.ir.expr import Expr, Var, binary, cast, const
+from loopwright.ir.instruction_type import Fragment, Instruction, Operand, moved
+from loopwright.ir.kinds import WARP_LANES
+from loopwright.ir.stmt import Allocate, Barrier, For, Let, Stmt, Store, seq
+
+#: Fragments of m16n8k16 by the order in which memory holds their indices.
+FRAGMENT_A = Fragment(((0, 1, 8), (1, 2, 4)), ((1, 8, 2), (0, 8, 2), (1, 1, 2)))
+FRAGMENT_B = Fragment(((1, 1, 8), (0, 2, 4)), ((0, 8, 2), (0, 1, 2)))
+FRAGMENT_B_TRANSPOSED = Fragment(((0, 1, 8), (1, 2, 4)), ((1, 8, 2), (1, 1, 2)))
+FRAGMENT_C = Fragment(((0, 1, 8), (1, 2, 4)), ((0, 8, 2), (1, 1, 2)))
+#: Two of B beside each other, as one ldmatrix loads them.
+_PAIR_OF_B = Fragment(FRAGMENT_B.lane, ((1, 8, 2), *FRAGMENT_B.registers))
+_PAIR_OF_B_TRANSPOSED = Fragment(
+    FRAGMENT_B_TRANSPOSED.lane, ((0, 8, 2), *FRAGMENT_B_TRANSPOSED.registers)
+)
+#: Names of dtypes in names of instructions.
+SHORT = {"float16": "f16", "bfloat16": "bf16"}
+
+
+class _Loops:
+    """Loops around a statement: ``over`` makes their variables, ``around`` puts them there."""
+
+    def __init__(self) -> None:
+        self.loops: list[tuple[Var, int]] = []
+
+    def over(self, **extents: int) -> list[Var]:
+        """Variables of new loops, which are inside of those that there are."""
+        new = [(Var(name), n) for name, n in extents.items()]
+        self.loops += new
+        return [v for v, _ in new]
+
+    def around(self, s: Stmt) -> Stmt:
+        """A statement inside the loops."""
+        for v, n in reversed(self.loops):
+            s = For(v, n, "serial", s)
+        return s
+
+
+class _Lane:
+    """What one lane of a warp does.
+
+    Attributes:
+        g, t: the first two indices of its registers.
+    """
+
+    def __init__(self, lane: Var) -> None:
+        self.lane = lane
+        self.g, self.t = Var("g"), Var("t")
+
+    def run(self, *stmts: Stmt) -> Stmt:
+        """The statements with ``g`` and ``t`` defined."""
+        width = WARP_LANES[1]
+        inner = Let(self.t, binary("%", self.lane, width), seq(*stmts))
+        return Let(self.g, binary("//", self.lane, width), inner)
+
+    def own(self, x: Load, registers: Sequence[int | Expr]) -> tuple[Expr, ...]:
+        """Indices of a register of this lane, in the fragment that begins at ``x``."""
+        return (self.g, self.t, *moved(x, registers)[2:])
+
+    def show(self, x: Load, fragment: Fragment) -> tuple[Buffer, Stmt]:
+        """Memory that all lanes read, and the statement that copies this lane's registers there."""
+        extents = [n for _, _, n in fragment.registers]
+        seen = Buffer(f"{x.buffer.name}.seen", (*WARP_LANES, *extents), x.dtype, "warp")
+        loops = _Loops()
+        at = loops.over(**{f"r{k}": n for k, n in enumerate(extents)})
+        value = Load(x.buffer, self.own(x, at), x.dtype)
+        return seen, loops.around(Store(seen, (self.g, self.t, *at), value))
+
+
+def _mma(dtype: str, transposed: bool) -> Instruction:
+    """``C[i, j] += sum(A[i, k] * B[k, j] for k in range(16))``, B[j, k] if ``transposed``."""
+    b_fragment = FRAGMENT_B_TRANSPOSED if transposed else FRAGMENT_B
+
+    def added(c: Load, at: tuple[Expr, ...], x: Load, y: Load) -> Stmt:
+        product = binary("*", cast(x, "float32"), cast(y, "float32"))
+        return Store(c.buffer, at, binary("+", Load(c.buffer, at, c.dtype), product))
+
+    def plain(given: Sequence[Load]) -> Stmt:
+        c, a, b = given
+        loops = _Loops()
+        i, j, k = loops.over(i=16, j=8, k=16)
+        x = Load(a.buffer, moved(a, (i, k)), a.dtype)
+        y = Load(b.buffer, moved(b, (j, k) if transposed else (k, j)), b.dtype)
+        return loops.around(added(c, moved(c, (i, j)), x, y))
+
+    def lanes(given: Sequence[Load], lane: Var) -> Stmt:
+        c, a, b = given
+        me, loops = _Lane(lane), _Loops()
+        of_a, show_a = me.show(a, FRAGMENT_A)
+        of_b, show_b = me.show(b, b_fragment)
+        high, low, k_high, k_t, k_low = loops.over(high=2, low=2, k2=2, k1=4, k0=2)
+        column = binary("+", binary("*", me.t, 2), low)
+        x = Load(of_a, (me.g, k_t, k_high, high, k_low), a.dtype)
+        y = Load(of_b, (column, k_t, k_high, k_low), b.dtype)
+        update = loops.around(added(c, me.own(c, (high, low)), x, y))
+        body = seq(show_a, show_b, Barrier("warp"), update, Barrier("warp"))
+        return me.run(Allocate(of_a, Allocate(of_b, body)))
+
+    name = f"mma_m16n8k16_{SHORT[dtype] * 2}f32{'_nk' if transposed else ''}"
+    operands = (
+        Operand("c", "float32", (16, 8), FRAGMENT_C),
+        Operand("a", dtype, (16, 16), FRAGMENT_A),
+        Operand("b", dtype, (8, 16) if transposed else (16, 8), b_fragment),
+    )
+    return Instruction(name, operands, plain, lanes)
+
+
+def _fill() -> Instruction:
+    """``C[i, j] = 0``: the accumulators of an mma at the beginning."""
+
+    def plain(given: Sequence[Load]) -> Stmt:
+        (c,) = given
+        loops = _Loops()
+        return loops.around(Store(c.buffer, moved(c, loops.over(i=16, j=8)), const(0, c.dtype)))
+
+    def lanes(given: Sequence[Load], lane: Var) -> Stmt:
+        (c,) = given
+        me, loops = _Lane(lane), _Loops()
+        at = me.own(c, loops.over(high=2, low=2))
+        return me.run(loops.around(Store(c.buffer, at, const(0, c.dtype))))
+
+    operands = (Operand("c", "float32", (16, 8), FRAGMENT_C),)
+    return Instruction("zero_m16n8_f32", operands, plain, lanes)
+
+
+#: From the number of a matrix and of its row, which a lane gives, to its place in a tile.
+RowOfLane = Callable[[Expr, Expr], tuple[Expr, Expr]]
+
+
+def _down_then_right(q: Expr, r: Expr) -> tuple[Expr, Expr]:
+    return binary("+", binary("*", binary("%", q, 2), 8), r), binary("*", binary("//", q, 2), 8)
+
+
+def _right_then_down(q: Expr, r: Expr) -> tuple[Expr, Expr]:
+    return binary("+", binary("*", binary("//", q, 2), 8), r), binary("*", binary("%", q, 2), 8)
+
+
+#: The four matrices of 8 x 8 of each ldmatrix in the order of the registers that they go to.
+_LDMATRIX: dict[str, tuple[Fragment, RowOfLane]] = {
+    "a": (FRAGMENT_A, _down_then_right),
+    "b_trans": (_PAIR_OF_B, _down_then_right),
+    "b": (_PAIR_OF_B_TRANSPOSED, _right_then_down),
+}
+
+
+def ldmatrix_row(name: str, lane: Expr) -> tuple[Expr, Expr]:
+    """Where in the tile of 16 x 16 the row of 8 elements begins whose address a lane gives.
+
+    Args:
+        name: of an instruction ``ldmatrix_x4``.
+        lane: the number of the lane.
+    """
+    which = name.removeprefix("ldmatrix_x4_").rpartition("_")[0]
+    return _LDMATRIX[which][1](binary("//", lane, 8), binary("%", lane, 8))
+
+
+def _ldmatrix(which: str, dtype: str) -> Instruction:
+    """``F[i, j] = S[i, j]``: a tile of 16 x 16 elements from shared memory into fragments.
+
+    A lane reads 8 elements of one row; all lanes meet and take their two elements of each matrix,
+    with ``.trans`` from two rows.
+    """
+    fragment, _ = _LDMATRIX[which]
+    name = f"ldmatrix_x4_{which}_{SHORT[dtype]}"
+
+    def plain(given: Sequence[Load]) -> Stmt:
+        f, s = given
+        loops = _Loops()
+        i, j = loops.over(i=16, j=16)
+        value = Load(s.buffer, moved(s, (i, j)), s.dtype)
+        return loops.around(Store(f.buffer, moved(f, (i, j)), value))
+
+    def lanes(given: Sequence[Load], lane: Var) -> Stmt:
+        f, s = given
+        me, reading, taking = _Lane(lane), _Loops(), _Loops()
+        rows = Buffer(f"{s.buffer.name}.rows", (*WARP_LANES, 8), s.dtype, "warp")
+        (e,) = reading.over(e=8)
+        row, column = ldmatrix_row(name, lane)
+        value = Load(s.buffer, moved(s, (row, binary("+", column, e))), s.dtype)
+        read = reading.around(Store(rows, (me.g, me.t, e), value))
+        q1, q0, low = taking.over(q1=2, q0=2, low=2)
+        pair = binary("+", binary("*", me.t, 2), low)
+        of_row, element = (pair, me.g) if which.endswith("trans") else (me.g, pair)
+        # The rows of matrix q are those of lanes 8 q to 8 q + 7: g is 2 q + row // 4.
+        q = binary("+", binary("*", q1, 2), q0)
+        at = (
+            binary("+", binary("*", q, 2), binary("//", of_row, 4)),
+            binary("%", of_row, 4),
+            element,
+        )
+        take = taking.around(Store(f.buffer, me.own(f, (q1, q0, low)), Load(rows, at, s.dtype)))
+        return me.run(Allocate(rows, seq(read, Barrier("warp"), take, Barrier("warp"))))
+
+    operands = (Operand("f", dtype, (16, 16), fragment), Operand("s", dtype, (16, 16)))
+    return Instruction(name, operands, plain, lanes)
+
+
+#: Instructions of a warp by name.
+WARP_INSTRUCTIONS: dict[str, Instruction] = {
+    x.name: x
+    for x in (
+        _fill(),
+        *(_mma(d, transposed) for d in SHORT for transposed in (False, True)),
+        *(_ldmatrix(which, d) for d in SHORT for which in _LDMATRIX),
+    )
+}

@@ -1,0 +1,182 @@
+"""Tensor intrinsics of tensor cores, for ``s[C].tensorize`` in kernels for CUDA.
+
+The 32 threads of a warp run them together; their operands lie in buffers of scope ``"warp"``, which
+are spread over the registers of the lanes as `fragment_layout` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Literal
+
+from loopwright.errors import TensorError, did_you_mean
+from loopwright.ir.instruction_type import Fragment
+from loopwright.ir.stmt import Stmt
+from loopwright.ir.warp_instructions import (
+    FRAGMENT_A,
+    FRAGMENT_B,
+    FRAGMENT_B_TRANSPOSED,
+    FRAGMENT_C,
+    SHORT,
+)
+from loopwright.te.computes import compute
+from loopwright.te.ir_builder import BufferView, call_intrin, ir_builder
+from loopwright.te.reducer import sum as te_sum
+from loopwright.te.tensor import placeholder, reduce_axis
+from loopwright.te.tensor_intrin import TensorIntrin, decl_tensor_intrin
+
+#: Which operand of an mma a fragment is: ``b_nk`` is B with its rows and columns exchanged.
+FragmentOperand = Literal["a", "b", "b_nk", "c"]
+_FRAGMENTS: dict[str, tuple[Fragment, tuple[int, int], bool]] = {
+    # The fragment, extents of its tile, and whether tiles follow one another by columns last.
+    "a": (FRAGMENT_A, (16, 16), True),
+    "b": (FRAGMENT_B, (16, 8), True),
+    "b_nk": (FRAGMENT_B_TRANSPOSED, (8, 16), False),
+    "c": (FRAGMENT_C, (16, 8), True),
+}
+#: A map from indices of an element to those of its place in a buffer.
+IndexMap = Callable[..., tuple[Any, ...]]
+
+
+def fragment_layout(operand: FragmentOperand) -> IndexMap:
+    """The layout of a buffer of scope ``"warp"`` that holds tiles of an operand of `mma_m16n8k16`.
+
+    The first two indices, of extents 8 and 4, are the lane; the last ones the registers of a tile;
+    those between count tiles. The rows and columns of a tile are the last two indices of the
+    tensor.
+
+    Args:
+        operand: ``"a"`` (16 rows, 16 steps of the reduction), ``"b"`` (16 steps, 8 columns),
+            ``"b_nk"`` (8 columns, 16 steps) or ``"c"`` (16 rows, 8 columns).
+
+    Returns:
+        The index map, for ``s[T].transform_layout``.
+
+    Raises:
+        TensorError: another operand.
+
+    Example:
+        >>> print(te.intrinsics.fragment_layout("c")(9, 21))
+        (1, 2, 0, 2, 1, 1)
+    """
+    if operand not in _FRAGMENTS:
+        raise TensorError(
+            f"fragment_layout: unknown operand {operand!r}{did_you_mean(str(operand), _FRAGMENTS)};"
+            f" use {', '.join(_FRAGMENTS)}"
+        )
+    fragment, tile, columns_last = _FRAGMENTS[operand]
+
+    def index_map(*indices: Any) -> tuple[Any, ...]:
+        *outer, row, column = indices
+        tiles = [row // tile[0], column // tile[1]]
+        return (
+            *(_digit(indices, d) for d in fragment.lane),
+            *outer,
+            *(tiles if columns_last else reversed(tiles)),
+            *(_digit(indices, d) for d in fragment.registers),
+        )
+
+    return index_map
+
+
+def _digit(indices: tuple[Any, ...], digit: tuple[int, int, int]) -> Any:
+    which, div, mod = digit
+    x = indices[len(indices) - 2 + which]
+    return (x // div if div > 1 else x) % mod
+
+
+@lru_cache(maxsize=8)
+def mma_m16n8k16(dtype: str = "float16", transposed: bool = False) -> TensorIntrin:
+    """``C[i, j] = sum(A[i, k] * B[k, j])``, 16 x 8 x 16, 16-bit floats into float32.
+
+    One instruction of tensor cores, ``mma.sync.aligned.m16n8k16``, of CUDA from compute capability
+    8.0 on. All operands are buffers of scope ``"warp"`` in layouts of `fragment_layout`. The
+    threads of threadIdx.x, 32 of them, run it together. In which order the products are summed, and
+    how often sums are rounded, is the hardware's choice.
+
+    Args:
+        dtype: of A and B: ``"float16"`` or ``"bfloat16"``.
+        transposed: whether B is read as ``B[j, k]``.
+
+    Raises:
+        TensorError: another dtype.
+
+    Example:
+        >>> print(te.intrinsics.mma_m16n8k16())
+        TensorIntrin(mma_m16n8k16_float16)
+    """
+    short = _short(dtype, "mma_m16n8k16")
+    a = placeholder((16, 16), dtype, name="A")
+    b = placeholder((8, 16) if transposed else (16, 8), dtype, name="B")
+    k = reduce_axis((0, 16), name="k")
+
+    def product(i: Any, j: Any) -> Any:
+        y = b[j, k] if transposed else b[k, j]
+        return te_sum(a[i, k].astype("float32") * y.astype("float32"), axis=k)
+
+    c = compute((16, 8), product, name="C")
+    name = f"mma_m16n8k16_{short}{short}f32{'_nk' if transposed else ''}"
+
+    def statements(ins: list[BufferView], outs: list[BufferView]) -> tuple[Stmt, Stmt, Stmt]:
+        x, y = ins
+        (z,) = outs
+        zero = call_intrin("zero_m16n8_f32", z[0, 0])
+        add = call_intrin(name, z[0, 0], x[0, 0], y[0, 0])
+        whole = ir_builder()
+        whole.emit(zero)
+        whole.emit(add)
+        return whole.get(), zero, add
+
+    title = f"mma_m16n8k16_{dtype}{'_nk' if transposed else ''}"
+    return decl_tensor_intrin(c.op, statements, name=title)
+
+
+@lru_cache(maxsize=8)
+def ldmatrix_x4(operand: str, dtype: str = "float16") -> TensorIntrin:
+    """``F[i, j] = S[i, j]``: 16 x 16 elements of shared memory as fragments of `mma_m16n8k16`.
+
+    One instruction, ``ldmatrix.sync.aligned.m8n8.x4``, of CUDA from compute capability 7.5 on. S
+    lies in shared memory without a layout, its rows begin at multiples of 16 bytes.
+
+    Args:
+        operand: of which operand the fragments are: ``"a"``, ``"b"`` (two of them, loaded with
+            ``.trans``) or ``"b_nk"`` (two of them).
+        dtype: ``"float16"`` or ``"bfloat16"``.
+
+    Raises:
+        TensorError: another operand or dtype.
+
+    Example:
+        >>> print(te.intrinsics.ldmatrix_x4("a"))
+        TensorIntrin(ldmatrix_x4_a_float16)
+    """
+    kinds = {"a": "a", "b": "b_trans", "b_nk": "b"}
+    if operand not in kinds:
+        raise TensorError(f"ldmatrix_x4: unknown operand {operand!r}; use {', '.join(kinds)}")
+    name = f"ldmatrix_x4_{kinds[operand]}_{_short(dtype, 'ldmatrix_x4')}"
+    s = placeholder((16, 16), dtype, name="S")
+    f = compute((16, 16), lambda i, j: s[i, j], name="F")
+
+    def statement(ins: list[BufferView], outs: list[BufferView]) -> Stmt:
+        return call_intrin(name, outs[0][0, 0], ins[0][0, 0])
+
+    return decl_tensor_intrin(f.op, statement, name=f"ldmatrix_x4_{operand}_{dtype}")
+
+
+def _short(dtype: str, who: str) -> str:
+    if dtype not in SHORT:
+        raise TensorError(f"{who}: the operands are {' or '.join(SHORT)}, got {dtype!r}")
+    return SHORT[dtype]
+
+
+def warp_call_of(intrin: TensorIntrin) -> str:
+    """How Python writes an intrinsic of this file; empty for any other."""
+    for dtype in SHORT:
+        for transposed in (False, True):
+            if intrin == mma_m16n8k16(dtype, transposed):
+                return f"te.intrinsics.mma_m16n8k16({dtype!r}, {transposed})"
+        for operand in ("a", "b", "b_nk"):
+            if intrin == ldmatrix_x4(operand, dtype):
+                return f"te.intrinsics.ldmatrix_x4({operand!r}, {dtype!r})"
+    return ""
