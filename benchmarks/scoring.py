@@ -14,7 +14,7 @@ import numpy as np
 
 import loopwright as lw
 from loopwright import ops, te
-from loopwright.cost.cpu.analytical import AnalyticalModel
+from loopwright.cost.analytical import AnalyticalModel
 from loopwright.cost.features import Extractor
 from loopwright.task import Task, create_task
 from loopwright.tuner.model.cost_model import Batch, Samples

@@ -88,9 +88,9 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("llvm", "c"),
         ("gpu",),
     ),
-    "cost": (("symbolic",), ("cpu",), ("features",)),
+    "cost": (("symbolic",), ("cpu",), ("gpu",), ("features", "analytical")),
     "tuner": (
-        ("run", "options", "diversity"),
+        ("run", "options", "diversity", "pruning"),
         ("model",),
         ("base",),
         ("mutation", "index_range"),

@@ -1,1 +1,1 @@
-"""What a candidate costs, without running it: symbolic schedules, a model of CPUs, features."""
+"""What a candidate costs, without running it: symbolic schedules, models of devices, features."""

@@ -90,6 +90,7 @@ class FakeTask:
         self.flop = 1_000_000
         self.config_space = FakeSpace((8, 8)) if space is None else space
         self.target = SimpleNamespace(
+            keys=("cpu",),
             canonical={"kind": "llvm", "num_threads": 1},
             options={"num_threads": 1},
             vector_bytes=64,

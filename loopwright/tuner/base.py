@@ -24,6 +24,7 @@ from loopwright.errors import UsageError
 from loopwright.measure import MeasureInput
 from loopwright.records import Record
 from loopwright.tuner.options import TunerOptions
+from loopwright.tuner.pruning import Pruning
 from loopwright.tuner.run.interfaces import Callback
 from loopwright.tuner.run.loop import PLAN_SIZE, tune
 from loopwright.tuner.run.state import flop_of, point, speed_of
@@ -61,6 +62,7 @@ class Tuner(ABC):
         round: the number of the round that the next ``ask`` belongs to.
         why_empty: after an ``ask`` that found nothing, why.
         pretrained: what ``load_history`` was given.
+        pruning: which points a GPU has no room for.
         elsewhere: pairs of this space that the log holds from another compiler or machine.
         relatives: what the log held of other shapes of the template when the task was first tuned.
         on_phase: is called with what the tuner does where that takes long, such as ``"fitting the
@@ -95,6 +97,7 @@ class Tuner(ABC):
             raise UsageError(f"seed must be an integer >= 0, got {seed!r}")
         self.task = task
         self.space = task.config_space
+        self.pruning = Pruning(task)
         self.seed = seed
         self.settings = self.Options.read(positional, named)
         self.pretrained: list[tuple[MeasureInput, MeasureResult] | Record] = []
@@ -251,12 +254,22 @@ class Tuner(ABC):
     @property
     def notes(self) -> tuple[str, ...]:
         """Lines that the summary of a run shall show about this tuner."""
-        return ()
+        return (self.pruning.note,) if self.pruning.note else ()
 
     @property
     def options(self) -> dict[str, Any]:
         """What the header of a log says about this tuner besides its name and seed."""
         return self.settings.recorded()
+
+    def admits(self, index: int) -> bool:
+        """Whether a point may be proposed: filters accept it, and the device has room for it.
+
+        Example:
+            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+            >>> print(lw.tuner.RandomTuner(task, seed=0).admits(0))
+            True
+        """
+        return self.space.is_valid(index) and bool(self.pruning([index])[0])
 
     def set_best(
         self, config: ConfigEntity, result: MeasureResult, flops: float, trial: int

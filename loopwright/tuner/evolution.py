@@ -6,7 +6,7 @@ from the generator that they are given.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from loopwright.task.vectors import (
     Digits,
-    ValidMemo,
     digits_of,
     distinct,
     indices_of,
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
 #: Scores of points given by their digits, ``(n, knobs) -> (n,)``, or ``(n, k)`` of k models, the
 #: first of which guides the search; higher is better, finite.
 Score = Callable[[Digits], npt.NDArray[np.float64]]
+#: Which points, given by their indices, may be proposed.
+Valid = Callable[[Sequence[int]], npt.NDArray[np.bool_]]
 
 
 @dataclass
@@ -57,11 +58,11 @@ class Pool:
     Args:
         space: the space.
         score: the model.
-        valid: which points the filters accept.
+        valid: which points may be proposed.
         taken: indices that must not be proposed; they are scored nevertheless, as parents.
     """
 
-    def __init__(self, space: ConfigSpace, score: Score, valid: ValidMemo, taken: set[int]) -> None:
+    def __init__(self, space: ConfigSpace, score: Score, valid: Valid, taken: set[int]) -> None:
         self.space = space
         self._score, self._valid, self._taken = score, valid, taken
         self._indices: list[list[int]] = []

@@ -109,7 +109,7 @@ class GATuner(Tuner):
             drawn = self.rng.integers(0, dims, size=children.shape)
             indices = indices_of(self.space, np.where(mutate, drawn, children))
             fresh = (indices[i] for i in distinct(indices, self.visited).tolist())
-            yield from filter(self.space.is_valid, fresh)
+            yield from filter(self.admits, fresh)
 
     def parents(self) -> tuple[Digits, npt.NDArray[np.float64]]:
         """Digits of the parents, and the chance of each to be drawn."""

@@ -42,7 +42,7 @@ class GridSearchTuner(RangeTuner):
             self._cursor += 1
             if index in self.visited:
                 continue
-            if not self.space.is_valid(index):
+            if not self.admits(index):
                 invalid += 1
                 continue
             invalid = 0

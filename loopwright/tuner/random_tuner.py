@@ -55,14 +55,15 @@ def fresh_points(tuner: Tuner, n: int, searched: tuple[int, int] | None = None) 
     lo, hi = searched or (0, tuner.space.range_length)
     misses, patience = 0, 16 * n + 256 if hi - lo <= _LISTABLE else _GIVE_UP
     while misses < patience:
-        for index in _draw(tuner.rng, 2 * n, lo, hi):
-            fresh = index not in tuner.visited and tuner.space.is_valid(index)
+        drawn = _draw(tuner.rng, 2 * n, lo, hi)
+        for index, fits in zip(drawn, tuner.pruning(drawn), strict=True):
+            fresh = fits and index not in tuner.visited and tuner.space.is_valid(index)
             misses = 0 if fresh else misses + 1
             yield from [index] if fresh else []
     if hi - lo > _LISTABLE:
         return
     for index in (tuner.rng.permutation(hi - lo) + lo).tolist():
-        if index not in tuner.visited and tuner.space.is_valid(index):
+        if index not in tuner.visited and tuner.admits(index):
             yield index
 
 

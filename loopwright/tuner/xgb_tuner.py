@@ -123,7 +123,7 @@ class XGBTuner(Tuner):
     @property
     def notes(self) -> tuple[str, ...]:
         """How good the model's predictions were, in one line; nothing before there were any."""
-        lines = list(self.history.notes)
+        lines = [*super().notes, *self.history.notes]
         reports = [r for r in self.model_reports if r.spearman == r.spearman]
         if not reports:
             return tuple(lines)
@@ -199,7 +199,7 @@ class XGBTuner(Tuner):
         if count < 1:
             return []
         self.on_phase("scoring configurations")
-        pool = Pool(self.space, self.score, self._valid, self.visited)
+        pool = Pool(self.space, self.score, self._fitting, self.visited)
         small = self.space.range_length <= _SMALL
         optimizer = self.settings.search
         search: Search = ExhaustiveSearch() if small else optimizer
@@ -215,6 +215,10 @@ class XGBTuner(Tuner):
         best = pool.best(int(count * ratio))
         return [best.indices[i] for i in diverse(best.digits, best.scores, count)]
 
+    def _fitting(self, indices: Sequence[int]) -> npt.NDArray[np.bool_]:
+        """Which points the filters accept and the device has room for."""
+        return self._valid(indices) & self.pruning(indices)
+
     def nearby(self, count: int) -> list[int]:
         """Up to ``count`` fresh points one mutation from the fastest, whatever the model thinks.
 
@@ -228,7 +232,7 @@ class XGBTuner(Tuner):
         ranks = np.minimum(self.rng.geometric(0.5, size=_TRIES * count), len(seeds)) - 1
         indices = indices_of(self.space, self._mutation.mutate(seeds[ranks], self.rng))
         fresh = [indices[i] for i in distinct(indices, self.visited).tolist()]
-        return list(itertools.islice(filter(self.space.is_valid, fresh), count))
+        return list(itertools.islice(filter(self.admits, fresh), count))
 
     def _seeds(self) -> Digits:
         """Digits of what ran, fastest first."""

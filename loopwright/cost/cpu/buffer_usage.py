@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loopwright.cost.symbolic.loop_nest import Access, NestBuffer, StageNest
+from loopwright.cost.symbolic.loop_nest import StageNest
+from loopwright.cost.symbolic.nest_buffers import Access, NestBuffer
 from loopwright.cost.symbolic.symbols import Number, at_most, total, where
 from loopwright.schedule.state import StageId
 

@@ -14,7 +14,7 @@ from functools import cached_property
 from loopwright.cost.cpu.arithmetic import work_of
 from loopwright.cost.cpu.footprint import Touched, Touches
 from loopwright.cost.cpu.register_tile import Tile
-from loopwright.cost.symbolic.loop_nest import NestBuffer
+from loopwright.cost.symbolic.nest_buffers import NestBuffer
 from loopwright.cost.symbolic.symbols import Number, at_most, least, most, total, where
 from loopwright.te.op_node import OpNode
 

@@ -12,7 +12,8 @@ from functools import cached_property
 
 from loopwright.cost.cpu.machine import Machine
 from loopwright.cost.symbolic.index_steps import LoopKey
-from loopwright.cost.symbolic.loop_nest import Access, StageNest
+from loopwright.cost.symbolic.loop_nest import StageNest
+from loopwright.cost.symbolic.nest_buffers import Access
 from loopwright.cost.symbolic.symbols import (
     Number,
     at_most,

@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from loopwright.cost.cpu.machine import machine_of
-from loopwright.cost.features import curve, itervar
-from loopwright.cost.features.feature import Column
+from loopwright.cost.features import curve, itervar, kernel
+from loopwright.cost.features.feature import Column, FeatureType
 from loopwright.cost.features.knob import KnobTable
+from loopwright.cost.gpu.device import device_of
 from loopwright.cost.symbolic.population import Population
 from loopwright.errors import UsageError, did_you_mean
 from loopwright.task import Task
@@ -20,6 +21,10 @@ from loopwright.task.vectors import Digits
 FEATURE_TYPES = ("itervar", "knob", "curve")
 #: Those that are derived from schedules.
 _DERIVED = {"itervar": itervar.FEATURES, "curve": curve.FEATURES}
+#: The same for targets of the family ``gpu``.
+_OF_KERNELS = {
+    name: FeatureType([*kernel.SLOTS, *features.slots]) for name, features in _DERIVED.items()
+}
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,9 @@ class Extractor:
         task: the task.
         feature_type: ``"itervar"`` (loops, touched bytes, strides, reuse) and ``"curve"`` (touched
             bytes and reuse against iterations) have the same names for every task, so that one
-            model learns from many; ``"knob"`` is what the knobs of this one space choose.
+            model learns from many; ``"knob"`` is what the knobs of this one space choose. For
+            targets of the family ``gpu`` the first two begin with features of kernels (blocks,
+            warps, occupancy, coalescing, bank conflicts; `loopwright.cost.features.kernel`).
         symbolic: False instantiates every candidate; slow, for comparison.
 
     Attributes:
@@ -67,10 +74,12 @@ class Extractor:
             self._table = KnobTable(task.config_space)
             self.columns = self._table.columns
             return
-        features, machine = _DERIVED[feature_type], machine_of(task.target)
+        machine = machine_of(task.target)
+        device = device_of(task.target) if "gpu" in task.target.keys else None
+        features = (_DERIVED if device is None else _OF_KERNELS)[feature_type]
         self.columns = features.columns
         self._population = Population(
-            task, lambda state: features.values(state, machine), self.logged, symbolic
+            task, lambda state: features.values(state, machine, device), self.logged, symbolic
         )
 
     @property

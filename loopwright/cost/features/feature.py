@@ -13,6 +13,7 @@ from typing import Generic, Protocol, TypeVar
 
 from loopwright.cost.cpu.machine import Machine
 from loopwright.cost.features.figures import ScheduleFigures
+from loopwright.cost.gpu.device import Device
 from loopwright.cost.symbolic.symbols import Number
 from loopwright.schedule.state import State
 
@@ -100,11 +101,12 @@ class FeatureType:
         slots: in the order of their columns, which saved models rely on.
 
     Attributes:
+        slots: as given.
         columns: the columns of all slots.
     """
 
     def __init__(self, slots: Sequence[AnySlot]) -> None:
-        self._slots = tuple(slots)
+        self.slots = tuple(slots)
         self.columns = tuple(column for slot in slots for column in slot.columns())
 
     @property
@@ -112,12 +114,13 @@ class FeatureType:
         """Names of the columns."""
         return tuple(column.name for column in self.columns)
 
-    def values(self, state: State, machine: Machine) -> list[Number]:
+    def values(self, state: State, machine: Machine, device: Device | None = None) -> list[Number]:
         """A number for each of ``columns``, before taking logarithms.
 
         Args:
             state: the schedule's state; split factors may be `Sym`.
             machine: what it runs on.
+            device: what its kernels run on, of a target for GPUs.
         """
-        schedule = ScheduleFigures(state, machine)
-        return [number for slot in self._slots for number in slot.values(schedule)]
+        schedule = ScheduleFigures(state, machine, device)
+        return [number for slot in self.slots for number in slot.values(schedule)]

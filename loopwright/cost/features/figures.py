@@ -15,6 +15,8 @@ from loopwright.cost.cpu.core import Core
 from loopwright.cost.cpu.footprint import Touched, Touches
 from loopwright.cost.cpu.machine import Machine
 from loopwright.cost.cpu.stage_order import by_arithmetic
+from loopwright.cost.gpu.device import Device
+from loopwright.cost.gpu.kernel import Kernel, kernels_of
 from loopwright.cost.symbolic.index_steps import extent_of
 from loopwright.cost.symbolic.loop_nest import NestLoop
 from loopwright.cost.symbolic.symbols import Number, at_most, most, product, total, where
@@ -27,11 +29,17 @@ class ScheduleFigures:
     Args:
         state: its state; split factors may be `Sym`.
         machine: what it runs on.
+        device: what its kernels run on, of a target for GPUs.
+
+    Attributes:
+        kernels: its kernels, that of the main stage first; none without a device.
     """
 
-    def __init__(self, state: State, machine: Machine) -> None:
+    def __init__(self, state: State, machine: Machine, device: Device | None = None) -> None:
         self.machine = machine
         nests = by_arithmetic(state)
+        kernels = kernels_of(state, device, nests) if device is not None else []
+        self.kernels = sorted(kernels, key=lambda k: nests[0] not in k.nests)
         self.usage = BufferUsage(nests)
         self.stages = [StageFigures(Touches(nest, machine), self.usage) for nest in nests]
         self.main = self.stages[0]
@@ -39,6 +47,10 @@ class ScheduleFigures:
     def stage(self, number: int) -> StageFigures | None:
         """A stage, the main one having the number 0."""
         return self.stages[number] if number < len(self.stages) else None
+
+    def kernel(self, number: int) -> Kernel | None:
+        """A kernel, that of the main stage having the number 0."""
+        return self.kernels[number] if number < len(self.kernels) else None
 
     @cached_property
     def flop(self) -> Number:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from loopwright.cost.symbolic.symbols import Graph, GraphNode, Number, Sym
+from loopwright.cost.symbolic.warps import COUNTS
 
 #: Values of all candidates, or the one value that all of them have.
 Column = np.ndarray[Any, np.dtype[Any]]
@@ -46,6 +47,7 @@ _COLUMNS: dict[str, Callable[..., Column]] = {
     # Of tests, which are 0 or 1: not a, and b; not a, or b.
     "unless": np.less,
     "implies": np.less_equal,
+    **COUNTS,
 }
 
 

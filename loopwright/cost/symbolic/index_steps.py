@@ -24,28 +24,44 @@ LoopKey = tuple[StageId, str]
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """While a loop runs, an index takes ``count`` values that are ``step`` apart."""
+    """While a loop runs, an index takes ``count`` values that are ``step`` apart.
+
+    Each of them for ``run`` iterations of the loop, after the last the first again: in iteration i
+    the index is ``step * ((i // run) % count)``. Who asks only for what is touched in the end does
+    not need ``run``; what neighbouring threads touch together depends on it.
+    """
 
     loop: LoopKey
     step: Number
     count: Number
+    run: Number = 1
 
 
 @dataclass(frozen=True, slots=True)
 class SteppedIndex:
-    """``const + sum(moves)``."""
+    """``const + sum(moves)``.
+
+    ``reach`` is how far its extreme values are apart, where that is known better than from what
+    each move does alone: the digits of a fused loop never leave their range.
+    """
 
     const: Number
     moves: tuple[Move, ...]
+    reach: Number | None = None
 
     def __add__(self, other: SteppedIndex) -> SteppedIndex:
         return SteppedIndex(self.const + other.const, self.moves + other.moves)
+
+    @property
+    def width(self) -> Number:
+        """Distance of the extreme values, plus one."""
+        return width(self.moves) if self.reach is None else self.reach + 1
 
     def times(self, k: Number) -> SteppedIndex:
         """All of it ``k`` times as far."""
         if not isinstance(k, Sym) and k == 0:
             return SteppedIndex(0, ())
-        moves = tuple(Move(m.loop, m.step * k, m.count) for m in self.moves)
+        moves = tuple(Move(m.loop, m.step * k, m.count, m.run) for m in self.moves)
         return SteppedIndex(self.const * k, moves)
 
     def without(self, loops: Container[LoopKey]) -> SteppedIndex:
@@ -56,7 +72,14 @@ class SteppedIndex:
         """``(index // div) % mod``; no limit where ``mod`` is None."""
         moves = tuple(digit_move(m, div, mod) for m in self.moves)
         const = self.const // div
-        return SteppedIndex(const if mod is None else const % mod, moves)
+        if mod is not None:
+            return SteppedIndex(const % mod, moves, least(self._last // div, mod - 1))
+        return SteppedIndex(const, moves, self._last // div)
+
+    @property
+    def _last(self) -> Number:
+        """How far its extreme values are apart."""
+        return total(magnitude(m.step) * (m.count - 1) for m in self.moves)
 
     def span(self) -> tuple[Number, Number]:
         """Least and largest value."""
@@ -80,10 +103,11 @@ def digit_move(m: Move, div: Number, mod: Number | None) -> Move:
     """
     size = magnitude(m.step)
     step = most(size // div, 1)
-    count = ceil_div(m.count, ceil_div(div, most(size, 1)))
+    stands = ceil_div(div, most(size, 1))
+    count = ceil_div(m.count, stands)
     if mod is not None:
         count = least(count, ceil_div(mod, step))
-    return Move(m.loop, step, count)
+    return Move(m.loop, step, count, m.run * stands)
 
 
 class SteppedArithmetic(LoopArithmetic[float | Sym, SteppedIndex]):
@@ -120,8 +144,11 @@ class SteppedArithmetic(LoopArithmetic[float | Sym, SteppedIndex]):
         """
         if len(value.moves) != 1:
             return value.digit(length, None), value.digit(1, length)
-        x = value.moves[0].loop
-        return SteppedIndex(0, (Move(x, 1, outer),)), SteppedIndex(0, (Move(x, 1, length),))
+        x, run = value.moves[0].loop, value.moves[0].run
+        return (
+            SteppedIndex(0, (Move(x, 1, outer, run * length),)),
+            SteppedIndex(0, (Move(x, 1, length, run),)),
+        )
 
 
 def index_of(e: Expr, axes: Mapping[Var, SteppedIndex]) -> SteppedIndex | None:

@@ -16,9 +16,8 @@ are never smaller than the inferred ones where those are hulls too, and tails co
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from loopwright import dtypes
 from loopwright.cost.symbolic.index_steps import (
     LoopKey,
     Move,
@@ -28,13 +27,16 @@ from loopwright.cost.symbolic.index_steps import (
     index_of,
     width,
 )
-from loopwright.cost.symbolic.symbols import Number, Sym, at_most, least, most, product, where
+from loopwright.cost.symbolic.nest_buffers import Access, NestBuffer, access_of, buffer_of
+from loopwright.cost.symbolic.symbols import Number, at_most, least, most, product, where
 from loopwright.ir.expr import Binary, Expr, IfThenElse, Read, Var
+from loopwright.ir.kinds import Scope
 from loopwright.ir.node import Node
 from loopwright.ir.reduction import outputs_of
 from loopwright.schedule.bounds.inline import inline_ops
+from loopwright.schedule.bounds.launches import cross_tags, find_kernels, memory_scope
 from loopwright.schedule.bounds.relations import loop_extents, loop_values
-from loopwright.schedule.state import LayoutDim, StageId, StageState, State
+from loopwright.schedule.state import StageId, StageState, State
 from loopwright.te.op_node import OpNode
 
 _ARITHMETIC = SteppedArithmetic()
@@ -49,52 +51,19 @@ class NestLoop:
         extent: iterations.
         kind: ``"spatial"`` or ``"reduce"``.
         mark: ``"vectorized"``, ``"unrolled"``, ``"parallel"``, ``"thread"``, or ``""``.
+        tag: the thread axis that it is bound to (``"blockIdx.x"``, ``"vthread"``), or ``""``.
     """
 
     key: LoopKey
     extent: Number
     kind: str
     mark: str
-
-
-@dataclass(frozen=True, slots=True)
-class BufferDim:
-    """One dimension of a buffer: extent, stride in elements, and which digit of an index it is."""
-
-    extent: Number
-    stride: Number
-    source: LayoutDim
-
-
-@dataclass(frozen=True, slots=True)
-class NestBuffer:
-    """Where the elements of a stage, or of an input, lie.
-
-    ``within`` are the loops outside of which it does not exist: they never move an address.
-    """
-
-    stage: StageId
-    dims: tuple[BufferDim, ...]
-    itemsize: int
-    scope: str
-    within: frozenset[LoopKey]
+    tag: str = ""
 
     @property
-    def elements(self) -> Number:
-        """Number of elements."""
-        return product(d.extent for d in self.dims)
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """A load or store of a stage.
-
-    ``moves`` has, for each dimension of the buffer, how it moves with loops.
-    """
-
-    buffer: NestBuffer
-    write: bool
-    moves: tuple[tuple[Move, ...], ...]
+    def in_block(self) -> bool:
+        """Whether its iterations are threads, or virtual threads, of one block."""
+        return self.mark == "thread" and not self.tag.startswith("blockIdx")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +91,17 @@ class StageNest:
         accesses: its store, then its loads in the order of the expression, each once.
         conditions: those of its expression under which it reads (inlined padding).
         attached: whether it is computed inside another stage.
+        scope: where its results lie.
+        root: the stage that it is computed in, directly or not, and that is computed at root.
+        kernel: whether it runs in a kernel, on threads of a GPU.
     """
 
     stage: StageState
     op: OpNode
     attached: bool
+    scope: Scope = "global"
+    root: StageId = -1
+    kernel: bool = False
     loops: tuple[NestLoop, ...] = ()
     own: int = 0
     axes: dict[Var, SteppedIndex] = field(default_factory=dict)
@@ -144,32 +119,41 @@ class StageNest:
 def nests_of(state: State) -> list[StageNest]:
     """All stages that are computed, in topological order."""
     ops = inline_ops(state)
+    kernels = find_kernels(state, ops)
     nests: dict[StageId, StageNest] = {}
     for sid in reversed([i for i in state.order if i in ops]):
         if not ops[sid].is_placeholder:
-            nests[sid] = _nest(state.stages[sid], ops[sid], nests)
+            stage, kernel = state.stages[sid], kernels.get(sid)
+            attached = stage.attach.kind == "at"
+            scope = memory_scope(state, stage, kernel)
+            root = nests[stage.attach.stage].root if attached else sid
+            nest = StageNest(stage, ops[sid], attached, scope, root, kernel is not None)
+            _fill_in(nest, nests)
+            nests[sid] = nest
     out = [nests[i] for i in state.order if i in nests]
     for nest in out:
-        within = _within(nest.stage, nests)
-        nest.buffer = _buffer(nest.stage, _stored(nest, within), nest.op, within)
+        within = _within(nest, nests)
+        buffer = buffer_of(nest.stage, _stored(nest, within), nest.op, within)
+        nest.buffer = replace(buffer, scope=nest.scope, places=_places(nest, nests))
     for nest in out:
         nest.accesses = list(_accesses(nest, nests, ops))
         nest.conditions = list(_conditions(nest))
     return out
 
 
-def _nest(stage: StageState, op: OpNode, nests: Mapping[StageId, StageNest]) -> StageNest:
-    nest = StageNest(stage, op, stage.attach.kind == "at")
-    outside = _outside(stage.attach.stage, stage.attach.loop, nests) if nest.attached else ()
+def _fill_in(nest: StageNest, nests: Mapping[StageId, StageNest]) -> None:
+    """Loops, axes and shape of a nest, once those that read it have theirs."""
+    stage, op = nest.stage, nest.op
+    outside = _around(nest, nests) if nest.attached else ()
     bases = [SteppedIndex(0, ()) for _ in op.shape]
     nest.shape = [extent_of(n) for n in op.shape]
     if nest.attached:
         _cover(nest, bases, outside, nests)
     reduce = [extent_of(a.extent) for a in op.reduce_axes]
     extents = loop_extents(stage, nest.shape, reduce, _ARITHMETIC)
-    marks = {x: m.kind for x, m in stage.marks.items()}
+    marks = {x: (m.kind, m.tag) for x, m in stage.marks.items()}
     own = tuple(
-        NestLoop((stage.id, x), extents[x], stage.loops[x].kind, marks.get(x, ""))
+        NestLoop((stage.id, x), extents[x], stage.loops[x].kind, *marks.get(x, ("", "")))
         for x in stage.leaves
     )
     nest.loops, nest.own = outside + own, len(own)
@@ -179,10 +163,34 @@ def _nest(stage: StageState, op: OpNode, nests: Mapping[StageId, StageNest]) -> 
         local = values[f"a{d}"]
         nest.axes[axis.var] = SteppedIndex(0, bases[d].moves) + local
         if nest.attached:
-            nest.shape[d] = most(nest.shape[d], width(local.moves))
+            nest.shape[d] = most(nest.shape[d], local.width)
     for d, axis in enumerate(op.reduce_axes):
         nest.axes[axis.var] = values[f"r{d}"]
-    return nest
+
+
+def _around(nest: StageNest, nests: Mapping[StageId, StageNest]) -> tuple[NestLoop, ...]:
+    """The loops around an attached stage, each iteration of which it runs for anew.
+
+    What the threads of a block share they compute once, together: then threads and virtual threads
+    of the stages around are none of these loops, and its region is what all of them need. Where a
+    reduction is spread over threads, those are its own.
+    """
+    outside = _outside(nest.stage.attach.stage, nest.stage.attach.loop, nests)
+    if not nest.kernel:
+        return outside
+    if nest.scope != "local":
+        return tuple(x for x in outside if not x.in_block)
+    reducing = cross_tags(nest.stage)
+    return tuple(x for x in outside if x.tag not in reducing or not x.tag)
+
+
+def _places(nest: StageNest, nests: Mapping[StageId, StageNest]) -> Number:
+    """How many iterations of the loop around have a place in the buffer of a stage."""
+    stage = nest.stage
+    if stage.double is None or stage.store is not None or not nest.attached:
+        return 1
+    loop = _outside(stage.attach.stage, stage.attach.loop, nests)[-1]
+    return least(stage.copies, loop.extent)
 
 
 def _outside(sid: StageId, loop: str, nests: Mapping[StageId, StageNest]) -> tuple[NestLoop, ...]:
@@ -213,7 +221,7 @@ def _cover(
         if not padded:
             # A region that is the whole dimension stands at its beginning.
             part = at_most(wide, extent - 1)
-            moving = tuple(Move(m.loop, m.step, where(part, m.count, 1)) for m in moving)
+            moving = tuple(replace(m, count=where(part, m.count, 1)) for m in moving)
             wide = least(wide, extent)
         bases[d], nest.shape[d] = SteppedIndex(0, moving), wide
 
@@ -243,12 +251,15 @@ def _alike(moves: Sequence[Move]) -> list[tuple[str, str]]:
     return sorted((repr(m.loop), repr(m.step)) for m in moves)
 
 
-def _within(stage: StageState, nests: Mapping[StageId, StageNest]) -> frozenset[LoopKey]:
-    """Loops outside of which the buffer of a stage does not exist."""
-    place = stage.store or stage.attach
+def _within(nest: StageNest, nests: Mapping[StageId, StageNest]) -> frozenset[LoopKey]:
+    """Loops outside of which the buffer of a stage does not exist; all threads of a block have one
+    buffer where they share it."""
+    place = nest.stage.store or nest.stage.attach
     if place.kind != "at":
         return frozenset()
-    return frozenset(x.key for x in _outside(place.stage, place.loop, nests))
+    outside = _outside(place.stage, place.loop, nests)
+    common = nest.kernel and nest.scope != "local"
+    return frozenset(x.key for x in outside if not (common and x.in_block))
 
 
 def _stored(nest: StageNest, within: frozenset[LoopKey]) -> list[Number]:
@@ -259,49 +270,12 @@ def _stored(nest: StageNest, within: frozenset[LoopKey]) -> list[Number]:
     return [width([m for m in x.moves if m.loop not in within]) for x in indices]
 
 
-def _buffer(
-    stage: StageState, shape: Sequence[Number], op: OpNode, within: frozenset[LoopKey]
-) -> NestBuffer:
-    sources: Sequence[LayoutDim] = [(d, 1, None) for d in range(len(shape))]
-    if stage.layout is not None:
-        sources = stage.layout
-    whole = [SteppedIndex(0, (Move((stage.id, f"a{d}"), 1, n),)) for d, n in enumerate(shape)]
-    dims: list[BufferDim] = []
-    stride: Number = 1
-    for source in reversed(sources):
-        lo, hi = _placed(source, whole).span()
-        extent = hi - lo + 1
-        dims.insert(0, BufferDim(extent, stride, source))
-        stride = stride * extent
-    return NestBuffer(stage.id, tuple(dims), dtypes.nbytes(op.dtype), stage.scope, within)
-
-
-def _placed(source: LayoutDim, indices: Sequence[SteppedIndex]) -> SteppedIndex:
-    """A dimension of a layout, from the indices of an element."""
-    match source:
-        case int() | Sym():
-            return SteppedIndex(source, ())
-        case str():
-            return indices[int(source[1:])]
-        case ("+", a, b):
-            return _placed(a, indices) + _placed(b, indices)
-        case ("*", a, k):
-            return _placed(a, indices).times(k)
-        case ("//", a, k):
-            return _placed(a, indices).digit(k, None)
-        case ("%", a, k):
-            return _placed(a, indices).digit(1, k)
-        case (int(d), div, mod):
-            whole = mod is None and isinstance(div, int) and div == 1
-            return indices[d] if whole else indices[d].digit(div, mod)
-
-
 def _accesses(
     nest: StageNest, nests: Mapping[StageId, StageNest], ops: Mapping[StageId, OpNode]
 ) -> Iterator[Access]:
     assert nest.buffer is not None
     own = [nest.axes[a.var] for a in nest.op.axes]
-    yield _access(nest.buffer, own, True)
+    yield access_of(nest.buffer, own, True)
     seen: list[Read] = []
     for read in nest.op.reads():
         if any(r is read or r == read for r in seen):
@@ -311,8 +285,8 @@ def _accesses(
         if source is None:
             op = ops[read.source]
             shape = [extent_of(n) for n in op.shape]
-            source = _buffer(StageState(read.source, op, {}, ()), shape, op, frozenset())
-        yield _access(source, [index_of(i, nest.axes) for i in read.indices], False)
+            source = buffer_of(StageState(read.source, op, {}, ()), shape, op, frozenset())
+        yield access_of(source, [index_of(i, nest.axes) for i in read.indices], False)
 
 
 def _conditions(nest: StageNest) -> Iterator[ReadCondition]:
@@ -343,9 +317,3 @@ def _moved(test: Expr, nest: StageNest) -> frozenset[LoopKey]:
         if isinstance(e, Var) and e in nest.axes:
             loops |= {m.loop for m in nest.axes[e].moves}
     return frozenset(loops)
-
-
-def _access(buffer: NestBuffer, indices: Sequence[SteppedIndex | None], write: bool) -> Access:
-    still = SteppedIndex(0, ())
-    moving = [still if x is None else x.without(buffer.within) for x in indices]
-    return Access(buffer, write, tuple(_placed(dim.source, moving).moves for dim in buffer.dims))

@@ -249,6 +249,8 @@ def _interval(x: Number) -> ValueRange:
 
 def _bounds(op: str, args: tuple[Number, ...]) -> ValueRange:
     """Bounds of an operation from those of its operands; a test gives 0 or 1."""
+    if op in ("sectors", "wavefronts"):  # `loopwright.cost.symbolic.warps`
+        return 1, _INF
     if op == "where":
         (_, _), (alo, ahi), (blo, bhi) = map(_interval, args)
         return min(alo, blo), max(ahi, bhi)

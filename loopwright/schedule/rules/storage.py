@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from loopwright.errors import did_you_mean
 from loopwright.ir.kinds import SCOPES, WARP_SIZE, Scope
+from loopwright.ir.symbol import Symbol
 from loopwright.schedule.bounds.infer import attach_position
 from loopwright.schedule.bounds.results import Bounds, LoopBound, StageBounds
 from loopwright.schedule.names import Names
@@ -119,6 +120,8 @@ class StorageAlign(Step):
 
 
 def _at_least(value: object, least: int) -> bool:
+    if isinstance(value, Symbol):  # of many candidates; each is looked at when it is chosen
+        return True
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from loopwright.cost.cpu.analytical import AnalyticalModel
+from loopwright.cost.analytical import AnalyticalModel
 from loopwright.cost.features import Extractor
 from loopwright.task.vectors import Digits, digits_of, random_digits
 from loopwright.tuner.model.cost_model import Batch, CostModel, Outcome, Samples, concatenated

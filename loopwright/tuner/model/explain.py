@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from loopwright.cost.cpu.analytical import AnalyticalModel
+from loopwright.cost.analytical import AnalyticalModel
 from loopwright.cost.features import Extractor
 from loopwright.errors import TuneError
 from loopwright.task import ConfigEntity, Task

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from loopwright import ops
-from loopwright.cost.cpu.analytical import AnalyticalModel
+from loopwright.cost.analytical import AnalyticalModel
 from loopwright.task import Task, create_task
 from tests.unit.cost import workloads
 

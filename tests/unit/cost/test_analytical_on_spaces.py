@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.spaces import path_of
 from benchmarks.spaces.templates import SPACES
-from loopwright.cost.cpu.analytical import AnalyticalModel
+from loopwright.cost.analytical import AnalyticalModel
 from loopwright.measure.space_file import load_space
 from loopwright.task.vectors import digits_of
 

@@ -336,6 +336,6 @@ def FakeTask():
     space = ConfigSpace()
     space.define_knob("a", range(20))
     space.freeze()
-    target = SimpleNamespace(options={}, vector_bytes=64, vector_registers=32)
+    target = SimpleNamespace(keys=("cpu",), options={}, vector_bytes=64, vector_registers=32)
     return SimpleNamespace(config_space=space, target=target, flop=1)
 """

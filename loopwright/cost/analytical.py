@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import numpy as np
 
-from loopwright.cost.cpu.cycles import slowdown
+from loopwright.cost.cpu import cycles as cpu_cycles
 from loopwright.cost.cpu.machine import machine_of
-from loopwright.cost.symbolic.population import Population
+from loopwright.cost.gpu import cycles as gpu_cycles
+from loopwright.cost.gpu.device import device_of
+from loopwright.cost.symbolic.population import Derive, Population
+from loopwright.target import Target
 from loopwright.task import Task
 
 
 class AnalyticalModel:
     """Predicts how fast candidates are from their schedules alone.
 
-    `loopwright.cost.cpu.cycles` says what goes into it.
+    `loopwright.cost.cpu.cycles` says what goes into it, and for targets of the family ``gpu``
+    `loopwright.cost.gpu.cycles`.
 
     Args:
         task: the task.
     """
 
     def __init__(self, task: Task) -> None:
-        machine = machine_of(task.target)
-        self._population = Population(task, lambda state: [slowdown(state, machine)], (False,))
+        self._population = Population(task, _slowdown(task.target), (False,))
 
     def predict(self, digits: np.ndarray) -> np.ndarray:
         """The predicted log2 of the speed as a share of the machine's peak; higher is better.
@@ -40,3 +43,12 @@ class AnalyticalModel:
         if good.any():
             out[~good] = out[good].min()
         return out
+
+
+def _slowdown(target: Target) -> Derive:
+    """What derives from a schedule how much longer it takes than its arithmetic at the peak."""
+    if "gpu" in target.keys:
+        device = device_of(target)
+        return lambda state: [gpu_cycles.slowdown(state, device)]
+    machine = machine_of(target)
+    return lambda state: [cpu_cycles.slowdown(state, machine)]

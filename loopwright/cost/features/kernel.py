@@ -1,0 +1,132 @@
+"""The features of kernels: what blocks, warps and memory of a GPU make of a schedule.
+
+Rows of targets of the family ``gpu`` begin with them. The kernel of the stage with the most
+arithmetic is described, `OTHERS` more in short. What each number is stands in
+`loopwright.cost.gpu`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+from loopwright.cost.features.feature import AnySlot, Feature, Slot
+from loopwright.cost.features.figures import ScheduleFigures
+from loopwright.cost.gpu import cycles
+from loopwright.cost.gpu.accesses import ThreadAccess
+from loopwright.cost.gpu.kernel import Kernel, KernelStage
+from loopwright.cost.symbolic.symbols import Number, most, total
+
+#: Kernels besides the main one that have slots.
+OTHERS = 2
+
+
+def _accesses(k: Kernel, scope: str, write: bool) -> Iterable[tuple[KernelStage, ThreadAccess]]:
+    for s in k.stages:
+        for a in s.accesses:
+            if a.scope == scope and a.access.write == write:
+                yield s, a
+
+
+def _coalescing(k: Kernel, write: bool) -> Number:
+    """Segments that a block's accesses of global memory touch, over those of dense accesses."""
+    found = list(_accesses(k, "global", write))
+    dense = total(a.requests * s.warps * a.dense for s, a in found)
+    return total(a.requests * s.warps * a.sectors for s, a in found) / most(dense, 1)
+
+
+def _conflicts(k: Kernel, write: bool) -> Number:
+    """Turns that a block's accesses of shared memory take, over those without bank conflicts."""
+    found = list(_accesses(k, "shared", write))
+    fewest = total(a.requests * s.warps * a.fewest_turns for s, a in found)
+    return total(a.requests * s.warps * a.wavefronts for s, a in found) / most(fewest, 1)
+
+
+def _requests(k: Kernel, scope: str) -> Number:
+    """Instructions of a block's warps that access a kind of memory."""
+    both = (*_accesses(k, scope, False), *_accesses(k, scope, True))
+    return total(a.requests * s.warps for s, a in both)
+
+
+def _widest(k: Kernel) -> Number:
+    """Most bytes that a thread loads from global memory at once."""
+    out: Number = 0
+    for _, a in _accesses(k, "global", False):
+        out = most(out, a.width)
+    return out
+
+
+def _unrolled(k: Kernel) -> Number:
+    """Copies of the statement that has most of them."""
+    out: Number = 1
+    for s in k.stages:
+        out = most(out, s.written)
+    return out
+
+
+def _independent(k: Kernel) -> Number:
+    """Results of the stage with the most arithmetic that do not wait for one another."""
+    return max(k.stages, key=lambda s: s.operations).independent
+
+
+def _arithmetic(k: Kernel) -> Number:
+    return total(s.operations * s.iterations * s.warps for s in k.stages)
+
+
+_LAUNCH: tuple[Feature[Kernel], ...] = (
+    Feature("blocks", "blocks", lambda k: k.grid),
+    Feature("threads", "threads of a block", lambda k: k.threads),
+    Feature("occupancy", "warps that a processor holds of those it could", lambda k: k.occupancy,
+            logged=False),
+    Feature("cycles", "cycles by the analytical model", cycles.kernel_cycles),
+)  # fmt: skip
+_KERNEL: tuple[Feature[Kernel], ...] = (
+    *_LAUNCH,
+    Feature("warps", "warps of a block", lambda k: k.warps),
+    Feature("vthreads", "virtual threads of a thread", lambda k: k.vthreads),
+    Feature("resident", "blocks that a processor holds", lambda k: k.resident),
+    Feature("waves", "turns in which blocks run", lambda k: k.waves),
+    Feature("tail", "share of the turns' places that have a block", lambda k: k.tail, logged=False),
+    Feature("shared", "bytes of shared memory of a block", lambda k: k.shared_bytes),
+    Feature("local", "bytes of buffers of a thread", lambda k: k.local_bytes),
+    Feature("registers", "registers of a thread, estimated", lambda k: k.registers),
+    Feature("spilled", "registers that a thread wants and cannot have", lambda k: k.spilled),
+    Feature("unrolled", "copies of the statement with most of them", _unrolled),
+    Feature("independent", "results of a thread that do not wait for one another", _independent),
+    Feature("arithmetic", "operations of the warps of a block", _arithmetic),
+    Feature("barriers", "barriers of a block", cycles.barriers),
+    Feature("global_requests", "accesses of global memory of the warps of a block",
+            partial(_requests, scope="global")),
+    Feature("shared_requests", "accesses of shared memory of the warps of a block",
+            partial(_requests, scope="shared")),
+    Feature("load_bytes", "bytes that a thread loads from global memory at once", _widest),
+    Feature("load_coalescing", "segments that loads of global memory touch, over the fewest",
+            partial(_coalescing, write=False)),
+    Feature("store_coalescing", "segments that stores to global memory touch, over the fewest",
+            partial(_coalescing, write=True)),
+    Feature("load_conflicts", "turns of loads of shared memory, over the fewest",
+            partial(_conflicts, write=False)),
+    Feature("store_conflicts", "turns of stores to shared memory, over the fewest",
+            partial(_conflicts, write=True)),
+    Feature("memory", "bytes that come from memory or go there", cycles.memory_bytes),
+    Feature("busy", "cycles of the busiest part of a processor, for a block",
+            cycles.block_cycles),
+    Feature("latency", "cycles that a block waits", cycles.block_latency),
+)  # fmt: skip
+_SCHEDULE: tuple[Feature[ScheduleFigures], ...] = (
+    Feature("kernels", "kernels", lambda p: len(p.kernels), logged=False),
+)
+
+SLOTS: tuple[AnySlot, ...] = (
+    Slot("", "", _SCHEDULE, lambda p: p),
+    Slot("kernel", "kernel of the main stage", _KERNEL, partial(ScheduleFigures.kernel, number=0)),
+    *(
+        Slot(
+            f"kernel{k}",
+            f"kernel {k + 1} of the others",
+            _LAUNCH,
+            partial(ScheduleFigures.kernel, number=k + 1),
+        )
+        for k in range(OTHERS)
+    ),
+)

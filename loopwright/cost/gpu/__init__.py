@@ -1,0 +1,1 @@
+"""The analytical model of GPUs: kernels, what limits their blocks, memory, cycles."""

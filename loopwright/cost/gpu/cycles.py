@@ -1,0 +1,171 @@
+"""Cycles that the kernels of a schedule take.
+
+A roofline (Williams et al., CACM 2009) over what processors do (arithmetic, instructions, banks of
+shared memory, the second cache) and over memory, beside the time in which the warps that a
+processor holds wait (Hong and Kim, ISCA 2009: memory and computation of as many warps as there are
+overlap), in waves of blocks. Occupancy is that of NVIDIA's calculator. Rates are those of a usual
+card: what matters is the order of candidates.
+"""
+
+from __future__ import annotations
+
+from loopwright.cost.gpu.accesses import ThreadAccess
+from loopwright.cost.gpu.device import Device
+from loopwright.cost.gpu.kernel import Kernel, KernelStage, kernels_of
+from loopwright.cost.symbolic.index_steps import extent_of
+from loopwright.cost.symbolic.symbols import (
+    Number,
+    at_most,
+    ceil_div,
+    least,
+    most,
+    product,
+    total,
+    where,
+)
+from loopwright.ir.kinds import SHARED
+from loopwright.schedule.state import State
+
+#: Warps that issue an instruction in a cycle, and bytes of a wavefront.
+_SCHEDULERS = 4
+#: Instructions of one iteration of a loop, and of the address of an access.
+_LOOP, _ADDRESS = 2, 1
+#: Barriers and accesses of shared memory of a combination across threads: a tree of five levels.
+_LEVELS = 5
+#: Accesses of local memory of a register that is spilled, for each step of the innermost loops.
+_SPILL = 2
+
+
+def slowdown(state: State, device: Device) -> Number:
+    """Cycles of a schedule over those of its arithmetic at the device's peak, at least about 1.
+
+    Args:
+        state: the schedule's state; split factors may be `Sym`.
+        device: what it runs on.
+    """
+    kernels = kernels_of(state, device)
+    cycles = total(kernel_cycles(k) for k in kernels) + _on_the_host(state, kernels)
+    return cycles / _ideal(state, device)
+
+
+def _on_the_host(state: State, kernels: list[Kernel]) -> Number:
+    """Cycles of a schedule without any kernel: nothing of it can run on the device."""
+    return 0 if kernels else total(_work(state))
+
+
+def _work(state: State) -> list[Number]:
+    ops = [state.stages[i].op for i in state.order]
+    return [product(extent_of(n) for n in op.extents) for op in ops if op.body is not None]
+
+
+def _ideal(state: State, device: Device) -> Number:
+    """Cycles of the arithmetic on all lanes of all processors, however it is scheduled."""
+    return most(total(_work(state)) / (device.processor.lanes * device.processors), 1)
+
+
+def kernel_cycles(k: Kernel) -> Number:
+    """Cycles of one kernel from its launch to that of the next."""
+    d = k.device
+    each = ceil_div(k.grid, d.processors)
+    busy = block_cycles(k) * each
+    waiting = block_latency(k) * ceil_div(k.grid, k.at_once)
+    moved = memory_bytes(k) / d.memory_rate
+    bound = most(busy, moved)
+    cycles = most(bound, waiting) + least(bound, waiting) / 4 + least(busy, moved) / 4
+    # What does not fit runs nowhere.
+    return where(at_most(1, k.resident), cycles, cycles * 16) + d.launch
+
+
+def block_cycles(k: Kernel) -> Number:
+    """Cycles in which a block keeps the busiest part of a processor at work."""
+    d = k.device
+    arithmetic = total(s.operations * s.iterations * s.warps for s in k.stages) * d.warp
+    issued = total(_instructions(s, k) for s in k.stages)
+    shared = shared_wavefronts(k)
+    outside = total(_traffic(a, s, d) for s in k.stages for a in s.accesses if a.scope == "global")
+    parts = [arithmetic / d.processor.lanes, shared, outside / d.l2_rate]
+    if d.lockstep:
+        parts.append(issued / _SCHEDULERS)
+    out: Number = 0
+    for x in parts:
+        out = most(out, x)
+    return out + (0 if d.lockstep else barriers(k) * d.barrier[1] * k.threads)
+
+
+def _instructions(s: KernelStage, k: Kernel) -> Number:
+    """Instructions of the warps of a block for a stage."""
+    accesses = total(a.requests * (1 + _ADDRESS) for a in s.accesses if a.scope != "local")
+    spills = k.spilled * _SPILL * s.chain if s.nest.op.reduction is not None else 0
+    return (s.operations * s.iterations + accesses + s.chain * _LOOP + spills) * s.warps
+
+
+def shared_wavefronts(k: Kernel) -> Number:
+    """Turns of the banks of shared memory for a block."""
+    turns = total(
+        a.requests * a.wavefronts * s.warps
+        for s in k.stages
+        for a in s.accesses
+        if a.scope == "shared"
+    )
+    combined = total(s.combinations * s.warps * 3 * _LEVELS for s in k.stages)
+    return turns + combined
+
+
+def _traffic(a: ThreadAccess, s: KernelStage, d: Device) -> Number:
+    """Bytes that a block moves from or to the second cache."""
+    return a.requests * s.warps * a.sectors * d.segment
+
+
+def memory_bytes(k: Kernel) -> Number:
+    """Bytes that come from memory or go there: what blocks that run at the same time have in common
+    comes once, and what fits in the second cache too."""
+    out: Number = 0
+    for s in k.stages:
+        for a in s.accesses:
+            if a.scope != "global":
+                continue
+            buffer = a.access.buffer
+            once = buffer.elements * buffer.itemsize
+            traffic = _traffic(a, s, k.device) * k.grid
+            again = traffic * a.wave_share(least(k.at_once, k.grid))
+            kept = at_most(once, k.device.l2 // 2)
+            out = out + where(kept, least(once, traffic), most(least(once, traffic), again))
+    return out
+
+
+def barriers(k: Kernel) -> Number:
+    """Barriers of a block: around what fills shared memory, and between levels of combinations."""
+    out: Number = 0
+    for s in k.stages:
+        if s.nest.attached and s.nest.scope in SHARED:
+            assert s.nest.buffer is not None
+            again = where(at_most(s.nest.buffer.places, 1), 2, 1)
+            out = out + _runs(s) * again
+        if s.crosses:
+            out = out + s.combinations * (_LEVELS + 1)
+    return out
+
+
+def _runs(s: KernelStage) -> Number:
+    """How often a block computes a stage."""
+    outside = s.nest.loops[: len(s.nest.loops) - s.nest.own]
+    return product(x.extent for x in outside if x.mark != "thread")
+
+
+def block_latency(k: Kernel) -> Number:
+    """Cycles that a thread of a block waits: for memory, barriers, and results of its own."""
+    d = k.device
+    out = barriers(k) * d.barrier[0]
+    for s in k.stages:
+        ahead = s.nest.buffer.places if s.nest.buffer is not None else 1
+        loads = [a for a in s.accesses[1:] if a.scope == "global"]
+        if loads:
+            steps: Number = 1
+            for a in loads:
+                steps = most(steps, a.steps)
+            out = out + steps * d.memory_latency / ahead
+        if any(a.scope == "shared" for a in s.accesses[1:]):
+            out = out + s.chain * d.shared_latency
+        own = s.operations * s.iterations * most(d.latency / most(s.independent, 1), 1)
+        out = out + (own if d.lockstep else 0)
+    return out

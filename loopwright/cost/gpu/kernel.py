@@ -1,0 +1,287 @@
+"""Kernels of a schedule: launches, the stages inside, what a block and a thread take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+
+from loopwright.cost.cpu.arithmetic import work_of
+from loopwright.cost.gpu.accesses import ThreadAccess
+from loopwright.cost.gpu.device import Device
+from loopwright.cost.gpu.occupancy import blocks_per_processor, register_cap, warps_of
+from loopwright.cost.symbolic.loop_nest import NestLoop, StageNest, nests_of
+from loopwright.cost.symbolic.symbols import (
+    Number,
+    at_most,
+    ceil_div,
+    least,
+    most,
+    product,
+    total,
+    where,
+)
+from loopwright.ir.kinds import SHARED
+from loopwright.schedule.bounds.launches import cross_tags
+from loopwright.schedule.state import StageId, State
+
+#: Bytes to which buffers in shared memory are aligned.
+_ALIGNED = 16
+#: Registers that a thread has besides its buffers: indices, loops, results on their way.
+_OTHER, _POINTER = 16, 3
+#: Loads that compilers have under way together, at most, and registers in which they arrive.
+_UNDER_WAY = 16
+
+
+class KernelStage:
+    """A stage as the threads of a kernel compute it.
+
+    Attributes:
+        nest: the stage.
+        threads: threads of a block that take part.
+        accesses: its store, then its loads.
+        iterations: how often a thread runs the statement.
+        chain: loops of a thread that are loops once the code is made, as iterations together.
+    """
+
+    def __init__(self, nest: StageNest, launch: Mapping[str, Number], device: Device) -> None:
+        self.nest, self._device = nest, device
+        loops = nest.loops
+        self.threads = _extents(loops, "threadIdx")
+        self.warps = warps_of(device, self.threads)
+        inner = [x for x in loops if x.mark != "thread" or x.tag == "vthread"]
+        self.iterations = product(x.extent for x in inner)
+        straight = self._straight()
+        self.accesses = [ThreadAccess(a, loops, straight, launch, device) for a in nest.accesses]
+        self.chain = product(
+            where(here, 1, x.extent)
+            for x, here in zip(loops, straight, strict=True)
+            if x.mark != "thread"
+        )
+        self.written = product(
+            where(here, x.extent, 1)
+            for x, here in zip(loops, straight, strict=True)
+            if x.mark != "thread" or x.tag == "vthread"
+        )
+
+    def _straight(self) -> list[Number]:
+        """For each loop whether it is written out with all inside; loops over registers are."""
+        registers = [a for a in self.nest.accesses if a.buffer.scope == "local"]
+        moving = {m.loop for a in registers for moves in a.moves for m in moves}
+        out: list[Number] = []
+        here: Number = True
+        for x in reversed(self.nest.loops):
+            plain = x.mark not in ("unrolled", "vectorized", "thread") and x.key not in moving
+            if plain:
+                here = where(at_most(x.extent, 1), here, False)
+            out.insert(0, True if x.tag == "vthread" else here)
+        return out
+
+    @property
+    def operations(self) -> int:
+        """Instructions of the arithmetic of one iteration; a product and a sum are one."""
+        w = work_of(self.nest.op)
+        return max(w.add, w.mul) + w.other + 8 * w.div + 16 * w.call
+
+    @cached_property
+    def independent(self) -> Number:
+        """Results of a thread that do not wait for one another."""
+        if self.nest.op.reduction is None:
+            return self.written
+        nest = self.nest
+        moving = {m.loop for a in nest.op.axes for m in nest.axes[a.var].moves}
+        moved = self._straight()
+        return product(
+            where(here, x.extent, 1)
+            for x, here in zip(self.nest.loops, moved, strict=True)
+            if x.key in moving and (x.mark != "thread" or x.tag == "vthread")
+        )
+
+    @property
+    def crosses(self) -> bool:
+        """Whether threads combine their parts of a reduction."""
+        return bool(cross_tags(self.nest.stage))
+
+    @cached_property
+    def combinations(self) -> Number:
+        """How often they do."""
+        spatial = [x for x in self.nest.loops if x.kind != "reduce" and x.mark != "thread"]
+        return product(x.extent for x in spatial) if self.crosses else 0
+
+
+class Kernel:
+    """One kernel.
+
+    Args:
+        nests: its stages in topological order.
+        device: what it runs on.
+
+    Attributes:
+        launch: extents of its axes, by tag.
+        grid, threads: blocks, and threads of a block.
+        stages: its stages, the root last.
+    """
+
+    def __init__(self, nests: Sequence[StageNest], device: Device) -> None:
+        self.device, self.nests = device, list(nests)
+        self.launch = _launch(nests)
+        self.grid = product(n for t, n in self.launch.items() if t.startswith("blockIdx"))
+        self.threads = product(n for t, n in self.launch.items() if t.startswith("threadIdx"))
+        self.warps = warps_of(device, self.threads)
+        self.stages = [KernelStage(n, self.launch, device) for n in nests]
+
+    @property
+    def vthreads(self) -> Number:
+        """Virtual threads of a thread."""
+        return _extents([x for x in self.nests[-1].loops if x.tag == "vthread"], "vthread")
+
+    @cached_property
+    def shared_bytes(self) -> Number:
+        """Shared memory of a block: buffers, and rows in which threads combine reductions."""
+        out: Number = 0
+        for nest in self.nests:
+            if nest.attached and nest.scope in SHARED and nest.buffer is not None:
+                out = out + _aligned(nest.buffer.allocated)
+            if cross_tags(nest.stage) and nest.buffer is not None:
+                lanes = _extents([x for x in nest.loops if x.kind == "reduce"], "threadIdx")
+                rows = _aligned(self.threads * nest.buffer.all_bytes)
+                out = out + where(at_most(lanes, 1), 0, rows)
+        return out
+
+    @cached_property
+    def local_bytes(self) -> Number:
+        """Buffers of a thread."""
+        out: Number = 0
+        for nest in self.nests:
+            if nest.attached and nest.scope == "local" and nest.buffer is not None:
+                out = out + nest.buffer.allocated * self._copies(nest)
+            if cross_tags(nest.stage) and nest.buffer is not None:
+                own = nest.loops[len(nest.loops) - nest.own :]
+                sums = product(x.extent for x in own if x.kind != "reduce" and x.mark != "thread")
+                out = out + sums * nest.buffer.all_bytes
+        return out
+
+    def _copies(self, nest: StageNest) -> Number:
+        """Virtual threads that have a buffer of their own: those that compute different elements,
+        where they meet while it is used. Where none do, they run one after the other."""
+        if not self._meets:
+            return 1
+        moving = {m.loop for index in nest.axes.values() for m in index.moves}
+        return _extents([x for x in nest.loops if x.key in moving], "vthread")
+
+    @property
+    def _meets(self) -> bool:
+        """Whether the threads of a block do something together."""
+        return any((n.attached and n.scope in SHARED) or cross_tags(n.stage) for n in self.nests)
+
+    @cached_property
+    def registers(self) -> Number:
+        """Registers of a thread, estimated: its buffers, operands and loads on their way, pointers.
+
+        A buffer stays in registers as long as all of it is live; what the compiler overlaps is its
+        own choice, so this is an estimate.
+        """
+        outside = {
+            a.access.buffer.stage for s in self.stages for a in s.accesses if a.scope == "global"
+        }
+        out = _OTHER + _POINTER * len(outside) + ceil_div(self.local_bytes, 4)
+        return out + self._operands + self._on_their_way
+
+    @property
+    def _operands(self) -> Number:
+        """Registers of operands that a written-out statement loads before it uses them."""
+        out: Number = 0
+        for s in self.stages:
+            loads = [a for a in s.accesses[1:] if a.scope != "local"]
+            if s.nest.op.reduction is None:
+                continue
+            each = total(ceil_div(a.requests * a.width, 4 * most(a.steps, 1)) for a in loads)
+            out = most(out, least(each, s.written))
+        return out
+
+    @property
+    def _on_their_way(self) -> Number:
+        """Registers of loads from memory that are under way when results are needed."""
+        out: Number = 0
+        for s in self.stages:
+            if s.nest.scope in SHARED:
+                loads = [a for a in s.accesses[1:] if a.scope == "global"]
+                each = total(ceil_div(a.width, 4) * least(a.requests / a.steps, 4) for a in loads)
+                out = out + least(each, _UNDER_WAY)
+        return out
+
+    @cached_property
+    def register_cap(self) -> Number:
+        """Registers that a thread can have."""
+        return register_cap(self.device, self.threads)
+
+    @cached_property
+    def spilled(self) -> Number:
+        """Registers that a thread wants and cannot have."""
+        return most(self.registers - self.register_cap, 0)
+
+    @cached_property
+    def resident(self) -> Number:
+        """Blocks that a processor holds at a time; 0 where it holds none."""
+        used = least(self.registers, self.register_cap)
+        return blocks_per_processor(self.device, self.threads, used, self.shared_bytes)
+
+    @property
+    def occupancy(self) -> Number:
+        """Warps that a processor holds, of those that it could: 0 to 1."""
+        return self.resident * self.warps / self.device.processor.warps
+
+    @property
+    def at_once(self) -> Number:
+        """Blocks that run at the same time on all processors."""
+        return most(self.resident, 1) * self.device.processors
+
+    @property
+    def waves(self) -> Number:
+        """Turns in which blocks run."""
+        return ceil_div(self.grid, self.at_once)
+
+    @property
+    def tail(self) -> Number:
+        """Share of the turns' places that have a block: 0 to 1."""
+        return self.grid / (self.waves * self.at_once)
+
+
+def kernels_of(
+    state: State, device: Device, nests: Iterable[StageNest] | None = None
+) -> list[Kernel]:
+    """The kernels of a schedule in the order in which they run.
+
+    Args:
+        state: the schedule's state.
+        device: what it runs on.
+        nests: its stages, where they are known already.
+    """
+    members: dict[StageId, list[StageNest]] = {}
+    place = {sid: n for n, sid in enumerate(state.order)}
+    for nest in sorted(nests or nests_of(state), key=lambda n: place[n.stage.id]):
+        if nest.kernel:
+            members.setdefault(nest.root, []).append(nest)
+    order = [i for i in state.order if i in members]
+    return [Kernel(members[i], device) for i in order]
+
+
+def _launch(nests: Sequence[StageNest]) -> dict[str, Number]:
+    """Extents of the launch axes: the first stage with one says how long it is, the root first and
+    readers before what they read."""
+    out: dict[str, Number] = {}
+    given = {t: n for nest in nests[-1:] for t, n in nest.stage.env_threads if n is not None}
+    out.update(given)
+    for nest in reversed(nests):
+        for x in nest.loops[len(nest.loops) - nest.own :]:
+            if x.mark == "thread" and x.tag != "vthread":
+                out.setdefault(x.tag, x.extent)
+    return out
+
+
+def _extents(loops: Sequence[NestLoop], family: str) -> Number:
+    """Iterations together of the loops that are bound to axes of a family."""
+    return product(x.extent for x in loops if x.mark == "thread" and x.tag.startswith(family))
+
+
+def _aligned(size: Number) -> Number:
+    return ceil_div(size, _ALIGNED) * _ALIGNED

@@ -1,0 +1,53 @@
+"""How many blocks a processor holds at a time: the calculation of NVIDIA's occupancy calculator.
+
+Blocks, warps, registers and shared memory each set a limit. Registers are given to warps in
+units, warps of a block in groups of four, shared memory in units too.
+"""
+
+from __future__ import annotations
+
+from loopwright.cost.gpu.device import Device
+from loopwright.cost.symbolic.symbols import Number, at_most, ceil_div, least, most, where
+
+#: Registers that a thread can have; they come in units of a warp, and for groups of warps.
+MOST_REGISTERS, _REGISTER_UNIT, _WARP_UNIT = 255, 256, 4
+#: Bytes in which shared memory is given.
+_SHARED_UNIT = 128
+
+
+def blocks_per_processor(
+    device: Device, threads: Number, registers: Number, shared: Number
+) -> Number:
+    """Blocks that a processor holds; 0 where it holds none.
+
+    Args:
+        device: its limits.
+        threads: threads of a block.
+        registers: of a thread.
+        shared: bytes of a block.
+    """
+    p = device.processor
+    warps = warps_of(device, threads)
+    out = least(p.blocks, p.warps // warps) if device.lockstep else p.blocks
+    if device.registers:
+        each = ceil_div(most(registers, 1) * device.warp, _REGISTER_UNIT) * _REGISTER_UNIT
+        fitting = device.registers // each // _WARP_UNIT * _WARP_UNIT
+        out = least(out, fitting // warps)
+        out = where(at_most(registers, MOST_REGISTERS), out, 0)
+    taken = ceil_div(shared + p.reserved, _SHARED_UNIT) * _SHARED_UNIT
+    return least(out, p.shared // most(taken, 1))
+
+
+def warps_of(device: Device, threads: Number) -> Number:
+    """Warps of a block."""
+    return ceil_div(threads, device.warp)
+
+
+def register_cap(device: Device, threads: Number) -> Number:
+    """Registers that a thread of so large a block can have."""
+    if not device.registers:
+        return MOST_REGISTERS
+    warps = ceil_div(warps_of(device, threads), _WARP_UNIT) * _WARP_UNIT
+    unit = _REGISTER_UNIT // device.warp
+    each = device.registers // (warps * device.warp) // unit * unit
+    return least(MOST_REGISTERS, each)

@@ -1,0 +1,81 @@
+"""Points that a GPU has no room for are not proposed, and counted.
+
+Nothing is known of a point of another target, or of one that its template refuses: such points are
+left to those that build them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright.cost.gpu.limits import MARGINS, Excess
+from loopwright.task.vectors import digits_of
+
+if TYPE_CHECKING:
+    from loopwright.task import Task
+
+#: Points that are remembered, so that each counts once.
+_REMEMBERED = 1 << 18
+
+
+class Pruning:
+    """Which points of a task may be built, as far as their resources go.
+
+    Whether a point is pruned is a function of the point, so what is remembered is a shortcut and a
+    count, and no state.
+
+    Args:
+        task: the task.
+
+    Attributes:
+        looked_at: points that were asked about.
+        reasons: of those that are pruned, the limit that each exceeds.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._excess = Excess(task) if "gpu" in task.target.keys else None
+        self._known: dict[int, bool] = {}
+        self.looked_at = 0
+        self.reasons: Counter[str] = Counter()
+
+    def __call__(self, indices: Sequence[int]) -> npt.NDArray[np.bool_]:
+        """For each point whether it may be built, bool ``(n,)``."""
+        if self._excess is None:
+            return np.ones(len(indices), np.bool_)
+        new = [i for i in dict.fromkeys(indices) if i not in self._known]
+        if len(self._known) + len(new) > _REMEMBERED:
+            self._known.clear()
+            new = list(dict.fromkeys(indices))
+        if new:
+            self._look_at(self._excess, new)
+        return np.fromiter((self._known[i] for i in indices), np.bool_, len(indices))
+
+    def _look_at(self, excess: Excess, indices: list[int]) -> None:
+        space = self._task.config_space
+        limits = np.array(list(MARGINS))
+        self.looked_at += len(indices)
+        for index, over in zip(indices, excess.widely(digits_of(space, indices)), strict=True):
+            self._known[index] = not over.any()
+            self.reasons.update(limits[over][:1].tolist())
+
+    @property
+    def pruned(self) -> int:
+        """Points that are not proposed."""
+        return self.reasons.total()
+
+    @property
+    def note(self) -> str:
+        """How many points were pruned, and why, in one line; empty where none were."""
+        if not self.pruned:
+            return ""
+        why = ", ".join(f"{name} {n}" for name, n in self.reasons.most_common())
+        return (
+            f"pruned:  {self.pruned} of {self.looked_at} points looked at, which take far more "
+            f"than the device has ({why})"
+        )

@@ -1,0 +1,92 @@
+"""What kernels take and do by the symbolic schedule, against the lowered program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+import pytest
+
+import loopwright as lw
+from loopwright.cost.gpu.device import device_of
+from loopwright.cost.gpu.kernel import Kernel, kernels_of
+from loopwright.cost.symbolic.loop_nest import nests_of
+from loopwright.ir.buffer import Buffer
+from loopwright.ir.node import Node
+from loopwright.ir.stmt import Allocate, For, Func, View
+from loopwright.lowering.nest.launch import is_launch
+from loopwright.schedule import Schedule
+from tests.unit.cost import gpu_workloads as workloads
+from tests.unit.lowering import gpu_programs
+
+CUDA = device_of(lw.Target("cuda -arch=sm_90"))
+PROGRAMS = ("tiled_matmul", "shared_stage", "row_sum", "softmax", "argmax")
+
+
+def lowered_kernel(f: Func) -> tuple[dict[str, int], list[Buffer], int]:
+    """Launch extents, shared buffers, and the most bytes of local ones that exist at once."""
+    launch: dict[str, int] = {}
+    shared: list[Buffer] = []
+
+    def local(s: Node) -> int:
+        if isinstance(s, For) and is_launch(s):
+            launch[s.tag] = s.count
+        inner = max(map(local, s.children()), default=0)
+        if isinstance(s, View) or not isinstance(s, Allocate):
+            return inner
+        if s.buffer.scope != "local":
+            shared.append(s.buffer)
+            return inner
+        return inner + s.buffer.nbytes
+
+    return launch, shared, local(f.body)
+
+
+def check_kernel(k: Kernel, f: Func) -> None:
+    launch, shared, local = lowered_kernel(f)
+    assert k.launch == launch
+    assert k.grid == prod(n for t, n in launch.items() if t.startswith("blockIdx"))
+    assert k.threads == prod(n for t, n in launch.items() if t.startswith("threadIdx"))
+    assert k.shared_bytes == sum(-(-b.nbytes // 16) * 16 for b in shared)
+    assert local <= k.local_bytes <= 2 * local
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_kernels_are_those_of_the_lowered_program(name: str) -> None:
+    case = getattr(gpu_programs, name)()
+    (kernel,) = kernels_of(case.s.state, CUDA)
+    check_kernel(kernel, lw.lower(case.s, case.args))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_loops_and_regions_are_those_of_bound_inference(name: str) -> None:
+    s = getattr(gpu_programs, name)().s
+    check_nests(s)
+
+
+def check_nests(s: Schedule) -> None:
+    bounds = s.bounds()
+    nests = {n.stage.id: n for n in nests_of(s.state)}
+    assert set(nests) == set(bounds.stages)
+    for sid, sb in bounds.stages.items():
+        own = nests[sid].loops[len(nests[sid].loops) - nests[sid].own :]
+        assert [x.extent for x in own] == [x.extent for x in sb.loops]
+        assert nests[sid].shape == sb.shape
+        assert nests[sid].scope == sb.scope
+
+
+def candidates(name: str, n: int, seed: int) -> Iterator[tuple[Schedule, list[lw.te.Tensor]]]:
+    """Schedules of random points."""
+    task = workloads.task_of(name)
+    for digits in workloads.digits_of(task, n, seed):
+        index = task.config_space.knob2point([int(d) for d in digits])
+        s, args = task.instantiate(index)
+        yield s, list(args)
+
+
+@pytest.mark.parametrize("name", workloads.TEMPLATES)
+def test_random_points_take_what_their_programs_take(name: str) -> None:
+    for s, args in candidates(name, 40, 3):
+        check_nests(s)
+        (kernel,) = kernels_of(s.state, CUDA)
+        check_kernel(kernel, lw.lower(s, args))
