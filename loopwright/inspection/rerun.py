@@ -148,6 +148,7 @@ def rerun(
     run: str | None = None,
     timeout: float = TIMEOUT_S,
     announce: Callable[[str], None] | None = None,
+    device: str = "",
 ) -> Rerun:
     """Build the kernel of a record from its log, check its answer and time it, in a process apart.
 
@@ -163,6 +164,8 @@ def rerun(
         timeout: seconds that building, and that running, may take.
         announce: told what a person should know, such as waiting for the device; None: a warning of
             the logger ``loopwright.inspection``.
+        device: the device that it runs on, such as ``"opencl:1"``; empty: the first of the kind
+            that its target names.
 
     Raises:
         RecordError: there is no such record, or it cannot be rebuilt from its log.
@@ -181,7 +184,7 @@ def rerun(
     task, reference = _task(record, rebuilt)
     busy = _busy()
     with rebuilt.passes:
-        result = _measured(task, _seed(opened, record), timeout, announce or _log.warning)
+        result = _measured(task, _seed(opened, record), timeout, announce or _log.warning, device)
         here = Here(rebuilt.target.canonical, rebuilt.passes.to_json())
     fit = here.fit(record)
     work = work_of(opened, record)
@@ -243,7 +246,7 @@ def _known_task(record: Record, rebuilt: Rebuilt) -> Task | None:
 
 
 def _measured(
-    task: ScheduledTask, seed: int, timeout: float, announce: Callable[[str], None]
+    task: ScheduledTask, seed: int, timeout: float, announce: Callable[[str], None], device: str
 ) -> MeasureResult:
     """Measure one schedule as `Measurer` does, with more samples."""
     from loopwright.measure import LocalBuilder, LocalRunner, MeasureInput, Measurer, measure_option
@@ -251,7 +254,7 @@ def _measured(
 
     option = measure_option(
         LocalBuilder(timeout=timeout, n_parallel=1),
-        LocalRunner(timeout=timeout, number=1, repeat=SAMPLES, min_repeat_ms=_WINDOW_MS, seed=seed),
+        LocalRunner(*(timeout, 1, SAMPLES, _WINDOW_MS), seed=seed, device=device),
     )
     space = ConfigSpace()
     space.freeze()

@@ -51,6 +51,7 @@ class Candidate:
         name: of the function to be built.
         key: equal for candidates that give equal code.
         passes: settings of the `PassContext` that it is lowered in; empty: the default ones.
+        target: canonical form of the target; None: that of the task.
     """
 
     dag: Dag
@@ -59,6 +60,7 @@ class Candidate:
     name: str
     key: str
     passes: Mapping[str, Json] = field(default_factory=dict)
+    target: Mapping[str, Json] | None = None
 
 
 def make_candidate(
@@ -67,11 +69,12 @@ def make_candidate(
     arg_ids: Sequence[ArgId],
     name: str,
     passes: Mapping[str, Json] | None = None,
+    target: Mapping[str, Json] | None = None,
 ) -> Candidate:
     """Describe a schedule to builders."""
     ids, passes = tuple(arg_ids), dict(passes or {})
-    key = json.dumps([dag.hash, trace, ids, name, passes], separators=(",", ":"))
-    return Candidate(dag, trace, ids, name, key, passes)
+    key = json.dumps([dag.hash, trace, ids, name, passes, target], separators=(",", ":"))
+    return Candidate(dag, trace, ids, name, key, passes, target)
 
 
 def instantiate(
@@ -295,7 +298,7 @@ class BuildPool:
         fresh = c.dag.hash not in worker.sent
         request = LowerRequest(
             dag=c.dag.hash,
-            target=self.target,
+            target=self.target if c.target is None else c.target,
             trace=c.trace,
             arg_ids=c.arg_ids,
             name=c.name,

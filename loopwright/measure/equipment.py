@@ -20,13 +20,15 @@ from loopwright.measure.building import (
 )
 from loopwright.measure.checking.check import Closeness, computed_in, reduction_length
 from loopwright.measure.checking.reference import InputData, References
+from loopwright.measure.devices import lock_names, measured_on
 from loopwright.measure.lock import DeviceLock
 from loopwright.measure.options import MeasureOption
 from loopwright.measure.result import ErrorKind, MeasureError, MeasureResult, TaskLike
-from loopwright.measure.running import Answers, RunSession
+from loopwright.measure.running import Answers, RunSession, runner
 from loopwright.measure.workers.messages import CheckReply
+from loopwright.measure.workers.process import Worker
 from loopwright.records import Json
-from loopwright.runtime import Artifact
+from loopwright.runtime import Artifact, cpu
 
 if TYPE_CHECKING:
     from loopwright.task import ConfigEntity
@@ -89,15 +91,22 @@ class Equipment:
         option: how to measure.
         announce: called with one line about what a person should know.
         beside: the equipment of another task with an equal option, which is closed later; its
-            processes are used.
+            processes are used, that of kernels where they run on the same devices.
 
     Attributes:
+        devices: on which kernels are timed.
+        runs: the runner of the first device.
+        runners: one for each device, the first one's among them.
         passes: settings of the `PassContext` that candidates are lowered in.
+
+    Raises:
+        UsageError: a device cannot be used, or is none of the target's.
     """
 
     option: MeasureOption
     builds: BuildPool
     runs: RunSession
+    runners: list[RunSession]
 
     def __init__(
         self,
@@ -112,31 +121,58 @@ class Equipment:
         self.option = option
         self.announce = announce
         self.passes: Mapping[str, Json] = {}
-        self._borrowed = beside is not None
+        self.devices = measured_on(task.target, option.runner.devices)
+        self._borrows_builders = beside is not None
+        self._borrows_runner = beside is not None and beside.devices == self.devices
         self._learned: set[tuple[str, tuple[ArgId, ...]]] = set()
         self._why_unchecked = ""
-        builders, runner = (beside.builds.workers, beside.runs.worker) if beside else (None, None)
+        builders = beside.builds.workers if beside is not None else None
+        lent = beside.runners if beside is not None and self._borrows_runner else []
         data = InputData(task)
         self.builds = BuildPool(option.builder, task.target.canonical, builders)
-        self.runs = RunSession(option.runner, self.builds.pump, data, runner, data.owner)
+        workers = [
+            lent[number].worker if lent else runner(option.runner, self._device_name(number))
+            for number in range(len(self.devices))
+        ]
+        self.runs = RunSession(
+            *(option.runner, self.builds.pump, data, workers[0], data.owner, self._device_name(0))
+        )
+        others = [self.runs.another(self.builds.pump, worker) for worker in workers[1:]]
+        self.runners = [self.runs, *others]
         self.references = References(task, self.builds, self.runs, announce)
-        self.lock = DeviceLock("cpu0", announce)
+        # They are taken in order, so that nobody waits for a device whose holder waits for ours.
+        self.locks = [DeviceLock(name, announce) for name in lock_names(self.devices)]
         self.clock = Clock()
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether kernels run on the CPU, whose cores builders need too."""
+        return self.devices[0] == cpu()
+
+    def _device_name(self, number: int) -> str:
+        """The name of a device for its runner; empty for the CPU."""
+        one = self.devices[number]
+        return "" if self.on_cpu else f"{one.name}:{one.device_id}"
 
     @property
     def answered(self) -> int:
         """How many requests the processes have answered so far."""
-        return sum(worker.answered for worker in (*self.builds.workers, self.runs.worker))
+        return sum(worker.answered for worker in self._workers)
+
+    @property
+    def _workers(self) -> list[Worker]:
+        """All processes."""
+        return [*self.builds.workers, *(session.worker for session in self.runners)]
 
     @property
     def waiting_for(self) -> str:
         """What is going on, for people who wonder why it takes so long; may be read on any
         thread."""
-        workers = [w.doing for w in (*self.builds.workers, self.runs.worker)]
-        parts = [doing for doing in workers if doing]
+        parts = [worker.doing for worker in self._workers if worker.doing]
         match self.clock.running[-1:]:
             case ["wait"]:
-                parts.append(f"the device, on which {self.lock.holder or 'nobody'} is timing")
+                holders = [lock.holder for lock in self.locks if lock.holder]
+                parts.append(f"the device, on which {', '.join(holders) or 'nobody'} is timing")
             case ["instantiate"]:
                 parts.append(f"the template of {self.task.name}")
             case ["reference"] if not parts:
@@ -148,20 +184,23 @@ class Equipment:
     def start(self) -> None:
         """Start the processes, without waiting for them."""
         self.builds.start()
-        self.runs.start()
+        for session in self.runners:
+            session.start()
 
     def reset(self) -> None:
         """Give the device back and forget all work that is under way."""
-        self.lock.release()
+        self.release_device()
         self.builds.reset()
-        self.runs.reset()
+        for session in self.runners:
+            session.reset()
 
     def close(self) -> None:
         """End the processes that are its own; nothing of them is left."""
         self.reset()
-        if not self._borrowed:
+        if not self._borrows_builders:
             self.builds.close()
-            self.runs.close()
+        for session in [] if self._borrows_runner else self.runners:
+            session.close()
 
     def lower_as_here(self) -> None:
         """Let candidates be lowered in the `PassContext` of the caller."""
@@ -194,10 +233,16 @@ class Equipment:
             self.builds.feed()
 
     def take_device(self) -> None:
-        """Hold the device; waits while another process times on it."""
-        if not self.lock.held:
+        """Hold the devices; waits while another process times on one of them."""
+        if not all(lock.held for lock in self.locks):
             with self.clock.phase("wait"):
-                self.lock.acquire()
+                for lock in self.locks:
+                    lock.acquire()
+
+    def release_device(self) -> None:
+        """Give the devices back; nothing happens when they are not held."""
+        for lock in self.locks:
+            lock.release()
 
     def check(
         self,
@@ -265,12 +310,14 @@ class Equipment:
     def _bounds_checked(self, candidate: Candidate) -> MeasureError | None:
         """Run a candidate with checks of all bounds, where accesses depend on data.
 
+        Code for devices has no such checks: there guard zones find what is written outside.
+
         Returns:
             An error where one leaves its tensor.
         """
         from loopwright.te.index_ranges import is_data_dependent
 
-        if not is_data_dependent(candidate.dag):
+        if not self.on_cpu or not is_data_dependent(candidate.dag):
             return None
         build = self.builds.add(_with_bound_checks(candidate), first=True)
         self.builds.wait([build])

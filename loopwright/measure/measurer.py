@@ -12,6 +12,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 from types import TracebackType
@@ -24,6 +25,7 @@ from loopwright.measure.building import Build, Candidate
 from loopwright.measure.checking.gate import checked_result
 from loopwright.measure.description import Descriptions
 from loopwright.measure.equipment import Equipment
+from loopwright.measure.lanes import Lanes, result_of
 from loopwright.measure.options import WINDOWS, MeasureOption, measure_option
 from loopwright.measure.playoff.playoff import playoff
 from loopwright.measure.playoff.result import PlayoffPlan, PlayoffResult
@@ -97,12 +99,15 @@ class Measurer:
         shared = None if beside is None else beside.equipment
         self.equipment = Equipment(task, self.option, announce or _log.warning, shared)
         cores = cores or len(usable_cpus())
-        threads = task.target.canonical.get("num_threads") or cores
-        self.overlap = cores >= self.option.builder.processes + threads
+        threads = _host_threads(self.equipment, cores)
+        several = len(self.equipment.devices) > 1
+        self.overlap = not several and cores >= self.option.builder.processes + threads
+        self._lanes = Lanes(self.equipment, self.equipment.runners, self._run) if several else None
         self._again = Again(self.equipment)
         self._entered = False
         self._measured_any = False
         self._known_code: dict[str, MeasureResult] = {}
+        self._ahead: dict[Build, Future[MeasureResult]] = {}  # what several devices work on
         self._descriptions = Descriptions(task, self.option.runner.seed)
 
     def __enter__(self) -> Measurer:
@@ -122,6 +127,7 @@ class Measurer:
     def close(self) -> None:
         """End all worker processes that are its own; nothing of them is left."""
         self._entered = False
+        self._stop_lanes()
         self.equipment.close()
 
     @property
@@ -215,7 +221,13 @@ class Measurer:
                 start = time.perf_counter()
         finally:
             clock.total += time.perf_counter() - start
+            self._stop_lanes()
             self.equipment.reset()
+
+    def _stop_lanes(self) -> None:
+        self._ahead.clear()
+        if self._lanes is not None:
+            self._lanes.stop()
 
     def _results(
         self, inputs: list[MeasureInput], incumbent: float | None, programs: Programs
@@ -225,12 +237,13 @@ class Measurer:
             builds = self._submit(inputs[at : at + size], programs)
             if not self.overlap:
                 self.equipment.wait_for([b for b in builds if isinstance(b, Build)])
+            self._hand_out(builds, incumbent)
             for build in builds:
                 result = self._finish(build, incumbent, programs)
                 programs.note(result)
                 incumbent = faster(incumbent, result)
                 yield result
-            self.equipment.lock.release()
+            self.equipment.release_device()
 
     def playoff(self, candidates: Sequence[ConfigEntity], plan: PlayoffPlan) -> PlayoffResult:
         """Check and measure the fastest candidates again, interleaved with the default.
@@ -284,6 +297,24 @@ class Measurer:
             raise UsageError("a Measurer is used inside `with Measurer(task, option) as m:`")
 
     # -- one batch -------------------------------------------------------------------------------
+
+    def _hand_out(self, builds: Sequence[Build | MeasureError], incumbent: float | None) -> None:
+        """Let several devices begin with what is built, in order; nothing happens for one."""
+        if self._lanes is None:
+            return
+        self._lanes.rest()
+        ready = [
+            (build, build.outcome)
+            for build in dict.fromkeys(b for b in builds if isinstance(b, Build))
+            if isinstance(build.outcome, Artifact) and _code(build.outcome) not in self._known_code
+        ]
+        for build, artifact in ready:
+            self._lanes.prepare(build.candidate, artifact)
+        if ready:
+            self._wait_for_device()
+        work = [(build.candidate, artifact) for build, artifact in ready]
+        futures = self._lanes.measure(work, incumbent)
+        self._ahead = {b: future for (b, _), future in zip(ready, futures, strict=True)}
 
     def _submit(
         self, inputs: Sequence[MeasureInput], programs: Programs
@@ -353,9 +384,15 @@ class Measurer:
         if isinstance(outcome, MeasureError):
             return MeasureResult(error=outcome, program=build.program)
         start = time.perf_counter()
-        result = self.equipment.runs.undisturbed(
-            lambda: self._run_or_recall(build.candidate, outcome, incumbent)
-        )
+        if build in self._ahead:
+            with self.equipment.clock.phase("run"):
+                result = replace(result_of(self._ahead.pop(build)), code=_code(outcome))
+        else:
+            if self._lanes is not None:
+                self._lanes.rest()
+            result = self.equipment.runs.undisturbed(
+                lambda: self._run_or_recall(build.candidate, outcome, incumbent)
+            )
         return replace(
             result,
             run_s=time.perf_counter() - start,
@@ -366,11 +403,11 @@ class Measurer:
         self, candidate: Candidate, artifact: Artifact, incumbent: float | None
     ) -> MeasureResult:
         """Run a candidate, unless the times of its object code are known."""
-        code = hashlib.sha256(artifact.objects).hexdigest()[:_CODE_DIGITS]
+        code = _code(artifact)
         if code in self._known_code:
             return self._known_code[code]
         self._wait_for_device()
-        return replace(self._run(candidate, artifact, incumbent), code=code)
+        return replace(self._run(self.equipment, candidate, artifact, incumbent), code=code)
 
     def _wait_for_device(self) -> None:
         """Take the device, and rest where that was asked for."""
@@ -382,11 +419,15 @@ class Measurer:
         self._measured_any = True
 
     def _run(
-        self, candidate: Candidate, artifact: Artifact, incumbent: float | None
+        self,
+        equipment: Equipment,
+        candidate: Candidate,
+        artifact: Artifact,
+        incumbent: float | None,
     ) -> MeasureResult:
         """Race a candidate, take its samples, and check it where it would become the best."""
-        option, runs = self.option.runner, self.equipment.runs
-        with self.equipment.clock.phase("run"):
+        option, runs = self.option.runner, equipment.runs
+        with equipment.clock.phase("run"):
             race = runs.load_and_race(artifact, incumbent, race=option.racing)
             if isinstance(race, MeasureError):
                 return MeasureResult(error=race)
@@ -401,7 +442,19 @@ class Measurer:
             return replace(result, checked=Checked.OFF, check_reason="checking is switched off")
         if not would_lead(incumbent, result):
             return replace(result, check_reason=_NOT_BEST)
-        return checked_result(self.equipment, candidate, artifact, result)
+        return checked_result(equipment, candidate, artifact, result)
+
+
+def _host_threads(equipment: Equipment, cores: int) -> int:
+    """Cores that a kernel needs while it is timed; one launches those of a device that is apart."""
+    if equipment.on_cpu:
+        return int(equipment.task.target.canonical.get("num_threads") or cores)
+    return cores if equipment.devices[0].attribute("is_host_processor") else 1
+
+
+def _code(artifact: Artifact) -> str:
+    """The hash of object code."""
+    return hashlib.sha256(artifact.objects).hexdigest()[:_CODE_DIGITS]
 
 
 def _error(build: Build) -> MeasureError | None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass
 from pathlib import Path
 
 from loopwright.env import total_memory, usable_cpus
 from loopwright.errors import UsageError, did_you_mean
+from loopwright.runtime import Device, device
 
 #: Racing drops a candidate whose first run takes longer than this many times the incumbent.
 DROP_RATIO = 2.0
@@ -57,6 +59,22 @@ def _named(owner: str, name: str, value: object, known: tuple[str, ...], why: st
     names = " or ".join(map(repr, known))
     what = "a function" if callable(value) else repr(value)
     raise UsageError(f"{owner}: {name} is {names}, not {what}: {why}")
+
+
+def _device_names(given: object) -> str:
+    """Names of devices with commas between them, each checked for what it says.
+
+    Raises:
+        UsageError: one of them names no device.
+    """
+    parts = given.split(",") if isinstance(given, str) else given
+    parts = [parts] if isinstance(parts, Device) else parts
+    if not isinstance(parts, list | tuple) or not all(isinstance(p, str | Device) for p in parts):
+        raise UsageError(
+            f'LocalRunner: device is a name such as "opencl:0", or several; it is {given!r}'
+        )
+    named = [device(p.strip() if isinstance(p, str) else p) for p in parts if p]
+    return ",".join(f"{one.name}:{one.device_id}" for one in named)
 
 
 def _unsupported(owner: str, name: str, value: object, why: str) -> None:
@@ -139,7 +157,8 @@ class LocalRunner:
         repeat: number of samples.
         min_repeat_ms: ``number`` grows until one sample takes at least this long.
         cooldown_interval: seconds of rest before each candidate. 0, not AutoTVM's 0.1.
-        enable_cpu_cache_flush: empty the caches before each call; each sample is then one call.
+        enable_cpu_cache_flush: empty the caches before each call, of a device its second-level one;
+            each sample is then one call.
         check: check a candidate that would become the best: its outputs on two sets of inputs, and
             that it touches nothing else (`loopwright.measure.workers.checkup`).
         racing: stop after a warm-up and one run when that run takes more than twice the incumbent,
@@ -147,6 +166,9 @@ class LocalRunner:
         memory_bytes: memory that the runner may take beyond what it starts with; None: half of
             the machine's.
         seed: seed of the input data.
+        device: names of the devices that kernels run on, such as ``"opencl:0"``, or several with
+            commas, or in a list: candidates are spread over them, which must be equal. Empty: the
+            first device of the target's kind. Kernels of devices are timed by the device's clock.
         module_loader: None or ``"default"``: the runner links what builders send it. A function is
             refused: the runner is another process (docs/adr/018, 019).
 
@@ -167,6 +189,7 @@ class LocalRunner:
     memory_bytes: int | None = None
     seed: int = 0
     _: KW_ONLY
+    device: str | Device | Sequence[str | Device] = ""
     module_loader: InitVar[object] = None
 
     def __post_init__(self, module_loader: object) -> None:
@@ -186,6 +209,13 @@ class LocalRunner:
             raise UsageError(
                 f"LocalRunner: seed must be an integer of at least 0; it is {self.seed!r}"
             )
+        object.__setattr__(self, "device", _device_names(self.device))
+
+    @property
+    def devices(self) -> str:
+        """Names of the devices with commas between them; empty: the first of the target's kind."""
+        assert isinstance(self.device, str)  # it was made one
+        return self.device
 
     @property
     def windows(self) -> bool:

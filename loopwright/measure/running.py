@@ -6,6 +6,8 @@ One candidate is one `load_and_race` (link, warm-up, one run), then `sample` for
 
 from __future__ import annotations
 
+import copy
+import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
@@ -41,12 +43,16 @@ from loopwright.measure.workers.messages import (
 from loopwright.measure.workers.process import Worker, take
 from loopwright.measure.workers.process_exit import FROM_OUTSIDE, FailureCause, WorkerFailure
 from loopwright.measure.workers.protocol import Message, Reply
+from loopwright.measure.workers.worker_program import WorkerProgram
 from loopwright.runtime import Arg, Artifact
 
 #: Seconds to make the input data, and to run the naive schedule once.
 PREPARE_S = 120.0
 REFERENCE_S = 120.0
 _SLACK_S = 0.25  # linking and the messages: not the kernel's fault
+#: Seconds beyond the limit of a kernel in which a device loads it and runs it once, unmeasured:
+#: drivers compile then, some for seconds.
+_LOAD_S = 10.0
 _KINDS = {
     FailureCause.TIMEOUT: ErrorKind.RUN_TIMEOUT,
     FailureCause.CRASH: ErrorKind.RUN_CRASH,
@@ -111,6 +117,7 @@ class RunSession:
         inputs: gives the input data of these arguments; None where seeded random data will do.
         worker: the process of another session to be used; None: a process of its own.
         owner: whose input data it is, where equal arguments of another session may get other data.
+        device: name of the device that kernels run on, such as ``"opencl:0"``; empty: the CPU.
 
     Attributes:
         kills: how often the process was killed or stopped from outside; see `undisturbed`.
@@ -124,15 +131,32 @@ class RunSession:
         inputs: Callable[[Sequence[Arg]], list[Array] | None] = seeded_inputs,
         worker: Worker | None = None,
         owner: str = "",
+        device: str = "",
     ) -> None:
         self.option = option
         self._owner = owner
         self._inputs = inputs
-        self.worker = worker or Worker("runner", option.memory_limit)
+        self.worker = worker or runner(option, device)
+        self._load_s = _LOAD_S if device else 0.0
         self._pump = pump
         self.kills = 0
         self._plans: dict[tuple[ArgKey, ...], DataPlan] = {}
         self.last_failure: WorkerFailure | None = None
+        self._making = threading.Lock()  # a function of a user may not bear two calls at once
+
+    def another(
+        self, pump: Callable[[Sequence[Worker]], None], worker: Worker | None = None
+    ) -> RunSession:
+        """A session with the same data, and the same knowledge of how they are made.
+
+        Args:
+            pump: waits for its runner.
+            worker: its process; None: the same one, for another thread.
+        """
+        other = copy.copy(self)
+        other._pump, other.kills = pump, 0
+        other.worker = worker or self.worker
+        return other
 
     def undisturbed(self, measure: Callable[[], _Result]) -> _Result:
         """What `measure` returns, which begins by loading a candidate.
@@ -183,7 +207,8 @@ class RunSession:
             flush=self.option.enable_cpu_cache_flush,
             payload=artifact.objects,
         )
-        limit, too_late = self.option.limit(incumbent), self._too_late(incumbent)
+        limit = self.option.limit(incumbent) + self._load_s
+        too_late = self._too_late(incumbent, self._load_s)
         return self._ask(request, RaceReply, too_late, limit + _SLACK_S, restart=False)
 
     def sample(
@@ -327,7 +352,8 @@ class RunSession:
             return None
         self.worker.sent.clear()  # the references go with the former data
         try:
-            given = self._inputs(args)
+            with self._making:
+                given = self._inputs(args)
         except TimeLimitError as e:
             return MeasureError(ErrorKind.RUN_ERROR, str(e))
         request = DataRequest(
@@ -382,19 +408,33 @@ class RunSession:
         self.worker.kill()
         self.worker.start()
 
-    def _too_late(self, incumbent: float | None = None) -> str:
+    def _too_late(self, incumbent: float | None = None, load_s: float = 0.0) -> str:
         """What is said of a kernel that ran too long: the limit that acted, and no other.
 
         Args:
             incumbent: best time so far in seconds per call, which may set a limit of its own.
+            load_s: seconds that loading it could take beside.
         """
         limit, timeout = self.option.limit(incumbent), self.option.timeout
         which = f"the runner's timeout of {timeout:.3g} s"
         if limit < timeout:
             which = f"{SLOW_RATIO:.3g} x the best so far, at least {SHORTEST_LIMIT_S:.3g} s"
-        return f"it ran longer than {limit:.3g} s and was killed; its limit was {which}"
+        loading = f", with {load_s:.3g} s for loading it onto the device," if load_s else ""
+        return f"it ran longer than {limit:.3g} s{loading} and was killed; its limit was {which}"
 
     def _failed(self, failure: WorkerFailure, too_late: str) -> MeasureError:
         self.kills += failure.cause in FROM_OUTSIDE
         text = too_late if failure.cause is FailureCause.TIMEOUT else failure.text
         return MeasureError(_KINDS[failure.cause], text)
+
+
+def runner(option: LocalRunner, device: str) -> Worker:
+    """A process that runs kernels.
+
+    The drivers of devices reserve far more address space than they take of memory, so that there
+    the size of the process is looked at between candidates, and its address space is not limited.
+    """
+    if not device:
+        return Worker("runner", option.memory_limit)
+    program = WorkerProgram(arguments=(device,))
+    return Worker("runner", 0, max_rss=option.memory_limit, program=program)

@@ -16,7 +16,14 @@ from loopwright.records.json_value import Json
 from loopwright.records.line import canonical_json
 from loopwright.records.log import Log, Skipped, load, load_expressions, load_lines, read_line
 from loopwright.records.many import fields_of, once_for_equal
-from loopwright.records.provenance import build_hash, environment, hardware, new_run, threads
+from loopwright.records.provenance import (
+    build_hash,
+    device_of,
+    environment,
+    hardware,
+    new_run,
+    threads,
+)
 from loopwright.records.query import best, by_task, distill, kept, top_k
 from loopwright.records.ranking import Measurement, Ranking, ranked, vouched
 from loopwright.records.record import VERSION, Checked, Record, task_key
@@ -52,6 +59,7 @@ __all__ = [
     "by_task",
     "canonical_json",
     "compared",
+    "device_of",
     "differences",
     "distill",
     "distill_file",

@@ -95,7 +95,12 @@ _TARGET: dict[str, _Check] = {
     "mattr": _or_null(_is_text_or_texts),
     "num_threads": _or_null(_is_count),
 }
+_DEVICE: dict[str, _Check] = {
+    **dict.fromkeys(("kind", "name", "uuid", "driver", "arch"), _is_text),
+    "processors": _is_count,
+}
 _ENV: dict[str, _Check] = {
+    "device": _or_null(_has(_DEVICE)),
     "cpu": _or_null(_is_text),
     "isa": _or_null(_is_text_or_texts),
     "cores": _or_null(_is_count),

@@ -30,18 +30,36 @@ def new_run() -> str:
     return uuid.uuid4().hex[:12]
 
 
-def environment() -> dict[str, Json]:
+def environment(device: Mapping[str, Json] | None = None) -> dict[str, Json]:
     """Describe this machine and these libraries, for a record's ``env``: ``env.machine()``.
+
+    Args:
+        device: What `loopwright.runtime.devices.facts.device_facts` says of the device that kernels
+            run on: ``{"kind", "name", "uuid", "driver", "arch", "processors"}``; None: the CPU.
 
     Example:
         >>> print(sorted(lw.records.environment())[:2])
         ['arch', 'cores']
     """
-    return dict(machine())
+    return {**machine(), **({} if device is None else {"device": dict(device)})}
+
+
+def device_of(env: Mapping[str, Json]) -> Mapping[str, Json]:
+    """What an ``env`` says of the device that kernels ran on; empty for the CPU.
+
+    Example:
+        >>> print(lw.records.device_of(lw.records.environment({"name": "a GPU"})))
+        {'name': 'a GPU'}
+    """
+    said = env.get("device")
+    return said if isinstance(said, dict) else {}
 
 
 def hardware(env: Mapping[str, Json], target: Mapping[str, Json]) -> str:
     """Name the hardware that decides a time: CPU model, vector extensions, and what code is for.
+
+    Of a device it is the model, the number of its processors and the architecture of its code;
+    where there is no such architecture, the driver compiles, and its version is named.
 
     Args:
         env: A record's ``env``, or :func:`environment` for this machine.
@@ -55,6 +73,9 @@ def hardware(env: Mapping[str, Json], target: Mapping[str, Json]) -> str:
         >>> print(bool(lw.records.hardware(lw.records.environment(), records[0].target)))
         True
     """
+    if device := device_of(env):
+        code = device.get("arch") or f"driver {_text(device.get('driver'))}"
+        return f"{_text(device.get('name'))} | {_text(device.get('processors'))} | {_text(code)}"
     machine = [env.get("cpu"), env.get("isa")]
     code = [target.get("mcpu"), target.get("mattr")]
     if not any(machine) and not any(code):
@@ -69,12 +90,15 @@ def _text(part: object) -> str:
 
 
 def threads(target: Mapping[str, Json], env: Mapping[str, Json]) -> int:
-    """Threads that a kernel uses: the target's, else all usable cores; 0 when neither is known.
+    """Threads that a kernel uses: the target's, else all usable cores; 0 when neither is known,
+    and on a device, whose processors are part of its model.
 
     Example:
         >>> print(lw.records.threads({"kind": "llvm", "num_threads": 2}, lw.records.environment()))
         2
     """
+    if device_of(env):
+        return 0
     for count in (target.get("num_threads"), env.get("cores")):
         if isinstance(count, int) and count > 0:
             return count
@@ -87,9 +111,10 @@ def build_hash(
     """Hash of what makes code from a trace: the ``build`` of a record.
 
     That is the compiler's own source, the LLVM binding, settings of the pass context where they are
-    not the default ones, and for the target ``c`` what the C compiler says of itself (``cc
-    --version``): any edit of a file that may change the code, and an upgrade of the C compiler for
-    its records alone, so that times of other code are never counted as measured.
+    not the default ones, for the target ``c`` what the C compiler says of itself (``cc --version``)
+    and for ``cuda`` the version of NVRTC: any edit of a file that may change the code, and an
+    upgrade of one of these compilers for its records alone, so that times of other code are never
+    counted as measured.
 
     Args:
         target: Canonical form of the target; None for any that needs no other compiler.
@@ -105,6 +130,8 @@ def build_hash(
     texts = [_source_hash()]
     if target and target.get("kind") == "c":
         texts.append(compiler_version(str(target.get("cc", "cc"))))
+    if target and target.get("kind") == "cuda":
+        texts.append(f"NVRTC {version('nvidia-cuda-nvrtc')}")
     if passes:
         texts.append(f"passes {json.dumps(passes, sort_keys=True)}")
     if len(texts) == 1:

@@ -11,11 +11,11 @@ from tests.cli.conftest import WORKLOAD
 
 GIVEN = (
     *("--number", "2", "--repeat", "5", "--min-repeat-ms", "1.5"),
-    *("--run-timeout", "7", "--build-timeout", "3", "--parallel", "1"),
+    *("--run-timeout", "7", "--build-timeout", "3", "--parallel", "1", "--device", "cpu:0"),
 )
 MEANT = measure_option(
     LocalBuilder(timeout=3.0, n_parallel=1),
-    LocalRunner(timeout=7.0, number=2, repeat=5, min_repeat_ms=1.5),
+    LocalRunner(timeout=7.0, number=2, repeat=5, min_repeat_ms=1.5, device="cpu:0"),
 )
 
 
@@ -42,7 +42,7 @@ def test_they_reach_the_measurer_and_the_command_to_go_on(cli, tmp_path, monkeyp
     assert asked == [MEANT]
     assert (
         "--number 2 --repeat 5 --min-repeat-ms 1.5 --run-timeout 7.0 --build-timeout 3.0 "
-        "--parallel 1 --trials"
+        "--parallel 1 --device cpu:0 --trials"
     ) in ran.out
 
 
@@ -53,6 +53,8 @@ def test_they_reach_the_measurer_and_the_command_to_go_on(cli, tmp_path, monkeyp
         (["--run-timeout", "-1"], "--run-timeout -1: give a number above zero"),
         (["--min-repeat-ms", "nan"], "--min-repeat-ms nan: give a number above zero"),
         (["--parallel", "two"], "Invalid value for '--parallel'"),
+        (["--device", "cpu:1"], "cpu(1) does not exist"),
+        (["--device", "opencl:0"], "runs on devices of type cpu, and opencl(0) is none"),
     ],
 )
 def test_values_that_mean_nothing(cli, words, text):

@@ -5,21 +5,22 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import click
 
+from loopwright.cli.device_option import device_option
 from loopwright.cli.harmless import echo
 from loopwright.cli.kernels import workload_kernels
 from loopwright.cli.kernels.chosen_record import RecordName
-from loopwright.cli.workload import Workload, counted, find_workload, workload_options
+from loopwright.cli.workload import Workload, find_workload, workload_options
 from loopwright.records import Json, compared
 
 if TYPE_CHECKING:
     from loopwright.measure import PairedGain
-    from loopwright.runtime import Module
+    from loopwright.runtime import Device, Module
     from loopwright.target import VectorUnit
 
 #: The name of the column that is not a kernel of ours.
@@ -46,6 +47,7 @@ class Contestant:
     metavar="N",
     help="How often each is timed, in turns; more make the interval of a gain narrower.",
 )
+@device_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def command(
     workload: str,
@@ -58,11 +60,14 @@ def command(
     trial: int | None,
     run: str | None,
     rounds: int,
+    device: str | None,
     as_json: bool,
 ) -> None:
     """Time WORKLOAD under its default configuration, under the best record of a log (--history) and
     in NumPy, in turns, beside the fastest arithmetic that the target's instructions do (the FMA
     peak: fused multiply-adds in registers, measured in the same run).
+
+    Kernels for another device than the CPU are compared with each other alone.
 
     "tuned beats default by 31.2 % +- 0.6 %" means that the true gain lies between 30.6 % and 31.8 %
     with a probability of 95 %.
@@ -71,26 +76,31 @@ def command(
     from loopwright.tuner.run.state import flop_of
 
     resolved = find_workload(workload, params, target, threads)
+    place = workload_kernels.device_of(resolved.task.target, device)
     name = RecordName(record, trial, run)
     tuned = workload_kernels.best(
-        resolved, history, name, allow_default=allow_default, verdicts=False
+        resolved, history, name, allow_default=allow_default, verdicts=False, device=device
     )
     modules = {"default": workload_kernels.compiled(resolved, workload_kernels.default(resolved))}
     if tuned is not None:
         modules["tuned"] = workload_kernels.compiled(resolved, tuned)
     used = workload_kernels.threads_of(modules["default"])
+    on_cpu = place == runtime.cpu()
     with ExitStack() as stack:
-        stack.enter_context(workload_kernels.alone())
+        stack.enter_context(workload_kernels.alone(place))
         # NumPy's process is started before pinning, which it would inherit.
-        numpy = _numpy(resolved, used, stack)
-        stack.enter_context(runtime.pinned(used))
-        contestants = [_kernel(name, module, resolved) for name, module in modules.items()]
+        numpy = _numpy(resolved, used, stack) if on_cpu else None
+        stack.enter_context(runtime.pinned(used) if on_cpu else nullcontext())
+        contestants = [_kernel(name, module, resolved, place) for name, module in modules.items()]
         contestants += [] if numpy is None else [numpy]
         flop = flop_of(resolved.task)
         unit = resolved.task.target.vector_unit
-        limit = "FMA peak" if unit is None else unit.peak
-        peaks, doubt = _measured(contestants, rounds, used, flop, unit)
-    peak = statistics.median(peaks)
+        limit = "" if not on_cpu else "FMA peak" if unit is None else unit.peak
+        if on_cpu:
+            peaks, doubt = _measured(contestants, rounds, used, flop, unit)
+        else:
+            peaks, doubt = _in_turns(contestants, rounds), ""
+    peak = statistics.median(peaks) if peaks else None
     rows = [_row(one, flop, peak) for one in contestants if one.times]
     gains = _gains(contestants, {row["name"]: row["of_peak"] for row in rows}, limit)
     if as_json:
@@ -98,10 +108,11 @@ def command(
             json.dumps(
                 {
                     "task": str(resolved.task),
-                    "threads": used,
+                    "threads": used if on_cpu else None,
+                    "device": str(place),
                     "flop": flop,
-                    "fma_peak_gflops": peak / 1e9,
-                    "peak": limit,
+                    "fma_peak_gflops": None if peak is None else peak / 1e9,
+                    "peak": limit or None,
                     "rows": rows,
                     "gains": [gain.to_json() for gain in gains],
                     "notes": [doubt] if doubt else [],
@@ -109,7 +120,8 @@ def command(
             )
         )
         return
-    click.echo(f"{resolved.task}, {counted(used)}, {rounds} samples each, interleaved")
+    where = workload_kernels.where(modules["default"], place)
+    click.echo(f"{resolved.task}, {where}, {rounds} samples each, interleaved")
     if tuned is not None:
         echo(tuned.choice)
     _table(rows, limit, peaks)
@@ -127,13 +139,15 @@ def _measured(
     unit: VectorUnit | None,
 ) -> tuple[list[float], str]:
     """Take all samples; again where a kernel is above the peak. Returns the peaks and a doubt."""
+    from loopwright import runtime
+
     whole = unit is None or unit.is_all_of_this_machine
     # NumPy may use instructions that the target does without, and then has another peak.
     limited = [one for one in contestants if whole or one.name != NUMPY]
     for _ in range(2):
         for one in contestants:
             one.times.clear()
-        peaks = [_round(contestants, turn, threads, unit) for turn in range(rounds)]
+        peaks = _in_turns(contestants, rounds, lambda: runtime.fma_peak(threads, 0.02, unit))
         peak = statistics.median(peaks)
         above = [one.name for one in limited if one.times and _share(one, flop, peak) > 1]
         if not above:
@@ -148,6 +162,29 @@ def _share(one: Contestant, flop: int, peak: float) -> float:
     return flop / statistics.median(one.times) / peak
 
 
+def _in_turns(
+    contestants: Sequence[Contestant], rounds: int, peak: Callable[[], float] | None = None
+) -> list[float]:
+    """Take samples of each, beginning with another one each round.
+
+    Args:
+        contestants: who takes part.
+        rounds: how often.
+        peak: measures the peak in flop/s after each round; None: it is not known.
+
+    Returns:
+        The peaks.
+    """
+    peaks: list[float] = []
+    for turn in range(rounds):
+        start = turn % len(contestants)
+        for one in [*contestants[start:], *contestants[:start]]:
+            seconds = one.sample()
+            one.times += [] if seconds is None else [seconds]
+        peaks += [] if peak is None else [peak()]
+    return peaks
+
+
 @dataclass(frozen=True)
 class Gain:
     """How one column compares with another, from samples taken in turns.
@@ -156,14 +193,14 @@ class Gain:
         one: name of the one that is looked at.
         other: name of the one it is compared with.
         found: by which share it is faster; None with too few rounds for an interval.
-        of_peak: share of the peak that the other reached.
-        limit: name of the peak, such as ``"FMA peak (AVX2)"``.
+        of_peak: share of the peak that the other reached; None where no peak is known.
+        limit: name of the peak, such as ``"FMA peak (AVX2)"``; empty where none is known.
     """
 
     one: str
     other: str
     found: PairedGain | None
-    of_peak: float
+    of_peak: float | None
     limit: str
 
     def text(self) -> str:
@@ -173,7 +210,9 @@ class Gain:
         found = self.found
         is_default = self.other == "default"
         other = "the default" if is_default else self.other
-        known = f"{other} has {self.of_peak * 100:.0f} % of the {self.limit}" if is_default else ""
+        known = ""
+        if is_default and self.of_peak is not None:
+            known = f"{other} has {self.of_peak * 100:.0f} % of the {self.limit}"
         return compared(found.outcome, found.gain, found.margin, self.one, other, known)
 
     def to_json(self) -> dict[str, Json]:
@@ -190,7 +229,7 @@ class Gain:
 
 
 def _gains(
-    contestants: Sequence[Contestant], of_peak: Mapping[str, float], limit: str
+    contestants: Sequence[Contestant], of_peak: Mapping[str, float | None], limit: str
 ) -> list[Gain]:
     """The kernel in question against the default and NumPy: the tuned one where there is one."""
     from loopwright.measure import paired_gain
@@ -204,24 +243,11 @@ def _gains(
     ]
 
 
-def _round(
-    contestants: Sequence[Contestant], turn: int, threads: int, unit: VectorUnit | None
-) -> float:
-    """Take a sample of each, beginning with another one each round; returns the peak in flop/s."""
-    from loopwright import runtime
-
-    start = turn % len(contestants)
-    for one in [*contestants[start:], *contestants[:start]]:
-        seconds = one.sample()
-        one.times += [] if seconds is None else [seconds]
-    return runtime.fma_peak(threads, 0.02, unit)
-
-
-def _kernel(name: str, module: Module, workload: Workload) -> Contestant:
+def _kernel(name: str, module: Module, workload: Workload, place: Device) -> Contestant:
     from loopwright import runtime
 
     arrays = workload_kernels.random_arguments(module, workload.task)
-    call = module[module.entry_name].bind(*arrays)
+    call = module[module.entry_name].bind(*workload_kernels.on_device(arrays, place))
     runtime.time_call(call, 1)
     estimate = runtime.time_call(call, 1)
     return Contestant(name, lambda: runtime.measure_windows(call, windows=1, estimate=estimate)[0])
@@ -240,7 +266,7 @@ def _numpy(workload: Workload, threads: int, stack: ExitStack) -> Contestant | N
     return Contestant(NUMPY, side.sample)
 
 
-def _row(one: Contestant, flop: int, peak: float) -> dict[str, Json]:
+def _row(one: Contestant, flop: int, peak: float | None) -> dict[str, Json]:
     median = statistics.median(one.times)
     return {
         "name": one.name,
@@ -248,23 +274,25 @@ def _row(one: Contestant, flop: int, peak: float) -> dict[str, Json]:
         "min_s": min(one.times),
         "max_s": max(one.times),
         "gflops": flop / median / 1e9,
-        "of_peak": flop / median / peak,
+        "of_peak": None if peak is None else flop / median / peak,
         "times": one.times,
     }
 
 
 def _table(rows: list[dict[str, Json]], limit: str, peaks: list[float]) -> None:
     width = max(10, len(limit) + 1)
-    click.echo(
-        f"{'':{width}}{'median':>12}{'spread':>12}{'GFLOP/s':>10}{'of peak':>9}{'speed-up':>10}"
-    )
+    share = f"{'of peak':>9}" if peaks else ""
+    click.echo(f"{'':{width}}{'median':>12}{'spread':>12}{'GFLOP/s':>10}{share}{'speed-up':>10}")
     base = rows[0]["median_s"]
     for row in rows:
         spread = (row["max_s"] - row["min_s"]) / row["median_s"]
+        share = f"{row['of_peak']:>9.1%}" if peaks else ""
         click.echo(
             f"{row['name']:{width}}{row['median_s'] * 1e3:>9.4g} ms{spread:>12.1%}"
-            f"{row['gflops']:>10.1f}{row['of_peak']:>9.1%}{base / row['median_s']:>9.2f}x"
+            f"{row['gflops']:>10.1f}{share}{base / row['median_s']:>9.2f}x"
         )
+    if not peaks:
+        return
     peak = statistics.median(peaks)
     spread = (max(peaks) - min(peaks)) / peak
     click.echo(f"{limit:{width}}{'':>12}{spread:>12.1%}{peak / 1e9:>10.1f}")

@@ -56,11 +56,9 @@ def check(file: str, module: Module, arrays: Sequence[Array]) -> str:
         RunError: an output is wrong, or not finite where no reference is known.
         UsageError: the kernel's arguments are not those of the workload that its manifest names.
     """
-    from loopwright.runtime import Function
+    from loopwright.measure.arguments import arguments
 
-    function = module[module.entry_name]
-    assert isinstance(function, Function)
-    pairs = list(zip(function.args, arrays, strict=True))
+    pairs = list(zip(arguments(module.artifact), arrays, strict=True))
     task = _task_of(module)
     if task is None:
         _check_finite(file, pairs)

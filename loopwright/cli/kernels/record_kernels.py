@@ -6,6 +6,7 @@ import json
 
 import click
 
+from loopwright.cli.device_option import device_option
 from loopwright.cli.harmless import echo
 from loopwright.cli.kernels.chosen_record import emit_option, record_options
 from loopwright.cli.logs.reading import Filters, filter_options, find_record, load_log
@@ -52,6 +53,7 @@ def export(log: str, record: str, filters: Filters, out: str | None, as_data: bo
     show_default=True,
     help="That building, and that running, may take.",
 )
+@device_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 @click.pass_context
 def rerun(
@@ -64,6 +66,7 @@ def rerun(
     filters: Filters,
     emit: str | None,
     timeout: float,
+    device: str | None,
     as_json: bool,
 ) -> None:
     """Build, check and time the kernel of one RECORD of LOG again, beside what LOG says.
@@ -81,7 +84,7 @@ def rerun(
     if emit is not None:
         echo(inspection.text_of(read, chosen, emit))
         return
-    done = inspection.rerun(read, chosen, timeout=timeout, announce=_say)
+    done = inspection.rerun(read, chosen, timeout=timeout, announce=_say, device=device or "")
     if as_json:
         click.echo(json.dumps(done.to_json()))
     else:

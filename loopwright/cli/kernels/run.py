@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
 import click
 
+from loopwright.cli.device_option import device_option
 from loopwright.cli.harmless import echo
+from loopwright.errors import UsageError
+
+if TYPE_CHECKING:
+    from loopwright.runtime import Device
 
 
 @click.command("run", short_help="Check and time a file that `build` wrote.")
@@ -19,8 +26,9 @@ from loopwright.cli.harmless import echo
     metavar="N",
     help="Samples, each about 10 ms of calls; the median is shown.",
 )
+@device_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
-def command(file: str, repeat: int, as_json: bool) -> None:
+def command(file: str, repeat: int, device: str | None, as_json: bool) -> None:
     """Run the kernel in FILE once on random inputs, check the outputs, and time it.
 
     They are compared with the reference of the workload that `build` wrote into FILE. Where that is
@@ -28,7 +36,7 @@ def command(file: str, repeat: int, as_json: bool) -> None:
     """
     from loopwright import runtime
     from loopwright.cli.kernels import built_files, workload_kernels
-    from loopwright.cli.workload import counted
+    from loopwright.runtime.artifacts.kinds import artifact_kind
 
     module = runtime.load_module(file.removesuffix(".json"))
     function = module[module.entry_name]
@@ -36,11 +44,18 @@ def command(file: str, repeat: int, as_json: bool) -> None:
     specs = next(
         f["args"] for f in module.artifact.manifest["functions"] if f["name"] == function.name
     )
-    function(*arrays)
-    checked = built_files.check(file, module, arrays)
-    threads = workload_kernels.threads_of(module)
-    with workload_kernels.alone(), runtime.pinned(threads):
-        times = runtime.measure_windows(function.bind(*arrays), windows=repeat)
+    place = _place(artifact_kind(module.artifact.kind).device, device)
+    given = workload_kernels.on_device(arrays, place)
+    function(*given)
+    ran = arrays if given is arrays else [a.numpy() for a in given]
+    checked = built_files.check(file, module, ran)
+    on_cpu = place == runtime.cpu()
+    threads = workload_kernels.threads_of(module) if on_cpu else None
+    with (
+        workload_kernels.alone(place),
+        runtime.pinned(threads) if on_cpu else nullcontext(),
+    ):
+        times = runtime.measure_windows(function.bind(*given), windows=repeat)
     result = runtime.BenchmarkResult(tuple(times))
     if as_json:
         click.echo(
@@ -50,12 +65,28 @@ def command(file: str, repeat: int, as_json: bool) -> None:
                     "args": specs,
                     "outputs": checked,
                     "threads": threads,
+                    "device": str(place),
                     "times": times,
                 }
             )
         )
         return
     shapes = ", ".join(f"{s['name']}: {s['dtype']}{s['shape']}" for s in specs)
-    echo(f"{function.name}({shapes}), {counted(threads)}")
+    echo(f"{function.name}({shapes}), {workload_kernels.where(module, place)}")
     click.echo(f"outputs: {checked}")
     click.echo(f"time:    {result}")
+
+
+def _place(kind: str, wanted: str | None) -> Device:
+    """The device that code of a kind runs on, by its name or the first one.
+
+    Raises:
+        UsageError: it cannot be used, or is of another kind.
+    """
+    from loopwright import runtime
+
+    place = runtime.device(wanted or kind)
+    if place.name != kind:
+        raise UsageError(f"--device {wanted}: the kernel is for devices of type {kind}; name one")
+    place.require()
+    return place

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
@@ -14,30 +14,34 @@ import numpy as np
 from loopwright.cli.harmless import echo
 from loopwright.cli.kernels import chosen_record
 from loopwright.cli.kernels.chosen_record import RecordName, record_options
-from loopwright.cli.workload import Workload
-from loopwright.errors import RecordError
+from loopwright.cli.workload import Workload, counted
+from loopwright.errors import RecordError, UsageError
 
 if TYPE_CHECKING:
     from loopwright.lowering.context import PassContext
+    from loopwright.measure import MeasureOption
     from loopwright.measure.checking.check import Array
     from loopwright.records import Log, Record
-    from loopwright.runtime import Module
+    from loopwright.runtime import Device, Module
     from loopwright.schedule import Schedule
+    from loopwright.target import Target
     from loopwright.task import ApplyHistoryBest, Task
     from loopwright.te import Tensor
 
 
 @contextmanager
-def alone() -> Iterator[None]:
-    """Hold the device: no other process of loopwright times anything meanwhile."""
+def alone(device: Device | None = None) -> Iterator[None]:
+    """Hold a device, the CPU by default: no other process of loopwright times anything there."""
     from loopwright.measure import DeviceLock
+    from loopwright.measure.devices import CPU_LOCK, lock_names
 
-    lock = DeviceLock(announce=_say)
-    lock.acquire()
-    try:
+    names = [CPU_LOCK] if device is None else lock_names([device])
+    with ExitStack() as stack:
+        for name in names:
+            lock = DeviceLock(name, announce=_say)
+            lock.acquire()
+            stack.callback(lock.release)
         yield
-    finally:
-        lock.release()
 
 
 #: Records of a log that are checked, at most, until one is found right.
@@ -116,6 +120,7 @@ def best(
     allow_default: bool = False,
     check: bool = True,
     verdicts: bool = True,
+    device: str | None = None,
 ) -> ChosenSchedule | None:
     """The schedule of the best record of some logs, or of the one that was named.
 
@@ -127,6 +132,7 @@ def best(
         check: compare the answer of a record that was never checked with the reference first, and
             note the outcome in its log; one that is wrong makes way for the next best.
         verdicts: give the default configuration where the record says that this is as fast.
+        device: on which it is checked; None: the first of the target's kind.
 
     Raises:
         RecordError: a log is missing or cannot be read; no record fits, or the best one cannot be
@@ -147,11 +153,11 @@ def best(
         if complaint := log.complaint():
             echo(complaint, err=True)
     if name.given:
-        return _named(workload, logs, name, check=check)
+        return _named(workload, logs, name, check=check, device=device)
     # From the records, not from the logs: the lines above have said what was skipped.
     context = apply_history_best([log.records for log in logs], verdicts=verdicts)
     if check:
-        _check(workload, context, logs)
+        _check(workload, context, logs, device)
     choice = context.explain(workload.task)
     context.strict = not allow_default and (check or choice.record is None)
     try:
@@ -165,7 +171,7 @@ def best(
 
 
 def _named(
-    workload: Workload, logs: Sequence[Log], name: RecordName, *, check: bool
+    workload: Workload, logs: Sequence[Log], name: RecordName, *, check: bool, device: str | None
 ) -> ChosenSchedule:
     """The schedule of the record that was named, checked where nobody has."""
     from loopwright.measure import recheck
@@ -184,7 +190,7 @@ def _named(
         click.echo(f"record {record.id} was never checked: checking it", err=True)
         with chosen.context():
             scheduled = (chosen.schedule, chosen.args)
-            checked = recheck(workload.task, record, scheduled, announce=_say)
+            checked = recheck(workload.task, record, scheduled, _option(device), _say)
         _note(checked, record, logs)
         error = checked.error
     if error is not None:
@@ -192,7 +198,16 @@ def _named(
     return chosen
 
 
-def _check(workload: Workload, context: ApplyHistoryBest, logs: Sequence[Log]) -> None:
+def _option(device: str | None) -> MeasureOption | None:
+    """How to check on a device; None: as usual."""
+    from loopwright.measure import LocalRunner, measure_option
+
+    return None if device is None else measure_option(runner=LocalRunner(device=device))
+
+
+def _check(
+    workload: Workload, context: ApplyHistoryBest, logs: Sequence[Log], device: str | None
+) -> None:
     """Check the best record, if nobody has; where it is wrong, the next best, and so on."""
     from loopwright.measure import recheck
     from loopwright.records import Checked
@@ -206,7 +221,7 @@ def _check(workload: Workload, context: ApplyHistoryBest, logs: Sequence[Log]) -
         if choice.match is Match.DEFAULT:
             return  # that is what will be built
         click.echo(f"record {choice.record.id} was never checked: checking it", err=True)
-        checked = recheck(task, choice.record, scheduled, announce=_say)
+        checked = recheck(task, choice.record, scheduled, _option(device), _say)
         context.load([checked])
         _note(checked, choice.record, logs)
         if checked.error is not None:
@@ -275,6 +290,40 @@ def random_arguments(module: Module, task: Task | None = None) -> list[Array]:
         if arg.output:
             poison(array)
     return arrays
+
+
+def on_device(arrays: Sequence[Array], device: Device) -> Sequence[Any]:
+    """Arrays as the kernels of a device take them: those of the CPU as they are, else copies."""
+    from loopwright.runtime import array, cpu
+
+    return arrays if device == cpu() else [array(a, device=device) for a in arrays]
+
+
+def device_of(target: Target, wanted: str | None) -> Device:
+    """The one device that kernels of a target are timed on.
+
+    Args:
+        target: what they are built for.
+        wanted: what ``--device`` said.
+
+    Raises:
+        UsageError: it cannot be used, or several are named.
+    """
+    from loopwright.measure.devices import measured_on
+
+    devices = measured_on(target, wanted or "")
+    if len(devices) > 1:
+        raise UsageError(f"--device {wanted}: kernels are compared on one device; name one")
+    return devices[0]
+
+
+def where(module: Module, device: Device) -> str:
+    """What a kernel runs on, for people: ``2 threads``, or the device."""
+    from loopwright.runtime import cpu
+
+    if device != cpu():
+        return f"{device} ({device.device_name})"
+    return counted(threads_of(module))
 
 
 def threads_of(module: Module) -> int:

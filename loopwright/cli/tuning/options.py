@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from loopwright.cli.device_option import device_option
 from loopwright.errors import UsageError, did_you_mean
 from loopwright.records import Json
 from loopwright.tuner import DEFAULT_TUNER, TUNERS, find_tuner
@@ -74,7 +75,12 @@ def tuner_options(command: Callable[..., object]) -> Callable[..., object]:
 
 
 #: Options of `measuring_options` by the names of their parameters.
-MEASURING = ("number", "repeat", "min_repeat_ms", "run_timeout", "build_timeout", "parallel")
+MEASURING = (
+    *("number", "repeat", "min_repeat_ms", "run_timeout", "build_timeout", "parallel"),
+    "device",
+)
+#: What `measuring` takes: values by the names in `MEASURING`.
+MeasuringOptions = Mapping[str, float | str | None]
 
 
 def measuring_options(command: Callable[..., object]) -> Callable[..., object]:
@@ -119,26 +125,27 @@ def measuring_options(command: Callable[..., object]) -> Callable[..., object]:
             metavar="N",
             help="Processes that compile at the same time [default: one a core].",
         ),
+        device_option,
     )
     for decorate in reversed(decorators):
         command = decorate(command)
     return command
 
 
-def measuring(given: Mapping[str, float | None]) -> MeasureOption | None:
+def measuring(given: MeasuringOptions) -> MeasureOption | None:
     """How to measure, by the options of `measuring_options`; None where none of them is given.
 
     Args:
         given: values by the names in `MEASURING`; None for those that were not given.
 
     Raises:
-        UsageError: a value is not above zero; the message names the option.
+        UsageError: a value is not above zero, or names no device; the message names the option.
     """
     from loopwright.measure import LocalBuilder, LocalRunner, measure_option
 
-    chosen = {name: value for name, value in given.items() if value is not None}
-    if not chosen:
+    if all(value is None for value in given.values()):
         return None
+    chosen = {name: v for name, v in given.items() if isinstance(v, int | float)}
     for name, value in chosen.items():
         if not 0 < value < math.inf:
             option = f"--{name.replace('_', '-')}"
@@ -152,6 +159,7 @@ def measuring(given: Mapping[str, float | None]) -> MeasureOption | None:
         number=_whole(chosen.get("number")),
         repeat=_whole(chosen.get("repeat")),
         min_repeat_ms=chosen.get("min_repeat_ms"),
+        device=str(given.get("device") or ""),
     )
     return measure_option(builder, runner)
 

@@ -31,7 +31,10 @@ from loopwright.cli.tuning.options import (
 from loopwright.cli.workload import Workload, counted, find_workload, workload_options
 from loopwright.errors import UsageError
 from loopwright.measure import MeasureOption, lock_log
+from loopwright.measure.devices import measured_on
 from loopwright.records import Json, Store
+from loopwright.runtime import Device
+from loopwright.runtime.devices.facts import runs_on_cpu
 from loopwright.tuner import Summary, Tuner, TuningInterrupted, log_to_file
 from loopwright.tuner.run.budget import count, seconds, share
 from loopwright.tuner.run.budget import speed as enough
@@ -104,7 +107,7 @@ def command(
     log: str | None,
     as_json: bool,
     fail_without_gain: bool,
-    **measure: float | None,
+    **measure: float | str | None,
 ) -> int | None:
     """Tune WORKLOAD: an operator with its parameters, such as matmul M=512 N=512 K=512, or
     path/to/file.py:template with the template's. `loopwright workloads` lists the operators.
@@ -135,13 +138,15 @@ def command(
         "min_gain": share(min_gain),
     }
     option = measuring(measure)
+    devices = measured_on(resolved.task.target, "" if option is None else option.runner.devices)
     Store(path).close()
     with lock_log(path, resolved.task.key):
         pass
     console = verbosity.progress_console(stderr=as_json)
     code: int | None = 130
     try:
-        summary = _tune(searcher, resolved, path, budget, option, console)
+        where = _where(resolved, devices)
+        summary = _tune(searcher, resolved, path, budget, option, console, where)
         code = NO_GAIN if fail_without_gain and not summary.verdict.is_gain else None
         _print(console, _next_steps(resolved, summary, path, trials))
     except TuningInterrupted as stopped:
@@ -187,19 +192,22 @@ def _tune(
     budget: Mapping[str, Json],
     measure_option: MeasureOption | None,
     console: Console,
+    where: str,
 ) -> Summary:
     from loopwright.cli.tuning.display import Display
 
     results = verbosity.result_console(stderr=console.stderr)
     space = workload.task.config_space
     head = (
-        f"{workload.task} on {workload.task.target}, {counted(_threads(workload))}: "
+        f"{workload.task} on {workload.task.target}, {where}: "
         f"{space.range_length} configurations, tuner {tuner.name}, log {path}"
     )
     _print(console, [head])
     with ExitStack() as stack:
-        side = _numpy(workload, stack)
-        peak, numpy = _yardsticks(workload, console, side)
+        # What the CPU can do is no yardstick for another device.
+        on_cpu = runs_on_cpu(workload.task.target.kind)
+        side = _numpy(workload, stack) if on_cpu else None
+        peak, numpy = _yardsticks(workload, console, side) if on_cpu else (None, None)
         sampled = {} if side is None else {side.library: side.sample}
         display = Display(console, peak, numpy, sampled=sampled)
         try:
@@ -224,6 +232,13 @@ def _reachable(workload: Workload, gflops: float | None) -> float | None:
             f"--gflops {gflops:g}: {workload.task} has no operations to count; leave it out"
         )
     return gflops
+
+
+def _where(workload: Workload, devices: Sequence[Device]) -> str:
+    """What kernels run on, for people: threads of the CPU, or devices."""
+    if runs_on_cpu(workload.task.target.kind):
+        return counted(_threads(workload))
+    return f"{', '.join(map(str, devices))} ({devices[0].device_name})"
 
 
 def _threads(workload: Workload) -> int:
@@ -368,10 +383,21 @@ def _next_steps(workload: Workload, summary: Summary, path: str, asked: int | No
     steps = [
         *([] if change is None else [("continue", _again(workload, path, *change))]),
         ("start over", _again(workload, _fresh(path))),
-        ("compare", workload.command("bench", "--history", path)),
-        ("build", workload.command("build", "--history", path, "-o", f"{name}.o")),
+        ("compare", workload.command("bench", "--history", path, *repeated(["device"]))),
+        (
+            "build",
+            workload.command("build", "--history", path, "-o", f"{name}.{_extension(workload)}"),
+        ),
     ]
     return ["next:", *(f"  {what + ':':14}{line}" for what, line in steps)]
+
+
+def _extension(workload: Workload) -> str:
+    """What the file of a kernel ends with."""
+    from loopwright.driver.backends import backend_of
+    from loopwright.runtime.artifacts.kinds import artifact_kind
+
+    return artifact_kind(backend_of(workload.task.target).artifact_kind).extension
 
 
 def _fresh(path: str) -> str:

@@ -32,6 +32,7 @@ from loopwright.cli.workload import Workload, find_workload
 from loopwright.env import MAX_THREADS
 from loopwright.errors import UsageError
 from loopwright.measure import lock_log
+from loopwright.measure.devices import measured_on
 from loopwright.records import Json, Store
 from loopwright.tuner import TasksSummary, TuningInterrupted, log_to_file, task_table, tune_tasks
 from loopwright.tuner.run.budget import count, seconds, share
@@ -55,7 +56,7 @@ class WeightedWorkload:
     "--target",
     default="llvm",
     show_default=True,
-    help="What all kernels are compiled for: llvm, c or interp, with options.",
+    help="What all kernels are compiled for: llvm, c, interp, opencl or cuda, with options.",
 )
 @click.option(
     "--threads",
@@ -127,7 +128,7 @@ def command(
     log: str | None,
     as_json: bool,
     fail_without_gain: bool,
-    **measure: float | None,
+    **measure: float | str | None,
 ) -> int | None:
     """Tune the workloads of FILE together. Each line is a workload with its parameters, as for
     `loopwright tune`; a number before it says how often it is called, if more than once:
@@ -149,15 +150,18 @@ def command(
         trials = TRIALS * len(lines)
     path = log or f"{file.stem}.jsonl"
     # Impossible requests are refused before anything is measured.
+    option = measuring(measure)
     budget = {
         "n_trial": count("--trials", trials),
         "timeout": seconds(timeout),
         "early_stopping": count("--early-stopping", early_stopping),
         "per_task_early_stopping": count("--per-task-early-stopping", per_task_early_stopping),
         "min_gain": share(min_gain),
-        "measure_option": measuring(measure),
+        "measure_option": option,
     }
-    lines[0].workload.task.target.check_machine()
+    target_of_all = lines[0].workload.task.target
+    target_of_all.check_machine()
+    measured_on(target_of_all, "" if option is None else option.runner.devices)
     kind(lines[0].workload.task, seed=seed, **chosen)
     Store(path).close()
     for line in lines:
@@ -211,7 +215,8 @@ def _next_steps(
         click.echo(f"  continue: {_again(file, path, *change)}", err=err)
     for line, row in zip(lines, summary.rows, strict=True):
         if row.best_seconds is not None:
-            compare = line.workload.command("bench", "--history", path)
+            device = repeated(["device"])
+            compare = line.workload.command("bench", "--history", path, *device)
             click.echo(f"  compare:  {compare}", err=err)
 
 

@@ -16,7 +16,7 @@ from loopwright.inspection.report.elements import cut
 from loopwright.inspection.report.page_data import Comparison, LogPage, Page, Series, TaskPage
 from loopwright.inspection.report.series import Effort, Known, series_of
 from loopwright.inspection.roofline import limits_in
-from loopwright.records import Json, Log, Record, fields_of
+from loopwright.records import Json, Log, Record, device_of, fields_of
 from loopwright.records.reports.differences import record_differences, time_ratio
 from loopwright.records.reports.setups import Setup, by_setup, task_text
 from loopwright.version import __version__
@@ -287,10 +287,18 @@ def _facts(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
     for name, title in _FACTS.items():
         values = dict.fromkeys(_fact(env.get(name)) for env in different)
         found[title] = _first([value for value in values if value])
+    devices = [device_of(env) for env in different]
+    found["device"] = _first(list(dict.fromkeys(_device(d) for d in devices if d)))
     found["threads"] = _first([str(n) for n in dict.fromkeys(threads) if n])
     found["compiler"] = _first(list(dict.fromkeys(filter(None, builds))))
     found["seeds"] = _first([str(seed) for seed in dict.fromkeys(seeds) if seed is not None])
     return {title: values for title, values in found.items() if values}
+
+
+def _device(said: Mapping[str, Json]) -> str:
+    """A device for people: its model, with what else is known of it."""
+    known = [f"{n} {said[n]}" for n in ("arch", "processors", "driver", "uuid") if said.get(n)]
+    return f"{said.get('name', said.get('kind', ''))} ({', '.join(known)})"
 
 
 def _first(values: Sequence[str], most: int = 4) -> tuple[str, ...]:

@@ -24,7 +24,16 @@ from loopwright.inspection.report.page_data import (
 )
 from loopwright.inspection.roofline import Limits, roofline_point
 from loopwright.inspection.work import Work, work_of
-from loopwright.records import Checked, Log, Outcome, Record, fields_of, ranked, vouched
+from loopwright.records import (
+    Checked,
+    Log,
+    Outcome,
+    Record,
+    device_of,
+    fields_of,
+    ranked,
+    vouched,
+)
 from loopwright.records.query import verdict_on
 from loopwright.records.reports.curve import Curve, best_so_far
 from loopwright.records.reports.differences import record_differences
@@ -258,15 +267,17 @@ def _roofline(
         return None, "a call has no arithmetic to count"
     seconds = None if default is None else default.median
     speed = None if seconds is None else work.flop / seconds
-    source = _source(limits)
+    source = _source(limits, on_device=bool(device_of(best.env)))
     return (
         Roofline(point.intensity, point.speed, speed, limits.flops, limits.bandwidth, source),
         "",
     )
 
 
-def _source(limits: Limits) -> str:
+def _source(limits: Limits, *, on_device: bool) -> str:
     """Where the limits are from, as a sentence."""
+    if on_device:
+        return "The limits of a device are not sampled, and those of its host would say nothing."
     said = []
     if limits.flops:
         name = f"{limits.flops_name} of float32"

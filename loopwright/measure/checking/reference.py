@@ -6,7 +6,7 @@ bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,10 @@ from loopwright.measure.checking.check import Array, reference_problem
 from loopwright.measure.data.plan import SETS
 from loopwright.measure.result import MeasureError, TaskLike
 from loopwright.measure.running import PREPARE_S, REFERENCE_S, Answers, RunSession
+from loopwright.records import Json
 from loopwright.runtime import Arg, Artifact
+from loopwright.runtime.devices.facts import runs_on_cpu
+from loopwright.target import Target
 from loopwright.time_limit import limited
 
 #: A value this near to a multiple is taken for it.
@@ -177,7 +180,7 @@ class References:
         return _as_bytes(again, expected) == _as_bytes(answer, expected)
 
     def _from_naive(self, c: Candidate, exact: bool) -> Answers | None:
-        naive = make_candidate(c.dag, [], c.arg_ids, "naive")
+        naive = make_candidate(c.dag, [], c.arg_ids, "naive", target=self._naive_target())
         build = self._builds.add(naive, first=True, seconds=REFERENCE_S)
         self._builds.wait([build])
         answers = [self._answer_of(build, number) for number in SETS]
@@ -189,6 +192,10 @@ class References:
             f"answers of {self._task.name} cannot be checked: its naive schedule failed ({error})"
         )
         return None
+
+    def _naive_target(self) -> Mapping[str, Json] | None:
+        """What the naive schedule is built for: a schedule without bound loops runs on the CPU."""
+        return None if runs_on_cpu(self._task.target.kind) else Target("llvm").canonical
 
     def _answer_of(self, build: Build, number: int) -> bytes | MeasureError:
         outcome = build.compiled

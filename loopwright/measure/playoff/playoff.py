@@ -39,6 +39,11 @@ _FEWEST_CHOOSING = 2
 _CHOOSING_SHARE = 0.5
 #: Seconds that the rounds of a part may take before fewer than the least count are made.
 _PATIENCE_S = 2.5
+#: What is said where the kernels of a device are judged.
+_NO_LIMIT = (
+    "how near the best is to the limit of its device is not known: what arithmetic and memory of "
+    "this machine can do is measured on the CPU alone"
+)
 
 
 class Playoff:
@@ -56,7 +61,7 @@ class Playoff:
         self.limit: MachineLimit | None = None
         self.at_peak: list[float] = []
         self.beside: dict[str, list[float]] = {name: [] for name in plan.beside}
-        self.notes: list[str] = []
+        self.notes: list[str] = [] if equipment.on_cpu else [_NO_LIMIT]
 
     def hold(self, candidates: Sequence[ConfigEntity]) -> PlayoffResult:
         """Let those of the candidates that are right and distinct play; the fastest come first."""
@@ -226,7 +231,7 @@ class Playoff:
             f.judged = []
         self.beside = {name: [] for name in self.plan.beside}
         self.at_peak = []
-        if self.limit is None:
+        if self.limit is None and self.equipment.on_cpu:
             target = self.equipment.task.target
             threads = target.canonical.get("num_threads") or get_num_threads()
             self.limit = limit_of(best.artifact, self.plan.flop, threads, target.vector_unit)

@@ -1,4 +1,5 @@
-"""Where kernels are checked: each array, and the workspace, lies against memory without access."""
+"""Where kernels of the CPU are checked: each array, and the workspace, lies against memory without
+access."""
 
 from __future__ import annotations
 
@@ -7,8 +8,12 @@ from typing import Any
 
 import numpy.typing as npt
 
-from loopwright.measure.checking.check import Array
+from loopwright.errors import InternalError
+from loopwright.measure.workers.array_bytes import outside_text
+from loopwright.measure.workers.cpu_kernels import CpuKernel, HostMemory
+from loopwright.measure.workers.kernel_host import CheckMemory, LoadedKernel
 from loopwright.runtime import Arg
+from loopwright.runtime.function import BoundCall
 from loopwright.runtime.guarded_memory import GuardedMemory, Side
 from loopwright.runtime.ndarray import ALIGNMENT
 
@@ -16,7 +21,43 @@ from loopwright.runtime.ndarray import ALIGNMENT
 _FRESH = 0xFF
 
 
-class CheckMemory:
+class PagedMemory(HostMemory):
+    """Arrays in pages of their own, beside which lies memory without access.
+
+    Args:
+        args: the arguments.
+        workspace_bytes: of a call; 0 for none.
+
+    Attributes:
+        workspace: None where the kernel has none.
+    """
+
+    def __init__(self, args: Sequence[Arg], workspace_bytes: int) -> None:
+        super().__init__(args, [])
+        self._memory = [GuardedMemory(arg.nbytes) for arg in args]
+        self._space = GuardedMemory(workspace_bytes) if workspace_bytes else None
+        self.workspace_bytes = workspace_bytes
+        self.workspace: npt.NDArray[Any] | None = None
+
+    def place(self, side: Side) -> None:
+        """Let all arrays lie against one of their edges; what they held is lost."""
+        self.arrays = [
+            memory.place(arg.nbytes, side, arg.dtype.itemsize).view(arg.dtype).reshape(arg.shape)
+            for memory, arg in zip(self._memory, self.args, strict=True)
+        ]
+        if self._space is not None:
+            self.workspace = self._space.place(self.workspace_bytes, side, ALIGNMENT)
+            self.workspace.fill(_FRESH)
+
+    def written_outside(self) -> str | None:
+        """One line about a write between an array and the edge of a page, or None."""
+        names = [arg.name for m, arg in zip(self._memory, self.args, strict=True) if not m.intact()]
+        if self._space is not None and not self._space.intact():
+            names.append("its workspace")
+        return outside_text(names)
+
+
+class PagedCheckMemory(CheckMemory):
     """Arrays for the arguments of a kernel in pages of their own, used for many checks.
 
     A kernel may assume of an array that its elements are aligned, and of its workspace that it
@@ -26,40 +67,20 @@ class CheckMemory:
         args: the arguments.
         workspace_bytes: of a call; 0 for none.
 
-    Attributes:
-        args: the arguments.
-        arrays: one for each argument, once they are placed.
-        workspace: None where the kernel has none.
-
     Raises:
         MemoryError: there is no room.
     """
 
     def __init__(self, args: Sequence[Arg], workspace_bytes: int) -> None:
-        self.args = tuple(args)
-        self._memory = [GuardedMemory(arg.nbytes) for arg in args]
-        self._space = GuardedMemory(workspace_bytes) if workspace_bytes else None
-        self._workspace_bytes = workspace_bytes
-        self.arrays: list[Array] = []
-        self.workspace: npt.NDArray[Any] | None = None
+        self.memory: PagedMemory = PagedMemory(args, workspace_bytes)
 
     def fits(self, args: Sequence[Arg], workspace_bytes: int) -> bool:
-        """Whether it was made for these arguments."""
-        return self.args == tuple(args) and self._workspace_bytes == workspace_bytes
+        return self.memory.args == tuple(args) and self.memory.workspace_bytes == workspace_bytes
 
     def place(self, side: Side) -> None:
-        """Let all arrays lie against one of their edges; what they held is lost."""
-        self.arrays = [
-            memory.place(arg.nbytes, side, arg.dtype.itemsize).view(arg.dtype).reshape(arg.shape)
-            for memory, arg in zip(self._memory, self.args, strict=True)
-        ]
-        if self._space is not None:
-            self.workspace = self._space.place(self._workspace_bytes, side, ALIGNMENT)
-            self.workspace.fill(_FRESH)
+        self.memory.place(side)
 
-    def written_outside(self) -> str | None:
-        """One line about a write between an array and the edge of a page, or None."""
-        names = [arg.name for m, arg in zip(self._memory, self.args, strict=True) if not m.intact()]
-        if self._space is not None and not self._space.intact():
-            names.append("its workspace")
-        return f"it wrote outside the memory of {', '.join(names)}" if names else None
+    def bound(self, kernel: LoadedKernel) -> BoundCall:
+        if not isinstance(kernel, CpuKernel):
+            raise InternalError("a kernel of a device was to be checked in memory of the CPU")
+        return kernel.bound(self.memory, self.memory.workspace)

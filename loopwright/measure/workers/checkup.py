@@ -14,25 +14,15 @@ import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from loopwright import runtime
-from loopwright.measure.checking.check import Array, Closeness, poison
-from loopwright.measure.workers.arrays import (
-    KernelArrays,
-    fill,
-    fill_inputs,
-    judge,
-    outputs_of,
-    same_bytes,
-)
-from loopwright.measure.workers.check_memory import CheckMemory
-from loopwright.measure.workers.loaded_kernel import LoadedKernel
+from loopwright.measure.checking.check import Array, Closeness
+from loopwright.measure.workers.array_bytes import same_bytes
+from loopwright.measure.workers.arrays import KernelArrays
+from loopwright.measure.workers.kernel_host import ArgumentMemory, CheckMemory, LoadedKernel
 from loopwright.measure.workers.messages import CheckReply, CheckRequest
-from loopwright.runtime import timing
+from loopwright.runtime.devices.function import DeviceCall
 from loopwright.runtime.function import BoundCall
 from loopwright.runtime.guarded_memory import Side
-from loopwright.runtime.ndarray import aligned_bytes
 
 #: A call that does its work may take this many times what one took when it was timed, and this many
 #: seconds more: caches are cold, and threads asleep. Beyond it is timed again.
@@ -85,7 +75,7 @@ class Checkup:
             with self._kernel.pinned():
                 self._run("end", 0)
                 self._run("start", 1)
-                took = self._change_a_little(self._memory.arrays, 0, _LAST)
+                took = self._change_a_little(self._memory.memory, 0, _LAST)
                 if request.seconds is not None:
                     times = self._retimed(request, request.seconds, took)
         except _Wrong as wrong:
@@ -96,32 +86,31 @@ class Checkup:
 
     def _run(self, side: Side, number: int) -> None:
         """Run on a set of inputs: set 0 on poisoned outputs, set 1 on the former answer."""
-        memory, data = self._memory, self._data
-        args = memory.args
-        former = [a.copy() for a in outputs_of(args, memory.arrays)] if number else []
-        memory.place(side)
-        fill(args, memory.arrays, data.inputs(number))
-        for output, old in zip(outputs_of(args, memory.arrays), former, strict=bool(number)):
-            np.copyto(output, old)
-        self._call(memory.arrays).run()
+        checked, data = self._memory, self._data
+        former = checked.memory.results() if number else []
+        checked.place(side)
+        memory = checked.memory
+        memory.fill(data.inputs(number))
+        for output, old in zip(memory.outputs, former, strict=bool(number)):
+            memory.write(output, old)
+        checked.bound(self._kernel).run()
         again = "called again on the outputs it had filled, with other inputs: " if number else ""
-        self._judge(memory.arrays, number, again, memory.written_outside())
+        self._judge(memory, number, again)
 
-    def _call(self, arrays: Sequence[Array]) -> BoundCall:
-        memory = self._memory
-        return self._kernel.bound(arrays, memory.workspace if arrays is memory.arrays else None)
+    def _call(self, memory: ArgumentMemory) -> BoundCall | DeviceCall:
+        if memory is self._memory.memory:
+            return self._memory.bound(self._kernel)
+        return self._kernel.bound(memory)
 
-    def _judge(
-        self, arrays: Sequence[Array], number: int, when: str, outside: str | None = None
-    ) -> None:
+    def _judge(self, memory: ArgumentMemory, number: int, when: str, guarded: bool = True) -> None:
         """Compare what lies in arrays with the answer to a set of inputs.
 
         Raises:
             _Wrong: it is another one.
         """
+        outside = memory.written_outside() if guarded else None
         close = self._answers.closeness(number)
-        inputs, expected = self._data.inputs(number), self._answers.sets[number]
-        result = judge(self._memory.args, arrays, inputs, expected, close)
+        result = memory.judge(self._data.inputs(number), self._answers.sets[number], close)
         self._max_error = max(self._max_error, result.max_error)
         self._tainted = self._tainted or outside is not None
         problems = [text for text in (outside, result.problem) if text is not None]
@@ -140,15 +129,14 @@ class Checkup:
 
     def _quickest(self) -> float:
         """The shortest of some calls on poisoned outputs."""
-        memory = self._memory
-        call = self._call(memory.arrays)
-        fill_inputs(memory.args, memory.arrays, self._data.inputs(1))
+        memory = self._memory.memory
+        call = self._call(memory)
+        memory.fill_inputs(self._data.inputs(1))
         times = []
         for _ in range(_ATTEMPTS):
-            for output in outputs_of(memory.args, memory.arrays):
-                poison(output)
+            memory.poison_outputs()
             times.append(runtime.time_call(call, 1))
-        self._judge(memory.arrays, 1, "called several times: ", memory.written_outside())
+        self._judge(memory, 1, "called several times: ")
         return min(times)
 
     def _alternated(self, request: CheckRequest) -> tuple[float, ...]:
@@ -159,34 +147,34 @@ class Checkup:
         """
         data = self._data
         data.restore()
-        other = _beside(data)
-        arrays = (data.arrays, other)
-        calls = [self._kernel.bound(a) for a in arrays]
+        other = data.memory.beside()
+        other.fill_inputs(data.inputs(1))
+        memories = (data.memory, other)
+        calls = [self._kernel.bound(memory) for memory in memories]
         times = []
         for _ in range(request.windows):
             seconds, number = 0.0, 0
             while seconds < request.window_s or number % 2:
                 if request.flush:
-                    timing.flush(*arrays[number % 2])
+                    self._kernel.flush(memories[number % 2])
                 seconds += runtime.time_call(calls[number % 2], 1)
                 number += 1
             times.append(seconds / number)
-        for number in (0, 1):
-            for output in data.outputs:
-                poison(output)
+        for number, memory in enumerate(memories):
+            memory.poison_outputs()
             calls[number].run()
-            self._judge(arrays[number], number, "after it had been timed: ")
+            self._judge(memory, number, "after it had been timed: ", guarded=False)
         for part in (0.0, 0.5, _LAST):
             data.restore()
             self._kernel.run()
-            self._change_a_little(data.arrays, 1, part)
+            self._change_a_little(data.memory, 1, part)
         return tuple(times)
 
-    def _change_a_little(self, arrays: Sequence[Array], other: int, part: float) -> float:
+    def _change_a_little(self, memory: ArgumentMemory, other: int, part: float) -> float:
         """Change one element of each input: does it still do all of its work?
 
         Args:
-            arrays: their outputs hold the answer to their inputs.
+            memory: its outputs hold the answer to its inputs.
             other: the set from which the changed elements are taken.
             part: which element, 0 for the first and 1 for the last.
 
@@ -196,31 +184,17 @@ class Checkup:
         Raises:
             _Wrong: its answer depends on what its outputs held.
         """
-        args, call = self._memory.args, self._call(arrays)
-        places = [a for arg, a in zip(args, arrays, strict=True) if not arg.output]
-        for array, new in zip(places, self._data.inputs(other), strict=True):
-            if array.size:
-                at = int(part * (array.size - 1))
-                array.reshape(-1)[at] = new.reshape(-1)[at]
+        call = self._call(memory)
+        for number, new in zip(memory.inputs, self._data.inputs(other), strict=True):
+            if new.size:
+                memory.set_element(number, int(part * (new.size - 1)), new)
         call.run()
-        outputs = outputs_of(args, arrays)
-        stale = [a.copy() for a in outputs]
-        for output in outputs:
-            poison(output)
+        stale = memory.results()
+        memory.poison_outputs()
         seconds = runtime.time_call(call, 1)
-        if not all(map(same_bytes, stale, outputs)):
+        if not all(map(same_bytes, stale, memory.results())):
             raise _Wrong(
                 "it skips its work: called again after one element of each input had changed, it "
                 "gave another answer than on fresh outputs"
             )
         return seconds
-
-
-def _beside(data: KernelArrays) -> list[Array]:
-    """Arrays with set 1 as inputs, and with the outputs of those that kernels are timed on."""
-    arrays = [
-        array if arg.output else aligned_bytes(arg.nbytes).view(arg.dtype).reshape(arg.shape)
-        for arg, array in zip(data.args, data.arrays, strict=True)
-    ]
-    fill_inputs(data.args, arrays, data.inputs(1))
-    return arrays

@@ -49,7 +49,7 @@ class Worker:
 
     Args:
         role: what it does, such as ``"builder"`` or ``"runner"``.
-        memory_bytes: memory it may take beyond what it starts with.
+        memory_bytes: memory it may take beyond what it starts with; 0 for no limit.
         max_requests: it is replaced after this many requests.
         max_rss: it is replaced when its resident memory has passed this many bytes.
         program: what the process runs.
@@ -137,7 +137,7 @@ class Worker:
         args = ["-P", "-m", self.program.module, self.role]
         self._proc = start_process(
             self.role,
-            [*args, str(self.memory_bytes), str(os.getpid())],
+            [*args, str(self.memory_bytes), str(os.getpid()), *self.program.arguments],
             self._printed.file,
             self.program.variables(),
         )

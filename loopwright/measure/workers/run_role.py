@@ -9,17 +9,15 @@ from __future__ import annotations
 import math
 from typing import TypeVar
 
-import numpy as np
-
 from loopwright import runtime
-from loopwright.errors import InternalError
+from loopwright.errors import DeviceLostError, InternalError, LoopwrightError, RunError
 from loopwright.measure.arguments import arguments
 from loopwright.measure.checking.check import Array, Closeness
 from loopwright.measure.data.plan import DataPlan
 from loopwright.measure.workers.arrays import KernelArrays
-from loopwright.measure.workers.check_memory import CheckMemory
 from loopwright.measure.workers.checkup import Answers, Checkup
-from loopwright.measure.workers.loaded_kernel import LoadedKernel
+from loopwright.measure.workers.cpu_host import CpuHost
+from loopwright.measure.workers.kernel_host import CheckMemory, KernelHost, LoadedKernel
 from loopwright.measure.workers.messages import (
     CheckReply,
     CheckRequest,
@@ -37,6 +35,7 @@ from loopwright.measure.workers.messages import (
 from loopwright.measure.workers.protocol import Message, Reply
 from loopwright.records import ErrorKind
 from loopwright.runtime import timing
+from loopwright.runtime.artifacts.kinds import artifact_kind
 
 #: A warm-up that is this many times beyond the limit of the race decides it alone, if it is long.
 _HOPELESS = 2.0
@@ -50,19 +49,44 @@ _Answer = TypeVar("_Answer", bound=Reply)
 
 
 class RunRole:
-    """Holds the arrays of a task and a few kernels; times and checks them."""
+    """Holds the arrays of a task and a few kernels; times and checks them.
 
-    def __init__(self) -> None:
-        self._buffers: KernelArrays | None = None
+    Args:
+        device: the device that kernels run on, such as ``"opencl:0"``; empty: the CPU.
+
+    Raises:
+        UsageError: the device cannot be used; the message says what is missing.
+        RunError: the device does not do what it should.
+    """
+
+    def __init__(self, device: str = "") -> None:
+        self._host = _host_of(device)
+        self._data_held: KernelArrays | None = None
         self._kernels: dict[int, LoadedKernel] = {}
         self._references: dict[str, tuple[list[Array], list[Array]]] = {}
         self._memory: CheckMemory | None = None
-        # The pool and the timing loop are compiled now, so that no candidate pays for it.
-        with runtime.pinned():
-            timing.flush(np.zeros(1))
 
     def answer(self, request: Message) -> Reply:
-        """Do what the request says."""
+        """Do what the request says; after an error the processor is probed."""
+        try:
+            return self._answer(request)
+        except RunError as error:
+            problem = self._problem(error)
+            if problem is None:
+                raise
+            return Failed(kind=ErrorKind.RUN_ERROR, text=f"{error}; {problem}", tainted=True)
+
+    def _problem(self, error: RunError) -> str | None:
+        """Why this process can run no more kernels; None: it can."""
+        if isinstance(error, DeviceLostError):
+            return "the runner is started again"
+        try:
+            self._host.probe()
+        except LoopwrightError as broken:
+            return f"after it {broken}; the runner is started again"
+        return None
+
+    def _answer(self, request: Message) -> Reply:
         match request:
             case DataRequest():
                 return self._make_data(request)
@@ -81,18 +105,19 @@ class RunRole:
     def _make_data(self, request: DataRequest) -> Done:
         self._kernels.clear()
         self._references.clear()
-        self._buffers = None
+        self._data_held = None
         self._memory = None
         args = arguments(runtime.Artifact(request.manifest, b""))
         plan = DataPlan(request.spans, request.largest)
-        self._buffers = KernelArrays(args, request.seed, request.payload, plan)
+        memory = self._host.memory(args)
+        self._data_held = KernelArrays(memory, request.seed, request.payload, plan)
         return Done()
 
     @property
     def _data(self) -> KernelArrays:
-        if self._buffers is None:
+        if self._data_held is None:
             raise InternalError("a runner was asked to run without data")
-        return self._buffers
+        return self._data_held
 
     def _kernel(self, slot: int) -> LoadedKernel:
         if slot not in self._kernels:
@@ -103,9 +128,8 @@ class RunRole:
         if request.slot == 0:
             self._kernels.clear()
         self._kernels.pop(request.slot, None)
-        kernel = LoadedKernel(
-            runtime.Artifact(request.manifest, request.payload), self._data.arrays
-        )
+        artifact = runtime.Artifact(request.manifest, request.payload)
+        kernel = self._host.load(artifact, self._data.memory)
         self._kernels[request.slot] = kernel
         limit = math.inf if request.drop is None else request.drop
         with kernel.pinned():
@@ -149,27 +173,48 @@ class RunRole:
                 self._memory = None
 
     def _memory_for(self, kernel: LoadedKernel) -> CheckMemory:
-        """Guarded memory for a kernel: that of the last check, where it fits."""
-        args, workspace_bytes = self._data.args, kernel.function.workspace_bytes
+        """Memory for the check of a kernel: that of the last check, where it fits."""
+        args, workspace_bytes = self._data.args, kernel.workspace_bytes
         if self._memory is None or not self._memory.fits(args, workspace_bytes):
             self._memory = None  # before the next one is made: both need not fit
-            self._memory = CheckMemory(args, workspace_bytes)
+            self._memory = self._host.check_memory(args, workspace_bytes)
         return self._memory
 
     def _outputs(self, request: OutputsRequest) -> OutputsReply | Failed:
-        data = self._data
-        data.restore(request.number)
-        LoadedKernel(runtime.Artifact(request.manifest, request.payload), data.arrays).run()
-        reply = self._unless_written_outside(OutputsReply(payload=data.output_bytes()))
+        artifact = runtime.Artifact(request.manifest, request.payload)
+        data, host = self._data, self._host_for(artifact)
+        memory = data.memory if host is self._host else host.memory(data.args)
+        memory.fill(data.inputs(request.number))
+        host.load(artifact, memory).run()
+        payload = b"".join(array.tobytes() for array in memory.results())
+        problem = memory.written_outside()
         data.restore()
-        return reply
+        if problem is not None:
+            return _wrote_outside(problem)
+        return OutputsReply(payload=payload)
+
+    def _host_for(self, artifact: runtime.Artifact) -> KernelHost:
+        """Where an artifact runs: right answers for kernels of a device may come from the CPU."""
+        device_type = artifact_kind(artifact.kind).device
+        return self._host if device_type == self._host.device_type else CpuHost()
 
     def _unless_written_outside(self, reply: _Answer) -> _Answer | Failed:
         """The reply, or that a kernel wrote outside of its arrays."""
-        problem = self._data.written_outside()
-        if problem is None:
-            return reply
-        return Failed(kind=ErrorKind.WRONG_ANSWER, text=problem, tainted=True)
+        problem = self._data.memory.written_outside()
+        return reply if problem is None else _wrote_outside(problem)
+
+
+def _host_of(device: str) -> KernelHost:
+    """The processor of a device's name; empty: the CPU."""
+    if not device:
+        return CpuHost()
+    from loopwright.measure.workers.device_kernels import DeviceHost
+
+    return DeviceHost(runtime.device(device))
+
+
+def _wrote_outside(problem: str) -> Failed:
+    return Failed(kind=ErrorKind.WRONG_ANSWER, text=problem, tainted=True)
 
 
 def _windows(kernel: LoadedKernel, request: WindowsRequest) -> tuple[float, ...]:

@@ -1,5 +1,7 @@
 """The worker process: ``python -m loopwright.measure.workers.worker ROLE MEMORY_BYTES PARENT_PID``.
 
+A runner of kernels for a device has the device's name as a fourth argument.
+
 It answers messages on the pipes that were its standard input and output; for everything else these
 are the null device and standard error, so a printing or reading kernel cannot disturb the protocol.
 A kernel that writes to the pipes themselves, or closes them, is found out: replies are sealed with
@@ -140,21 +142,28 @@ def _pages(field: int) -> int:
 
 
 def _limit_memory(memory_bytes: int) -> None:
-    _limit(resource.RLIMIT_AS, _pages(0) + memory_bytes)
+    """Limit the address space to so much more than is taken now, 0 for no limit, and files."""
+    if memory_bytes:
+        _limit(resource.RLIMIT_AS, _pages(0) + memory_bytes)
     _limit(resource.RLIMIT_CORE, 0)
     # Python ignores SIGXFSZ, so a flood of text ends in failed writes, not in a full disk.
     _limit(resource.RLIMIT_FSIZE, _STDERR_BYTES)
 
 
-def make_role(name: str) -> Role:
-    """The role of a builder or a runner; imports what it needs."""
+def make_role(name: str, *args: str) -> Role:
+    """The role of a builder or a runner; imports what it needs.
+
+    Args:
+        name: of the role.
+        args: for a runner the name of its device, where that is not the CPU.
+    """
     if name == "builder":
         from loopwright.measure.workers.build_role import BuildRole
 
         return BuildRole()
     from loopwright.measure.workers.run_role import RunRole
 
-    return RunRole()
+    return RunRole(*args)
 
 
 def describe(e: BaseException, default: ErrorKind) -> Failed:
@@ -195,12 +204,13 @@ def serve(role: Role, channel: Channel, default: ErrorKind) -> int:
             channel.write(describe(e, default))
 
 
-def main(argv: Sequence[str], make: Callable[[str], Role] = make_role) -> int:
+def main(argv: Sequence[str], make: Callable[..., Role] = make_role) -> int:
     """Run a worker process.
 
     Args:
-        argv: name of the role, memory in bytes beyond what it starts with, id of the parent.
-        make: the role of a name.
+        argv: name of the role, memory in bytes beyond what it starts with (0 for no limit), id of
+            the parent, and what else the role takes.
+        make: the role of a name, and of what follows the parent's id.
 
     Returns:
         The exit code: 1 when the role cannot be had, which standard error explains. After the last
@@ -214,7 +224,7 @@ def main(argv: Sequence[str], make: Callable[[str], Role] = make_role) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _die_with_parent(channel.requests, parent)
     try:
-        role = make(name)
+        role = make(name, *argv[3:])
     except LoopwrightError as e:  # such as a setting that is not understood
         print(e, file=sys.stderr)
         return 1

@@ -16,13 +16,15 @@ class WorkerProgram:
     """What a worker process runs.
 
     Attributes:
-        module: run as ``python -m MODULE ROLE MEMORY_BYTES PARENT_PID``; its main calls
+        module: run as ``python -m MODULE ROLE MEMORY_BYTES PARENT_PID ARGUMENTS``; its main calls
             `loopwright.measure.workers.worker.main`.
+        arguments: what else its role takes, such as the name of a device.
         environment: variables that differ from those of this process; None unsets one.
     """
 
     module: str = "loopwright.measure.workers.worker"
     environment: Mapping[str, str | None] = field(default_factory=_SINGLE_THREADED.copy)
+    arguments: tuple[str, ...] = ()
 
     def variables(self) -> dict[str, str]:
         """The environment of the process, in which our own package is found."""

@@ -330,6 +330,24 @@ _RUN_ERROR = ErrorHelp(
             "give the task `make_inputs` whose values are valid indices",
             ("access outside",),
         ),
+        Cause(
+            "The device refuses to launch the kernel: its blocks have too many threads, or take "
+            "too many registers or too much shared memory.",
+            "opencl(0): main_kernel0 has blocks of 512 threads, and the device takes 256; build it "
+            "with -max-threads-per-block=256",
+            "give the target the limits of the device, as `loopwright devices` prints them, so "
+            "that such candidates are refused before they are compiled",
+            ("and the device takes", "OUT_OF_RESOURCES"),
+        ),
+        Cause(
+            "The kernel made the device unusable for its process, as by an access outside of all "
+            "memory. A new process was started, and the device tried, before the next candidate.",
+            "cuda(0): waiting failed: ILLEGAL_ADDRESS (700); this process has lost the device: "
+            "start it again; the runner is started again",
+            "nothing, if others succeed; if many fail so, look for an index that leaves its tensor "
+            "in what the template computes",
+            ("the runner is started again",),
+        ),
     ),
 )
 

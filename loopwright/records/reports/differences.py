@@ -11,6 +11,7 @@ import numpy as np
 from loopwright.records.json_value import Json
 from loopwright.records.line import canonical_json
 from loopwright.records.many import fields_of
+from loopwright.records.provenance import device_of
 from loopwright.records.query import verdict_on
 from loopwright.records.ranking import ranked
 from loopwright.records.record import Record
@@ -25,6 +26,13 @@ _RESAMPLES = 2000
 _CONFIDENCE = 0.95
 #: Parts of ``env`` that decide a time.
 _MACHINE = {"cpu": "CPU", "isa": "instruction set", "cores": "cores", "governor": "governor"}
+#: Parts of the device in ``env`` that decide a time.
+_DEVICE = {
+    "name": "device",
+    "arch": "architecture",
+    "processors": "processors",
+    "driver": "driver",
+}
 
 
 @dataclass(frozen=True)
@@ -140,6 +148,8 @@ def record_differences(one: Record, other: Record) -> list[Difference]:
         pairs.append((f"target {name}", one.target.get(name), other.target.get(name)))
     pairs.append(("threads", one.threads or None, other.threads or None))
     pairs += [(words, one.env.get(n), other.env.get(n)) for n, words in _MACHINE.items()]
+    then, now = device_of(one.env), device_of(other.env)
+    pairs += [(words, then.get(n), now.get(n)) for n, words in _DEVICE.items()]
     pairs.append(("compiler", one.build or None, other.build or None))
     found = [_difference(what, a, b) for what, a, b in pairs if _differ(a, b)]
     found = [d for d in found if d.what != "target num_threads"]  # said by the threads

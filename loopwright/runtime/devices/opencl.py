@@ -455,4 +455,5 @@ _ATTRIBUTES: dict[str, Callable[[_Cl], AttributeValue]] = {
     "compute_version": lambda d: d.version.split()[1],
     "api_version": lambda d: int(d.version.split()[1].replace(".", "")) * 10,
     "driver_version": lambda d: str(d.driver_version),
+    "is_host_processor": lambda d: bool(d.type & _pyopencl().device_type.CPU),
 }

@@ -13,8 +13,16 @@ from functools import cached_property
 from typing import NamedTuple
 
 from loopwright.errors import TargetError
-from loopwright.records import Json, Record, build_hash, environment, once_for_equal
+from loopwright.records import (
+    Json,
+    Record,
+    build_hash,
+    device_of,
+    environment,
+    once_for_equal,
+)
 from loopwright.records import threads as threads_of
+from loopwright.runtime.devices.facts import facts_here, models_here
 from loopwright.target import Target, same_code
 
 #: Parts of a canonical target that are compared on their own, or that change no time.
@@ -74,7 +82,7 @@ class Here:
 
     def __init__(self, target: Mapping[str, Json], passes: Mapping[str, Json]) -> None:
         self.target = target
-        self.env = environment()
+        self.env = environment(facts_here(str(target.get("kind", ""))))
         self.threads = threads_of(target, self.env)
         self.passes = passes
 
@@ -87,7 +95,7 @@ class Here:
         """Compare a record; what it does not say does not differ."""
         machine = [d for d in self._machine(record) if d.differs]
         code = [d for d in self._code(record) if d.differs]
-        hardware = "same" if record.env.get("cpu") else "unknown"
+        hardware = "same" if self._says_hardware(record) else "unknown"
         hardware = "other" if machine or code else hardware
         others = self._others(record)
         if machine and not code and record.target.get("mcpu") and self._runs_here:
@@ -106,11 +114,26 @@ class Here:
         except TargetError:  # a CPU that this LLVM does not know
             return False
 
+    def _says_hardware(self, record: Record) -> bool:
+        """Whether both say what the kernel ran on, and runs on."""
+        if device_of(record.env):
+            return bool(device_of(self.env))
+        return bool(record.env.get("cpu"))
+
     def _machine(self, record: Record) -> list[Difference]:
+        if then := device_of(record.env):
+            return self._device(then)
         return [
             Difference("CPU", record.env.get("cpu"), self.env.get("cpu")),
             Difference("instruction set", record.env.get("isa"), self.env.get("isa")),
         ]
+
+    def _device(self, then: Mapping[str, Json]) -> list[Difference]:
+        """A record of a device fits where one of its model is; its host does not matter."""
+        now = device_of(self.env)
+        if then.get("name") in models_here(str(self.target.get("kind", ""))):
+            return []
+        return [Difference("device", then.get("name"), now.get("name"))]
 
     def _code(self, record: Record) -> list[Difference]:
         then, now = record.target, self.target

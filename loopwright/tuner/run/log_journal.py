@@ -18,6 +18,7 @@ from loopwright.errors import InternalError, RecordError
 from loopwright.measure import ErrorKind, MeasureResult
 from loopwright.records import Conditions, Expression, Json, Outcome, Record, Reuse, Verdict
 from loopwright.records.log import without_collector
+from loopwright.runtime.devices.facts import facts_here
 from loopwright.transform import PassContext
 from loopwright.tuner.run.journal import REMEASURED, Journal
 from loopwright.tuner.run.points import RecordedPoints
@@ -39,16 +40,19 @@ class LogJournal(Journal):
         task: the task.
         path: the log; read when it exists, created when it does not.
         run: identifier of this run.
+        devices: names of the devices that are measured on, see `LocalRunner`; None: it is not known
+            on which hardware, and no device is noted.
 
     Raises:
         RecordError: the log cannot be read or written.
     """
 
-    def __init__(self, task: Task, path: str, run: str) -> None:
+    def __init__(self, task: Task, path: str, run: str, devices: str | None = None) -> None:
         super().__init__(task)
         self.path = path
         self.run = run
-        self._env = records.environment() | surroundings()
+        device = None if devices is None else facts_here(task.target.kind, devices)
+        self._env = records.environment(device) | surroundings()
         self._target = task.target.canonical
         self._passes = PassContext.current().to_json()
         self._build = records.build_hash(self._target, self._passes)
@@ -290,8 +294,17 @@ def _schedule(
     return schedule.dag.hash, schedule.trace_json(), None
 
 
-def open_journal(task: Task, path: str | None, run: str, kept: Journal | None) -> Journal:
+def open_journal(
+    task: Task, path: str | None, run: str, kept: Journal | None, devices: str | None = None
+) -> Journal:
     """Return the journal of a run: the log at ``path``, or without one the ``kept`` one.
+
+    Args:
+        task: the task.
+        path: the log, or None.
+        run: identifier of the run.
+        kept: the journal of a former call.
+        devices: see `LogJournal`.
 
     Raises:
         RecordError: the log cannot be read or written.
@@ -300,4 +313,4 @@ def open_journal(task: Task, path: str | None, run: str, kept: Journal | None) -
         return kept or Journal(task)
     if not path:
         raise RecordError("the log's path is empty; name a file")
-    return LogJournal(task, path, run)
+    return LogJournal(task, path, run, devices)

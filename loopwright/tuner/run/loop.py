@@ -17,6 +17,7 @@ from loopwright import records
 from loopwright.errors import RecordError, TuneError, UsageError
 from loopwright.measure import MeasureOption, Measurer, lock_log
 from loopwright.measure import measure_option as default_option
+from loopwright.measure.devices import measured_on
 from loopwright.measure.interfaces import MeasurerLike
 from loopwright.records.log import without_collector
 from loopwright.tuner.run.budget import Budget, seconds, share
@@ -133,8 +134,10 @@ def open_run(
         plan_size: length of a round.
         beside: a measurer of another task that is open meanwhile; its processes are shared.
     """
-    if option is None or isinstance(option, MeasureOption):  # measured on this machine
+    devices = _devices(option)
+    if devices is not None:
         tuner.task.target.check_machine()
+        measured_on(tuner.task.target, devices)
     path = next((c.path for c in callbacks if isinstance(c, LogToFile)), None)
     run_id = records.new_run()
     monitors = [c for c in callbacks if isinstance(c, Monitor)]
@@ -147,13 +150,20 @@ def open_run(
             records.Store(path).close()
             stack.enter_context(lock_log(path, tuner.task.key))
         with phases.entered("reading the log"):
-            opened = open_journal(tuner.task, path, run_id, tuner.journal)
+            opened = open_journal(tuner.task, path, run_id, tuner.journal, devices)
         journal = stack.enter_context(opened)
         tuner.journal = journal if path is None else None
         measurer = stack.enter_context(_measurer(tuner, option, callbacks, beside))
         run = Run(tuner, budget, journal, measurer, callbacks, plan_size, phases)
         stack.callback(run.close)
         yield run
+
+
+def _devices(option: MeasureOption | MeasurerLike | None) -> str | None:
+    """Names of the devices of this machine that are measured on; None: it is not this machine."""
+    if option is None:
+        return ""
+    return option.runner.devices if isinstance(option, MeasureOption) else None
 
 
 def _measurer(

@@ -16,7 +16,8 @@ from loopwright.measure.checking.check import (
     reference_problem,
     tolerance,
 )
-from loopwright.measure.workers.arrays import KernelArrays, judge
+from loopwright.measure.workers.arrays import KernelArrays
+from loopwright.measure.workers.cpu_kernels import GuardedHostMemory
 from loopwright.runtime import Arg
 
 DTYPES = ["float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool"]
@@ -154,37 +155,37 @@ ARGS = [
 
 
 def test_buffers_are_aligned_poisoned_and_restored() -> None:
-    data = KernelArrays(ARGS, 0)
-    a, b, c = data.arrays
-    assert all(x.ctypes.data % 64 == 0 for x in data.arrays)
+    memory = GuardedHostMemory(ARGS)
+    data = KernelArrays(memory, 0)
+    a, b, c = memory.arrays
+    assert all(x.ctypes.data % 64 == 0 for x in memory.arrays)
     assert np.isnan(b).all()
     assert (c.view(np.uint8) == 0xA5).all()
     np.testing.assert_array_equal(a, make_input([3], "int32", 0, 0))
     a[:], b[:], c[:] = 7, 1.0, True
-    kept = data.output_bytes()
-    expected = data.split(kept)
-    found = judge(ARGS, data.arrays, data.inputs(0), expected, 1)
+    expected = data.split(b"".join(x.tobytes() for x in memory.results()))
+    found = memory.judge(data.inputs(0), expected, 1)
     assert "changed its input A" in str(found.problem)
     data.restore()
     np.testing.assert_array_equal(a, make_input([3], "int32", 0, 0))
     assert np.isnan(b).all()
     b[:], c[:] = 1.0, True
-    assert judge(ARGS, data.arrays, data.inputs(0), expected, 1) == (0.0, None)
+    assert memory.judge(data.inputs(0), expected, 1) == (0.0, None)
 
 
 def test_buffers_with_given_inputs() -> None:
-    data = KernelArrays(ARGS, 0, np.array([1, 2, 3], np.int32).tobytes())
-    assert data.arrays[0].tolist() == [1, 2, 3]
+    data = KernelArrays(GuardedHostMemory(ARGS), 0, np.array([1, 2, 3], np.int32).tobytes())
+    assert data.memory.read(0).tolist() == [1, 2, 3]
 
 
 @pytest.mark.parametrize("at", [-1, 4])
 def test_writes_outside_are_found(at: int) -> None:
-    data = KernelArrays(ARGS, 0)
-    assert data.written_outside() is None
-    b = data.arrays[1]
+    memory = GuardedHostMemory(ARGS)
+    assert memory.written_outside() is None
+    b = memory.arrays[1]
     beyond = np.lib.stride_tricks.as_strided(b.reshape(-1), (1,), (4,))
     place = beyond.__array_interface__["data"][0] + 4 * at
     import ctypes
 
     ctypes.c_float.from_address(place).value = 1.0
-    assert data.written_outside() == "it wrote outside the memory of B"
+    assert memory.written_outside() == "it wrote outside the memory of B"

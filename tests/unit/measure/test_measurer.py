@@ -112,9 +112,9 @@ def test_closing_the_iterator_frees_the_device_and_the_builders(
 ) -> None:
     results = measurer.measure(task.inputs(4, 8))
     next(results)
-    assert measurer.equipment.lock.held
+    assert all(lock.held for lock in measurer.equipment.locks)
     results.close()  # type: ignore[attr-defined]
-    assert not measurer.equipment.lock.held
+    assert not any(lock.held for lock in measurer.equipment.locks)
     assert error_kinds(list(measurer.measure(task.inputs(16)))) == [None]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from loopwright.records import build_hash, environment, hardware, new_run, threads
+from loopwright.records import build_hash, device_of, environment, hardware, new_run, threads
 
 ROOT = Path(__file__).parents[3]
 
@@ -36,6 +36,34 @@ def test_hardware_and_threads():
     assert threads({"num_threads": 3}, env) == 3
     assert threads({}, env) == 4
     assert threads({"num_threads": "many"}, {}) == 0
+
+
+GPU = {"kind": "cuda", "name": "H200", "uuid": "cuda 01", "arch": "sm_90", "processors": 132}
+
+
+def test_hardware_of_a_device_is_its_model_whatever_the_host_is():
+    env = environment({**GPU, "driver": "13.0"})
+    assert device_of(env)["uuid"] == "cuda 01"
+    assert hardware(env, {"kind": "cuda"}) == "H200 | 132 | sm_90"
+    other = {"cpu": "another host", "cores": 96, "device": {**GPU, "uuid": "cuda 02"}}
+    assert hardware(other, {"kind": "cuda"}) == hardware(env, {"kind": "cuda"})
+    assert threads({"kind": "cuda"}, env) == threads({"kind": "cuda"}, other) == 0
+    part = {**env, "device": {**GPU, "processors": 16}}
+    assert hardware(part, {}) != hardware(env, {})
+    assert device_of(environment()) == {}
+
+
+def test_where_the_driver_compiles_its_version_is_part_of_the_hardware():
+    device = {"kind": "opencl", "name": "a GPU", "processors": 4, "driver": "3.1"}
+    assert hardware({"device": device}, {}) == "a GPU | 4 | driver 3.1"
+    assert hardware({"device": {**device, "driver": "4.0"}}, {}) == "a GPU | 4 | driver 4.0"
+
+
+def test_the_compiler_of_cuda_is_part_of_the_build(monkeypatch):
+    one = build_hash({"kind": "cuda"})
+    assert one != build_hash({"kind": "opencl"})
+    monkeypatch.setattr("loopwright.records.provenance.version", lambda name: "1.0")
+    assert build_hash({"kind": "cuda"}) != one
 
 
 def test_runs_have_names_of_their_own():

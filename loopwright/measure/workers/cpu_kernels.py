@@ -1,0 +1,143 @@
+"""Kernels on the CPU: arrays of NumPy between guard zones, threads that stay on their CPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from importlib import import_module
+
+import numpy as np
+
+from loopwright import runtime
+from loopwright.errors import InternalError
+from loopwright.measure.checking.check import Array, poison
+from loopwright.measure.workers.array_bytes import guard_pattern, outside_text
+from loopwright.measure.workers.kernel_host import ArgumentMemory, LoadedKernel
+from loopwright.runtime import Arg, timing
+from loopwright.runtime.artifacts.kinds import artifact_kind
+from loopwright.runtime.function import BoundCall, Function
+from loopwright.runtime.ndarray import aligned_bytes
+
+_ALIGN = 64
+_GUARD = 4096  # bytes before and after every array that no kernel may write
+
+
+class HostMemory(ArgumentMemory):
+    """Arrays of NumPy, one an argument.
+
+    Args:
+        args: the arguments.
+        arrays: one for each.
+
+    Attributes:
+        arrays: one for each.
+    """
+
+    def __init__(self, args: Sequence[Arg], arrays: Sequence[Array]) -> None:
+        super().__init__(args)
+        self.arrays = list(arrays)
+
+    def read(self, number: int) -> Array:
+        return self.arrays[number]
+
+    def write(self, number: int, data: Array) -> None:
+        np.copyto(self.arrays[number], data)
+
+    def poison(self, number: int) -> None:
+        poison(self.arrays[number])
+
+    def set_element(self, number: int, at: int, data: Array) -> None:
+        self.arrays[number].reshape(-1)[at] = data.reshape(-1)[at]
+
+    def written_outside(self) -> str | None:
+        return None
+
+    def beside(self) -> HostMemory:
+        arrays = [
+            array if arg.output else aligned_bytes(arg.nbytes).view(arg.dtype).reshape(arg.shape)
+            for arg, array in zip(self.args, self.arrays, strict=True)
+        ]
+        return HostMemory(self.args, arrays)
+
+
+class GuardedArray:
+    """The array of one argument, with a guard zone on both sides."""
+
+    def __init__(self, arg: Arg, number: int) -> None:
+        self.name = arg.name
+        self._pattern = guard_pattern(number)
+        nbytes = arg.nbytes
+        block = np.empty(nbytes + 2 * _GUARD + _ALIGN, dtype=np.uint8)
+        start = -(block.ctypes.data + _GUARD) % _ALIGN
+        self._before = block[start : start + _GUARD]
+        self._after = block[start + _GUARD + nbytes : start + 2 * _GUARD + nbytes]
+        self._before.fill(self._pattern)
+        self._after.fill(self._pattern)
+        body = block[start + _GUARD : start + _GUARD + nbytes]
+        self.array: Array = body.view(arg.dtype).reshape(arg.shape)
+
+    def intact(self) -> bool:
+        """True while nobody has written the guard zones."""
+        return bool((self._before == self._pattern).all() and (self._after == self._pattern).all())
+
+
+class GuardedHostMemory(HostMemory):
+    """Arrays of NumPy with guard zones on both sides of each."""
+
+    def __init__(self, args: Sequence[Arg]) -> None:
+        self._guarded = [GuardedArray(arg, n) for n, arg in enumerate(args)]
+        super().__init__(args, [g.array for g in self._guarded])
+
+    def written_outside(self) -> str | None:
+        return outside_text([g.name for g in self._guarded if not g.intact()])
+
+
+class CpuKernel(LoadedKernel):
+    """A function of machine code, or one that something else on the CPU runs."""
+
+    def __init__(self, artifact: runtime.Artifact, memory: HostMemory) -> None:
+        needs = artifact_kind(artifact.kind).needs
+        if needs:
+            import_module(needs)  # it registers how such a program is linked
+
+        function = runtime.Module(artifact).get_function(artifact.entry)
+        assert isinstance(function, Function)  # tuning needs sizes that are known
+        self._function = function
+        self.workspace_bytes = function.workspace_bytes
+        contents = artifact.contents
+        uses_pool = contents.function(artifact.entry).uses_pool
+        self._threads = contents.num_threads or None if uses_pool else 1
+        self._memory = memory
+        self._call = self.bound(memory)
+
+    def pinned(self) -> AbstractContextManager[None]:
+        return runtime.pinned(self._threads)
+
+    def run(self, number: int = 1, *, flush: bool = False) -> float:
+        if flush:
+            self.flush(self._memory)
+        return runtime.time_call(self._call, 1 if flush else number)
+
+    def bound(self, memory: ArgumentMemory, workspace: Array | None = None) -> BoundCall:
+        """A call on other arrays, with a workspace of their own where it is given.
+
+        Args:
+            memory: the arrays.
+            workspace: at least as many bytes as the function needs; None: one is allocated.
+        """
+        arrays = on_host(memory).arrays
+        call = self._function.bind(*arrays)
+        if workspace is None:
+            return call
+        addresses = [a.ctypes.data for a in arrays]
+        return BoundCall(self._function, arrays, addresses, workspace)
+
+    def flush(self, memory: ArgumentMemory) -> None:
+        timing.flush(*on_host(memory).arrays)
+
+
+def on_host(memory: ArgumentMemory) -> HostMemory:
+    """Memory that a kernel of the CPU can be bound to."""
+    if not isinstance(memory, HostMemory):
+        raise InternalError("a kernel of the CPU was to run on arrays of a device")
+    return memory

@@ -1,0 +1,220 @@
+"""Kernels on a device: arrays in its memory between guard zones, times by its own clock.
+
+The device is opened in the runner's process alone, which can be killed while a kernel hangs.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+import numpy as np
+
+from loopwright import runtime
+from loopwright.errors import InternalError, RunError
+from loopwright.measure.checking.check import Array, poison
+from loopwright.measure.workers.array_bytes import guard_pattern, outside_text
+from loopwright.measure.workers.kernel_host import (
+    ArgumentMemory,
+    CheckMemory,
+    KernelHost,
+    LoadedKernel,
+)
+from loopwright.runtime import Arg, Device
+from loopwright.runtime.devices.function import DeviceCall, DeviceFunction
+from loopwright.runtime.devices.interface import HOST, Memory
+from loopwright.runtime.guarded_memory import Side
+from loopwright.runtime.ndarray import DeviceArray
+
+#: Bytes before and after every array that no kernel may write; arrays stay aligned behind them.
+_GUARD = 4096
+#: Bytes that a probe moves.
+_PROBE = 256
+#: The shortest time that is told: clocks of devices tick, and a time must be more than nothing.
+_TICK_S = 1e-9
+
+
+class DeviceMemory(ArgumentMemory):
+    """Arrays of a device, each a part of an allocation with a guard zone on both sides.
+
+    Args:
+        args: the arguments.
+        device: where.
+        shared: arrays of outputs to be used in place of new ones, by the argument's number.
+
+    Attributes:
+        arrays: one for each.
+
+    Raises:
+        OutOfMemoryError: the device has no room.
+    """
+
+    def __init__(
+        self, args: Sequence[Arg], device: Device, shared: dict[int, DeviceArray] | None = None
+    ) -> None:
+        super().__init__(args)
+        self.device, self._api = device, device.api
+        self._blocks: dict[int, Memory] = {}
+        shared = shared or {}
+        self.arrays = [
+            shared[n] if n in shared else self._new(n, arg) for n, arg in enumerate(self.args)
+        ]
+
+    def _new(self, number: int, arg: Arg) -> DeviceArray:
+        device_id = self.device.device_id
+        block = self._api.allocate(device_id, arg.nbytes + 2 * _GUARD)
+        weakref.finalize(self, self._api.free, block).atexit = False
+        self._blocks[number] = block
+        for zone in _zones(block, arg):
+            self._api.fill(zone, guard_pattern(number))
+        body = block.part(_GUARD, arg.nbytes)
+        return DeviceArray(body, tuple(arg.shape), arg.dtype.name, self.device, self)
+
+    def read(self, number: int) -> Array:
+        return self.arrays[number].numpy()
+
+    def write(self, number: int, data: Array) -> None:
+        self.arrays[number].copyfrom(data)
+
+    def poison(self, number: int) -> None:
+        arg = self.args[number]
+        fresh = np.empty(arg.shape, arg.dtype)
+        poison(fresh)
+        self.write(number, fresh)
+
+    def set_element(self, number: int, at: int, data: Array) -> None:
+        element = np.ascontiguousarray(data.reshape(-1)[at : at + 1])
+        target = self.arrays[number].memory
+        host = Memory(HOST, 0, int(element.ctypes.data), element.nbytes, owner=element)
+        self._api.copy(host, 0, target, at * element.itemsize, element.nbytes)
+        self.device.sync()
+
+    def written_outside(self) -> str | None:
+        return outside_text(
+            [self.args[n].name for n, block in self._blocks.items() if not self._intact(n, block)]
+        )
+
+    def _intact(self, number: int, block: Memory) -> bool:
+        """Whether nobody has written the guard zones of an argument."""
+        pattern = guard_pattern(number)
+        zones = _zones(block, self.args[number])
+        return all((_bytes_of(self.device, zone) == pattern).all() for zone in zones)
+
+    def beside(self) -> DeviceMemory:
+        outputs = {n: self.arrays[n] for n in self.outputs}
+        return DeviceMemory(self.args, self.device, outputs)
+
+
+def _zones(block: Memory, arg: Arg) -> tuple[Memory, Memory]:
+    """The guard zones of an argument's allocation."""
+    return block.part(0, _GUARD), block.part(_GUARD + arg.nbytes, _GUARD)
+
+
+def _bytes_of(device: Device, memory: Memory) -> Array:
+    """What a piece of memory holds, once all has run that was queued before."""
+    found = np.empty(memory.nbytes, dtype=np.uint8)
+    host = Memory(HOST, 0, int(found.ctypes.data), found.nbytes, owner=found)
+    device.api.copy(memory, 0, host, 0, memory.nbytes)
+    device.sync()
+    return found
+
+
+class DeviceKernel(LoadedKernel):
+    """A program of kernels, launched once already: what a driver compiles at the first launch of a
+    shape is no part of a time.
+
+    Args:
+        artifact: what the builder made.
+        memory: the arrays that it is timed on.
+    """
+
+    workspace_bytes = 0  # a function of kernels has its temporary buffers on the device
+
+    def __init__(self, artifact: runtime.Artifact, memory: DeviceMemory) -> None:
+        function = runtime.Module(artifact).get_function(artifact.entry)
+        assert isinstance(function, DeviceFunction)  # tuning needs sizes that are known
+        self._function = function
+        self._call = self.bound(memory)
+        self._call.run()
+
+    def pinned(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def run(self, number: int = 1, *, flush: bool = False) -> float:
+        if flush:
+            self._call.flush()
+        return max(runtime.time_call(self._call, 1 if flush else number), _TICK_S)
+
+    def bound(self, memory: ArgumentMemory) -> DeviceCall:
+        return self._function.bind(*on_device(memory).arrays)
+
+    def flush(self, memory: ArgumentMemory) -> None:
+        self._call.flush()
+
+
+class GuardedCheckMemory(CheckMemory):
+    """Arrays of a device between guard zones: it has no memory whose access faults at a page."""
+
+    def __init__(self, args: Sequence[Arg], device: Device) -> None:
+        self.memory: DeviceMemory = DeviceMemory(args, device)
+
+    def fits(self, args: Sequence[Arg], workspace_bytes: int) -> bool:
+        return self.memory.args == tuple(args)
+
+    def place(self, side: Side) -> None:
+        """Both edges of an array are guarded where it lies."""
+
+    def bound(self, kernel: LoadedKernel) -> DeviceCall:
+        if not isinstance(kernel, DeviceKernel):
+            raise InternalError("a kernel of the CPU was to be checked in memory of a device")
+        return kernel.bound(self.memory)
+
+
+class DeviceHost(KernelHost):
+    """A device, opened and probed when this is made.
+
+    Args:
+        device: which one.
+
+    Raises:
+        UsageError: it cannot be used; the message says what is missing.
+        RunError: it does not do what it should.
+    """
+
+    def __init__(self, device: Device) -> None:
+        device.require()
+        self.device = device
+        self.device_type = device.name
+        self.probe()
+
+    def memory(self, args: Sequence[Arg]) -> DeviceMemory:
+        return DeviceMemory(args, self.device)
+
+    def check_memory(self, args: Sequence[Arg], workspace_bytes: int) -> CheckMemory:
+        return GuardedCheckMemory(args, self.device)
+
+    def load(self, artifact: runtime.Artifact, memory: ArgumentMemory) -> DeviceKernel:
+        return DeviceKernel(artifact, on_device(memory))
+
+    def probe(self) -> None:
+        """Fill a little of its memory and read it back."""
+        api, device_id = self.device.api, self.device.device_id
+        memory = api.allocate(device_id, _PROBE)
+        try:
+            api.fill(memory, 0x3C)
+            found = _bytes_of(self.device, memory)
+        finally:
+            api.free(memory)
+        if not (found == 0x3C).all():
+            raise RunError(
+                f"{self.device} does not give back what was written to it; reset the device, or "
+                "look for its fault in the log of its driver"
+            )
+
+
+def on_device(memory: ArgumentMemory) -> DeviceMemory:
+    """Memory that a kernel of a device can be bound to."""
+    if not isinstance(memory, DeviceMemory):
+        raise InternalError("a kernel of a device was to run on arrays of the CPU")
+    return memory

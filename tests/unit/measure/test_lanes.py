@@ -1,0 +1,216 @@
+"""Several devices side by side: the order of things with stand-ins, and two real devices."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from loopwright.errors import RunError
+from loopwright.measure.equipment import Clock
+from loopwright.measure.lanes import Lanes, result_of
+from loopwright.measure.result import MeasureResult
+from loopwright.records import Checked
+from tests.unit.measure.device_kernels import needs_opencl
+
+ROOT = Path(__file__).parents[3]
+
+
+class Session:
+    """A runner that does nothing itself."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.pump, self.resets = name, None, 0
+
+    def another(self, pump: Callable[[Sequence[Any]], None]) -> Session:
+        other = Session(self.name)
+        other.pump = pump
+        return other
+
+    def undisturbed(self, measure: Callable[[], MeasureResult]) -> MeasureResult:
+        return measure()
+
+    def reset(self) -> None:
+        self.resets += 1
+
+
+class Watched:
+    """Measures by looking who measures what at the same time."""
+
+    def __init__(self, act: Callable[[Any, float | None], float]) -> None:
+        self.act = act
+        self.lock = threading.Lock()
+        self.busy: dict[str, Any] = {}
+        self.begun: list[Any] = []
+        self.most = 0
+
+    def __call__(
+        self, own: Any, candidate: Any, artifact: Any, incumbent: float | None
+    ) -> MeasureResult:
+        with self.lock:
+            assert own.runs.name not in self.busy, "a device has two candidates at once"
+            self.busy[own.runs.name] = candidate
+            self.begun.append(candidate)
+            self.most = max(self.most, len(self.busy))
+        try:
+            own.runs.pump([])
+            return MeasureResult((self.act(candidate, incumbent),), checked=Checked.YES)
+        finally:
+            with self.lock:
+                del self.busy[own.runs.name]
+
+
+def lanes(measure: Watched, devices: int = 2) -> Lanes:
+    option = SimpleNamespace(runner=SimpleNamespace(check=False))
+    equipment = SimpleNamespace(option=option, clock=Clock(), runs=None)
+    sessions = [Session(f"device {n}") for n in range(devices)]
+    return Lanes(equipment, sessions, measure)  # type: ignore[arg-type]
+
+
+def work(count: int) -> list[tuple[Any, Any]]:
+    return [(n, n) for n in range(count)]
+
+
+def slowly(candidate: int, incumbent: float | None) -> float:
+    time.sleep(0.01)
+    return 1.0 + candidate
+
+
+@pytest.mark.parametrize("devices", [1, 2, 3])
+def test_each_device_has_one_candidate_at_a_time_and_results_keep_their_order(
+    devices: int,
+) -> None:
+    measure = Watched(slowly)
+    spread = lanes(measure, devices)
+    found = [result_of(f).median for f in spread.measure(work(12), None)]
+    assert found == [1.0 + n for n in range(12)]
+    assert sorted(measure.begun) == list(range(12))
+    assert measure.begun[0] == 0
+    assert measure.most == devices
+    spread.stop()
+    assert threading.active_count() < 12  # its threads have ended
+    assert spread._threads == []
+
+
+def test_a_faster_result_is_what_those_after_it_are_raced_with() -> None:
+    seen: list[float | None] = []
+
+    def act(candidate: int, incumbent: float | None) -> float:
+        seen.append(incumbent)
+        return 10.0 - candidate
+
+    spread = lanes(Watched(act), 1)
+    for future in spread.measure(work(3), 20.0):
+        result_of(future)
+    spread.rest()
+    assert seen == [20.0, 10.0, 9.0]
+    spread.stop()
+
+
+def test_a_lost_device_ends_the_run_at_its_candidate() -> None:
+    def act(candidate: int, incumbent: float | None) -> float:
+        if candidate == 1:
+            raise RunError("cannot start a runner process: cuda(1) is gone")
+        return 1.0
+
+    spread = lanes(Watched(act))
+    first, second, *_ = spread.measure(work(4), None)
+    assert result_of(first).median == 1.0
+    with pytest.raises(RunError, match="cuda\\(1\\) is gone"):
+        result_of(second)
+    spread.stop()
+
+
+def test_stopping_gives_up_what_is_measured_and_what_waits() -> None:
+    begun = threading.Event()
+    spread: Lanes | None = None
+
+    def act(candidate: int, incumbent: float | None) -> float:
+        begun.set()
+        assert spread is not None
+        while True:  # a kernel that hangs, whose runner is waited for again and again
+            time.sleep(0.005)
+            spread._pump([])
+
+    spread = lanes(Watched(act), 1)
+    futures = spread.measure(work(3), None)
+    assert begun.wait(10)
+    spread.stop()
+    assert [f.cancelled() for f in futures] == [True, True, True]
+    with pytest.raises(RunError, match="was given up; run the command again"):
+        result_of(futures[0])
+    spread._measure = Watched(lambda candidate, incumbent: 2.0)  # and it can be used again
+    assert result_of(spread.measure(work(1), None)[0]).median == 2.0
+    spread.stop()
+
+
+_TWO = """
+import json, sys
+sys.path.insert(0, {root!r})
+from tests.unit.measure import test_device_tuning as one
+from loopwright import records
+from loopwright.measure import LocalBuilder, LocalRunner, Measurer, MeasureInput, measure_option
+from loopwright.task import create_task, template
+
+if __name__ == "__main__":
+    template(one.NAME, reference=lambda a, b: a.astype("float64") @ b)(one.matmul)
+    task = create_task(one.NAME, (64,), one.TARGET)
+    option = measure_option(
+        LocalBuilder(n_parallel=1, timeout=30),
+        LocalRunner(number=1, repeat=2, device=["opencl:0", "opencl:1"]),
+    )
+    with Measurer(task, option) as m:
+        pids = [s.worker.pid for s in m.equipment.runners]
+        inputs = [MeasureInput(task, task.config_space.get(i)) for i in range(6)]
+        results = list(m.measure(inputs))
+        asked = [s.worker.answered for s in m.equipment.runners]
+        again = m.measure_again([task.config_space.get(0)], 2)
+    print(json.dumps({{
+        "devices": [str(d) for d in m.equipment.devices],
+        "locks": [lock.path.name for lock in m.equipment.locks],
+        "kinds": [r.error and r.error.kind for r in results],
+        "checked": [r.checked.value for r in results],
+        "errors": [r.max_error for r in results if r.checked.value == "yes"],
+        "pids": len(set(pids)), "asked": asked, "again": again[0].usable,
+    }}))
+"""
+
+
+@needs_opencl
+def test_two_real_devices_measure_one_batch(tmp_path: Path) -> None:
+    script = tmp_path / "two.py"
+    script.write_text(_TWO.format(root=str(ROOT)))
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        env={
+            **os.environ,
+            "POCL_DEVICES": "pthread pthread",
+            "PYTHONPATH": str(ROOT),
+            "XDG_RUNTIME_DIR": str(tmp_path),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    if '"devices"' not in done.stdout:
+        pytest.fail(done.stdout)
+    told = json.loads(done.stdout)
+    assert told["devices"] == ["opencl(0)", "opencl(1)"]
+    assert told["pids"] == 2
+    assert len(set(told["locks"])) == 3  # of each device, and of the CPU, which plays both
+    assert sorted(map(str, told["kinds"])) == ["COMPILE"] * 2 + ["None"] * 4
+    assert told["checked"].count("yes") >= 1
+    assert max(told["errors"]) < 1e-3
+    assert min(told["asked"]) >= 2  # both made data and raced a kernel
+    assert told["again"]
