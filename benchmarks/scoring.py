@@ -59,10 +59,12 @@ def scoring_rows(seconds: float) -> list[dict[str, Any]]:
         ("matmul that branches on a size", branching, (512, 512, 512, False), True),
         ("matmul that branches on all sizes", branching, (512, 512, 512, True), True),
     ]
-    return [
+    rows = [
         {"what": what, **measured_row(create_task(made, args=args, target="llvm"), slow, seconds)}
         for what, made, args, slow in tasks
     ]
+    on_gpu = create_task(ops.matmul, args=(1024, 1024, 1024), target="cuda -arch=sm_90")
+    return [*rows, {"what": "matmul 1024 for a GPU", **measured_row(on_gpu, False, seconds)}]
 
 
 def measured_row(task: Task, slow: bool, seconds: float) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from loopwright.cost.gpu.device import Device
 from loopwright.cost.symbolic.index_steps import LoopKey
-from loopwright.cost.symbolic.loop_nest import NestLoop
+from loopwright.cost.symbolic.loop_nest import OWN, NestLoop
 from loopwright.cost.symbolic.nest_buffers import Access
 from loopwright.cost.symbolic.symbols import (
     Number,
@@ -80,8 +80,9 @@ class ThreadAccess:
 
     @property
     def scope(self) -> str:
-        """Where it goes: ``"global"``, ``"shared"`` or ``"local"``."""
-        return "shared" if self.access.buffer.scope in SHARED else self.access.buffer.scope
+        """Where it goes: ``"global"``, ``"shared"``, or ``"local"`` for registers."""
+        scope = self.access.buffer.scope
+        return "shared" if scope in SHARED else "local" if scope in OWN else scope
 
     def _stride(self, loop: LoopKey) -> Number:
         """Bytes between two iterations of a loop."""

@@ -36,8 +36,8 @@ class Device:
         warp: threads that run in lockstep; 1 where work-groups are tasks of a CPU's cores.
         processors: processors that run blocks.
         processor: what one of them holds.
-        max_threads, max_shared, max_local, max_vthread: limits of a block, a block, a thread, and
-            a loop of virtual threads.
+        max_threads, max_shared, max_local: threads and bytes of shared memory of a block, and bytes
+            of local buffers of a thread, at most.
         registers: registers of a processor, and of a block at most; 0 where that is unknown.
         segment: bytes in which memory is read.
         l2: bytes of the cache that all processors share.
@@ -55,7 +55,6 @@ class Device:
     max_threads: int
     max_shared: int
     max_local: int
-    max_vthread: int
     registers: int
     segment: int
     l2: int
@@ -116,7 +115,6 @@ def device_of(target: Target) -> Device:
         _option(options, "max_threads_per_block", 256),
         _option(options, "max_shared_memory_per_block", 32768),
         _option(options, "max_local_memory_per_thread", 524288),
-        _option(options, "max_vthread", 8),
         int(options.get("registers_per_block", 0)),
         segment=32,
         l2=l2,
@@ -139,7 +137,6 @@ def _core_device(options: Mapping[str, Any]) -> Device:
         _option(options, "max_threads_per_block", 256),
         _option(options, "max_shared_memory_per_block", 32768),
         _option(options, "max_local_memory_per_thread", 524288),
-        _option(options, "max_vthread", 8),
         registers=0,
         segment=64,
         l2=32 << 20,

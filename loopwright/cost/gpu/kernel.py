@@ -9,7 +9,7 @@ from loopwright.cost.cpu.arithmetic import work_of
 from loopwright.cost.gpu.accesses import ThreadAccess
 from loopwright.cost.gpu.device import Device
 from loopwright.cost.gpu.occupancy import blocks_per_processor, register_cap, warps_of
-from loopwright.cost.symbolic.loop_nest import NestLoop, StageNest, nests_of
+from loopwright.cost.symbolic.loop_nest import OWN, NestLoop, StageNest, nests_of
 from loopwright.cost.symbolic.symbols import (
     Number,
     at_most,
@@ -26,10 +26,14 @@ from loopwright.schedule.state import StageId, State
 
 #: Bytes to which buffers in shared memory are aligned.
 _ALIGNED = 16
-#: Registers that a thread has besides its buffers: indices, loops, results on their way.
-_OTHER, _POINTER = 16, 3
-#: Loads that compilers have under way together, at most, and registers in which they arrive.
-_UNDER_WAY = 16
+#: Registers of a thread: for indices and results on their way, for each stage that fills shared
+#: memory, for each loop of a reduction; the share of its buffers that needs some at one time; and
+#: operands that are among the first ones.
+_OTHER, _FILLING, _REDUCING, _KEPT, _FEW = 20, 4, 2, 0.9, 4
+
+
+#: Multiplications of a tensor core's instruction for each one that lanes make in its time.
+TENSOR_CORE = 8
 
 
 class KernelStage:
@@ -47,9 +51,12 @@ class KernelStage:
         self.nest, self._device = nest, device
         loops = nest.loops
         self.threads = _extents(loops, "threadIdx")
-        self.warps = warps_of(device, self.threads)
         inner = [x for x in loops if x.mark != "thread" or x.tag == "vthread"]
         self.iterations = product(x.extent for x in inner)
+        if nest.scope == "warp":  # its lanes share the work
+            self.threads = self.threads * launch.get("threadIdx.x", 1)
+            self.iterations = self.iterations / (device.warp * self._tensor_core)
+        self.warps = warps_of(device, self.threads)
         straight = self._straight()
         self.accesses = [ThreadAccess(a, loops, straight, launch, device) for a in nest.accesses]
         self.chain = product(
@@ -63,9 +70,14 @@ class KernelStage:
             if x.mark != "thread" or x.tag == "vthread"
         )
 
+    @property
+    def _tensor_core(self) -> int:
+        """How much faster than single multiplications an instruction does the work."""
+        return 1 if self.nest.stage.tensorized is None else TENSOR_CORE
+
     def _straight(self) -> list[Number]:
         """For each loop whether it is written out with all inside; loops over registers are."""
-        registers = [a for a in self.nest.accesses if a.buffer.scope == "local"]
+        registers = [a for a in self.nest.accesses if a.buffer.scope in OWN]
         moving = {m.loop for a in registers for moves in a.moves for m in moves}
         out: list[Number] = []
         here: Number = True
@@ -152,8 +164,9 @@ class Kernel:
         """Buffers of a thread."""
         out: Number = 0
         for nest in self.nests:
-            if nest.attached and nest.scope == "local" and nest.buffer is not None:
-                out = out + nest.buffer.allocated * self._copies(nest)
+            if nest.attached and nest.scope in OWN and nest.buffer is not None:
+                lanes = self.device.warp if nest.scope == "warp" else 1
+                out = out + ceil_div(nest.buffer.allocated, lanes) * self._copies(nest)
             if cross_tags(nest.stage) and nest.buffer is not None:
                 own = nest.loops[len(nest.loops) - nest.own :]
                 sums = product(x.extent for x in own if x.kind != "reduce" and x.mark != "thread")
@@ -175,38 +188,28 @@ class Kernel:
 
     @cached_property
     def registers(self) -> Number:
-        """Registers of a thread, estimated: its buffers, operands and loads on their way, pointers.
+        """Registers of a thread, estimated.
 
-        A buffer stays in registers as long as all of it is live; what the compiler overlaps is its
-        own choice, so this is an estimate.
+        Compilers keep nearly all of a thread's buffers in registers, and need some for indices,
+        for each stage that fills shared memory and for each loop of a reduction. What they overlap
+        is their own choice: the constants are fitted to what NVRTC 13 says of random points of the
+        templates for sm_90 (`benchmarks/gpu_estimates.py`).
         """
-        outside = {
-            a.access.buffer.stage for s in self.stages for a in s.accesses if a.scope == "global"
-        }
-        out = _OTHER + _POINTER * len(outside) + ceil_div(self.local_bytes, 4)
-        return out + self._operands + self._on_their_way
+        filling = sum(n.attached and n.scope in SHARED for n in self.nests)
+        reducing = max(len(n.op.reduce_axes) for n in self.nests)
+        out = _OTHER + _FILLING * filling + _REDUCING * reducing
+        return out + self.local_bytes * _KEPT // 4 + most(self._operands - _FEW, 0)
 
     @property
     def _operands(self) -> Number:
         """Registers of operands that a written-out statement loads before it uses them."""
         out: Number = 0
         for s in self.stages:
-            loads = [a for a in s.accesses[1:] if a.scope != "local"]
             if s.nest.op.reduction is None:
                 continue
+            loads = [a for a in s.accesses[1:] if a.scope != "local"]
             each = total(ceil_div(a.requests * a.width, 4 * most(a.steps, 1)) for a in loads)
             out = most(out, least(each, s.written))
-        return out
-
-    @property
-    def _on_their_way(self) -> Number:
-        """Registers of loads from memory that are under way when results are needed."""
-        out: Number = 0
-        for s in self.stages:
-            if s.nest.scope in SHARED:
-                loads = [a for a in s.accesses[1:] if a.scope == "global"]
-                each = total(ceil_div(a.width, 4) * least(a.requests / a.steps, 4) for a in loads)
-                out = out + least(each, _UNDER_WAY)
         return out
 
     @cached_property

@@ -72,14 +72,10 @@ class SteppedIndex:
         """``(index // div) % mod``; no limit where ``mod`` is None."""
         moves = tuple(digit_move(m, div, mod) for m in self.moves)
         const = self.const // div
+        last = (self.width - 1) // div
         if mod is not None:
-            return SteppedIndex(const % mod, moves, least(self._last // div, mod - 1))
-        return SteppedIndex(const, moves, self._last // div)
-
-    @property
-    def _last(self) -> Number:
-        """How far its extreme values are apart."""
-        return total(magnitude(m.step) * (m.count - 1) for m in self.moves)
+            return SteppedIndex(const % mod, moves, least(last, mod - 1))
+        return SteppedIndex(const, moves, last)
 
     def span(self) -> tuple[Number, Number]:
         """Least and largest value."""

@@ -40,6 +40,8 @@ from loopwright.schedule.state import StageId, StageState, State
 from loopwright.te.op_node import OpNode
 
 _ARITHMETIC = SteppedArithmetic()
+#: Memory that no other thread, or no other warp, has.
+OWN = ("local", "warp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,16 +174,17 @@ def _around(nest: StageNest, nests: Mapping[StageId, StageNest]) -> tuple[NestLo
     """The loops around an attached stage, each iteration of which it runs for anew.
 
     What the threads of a block share they compute once, together: then threads and virtual threads
-    of the stages around are none of these loops, and its region is what all of them need. Where a
-    reduction is spread over threads, those are its own.
+    of the stages around are none of these loops, and its region is what all of them need. So it is
+    with the lanes of a warp (`threadIdx.x`) for what a warp has together. Where a reduction is
+    spread over threads, those are its own.
     """
     outside = _outside(nest.stage.attach.stage, nest.stage.attach.loop, nests)
     if not nest.kernel:
         return outside
-    if nest.scope != "local":
+    if nest.scope not in OWN:
         return tuple(x for x in outside if not x.in_block)
-    reducing = cross_tags(nest.stage)
-    return tuple(x for x in outside if x.tag not in reducing or not x.tag)
+    gone = {*cross_tags(nest.stage), *(("threadIdx.x",) if nest.scope == "warp" else ())}
+    return tuple(x for x in outside if x.tag not in gone)
 
 
 def _places(nest: StageNest, nests: Mapping[StageId, StageNest]) -> Number:
@@ -258,8 +261,11 @@ def _within(nest: StageNest, nests: Mapping[StageId, StageNest]) -> frozenset[Lo
     if place.kind != "at":
         return frozenset()
     outside = _outside(place.stage, place.loop, nests)
-    common = nest.kernel and nest.scope != "local"
-    return frozenset(x.key for x in outside if not (common and x.in_block))
+    if not nest.kernel or nest.scope == "local":
+        return frozenset(x.key for x in outside)
+    if nest.scope == "warp":
+        return frozenset(x.key for x in outside if x.tag != "threadIdx.x")
+    return frozenset(x.key for x in outside if not x.in_block)
 
 
 def _stored(nest: StageNest, within: frozenset[LoopKey]) -> list[Number]:

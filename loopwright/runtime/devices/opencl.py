@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import math
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -268,10 +269,11 @@ class _Context:
             queue = self.new_queue()
         self.default = Stream(OPENCL, device_id, 0, queue)
         self.queues: list[_Cl] = [queue]
+        # Nobody reads warnings about code that was generated.
+        self.options = ["-w"]
         # Quotients and roots are those of every other target where the device can give them.
-        right = self.cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
-        rounds = bool(device.single_fp_config & right)
-        self.options = ["-cl-fp32-correctly-rounded-divide-sqrt"] if rounds else []
+        if device.single_fp_config & self.cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT:
+            self.options.append("-cl-fp32-correctly-rounded-divide-sqrt")
 
     def new_queue(self) -> _Cl:
         """An in-order queue that tells times."""
@@ -299,8 +301,10 @@ class _Context:
 
     def _compile(self, source: str) -> _Cl:
         try:
-            # pyopencl keeps binaries as well, in a folder that nobody trims.
-            return self.cl.Program(self.context, source).build(self.options, cache_dir=False)
+            with warnings.catch_warnings():  # that there is a log, even of no more than a count
+                warnings.simplefilter("ignore", self.cl.CompilerWarning)
+                # pyopencl keeps binaries as well, in a folder that nobody trims.
+                return self.cl.Program(self.context, source).build(self.options, cache_dir=False)
         except self.cl.Error as error:
             lines = [x.strip() for x in str(error).splitlines() if "error" in x.lower()]
             text = lines[0] if lines else str(error).strip().partition("\n")[0]

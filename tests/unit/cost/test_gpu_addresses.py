@@ -16,7 +16,7 @@ from loopwright.cost.gpu.device import device_of
 from loopwright.cost.gpu.kernel import Kernel, kernels_of
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Const, Expr, Var
-from loopwright.ir.stmt import Allocate, For, If, Let, Seq, Store
+from loopwright.ir.stmt import For, If, Let, Stmt, Store
 from loopwright.lowering.nest.launch import is_launch
 from tests.unit.cost import gpu_workloads as workloads
 from tests.unit.cost.test_gpu_kernel import candidates
@@ -70,18 +70,17 @@ class FirstWarp:
             case Let():
                 self._lets[s.var] = s.value
                 self._go(s.body)
-            case Allocate():
-                self._go(s.body)
             case If():
                 self._tests.append(s.cond)
                 self._go(s.then)
                 self._tests.pop()
-            case Seq():
-                for x in s.stmts:
-                    self._go(x)
             case Store():
                 self._note(s.buffer, True, s.indices)
                 self._loads(s.value)
+            case _:
+                for c in s.children():
+                    if isinstance(c, Stmt):
+                        self._go(c)
 
     def _loads(self, e: Any) -> None:
         if isinstance(e, Load):

@@ -1,4 +1,4 @@
-"""What the analytical model of GPUs must know: pairs of schedules of which one is plainly better."""
+"""What the analytical model of GPUs must know: of two schedules, which is plainly better."""
 
 from __future__ import annotations
 

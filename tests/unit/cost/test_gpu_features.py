@@ -28,12 +28,14 @@ def test_symbolic_rows_are_those_of_each_candidate(name: str, kind: str, target:
     assert np.isfinite(fast.values).all()
 
 
-def test_a_population_needs_a_derivation_for_each_word_alone() -> None:
-    """Binds, shared memory, virtual threads, fetching, gaps: all of them are symbolic."""
-    task = workloads.task_of("matmul")
+@pytest.mark.parametrize(("name", "structures"), [("matmul", 2), ("rows", 1)])
+def test_a_population_needs_a_derivation_for_each_word_alone(name: str, structures: int) -> None:
+    """Binds, shared memory, virtual threads, fetching, gaps, reductions of threads: all of them are
+    symbolic. The matmul comes with and without a double buffer."""
+    task = workloads.task_of(name)
     made = Extractor(task)
     made.rows(workloads.digits_of(task, 300))
-    assert made.derived == 2  # with and without a double buffer
+    assert made.derived == structures
 
 
 def test_kernels_come_first_and_keep_their_columns() -> None:

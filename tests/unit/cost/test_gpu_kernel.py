@@ -9,7 +9,7 @@ import pytest
 
 import loopwright as lw
 from loopwright.cost.gpu.device import device_of
-from loopwright.cost.gpu.kernel import Kernel, kernels_of
+from loopwright.cost.gpu.kernel import TENSOR_CORE, Kernel, kernels_of
 from loopwright.cost.symbolic.loop_nest import nests_of
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.node import Node
@@ -17,7 +17,7 @@ from loopwright.ir.stmt import Allocate, For, Func, View
 from loopwright.lowering.nest.launch import is_launch
 from loopwright.schedule import Schedule
 from tests.unit.cost import gpu_workloads as workloads
-from tests.unit.lowering import gpu_programs
+from tests.unit.lowering import gpu_programs, tensor_core_programs
 
 CUDA = device_of(lw.Target("cuda -arch=sm_90"))
 PROGRAMS = ("tiled_matmul", "shared_stage", "row_sum", "softmax", "argmax")
@@ -35,7 +35,7 @@ def lowered_kernel(f: Func) -> tuple[dict[str, int], list[Buffer], int]:
         if isinstance(s, View) or not isinstance(s, Allocate):
             return inner
         if s.buffer.scope != "local":
-            shared.append(s.buffer)
+            shared.extend([s.buffer] if s.buffer.is_shared else [])
             return inner
         return inner + s.buffer.nbytes
 
@@ -62,6 +62,17 @@ def test_kernels_are_those_of_the_lowered_program(name: str) -> None:
 def test_loops_and_regions_are_those_of_bound_inference(name: str) -> None:
     s = getattr(gpu_programs, name)().s
     check_nests(s)
+
+
+def test_fragments_of_tensor_cores_are_spread_over_the_lanes_of_a_warp() -> None:
+    case = tensor_core_programs.tensor_core_matmul(stages=2)
+    check_nests(case.s)
+    (kernel,) = kernels_of(case.s.state, CUDA)
+    check_kernel(kernel, lw.lower(case.s, case.args))
+    tensorized = [x for x in kernel.stages if x.nest.stage.tensorized is not None]
+    (product,) = [x for x in tensorized if x.nest.op.reduction is not None]
+    # A block of 32 x 32 x 32, by two warps of 32 lanes, eight times as fast as without.
+    assert product.iterations * product.warps * 32 * TENSOR_CORE == 32 * 32 * 32
 
 
 def check_nests(s: Schedule) -> None:
