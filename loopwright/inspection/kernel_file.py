@@ -72,7 +72,8 @@ def scheduled(naive=False):
 
 
 def build(target=None, naive=False):
-    """Compile the kernel; called with NumPy arrays, it writes into those of the outputs.
+    """Compile the kernel; called with NumPy arrays, it writes into those of the outputs. One for
+    a device takes arrays there (`lw.nd.array`).
 
     Args:
         target: another target than TARGET, such as "llvm" for the CPU of this machine.
@@ -109,18 +110,32 @@ def make_arrays(f, number=0, given=None):
     return arrays
 
 
+def placed(f, arrays):
+    """Arrays as the kernel takes them: copies on its device, where that is not the CPU."""
+    device = f[f.entry_name].device
+    return arrays if device == lw.cpu() else [lw.nd.array(a, device=device) for a in arrays]
+
+
+def call(f, arrays):
+    """Call the kernel; returns what the arrays hold then."""
+    taken = placed(f, arrays)
+    f(*taken)
+    return arrays if taken is arrays else [a.numpy() for a in taken]
+
+
 def check(f, target=None, given=None):
     """Compare the kernel with the same computation without a schedule; returns it in words.
 
     Floats may differ by what rounding explains. Where INPUTS has a largest number, sums of the
     other data are exact, and answers must be equal.
     """
-    naive = build(target, naive=True)
+    # Without a schedule no loop is bound to threads of a device: that runs on the CPU.
+    on_cpu = f[f.entry_name].device == lw.cpu()
+    naive = build(target if on_cpu else "llvm", naive=True)
     worst = 0.0
     for number in (0, 1) if given is None else (0,):
-        got, want = make_arrays(f, number, given), make_arrays(naive, number, given)
-        f(*got)
-        naive(*want)
+        got = call(f, make_arrays(f, number, given))
+        want = call(naive, make_arrays(naive, number, given))
         exact = number == 1 and INPUTS.largest > 0
         for arg, own, right in zip(f[f.entry_name].args, got, want):
             found = compare(arg.name, own, right, CLOSENESS._replace(exact=exact))
@@ -135,7 +150,7 @@ def time(f, given=None):
     """Time the kernel; returns seconds per call of 20 samples."""
     timer = f.time_evaluator(f.entry_name, number=1, repeat=20, min_repeat_ms=10)
     with lw.runtime.pinned():
-        return timer(*make_arrays(f, 0, given)).results
+        return timer(*placed(f, make_arrays(f, 0, given))).results
 
 
 def time_in_words(seconds):

@@ -25,7 +25,8 @@ def measured_on(target: Target, wanted: str = "") -> tuple[Device, ...]:
 
     Raises:
         UsageError: one of them is not here, which says what is missing; they are not equal, so that
-            times of one are none of another; or code for the target does not run there.
+            times of one are none of another; or code for the target does not run there, or not all
+            of it.
         TargetError: they are of another architecture than the target's.
     """
     kind = device_of_target(target.kind) or _CPU
@@ -58,6 +59,12 @@ def _check(one: Device, kind: str, target: Target) -> None:
             "loopwright build, or lw.build"
         ) from None
     check_arch(str(target.options.get("arch") or ""), one)
+    most, wanted = one.max_threads_per_block, target.options.get("max_threads_per_block")
+    if most is not None and isinstance(wanted, int) and wanted > most:
+        raise UsageError(
+            f"the target {target.kind} allows blocks of {wanted} threads, and {one} takes {most}; "
+            f"write {target.kind} -max-threads-per-block={most}"
+        )
 
 
 def lock_names(devices: Sequence[Device]) -> list[str]:

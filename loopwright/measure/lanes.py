@@ -10,13 +10,15 @@ from __future__ import annotations
 import copy
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from concurrent.futures import CancelledError, Future, wait
+from dataclasses import replace
 
 from loopwright.errors import RunError
-from loopwright.measure.building import Candidate
+from loopwright.measure.building import Build, Candidate
 from loopwright.measure.equipment import Clock, Equipment
-from loopwright.measure.result import MeasureResult, faster
+from loopwright.measure.programs import code_of
+from loopwright.measure.result import MeasureError, MeasureResult, faster
 from loopwright.measure.running import RunSession
 from loopwright.measure.workers.process import Worker
 from loopwright.measure.workers.waiting import wait_any
@@ -60,7 +62,44 @@ class Lanes:
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self._handed_out: list[Future[MeasureResult]] = []
+        self._ahead: dict[Build, Future[MeasureResult]] = {}
         self._incumbent: float | None = None
+
+    def hand_out(
+        self,
+        builds: Sequence[Build | MeasureError],
+        incumbent: float | None,
+        known: Container[str],
+    ) -> None:
+        """Let the devices begin with what is built, in order; `take` gives the results.
+
+        Args:
+            builds: candidates that the builders are done with.
+            incumbent: best time so far in seconds.
+            known: hashes of object code that need not run.
+        """
+        self.rest()
+        unique = dict.fromkeys(b for b in builds if isinstance(b, Build))
+        built = [(b, b.outcome) for b in unique if isinstance(b.outcome, Artifact)]
+        ready = [(build, artifact) for build, artifact in built if code_of(artifact) not in known]
+        for build, artifact in ready:
+            self._prepare(build.candidate, artifact)
+        if ready:
+            self._equipment.take_device()
+        futures = self.measure([(b.candidate, artifact) for b, artifact in ready], incumbent)
+        self._ahead = {build: f for (build, _), f in zip(ready, futures, strict=True)}
+
+    def take(self, build: Build) -> MeasureResult | None:
+        """The result of a build that was handed out; None for another one, once the devices rest.
+
+        Raises:
+            RunError: its device is lost, or its measuring was given up.
+        """
+        artifact = build.outcome
+        if build not in self._ahead or not isinstance(artifact, Artifact):
+            self.rest()
+            return None
+        return replace(result_of(self._ahead.pop(build)), code=code_of(artifact))
 
     def measure(
         self, work: Sequence[tuple[Candidate, Artifact]], incumbent: float | None
@@ -68,7 +107,7 @@ class Lanes:
         """Hand out candidates; returns what will become their results, in order.
 
         Args:
-            work: what to measure; `prepare` was called for it.
+            work: what to measure; its right answers are known.
             incumbent: best time so far in seconds.
         """
         with self._lock:
@@ -86,7 +125,7 @@ class Lanes:
         wait(self._handed_out)
         self._handed_out.clear()
 
-    def prepare(self, candidate: Candidate, artifact: Artifact) -> None:
+    def _prepare(self, candidate: Candidate, artifact: Artifact) -> None:
         """Compute the right answers for a candidate, which needs builders and a runner at rest."""
         if self._equipment.option.runner.check:
             with self._equipment.clock.phase("reference"):
@@ -101,6 +140,7 @@ class Lanes:
             thread.join()
         self._threads.clear()
         self._handed_out.clear()
+        self._ahead.clear()
         self._waiting = queue.SimpleQueue()
         for session in self._sessions:
             session.reset()
@@ -123,6 +163,7 @@ class Lanes:
                 job.result.cancel()
                 continue
             self._do(job, own)
+            self._stop.wait(own.option.runner.cooldown_interval)
 
     def _do(self, job: _Job, own: Equipment) -> None:
         """Measure one candidate; what is raised, such as a device that is lost, goes to whoever

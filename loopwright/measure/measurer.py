@@ -7,12 +7,10 @@ built before they are timed where both together would need more cores than there
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 from types import TracebackType
@@ -25,11 +23,11 @@ from loopwright.measure.building import Build, Candidate
 from loopwright.measure.checking.gate import checked_result
 from loopwright.measure.description import Descriptions
 from loopwright.measure.equipment import Equipment
-from loopwright.measure.lanes import Lanes, result_of
+from loopwright.measure.lanes import Lanes
 from loopwright.measure.options import WINDOWS, MeasureOption, measure_option
 from loopwright.measure.playoff.playoff import playoff
 from loopwright.measure.playoff.result import PlayoffPlan, PlayoffResult
-from loopwright.measure.programs import Programs, stands_for_program
+from loopwright.measure.programs import Programs, code_of, stands_for_program
 from loopwright.measure.result import (
     MeasureError,
     MeasureInput,
@@ -46,8 +44,6 @@ if TYPE_CHECKING:
 
 #: Candidates that are built before the first of them is timed, at most.
 _CHUNK = 64
-#: Hexadecimal digits of the hash of object code.
-_CODE_DIGITS = 16
 _NOT_BEST = "it would not have become the best"
 
 _log = logging.getLogger("loopwright.measure")
@@ -107,7 +103,6 @@ class Measurer:
         self._entered = False
         self._measured_any = False
         self._known_code: dict[str, MeasureResult] = {}
-        self._ahead: dict[Build, Future[MeasureResult]] = {}  # what several devices work on
         self._descriptions = Descriptions(task, self.option.runner.seed)
 
     def __enter__(self) -> Measurer:
@@ -225,7 +220,6 @@ class Measurer:
             self.equipment.reset()
 
     def _stop_lanes(self) -> None:
-        self._ahead.clear()
         if self._lanes is not None:
             self._lanes.stop()
 
@@ -237,7 +231,8 @@ class Measurer:
             builds = self._submit(inputs[at : at + size], programs)
             if not self.overlap:
                 self.equipment.wait_for([b for b in builds if isinstance(b, Build)])
-            self._hand_out(builds, incumbent)
+            if self._lanes is not None:
+                self._lanes.hand_out(builds, incumbent, self._known_code)
             for build in builds:
                 result = self._finish(build, incumbent, programs)
                 programs.note(result)
@@ -297,24 +292,6 @@ class Measurer:
             raise UsageError("a Measurer is used inside `with Measurer(task, option) as m:`")
 
     # -- one batch -------------------------------------------------------------------------------
-
-    def _hand_out(self, builds: Sequence[Build | MeasureError], incumbent: float | None) -> None:
-        """Let several devices begin with what is built, in order; nothing happens for one."""
-        if self._lanes is None:
-            return
-        self._lanes.rest()
-        ready = [
-            (build, build.outcome)
-            for build in dict.fromkeys(b for b in builds if isinstance(b, Build))
-            if isinstance(build.outcome, Artifact) and _code(build.outcome) not in self._known_code
-        ]
-        for build, artifact in ready:
-            self._lanes.prepare(build.candidate, artifact)
-        if ready:
-            self._wait_for_device()
-        work = [(build.candidate, artifact) for build, artifact in ready]
-        futures = self._lanes.measure(work, incumbent)
-        self._ahead = {b: future for (b, _), future in zip(ready, futures, strict=True)}
 
     def _submit(
         self, inputs: Sequence[MeasureInput], programs: Programs
@@ -384,12 +361,8 @@ class Measurer:
         if isinstance(outcome, MeasureError):
             return MeasureResult(error=outcome, program=build.program)
         start = time.perf_counter()
-        if build in self._ahead:
-            with self.equipment.clock.phase("run"):
-                result = replace(result_of(self._ahead.pop(build)), code=_code(outcome))
-        else:
-            if self._lanes is not None:
-                self._lanes.rest()
+        result = self._from_lanes(build)
+        if result is None:
             result = self.equipment.runs.undisturbed(
                 lambda: self._run_or_recall(build.candidate, outcome, incumbent)
             )
@@ -399,11 +372,18 @@ class Measurer:
             program=build.program,
         )
 
+    def _from_lanes(self, build: Build) -> MeasureResult | None:
+        """What one of several devices made of a build; None where none was given it."""
+        if self._lanes is None:
+            return None
+        with self.equipment.clock.phase("run"):
+            return self._lanes.take(build)
+
     def _run_or_recall(
         self, candidate: Candidate, artifact: Artifact, incumbent: float | None
     ) -> MeasureResult:
         """Run a candidate, unless the times of its object code are known."""
-        code = _code(artifact)
+        code = code_of(artifact)
         if code in self._known_code:
             return self._known_code[code]
         self._wait_for_device()
@@ -450,11 +430,6 @@ def _host_threads(equipment: Equipment, cores: int) -> int:
     if equipment.on_cpu:
         return int(equipment.task.target.canonical.get("num_threads") or cores)
     return cores if equipment.devices[0].attribute("is_host_processor") else 1
-
-
-def _code(artifact: Artifact) -> str:
-    """The hash of object code."""
-    return hashlib.sha256(artifact.objects).hexdigest()[:_CODE_DIGITS]
 
 
 def _error(build: Build) -> MeasureError | None:

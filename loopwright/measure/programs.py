@@ -7,11 +7,15 @@ unrolling that reaches no loop. The builders lower each candidate and name its p
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 
 from loopwright.measure.building import Build, Same
 from loopwright.measure.result import ErrorKind, MeasureResult
+from loopwright.runtime import Artifact
 
+#: Hexadecimal digits of the hash of object code.
+_CODE_DIGITS = 16
 #: Failures that another attempt at the same program may not have.
 _BY_CHANCE = (
     ErrorKind.BUILD_TIMEOUT,
@@ -19,6 +23,11 @@ _BY_CHANCE = (
     ErrorKind.MEMORY,
     ErrorKind.INSTANTIATION,
 )
+
+
+def code_of(artifact: Artifact) -> str:
+    """The hash of object code, by which records know it again."""
+    return hashlib.sha256(artifact.objects).hexdigest()[:_CODE_DIGITS]
 
 
 def stands_for_program(result: MeasureResult) -> bool:

@@ -94,7 +94,9 @@ def wrong_answer(checked: CheckReply | MeasureError | None) -> MeasureError | No
     return MeasureError(ErrorKind.WRONG_ANSWER, checked.problem)
 
 
-def _fault(error: MeasureError, failure: WorkerFailure | None, seconds: float) -> MeasureError:
+def _fault(
+    error: MeasureError, failure: WorkerFailure | None, seconds: float, *, on_cpu: bool
+) -> MeasureError:
     """An error that came up in a check, as what it says of the kernel."""
     if failure is None:
         wrong = error.kind == ErrorKind.RUN_ERROR
@@ -104,7 +106,8 @@ def _fault(error: MeasureError, failure: WorkerFailure | None, seconds: float) -
         text = f"its check did not end within {seconds:.3g} s, though it had run when it was timed"
     else:
         wrong = failure.cause is FailureCause.CRASH
-        text = f"in its check, where memory around its arrays cannot be touched, {failure.text}"
+        where = "where memory around its arrays cannot be touched, " if on_cpu else ""
+        text = f"in its check, {where}{failure.text}"
     return MeasureError(ErrorKind.WRONG_ANSWER, text) if wrong else error
 
 
@@ -137,6 +140,7 @@ class RunSession:
         self._owner = owner
         self._inputs = inputs
         self.worker = worker or runner(option, device)
+        self._on_cpu = not device
         self._load_s = _LOAD_S if device else 0.0
         self._pump = pump
         self.kills = 0
@@ -307,7 +311,7 @@ class RunSession:
         too_late = f"its check took longer than {total:.3g} s and was ended"
         reply = self._ask(request, CheckReply, too_late, total, restart=False)
         if isinstance(reply, MeasureError):
-            return _fault(reply, self.last_failure, total)
+            return _fault(reply, self.last_failure, total, on_cpu=self._on_cpu)
         if reply.tainted:
             self._replace_worker()
         else:

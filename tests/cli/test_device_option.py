@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from loopwright.runtime import cuda
+from loopwright.runtime import cpu, cuda
+from loopwright.testing.tuner_contract import FakeMeasurer
 from tests.cli.conftest import WORKLOAD
 from tests.unit.measure.device_kernels import needs_opencl
 
@@ -51,6 +52,24 @@ def test_a_built_kernel_runs_on_devices_of_its_kind(cli):
     assert "is for devices of type cpu; name one" in cli("run", "mm.o", "--device", "cuda").error
     told = json.loads(cli("run", "mm.o", "--device", "cpu", "--repeat", "1", "--json").out)
     assert (told["device"], told["threads"]) == ("cpu(0)", 1)
+
+
+@pytest.mark.usefixtures("instant")
+@pytest.mark.parametrize("verb", ["tune", "tune-tasks"])
+def test_what_to_do_next_is_compared_on_the_first_of_several_devices(
+    cli, tmp_path, monkeypatch, verb
+):
+    """How is not checked here: nothing is measured, and the machine has one CPU."""
+    (tmp_path / "one.txt").write_text("matmul M=16 N=16 K=16\n")
+    for place in ("cli.tuning.tune", "cli.tuning.tune_tasks", "tuner.run.loop"):
+        monkeypatch.setattr(f"loopwright.{place}.measured_on", lambda target, wanted="": (cpu(0),))
+    monkeypatch.setattr("loopwright.tuner.run.loop.Measurer", lambda *_, **__: FakeMeasurer())
+    words = WORKLOAD if verb == "tune" else ("one.txt", "--threads", "1")
+    ran = cli(verb, *words, "--trials", "1", "--tuner", "random", "--device", "cpu, cuda:1")
+    assert ran.code == 0, ran.err
+    assert "--device 'cpu, cuda:1' --trials" in ran.out
+    [compare] = [line for line in ran.out.splitlines() if line.startswith("  compare:")]
+    assert compare.endswith(".jsonl --device cpu")
 
 
 @needs_opencl

@@ -276,3 +276,10 @@ def repeated(names: Sequence[str]) -> list[str]:
         for one in value if parameter.multiple else [value]:
             words += [option, str(one)]
     return words
+
+
+def one_device() -> list[str]:
+    """``--device`` with the first of the devices that this command line gave, for verbs that use
+    one; empty where it gave none."""
+    words = repeated(["device"])
+    return [words[0], words[1].partition(",")[0].strip()] if words else []

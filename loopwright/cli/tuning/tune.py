@@ -24,6 +24,7 @@ from loopwright.cli.tuning.options import (
     going_on,
     measuring,
     measuring_options,
+    one_device,
     repeated,
     script_options,
     tuner_options,
@@ -383,7 +384,7 @@ def _next_steps(workload: Workload, summary: Summary, path: str, asked: int | No
     steps = [
         *([] if change is None else [("continue", _again(workload, path, *change))]),
         ("start over", _again(workload, _fresh(path))),
-        ("compare", workload.command("bench", "--history", path, *repeated(["device"]))),
+        ("compare", workload.command("bench", "--history", path, *one_device())),
         (
             "build",
             workload.command("build", "--history", path, "-o", f"{name}.{_extension(workload)}"),

@@ -23,6 +23,7 @@ from loopwright.cli.tuning.options import (
     going_on,
     measuring,
     measuring_options,
+    one_device,
     repeated,
     script_options,
     tuner_options,
@@ -215,8 +216,7 @@ def _next_steps(
         click.echo(f"  continue: {_again(file, path, *change)}", err=err)
     for line, row in zip(lines, summary.rows, strict=True):
         if row.best_seconds is not None:
-            device = repeated(["device"])
-            compare = line.workload.command("bench", "--history", path, *device)
+            compare = line.workload.command("bench", "--history", path, *one_device())
             click.echo(f"  compare:  {compare}", err=err)
 
 

@@ -69,7 +69,8 @@ class DeviceMemory(ArgumentMemory):
         for zone in _zones(block, arg):
             self._api.fill(zone, guard_pattern(number))
         body = block.part(_GUARD, arg.nbytes)
-        return DeviceArray(body, tuple(arg.shape), arg.dtype.name, self.device, self)
+        # The array does not keep this alive, so that memory nobody uses is given back at once.
+        return DeviceArray(body, tuple(arg.shape), arg.dtype.name, self.device, None)
 
     def read(self, number: int) -> Array:
         return self.arrays[number].numpy()

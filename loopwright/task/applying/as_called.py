@@ -31,6 +31,7 @@ from loopwright.runtime import (
     pinned,
     time_call,
 )
+from loopwright.runtime.devices.function import DeviceFunction
 from loopwright.runtime.ndarray import ALIGNMENT, aligned_bytes
 from loopwright.te.index_ranges import Span
 
@@ -135,10 +136,16 @@ def time_as_called(
             from them; None for the others. Empty: no argument is.
 
     Raises:
-        BuildError: the function takes sizes, so that there is no one call to time.
+        BuildError: the function takes sizes, so that there is no one call to time; or it runs on
+            a device.
         RunError: a call failed.
     """
     function = module[module.entry_name]
+    if isinstance(function, DeviceFunction):
+        raise BuildError(
+            f"verify: {function.name} runs on {function.device}, where a call from Python only "
+            "begins the work; time it with time_evaluator on arrays there, or by `loopwright bench`"
+        )
     if not isinstance(function, Function):
         raise BuildError(f"verify: {function.name} takes any size; time it on arrays of yours")
     values = _values(function.args, inputs, spans)

@@ -203,7 +203,9 @@ def test_a_file_that_computes_something_else_says_so(log: Log, tmp_path: Path, r
 def test_a_wrong_answer_is_found(log: Log, tmp_path: Path, run: Run) -> None:
     path = tmp_path / "kernel.py"
     text = export(log, log.records[0], path)
-    path.write_text(text.replace("        f(*got)\n", "        f(*got)\n        got[-1][0] += 1\n"))
+    line = "        got = call(f, make_arrays(f, number, given))\n"
+    assert line in text
+    path.write_text(text.replace(line, f"{line}        got[-1][0] += 1\n"))
     wrong = run(path, "--no-check")
     assert wrong.returncode == 0
     wrong = run(path)

@@ -52,6 +52,16 @@ def test_the_best_and_the_default(log: Log, page: Page) -> None:
     assert series.verdict == "the best beats the default by a factor of 2.50 +- 0.10"
 
 
+def test_records_of_a_device_name_it_and_no_threads_of_their_host(tmp_path: Path) -> None:
+    device = {"kind": "opencl", "name": "a GPU", "driver": "3.1", "processors": 4}
+    target = {"kind": "opencl"}
+    own = load(made_up(tmp_path / "cpu.jsonl", 20, (SCRIPT,))).records
+    made = [replace(r, target=target, env={**r.env, "device": device}) for r in own]
+    page = page_of([load(write(tmp_path / "gpu.jsonl", made))])
+    assert page.logs[0].facts["device"] == ("a GPU (processors 4, driver 3.1)",)
+    assert "threads" not in page.logs[0].facts
+
+
 def test_counts(page: Page) -> None:
     for task in page.tasks:
         (series,) = task.series

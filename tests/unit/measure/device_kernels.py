@@ -30,6 +30,8 @@ WRITES_BEFORE = "B[i] = A[i] + 1.0f; if (i == 0) B[-1] = 1.0f;"
 ADDS_TO_ITS_OUTPUT = "if (B[i] != B[i]) B[i] = A[i] + 1.0f;"
 CRASHES = "*(volatile __global int *)(8l) = i; B[i] = A[i] + 1.0f;"
 HANGS = "while (*(volatile __global float *)A != 12345.0f) B[i] = A[i];"
+#: Only when its first input has a given value, which it has in a check alone.
+CRASHES_WHERE = "if (A[0] == %sf && i == 0) *(volatile __global int *)(8l) = i; B[i] = A[i] + 1.0f;"
 NO_CODE = "B[i] = A[i] + ;"
 
 

@@ -16,7 +16,7 @@ from loopwright.measure.workers.waiting import wait_any
 from loopwright.runtime import Artifact
 from tests.unit.measure import device_kernels as kernels
 from tests.unit.measure import kernels as cpu_kernels
-from tests.unit.measure.sessions import RIGHT
+from tests.unit.measure.sessions import INPUTS, RIGHT
 
 pytestmark = kernels.needs_opencl
 
@@ -96,6 +96,15 @@ def test_a_kernel_that_kills_its_process_costs_itself_alone(session: RunSession)
     found = race(session, kernels.built(kernels.CRASHES))
     assert isinstance(found, MeasureError)
     assert found.kind == ErrorKind.RUN_CRASH
+    survives(session)
+
+
+def test_a_kernel_that_crashes_in_its_check_alone_is_wrong(session: RunSession) -> None:
+    """It ran when it was timed; that memory around arrays were guarded by pages is not said."""
+    found = checked(session, kernels.CRASHES_WHERE % float(INPUTS[1][0]).hex())
+    assert isinstance(found, MeasureError)
+    assert found.kind == ErrorKind.WRONG_ANSWER
+    assert found.text.startswith("in its check, the runner process was killed by SIG")
     survives(session)
 
 

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loopwright import records, te
+from loopwright import inspection, records, te
+from loopwright.errors import BuildError
+from loopwright.inspection.report import page_of
 from loopwright.measure import (
     LocalBuilder,
     LocalRunner,
@@ -23,6 +25,7 @@ from loopwright.runtime import cpu
 from loopwright.runtime.devices.facts import facts_here
 from loopwright.schedule import create_schedule
 from loopwright.task import Task, apply_history_best, create_task, get_config, template
+from loopwright.task.applying.as_called import time_as_called
 from loopwright.task.template import TASKS
 from loopwright.tuner import RandomTuner, log_to_file
 from tests.unit.measure.device_kernels import needs_opencl
@@ -76,7 +79,7 @@ def tuned(task: Task, path: Path, trials: int) -> records.Log:
 
 
 def test_tuning_leaves_times_checks_reasons_and_the_device_in_the_log(
-    task: Task, tmp_path: Path
+    task: Task, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "log.jsonl"
     log = tuned(task, path, 5)  # there are six configurations, and two are refused
@@ -105,6 +108,20 @@ def test_tuning_leaves_times_checks_reasons_and_the_device_in_the_log(
     others = records.load(tmp_path / "other.jsonl").records
     assert {records.reuse_of(r, conditions) for r in trials} == {records.Reuse.AS_TRIAL}
     assert {records.reuse_of(r, conditions) for r in others} == {records.Reuse.FOR_TRAINING}
+    # The best as a file of its own: it runs on the device, beside the naive schedule on the CPU.
+    exported: dict[str, Any] = {"__name__": "exported"}
+    exec(inspection.export(path, "best"), exported)
+    assert exported["main"]([]) == 0
+    assert "right: equal to the naive schedule" in capsys.readouterr().out
+    kernel = exported["build"]()
+    with pytest.raises(
+        BuildError, match=r"main runs on opencl\(0\), where a call from Python only"
+    ):
+        time_as_called(kernel, None)
+    roofline = page_of([log]).tasks[0].series[0].roofline
+    assert roofline is not None
+    assert (roofline.flops, roofline.bandwidth) == (None, None)
+    assert roofline.source.startswith("The limits of a device are not sampled")
     # What is built from them: those of this model, and no others.
     assert apply_history_best(path).explain(task).record is not None
     choice = apply_history_best(tmp_path / "other.jsonl").explain(task)

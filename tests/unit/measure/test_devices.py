@@ -85,6 +85,18 @@ def test_what_cannot_be_measured_on_is_refused(wanted: str, text: str) -> None:
 
 
 @pytest.mark.usefixtures("cards")
+def test_a_target_that_allows_more_threads_than_the_device_takes_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        Stubs, "attribute", lambda self, number, name: 256 if name.startswith("max_thr") else None
+    )
+    with pytest.raises(UsageError, match=r"blocks of 1024 threads, and cuda\(0\) takes 256; write"):
+        measured_on(Target("cuda -arch=sm_90 -max-threads-per-block=1024"))
+    assert len(measured_on(Target("cuda -arch=sm_90 -max-threads-per-block=256"))) == 1
+
+
+@pytest.mark.usefixtures("cards")
 def test_unlike_devices_share_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Stubs, "arch", ("sm_90",) * 3)
     with pytest.raises(UsageError, match=r"differ \(device_name: H200 and A100\)"):

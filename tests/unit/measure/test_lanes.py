@@ -70,7 +70,7 @@ class Watched:
 
 
 def lanes(measure: Watched, devices: int = 2) -> Lanes:
-    option = SimpleNamespace(runner=SimpleNamespace(check=False))
+    option = SimpleNamespace(runner=SimpleNamespace(check=False, cooldown_interval=0.0))
     equipment = SimpleNamespace(option=option, clock=Clock(), runs=None)
     sessions = [Session(f"device {n}") for n in range(devices)]
     return Lanes(equipment, sessions, measure)  # type: ignore[arg-type]

@@ -46,6 +46,14 @@ def test_what_else_differs():
     ]
 
 
+def test_devices_are_compared_by_what_decides_a_time():
+    device = {"name": "H200", "arch": "sm_90", "processors": 132, "driver": "13.0"}
+    one = record(env={"cpu": "Zen 4", "device": {**device, "uuid": "1"}})
+    other = record(env={"cpu": "Zen 4", "device": {**device, "uuid": "2", "processors": 16}})
+    assert words(one, other) == ["processors: 132 -> 16"]
+    assert words(one, one) == []
+
+
 def test_equal_knobs_and_another_schedule():
     one, other = record(trace=[["split", 0], ["fuse", 1]]), record(trace=[["split", 0]])
     assert words(one, other) == ['schedule from step 1 on: ["fuse",1] -> no step']
