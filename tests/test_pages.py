@@ -27,6 +27,8 @@ def test_page(
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"^```pycon\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     text = "\n".join(blocks)
+    if "lw.opencl(" in text and not lw.opencl().exist:
+        pytest.skip(f"{lw.opencl()} cannot be used: {lw.opencl().why_absent()}")
     if LOG in text:
         shutil.copy(request.getfixturevalue("log"), tmp_path)
     report = run(text, page.name)

@@ -1,10 +1,13 @@
 """Tutorial 04, second part: the schedule primitives for GPU threads.
 
-Run it with ``python tutorials/04_threads.py``, or with the names of some sections. No target of
-this version makes code for GPUs: the target ``interp`` runs the kernels, block by block and thread
-by thread, and every result is compared with NumPy. A target for CPUs refuses them.
+Run it with ``python tutorials/04_threads.py``, or with the names of some sections. The target
+``interp`` runs the kernels, block by block and thread by thread, which needs no GPU; where there is
+an OpenCL device, that runs them too. Every result is compared with NumPy. A target for CPUs refuses
+such kernels. ``11_gpu_matmul.py`` makes a fast one. Set ``LOOPWRIGHT_TUTORIAL_SMALL=1`` for a quick
+run, which leaves the device out.
 """
 
+import os
 import sys
 
 import numpy as np
@@ -13,6 +16,8 @@ import loopwright as lw
 from loopwright import te
 
 rng = np.random.default_rng(0)
+SMALL = bool(os.environ.get("LOOPWRIGHT_TUTORIAL_SMALL"))
+DEVICE = lw.opencl(0)
 
 
 def line(n):
@@ -36,7 +41,13 @@ def show(what, s, args, reference):
     f = lw.build(s, args, "interp")
     arrays = [rng.integers(-9, 10, t.shape).astype(t.dtype) for t in args]
     f(*arrays)
-    np.testing.assert_array_equal(arrays[-1], reference(*arrays[:-1]))
+    expected = reference(*arrays[:-1])
+    np.testing.assert_array_equal(arrays[-1], expected)
+    if DEVICE.exist and not SMALL:
+        there = [lw.nd.array(x, device=DEVICE) for x in (*arrays[:-1], np.zeros_like(expected))]
+        lw.build(s, args, "opencl")(*there)
+        np.testing.assert_array_equal(there[-1].numpy(), expected)
+        print(f"(equal on {DEVICE})\n")
 
 
 def bind():

@@ -55,6 +55,8 @@ def boxes(program: str) -> list[Box]:
     """The boxes of a function's printed text, which indents by two spaces."""
     open_boxes = [Box("")]
     for line in program.splitlines()[1:]:  # without the signature
+        if line.lstrip().startswith("# bound = "):  # the axis stands in the loop below
+            continue
         depth = (len(line) - len(line.lstrip())) // 2
         box = Box(line.strip(), _kind(line.strip()))
         del open_boxes[depth:]

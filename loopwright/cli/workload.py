@@ -120,8 +120,8 @@ def workload_options(command: Callable[..., object]) -> Callable[..., object]:
             "--target",
             default="llvm",
             show_default=True,
-            help="What the kernel is compiled for: llvm, c (by the system's C compiler) or interp "
-            '(the interpreter), with options, such as "llvm -mcpu=x86-64-v3".',
+            help="What the kernel is compiled for: llvm, c (by the system's C compiler), opencl, "
+            'cuda or interp (the interpreter), with options, such as "llvm -mcpu=x86-64-v3".',
         ),
         click.option(
             "--threads",

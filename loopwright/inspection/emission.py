@@ -1,4 +1,4 @@
-"""The texts of a kernel: its loop nest, LLVM IR, C, and assembly."""
+"""The texts of a kernel: its loop nest, LLVM IR, C, assembly, and code of devices."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from loopwright.te import Tensor
 
 #: A text of a kernel.
-Emitted: TypeAlias = Literal["nest", "llvm", "c", "asm"]
+Emitted: TypeAlias = Literal["nest", "llvm", "c", "asm", "opencl", "cuda", "ptx"]
 EMITTED: tuple[Emitted, ...] = get_args(Emitted)
 #: What `Module.get_source` calls the text that a target writes first.
-_OF_TARGET = {"llvm": "ll", "c": "c"}
+_OF_TARGET = {"llvm": "ll", "c": "c", "opencl": "cl", "cuda": "cuda", "ptx": "ptx"}
 
 
 def emit(schedule: Schedule, args: Sequence[Tensor], target: Target, kind: str) -> str:
@@ -29,10 +29,11 @@ def emit(schedule: Schedule, args: Sequence[Tensor], target: Target, kind: str) 
     Args:
         schedule: its schedule.
         args: its tensors in calling order.
-        target: what it is for. For ``"llvm"`` and ``"c"`` it may be of the other kind: the text is
-            then that of the same program for a target with the same CPU and threads.
-        kind: ``"nest"`` (the loop nest after all passes), ``"llvm"`` (LLVM IR, optimised), ``"c"``
-            or ``"asm"`` (assembly of the target's own compiler).
+        target: what it is for. It may be of another kind than the text: that is then of the same
+            program for a target with the options that both have, such as the CPU and threads.
+        kind: ``"nest"`` (the loop nest after all passes), ``"llvm"`` (LLVM IR, optimised), ``"c"``,
+            ``"asm"`` (assembly of the target's own compiler), ``"opencl"``, ``"cuda"``, or
+            ``"ptx"`` (what NVRTC makes of CUDA C++ before it becomes machine code).
 
     Raises:
         UsageError: another kind, or the target has no assembly.
@@ -59,7 +60,7 @@ def emit(schedule: Schedule, args: Sequence[Tensor], target: Target, kind: str) 
         return str(lower(schedule, args))
     if kind == "asm":
         return build(schedule, args, target, cache=False).get_source("asm").expandtabs()
-    resolved = of_kind(target, kind)
+    resolved = of_kind(target, "cuda" if kind == "ptx" else kind)
     return build(schedule, args, resolved, cache=False).get_source(_OF_TARGET[kind])
 
 

@@ -11,7 +11,11 @@ Thread Execution ISA", sections mma.m16n8k16, mma.m16n8k8 and ldmatrix. With ``g
   ``row // 8``, ``k % 2``;
 * B (k, column): ``g = column``, ``t = k // 2 % 4``; registers by ``k // 8``, ``k % 2``;
 * C and D (row, column): ``g = row % 8``, ``t = column // 2``; registers by ``row // 8``,
-  ``column % 2``.
+  ``column % 2``;
+* A (row, k) of m16n8k8 of tf32: ``g = row % 8``, ``t = k % 4``; registers by ``k // 4``,
+  ``row // 8``; B (k, column): ``g = column``, ``t = k % 4``; registers by ``k // 4``.
+
+An mma of tf32 takes float32 and rounds it, see `round_tf32`.
 
 The products are summed in order of k, in float32; tensor cores sum in an order of their own and
 round less often, so that results agree as those of two orders of a sum do.
@@ -20,9 +24,10 @@ round less often, so that results agree as those of two orders of a sum do.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from loopwright.ir.buffer import Buffer, Load
-from loopwright.ir.expr import Expr, Var, binary, cast, const
+from loopwright.ir.expr import Call, Expr, Select, Var, binary, cast, const
 from loopwright.ir.instruction_type import Fragment, Instruction, Operand, moved
 from loopwright.ir.kinds import WARP_LANES
 from loopwright.ir.stmt import Allocate, Barrier, For, Let, Stmt, Store, seq
@@ -32,6 +37,10 @@ FRAGMENT_A = Fragment(((0, 1, 8), (1, 2, 4)), ((1, 8, 2), (0, 8, 2), (1, 1, 2)))
 FRAGMENT_B = Fragment(((1, 1, 8), (0, 2, 4)), ((0, 8, 2), (0, 1, 2)))
 FRAGMENT_B_TRANSPOSED = Fragment(((0, 1, 8), (1, 2, 4)), ((1, 8, 2), (1, 1, 2)))
 FRAGMENT_C = Fragment(((0, 1, 8), (1, 2, 4)), ((0, 8, 2), (1, 1, 2)))
+#: Those of m16n8k8 of tf32; its C is that of m16n8k16.
+FRAGMENT_A_TF32 = Fragment(((0, 1, 8), (1, 1, 4)), ((1, 4, 2), (0, 8, 2)))
+FRAGMENT_B_TF32 = Fragment(((1, 1, 8), (0, 1, 4)), ((0, 4, 2),))
+FRAGMENT_B_TF32_TRANSPOSED = Fragment(((0, 1, 8), (1, 1, 4)), ((1, 4, 2),))
 #: Two of B beside each other, as one ldmatrix loads them.
 _PAIR_OF_B = Fragment(FRAGMENT_B.lane, ((1, 8, 2), *FRAGMENT_B.registers))
 _PAIR_OF_B_TRANSPOSED = Fragment(
@@ -39,6 +48,21 @@ _PAIR_OF_B_TRANSPOSED = Fragment(
 )
 #: Names of dtypes in names of instructions.
 SHORT = {"float16": "f16", "bfloat16": "bf16"}
+#: Bits of a float32 below the mantissa of tf32, which has 10 bits.
+_BELOW_TF32 = 13
+
+
+def round_tf32(x: Expr) -> Expr:
+    """The value of tf32 that is nearest to a float32, ties away from zero, as a float32.
+
+    So rounds ``cvt.rna.tf32.f32`` of PTX. What is beyond the largest value becomes infinite, NaN
+    stays NaN.
+    """
+    bits = Call("reinterpret", (x,), "int32")
+    nearest = binary("&", binary("+", bits, 1 << (_BELOW_TF32 - 1)), -1 << _BELOW_TF32)
+    # The sum may carry the bits of a NaN into the sign.
+    is_number = binary("==", x, x)
+    return Select(is_number, Call("reinterpret", (nearest,), "float32"), x, "float32")
 
 
 class _Loops:
@@ -81,52 +105,112 @@ class _Lane:
         """Indices of a register of this lane, in the fragment that begins at ``x``."""
         return (self.g, self.t, *moved(x, registers)[2:])
 
-    def show(self, x: Load, fragment: Fragment) -> tuple[Buffer, Stmt]:
-        """Memory that all lanes read, and the statement that copies this lane's registers there."""
+    def show(
+        self, x: Load, fragment: Fragment, shown: Callable[[Expr], Expr]
+    ) -> tuple[Buffer, Stmt]:
+        """Memory that all lanes read, and the statement that puts this lane's registers there.
+
+        ``shown`` makes of an element what the lanes compute with.
+        """
         extents = [n for _, _, n in fragment.registers]
         seen = Buffer(f"{x.buffer.name}.seen", (*WARP_LANES, *extents), x.dtype, "warp")
         loops = _Loops()
         at = loops.over(**{f"r{k}": n for k, n in enumerate(extents)})
         value = Load(x.buffer, self.own(x, at), x.dtype)
-        return seen, loops.around(Store(seen, (self.g, self.t, *at), value))
+        return seen, loops.around(Store(seen, (self.g, self.t, *at), shown(value)))
 
 
-def _mma(dtype: str, transposed: bool) -> Instruction:
-    """``C[i, j] += sum(A[i, k] * B[k, j] for k in range(16))``, B[j, k] if ``transposed``."""
-    b_fragment = FRAGMENT_B_TRANSPOSED if transposed else FRAGMENT_B
+@dataclass(frozen=True, slots=True)
+class _Multiplied:
+    """What one kind of mma multiplies.
 
-    def added(c: Load, at: tuple[Expr, ...], x: Load, y: Load) -> Stmt:
+    Attributes:
+        name: of the instructions, of which some transpose B.
+        dtype: of A and B.
+        steps: of the reduction.
+        a, b, b_nk: their fragments.
+        neighbours: steps, one after the other, whose elements lie in one lane.
+        factor: what is multiplied for an element, of its dtype.
+    """
+
+    name: str
+    dtype: str
+    steps: int
+    a: Fragment
+    b: Fragment
+    b_nk: Fragment
+    neighbours: int
+    factor: Callable[[Expr], Expr]
+
+
+def _as_it_is(x: Expr) -> Expr:
+    return x
+
+
+_KINDS = (
+    *(
+        _Multiplied(
+            f"mma_m16n8k16_{short}{short}f32",
+            dtype,
+            16,
+            FRAGMENT_A,
+            FRAGMENT_B,
+            FRAGMENT_B_TRANSPOSED,
+            2,
+            _as_it_is,
+        )
+        for dtype, short in SHORT.items()
+    ),
+    _Multiplied(
+        "mma_m16n8k8_tf32tf32f32",
+        "float32",
+        8,
+        FRAGMENT_A_TF32,
+        FRAGMENT_B_TF32,
+        FRAGMENT_B_TF32_TRANSPOSED,
+        1,
+        round_tf32,
+    ),
+)
+
+
+def _mma(kind: _Multiplied, transposed: bool) -> Instruction:
+    """``C[i, j] += sum(A[i, k] * B[k, j] for k in range(steps))``, B[j, k] if ``transposed``."""
+    b_fragment = kind.b_nk if transposed else kind.b
+
+    def added(c: Load, at: tuple[Expr, ...], x: Expr, y: Expr) -> Stmt:
         product = binary("*", cast(x, "float32"), cast(y, "float32"))
         return Store(c.buffer, at, binary("+", Load(c.buffer, at, c.dtype), product))
 
     def plain(given: Sequence[Load]) -> Stmt:
         c, a, b = given
         loops = _Loops()
-        i, j, k = loops.over(i=16, j=8, k=16)
+        i, j, k = loops.over(i=16, j=8, k=kind.steps)
         x = Load(a.buffer, moved(a, (i, k)), a.dtype)
         y = Load(b.buffer, moved(b, (j, k) if transposed else (k, j)), b.dtype)
-        return loops.around(added(c, moved(c, (i, j)), x, y))
+        return loops.around(added(c, moved(c, (i, j)), kind.factor(x), kind.factor(y)))
 
     def lanes(given: Sequence[Load], lane: Var) -> Stmt:
         c, a, b = given
         me, loops = _Lane(lane), _Loops()
-        of_a, show_a = me.show(a, FRAGMENT_A)
-        of_b, show_b = me.show(b, b_fragment)
-        high, low, k_high, k_t, k_low = loops.over(high=2, low=2, k2=2, k1=4, k0=2)
+        of_a, show_a = me.show(a, kind.a, kind.factor)
+        of_b, show_b = me.show(b, b_fragment, kind.factor)
+        high, low, k_high, k_t = loops.over(high=2, low=2, k2=2, k1=4)
+        k_low = loops.over(k0=kind.neighbours) if kind.neighbours > 1 else []
         column = binary("+", binary("*", me.t, 2), low)
-        x = Load(of_a, (me.g, k_t, k_high, high, k_low), a.dtype)
-        y = Load(of_b, (column, k_t, k_high, k_low), b.dtype)
+        x = Load(of_a, (me.g, k_t, k_high, high, *k_low), a.dtype)
+        y = Load(of_b, (column, k_t, k_high, *k_low), b.dtype)
         update = loops.around(added(c, me.own(c, (high, low)), x, y))
         body = seq(show_a, show_b, Barrier("warp"), update, Barrier("warp"))
         return me.run(Allocate(of_a, Allocate(of_b, body)))
 
-    name = f"mma_m16n8k16_{SHORT[dtype] * 2}f32{'_nk' if transposed else ''}"
+    n = kind.steps
     operands = (
         Operand("c", "float32", (16, 8), FRAGMENT_C),
-        Operand("a", dtype, (16, 16), FRAGMENT_A),
-        Operand("b", dtype, (8, 16) if transposed else (16, 8), b_fragment),
+        Operand("a", kind.dtype, (16, n), kind.a),
+        Operand("b", kind.dtype, (8, n) if transposed else (n, 8), b_fragment),
     )
-    return Instruction(name, operands, plain, lanes)
+    return Instruction(f"{kind.name}{'_nk' if transposed else ''}", operands, plain, lanes)
 
 
 def _fill() -> Instruction:
@@ -224,7 +308,7 @@ WARP_INSTRUCTIONS: dict[str, Instruction] = {
     x.name: x
     for x in (
         _fill(),
-        *(_mma(d, transposed) for d in SHORT for transposed in (False, True)),
+        *(_mma(kind, transposed) for kind in _KINDS for transposed in (False, True)),
         *(_ldmatrix(which, d) for d in SHORT for which in _LDMATRIX),
     )
 }

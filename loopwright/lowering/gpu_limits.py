@@ -8,7 +8,7 @@ when the kernel is launched.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from math import prod
 from typing import NoReturn
 
@@ -72,7 +72,10 @@ def limits_of(options: Mapping[str, object]) -> GpuLimits:
     """
     known = {f.name for f in fields(GpuLimits)}
     given = {k: v for k, v in options.items() if k in known}
-    return GpuLimits(**given)  # type: ignore[arg-type]
+    limits = GpuLimits(**given)  # type: ignore[arg-type]
+    # A device of larger blocks (PoCL has 4096 threads) has axes as long, x and y at least.
+    longest = max(limits.max_thread_x, limits.max_threads_per_block)
+    return replace(limits, max_thread_x=longest, max_thread_y=longest)
 
 
 def verify_target_limits(f: Func, schedule: Schedule) -> None:

@@ -49,7 +49,7 @@ def _check(one: Device, kind: str, target: Target) -> None:
     if one.name != kind:
         raise UsageError(
             f"code for the target {target.kind} runs on devices of type {kind}, and {one} is none; "
-            f"write {kind}:0, or leave the device out"
+            f"choose a target that runs on {one.name}, or leave the device out"
         )
     try:
         one.require()

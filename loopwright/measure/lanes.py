@@ -17,7 +17,7 @@ from dataclasses import replace
 from loopwright.errors import RunError
 from loopwright.measure.building import Build, Candidate
 from loopwright.measure.equipment import Clock, Equipment
-from loopwright.measure.programs import code_of
+from loopwright.measure.programs import code_of, resources_of
 from loopwright.measure.result import MeasureError, MeasureResult, faster
 from loopwright.measure.running import RunSession
 from loopwright.measure.workers.process import Worker
@@ -99,7 +99,11 @@ class Lanes:
         if build not in self._ahead or not isinstance(artifact, Artifact):
             self.rest()
             return None
-        return replace(result_of(self._ahead.pop(build)), code=code_of(artifact))
+        return replace(
+            result_of(self._ahead.pop(build)),
+            code=code_of(artifact),
+            resources=resources_of(artifact),
+        )
 
     def measure(
         self, work: Sequence[tuple[Candidate, Artifact]], incumbent: float | None

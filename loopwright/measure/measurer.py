@@ -27,7 +27,7 @@ from loopwright.measure.lanes import Lanes
 from loopwright.measure.options import WINDOWS, MeasureOption, measure_option
 from loopwright.measure.playoff.playoff import playoff
 from loopwright.measure.playoff.result import PlayoffPlan, PlayoffResult
-from loopwright.measure.programs import Programs, code_of, stands_for_program
+from loopwright.measure.programs import Programs, code_of, resources_of, stands_for_program
 from loopwright.measure.result import (
     MeasureError,
     MeasureInput,
@@ -387,7 +387,8 @@ class Measurer:
         if code in self._known_code:
             return self._known_code[code]
         self._wait_for_device()
-        return replace(self._run(self.equipment, candidate, artifact, incumbent), code=code)
+        result = self._run(self.equipment, candidate, artifact, incumbent)
+        return replace(result, code=code, resources=resources_of(artifact))
 
     def _wait_for_device(self) -> None:
         """Take the device, and rest where that was asked for."""

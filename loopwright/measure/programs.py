@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import asdict
 
 from loopwright.measure.building import Build, Same
 from loopwright.measure.result import ErrorKind, MeasureResult
+from loopwright.records import Json
 from loopwright.runtime import Artifact
+from loopwright.runtime.artifacts.device_code import DeviceCode
+from loopwright.runtime.artifacts.kinds import artifact_kind
 
 #: Hexadecimal digits of the hash of object code.
 _CODE_DIGITS = 16
@@ -28,6 +32,21 @@ _BY_CHANCE = (
 def code_of(artifact: Artifact) -> str:
     """The hash of object code, by which records know it again."""
     return hashlib.sha256(artifact.objects).hexdigest()[:_CODE_DIGITS]
+
+
+def resources_of(artifact: Artifact) -> dict[str, Json] | None:
+    """What the device's compiler says that an artifact takes, the most of all its kernels.
+
+    Returns:
+        The figures by name; None for code of CPUs, and where the compiler tells nothing.
+    """
+    if artifact_kind(artifact.kind).device == "cpu":
+        return None
+    function = artifact.contents.function(artifact.entry)
+    kernels = DeviceCode.from_bytes(artifact.objects, len(function.args)).resources.values()
+    told = [{k: n for k, n in asdict(r).items() if n is not None} for r in kernels]
+    names = dict.fromkeys(name for figures in told for name in figures)
+    return {name: max(figures.get(name, 0) for figures in told) for name in names} or None
 
 
 def stands_for_program(result: MeasureResult) -> bool:

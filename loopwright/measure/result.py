@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Protocol
@@ -164,6 +164,8 @@ class MeasureResult:
         program: hash of the lowered program and of what it was compiled with; empty where the
             measurer does not say.
         code: hash of the object code; empty where the measurer does not say.
+        resources: what the device's compiler says that the kernel takes, as
+            `loopwright.records.Record` keeps it; None where it says nothing.
         times_of: id of the record whose times these are, since its object code is the same; empty
             for what was measured.
         expression: what a log keeps of the tensor expression; None where the measurer does not say.
@@ -191,6 +193,7 @@ class MeasureResult:
     code: str = ""
     same_as: str = ""
     times_of: str = ""
+    resources: Mapping[str, Json] | None = None
     expression: Expression | None = None
 
     @property

@@ -1,21 +1,23 @@
-"""matmul_tensor_core: products of 16-bit floats summed in float32, on tensor cores of CUDA.
+"""matmul_tensor_core: products of 16-bit floats or of tf32 summed in float32, on tensor cores.
 
 A block computes a tile of C with several warps. Tiles of A and B pass through shared memory, some
-steps of the reduction ahead of their use, and from there by ldmatrix into fragments in registers,
-which mma.sync multiplies. This is the schedule of CUTLASS's multistage kernels for Ampere.
+steps of the reduction ahead of their use, and from there into fragments in registers, by ldmatrix
+or, those of tf32, element by element; mma.sync multiplies them. This is the schedule of CUTLASS's
+multistage kernels for Ampere.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from loopwright import te
-from loopwright.errors import TaskError
+from loopwright import dtypes, te
+from loopwright.errors import TaskError, did_you_mean
 from loopwright.ir.expr import IterVar
 from loopwright.ops.operator import Array, LoopOrIndex, Reference
 from loopwright.schedule import Schedule
@@ -23,14 +25,12 @@ from loopwright.target import Target
 from loopwright.task import get_config, template
 from loopwright.task.template_config import TemplateConfig
 
-#: Rows and columns of a warp's tile, warps of a block along both, steps that are staged at once,
-#: and places of shared memory.
-_TILES, _WARPS, _STEPS, _STAGES = (16, 32, 64), (1, 2, 4), (16, 32, 64), (2, 3, 4, 5)
-#: Elements of 16 bits that a thread copies at once, and between rows of shared memory that fall
-#: into different banks.
-_VECTOR, _GAP = 8, 8
-_BYTES = 2
-#: The first compute capability, times ten, that has mma.m16n8k16.
+#: Rows and columns of a warp's tile, warps of a block along both, how many mma along the reduction
+#: are staged at once, and places of shared memory.
+_TILES, _WARPS, _DEPTHS, _STAGES = (16, 32, 64), (1, 2, 4), (1, 2, 4), (2, 3, 4, 5)
+#: Bytes that a thread copies at once.
+_COPIED = 16
+#: The first compute capability, times ten, that has these instructions.
 _FIRST_ARCH = 80
 _LANES = 32
 #: Warps of a block that the default has at most; more leave each thread too few registers.
@@ -39,19 +39,107 @@ _DEFAULT_WARPS = 8
 _ACCUMULATORS = 128
 
 
+@dataclass(frozen=True)
+class _Operands:
+    """What the schedule depends on in A and B.
+
+    Attributes:
+        precision: in which they are multiplied.
+        dtype: in memory.
+        steps: of the reduction in one mma.
+        trans_b: whether B is given transposed.
+    """
+
+    precision: str
+    dtype: str
+    steps: int
+    trans_b: bool
+
+    @staticmethod
+    def of(precision: str, trans_b: bool) -> _Operands:
+        """Those of a precision.
+
+        Raises:
+            TaskError: tensor cores do not have it.
+        """
+        kinds = {"float16": ("float16", 16), "bfloat16": ("bfloat16", 16), "tf32": ("float32", 8)}
+        if precision not in kinds:
+            raise TaskError(
+                f"matmul_tensor_core: dtype is {', '.join(kinds)}, got {precision!r}"
+                f"{did_you_mean(precision, kinds)}; for products in full float32 take matmul"
+            )
+        return _Operands(precision, *kinds[precision], trans_b)
+
+    @property
+    def is_tf32(self) -> bool:
+        """Whether elements of float32 are rounded to tf32."""
+        return self.precision == "tf32"
+
+    @property
+    def nbytes(self) -> int:
+        """Of an element."""
+        return dtypes.nbytes(self.dtype)
+
+    @property
+    def vector(self) -> int:
+        """Elements that a thread copies at once."""
+        return _COPIED // self.nbytes
+
+    @property
+    def b_operand(self) -> Any:
+        """The name of B's fragments."""
+        return "b_nk" if self.trans_b else "b"
+
+    @property
+    def mma(self) -> te.TensorIntrin:
+        """The instruction."""
+        if self.is_tf32:
+            return te.intrinsics.mma_m16n8k8(self.trans_b)
+        return te.intrinsics.mma_m16n8k16(self.precision, self.trans_b)
+
+    def factor(self, x: Any) -> Any:
+        """What is multiplied for an element."""
+        return te.intrinsics.round_tf32(x) if self.is_tf32 else x.astype("float32")
+
+    def gap(self, operand: str) -> int:
+        """Elements between rows of a tile in shared memory, so that no two lanes use one bank.
+
+        ldmatrix reads 8 rows of 16 bytes at once; lanes of tf32 read 8 rows of 4 elements, and 4
+        rows of 8 elements of a B that is not transposed.
+        """
+        return 4 if self.is_tf32 and operand != "b" else 8
+
+    def shared_bytes(self, rows: int, columns: int, step: int) -> int:
+        """Shared memory of a tile of A and one of B."""
+        of_a = rows * (step + self.gap("a"))
+        gap = self.gap(self.b_operand)
+        of_b = columns * (step + gap) if self.trans_b else step * (columns + gap)
+        return self.nbytes * (of_a + of_b)
+
+
 def _reference(M: int, N: int, K: int, trans_b: bool, dtype: str) -> Reference:
+    def factor(x: Array) -> Array:
+        return _nearest_tf32(x) if dtype == "tf32" else x.astype(np.float32)
+
     def reference(a: Array, b: Array) -> Array:
-        x, y = a.astype(np.float32), b.astype(np.float32)
+        x, y = factor(a), factor(b)
         return x @ (y.T if trans_b else y)
 
     return reference
 
 
+def _nearest_tf32(x: Array) -> Array:
+    """As `te.intrinsics.round_tf32`."""
+    rounded = (x.view(np.uint32) + np.uint32(1 << 12)) & np.uint32(0xFFFFE000)
+    return np.where(np.isnan(x), x, rounded.view(np.float32))
+
+
 def _default(M: int, N: int, K: int, trans_b: bool, dtype: str) -> dict[str, object]:
-    _check(M, N, K)
-    fits = _fitting(M, N)
-    space = [c for c in _candidates(K) if fits(*c) and prod(c[1]) <= _DEFAULT_WARPS]
-    tiles, warps, step, stages = min(space, key=lambda c: _cost(M, N, *c))
+    kind = _Operands.of(dtype, trans_b)
+    _check(M, N, K, kind)
+    fits = _fitting(M, N, kind)
+    space = [c for c in _candidates(K, kind) if fits(*c) and prod(c[1]) <= _DEFAULT_WARPS]
+    tiles, warps, step, stages = min(space, key=lambda c: _cost(M, N, kind, *c))
     return {"tile": list(tiles), "warps": list(warps), "step": step, "stages": stages}
 
 
@@ -59,19 +147,25 @@ def _default(M: int, N: int, K: int, trans_b: bool, dtype: str) -> dict[str, obj
 _Point = tuple[tuple[int, int], tuple[int, int], int, int]
 
 
-def _candidates(K: int) -> list[_Point]:
-    steps = [n for n in _STEPS if K % n == 0]
-    return list(product(product(_TILES, _TILES), product(_WARPS, _WARPS), steps, _STAGES))
+def _candidates(K: int, kind: _Operands) -> list[_Point]:
+    tiles, warps = product(_TILES, _TILES), product(_WARPS, _WARPS)
+    return list(product(tiles, warps, _steps(K, kind), _STAGES))
 
 
-def _fitting(M: int, N: int) -> Callable[[Sequence[int], Sequence[int], int, int], bool]:
+def _steps(K: int, kind: _Operands) -> list[int]:
+    """Steps of the reduction that can be staged at once."""
+    return [n * kind.steps for n in _DEPTHS if K % (n * kind.steps) == 0]
+
+
+def _fitting(
+    M: int, N: int, kind: _Operands
+) -> Callable[[Sequence[int], Sequence[int], int, int], bool]:
     """Tells whether a block has the registers and the memory that it needs, and enough to do."""
     options = Target.current().options
 
     def fits(tiles: Sequence[int], warps: Sequence[int], step: int, stages: int) -> bool:
         rows, columns = tiles[0] * warps[0], tiles[1] * warps[1]
-        of_b = max(columns * (step + _GAP), step * (columns + _GAP))
-        shared = stages * _BYTES * (rows * (step + _GAP) + of_b)
+        shared = stages * kind.shared_bytes(rows, columns, step)
         threads = _LANES * warps[0] * warps[1]
         return (
             tiles[0] * tiles[1] <= _ACCUMULATORS * _LANES
@@ -79,14 +173,20 @@ def _fitting(M: int, N: int) -> Callable[[Sequence[int], Sequence[int], int, int
             and threads <= options["max_threads_per_block"]
             and all(n < extent + 16 for n, extent in ((rows, M), (columns, N)))
             # Every thread copies as much as any other.
-            and not any(n * step % (_VECTOR * threads) for n in (rows, columns))
+            and not any(n * step % (kind.vector * threads) for n in (rows, columns))
         )
 
     return fits
 
 
 def _cost(
-    M: int, N: int, tiles: Sequence[int], warps: Sequence[int], step: int, stages: int
+    M: int,
+    N: int,
+    kind: _Operands,
+    tiles: Sequence[int],
+    warps: Sequence[int],
+    step: int,
+    stages: int,
 ) -> float:
     """Time of a product, roughly: waves of blocks times what a block moves and multiplies."""
     rows, columns = tiles[0] * warps[0], tiles[1] * warps[1]
@@ -94,11 +194,11 @@ def _cost(
     waves = -(-blocks // int(Target.current().options["multi_processor_count"]))
     multiplied = rows * columns / 4
     moved = 16 * (rows + columns) + 2 * rows * columns * (1 / tiles[0] + 1 / tiles[1])
-    idle = 1 + 4 / (warps[0] * warps[1]) + 1 / stages + 8 / step
+    idle = 1 + 4 / (warps[0] * warps[1]) + 1 / stages + kind.steps / (2 * step)
     return waves * (multiplied + moved) * idle
 
 
-def _check(M: int, N: int, K: int) -> None:
+def _check(M: int, N: int, K: int, kind: _Operands) -> None:
     """Refuse shapes whose rows cannot be copied 16 bytes at once, and other targets.
 
     Raises:
@@ -115,10 +215,11 @@ def _check(M: int, N: int, K: int) -> None:
             f"matmul_tensor_core needs sm_{_FIRST_ARCH} or later, and the target in force is for "
             f"{arch}; take matmul"
         )
-    if min(M, N, K) < 16 or N % _VECTOR or K % 16:
+    if min(M, N) < 16 or K < 1 or N % kind.vector or K % kind.steps:
         raise TaskError(
-            f"matmul_tensor_core takes M from 16 on, N from 16 on in multiples of {_VECTOR} and K "
-            f"in multiples of 16, got M = {M}, N = {N}, K = {K}; pad them, or take matmul"
+            f"matmul_tensor_core takes M from 16 on, N from 16 on in multiples of {kind.vector} "
+            f"and K in multiples of {kind.steps}, got M = {M}, N = {N}, K = {K}; pad them, or take "
+            "matmul"
         )
 
 
@@ -126,21 +227,26 @@ def _check(M: int, N: int, K: int) -> None:
 def matmul_tensor_core(
     M: int, N: int, K: int, trans_b: bool = False, dtype: str = "float16"
 ) -> tuple[Schedule, list[te.Tensor]]:
-    """C (M, N) of float32 = A (M, K) @ B (K, N) of 16-bit floats; ``trans_b``: B is (N, K).
+    """C (M, N) of float32 = A (M, K) @ B (K, N) on tensor cores; ``trans_b``: B is (N, K).
 
     For targets cuda of compute capability 8.0 and later. Sums are in float32, in the order of the
     hardware. The knobs: ``tile`` of a warp, ``warps`` of a block, ``step`` of the reduction that is
     staged at once, ``stages`` that are staged ahead.
 
+    With ``dtype="tf32"`` A and B are of float32, and each element is rounded to tf32 before it is
+    multiplied: of its 24 significant bits 11 are left, those of float16, a relative error of
+    2**-11 at most; the range stays that of float32. `matmul` of float32 never does so.
+
     Args:
         M: rows, 16 or more.
-        N: columns, a multiple of 8 from 16 on.
-        K: length of the sums, a multiple of 16.
+        N: columns, a multiple of 8 (4 for tf32) from 16 on.
+        K: length of the sums, a multiple of 16 (8 for tf32).
         trans_b: whether B is given transposed.
-        dtype: of A and B, ``"float16"`` or ``"bfloat16"``.
+        dtype: of A and B, ``"float16"`` or ``"bfloat16"``; ``"tf32"``: of float32, multiplied as
+            tf32.
 
     Raises:
-        TaskError: another target or shape.
+        TaskError: another target, shape or dtype.
 
     Example:
         >>> with lw.Target("cuda -arch=sm_80"):
@@ -149,29 +255,32 @@ def matmul_tensor_core(
         >>> print([t.name for t in args])
         ['A', 'B', 'C']
     """
-    _check(M, N, K)
-    a = te.placeholder((M, K), dtype, name="A")
-    b = te.placeholder((N, K) if trans_b else (K, N), dtype, name="B")
+    kind = _Operands.of(dtype, trans_b)
+    _check(M, N, K, kind)
+    a = te.placeholder((M, K), kind.dtype, name="A")
+    b = te.placeholder((N, K) if trans_b else (K, N), kind.dtype, name="B")
     k = te.reduce_axis((0, K), name="k")
 
     def element(i: LoopOrIndex, j: LoopOrIndex) -> Any:
         y = b[j, k] if trans_b else b[k, j]
-        return te.sum(a[i, k].astype("float32") * y.astype("float32"), axis=k)
+        return te.sum(kind.factor(a[i, k]) * kind.factor(y), axis=k)
 
     c = te.compute((M, N), element, name="C", tag="matmul")
     s = te.create_schedule(c.op)
     cfg = get_config()
-    _define_space(cfg, M, N, K)
-    _Product(cfg, s, (a, b, c), trans_b).schedule()
+    # Rounding is not counted.
+    cfg.add_flop(2 * M * N * K)
+    _define_space(cfg, M, N, K, kind)
+    _Product(cfg, s, (a, b, c), kind).schedule()
     return s, [a, b, c]
 
 
-def _define_space(cfg: TemplateConfig, M: int, N: int, K: int) -> None:
+def _define_space(cfg: TemplateConfig, M: int, N: int, K: int, kind: _Operands) -> None:
     cfg.define_knob("tile", list(product(_TILES, _TILES)))
     cfg.define_knob("warps", list(product(_WARPS, _WARPS)))
-    cfg.define_knob("step", [n for n in _STEPS if K % n == 0])
+    cfg.define_knob("step", _steps(K, kind))
     cfg.define_knob("stages", list(_STAGES))
-    fits = _fitting(M, N)
+    fits = _fitting(M, N, kind)
     cfg.multi_filter(lambda c: fits(c["tile"].val, c["warps"].val, c["step"].val, c["stages"].val))
 
 
@@ -183,6 +292,7 @@ class _Product:
         warps: of a block, along both.
         step: steps of the reduction that are staged at once.
         stages: places of shared memory for them.
+        kind: what A and B are.
     """
 
     def __init__(
@@ -190,12 +300,11 @@ class _Product:
         cfg: TemplateConfig,
         s: Schedule,
         tensors: tuple[te.Tensor, te.Tensor, te.Tensor],
-        trans_b: bool,
+        kind: _Operands,
     ) -> None:
-        self.s, self.tensors, self.trans_b = s, tensors, trans_b
+        self.s, self.tensors, self.kind = s, tensors, kind
         self.tile, self.warps = cfg["tile"].val, cfg["warps"].val
         self.step, self.stages = cfg["step"].val, cfg["stages"].val
-        self.dtype = tensors[0].dtype
 
     def schedule(self) -> None:
         """Blocks, warps, accumulators, fragments and shared tiles, from the outside in."""
@@ -205,12 +314,15 @@ class _Product:
         acc = s.cache_write(c, "warp")
         s[acc].compute_at(s[c], self.result(c))
         ko, ki = self.accumulate(acc)
-        for x, operand in zip(fragments, ("a", "b_nk" if self.trans_b else "b"), strict=True):
+        operands = ("a", self.kind.b_operand)
+        load = self.load_elements if self.kind.is_tf32 else self.load_matrices
+        for x, operand in zip(fragments, operands, strict=True):
             s[x].compute_at(s[acc], ki)
-            self.load_fragment(x, operand)
-        for x in shared:
+            s[x].transform_layout(te.intrinsics.fragment_layout(operand, self.kind.precision))
+            load(x, operand)
+        for x, operand in zip(shared, operands, strict=True):
             s[x].compute_at(s[acc], ko)
-            self.copy(x)
+            self.copy(x, operand)
 
     def result(self, c: te.Tensor) -> IterVar:
         """Loops over blocks and warps; each lane stores its registers. Returns the warp's loop."""
@@ -240,28 +352,38 @@ class _Product:
         i, ii = s[acc].split(i, factor=16)
         j, jj = s[acc].split(j, factor=8)
         ko, k = s[acc].split(s[acc].op.reduce_axis[0], factor=self.step)
-        ki, kk = s[acc].split(k, factor=16)
+        ki, kk = s[acc].split(k, factor=self.kind.steps)
         s[acc].reorder(ko, ki, i, j, ii, jj, kk)
         s[acc].unroll(ki)
-        s[acc].tensorize(ii, te.intrinsics.mma_m16n8k16(self.dtype, self.trans_b))
+        s[acc].tensorize(ii, self.kind.mma)
         return ko, ki
 
-    def load_fragment(self, x: te.Tensor, operand: Any) -> None:
+    def load_matrices(self, x: te.Tensor, operand: str) -> None:
         """Fragments by ldmatrix."""
         s = self.s
-        s[x].transform_layout(te.intrinsics.fragment_layout(operand))
         i, j = s[x].op.axis
         i, ii = s[x].split(i, factor=16)
         j, jj = s[x].split(j, factor=16)
         s[x].reorder(i, j, ii, jj)
-        s[x].tensorize(ii, te.intrinsics.ldmatrix_x4(operand, self.dtype))
+        s[x].tensorize(ii, te.intrinsics.ldmatrix_x4(operand, self.kind.dtype))
 
-    def copy(self, x: te.Tensor) -> None:
-        """A tile in shared memory by all threads of a block, rows in different banks."""
+    def load_elements(self, x: te.Tensor, operand: str) -> None:
+        """Fragments of tf32: each lane loads its own, as ldmatrix transposes 16 bits only."""
         s = self.s
-        s[x].storage_align(0, 16, _GAP)
+        i, j = s[x].op.axis
+        lines, steps = (j, i) if operand == "b" else (i, j)
+        tile, line = s[x].split(lines, factor=16)
+        half, line = s[x].split(line, factor=8)
+        high, step = s[x].split(steps, factor=4)
+        s[x].reorder(tile, half, high, line, step)
+        s[x].bind(s[x].fuse(line, step), te.thread_axis("threadIdx.x"))
+
+    def copy(self, x: te.Tensor, operand: str) -> None:
+        """A tile in shared memory by all threads of a block, rows in different banks."""
+        s, gap = self.s, self.kind.gap(operand)
+        s[x].storage_align(0, 2 * gap, gap)
         loop = s[x].fuse(*s[x].op.axis)
-        loop, lanes = s[x].split(loop, factor=_VECTOR)
+        loop, lanes = s[x].split(loop, factor=self.kind.vector)
         for axis, count in (("x", _LANES), ("y", self.warps[1]), ("z", self.warps[0])):
             loop, thread = s[x].split(loop, factor=count)
             s[x].bind(thread, te.thread_axis(f"threadIdx.{axis}"))

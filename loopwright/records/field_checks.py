@@ -64,6 +64,10 @@ def _is_error(value: Json) -> bool:
     return type(value.get("kind")) is str
 
 
+def _is_resources(value: Json) -> bool:
+    return type(value) is dict and all(_is_count(n) for n in value.values())
+
+
 def _is_verdict(value: Json) -> bool:
     if type(value) is not dict:
         return False
@@ -140,6 +144,7 @@ _FIELDS: dict[str, _Check] = {
     "code": _is_text,
     "same_as": _is_text,
     "times_of": _is_text,
+    "resources": _or_null(_is_resources),
     "verdict": _or_null(_is_verdict),
 }
 

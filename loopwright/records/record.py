@@ -50,7 +50,16 @@ class Checked(StrEnum):
 
 
 #: Fields that a line lacks where they are empty.
-_LEFT_OUT = ("check_reason", "phase", "program", "code", "same_as", "times_of", "verdict")
+_LEFT_OUT = (
+    "check_reason",
+    "phase",
+    "program",
+    "code",
+    "same_as",
+    "times_of",
+    "resources",
+    "verdict",
+)
 
 
 def task_key(op: str, args: Iterable[Json], kind: str) -> str:
@@ -104,6 +113,9 @@ class Record:
             for one that was measured itself.
         times_of: Id of the record whose times these are: it was measured with another version of
             the compiler, which made the same object code; empty for all others.
+        resources: What the device's compiler says that the kernel takes, ``{"registers",
+            "spill_bytes", "shared_bytes", "local_bytes"}`` as far as it tells, the most of all
+            kernels of the function; None on CPUs and where it tells nothing.
         verdict: How the winner of a playoff compares with the default configuration, see
             :class:`loopwright.records.Verdict`; None for all others.
         v: Version of the line.
@@ -143,6 +155,7 @@ class Record:
     code: str = ""
     same_as: str = ""
     times_of: str = ""
+    resources: Mapping[str, Json] | None = None
     verdict: Mapping[str, Json] | None = None
     v: int = VERSION
     extra: Mapping[str, Json] = field(default_factory=dict)

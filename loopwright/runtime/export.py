@@ -81,7 +81,8 @@ def export(
         return write_file(Path(path), source.objects)
     if kind.holds == "program":
         raise UsageError(
-            f"export_library: the target {kind.target} makes no code; build for llvm or c"
+            f"export_library: the target {kind.target} makes no code that a linker takes; build "
+            "for llvm or c, or write the module by save"
         )
     if not linker.on_linux():
         raise UsageError("export_library writes ELF files, for Linux; save(path) works anywhere")

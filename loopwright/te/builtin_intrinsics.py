@@ -13,11 +13,20 @@ from loopwright.te.tensor_intrin import TensorIntrin, decl_tensor_intrin
 from loopwright.te.warp_intrinsics import (
     fragment_layout,
     ldmatrix_x4,
+    mma_m16n8k8,
     mma_m16n8k16,
+    round_tf32,
     warp_call_of,
 )
 
-__all__ = ["dot_uint8_int8_int32", "fragment_layout", "ldmatrix_x4", "mma_m16n8k16"]
+__all__ = [
+    "dot_uint8_int8_int32",
+    "fragment_layout",
+    "ldmatrix_x4",
+    "mma_m16n8k8",
+    "mma_m16n8k16",
+    "round_tf32",
+]
 
 #: Lanes that `dot_uint8_int8_int32` has.
 _LANES = (4, 8, 16)

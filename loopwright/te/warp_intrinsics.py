@@ -11,15 +11,20 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from loopwright.errors import TensorError, did_you_mean
+from loopwright.ir.expr import Expr, ExprLike, as_expr
 from loopwright.ir.instruction_type import Fragment
 from loopwright.ir.stmt import Stmt
 from loopwright.ir.warp_instructions import (
     FRAGMENT_A,
+    FRAGMENT_A_TF32,
     FRAGMENT_B,
+    FRAGMENT_B_TF32,
+    FRAGMENT_B_TF32_TRANSPOSED,
     FRAGMENT_B_TRANSPOSED,
     FRAGMENT_C,
     SHORT,
 )
+from loopwright.ir.warp_instructions import round_tf32 as rounded_to_tf32
 from loopwright.te.computes import compute
 from loopwright.te.ir_builder import BufferView, call_intrin, ir_builder
 from loopwright.te.reducer import sum as te_sum
@@ -28,19 +33,28 @@ from loopwright.te.tensor_intrin import TensorIntrin, decl_tensor_intrin
 
 #: Which operand of an mma a fragment is: ``b_nk`` is B with its rows and columns exchanged.
 FragmentOperand = Literal["a", "b", "b_nk", "c"]
-_FRAGMENTS: dict[str, tuple[Fragment, tuple[int, int], bool]] = {
-    # The fragment, extents of its tile, and whether tiles follow one another by columns last.
+#: A fragment, extents of its tile, and whether tiles follow one another by columns last.
+_Tiles = tuple[Fragment, tuple[int, int], bool]
+_FRAGMENTS: dict[str, _Tiles] = {
     "a": (FRAGMENT_A, (16, 16), True),
     "b": (FRAGMENT_B, (16, 8), True),
     "b_nk": (FRAGMENT_B_TRANSPOSED, (8, 16), False),
     "c": (FRAGMENT_C, (16, 8), True),
 }
+_FRAGMENTS_TF32: dict[str, _Tiles] = {
+    "a": (FRAGMENT_A_TF32, (16, 8), True),
+    "b": (FRAGMENT_B_TF32, (8, 8), True),
+    "b_nk": (FRAGMENT_B_TF32_TRANSPOSED, (8, 8), False),
+    "c": _FRAGMENTS["c"],
+}
+#: Those of `mma_m16n8k16`, and those of `mma_m16n8k8`.
+_BY_DTYPE = {**dict.fromkeys(SHORT, _FRAGMENTS), "tf32": _FRAGMENTS_TF32}
 #: A map from indices of an element to those of its place in a buffer.
 IndexMap = Callable[..., tuple[Any, ...]]
 
 
-def fragment_layout(operand: FragmentOperand) -> IndexMap:
-    """The layout of a buffer of scope ``"warp"`` that holds tiles of an operand of `mma_m16n8k16`.
+def fragment_layout(operand: FragmentOperand, dtype: str = "float16") -> IndexMap:
+    """The layout of a buffer of scope ``"warp"`` that holds tiles of an operand of an mma.
 
     The first two indices, of extents 8 and 4, are the lane; the last ones the registers of a tile;
     those between count tiles. The rows and columns of a tile are the last two indices of the
@@ -49,23 +63,29 @@ def fragment_layout(operand: FragmentOperand) -> IndexMap:
     Args:
         operand: ``"a"`` (16 rows, 16 steps of the reduction), ``"b"`` (16 steps, 8 columns),
             ``"b_nk"`` (8 columns, 16 steps) or ``"c"`` (16 rows, 8 columns).
+        dtype: that of A and B: ``"float16"`` or ``"bfloat16"``, whose layouts are equal, for
+            `mma_m16n8k16`; ``"tf32"``, with 8 steps for 16, for `mma_m16n8k8`.
 
     Returns:
         The index map, for ``s[T].transform_layout``.
 
     Raises:
-        TensorError: another operand.
+        TensorError: another operand or dtype.
 
     Example:
         >>> print(te.intrinsics.fragment_layout("c")(9, 21))
         (1, 2, 0, 2, 1, 1)
     """
+    if dtype not in _BY_DTYPE:
+        raise TensorError(
+            f"fragment_layout: the operands are {', '.join(SHORT)} or tf32, got {dtype!r}"
+        )
     if operand not in _FRAGMENTS:
         raise TensorError(
             f"fragment_layout: unknown operand {operand!r}{did_you_mean(str(operand), _FRAGMENTS)};"
             f" use {', '.join(_FRAGMENTS)}"
         )
-    fragment, tile, columns_last = _FRAGMENTS[operand]
+    fragment, tile, columns_last = _BY_DTYPE[dtype][operand]
 
     def index_map(*indices: Any) -> tuple[Any, ...]:
         *outer, row, column = indices
@@ -107,16 +127,52 @@ def mma_m16n8k16(dtype: str = "float16", transposed: bool = False) -> TensorIntr
         TensorIntrin(mma_m16n8k16_float16)
     """
     short = _short(dtype, "mma_m16n8k16")
-    a = placeholder((16, 16), dtype, name="A")
-    b = placeholder((8, 16) if transposed else (16, 8), dtype, name="B")
-    k = reduce_axis((0, 16), name="k")
+    suffix = "_nk" if transposed else ""
+    name = f"mma_m16n8k16_{short}{short}f32{suffix}"
+    title = f"mma_m16n8k16_{dtype}{suffix}"
+    return _mma(name, title, 16, dtype, transposed, lambda x: x.astype("float32"))
+
+
+@lru_cache(maxsize=8)
+def mma_m16n8k8(transposed: bool = False) -> TensorIntrin:
+    """``C[i, j] = sum(tf32(A[i, k]) * tf32(B[k, j]))``, 16 x 8 x 8, float32 in and out.
+
+    One instruction of tensor cores, ``mma.sync.aligned.m16n8k8`` of tf32, of CUDA from compute
+    capability 8.0 on. It keeps 11 significant bits of the 24 of each operand, which it rounds as
+    `round_tf32` does; a stage that it makes has that in its expression. Products and sums are in
+    float32. All operands are buffers of scope ``"warp"`` in layouts of `fragment_layout` for
+    ``"tf32"``. The threads of threadIdx.x, 32 of them, run it together. In which order the products
+    are summed, and how often sums are rounded, is the hardware's choice.
+
+    Args:
+        transposed: whether B is read as ``B[j, k]``.
+
+    Example:
+        >>> print(te.intrinsics.mma_m16n8k8())
+        TensorIntrin(mma_m16n8k8_tf32)
+    """
+    suffix = "_nk" if transposed else ""
+    name = f"mma_m16n8k8_tf32tf32f32{suffix}"
+    return _mma(name, f"mma_m16n8k8_tf32{suffix}", 8, "float32", transposed, round_tf32)
+
+
+def _mma(
+    name: str,
+    title: str,
+    steps: int,
+    dtype: str,
+    transposed: bool,
+    factor: Callable[[Any], Any],
+) -> TensorIntrin:
+    """The intrinsic of an instruction ``mma``; it multiplies ``factor`` of each element."""
+    a = placeholder((16, steps), dtype, name="A")
+    b = placeholder((8, steps) if transposed else (steps, 8), dtype, name="B")
+    k = reduce_axis((0, steps), name="k")
 
     def product(i: Any, j: Any) -> Any:
-        y = b[j, k] if transposed else b[k, j]
-        return te_sum(a[i, k].astype("float32") * y.astype("float32"), axis=k)
+        return te_sum(factor(a[i, k]) * factor(b[j, k] if transposed else b[k, j]), axis=k)
 
     c = compute((16, 8), product, name="C")
-    name = f"mma_m16n8k16_{short}{short}f32{'_nk' if transposed else ''}"
 
     def statements(ins: list[BufferView], outs: list[BufferView]) -> tuple[Stmt, Stmt, Stmt]:
         x, y = ins
@@ -128,8 +184,32 @@ def mma_m16n8k16(dtype: str = "float16", transposed: bool = False) -> TensorIntr
         whole.emit(add)
         return whole.get(), zero, add
 
-    title = f"mma_m16n8k16_{dtype}{'_nk' if transposed else ''}"
     return decl_tensor_intrin(c.op, statements, name=title)
+
+
+def round_tf32(x: ExprLike) -> Expr:
+    """The value of tf32 that is nearest to a float32, ties away from zero, as a float32.
+
+    tf32 has the range of float32 and 11 significant bits of its 24. So the operands of
+    `mma_m16n8k8` are rounded (``cvt.rna.tf32.f32`` of PTX), and so on any target. What is beyond
+    the largest value becomes infinite, NaN stays NaN.
+
+    Raises:
+        TensorError: ``x`` is no float32.
+
+    Example:
+        >>> A = te.placeholder((2,), name="A")
+        >>> B = te.compute((2,), lambda i: te.intrinsics.round_tf32(A[i]), name="B")
+        >>> f = lw.build(te.create_schedule(B.op), [A, B])
+        >>> b = np.empty(2, "float32")
+        >>> f(np.array([1.0005, 1 + 2**-12], "float32"), b)
+        >>> print(b)
+        [1.0009766 1.       ]
+    """
+    e = as_expr(x)
+    if e.dtype != "float32":
+        raise TensorError(f"round_tf32: it is for float32, got {e.dtype}; cast it first")
+    return rounded_to_tf32(e)
 
 
 @lru_cache(maxsize=8)
@@ -172,6 +252,9 @@ def _short(dtype: str, who: str) -> str:
 
 def warp_call_of(intrin: TensorIntrin) -> str:
     """How Python writes an intrinsic of this file; empty for any other."""
+    for transposed in (False, True):
+        if intrin == mma_m16n8k8(transposed):
+            return f"te.intrinsics.mma_m16n8k8({transposed})"
     for dtype in SHORT:
         for transposed in (False, True):
             if intrin == mma_m16n8k16(dtype, transposed):

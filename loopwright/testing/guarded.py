@@ -11,8 +11,10 @@ from __future__ import annotations
 import ctypes
 import json
 import mmap
+import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from typing import IO, Any
 
@@ -33,6 +35,7 @@ class GuardedRunner:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
+        self._errors: IO[bytes] | None = None
 
     def run(self, artifact: Artifact, arrays: Sequence[Array], side: Side = "end") -> list[Array]:
         """Run an artifact's entry on copies of some arrays; returns them as it left them.
@@ -45,7 +48,7 @@ class GuardedRunner:
         Raises:
             RunError: the function faulted, failed, or wrote outside its arrays.
         """
-        process = self._process = self._process or _start()
+        process = self._process or self._start()
         assert process.stdin is not None
         assert process.stdout is not None
         head = {
@@ -63,12 +66,31 @@ class GuardedRunner:
                 for a in data
             ]
         except (BrokenPipeError, EOFError):
-            code = process.wait()
+            code, said = process.wait(), self._last_words()
             self.close()
-            raise RunError(f"the function killed its process (exit status {code})") from None
+            raise RunError(f"the function killed its process (exit status {code}){said}") from None
         if reply["error"]:
             raise RunError(reply["error"])
         return out
+
+    def _last_words(self) -> str:
+        """The last line that the worker, or a driver in it, wrote as an error."""
+        if self._errors is None:
+            return ""
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        return f": {lines[-1]}" if lines else ""
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 -- `close` closes it
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "loopwright.testing.guarded"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            bufsize=1 << 20,
+        )
+        return self._process
 
     def close(self) -> None:
         """End the worker."""
@@ -79,15 +101,8 @@ class GuardedRunner:
             if pipe is not None:
                 pipe.close()
         process.wait()
-
-
-def _start() -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "loopwright.testing.guarded"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        bufsize=1 << 20,
-    )
+        if self._errors is not None:
+            self._errors.close()
 
 
 def _send(pipe: IO[bytes], head: dict[str, Any], blobs: Sequence[bytes]) -> None:
@@ -191,4 +206,7 @@ def _serve(source: IO[bytes], sink: IO[bytes]) -> None:
 
 
 if __name__ == "__main__":
-    _serve(sys.stdin.buffer, sys.stdout.buffer)
+    # What a driver prints goes to the errors: replies have the pipe for themselves.
+    with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as sink:
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+        _serve(sys.stdin.buffer, sink)

@@ -240,3 +240,15 @@ def test_devices(cli):
     names = {other["device"].partition("(")[0] for other in data["others"]}
     for name in {"cuda", "opencl"} - names:
         assert f"{name}: none (" in text
+
+
+def test_lower_writes_the_code_of_devices(cli):
+    matmul = ("lower", "matmul", "M=16", "N=16", "K=16", "--target", "opencl", "--emit", "opencl")
+    text = cli(*matmul).out
+    assert text.startswith("// default configuration")
+    assert "__kernel" in text
+    assert "get_local_id(0)" in text
+    pytest.importorskip("cuda")
+    on_cuda = ("lower", "matmul", "M=16", "N=16", "K=16", "--target", "cuda", "--emit")
+    assert "__global__" in cli(*on_cuda, "cuda").out
+    assert ".target sm_90" in cli(*on_cuda, "ptx").out

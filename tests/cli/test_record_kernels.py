@@ -65,7 +65,7 @@ def test_rerun_prints_texts(cli: Cli, tuned: Path) -> None:
         (("--trial", "99"), 1, f"has no trial 99; its trials go from 0 to {TRIALS - 1}"),
         (("zz",), 1, "has no record 'zz'"),
         (("best", "--record", "best"), 2, "named twice"),
-        (("best", "--emit", "ptx"), 2, "'ptx' is not one of"),
+        (("best", "--emit", "sass"), 2, "'sass' is not one of"),
         (("best", "--timeout", "0"), 2, "0"),
     ],
 )

@@ -11,7 +11,9 @@ from loopwright.cli.workload import find_workload, workload_options
 from loopwright.errors import UsageError
 
 #: How a comment begins in each text.
-_COMMENT = {"nest": "#", "llvm": ";", "c": "//", "asm": "#"}
+_COMMENT = {
+    "nest": "#", "llvm": ";", "c": "//", "asm": "#", "opencl": "//", "cuda": "//", "ptx": "//",
+}  # fmt: skip
 
 
 @click.command("lower", short_help="Print the loop nest, before and after the best record.")

@@ -114,6 +114,8 @@ def _described(
     yield f"record {record.id} of {log.path}"
     yield _said("task", setup_title(record))
     yield _said("measured", _measured(record))
+    if record.resources:
+        yield _said("takes", _taken(record))
     yield _said("speed", _speed(log, record))
     yield from _standing(record, own, order)
     yield from _here(log, record)
@@ -138,6 +140,12 @@ def _measured(record: Record) -> str:
         parts.append(f"in the phase {record.phase!r}")
     parts.append(f"built in {record.build_s:.3g} s, run for {record.run_s:.3g} s")
     return ", ".join(parts)
+
+
+def _taken(record: Record) -> str:
+    """What the kernel takes of its device, in words."""
+    figures = record.resources or {}
+    return ", ".join(f"{name.replace('_', ' ')} {number}" for name, number in figures.items())
 
 
 def _speed(log: Log, record: Record) -> str:

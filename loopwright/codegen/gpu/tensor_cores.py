@@ -4,9 +4,13 @@ Instructions of a warp work on the registers of one lane.
 
 A register of 32 bits holds two elements of 16 bits. They are put together and taken apart by
 shifts, which the compiler removes where elements come from one instruction and go to another.
+Elements of tf32 are rounded for each instruction; the compiler sees that an element of several
+instructions is rounded to the same, and does it once.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 
 from loopwright.codegen.c.prelude import Prelude
 from loopwright.ir.warp_instructions import SHORT
@@ -14,6 +18,12 @@ from loopwright.ir.warp_instructions import SHORT
 _HEAD = "static __device__ __forceinline__ void"
 _PAIR = """static __device__ __forceinline__ unsigned int lw_pair(const unsigned short *x) {
   return (unsigned int)x[0] | ((unsigned int)x[1] << 16);
+}"""
+# Not volatile: equal elements are rounded once.
+_ROUND = """static __device__ __forceinline__ unsigned int lw_tf32(float x) {
+  unsigned int r;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(x));
+  return r;
 }"""
 
 
@@ -26,13 +36,25 @@ def warp_instruction(prelude: Prelude, name: str) -> str | None:
         prelude: of the file.
         name: of the instruction, as in `loopwright.ir.warp_instructions`.
     """
-    if name.startswith("mma_"):
+    if name.startswith("mma_m16n8k8_tf32"):
+        needed = {"lw_tf32": _ROUND, "lw_mma_m16n8k8_tf32": _mma_tf32()}
+    elif name.startswith("mma_"):
         dtype = next(short for short in SHORT.values() if f"_{short}{short}f32" in name)
-        return _put(prelude, f"lw_mma_m16n8k16_{dtype}", _mma(dtype))
-    if name.startswith("ldmatrix_x4_"):
+        needed = {"lw_pair": _PAIR, f"lw_mma_m16n8k16_{dtype}": _mma_16_bits(dtype)}
+    elif name.startswith("ldmatrix_x4_"):
         suffix = "_trans" if "_trans_" in name else ""
-        return _put(prelude, f"lw_ldmatrix_x4{suffix}", _ldmatrix(suffix))
-    return None
+        needed = {f"lw_ldmatrix_x4{suffix}": _ldmatrix(suffix)}
+    else:
+        return None
+    return _last(prelude, needed)
+
+
+def _last(prelude: Prelude, helpers: Mapping[str, str]) -> str:
+    """The last of some helpers, which needs those before it."""
+    for name, text in helpers.items():
+        if name not in prelude:
+            prelude.put(name, text)
+    return [*helpers][-1]
 
 
 def copy_async(prelude: Prelude) -> str:
@@ -40,24 +62,17 @@ def copy_async(prelude: Prelude) -> str:
 
     Where the architecture has no such instruction it copies at once.
     """
-    for name, text in (("lw_piece", _PIECE), ("lw_copy_async", _COPY)):
-        if name not in prelude:
-            prelude.put(name, text)
-    return "lw_copy_async"
+    return _last(prelude, {"lw_piece": _PIECE, "lw_copy_async": _COPY})
 
 
 def commit_async(prelude: Prelude) -> str:
     """The helper that makes a group of the copies begun before."""
-    if "lw_commit_async" not in prelude:
-        prelude.put("lw_commit_async", _COMMIT)
-    return "lw_commit_async"
+    return _last(prelude, {"lw_commit_async": _COMMIT})
 
 
 def wait_async(prelude: Prelude) -> str:
     """The helper that waits for all groups but the last ones."""
-    if "lw_wait_async" not in prelude:
-        prelude.put("lw_wait_async", _WAIT)
-    return "lw_wait_async"
+    return _last(prelude, {"lw_wait_async": _WAIT})
 
 
 _PIECE = "template <int BYTES> struct __align__(BYTES) lw_piece { char bytes[BYTES]; };"
@@ -87,23 +102,24 @@ _WAIT = """template <int PENDING> static __device__ __forceinline__ void lw_wait
 }"""
 
 
-def _put(prelude: Prelude, helper: str, text: str) -> str:
-    if helper not in prelude:
-        if "lw_pair" not in prelude:
-            prelude.put("lw_pair", _PAIR)
-        prelude.put(helper, text)
-    return helper
-
-
-def _mma(dtype: str) -> str:
-    sums = ", ".join(f'"+f"(c[{i}])' for i in range(4))
+def _mma_16_bits(dtype: str) -> str:
     pairs = [f"lw_pair({x} + {2 * i})" for x, n in (("a", 4), ("b", 2)) for i in range(n)]
-    given = ", ".join(f'"r"({x})' for x in pairs)
-    types = f"f32.{dtype}.{dtype}.f32"
-    return f"""{_HEAD} lw_mma_m16n8k16_{dtype}(
-    float *c, const unsigned short *a, const unsigned short *b) {{
+    return _mma("m16n8k16", dtype, "unsigned short", pairs)
+
+
+def _mma_tf32() -> str:
+    rounded = [f"lw_tf32({x}[{i}])" for x, n in (("a", 4), ("b", 2)) for i in range(n)]
+    return _mma("m16n8k8", "tf32", "float", rounded)
+
+
+def _mma(shape: str, dtype: str, element: str, registers: Sequence[str]) -> str:
+    """The helper of an mma whose operands are four registers and two."""
+    sums = ", ".join(f'"+f"(c[{i}])' for i in range(4))
+    given = ", ".join(f'"r"({x})' for x in registers)
+    return f"""{_HEAD} lw_mma_{shape}_{dtype}(
+    float *c, const {element} *a, const {element} *b) {{
   asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.{types} "
+      "mma.sync.aligned.{shape}.row.col.f32.{dtype}.{dtype}.f32 "
       "{{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
       : {sums}
       : {given});

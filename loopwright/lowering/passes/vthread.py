@@ -18,6 +18,8 @@ from loopwright.ir.stmt import (
     Allocate,
     AllReduce,
     AsyncGroup,
+    AsyncWait,
+    Barrier,
     For,
     Func,
     If,
@@ -115,12 +117,12 @@ class _Spread:
         return [x for c in inner for x in self._each_differs(c, under)]
 
     def _is_common(self, s: Stmt) -> bool:
-        """Whether all threads of the block do it together: it fills shared memory or reduces."""
+        """Whether all threads of the block do it together: fill shared memory, reduce, or wait."""
         common: list[Node] = []
 
         def visit(n: Node) -> None:
             shared = isinstance(n, Store) and n.buffer.is_shared
-            if shared or isinstance(n, AllReduce):
+            if shared or isinstance(n, AllReduce | AsyncWait | Barrier):
                 common.append(n)
 
         walk(s, visit)

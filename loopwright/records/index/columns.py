@@ -22,7 +22,7 @@ PROPERTIES = (
 COLUMNS = (*FIELDS, *PROPERTIES)
 #: Columns whose values have parts, and decide which records are chosen: they are believed after a
 #: line of each value was parsed.
-NESTED = ("args", "target", "env", "verdict")
+NESTED = ("args", "target", "env", "resources", "verdict")
 #: By these records are chosen.
 CHOOSING = (
     *("task", "op", *NESTED, "dropped", "error", "space", "build", "ts", "checked", "phase"),

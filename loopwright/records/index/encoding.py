@@ -23,7 +23,7 @@ _TYPES: dict[str, frozenset[type]] = {
     **dict.fromkeys(("median", "max_error"), frozenset({int, float, type(None)})),
     **dict.fromkeys(("dropped", "valid", "usable", "wrong", "failed_again"), frozenset({bool})),
     **dict.fromkeys(("target", "env"), frozenset({dict})),
-    **dict.fromkeys(("error", "verdict"), frozenset({dict, type(None)})),
+    **dict.fromkeys(("error", "resources", "verdict"), frozenset({dict, type(None)})),
     "args": frozenset({list}),
     "seed": frozenset({int, type(None)}),
 }

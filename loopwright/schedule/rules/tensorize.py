@@ -196,7 +196,7 @@ class _Matcher:
         elif threads or self.sb.kernel is not None:
             self.fail(
                 "the stage runs in a kernel of thread axes, and this intrinsic is for CPUs; those "
-                "of tensor cores are te.intrinsics.mma_m16n8k16 and ldmatrix_x4"
+                "of tensor cores are te.intrinsics.mma_m16n8k16, mma_m16n8k8 and ldmatrix_x4"
             )
         for x in loops:
             if x.mark is not None and x.mark.kind == "vectorized":

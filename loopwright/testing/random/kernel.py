@@ -46,7 +46,17 @@ class _Kernels(Drawing):
         )  # fmt: skip
         for _ in range(self.d.integer(0, 4)):
             self.d.pick(extras)()
+        for _ in range(self.d.integer(0, 2)):
+            self.lanes()
         return self.out
+
+    def lanes(self) -> None:
+        """Let a thread move or compute a few neighbouring elements at once."""
+        stage = self.stage()
+        x = self.loop(stage, "spatial", last=True) if stage else None
+        parts = self.split_loop(stage, x, self.d.pick((2, 4))) if stage and x else None
+        if stage and parts:
+            self.do(rules.Annotate(stage.id, parts[1], "vectorized"))
 
     # ------------------------------------------------------------ which stages
 

@@ -164,6 +164,7 @@ class LogJournal(Journal):
             program=result.program,
             code=result.code,
             times_of=result.times_of,
+            resources=result.resources,
             same_as=self._same_as(result),
         )
 

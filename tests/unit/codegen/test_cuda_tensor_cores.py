@@ -69,6 +69,19 @@ def test_what_is_asked_of_ptx() -> None:
 
 @needs_nvrtc
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_products_of_tf32(arch: str) -> None:
+    """Every element is rounded, at most once for each instruction; fragments are registers."""
+    text = source(tensor_core_matmul(k=16, dtype="tf32")).text
+    ptx = nvrtc.compile_ptx(text, "main", arch)
+    assert ptx.count("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32") == 2 * 4
+    assert 2 * (4 + 4 * 2) <= ptx.count("cvt.rna.tf32.f32") <= 2 * 4 * (4 + 2)
+    assert ".local" not in ptx
+    have = taken(text, arch)
+    assert (have.spill_bytes, have.local_bytes) == (0, 0)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 def test_a_large_product_of_eight_warps(arch: str) -> None:
     made = source(tensor_core_matmul(**LARGE))
     assert made.shared_bytes["main_kernel0"] == 3 * 2 * (128 * 40 + 32 * 136)

@@ -9,6 +9,8 @@ from typing import Any
 import ml_dtypes  # noqa: F401  (NumPy learns bfloat16 from it)
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from loopwright.errors import LowerError, RunError
 from loopwright.ir.buffer import Buffer, Load
@@ -20,10 +22,15 @@ from loopwright.ir.stmt import Allocate, Barrier, For, Func, If, IntrinsicCall, 
 from loopwright.ir.verify import verify
 from loopwright.ir.warp_instructions import (
     FRAGMENT_A,
+    FRAGMENT_A_TF32,
     FRAGMENT_B,
+    FRAGMENT_B_TF32,
+    FRAGMENT_B_TF32_TRANSPOSED,
     FRAGMENT_B_TRANSPOSED,
     FRAGMENT_C,
+    round_tf32,
 )
+from tests.unit.lowering.tensor_core_programs import nearest_tf32
 
 X, Y = Var("threadIdx.x"), Var("threadIdx.y")
 Array = np.ndarray[Any, Any]
@@ -49,11 +56,29 @@ def c_of_ptx(lane: int, i: int) -> tuple[int, int]:
     return (lane // 4 if i < 2 else lane // 4 + 8), lane % 4 * 2 + (i & 1)
 
 
+# Section "Matrix fragments for mma.m16n8k8", .tf32.
+
+
+def a_of_tf32(lane: int, i: int) -> tuple[int, int]:
+    return lane // 4 + (8 if i in (1, 3) else 0), lane % 4 + (4 if i in (2, 3) else 0)
+
+
+def b_of_tf32(lane: int, i: int) -> tuple[int, int]:
+    return lane % 4 + (4 if i == 1 else 0), lane // 4
+
+
+def b_nk_of_tf32(lane: int, i: int) -> tuple[int, int]:
+    return b_of_tf32(lane, i)[::-1]
+
+
 TABLES = [
     (FRAGMENT_A, a_of_ptx, (16, 16)),
     (FRAGMENT_B, b_of_ptx, (16, 8)),
     (FRAGMENT_B_TRANSPOSED, b_nk_of_ptx, (8, 16)),
     (FRAGMENT_C, c_of_ptx, (16, 8)),
+    (FRAGMENT_A_TF32, a_of_tf32, (16, 8)),
+    (FRAGMENT_B_TF32, b_of_tf32, (8, 8)),
+    (FRAGMENT_B_TF32_TRANSPOSED, b_nk_of_tf32, (8, 8)),
 ]
 
 
@@ -159,6 +184,51 @@ def test_an_mma_is_the_product_of_its_tiles(name: str) -> None:
     got = run_mma(name, [c, a, b], thread_order=3, races=True)
     y = b.T if name.endswith("nk") else b
     want = c + a.astype("float32") @ y.astype("float32")
+    np.testing.assert_array_equal(got, flat(want, FRAGMENT_C))
+
+
+def rounded(x: Array) -> Array:
+    """What `round_tf32` makes of some values, by the interpreter."""
+    source, out = (Buffer(name, x.shape, "float32") for name in "xy")
+    i = Var("i")
+    store = Store(out, (i,), round_tf32(Load(source, (i,), "float32")))
+    f = Func("f", (source, out), (False, True), For(i, len(x), "serial", store))
+    y = np.zeros_like(x)
+    interpret(f, [x, y])
+    return y
+
+
+#: Bits of floats whose rounding is special: ties, carries into the exponent, denormals, overflow.
+SPECIAL = [
+    0, 1, 0xFFF, 0x1000, 0x1001, 0x2FFF, 0x3000, 0x7FFFFF, 0x7FF000, 0x7FEFFF, 0x800000, 0x3F800FFF,
+    0x3F801000, 0x3F803000, 0x3FFFF000, 0x7F7FEFFF, 0x7F7FF000, 0x7F7FFFFF, 0x7F800000,
+]  # fmt: skip
+
+
+@given(st.lists(st.integers(0, 0x7F800000), max_size=8), st.booleans())
+def test_tf32_is_the_nearest_value(bits: list[int], negative: bool) -> None:
+    sign = np.float32(-1 if negative else 1)
+    x = sign * np.array([*bits, *SPECIAL], "uint32").view("float32")
+    got = rounded(x)
+    np.testing.assert_array_equal(got.view("uint32"), nearest_tf32(x).view("uint32"))
+    assert not (got.view("uint32") & 0x1FFF).any()
+
+
+@pytest.mark.parametrize("bits", [0x7F800001, 0x7FC00000, 0x7FFFFFFF, 0xFFFFFFFF])
+def test_no_bits_of_a_nan_become_a_number(bits: int) -> None:
+    assert np.isnan(rounded(np.array([bits], "uint32").view("float32")))
+
+
+@pytest.mark.parametrize("name", [x for x in MMAS if "tf32" in x])
+def test_an_mma_of_tf32_rounds_its_operands(name: str) -> None:
+    """Products of two values of tf32 are exact, and the interpreter sums them in order of k."""
+    rng = np.random.default_rng(5)
+    c, a, b = (rng.normal(size=x.shape).astype("float32") for x in INSTRUCTIONS[name].operands)
+    got = run_mma(name, [c, a, b], thread_order=2, races=True)
+    x, y = nearest_tf32(a), nearest_tf32(b.T if name.endswith("nk") else b)
+    want = c
+    for k in range(8):
+        want = want + x[:, k : k + 1] * y[k]
     np.testing.assert_array_equal(got, flat(want, FRAGMENT_C))
 
 

@@ -187,3 +187,9 @@ def test_lower_asks_the_target_in_force() -> None:
         lower(s, args)
     with Target("llvm"):
         lower(s, args)
+
+
+def test_axes_are_as_long_as_the_blocks_of_a_device() -> None:
+    assert limits_of({"max_threads_per_block": 4096}).max_thread_x == 4096
+    assert limits_of({"max_threads_per_block": 256}).max_thread_x == 1024
+    assert limits_of({"max_threads_per_block": 4096}).max_thread_z == 64

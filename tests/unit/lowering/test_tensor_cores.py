@@ -67,11 +67,36 @@ def test_the_nest_before_its_passes() -> None:
         {"m": 64, "n": 32, "k": 48, "warps": (2, 2), "stages": 3, "scope": "shared.dyn"},
         {"k": 64, "block": (32, 32, 32), "stages": 2},
         {"m": 40, "n": 23},
+        {"dtype": "tf32"},
+        {"dtype": "tf32", "transposed": True, "pad": 4},
+        {"dtype": "tf32", "m": 64, "k": 48, "warps": (2, 2), "stages": 3, "scope": "shared.dyn"},
+        {"dtype": "tf32", "m": 40, "n": 23, "k": 48, "warps": (1, 1)},
     ],
     ids=str,
 )
 def test_products(options: dict[str, Any]) -> None:
     check(tensor_core_matmul(**options))
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_products_of_tf32_are_those_of_rounded_operands(transposed: bool) -> None:
+    case = tensor_core_matmul(dtype="tf32", transposed=transposed)
+    f = lower(case.s, case.args)
+    rng = np.random.default_rng(1)
+    a, b = (rng.uniform(-2, 2, t.shape).astype("float32") for t in case.args[:2])
+    out = np.full(case.args[2].shape, np.nan, "float32")
+    interpret(f, [a, b, out])
+    np.testing.assert_allclose(out, case.reference(a, b), rtol=1e-5, atol=1e-5)
+    full = a @ (b.T if transposed else b)
+    assert 1e-3 < np.abs(out - full).max() < 32 * 4 * 2.0**-10
+
+
+def test_a_nest_of_float32_is_none_of_tf32() -> None:
+    """Who wants operands rounded says so in the expression."""
+    s, a, b, c = product(16, 8, 8, "float32")
+    s[c].tensorize(c.op.axis[0], te.intrinsics.mma_m16n8k8())
+    with pytest.raises(LoopwrightError, match="is not intrinsic 'mma_m16n8k8_tf32'"):
+        lower(s, [a, b, c])
 
 
 def test_registers_of_lanes_are_those_of_the_warp() -> None:
@@ -105,6 +130,8 @@ def test_replay_and_text() -> None:
     s, *args = product(32, 32, 32)
     names["schedule"](s, *args)
     assert s.trace_json() == case.s.trace_json()
+    text = tensor_core_matmul(dtype="tf32", transposed=True, pad=4).s.as_python()
+    assert "te.intrinsics.mma_m16n8k8(True)" in text
 
 
 # ------------------------------------------------------------------ refusals
@@ -176,6 +203,10 @@ def test_other_operands() -> None:
         te.intrinsics.ldmatrix_x4("c")
     with pytest.raises(LoopwrightError, match="fragment_layout: unknown operand 'd'"):
         te.intrinsics.fragment_layout("d")  # type: ignore[arg-type]
+    with pytest.raises(LoopwrightError, match="bfloat16 or tf32, got 'float32'"):
+        te.intrinsics.fragment_layout("a", "float32")
+    with pytest.raises(LoopwrightError, match="round_tf32: it is for float32, got float16"):
+        te.intrinsics.round_tf32(te.placeholder((1,), "float16")[0])
 
 
 def copied(bind: bool, threads: int = 32) -> Case:

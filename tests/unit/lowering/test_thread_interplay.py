@@ -199,6 +199,18 @@ def test_three_places_in_shared_memory() -> None:
     assert text.count("barrier") == 1, "one an iteration: no two places are the same"
 
 
+@pytest.mark.parametrize("stages", [2, 3])
+def test_virtual_threads_meet_once(stages: int) -> None:
+    """A thread waits and meets the others once an iteration, not once for each virtual thread."""
+    case = tiled_matmul(k=40, stages=stages)
+    x, y = floats(32, 40), floats(40, 48)
+    text = check(case.s, case.args, [x, y], case.reference(x, y))
+    lines = [line.lstrip() for line in text.splitlines()]
+    (wait,) = (n for n, line in enumerate(lines) if line.startswith("wait("))
+    assert lines[wait - 1].startswith("for k.0 in range(")
+    assert text.count("barrier") == 1
+
+
 @pytest.mark.parametrize("stages", [1, 2, 3])
 def test_dynamic_shared_memory_is_shared_memory(stages: int) -> None:
     """Barriers, places and allocations are the same for both kinds."""

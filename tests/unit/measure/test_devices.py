@@ -74,7 +74,7 @@ def test_a_device_that_the_processor_plays_takes_the_lock_of_the_cpu_too(
     ("wanted", "text"),
     [
         ("cuda:0,cuda:0", "a device is named twice"),
-        ("cpu:0", r"runs on devices of type cuda, and cpu\(0\) is none; write cuda:0"),
+        ("cpu:0", r"runs on devices of type cuda, and cpu\(0\) is none; choose a target that"),
         ("cuda:7", r"cuda\(7\) cannot be used: there is no such device; there is cuda\(0\) to"),
         ("cuda:0,cuda:2", "sm_90.*sm_80"),
     ],

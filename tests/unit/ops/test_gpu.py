@@ -17,7 +17,7 @@ from loopwright.errors import LowerError, TaskError
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.ir.stmt import Allocate, Func
 from loopwright.ir.traversal import walk
-from loopwright.lowering.gpu_limits import GpuLimits, verify_gpu_limits
+from loopwright.lowering.gpu_limits import limits_of, verify_gpu_limits
 from loopwright.ops.gpu import schedule_for_gpu
 from loopwright.ops.gpu.contraction_space import tiles_of
 from loopwright.ops.gpu.launch import Device
@@ -104,9 +104,7 @@ def lowered(task: lw.Task, index: int) -> tuple[Func, list[te.Tensor]]:
     """What a configuration becomes, checked against the limits of the task's target."""
     s, tensors = task.instantiate(index)
     f = lw.lower(s, tensors)
-    options = task.target.options
-    names = ("max_threads_per_block", "max_shared_memory_per_block")
-    verify_gpu_limits(f, GpuLimits(**{name: options[name] for name in names}), s)
+    verify_gpu_limits(f, limits_of(task.target.options), s)
     assert "blockIdx.x" in str(f)
     assert "threadIdx" in str(f)
     return f, tensors

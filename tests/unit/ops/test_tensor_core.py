@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from typing import Any
 
 import ml_dtypes  # noqa: F401  (NumPy learns bfloat16 from it)
@@ -17,6 +18,7 @@ from loopwright.errors import TaskError
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.lowering import lower
 from loopwright.lowering.gpu_limits import limits_of, verify_gpu_limits
+from tests.unit.lowering.tensor_core_programs import nearest_tf32
 
 CUDA = lw.Target("cuda -arch=sm_80")
 NVRTC = importlib.util.find_spec("cuda") and importlib.util.find_spec("cuda.bindings")
@@ -35,7 +37,15 @@ def check(s: Any, args: Any, reference: Any) -> None:
 
 @pytest.mark.parametrize(
     "given",
-    [(32, 32, 32), (64, 32, 48), (33, 16, 16, True), (16, 24, 32, True, "bfloat16")],
+    [
+        (32, 32, 32),
+        (64, 32, 48),
+        (33, 16, 16, True),
+        (16, 24, 32, True, "bfloat16"),
+        (32, 32, 32, False, "tf32"),
+        (64, 32, 48, False, "tf32"),
+        (33, 20, 24, True, "tf32"),
+    ],
     ids=str,
 )
 def test_the_default(given: tuple[Any, ...]) -> None:
@@ -56,10 +66,57 @@ def test_other_configurations() -> None:
         check(s, args, task.reference)
 
 
-@needs_nvrtc
 @pytest.mark.parametrize("trans_b", [False, True])
-def test_a_large_product_fits(trans_b: bool) -> None:
-    task = lw.create_task("matmul_tensor_core", (4096, 4096, 4096, trans_b), CUDA)
+def test_tf32_rounds_its_operands(trans_b: bool) -> None:
+    """Its results are those of rounded operands, and so are those that it is compared with."""
+    task = lw.create_task("matmul_tensor_core", (32, 32, 32, trans_b, "tf32"), CUDA)
+    s, args = task.instantiate(task.config_space.default_index)
+    rng = np.random.default_rng(0)
+    a, b = (rng.normal(size=t.shape).astype("float32") for t in args[:2])
+    out = np.full((32, 32), np.nan, "float32")
+    interpret(lower(s, args), [a, b, out])
+    y = b.T if trans_b else b
+    want = nearest_tf32(a) @ nearest_tf32(y)
+    np.testing.assert_allclose(out, want, rtol=1e-5, atol=1e-5)
+    assert np.abs(out - a @ y).max() > 1e-3
+    assert task.reference is not None
+    np.testing.assert_array_equal(task.reference(a, b), want)
+    assert task.flop == 2 * 32**3
+
+
+@pytest.mark.parametrize("trans_b", [False, True])
+@pytest.mark.parametrize("step", [8, 16, 32])
+def test_lanes_load_tf32_from_different_banks(trans_b: bool, step: int) -> None:
+    """Lanes 4 g + t load element t of line g; a bank has every 32nd element."""
+    task = lw.create_task("matmul_tensor_core", (64, 64, 64, trans_b, "tf32"), CUDA)
+    values = {"tile": [32, 64], "warps": [1, 1], "step": step, "stages": 2}
+    text = str(lower(*task.instantiate(values)))
+    for name, transposed in (("A", True), ("B", trans_b)):
+        strides = re.search(rf"{name}\.shared\.dyn = .*strides=\[\d+, (\d+), 1\]", text)
+        assert strides is not None
+        row = int(strides[1])
+        line, element = (row, 1) if transposed else (1, row)
+        banks = {(g * line + t * element) % 32 for g in range(8) for t in range(4)}
+        assert len(banks) == 32, (name, row)
+
+
+def test_a_plain_product_of_float32_is_not_rounded() -> None:
+    task = lw.create_task("matmul", (64, 64, 64), CUDA)
+    text = str(lower(*task.instantiate(task.config_space.default_index)))
+    assert "mma" not in text
+    assert "reinterpret" not in text
+
+
+def test_other_precisions() -> None:
+    with CUDA, pytest.raises(TaskError, match="dtype is float16, bfloat16, tf32, got 'float32'"):
+        lw.ops.matmul_tensor_core(32, 32, 32, dtype="float32")
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("dtype", ["float16", "tf32"])
+@pytest.mark.parametrize("trans_b", [False, True])
+def test_a_large_product_fits(trans_b: bool, dtype: str) -> None:
+    task = lw.create_task("matmul_tensor_core", (4096, 4096, 4096, trans_b, dtype), CUDA)
     s, args = task.instantiate(task.config_space.default_index)
     f = lower(s, args)
     verify_gpu_limits(f, limits_of(CUDA.options), s)
@@ -69,10 +126,19 @@ def test_a_large_product_fits(trans_b: bool) -> None:
         assert (have.spill_bytes, have.local_bytes) == (0, 0)
 
 
-@pytest.mark.parametrize("shape", [(16, 20, 16), (16, 16, 24), (8, 16, 16)])
-def test_shapes_that_cannot_be(shape: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize(
+    "given",
+    [
+        (16, 20, 16),
+        (16, 16, 24),
+        (8, 16, 16),
+        (16, 18, 8, False, "tf32"),
+        (16, 16, 12, True, "tf32"),
+    ],
+)
+def test_shapes_that_cannot_be(given: tuple[Any, ...]) -> None:
     with CUDA, pytest.raises(TaskError, match="takes M from 16 on, N from 16 on in"):
-        lw.ops.matmul_tensor_core(*shape)
+        lw.ops.matmul_tensor_core(*given)
 
 
 def test_architectures_without_the_instruction() -> None:

@@ -268,7 +268,7 @@ def test_threads_around_it() -> None:
     s[Y].tensorize(ii, dot())
     assert refused(s) == HEAD.format(2, "Y.i.1") + (
         "the stage runs in a kernel of thread axes, and this intrinsic is for CPUs; those of "
-        "tensor cores are te.intrinsics.mma_m16n8k16 and ldmatrix_x4"
+        "tensor cores are te.intrinsics.mma_m16n8k16, mma_m16n8k8 and ldmatrix_x4"
     )
 
 
