@@ -27,7 +27,7 @@ SAMPLES = 7
 #: Candidates of a case before the next case has its turn, so that every case has some early.
 _CHUNK = 50
 #: Seconds that inputs may take, which are made anew in a fresh process.
-DATA_S = 180.0
+DATA_S = 60.0
 #: Candidates in a row that take their process down, after which the device counts as lost.
 _LOST = 5
 
@@ -95,6 +95,9 @@ class Runner:
             path=str(self._folder.artifact(case, index)),
         )
         outcome = self._asked(request, DATA_S)
+        if not isinstance(outcome, GpuReady):  # what ran before may have lost the device
+            self._worker.kill()
+            outcome = self._asked(request, DATA_S)
         if not isinstance(outcome, GpuReady):
             self._worker.kill()
             raise RunError(f"the inputs of {case.name} cannot be made: {text_of(outcome)}")

@@ -16,7 +16,7 @@ from benchmarks.gpu import libraries
 from benchmarks.gpu.cases import BY_NAME, COPY, Case
 from benchmarks.gpu.folder import Folder, measuring, source_of
 from benchmarks.gpu.journal import Line
-from benchmarks.gpu.measuring import DATA_S, Runner, text_of
+from benchmarks.gpu.measuring import Runner, text_of
 from benchmarks.gpu.messages import (
     GpuDataRequest,
     GpuReady,
@@ -35,8 +35,9 @@ from loopwright.measure.workers.worker_program import WorkerProgram
 _MODULE = "benchmarks.gpu.library_role"
 #: Rounds in which all sides take turns, and times of a turn.
 ROUNDS, SAMPLES = 7, 3
-#: Seconds that a turn may take, and that a library may take to prepare and choose its kernels.
-_TURN_S, _PREPARE_S = 60.0, 240.0
+#: Seconds that a turn may take, that a library may take to prepare and choose its kernels, and
+#: that a case may go on when the time is over.
+_TURN_S, _PREPARE_S, _GRACE_S = 20.0, 240.0, 60.0
 
 
 class Side(ABC):
@@ -53,8 +54,8 @@ class Side(ABC):
         self.samples: list[float] = []
 
     @abstractmethod
-    def prepare(self) -> None:
-        """Make inputs and load what is timed; enters a problem where that fails."""
+    def prepare(self, seconds: float) -> None:
+        """Make inputs and load what is timed; a problem where that fails or takes longer."""
 
     @abstractmethod
     def ask(self, request: Message) -> Outcome:
@@ -83,10 +84,11 @@ class OurSide(Side):
         self._folder, self._case, self._index = folder, case, index
         self._runner = Runner(folder, device)
 
-    def prepare(self) -> None:
+    def prepare(self, seconds: float) -> None:
         path = str(self._folder.artifact(self._case, self._index))
         try:
-            outcome = self.ask(GpuTrialRequest(path=path, best=None, samples=1))
+            request = GpuTrialRequest(path=path, best=None, samples=1)
+            outcome = self._runner.ask(self._case, self._index, request, seconds)
         except RunError as error:
             self.problem = str(error)
             return
@@ -110,12 +112,12 @@ class LibrarySide(Side):
         program = WorkerProgram(_MODULE, environment, (which,))
         self._worker = Worker(which, 0, max_rss=1 << 50, program=program)
 
-    def prepare(self) -> None:
+    def prepare(self, seconds: float) -> None:
         purpose = self._folder.purpose
         request = GpuDataRequest(
             case=self._case.name, small=purpose.small, seed=purpose.seed, path=""
         )
-        outcome = self._asked(request, DATA_S + _PREPARE_S)
+        outcome = self._asked(request, min(seconds, _PREPARE_S))
         if not isinstance(outcome, GpuReady):
             self.problem = text_of(outcome)
             return
@@ -141,7 +143,7 @@ def peers(folder: Folder, cases: Sequence[Case], device: str, *, minutes: float)
         folder: what was built and measured.
         cases: which.
         device: such as ``"cuda:0"``.
-        minutes: after this long no other case is begun.
+        minutes: after this long no other case is begun; one that is under way has a minute more.
 
     Returns:
         Whether all have had their turns.
@@ -157,7 +159,9 @@ def peers(folder: Folder, cases: Sequence[Case], device: str, *, minutes: float)
                 continue
             if time.monotonic() >= end:
                 return False
-            line = _turns(folder, case, device)
+            line = _turns(folder, case, device, end + _GRACE_S)
+            if line is None:
+                return False
             results.append(line)
             print(f"{case.name}: {_said(line)}", flush=True)
     return True
@@ -205,18 +209,21 @@ def _sides(folder: Folder, case: Case, device: str) -> Mapping[str, Side]:
     return sides
 
 
-def _turns(folder: Folder, case: Case, device: str) -> Line:
-    """The line of one case."""
+def _turns(folder: Folder, case: Case, device: str, until: float) -> Line | None:
+    """The line of one case; None where it was not done in time, and is to be begun again."""
     indices = _indices(folder, case)
     with ExitStack() as stack:
         sides = _sides(folder, case, device)
         for side in sides.values():
             stack.enter_context(closing(side))
         for side in sides.values():
-            side.prepare()
+            side.prepare(max(1.0, until - time.monotonic()))
         for _ in range(ROUNDS):
             for side in sides.values():
-                side.turn()
+                if time.monotonic() < until:
+                    side.turn()
+    if time.monotonic() >= until:
+        return None
     return {
         "what": "turns",
         "case": case.name,

@@ -12,7 +12,8 @@ from rich.table import Table
 
 from benchmarks.gpu.building import figures
 from benchmarks.gpu.cases import BY_NAME, PEAK, Case
-from benchmarks.gpu.folder import Folder
+from benchmarks.gpu.folder import Folder, source_of
+from benchmarks.gpu.journal import Line
 from benchmarks.gpu.peak import peak_work
 from loopwright.runtime import Artifact
 
@@ -30,7 +31,7 @@ def rows(folder: Folder, cases: Sequence[Case]) -> list[dict[str, Any]]:
 
 
 def _row(folder: Folder, case: Case) -> dict[str, Any]:
-    line = folder.turns(case) or {"sides": {}, "problems": {}, "notes": {}}
+    line = folder.turns(case) or _alone(folder, case)
     sides = {
         name: _figures(samples, _work(folder, case, name))
         for name, samples in line["sides"].items()
@@ -43,6 +44,16 @@ def _row(folder: Folder, case: Case) -> dict[str, Any]:
         "problems": line["problems"],
         "notes": line["notes"],
     }
+
+
+def _alone(folder: Folder, case: Case) -> Line:
+    """What is known of a case whose sides have not taken turns."""
+    best = folder.best(source_of(case))
+    if best is None:
+        return {"sides": {}, "problems": {}, "notes": {}}
+    times = folder.trials(source_of(case))[best]["times"]
+    note = "measured alone; python -m benchmarks.gpu peers compares it"
+    return {"sides": {"ours": times}, "problems": {}, "notes": {"ours": note}}
 
 
 def _work(folder: Folder, case: Case, side: str) -> int:

@@ -49,13 +49,13 @@ def test_calls_of_pytorch_compute_the_case(case: Case) -> None:
 def test_a_library_takes_turns_in_a_process_of_its_own(tmp_path: Path) -> None:
     folder = begin(tmp_path, Purpose("cuda", "cuda", True, 0))
     with closing(LibrarySide(folder, BY_NAME["conv2d_64_56"], "torch")) as side:
-        side.prepare()
+        side.prepare(60)
         assert (side.problem, side.note) == ("", "torch")
         side.turn()
         side.turn()
         assert len(side.samples) == 2
     with closing(LibrarySide(folder, BY_NAME["copy"], "torch")) as side:
-        side.prepare()
+        side.prepare(60)
         assert "no call of PyTorch is known for copy" in side.problem
         side.turn()
         assert side.samples == []

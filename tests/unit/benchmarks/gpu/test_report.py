@@ -72,6 +72,20 @@ def test_bars_are_shares_of_speeds(tmp_path: Path) -> None:
     assert written["kernels"][0]["sides"]["ours"]["seconds"] == 2.2e-3
 
 
+def test_without_turns_our_best_stands_alone(tmp_path: Path) -> None:
+    trial = {"what": "trial", "case": "softmax_1GiB", "text": ""}
+    folder = folder_with(
+        tmp_path,
+        {**trial, "index": 1, "outcome": "ok", "checked": True, "times": [4e-3, 3e-3]},
+        {**trial, "index": 2, "outcome": "ok", "checked": False, "times": [1e-3]},
+        {**trial, "index": 3, "outcome": "wrong", "checked": True, "times": [1e-3]},
+    )
+    (row,) = rows(folder, [BY_NAME["softmax_1GiB"]])
+    assert row["sides"]["ours"]["seconds"] == 3.5e-3
+    assert [bar["verdict"] for bar in row["bars"]] == ["not measured", "not measured"]
+    assert "measured alone" in row["notes"]["ours"]
+
+
 def test_the_bars_are_those_that_were_set() -> None:
     assert BY_NAME["matmul_4096_fp32"].bars == {"library": 0.88}
     assert BY_NAME["conv2d_256_14"].bars == {"library": 0.88}
@@ -89,6 +103,8 @@ def test_sides_take_turns_until_the_best_has_had_one(tmp_path: Path) -> None:
     softmax = BY_NAME["softmax_1GiB"]
     text = io.StringIO()
     assert main(["measure", "--from", str(tmp_path)]) == 0
+    late = ["--minutes", "0"]
+    assert main(["peers", "--from", str(tmp_path), "--task", "softmax_1GiB", *late]) == 3
     assert main(["peers", "--from", str(tmp_path), "--task", "softmax_1GiB"]) == 0
     folder = Folder(tmp_path)
     line = folder.turns(softmax)
