@@ -26,6 +26,7 @@ COUNT   ?= 1000
 MINUTES ?=
 # And of `make fuzz-devices`.
 DEVICE_COUNT ?= 2000
+WIDE := -max-vthread=1000 -max-vector-bytes=512
 
 # Option of `make soak`: how many trials.
 SOAK    ?= 3000
@@ -87,8 +88,8 @@ fuzz: $(DEV_STAMP) ## random schedules against NumPy, failures printed as progra
 
 # PoCL takes about a second for a kernel, so that `make test` runs few of them.
 fuzz-devices: $(DEV_STAMP) ## random kernels on an OpenCL device, and as cubins (DEVICE_COUNT=2000)
-	$(BIN)/python -m loopwright.testing.fuzz --kind threads --target opencl --target cuda \
-		--seed $(SEED) --count $(DEVICE_COUNT)
+	$(BIN)/python -m loopwright.testing.fuzz --kind threads \
+		--target "opencl $(WIDE)" --target "cuda $(WIDE)" --seed $(SEED) --count $(DEVICE_COUNT)
 
 soak: $(DEV_STAMP) ## thousands of trials while everything goes wrong, and what is left afterwards (SOAK=3000)
 	$(BIN)/python -m benchmarks.soak --trials $(SOAK)

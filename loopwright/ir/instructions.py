@@ -70,9 +70,10 @@ def call_instruction(name: str, operands: Sequence[object]) -> IntrinsicCall:
     """
     instruction = INSTRUCTIONS.get(name)
     if instruction is None:
+        families = dict.fromkeys(f"{known.partition('_')[0]}_..." for known in INSTRUCTIONS)
         raise TensorError(
-            f"call_intrin: unknown instruction {name!r}{did_you_mean(name, INSTRUCTIONS)}; known: "
-            f"{', '.join(INSTRUCTIONS)}"
+            f"call_intrin: unknown instruction {name!r}{did_you_mean(name, INSTRUCTIONS)}; take "
+            f"one of loopwright.ir.instructions.INSTRUCTIONS: {', '.join(families)}"
         )
     if len(operands) != len(instruction.operands):
         names = ", ".join(x.name for x in instruction.operands)

@@ -35,7 +35,8 @@ from loopwright.runtime.devices.function import DeviceCall, DeviceFunction
 from loopwright.runtime.devices.interface import DeviceAPI, Event, Memory, Program, Stream
 from loopwright.runtime.devices.registry import register_device_api, unregister_device_api
 from loopwright.runtime.function import Arg, BoundCall, Function
-from loopwright.runtime.library import LIBRARY
+from loopwright.runtime.libraries.library import LIBRARY
+from loopwright.runtime.libraries.system_library import system_lib
 from loopwright.runtime.module import Module, load_module
 from loopwright.runtime.ndarray import DeviceArray, NDArray, array, empty, from_dlpack
 from loopwright.runtime.packed.function import PackedFunc
@@ -52,7 +53,6 @@ from loopwright.runtime.peak import bandwidth, fma_peak
 from loopwright.runtime.pool import config_threadpool, get_num_threads, pinned, set_num_threads
 from loopwright.runtime.random_fill import random_fill
 from loopwright.runtime.symbolic import SymbolicFunction
-from loopwright.runtime.system_library import system_lib
 from loopwright.runtime.threads.thread_pool import ThreadPool
 from loopwright.runtime.timing import (
     BenchmarkResult,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from loopwright.errors import UsageError, did_you_mean
-from loopwright.runtime import export, library, static_library, timing
+from loopwright.runtime import timing
 from loopwright.runtime.artifacts import kinds as artifact_kinds
 from loopwright.runtime.artifacts.artifact import Artifact, is_sealed
 from loopwright.runtime.artifacts.kinds import Link
@@ -18,6 +18,7 @@ from loopwright.runtime.devices.function import DeviceFunction
 from loopwright.runtime.devices.image import DeviceImage
 from loopwright.runtime.function import Function
 from loopwright.runtime.image import Image
+from loopwright.runtime.libraries import export, library, static_library
 from loopwright.runtime.symbolic import SymbolicFunction, function_of
 
 #: Texts of a program by kind, or functions that write them.

@@ -210,7 +210,7 @@ def test_lines_of_loopwright_are_decoded_too(log):
         ("torn {", "not JSON|torn line"),
         (foreign(version=0.1), "TVM record of version 0.1"),
         (foreign(name="no/such"), "the template 'no/such' is not registered"),
-        (foreign(target="cuda -model=v100"), "unknown target 'cuda'"),
+        (foreign(target="vulkan -model=v100"), "unknown target 'vulkan'"),
         (foreign(unroll=None, depth=["ot", 3]), r"depth too many, unroll missing"),
         (foreign(tile=["sp", [-1, 4]]), r"knob 'tile' \(split\) cannot have the value"),
     ],
@@ -247,8 +247,8 @@ def test_a_log_of_autotvm_says_of_each_record_why_it_is_not_applied(tmp_path):
         "have the value [-1, 4]",
         foreign(name="no/such"): "the template 'no/such' is not registered; import the file that "
         "defines it",
-        foreign(target="cuda"): "there is no such task: unknown target 'cuda'; known: llvm, c, "
-        "interp",
+        foreign(target="vulkan"): "there is no such task: unknown target 'vulkan'; known: llvm, c, "
+        "interp, opencl, cuda",
         foreign(args=()): "there is no such task: template 'test/autotvm_kinds' takes (n), got "
         "(): missing a required argument: 'n'",
     }

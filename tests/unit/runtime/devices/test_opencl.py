@@ -9,7 +9,7 @@ import pytest
 from loopwright.errors import ArgumentError, OutOfMemoryError, RunError, TargetError
 from loopwright.runtime import opencl
 from loopwright.runtime.caches.programs import ProgramCache
-from loopwright.runtime.devices import opencl as backend
+from loopwright.runtime.devices import opencl_driver, opencl_program
 from loopwright.runtime.devices.interface import HOST, DeviceAPI, Memory
 
 TWICE = b"""
@@ -104,8 +104,8 @@ def test_what_is_refused(api: DeviceAPI) -> None:
 
 def test_binaries_are_kept_by_content(api: DeviceAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = ProgramCache()
-    monkeypatch.setattr(backend, "program_cache", lambda: cache)
-    context = backend._Context(backend._found()[0][0], 0)
+    monkeypatch.setattr(opencl_program, "program_cache", lambda: cache)
+    context = opencl_program.OpenCLContext(opencl_driver.found_devices()[0][0], 0)
     compiled: list[str] = []
     compile_now = context._compile
 
@@ -131,8 +131,7 @@ def test_why_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> None:
         raise ImportError("No module named 'pyopencl'")
 
-    monkeypatch.setattr(backend, "_pyopencl", missing)
-    monkeypatch.setattr(backend, "_found", backend._found.__wrapped__)
-    made = backend.OpenCLAPI()
-    assert made.count() == 0
-    assert 'pip install "loopwright[opencl]"' in made.why_absent()
+    monkeypatch.setattr(opencl_driver, "package", missing)
+    devices, why = opencl_driver.found_devices.__wrapped__()
+    assert not devices
+    assert 'pip install "loopwright[opencl]"' in why

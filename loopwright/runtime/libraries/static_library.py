@@ -17,7 +17,7 @@ from loopwright.runtime.artifacts.artifact import Artifact
 from loopwright.runtime.artifacts.cpu_fit import check_host
 from loopwright.runtime.artifacts.elf import elf_section
 from loopwright.runtime.artifacts.objects import defined_symbols
-from loopwright.runtime.library import SECTION, checksum
+from loopwright.runtime.libraries.library import SECTION, checksum
 
 MAGIC = b"!<arch>\n"
 #: Members of an archive.

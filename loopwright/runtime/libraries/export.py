@@ -15,12 +15,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from loopwright.errors import RunError, TargetError, UsageError
-from loopwright.runtime import library, linker, pool, static_library
+from loopwright.runtime import linker, pool
 from loopwright.runtime.artifacts import artifact
 from loopwright.runtime.artifacts.cpu_fit import LEVELS, enabled
 from loopwright.runtime.artifacts.kinds import artifact_kind
 from loopwright.runtime.artifacts.manifest import JsonObject, Manifest
 from loopwright.runtime.artifacts.objects import calls_packed
+from loopwright.runtime.libraries import library, static_library
 from loopwright.runtime.packed import calls as packed_calls
 
 _COMPILERS = ("cc", "gcc", "clang")

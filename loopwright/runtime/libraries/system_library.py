@@ -13,7 +13,7 @@ import json
 from loopwright.errors import UsageError
 from loopwright.runtime.artifacts.artifact import Artifact
 from loopwright.runtime.artifacts.manifest import Manifest
-from loopwright.runtime.library import LIBRARY, link_loaded
+from loopwright.runtime.libraries.library import LIBRARY, link_loaded
 from loopwright.runtime.linker import Linked
 from loopwright.runtime.module import Module
 

@@ -1,0 +1,1 @@
+"""Programs as files that stand alone: shared objects, static libraries, and those linked in."""
