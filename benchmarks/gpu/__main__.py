@@ -69,7 +69,7 @@ def _build(options: argparse.Namespace) -> int:
 def _measure(options: argparse.Namespace) -> int:
     folder = Folder(options.folder)
     _warn(folder)
-    cases = [c for c in chosen(options.task, folder.purpose.device) if not c.ours]
+    cases = chosen(options.task, folder.purpose.device)
     device = options.device or f"{folder.purpose.device}:0"
     done = measure(folder, cases, device, minutes=options.minutes, seconds=options.seconds)
     return _ended(done)

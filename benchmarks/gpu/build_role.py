@@ -35,7 +35,7 @@ from loopwright.task import Task, create_task
 def task_of(case: str, small: bool, target: str) -> Task:
     """The task of a case."""
     found = BY_NAME[case]
-    return create_task(found.template, found.sizes(small), target)
+    return create_task(found.template, found.args(small), target)
 
 
 class GpuBuildRole:

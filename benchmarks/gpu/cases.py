@@ -27,12 +27,12 @@ class Case:
 
     Attributes:
         name: row of the tables.
-        template: name of the operator; empty where the kernel is written by hand, or another case
-            has it.
-        full, small: arguments of the template, and those of a trial run.
+        template: name of the operator; empty where the kernel is written by hand.
+        full, small: sizes, the first arguments of the template, and those of a trial run.
+        more: what else the template takes.
+        dtype: of the inputs.
         bound: what limits it.
         kinds: kinds of devices that it runs on.
-        ours: the case whose kernel is compared, where it has none of its own.
         libraries: who computes it beside us, where it is installed.
         bars: by side, the least share of that side's speed that ours is to reach.
         note: what a reader of the table must know.
@@ -44,16 +44,26 @@ class Case:
     full: Sizes
     small: Sizes
     bound: Bound = "compute"
+    more: tuple[bool | str, ...] = ()
+    dtype: str = "float32"
     kinds: tuple[str, ...] = ("cuda", "opencl")
-    ours: str = ""
     libraries: tuple[str, ...] = ("library", "triton")
     bars: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     note: str = ""
     trials: int | None = None
 
     def sizes(self, small: bool) -> Sizes:
-        """Arguments of the template."""
+        """Sizes, for a trial run or not."""
         return self.small if small else self.full
+
+    def args(self, small: bool) -> tuple[int | bool | str, ...]:
+        """Arguments of the template."""
+        return (*self.sizes(small), *self.more)
+
+    @property
+    def tf32(self) -> bool:
+        """Whether float32 is multiplied as tf32, by all sides."""
+        return "tf32" in self.more
 
     def work(self, small: bool) -> int:
         """Floating-point operations, or bytes that must be moved, of one call."""
@@ -83,17 +93,18 @@ CASES = (
     Case("matmul_4096_fp32", "matmul", (4096, 4096, 4096), (64, 64, 64), bars=_FP32),
     Case(
         "matmul_4096_tf32",
-        "matmul",
+        "matmul_tensor_core",
         (4096, 4096, 4096),
         (64, 64, 64),
-        ours="matmul_4096_fp32",
-        note="no template uses tf32 yet: ours is the fp32 kernel, the others round to tf32",
+        more=(False, "tf32"),
+        kinds=("cuda",),
     ),
     Case(
         "matmul_4096_fp16",
         "matmul_tensor_core",
         (4096, 4096, 4096),
         (64, 64, 64),
+        dtype="float16",
         kinds=("cuda",),
         bars=_bars(**{PEAK: 0.75, "library": 0.45}),
         note="sums in fp32; a library that cannot store them as fp32 rounds them to fp16",

@@ -32,8 +32,7 @@ def inputs(case: Case, sizes: Sizes, seed: int = 0) -> list[Array]:
     """The inputs of a case, in the order of its kernel's arguments."""
     rng = np.random.default_rng(seed)
     shapes = _shapes(case, sizes)
-    dtype = "float16" if case.template == "matmul_tensor_core" else "float32"
-    arrays = [_integers(rng, shape, dtype) for shape in shapes]
+    arrays = [_integers(rng, shape, case.dtype) for shape in shapes]
     if case.template == "layer_norm":
         arrays[1] = np.abs(arrays[1]) + np.float32(1)
     return arrays

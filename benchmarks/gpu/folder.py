@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.gpu.cases import BY_NAME, Case
+from benchmarks.gpu.cases import Case
 from benchmarks.gpu.journal import Journal, Line, opened, read_lines
 from loopwright.errors import UsageError
 
@@ -153,8 +153,3 @@ def measuring(folder: Folder) -> Iterator[Journal]:
     with opened(folder.results_path) as journal:
         folder.results = journal.lines
         yield journal
-
-
-def source_of(case: Case) -> Case:
-    """The case whose kernel is ours in a case."""
-    return BY_NAME[case.ours] if case.ours else case

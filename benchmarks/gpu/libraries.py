@@ -71,10 +71,6 @@ def prepare(which: str, case: Case, sizes: Sizes, given: Sequence[Array]) -> Pre
     return _with_torch(case, given, lambda torch, a: _torch_call(torch, case, sizes, a))
 
 
-def _tf32(case: Case) -> bool:
-    return case.name.endswith("tf32")
-
-
 # ---------------------------------------------------------------- PyTorch
 
 
@@ -85,8 +81,8 @@ def _with_torch(
     import torch
 
     torch.set_grad_enabled(False)
-    torch.backends.cuda.matmul.allow_tf32 = _tf32(case)
-    torch.backends.cudnn.allow_tf32 = _tf32(case)
+    torch.backends.cuda.matmul.allow_tf32 = case.tf32
+    torch.backends.cudnn.allow_tf32 = case.tf32
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     torch.backends.cudnn.benchmark = True
     arrays = [torch.from_numpy(a).cuda() for a in given]
@@ -115,10 +111,10 @@ def _torch_call(
     """The fastest of PyTorch's public functions, and what is to be said of it."""
     functions = torch.nn.functional
     match case.template:
-        case "matmul" | "batch_matmul":
-            return lambda: torch.matmul(t[0], t[1]), ""
-        case "matmul_tensor_core":
+        case "matmul_tensor_core" if case.dtype == "float16":
             return _torch_half(torch, t)
+        case "matmul" | "batch_matmul" | "matmul_tensor_core":
+            return lambda: torch.matmul(t[0], t[1]), ""
         case "conv2d":
             return lambda: functions.conv2d(t[0], t[1], None, sizes[7], sizes[8]), ""
         case "softmax":
@@ -161,10 +157,10 @@ def _with_cupy(case: Case, given: Sequence[Array]) -> Prepared:
         return float(cupy.cuda.get_elapsed_time(first, then)) * 1e-3
 
     properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
-    note = "result in fp16" if case.template == "matmul_tensor_core" else ""
+    note = "result in fp16" if case.dtype == "float16" else ""
     return Prepared(properties["name"].decode(), cupy.asnumpy(answer), note, sample)
 
 
 def environment(which: str, case: Case) -> dict[str, str | None]:
     """Variables of the process of a library: CuPy reads there whether TF32 is allowed."""
-    return {"CUPY_TF32": "1" if _tf32(case) else "0"} if which == "cupy" else {}
+    return {"CUPY_TF32": "1" if case.tf32 else "0"} if which == "cupy" else {}

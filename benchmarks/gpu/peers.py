@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing
 
 from benchmarks.gpu import libraries
 from benchmarks.gpu.cases import BY_NAME, COPY, Case
-from benchmarks.gpu.folder import Folder, measuring, source_of
+from benchmarks.gpu.folder import Folder, measuring
 from benchmarks.gpu.journal import Line
 from benchmarks.gpu.measuring import Runner, text_of
 from benchmarks.gpu.messages import (
@@ -176,14 +176,14 @@ def _is_done(folder: Folder, case: Case) -> bool:
 def _indices(folder: Folder, case: Case) -> dict[str, int]:
     """Our kernels that take part, by side."""
     found: dict[str, int] = {}
-    sides = {"ours": source_of(case), **{x: BY_NAME[x] for x in _limits(case)}}
+    sides = {"ours": case, **{x: BY_NAME[x] for x in _limits(case)}}
     for side, of in sides.items():
         best = folder.best(of)
         if best is not None:
             found[side] = best
-    first = folder.built(source_of(case))[:1]
-    if first and "ours" in found and first[0] == folder.rounds(source_of(case))[0]["indices"][0]:
-        found["default"] = first[0]
+    if "ours" in found:
+        default = folder.rounds(case)[0]["indices"][0]
+        found |= {"default": default} if default in folder.built(case) else {}
     return found
 
 
@@ -194,9 +194,8 @@ def _limits(case: Case) -> list[str]:
 
 
 def _sides(folder: Folder, case: Case, device: str) -> Mapping[str, Side]:
-    of = {"ours": source_of(case), "default": source_of(case)}
     sides: dict[str, Side] = {
-        side: OurSide(folder, device, of.get(side) or BY_NAME[side], index)
+        side: OurSide(folder, device, BY_NAME.get(side, case), index)
         for side, index in _indices(folder, case).items()
     }
     if folder.purpose.device != "cuda":

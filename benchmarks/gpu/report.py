@@ -12,7 +12,7 @@ from rich.table import Table
 
 from benchmarks.gpu.building import figures
 from benchmarks.gpu.cases import BY_NAME, PEAK, Case
-from benchmarks.gpu.folder import Folder, source_of
+from benchmarks.gpu.folder import Folder
 from benchmarks.gpu.journal import Line
 from benchmarks.gpu.peak import peak_work
 from loopwright.runtime import Artifact
@@ -48,10 +48,10 @@ def _row(folder: Folder, case: Case) -> dict[str, Any]:
 
 def _alone(folder: Folder, case: Case) -> Line:
     """What is known of a case whose sides have not taken turns."""
-    best = folder.best(source_of(case))
+    best = folder.best(case)
     if best is None:
         return {"sides": {}, "problems": {}, "notes": {}}
-    times = folder.trials(source_of(case))[best]["times"]
+    times = folder.trials(case)[best]["times"]
     note = "measured alone; python -m benchmarks.gpu peers compares it"
     return {"sides": {"ours": times}, "problems": {}, "notes": {"ours": note}}
 

@@ -119,7 +119,7 @@ def _product_call(torch: Any, case: Case, a: Any, b: Any) -> Callable[[], Any]:
     (m, k), n = a.shape[-2:], b.shape[-1]
     batch = a.shape[0] if a.ndim == 3 else 1
     c = torch.empty((*a.shape[:-1], n), dtype=torch.float32, device=a.device)
-    precision = "tf32" if case.name.endswith("tf32") else "ieee"
+    precision = "tf32" if case.tf32 else "ieee"
 
     def grid(meta: dict[str, int]) -> tuple[int, int]:
         return triton.cdiv(m, meta["ROWS"]) * triton.cdiv(n, meta["COLUMNS"]), batch

@@ -11,18 +11,18 @@ from benchmarks.workloads import traffic
 from loopwright.errors import UsageError
 from loopwright.task import Task, create_task
 
-WITH_TEMPLATE = [case for case in CASES if case.template and not case.ours]
+WITH_TEMPLATE = [case for case in CASES if case.template]
 by_name = pytest.mark.parametrize("case", WITH_TEMPLATE, ids=lambda case: case.name)
 
 
 def task_of(case: Case) -> Task:
-    return create_task(case.template, case.small, f"{case.kinds[0]} -arch=sm_90")
+    return create_task(case.template, case.args(small=True), f"{case.kinds[0]} -arch=sm_90")
 
 
 def answer_of(case: Case, given: list[Array]) -> Array:
     """What NumPy says, in float64 rounded once to the type of the kernel."""
     reference = task_of(case).reference
-    wide = [a.astype(np.float64) for a in given]
+    wide = given if case.tf32 else [a.astype(np.float64) for a in given]
     found = wide[0] if reference is None else reference(*wide)
     return np.asarray(found).astype(np.float32)
 
@@ -113,7 +113,8 @@ def test_sums_stay_integers_that_float32_holds(small: bool) -> None:
 def test_tasks_are_chosen_by_name() -> None:
     assert [c.name for c in chosen("softmax_1GiB, copy", "cuda")] == ["copy", "softmax_1GiB"]
     assert [c.name for c in chosen("", "cuda")] == [c.name for c in CASES]
-    assert not {c.name for c in chosen("", "opencl")} & {"mma_peak", "matmul_4096_fp16"}
+    left_out = {"mma_peak", "matmul_4096_fp16", "matmul_4096_tf32"}
+    assert {c.name for c in CASES} - {c.name for c in chosen("", "opencl")} == left_out
     with pytest.raises(
         UsageError, match=r"unknown task 'softmax_1Gi' .did you mean 'softmax_1GiB'"
     ):
