@@ -61,26 +61,36 @@ def _shapes(case: Case, sizes: Sizes) -> list[Sizes]:
     return [sizes]
 
 
-def problem(case: Case, given: Sequence[Array], answer: Array) -> str:
+def problem(case: Case, given: Sequence[Array], answer: Array, close: float = 0.0) -> str:
     """What is wrong with an answer, in one line; empty: nothing.
 
     Args:
         case: what was computed; not one without a template.
         given: the inputs.
         answer: the output.
+        close: by which share of the largest value products may differ. Libraries make convolutions
+            by transforms, which round.
     """
     if not np.isfinite(answer).all():
         return f"{int((~np.isfinite(answer)).sum())} of {answer.size} elements are not finite"
     match case.template:
         case "matmul" | "matmul_tensor_core" | "batch_matmul":
-            return _product_problem(given[0], given[1], answer)
+            return _product_problem(given[0], given[1], answer, close)
         case "conv2d":
-            return _convolution_problem(given[0], given[1], answer)
+            return _convolution_problem(given[0], given[1], answer, close)
         case "softmax":
             return _softmax_problem(given[0], answer)
         case "layer_norm":
             return _layer_norm_problem(given, answer)
     return _difference(answer, given[0], 0.0, "elements")
+
+
+def _scaled_difference(answer: Array, expected: Array, close: float, what: str) -> str:
+    """Where two arrays differ by more than a share of the largest value."""
+    if not close:  # to the bit
+        return _difference(answer, expected, 0.0, what)
+    scale = max(1.0, float(np.abs(expected).max()))
+    return _difference(answer / scale, expected / scale, close, what)
 
 
 def _difference(answer: Array, expected: Array, close: float, what: str) -> str:
@@ -101,13 +111,14 @@ def _vectors(length: int) -> Array:
     return rng.integers(1, 8, (length, _VECTORS)).astype(np.float64)
 
 
-def _product_problem(a: Array, b: Array, answer: Array) -> str:
+def _product_problem(a: Array, b: Array, answer: Array, close: float) -> str:
     by = _vectors(answer.shape[-1])
     expected = a.astype(np.float64) @ (b.astype(np.float64) @ by)
-    return _difference(answer.astype(np.float64) @ by, expected, 0.0, "sums over a row")
+    found = answer.astype(np.float64) @ by
+    return _scaled_difference(found, expected, close, "sums over a row")
 
 
-def _convolution_problem(x: Array, weight: Array, answer: Array) -> str:
+def _convolution_problem(x: Array, weight: Array, answer: Array, close: float) -> str:
     """Padding 1, stride 1, windows of 3: what all cases have."""
     by = _vectors(answer.shape[1])
     mixed = np.einsum("ockl,ov->vckl", weight.astype(np.float64), by)
@@ -120,7 +131,7 @@ def _convolution_problem(x: Array, weight: Array, answer: Array) -> str:
         for j in range(weight.shape[3])
     )  # fmt: skip
     found = np.einsum("nohw,ov->nvhw", answer.astype(np.float64), by, optimize=True)
-    return _difference(found, np.asarray(expected), 0.0, "sums over channels")
+    return _scaled_difference(found, np.asarray(expected), close, "sums over channels")
 
 
 def _sampled(rows: int) -> Array:

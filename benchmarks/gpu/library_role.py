@@ -12,6 +12,9 @@ from loopwright.errors import InternalError
 from loopwright.measure.workers.protocol import Message, Reply
 from loopwright.measure.workers.worker import main
 
+#: By which share of the largest value a product of a library may differ from the exact one.
+_CLOSE = 1e-3
+
 
 class LibraryRole:
     """Prepares a case, then times it once a request.
@@ -41,7 +44,7 @@ class LibraryRole:
         prepared = self._prepared = prepare(self._which, case, sizes, given)
         # A half cannot hold these sums.
         comparable = prepared.answer.dtype == "float32"
-        found = problem(case, given, prepared.answer) if comparable else ""
+        found = problem(case, given, prepared.answer, _CLOSE) if comparable else ""
         return GpuReady(device=prepared.device, problem=found, note=prepared.note)
 
 
