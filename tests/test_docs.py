@@ -271,6 +271,16 @@ def test_tutorial_runs(name: str, tmp_path: Path) -> None:
     assert run.stdout.strip(), "a tutorial shows something"
 
 
+def test_the_tutorial_for_gpus_runs_without_a_device(tmp_path: Path) -> None:
+    """It says what is missing, and the interpreter runs and checks every step."""
+    script = ROOT / "tutorials" / "11_gpu_matmul.py"
+    run = python(script, cwd=tmp_path, OCL_ICD_VENDORS=str(tmp_path), CUDA_VISIBLE_DEVICES="")
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "opencl(0) cannot be used: " in run.stdout
+    assert run.stdout.count("   right, in ") == 6
+    assert "nothing to tune for" in run.stdout
+
+
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_links_lead_somewhere(name: str) -> None:
     document = ROOT / name

@@ -220,12 +220,27 @@ class Target:
             name, features = host_cpu()
             given_cpu = self.options["mcpu"] != name
             defaults |= {"mcpu": name, "mattr": "" if given_cpu else features}
+        if "gpu" in KINDS[self.kind].keys:
+            defaults |= self._limits_anyway()
         parts: list[str] = [self.kind]
         parts += [_word(k, v) for k, v in self.options.items() if v != defaults.get(k)]
         parts += [_word(k, v) for k, v in self._extras().items() if k != "host"]
         if self.host is not None:
             parts.append(_word("host", str(self.host)))
         return " ".join(parts)
+
+    def _limits_anyway(self) -> OptionValues:
+        """What this machine, or the architecture, gives a target for devices without asking."""
+        kind = KINDS[self.kind]
+        plain: OptionValues = dict(kind.defaults)
+        kind.resolve(plain)
+        arch = self.options.get("arch")
+        if plain.get("arch") == arch:
+            return plain
+        given: OptionValues = {**kind.defaults, "arch": arch}
+        kind.resolve(given)
+        del given["arch"]
+        return given
 
     def __repr__(self) -> str:
         return f"Target({str(self)!r})"

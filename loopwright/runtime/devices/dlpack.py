@@ -18,7 +18,8 @@ _FRESH, _USED = b"dltensor", b"used_dltensor"
 #: DLPack's codes of kinds of elements.
 _CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
 _KINDS = {code: kind for kind, code in _CODES.items()}
-_api = ctypes.pythonapi
+# Functions of `ctypes.pythonapi` itself are shared: other packages declare other types for them.
+_api = ctypes.PyDLL(None, handle=ctypes.pythonapi._handle)
 _api.PyCapsule_New.restype = ctypes.py_object
 _api.PyCapsule_New.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
 _api.PyCapsule_IsValid.argtypes = (ctypes.c_void_p, ctypes.c_char_p)

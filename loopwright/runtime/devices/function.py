@@ -132,7 +132,7 @@ class DeviceFunction:
         if not isinstance(arg, DeviceArray):
             where = str(arg.device) if isinstance(arg, NDArray) else "the host"
             return (
-                f"expected {spec} on a device of type {kind}, got a {type(arg).__name__} on "
+                f"expected {spec} on a device of type {kind}, got {type(arg).__name__} on "
                 f"{where}; copy it there with lw.nd.array(a, device={kind!r})"
             )
         home = before[0].device if before else Device(kind, arg.device.device_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 from typing import Any
 
@@ -157,6 +158,14 @@ def test_a_capsule_that_nobody_consumes_lets_go_of_its_memory() -> None:
     del capsule
     gc.collect()
     assert not dlpack._held
+
+
+def test_other_packages_may_declare_python_s_functions_differently(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shared = ctypes.pythonapi.PyCapsule_GetPointer
+    monkeypatch.setattr(shared, "argtypes", (ctypes.py_object, ctypes.c_char_p))
+    assert from_dlpack(np.arange(3, dtype=np.int32).__dlpack__()).numpy().tolist() == [0, 1, 2]
 
 
 def test_strides_of_capsules() -> None:

@@ -131,14 +131,14 @@ class Shifted:
     ("change", "message"),
     [
         (lambda a, b: (a,), "takes 2 arguments"),
-        (lambda a, b: (a, b.numpy()), r"argument 1 \('B'\): .*got a ndarray on the host"),
-        (lambda a, b: (a, b.copyto("cpu")), "got a NDArray on cpu"),
+        (lambda a, b: (a, b.numpy()), r"argument 1 \('B'\): .*got ndarray on the host"),
+        (lambda a, b: (a, b.copyto("cpu")), "got NDArray on cpu"),
         (lambda a, b: (a, b.copyto("cuda:1")), r"lies on cuda\(1\), expected cuda\(0\)"),
         (lambda a, b: (a, b.CreateView((8,))), r"expected shape \(16,\), got \(8,\)"),
         (lambda a, b: (a, b.CreateView((16,), "int32")), "expected dtype float32, got int32"),
         (lambda a, b: (a, from_dlpack(Shifted(b))), "does not begin at a multiple of 16 bytes"),
         (lambda a, b: (a, a), "output overlaps the memory of argument 0"),
-        (lambda a, b: (a, None), "got a NoneType on the host"),
+        (lambda a, b: (a, None), "got NoneType on the host"),
     ],
 )
 def test_arguments_that_are_refused(gpus: FakeDriver, change: Any, message: str) -> None:
