@@ -15,8 +15,10 @@ from benchmarks.gpu.__main__ import main
 from benchmarks.gpu.cases import BY_NAME, COPY, PEAK
 from benchmarks.gpu.folder import Folder, Purpose, begin
 from benchmarks.gpu.journal import Line, opened
+from benchmarks.gpu.peak import EXPECTED, peak_artifact
 from benchmarks.gpu.peers import peers
 from benchmarks.gpu.report import report, rows
+from loopwright.target import Target
 from tests.unit.benchmarks.gpu import kernels
 from tests.unit.benchmarks.gpu.kernels import folder_of
 from tests.unit.measure.device_kernels import needs_opencl
@@ -84,6 +86,25 @@ def test_without_turns_our_best_stands_alone(tmp_path: Path) -> None:
     assert row["sides"]["ours"]["seconds"] == 3.5e-3
     assert [bar["verdict"] for bar in row["bars"]] == ["not measured", "not measured"]
     assert "measured alone" in row["notes"]["ours"]
+
+
+def test_the_peak_counts_what_its_threads_do(tmp_path: Path) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    line = turns("matmul_4096_fp16", ours=[1e-3], **{PEAK: [1e-3]})
+    folder = folder_with(tmp_path, line)
+    path = folder.artifact(BY_NAME[PEAK], 0)
+    path.parent.mkdir(parents=True)
+    artifact = peak_artifact(Target("cuda -arch=sm_90"))
+    artifact.save(path)
+    (threads,) = artifact.contents.function(artifact.entry).args[0].shape
+    assert isinstance(threads, int)
+    (row,) = rows(folder, [BY_NAME["matmul_4096_fp16"]])
+    # Each thread ends with the sum of 16 tiles of 4 numbers, 16 of which each mma adds to each.
+    started = sum(range(64))
+    repeats = (EXPECTED - started) / (64 * 16)
+    flop = threads / 32 * repeats * 16 * (2 * 16 * 8 * 16)
+    assert row["sides"][PEAK]["speed"] == pytest.approx(flop / 1e-3)
+    assert row["bars"][0]["reached"] == pytest.approx(2 * 4096**3 / flop)
 
 
 def test_the_bars_are_those_that_were_set() -> None:
