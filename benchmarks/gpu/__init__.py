@@ -1,0 +1,1 @@
+"""Kernels on a GPU beside cuBLAS, cuDNN and Triton, in pieces that can be broken off anywhere."""
