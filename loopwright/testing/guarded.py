@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -36,6 +37,8 @@ class GuardedRunner:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
+        # PoCL writes drawings of what it cannot compile into the folder that it runs in.
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def run(self, artifact: Artifact, arrays: Sequence[Array], side: Side = "end") -> list[Array]:
         """Run an artifact's entry on copies of some arrays; returns them as it left them.
@@ -83,8 +86,13 @@ class GuardedRunner:
 
     def _start(self) -> subprocess.Popen[bytes]:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 -- `close` closes it
+        self._folder = tempfile.TemporaryDirectory(prefix="loopwright-guarded-")
+        root = str(Path(__file__).parents[2])
+        paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "loopwright.testing.guarded"],
+            cwd=self._folder.name,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -103,6 +111,8 @@ class GuardedRunner:
         process.wait()
         if self._errors is not None:
             self._errors.close()
+        if self._folder is not None:
+            self._folder.cleanup()
 
 
 def _send(pipe: IO[bytes], head: dict[str, Any], blobs: Sequence[bytes]) -> None:

@@ -15,7 +15,7 @@ from loopwright.testing import fuzz
 from loopwright.testing.differential import Checker
 
 #: How many random schedules run; PoCL takes about a second for a kernel.
-SEEDS = 16
+SEEDS = 10
 #: What random schedules may exceed, since nothing is said of how fast they are.
 WIDE = "-max-vthread=1000 -max-vector-bytes=512"
 
