@@ -254,7 +254,7 @@ class _Splitter:
 
 def _is_kernel(s: Stmt) -> bool:
     """Whether a statement is launch loops, maybe with buffers of a block around them."""
-    while isinstance(s, Allocate) and s.buffer.scope == "shared":
+    while isinstance(s, Allocate) and s.buffer.is_shared:
         s = s.body
     return isinstance(s, For) and s.kind == "thread"
 

@@ -10,6 +10,7 @@ from loopwright.driver.device_plan import device_code
 from loopwright.errors import CodegenError
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Expr, Var, as_expr
+from loopwright.ir.kinds import Scope
 from loopwright.ir.stmt import Allocate, For, Func, If, Let, Stmt, Store, View, seq
 from loopwright.lowering import lower
 from loopwright.lowering.context import PassContext
@@ -77,8 +78,9 @@ def test_buffers_of_a_single_thread_are_global_where_they_are_large() -> None:
     assert names(p.kernels[0]) == ["A", "B", "large"]
 
 
-def test_shared_buffers_of_a_block_belong_to_its_kernel() -> None:
-    s = Buffer("S", (8,), "float32", "shared")
+@pytest.mark.parametrize("scope", ["shared", "shared.dyn"])
+def test_shared_buffers_of_a_block_belong_to_its_kernel(scope: Scope) -> None:
+    s = Buffer("S", (8,), "float32", scope)
     p = split(Allocate(s, kernel(A, s)), A)
     assert (p.buffers, p.kernels[0].shared, names(p.kernels[0])) == ((), (s,), ["A"])
 
