@@ -16,6 +16,7 @@ from typing import Any
 from loopwright.errors import ArgumentError, RunError
 from loopwright.runtime.devices import cuda_driver
 from loopwright.runtime.devices.cuda_driver import Driver
+from loopwright.runtime.devices.current_streams import CurrentStreams
 from loopwright.runtime.devices.interface import (
     DEVICE_ALIGNMENT,
     HOST,
@@ -61,7 +62,7 @@ class CudaAPI(DeviceAPI):
         self._given = driver, devices
         self._lock = threading.RLock()
         self._contexts: dict[int, Any] = {}
-        self._current = threading.local()
+        self._current = CurrentStreams()
         self._defaults: dict[int, Stream] = {}
         self._peers: set[tuple[int, int]] = set()
 
@@ -243,17 +244,11 @@ class CudaAPI(DeviceAPI):
         self.call(stream.device_id, "freeing a stream", "cuStreamDestroy", stream.owner)
 
     def set_stream(self, device_id: int, stream: Stream | None) -> None:
-        self._streams()[device_id] = stream
+        self._current.by_device[device_id] = stream
 
     def current_stream(self, device_id: int) -> Stream:
         self._context(device_id)
-        return self._streams().get(device_id) or self._defaults[device_id]
-
-    def _streams(self) -> dict[int, Stream | None]:
-        if not hasattr(self._current, "streams"):
-            self._current.streams = {}
-        streams: dict[int, Stream | None] = self._current.streams
-        return streams
+        return self._current.by_device.get(device_id) or self._defaults[device_id]
 
     def _handle(self, device_id: int, stream: Stream | None) -> Any:
         return (stream or self.current_stream(device_id)).owner

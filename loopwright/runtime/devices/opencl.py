@@ -19,6 +19,7 @@ from loopwright.errors import (
     OutOfMemoryError,
     TargetError,
 )
+from loopwright.runtime.devices.current_streams import CurrentStreams
 from loopwright.runtime.devices.interface import (
     DEVICE_ALIGNMENT,
     HOST,
@@ -50,7 +51,7 @@ class OpenCLAPI(DeviceAPI):
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._contexts: dict[int, OpenCLContext] = {}
-        self._current = threading.local()
+        self._current = CurrentStreams()
 
     # ------------------------------------------------------------ devices
 
@@ -186,16 +187,10 @@ class OpenCLAPI(DeviceAPI):
             self.set_stream(stream.device_id, None)
 
     def set_stream(self, device_id: int, stream: Stream | None) -> None:
-        self._current_streams()[device_id] = stream
+        self._current.by_device[device_id] = stream
 
     def current_stream(self, device_id: int) -> Stream:
-        return self._current_streams().get(device_id) or self._context(device_id).default
-
-    def _current_streams(self) -> dict[int, Stream | None]:
-        if not hasattr(self._current, "streams"):
-            self._current.streams = {}
-        streams: dict[int, Stream | None] = self._current.streams
-        return streams
+        return self._current.by_device.get(device_id) or self._context(device_id).default
 
     def _queue(self, device_id: int, stream: Stream | None) -> Cl:
         return (stream or self.current_stream(device_id)).owner
