@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -59,3 +60,48 @@ def test_leaves_work_alone(leaf: str, strangers: list[str]) -> None:
     assert f"loopwright.{leaf}" in modules
     for stranger in strangers:
         assert f"loopwright.{stranger}" not in modules
+
+
+#: What a saved program runs without: `import loopwright.runtime` leaves it for later.
+LATER = {
+    "caches.programs": "program_cache",
+    "caches.runtime_cache": "RuntimeCache",
+    "checker": "RuntimeChecker",
+    "libraries.system_library": "system_lib",
+    "memory.communicator": "memory.DeviceCommunicator",
+    "memory.copier": "memory.AsyncMemoryCopier",
+    "memory.prefetcher": "memory.MemoryPrefetcher",
+    "packed.typed": "TypedPackedFunc",
+    "params": "save_params",
+    "peak": "fma_peak",
+    "profiling": "profiling",
+    "profiling.monitor": "profiling.PerformanceMonitor",
+    "threads.thread_pool": "ThreadPool",
+}
+#: Modules of Python that only those need.
+THEIRS = ["concurrent.futures", "csv", "logging", "queue"]
+#: What drives a device, and what compiles for it.
+DRIVERS = ["cuda", "pyopencl", "llvmlite"]
+
+
+def test_the_runtime_imports_what_runs_a_program() -> None:
+    modules = set(loaded("import loopwright.runtime")["modules"])
+    early = modules & {f"loopwright.runtime.{name}" for name in LATER}
+    assert not early
+    assert not modules & {*THEIRS, *DRIVERS}
+    assert not modules & {f"loopwright.runtime.devices.{kind}" for kind in ("cuda", "opencl")}
+
+
+def test_the_rest_of_the_runtime_is_imported_by_its_names() -> None:
+    used = "".join(f"; loopwright.runtime.{name}" for name in LATER.values())
+    modules = set(loaded(f"import loopwright.runtime.memory{used}")["modules"])
+    assert {f"loopwright.runtime.{name}" for name in LATER} <= modules
+
+
+@pytest.mark.parametrize("package", ["runtime", "runtime.memory"])
+def test_names_that_are_imported_later_are_listed_and_others_are_refused(package: str) -> None:
+    module = importlib.import_module(f"loopwright.{package}")
+    assert set(module.__all__) <= set(dir(module))
+    assert all(getattr(module, name) is not None for name in module.__all__)
+    with pytest.raises(AttributeError, match=f"'loopwright.{package}' has no attribute 'nothing'"):
+        _ = module.nothing

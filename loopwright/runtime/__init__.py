@@ -1,10 +1,15 @@
 """Load, run and time compiled programs; knows no tensor expressions and no search.
 
 Works alone: a saved program runs with nothing else of loopwright imported. Importing this package
-does not load LLVM; linking the first program does.
+does not load LLVM; linking the first program does. What a saved program does not need to run is
+imported when its name is first used.
 """
 
-from loopwright.runtime import profiling
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from loopwright.runtime.arrays.device import DeviceArray
 from loopwright.runtime.arrays.host import NDArray
 from loopwright.runtime.artifacts.artifact import Artifact
@@ -17,9 +22,6 @@ from loopwright.runtime.artifacts.kinds import (
 )
 from loopwright.runtime.artifacts.manifest import Manifest
 from loopwright.runtime.artifacts.objects import C_OBJECT, LLVM_OBJECT
-from loopwright.runtime.caches.programs import ProgramCache, content_key, program_cache
-from loopwright.runtime.caches.runtime_cache import CacheStatistics, RuntimeCache
-from loopwright.runtime.checker import RuntimeChecker
 from loopwright.runtime.devices.device import (
     DEVICE_TYPES,
     Device,
@@ -38,7 +40,6 @@ from loopwright.runtime.devices.interface import DeviceAPI, Event, Memory, Progr
 from loopwright.runtime.devices.registry import register_device_api, unregister_device_api
 from loopwright.runtime.function import Arg, BoundCall, Function
 from loopwright.runtime.libraries.library import LIBRARY
-from loopwright.runtime.libraries.system_library import system_lib
 from loopwright.runtime.module import Module, load_module
 from loopwright.runtime.ndarray import array, empty, from_dlpack
 from loopwright.runtime.packed.function import PackedFunc
@@ -48,14 +49,10 @@ from loopwright.runtime.packed.registry import (
     register_func,
     remove_global_func,
 )
-from loopwright.runtime.packed.typed import TypedPackedFunc
 from loopwright.runtime.packed.value import enter_kind, kind_of
-from loopwright.runtime.params import load_params, save_params
-from loopwright.runtime.peak import bandwidth, fma_peak
 from loopwright.runtime.pool import config_threadpool, get_num_threads, pinned, set_num_threads
 from loopwright.runtime.random_fill import random_fill
 from loopwright.runtime.symbolic import SymbolicFunction
-from loopwright.runtime.threads.thread_pool import ThreadPool
 from loopwright.runtime.timing import (
     BenchmarkResult,
     Evaluator,
@@ -63,6 +60,35 @@ from loopwright.runtime.timing import (
     time_call,
     time_once,
 )
+
+if TYPE_CHECKING:
+    from loopwright.runtime import profiling
+    from loopwright.runtime.caches.programs import ProgramCache, content_key, program_cache
+    from loopwright.runtime.caches.runtime_cache import CacheStatistics, RuntimeCache
+    from loopwright.runtime.checker import RuntimeChecker
+    from loopwright.runtime.libraries.system_library import system_lib
+    from loopwright.runtime.packed.typed import TypedPackedFunc
+    from loopwright.runtime.params import load_params, save_params
+    from loopwright.runtime.peak import bandwidth, fma_peak
+    from loopwright.runtime.threads.thread_pool import ThreadPool
+
+#: What is imported when it is first used: name -> module; that of a module is the module itself.
+_LATER = {
+    "CacheStatistics": "loopwright.runtime.caches.runtime_cache",
+    "ProgramCache": "loopwright.runtime.caches.programs",
+    "RuntimeCache": "loopwright.runtime.caches.runtime_cache",
+    "RuntimeChecker": "loopwright.runtime.checker",
+    "ThreadPool": "loopwright.runtime.threads.thread_pool",
+    "TypedPackedFunc": "loopwright.runtime.packed.typed",
+    "bandwidth": "loopwright.runtime.peak",
+    "content_key": "loopwright.runtime.caches.programs",
+    "fma_peak": "loopwright.runtime.peak",
+    "load_params": "loopwright.runtime.params",
+    "profiling": "loopwright.runtime.profiling",
+    "program_cache": "loopwright.runtime.caches.programs",
+    "save_params": "loopwright.runtime.params",
+    "system_lib": "loopwright.runtime.libraries.system_library",
+}
 
 for _function in (Function, DeviceFunction, SymbolicFunction):
     PackedFunc.register(_function)
@@ -137,3 +163,17 @@ __all__ = [
     "unregister_artifact_kind",
     "unregister_device_api",
 ]
+
+if not TYPE_CHECKING:  # a type checker shall know which names there are
+
+    def __getattr__(name: str) -> Any:
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = importlib.import_module(_LATER[name])
+        found = module if _LATER[name] == f"{__name__}.{name}" else getattr(module, name)
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
