@@ -16,12 +16,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopwright import te
+from loopwright import dtypes, te
 from loopwright.codegen.gpu.barriers import with_unconditional_barriers
 from loopwright.codegen.gpu.cuda import write_cuda
 from loopwright.codegen.gpu.opencl import write_opencl
 from loopwright.codegen.gpu.split import split_host_device
 from loopwright.codegen.gpu.vectors import one_choice
+from loopwright.driver import build
 from loopwright.driver.device_plan import device_code
 from loopwright.errors import CodegenError
 from loopwright.ir.affine import to_affine
@@ -54,10 +55,10 @@ def same_as_interpreted(
     got = run_opencl(code.to_bytes(), arrays, sizes)
     want = [a.copy() for a in arrays]
     interpret(f, want, sizes)
-    for g, w in zip(got, want, strict=True):
+    for p, g, w in zip(f.params, got, want, strict=True):
         if g.dtype.name == "bfloat16":  # of which NumPy does not know that NaN is NaN
             g, w = g.astype("float32"), w.astype("float32")
-        np.testing.assert_array_equal(g, w)
+        np.testing.assert_array_equal(g, w, err_msg=p.name)
     return got
 
 
@@ -68,79 +69,75 @@ def threads(n: int, body: Stmt, var: Var) -> For:
     return For(var, n, "thread", body, tag="threadIdx.x")
 
 
-def binary_kernel(dtype: str, operations: Sequence[str], n: int) -> Func:
-    """All operations on all elements of two arrays, a row each."""
-    a, b = Buffer("a", (n,), dtype), Buffer("b", (n,), dtype)
-    out = Buffer("out", (len(operations) + 1, n), dtype)
-    i = Var("i")
-    x, y = Load(a, (i,), dtype), Load(b, (i,), dtype)
-    stores = [
-        Store(out, (as_expr(k), i), Binary(op, x, y, dtype)) for k, op in enumerate(operations)
-    ]
-    stores.append(Store(out, (as_expr(len(operations)), i), Unary("-", x, dtype)))
-    return Func("f", (a, b, out), (False, False, True), threads(n, seq(*stores), i))
+INTEGERS = ("int8", "int32", "int64", "uint8")
+OPERATIONS = ("+", "-", "*", "//", "%", "tdiv", "tmod", "<<", ">>", "min", "max")
 
 
 @needs_opencl
-@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8"])
-def test_integers_wrap_and_division_by_zero_is_zero(dtype: str) -> None:
-    info = np.iinfo(dtype)
-    values = [info.min, info.min + 1, -7 if info.min else 7, 0, 1, 3, info.max - 1, info.max]
-    x = np.array([a for a in values for _ in values], dtype)
-    y = np.array(values * len(values), dtype)
-    operations = ["+", "-", "*", "//", "%", "tdiv", "tmod", "<<", ">>", "min", "max"]
-    f = binary_kernel(dtype, operations, len(x))
-    same_as_interpreted(f, [x, y, np.zeros((len(operations) + 1, len(x)), dtype)])
+def test_integers_wrap_and_division_by_zero_is_zero() -> None:
+    """All operations on all pairs of some values, a row each; one kernel for all types."""
+    i, n = Var("i"), 64
+    buffers, stores, arrays = [], [], []
+    for dtype in INTEGERS:
+        info = np.iinfo(dtype)
+        values = [info.min, info.min + 1, -7 if info.min else 7, 0, 1, 3, info.max - 1, info.max]
+        a, b = Buffer(f"a_{dtype}", (n,), dtype), Buffer(f"b_{dtype}", (n,), dtype)
+        out = Buffer(f"out_{dtype}", (len(OPERATIONS) + 1, n), dtype)
+        x, y = Load(a, (i,), dtype), Load(b, (i,), dtype)
+        results = [*(Binary(op, x, y, dtype) for op in OPERATIONS), Unary("-", x, dtype)]
+        stores += [Store(out, (as_expr(k), i), value) for k, value in enumerate(results)]
+        buffers += [a, b, out]
+        arrays.append(np.array([v for v in values for _ in values], dtype))
+        arrays.append(np.array(values * len(values), dtype))
+        arrays.append(np.zeros((len(results), n), dtype))
+    f = Func("f", tuple(buffers), (False, False, True) * 4, threads(n, seq(*stores), i))
+    same_as_interpreted(f, arrays)
 
 
 @needs_opencl
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-def test_floats_round_as_everywhere(dtype: str) -> None:
-    a, b = Buffer("a", (16,), dtype), Buffer("b", (16,), dtype)
-    out = Buffer("out", (5, 16), dtype)
-    i = Var("i")
-    x, y = Load(a, (i,), dtype), Load(b, (i,), dtype)
-    values: list[Expr] = [
-        Binary("/", x, y, dtype),
-        Binary("max", x, y, dtype),
-        Call("sqrt", (x,), dtype),
-        Select(Binary("<", x, y, "bool"), x, const(float("-inf"), dtype), dtype),
-        Call("floor", (Binary("*", x, y, dtype),), dtype),
-    ]
-    body = seq(*(Store(out, (as_expr(k), i), v) for k, v in enumerate(values)))
-    f = Func("f", (a, b, out), (False, False, True), threads(16, body, i))
-    special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-7, 3.5, -2.25]
-    x_, y_ = (np.array(v).astype(b.dtype) for v in (special * 2, special[::-1] * 2))
-    if dtype == "bfloat16":
-        import ml_dtypes
-
-        x_, y_ = x_.astype(ml_dtypes.bfloat16), y_.astype(ml_dtypes.bfloat16)
-    same_as_interpreted(f, [x_, y_, np.zeros((5, 16), x_.dtype)])
+def test_floats_round_as_everywhere() -> None:
+    """One kernel for all types."""
+    i, special = Var("i"), [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-7, 3.5, -2.25]
+    buffers, stores, arrays = [], [], []
+    for dtype in ("float16", "bfloat16", "float32", "float64"):
+        a, b = Buffer(f"a_{dtype}", (16,), dtype), Buffer(f"b_{dtype}", (16,), dtype)
+        out = Buffer(f"out_{dtype}", (5, 16), dtype)
+        x, y = Load(a, (i,), dtype), Load(b, (i,), dtype)
+        values: list[Expr] = [
+            Binary("/", x, y, dtype),
+            Binary("max", x, y, dtype),
+            Call("sqrt", (x,), dtype),
+            Select(Binary("<", x, y, "bool"), x, const(float("-inf"), dtype), dtype),
+            Call("floor", (Binary("*", x, y, dtype),), dtype),
+        ]
+        stores += [Store(out, (as_expr(k), i), v) for k, v in enumerate(values)]
+        buffers += [a, b, out]
+        numpy_type = np.dtype(dtypes.check(dtype))
+        arrays += [np.array(v).astype(numpy_type) for v in (special * 2, special[::-1] * 2)]
+        arrays.append(np.zeros((5, 16), numpy_type))
+    f = Func("f", tuple(buffers), (False, False, True) * 4, threads(16, seq(*stores), i))
+    same_as_interpreted(f, arrays)
 
 
 @needs_opencl
 def test_math_functions_are_those_of_every_target() -> None:
     """To the bit as compiled for CPUs: one definition serves all."""
-    a = te.placeholder((64,), name="a")
     functions = (te.exp, te.tanh, te.log, te.sin, te.erf, te.sigmoid)
-    outs = [
-        te.compute((64,), lambda i, f=f: f(a[i]), name=f"o{k}") for k, f in enumerate(functions)
-    ]
-    x = np.linspace(0.01, 9, 64).astype("float32")
-    s = create_schedule(outs)
-    for o in outs:
-        s[o].bind(o.op.axis[0], te.thread_axis("threadIdx.x"))
-    f = lower(s, [a, *outs])
-    program = split_host_device(f, "opencl")
+    a, out = Buffer("a", (64,), "float32"), Buffer("out", (len(functions), 64), "float32")
+    i = Var("i")
+    x = Load(a, (i,), "float32")
+    body = seq(*(Store(out, (as_expr(k), i), f(x)) for k, f in enumerate(functions)))
+    values = np.linspace(0.01, 9, 64).astype("float32")
+    kernel = Func("f", (a, out), (False, True), threads(64, body, i))
+    program = split_host_device(kernel, "opencl")
     code = device_code(program, write_opencl(program).encode())
-    got = run_opencl(code.to_bytes(), [x, *(np.zeros(64, "float32") for _ in outs)])
-    from loopwright.driver import build
+    _, got = run_opencl(code.to_bytes(), [values, np.zeros((len(functions), 64), "float32")])
 
-    plain = create_schedule(outs)
-    want = [x, *(np.zeros(64, "float32") for _ in outs)]
-    build(plain, [a, *outs], "llvm -num-threads=1")(*want)
-    for g, w in zip(got[1:], want[1:], strict=True):
-        np.testing.assert_array_equal(g, w)
+    b = te.placeholder((64,), name="b")
+    outs = [te.compute((64,), lambda j, f=f: f(b[j]), name=f.__name__) for f in functions]
+    want = [np.zeros(64, "float32") for _ in functions]
+    build(create_schedule(outs), [b, *outs], "llvm -num-threads=1")(values, *want)
+    np.testing.assert_array_equal(got, want)
 
 
 # ------------------------------------------------------------------ sizes
@@ -223,47 +220,61 @@ def test_arithmetic_that_leaves_32_bits_is_done_in_64() -> None:
 # ------------------------------------------------------------------ vectors
 
 
-def vector_func(n: int, at: Any, guard: Any = None, columns: int = 64) -> Func:
-    """``B[t, lanes] = A[t, at(lanes)] * 2 + B[t, lanes]`` for some lanes of each thread."""
-    a, b = Buffer("A", (8, columns), "float32"), Buffer("B", (8, columns), "float32")
-    t, o, lane = Var("t"), Var("o"), Var("lane")
+def vector_loop(t: Var, n: int, at: Any, guard: Any, a: Buffer, b: Buffer) -> For:
+    """``b[t, lanes] = a[t, at(lanes)] * 2 + b[t, lanes]`` for some lanes of a thread."""
+    o, lane = Var("o"), Var("lane")
     j = o * n + lane
     value = Load(a, (t, at(j)), "float32") * 2.0 + Load(b, (t, j), "float32")
     body: Stmt = Store(b, (t, j), value)
     body = If(guard(o, lane), body) if guard else body
-    loop = For(o, 4, "serial", For(lane, n, "vectorized", body))
-    return Func("f", (a, b), (False, True), threads(8, loop, t))
+    return For(o, 4, "serial", For(lane, n, "vectorized", body))
 
 
-def arrays(columns: int = 64) -> list[np.ndarray[Any, Any]]:
-    rng = np.random.default_rng(0)
-    return [rng.integers(-9, 9, (8, columns)).astype("float32") for _ in range(2)]
+def vector_func(n: int, at: Any, guard: Any = None, columns: int = 64) -> Func:
+    """Eight threads with such a loop each."""
+    a, b = Buffer("A", (8, columns), "float32"), Buffer("B", (8, columns), "float32")
+    t = Var("t")
+    return Func("f", (a, b), (False, True), threads(8, vector_loop(t, n, at, guard, a, b), t))
 
 
-@needs_opencl
-@pytest.mark.parametrize(
-    ("n", "at", "guard", "loads", "stores"),
-    [
-        (4, lambda j: j, None, 2, 1),
-        (2, lambda j: j + 3, None, 2, 1),
-        (4, lambda j: as_expr(63) - j, None, 1, 1),
-        (4, lambda j: j, lambda o, lane: o < 3, 2, 1),
-        (4, lambda j: j, lambda o, lane: o + lane < 4, 0, 0),
-        (4, lambda j: j, lambda o, lane: o * 4 + lane < 12, 2, 1),
-        (4, lambda j: j, lambda o, lane: o * 4 + lane < 11, 0, 0),
-        (4, lambda j: j, lambda o, lane: te.all(o * 4 + lane > 3, o * 4 + lane <= 11), 2, 1),
-        (4, lambda j: j, lambda o, lane: o * 4 + lane >= 4, 2, 1),
-        (4, lambda j: j, lambda o, lane: o * 4 - lane < 4, 0, 0),
-        (3, lambda j: j, None, 0, 0),
-    ],
-)
+#: Lanes, the index that is read, a condition, and how many vectors are loaded and stored for that.
+VECTORS: list[tuple[int, Any, Any, int, int]] = [
+    (4, lambda j: j, None, 2, 1),
+    (2, lambda j: j + 3, None, 2, 1),
+    (4, lambda j: as_expr(63) - j, None, 1, 1),
+    (4, lambda j: j, lambda o, lane: o < 3, 2, 1),
+    (4, lambda j: j, lambda o, lane: o + lane < 4, 0, 0),
+    (4, lambda j: j, lambda o, lane: o * 4 + lane < 12, 2, 1),
+    (4, lambda j: j, lambda o, lane: o * 4 + lane < 11, 0, 0),
+    (4, lambda j: j, lambda o, lane: te.all(o * 4 + lane > 3, o * 4 + lane <= 11), 2, 1),
+    (4, lambda j: j, lambda o, lane: o * 4 + lane >= 4, 2, 1),
+    (4, lambda j: j, lambda o, lane: o * 4 - lane < 4, 0, 0),
+    (3, lambda j: j, None, 0, 0),
+]
+
+
+def vectors_in(text: str) -> tuple[int, int]:
+    """How many loads and stores of vectors there are."""
+    return len(re.findall("= vload", text)), len(re.findall("vstore", text))
+
+
+@pytest.mark.parametrize(("n", "at", "guard", "loads", "stores"), VECTORS)
 def test_neighbouring_lanes_are_vectors(
     n: int, at: Any, guard: Any, loads: int, stores: int
 ) -> None:
-    f = vector_func(n, at, guard)
-    text = opencl(f)
-    assert (len(re.findall("= vload", text)), len(re.findall("vstore", text))) == (loads, stores)
-    same_as_interpreted(f, arrays())
+    assert vectors_in(opencl(vector_func(n, at, guard))) == (loads, stores)
+
+
+@needs_opencl
+def test_vectors_hold_what_their_lanes_do() -> None:
+    """All of them, one after the other in one kernel, each with arrays of its own."""
+    t, rng = Var("t"), np.random.default_rng(0)
+    buffers = [[Buffer(f"{x}{k}", (8, 64), "float32") for x in "AB"] for k in range(len(VECTORS))]
+    loops = [vector_loop(t, *v[:3], *pair) for v, pair in zip(VECTORS, buffers, strict=True)]
+    params = tuple(b for pair in buffers for b in pair)
+    f = Func("f", params, (False, True) * len(loops), threads(8, seq(*loops), t))
+    assert vectors_in(opencl(f)) == (sum(v[3] for v in VECTORS), sum(v[4] for v in VECTORS))
+    same_as_interpreted(f, [rng.integers(-9, 9, (8, 64)).astype("float32") for _ in params])
 
 
 def test_vectors_of_cuda_are_aligned() -> None:
