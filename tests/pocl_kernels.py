@@ -13,8 +13,22 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
+from loopwright.runtime.devices.opencl_driver import found_devices
+
 #: So many kernels may all tests, tutorials and pages together have built.
 MOST = 100
+
+
+def _pocl_is_here() -> bool:
+    devices, _ = found_devices()
+    return bool(devices) and "Portable Computing" in devices[0].platform.name
+
+
+needs_pocl = pytest.mark.skipif(
+    not _pocl_is_here(), reason="needs PoCL: apt-get install pocl-opencl-icd ocl-icd-libopencl1"
+)
 
 
 def kernels_in(folder: Path) -> int:

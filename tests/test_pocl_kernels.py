@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from loopwright.runtime.devices.opencl_driver import found_devices
-from tests.pocl_kernels import MOST, kernels_in, main
+from tests.pocl_kernels import MOST, kernels_in, main, needs_pocl
 
 RUN = (Path(__file__).parents[1] / ".ci" / "run").read_text(encoding="utf-8")
 
@@ -34,12 +33,7 @@ assert a.numpy().tolist() == [6.0] * 8
 """
 
 
-def pocl_is_here() -> bool:
-    devices, _ = found_devices()
-    return bool(devices) and "Portable Computing" in devices[0].platform.name
-
-
-@pytest.mark.skipif(not pocl_is_here(), reason="needs PoCL: apt-get install pocl-opencl-icd")
+@needs_pocl
 def test_what_pocl_builds_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     environ = {**os.environ, "POCL_CACHE_DIR": str(tmp_path)}
     subprocess.run([sys.executable, "-c", SCRIPT], env=environ, cwd=tmp_path, check=True)

@@ -31,6 +31,14 @@ from loopwright.target import Target
 from loopwright.te.dag import ArgId, Dag, arg_id, read_arg_id
 from loopwright.te.tensor import Tensor
 from loopwright.testing.artifact_cache import ArtifactCache
+from loopwright.testing.driver_faults import (
+    COMPILER_FAILED,
+    OPTIMISER_CRASHED,
+    UNOPTIMISED,
+    is_of_the_optimiser,
+    is_pocl_assertion,
+    with_second_run,
+)
 from loopwright.testing.execution_path import ExecutionPath
 from loopwright.testing.guarded import GuardedRunner
 from loopwright.testing.numpy_eval import Array, evaluate
@@ -114,19 +122,21 @@ class Prepared:
 
 
 class Checker:
-    """Checks cases; owns the process with guarded memory.
+    """Checks cases; owns the process with guarded memory, and one without a driver's optimiser.
 
     Args:
         cache: where compiled code is kept between runs; None compiles every time. A checker with a
             cache must not be used while the compiler is patched.
 
     Attributes:
-        runs: how often compiled code ran, by target; and how often the interpreter did.
+        runs: how often compiled code ran, by target; how often the interpreter did; and why what
+            could not run is no failure.
         path: the execution path that was followed last.
     """
 
     def __init__(self, cache: ArtifactCache | None = None) -> None:
         self.runner = GuardedRunner()
+        self.unoptimised = GuardedRunner(UNOPTIMISED)
         self.runs: Counter[str] = Counter()
         self.path = ExecutionPath("interpreter")
         self._cache = cache
@@ -134,8 +144,9 @@ class Checker:
         self._artifacts: dict[ExecutionPath, Artifact] = {}
 
     def close(self) -> None:
-        """End the guarded process."""
+        """End the guarded processes."""
         self.runner.close()
+        self.unoptimised.close()
 
     def check(self, case: Case, targets: Sequence[str]) -> str:
         """Check one case.
@@ -179,14 +190,17 @@ class Checker:
         """Follow one execution path with a case, and compare.
 
         Checks of bounds and passes that are left out may make a program longer than the limit,
-        which it was below: then there is nothing to run.
+        which it was below: then there is nothing to run. A kernel of OpenCL that fails runs once
+        more without the driver's optimiser, which is to blame for a crash that it has alone.
 
         Raises:
-            AssertionError: as `check`.
+            AssertionError: as `check`; where a kernel is right without the optimiser, it says so.
         """
         self.path = path
         try:
             got = self._executed(prepared, path)
+            if got is not None:
+                self._compare(prepared, got)
         except TooMuchCodeError:
             self.runs["refused as too long"] += 1
             return
@@ -195,14 +209,35 @@ class Checker:
                 raise
             self.runs["beyond the limits of a device"] += 1
             return
-        except RunError as error:
-            if not _is_pocl_assertion(f"{error}"):
-                raise
-            self.runs["PoCL's compiler failed"] += 1
+        except (RunError, AssertionError) as error:
+            self._blame(prepared, path, error)
             return
         if got is not None:
-            self._compare(prepared, got)
             self.runs[path.target or path.kind] += 1
+
+    def _blame(
+        self, prepared: Prepared, path: ExecutionPath, error: RunError | AssertionError
+    ) -> None:
+        """Count a fault of the driver; any other failure is raised."""
+        if is_pocl_assertion(error):
+            self.runs[COMPILER_FAILED] += 1
+            return
+        if path.kind != "target" or Target(path.target).kind != "opencl":
+            raise error
+        second = self._without_optimiser(prepared, path)
+        if not is_of_the_optimiser(error, second):
+            raise with_second_run(error, second) from error
+        self.runs[OPTIMISER_CRASHED] += 1
+
+    def _without_optimiser(self, prepared: Prepared, path: ExecutionPath) -> str:
+        """What is wrong where the driver's optimiser is off, in a line; empty: nothing."""
+        case = prepared.case
+        try:
+            got = self.unoptimised.run(self._artifact(case, path), case.arrays, path.side)
+            self._compare(prepared, got)
+        except (RunError, AssertionError) as error:
+            return f"{error}".partition("\n")[0]
+        return ""
 
     def _executed(self, prepared: Prepared, path: ExecutionPath) -> list[Array] | None:
         """What a path gives; None for one that compares by itself."""
@@ -254,15 +289,6 @@ class Checker:
                 prepared.want[arg_id(*read_arg_id(i))], got[k], case.infos[k], case.rtol
             )
             assert not text, f"{self.path}, {f.params[k].name}: {text}\n{f}\n{case.report()}"
-
-
-def _is_pocl_assertion(text: str) -> bool:
-    """Whether a process ended in an assertion of PoCL's compiler.
-
-    PoCL 3.1 forms regions between barriers, and gives up on some programs whose barriers stand
-    in loops beside conditions: `pocl::ParallelRegion::Verify`, "Incoming edges to non-entry block".
-    """
-    return "pocl::" in text and "Assertion" in text
 
 
 def execution_paths(prepared: Prepared, targets: Sequence[str]) -> Iterator[ExecutionPath]:

@@ -7,7 +7,8 @@ scheduled for GPU threads, which the interpreter runs, and with ``--target openc
 
 A failure is reported at once with its seed. Then its schedule and program are made smaller, and
 printed as a Python program that fails in the same way. A crash of compiled code is a failure like
-any other. Ctrl-C ends the run with the summary so far.
+any other; that of an OpenCL driver's optimiser is counted apart, where the kernel is right without
+it. Ctrl-C ends the run with the summary so far.
 """
 
 from __future__ import annotations
@@ -22,7 +23,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from loopwright.errors import ScheduleError
-from loopwright.testing.differential import Case, Checker, case_of, is_for_devices, runs_here
+from loopwright.testing.differential import (
+    Case,
+    Checker,
+    case_of,
+    is_for_devices,
+    runs_here,
+)
+from loopwright.testing.driver_faults import OPTIMISER_CRASHED
 from loopwright.testing.execution_path import ExecutionPath
 from loopwright.testing.random.attempts import RandomSchedule
 from loopwright.testing.random.kernel import random_kernel
@@ -136,7 +144,10 @@ class Fuzz:
                 self.ends[kind, "failed"] += 1
                 self._report(seed, kind, case, error)
                 return False
-        self.runs += self.checker.runs - before
+        new = self.checker.runs - before
+        if new[OPTIMISER_CRASHED]:
+            print(f"seed {seed} ({kind}), no failure: {OPTIMISER_CRASHED}", flush=True)
+        self.runs += new
         self.ends[kind, end] += 1
         return True
 

@@ -15,7 +15,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -31,10 +31,19 @@ from loopwright.testing.on_device import run_on_device
 _FRESH = 0xFF  # NaN as a float, -1 as an integer
 
 
-class GuardedRunner:
-    """A worker process; it is started when needed and again after a fault."""
+class ProcessKilledError(RunError):
+    """A function, or a driver that was to run it, ended the process that it ran in."""
 
-    def __init__(self) -> None:
+
+class GuardedRunner:
+    """A worker process; it is started when needed and again after a fault.
+
+    Args:
+        environment: variables of the process that differ from those of this one.
+    """
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        self._environment = dict(environment or {})
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
         # PoCL writes drawings of what it cannot compile into the folder that it runs in.
@@ -49,7 +58,8 @@ class GuardedRunner:
             side: which edge of each array meets the forbidden page, ``"end"`` or ``"start"``.
 
         Raises:
-            RunError: the function faulted, failed, or wrote outside its arrays.
+            ProcessKilledError: the function faulted, or the driver did that was to run it.
+            RunError: the function failed, or wrote outside its arrays.
         """
         process = self._process or self._start()
         assert process.stdin is not None
@@ -71,7 +81,9 @@ class GuardedRunner:
         except (BrokenPipeError, EOFError):
             code, said = process.wait(), self._last_words()
             self.close()
-            raise RunError(f"the function killed its process (exit status {code}){said}") from None
+            raise ProcessKilledError(
+                f"the function killed its process (exit status {code}){said}"
+            ) from None
         if reply["error"]:
             raise RunError(reply["error"])
         return out
@@ -92,7 +104,7 @@ class GuardedRunner:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "loopwright.testing.guarded"],
             cwd=self._folder.name,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), **self._environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

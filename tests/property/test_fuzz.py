@@ -82,7 +82,7 @@ def printed(text: str) -> str:
     ("mistake", "error"),
     [
         (mistakes.NO_GUARD, "outside"),
-        (mistakes.NO_MASK, "RunError: the function killed its process"),
+        (mistakes.NO_MASK, "ProcessKilledError: the function killed its process"),
     ],
 )
 def test_a_failure_is_printed_as_a_program_that_fails(
