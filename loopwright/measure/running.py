@@ -437,8 +437,9 @@ def runner(option: LocalRunner, device: str) -> Worker:
 
     The drivers of devices reserve far more address space than they take of memory, so that there
     the size of the process is looked at between candidates, and its address space is not limited.
+    What drivers leave in the folder that they run in goes with that process.
     """
     if not device:
         return Worker("runner", option.memory_limit)
-    program = WorkerProgram(arguments=(device,))
+    program = WorkerProgram(arguments=(device,), own_folder=True)
     return Worker("runner", 0, max_rss=option.memory_limit, program=program)

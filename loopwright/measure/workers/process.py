@@ -13,6 +13,7 @@ import secrets
 import select
 import time
 from subprocess import Popen
+from tempfile import TemporaryDirectory
 
 from loopwright.errors import InternalError, RunError
 from loopwright.measure.workers.printed import Printed
@@ -25,7 +26,7 @@ from loopwright.measure.workers.process_exit import (
     kill_group,
     stopped,
 )
-from loopwright.measure.workers.process_start import start_process
+from loopwright.measure.workers.process_start import folder_of_its_own, start_process
 from loopwright.measure.workers.protocol import (
     KEY_SIZE,
     Decoder,
@@ -84,6 +85,7 @@ class Worker:
         self._starts = 0  # in a row, without one that became ready
         self._proc: Popen[bytes] | None = None
         self._printed = Printed(role)
+        self._folder: TemporaryDirectory[str] | None = None
         self._clear()
 
     def _clear(self) -> None:
@@ -127,19 +129,22 @@ class Worker:
         """Start the process unless it runs; does not wait until it is ready.
 
         Raises:
-            RunError: the system has no room for another process, or for a temporary file.
+            RunError: the system has no room for another process, or for temporary files.
         """
         if self._fit:
             return
         self.kill()
         self._printed.open()
         self._printed.clear()
+        if self.program.own_folder:
+            self._folder = folder_of_its_own(self.role)
         args = ["-P", "-m", self.program.module, self.role]
         self._proc = start_process(
             self.role,
             [*args, str(self.memory_bytes), str(os.getpid()), *self.program.arguments],
             self._printed.file,
             self.program.variables(),
+            None if self._folder is None else self._folder.name,
         )
         key = secrets.token_bytes(KEY_SIZE)
         self._decoder = Decoder(Seal(key))
@@ -199,6 +204,9 @@ class Worker:
             kill_group(proc)
             for pipe in filter(None, (proc.stdin, proc.stdout)):
                 pipe.close()
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            folder.cleanup()
         self._clear()
 
     def close(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from typing import IO
@@ -24,8 +25,27 @@ _ADVICE = {
 }
 
 
+def folder_of_its_own(role: str) -> tempfile.TemporaryDirectory[str]:
+    """An empty folder for a process; whatever it leaves there goes with the folder.
+
+    Raises:
+        RunError: there is no room, or no folder, for it.
+    """
+    try:
+        return tempfile.TemporaryDirectory(prefix=f"loopwright-{role}-", ignore_cleanup_errors=True)
+    except OSError as e:
+        raise RunError(
+            f"cannot start a {role} process: no temporary folder to work in "
+            f"({e.strerror or e}); make room, or set TMPDIR to another folder"
+        ) from e
+
+
 def start_process(
-    role: str, args: Sequence[str], stderr: IO[bytes] | None, environment: Mapping[str, str]
+    role: str,
+    args: Sequence[str],
+    stderr: IO[bytes] | None,
+    environment: Mapping[str, str],
+    folder: str | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start a Python process with pipes, in a session and process group of its own.
 
@@ -34,6 +54,7 @@ def start_process(
         args: what follows the interpreter.
         stderr: where it prints.
         environment: its variables.
+        folder: where it works; None: where this process does.
 
     Raises:
         RunError: the system cannot start it, also after waiting a moment.
@@ -46,6 +67,7 @@ def start_process(
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 env=environment,
+                cwd=folder,
                 bufsize=0,
                 start_new_session=True,
             )

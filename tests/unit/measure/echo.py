@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from loopwright.measure.workers.protocol import Message, Reply
 from loopwright.measure.workers.worker import main
@@ -38,6 +40,12 @@ class Echo:
         match request.names:
             case ["write later"]:
                 threading.Thread(target=write_everywhere, daemon=True).start()
+            case ["drop", name]:
+                Path(name).write_text("a drawing")
+                return EchoReply(values=(os.getcwd(),))
+            case ["drop and crash", name]:
+                Path(name).write_text("a drawing")
+                os.kill(os.getpid(), signal.SIGSEGV)
             case ["child"]:
                 return EchoReply(values=(str(subprocess.Popen(["sleep", "100"]).pid),))
         return EchoReply(values=tuple(map(os.environ.get, request.names)))

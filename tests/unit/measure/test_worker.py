@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from loopwright import env
 from loopwright.errors import (
     CodegenError,
     InstantiationError,
     OutOfMemoryError,
+    RunError,
     ScheduleError,
 )
+from loopwright.measure.options import LocalRunner
 from loopwright.measure.result import ErrorKind
+from loopwright.measure.running import runner
 from loopwright.measure.workers.messages import Failed
-from loopwright.measure.workers.process import (
-    Worker,
-    take,
-)
+from loopwright.measure.workers.process import Outcome, Worker, take
+from loopwright.measure.workers.process_exit import WorkerFailure
 from loopwright.measure.workers.waiting import wait_any
 from loopwright.measure.workers.worker import describe
 from loopwright.measure.workers.worker_program import WorkerProgram
@@ -274,3 +279,85 @@ def test_a_program_has_the_variables_that_it_asks_for(monkeypatch: pytest.Monkey
     assert isinstance(reply, EchoReply)
     assert reply.values == (None, "2")
     assert reply.rss > 0
+
+
+# ------------------------------------------------------------------ a folder of its own
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
+    """A worker with a folder of its own; this process works in an empty one."""
+    temporary, here = tmp_path / "temporary", tmp_path / "here"
+    temporary.mkdir()
+    here.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    program = WorkerProgram("tests.unit.measure.echo", own_folder=True)
+    worker = Worker("echo", 1 << 30, program=program)
+    yield worker
+    worker.close()
+
+
+def asked(worker: Worker, *names: str) -> Outcome:
+    worker.submit(EchoRequest(names=names), seconds=30)
+    wait_any([worker])
+    return take(worker)
+
+
+def test_what_a_worker_leaves_in_its_folder_goes_with_it(elsewhere: Worker) -> None:
+    reply = asked(elsewhere, "drop", "kernel.dot")
+    assert isinstance(reply, EchoReply)
+    folder = Path(str(reply.values[0]))
+    assert [p.name for p in folder.iterdir()] == ["kernel.dot"]
+    assert folder.parent == Path(tempfile.gettempdir())
+    assert not list(Path.cwd().iterdir())
+    elsewhere.close()
+    assert not list(folder.parent.iterdir())
+
+
+def test_a_worker_that_crashed_has_an_empty_folder_again(elsewhere: Worker) -> None:
+    failed = asked(elsewhere, "drop and crash", "kernel.dot")
+    assert isinstance(failed, WorkerFailure)
+    reply = asked(elsewhere, "drop", "other.dot")
+    assert isinstance(reply, EchoReply)
+    (folder,) = Path(tempfile.gettempdir()).iterdir()
+    assert str(folder) == reply.values[0]
+    assert [p.name for p in folder.iterdir()] == ["other.dot"]
+    assert not list(Path.cwd().iterdir())
+
+
+def test_no_room_for_its_folder_is_told(elsewhere: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(**_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(tempfile, "TemporaryDirectory", full)
+    with pytest.raises(RunError, match=r"cannot start a echo process: no temporary folder to work"):
+        elsewhere.start()
+
+
+def test_folders_that_variables_name_are_those_of_the_parent(
+    elsewhere: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, absolute = str(Path.cwd()), str(ROOT)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["mine", absolute]))
+    monkeypatch.setenv("POCL_CACHE_DIR", "../kept")
+    monkeypatch.setenv("LOOPWRIGHT_CACHE", "kernels")
+    monkeypatch.setattr(env, "settings", lambda: env.Settings(cache="kernels"))
+    names = ("PYTHONPATH", "POCL_CACHE_DIR", "LOOPWRIGHT_CACHE")
+    reply = asked(elsewhere, *names)
+    assert isinstance(reply, EchoReply)
+    path, kept, kernels = map(str, reply.values)
+    assert path.split(os.pathsep)[1:] == [f"{here}/mine", absolute]
+    assert (kept, kernels) == (os.path.abspath("../kept"), f"{here}/kernels")
+
+
+def test_a_cache_that_is_off_stays_off(elsewhere: Worker) -> None:
+    assert os.environ["LOOPWRIGHT_CACHE"] == "0"
+    reply = asked(elsewhere, "LOOPWRIGHT_CACHE")
+    assert isinstance(reply, EchoReply)
+    assert reply.values == ("0",)
+
+
+def test_runners_of_devices_have_such_a_folder() -> None:
+    assert runner(LocalRunner(), "opencl:0").program.own_folder
+    assert not runner(LocalRunner(), "").program.own_folder
